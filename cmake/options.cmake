@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# What can be switched, and the flags that all of Fovea's own code is built with.
+
+option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_BENCH "Build the benchmarks" OFF)
+option(FOVEA_WERROR "Treat warnings as errors" OFF)
+set(FOVEA_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# One target that every library, program and test of ours links to, never installed or exported.
+add_library(fovea_flags INTERFACE)
+target_compile_features(fovea_flags INTERFACE cxx_std_20)
+target_compile_options(fovea_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  # A product and a sum stay two roundings on every CPU: the reference is bit-reproducible.
+  -ffp-contract=off
+  $<$<BOOL:${FOVEA_WERROR}>:-Werror>)
+if(FOVEA_SANITIZE)
+  target_compile_options(fovea_flags INTERFACE -fsanitize=${FOVEA_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(fovea_flags INTERFACE -fsanitize=${FOVEA_SANITIZE})
+endif()

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two errors that Fovea throws. A message names the thing, what was expected and what came.
+// The library never prints, aborts or exits.
+
+#pragma once
+
+#include <stdexcept>
+
+namespace fovea {
+
+/// The caller's mistake: a shape that does not fit, an option out of range, a malformed scene.
+class InvalidArgument : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+/// A file that could not be opened, read or written.
+class IoError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace fovea

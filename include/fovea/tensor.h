@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors: a pointer, a shape, strides and a type. Views do not own what they point at; `Tensor`
+// does. Everything else in Fovea takes views, so any memory layout is welcome without a copy.
+
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace fovea {
+
+/// The type of one element.
+enum class DType : std::uint8_t { kFloat32, kFloat64, kInt64, kBool };
+
+/// "float32", "float64", "int64" or "bool".
+std::string_view dtype_name(DType dtype);
+
+/// Bytes per element.
+std::size_t dtype_size(DType dtype);
+
+/// The DType of a C++ type.
+template <class T>
+constexpr DType dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, float>) return DType::kFloat32;
+  if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
+  if constexpr (std::is_same_v<U, std::int64_t>) return DType::kInt64;
+  if constexpr (std::is_same_v<U, bool>) return DType::kBool;
+}
+
+/// Tensors have at most this many dimensions.
+inline constexpr int kMaxRank = 6;
+
+/// One number per dimension, held inline. Serves as a shape, as strides and as an index.
+class Shape {
+ public:
+  Shape() = default;
+  /// Throws InvalidArgument beyond kMaxRank dimensions.
+  Shape(std::initializer_list<std::int64_t> extents);
+  explicit Shape(std::span<const std::int64_t> extents);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int dim) const {
+    assert(dim >= 0 && dim < rank_);
+    return extents_[static_cast<std::size_t>(dim)];
+  }
+  std::int64_t& operator[](int dim) {
+    assert(dim >= 0 && dim < rank_);
+    return extents_[static_cast<std::size_t>(dim)];
+  }
+  const std::int64_t* begin() const { return extents_.data(); }
+  const std::int64_t* end() const { return extents_.data() + rank_; }
+
+  /// Appends one dimension at the end.
+  void push_back(std::int64_t extent);
+
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  std::array<std::int64_t, kMaxRank> extents_{};
+  int rank_ = 0;
+};
+
+/// Distances between neighbours along each dimension, in elements.
+using Strides = Shape;
+/// A position in a tensor: one number per dimension.
+using Index = Shape;
+
+/// "[2, 3]"; "[]" for a scalar.
+std::string to_string(const Shape& shape);
+
+/// The number of elements. Throws InvalidArgument for a negative extent or when the number does not
+/// fit into 63 bits.
+std::int64_t element_count(const Shape& shape);
+
+/// The strides of a tensor laid out row by row without gaps.
+Strides contiguous_strides(const Shape& shape);
+
+/// A tensor somebody else owns. `Pointee` is `const void` (TensorView) or `void`
+/// (MutableTensorView). A default-constructed view is "absent": `defined()` is false.
+template <class Pointee>
+class BasicTensorView {
+  static constexpr bool kReadOnly = std::is_const_v<Pointee>;
+  template <class T>
+  using Element = std::conditional_t<kReadOnly, const T, T>;
+
+ public:
+  BasicTensorView() = default;
+
+  BasicTensorView(Pointee* data, DType dtype, const Shape& shape, const Strides& strides)
+      : data_(data), shape_(shape), strides_(strides), dtype_(dtype), defined_(true) {
+    assert(shape.rank() == strides.rank());
+  }
+
+  /// Elements laid out row by row without gaps.
+  template <class T>
+    requires(!std::is_void_v<T> && (kReadOnly || !std::is_const_v<T>))
+  BasicTensorView(T* data, const Shape& shape)
+      : BasicTensorView(data, dtype_of<T>(), shape, contiguous_strides(shape)) {}
+
+  /// A mutable view is also a read-only one.
+  template <class Other>
+    requires(kReadOnly && !std::is_const_v<Other>)
+  BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
+      : data_(other.data()),
+        shape_(other.shape()),
+        strides_(other.strides()),
+        dtype_(other.dtype()),
+        defined_(other.defined()) {}
+
+  bool defined() const { return defined_; }
+  Pointee* data() const { return data_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  const Strides& strides() const { return strides_; }
+  int rank() const { return shape_.rank(); }
+  std::int64_t extent(int dim) const { return shape_[dim]; }
+  std::int64_t size() const { return element_count(shape_); }
+
+  /// The element at `index`, whose type must be the tensor's.
+  template <class T>
+  Element<T>& at(const Index& index) const {
+    assert(defined_ && dtype_ == dtype_of<T>());
+    return static_cast<Element<T>*>(data_)[offset(index)];
+  }
+
+  /// The element at `index` as a double (int64 beyond 2^53 is rounded; bool gives 0 or 1).
+  double value(const Index& index) const {
+    const std::int64_t at = offset(index);
+    switch (dtype_) {
+      case DType::kFloat32:
+        return static_cast<double>(static_cast<const float*>(data_)[at]);
+      case DType::kFloat64:
+        return static_cast<const double*>(data_)[at];
+      case DType::kInt64:
+        return static_cast<double>(static_cast<const std::int64_t*>(data_)[at]);
+      case DType::kBool:
+        return static_cast<const bool*>(data_)[at] ? 1.0 : 0.0;
+    }
+    return 0.0;
+  }
+
+  /// The sub-tensor at position `i` of the first dimension, one rank lower.
+  BasicTensorView operator[](std::int64_t i) const {
+    assert(rank() > 0 && i >= 0 && i < shape_[0]);
+    const Shape rest(std::span(shape_.begin() + 1, shape_.end()));
+    const Strides rest_strides(std::span(strides_.begin() + 1, strides_.end()));
+    return {advance(i * strides_[0]), dtype_, rest, rest_strides};
+  }
+
+  /// The same elements with two dimensions exchanged.
+  BasicTensorView transposed(int dim_a, int dim_b) const {
+    BasicTensorView result = *this;
+    std::swap(result.shape_[dim_a], result.shape_[dim_b]);
+    std::swap(result.strides_[dim_a], result.strides_[dim_b]);
+    return result;
+  }
+
+ private:
+  std::int64_t offset(const Index& index) const {
+    assert(index.rank() == rank());
+    std::int64_t at = 0;
+    for (int dim = 0; dim < rank(); ++dim) {
+      assert(index[dim] >= 0 && index[dim] < shape_[dim]);
+      at += index[dim] * strides_[dim];
+    }
+    return at;
+  }
+
+  Pointee* advance(std::int64_t elements) const {
+    using Byte = std::conditional_t<kReadOnly, const std::byte, std::byte>;
+    if (data_ == nullptr) return nullptr;
+    return static_cast<Byte*>(data_) + elements * static_cast<std::int64_t>(dtype_size(dtype_));
+  }
+
+  Pointee* data_ = nullptr;
+  Shape shape_;
+  Strides strides_;
+  DType dtype_ = DType::kFloat64;
+  bool defined_ = false;
+};
+
+using TensorView = BasicTensorView<const void>;
+using MutableTensorView = BasicTensorView<void>;
+
+/// A tensor that owns its elements, laid out row by row without gaps, aligned to 64 bytes.
+/// Copies are deep. A default-constructed tensor is "absent", like a default-constructed view.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// All elements zero. Throws InvalidArgument for a shape that cannot be held.
+  Tensor(DType dtype, const Shape& shape);
+  /// A contiguous copy of any view.
+  explicit Tensor(const TensorView& source);
+  /// A matrix of doubles, written row by row. Throws InvalidArgument when rows differ in length.
+  static Tensor matrix(std::initializer_list<std::initializer_list<double>> rows);
+  /// `values` in row-major order. Throws InvalidArgument when their number does not fit `shape`.
+  template <class T>
+  static Tensor from(const Shape& shape, std::span<const T> values) {
+    Tensor result(dtype_of<T>(), shape);
+    result.check_count(static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), result.span<T>().begin());
+    return result;
+  }
+  template <class T>
+  static Tensor from(const Shape& shape, const std::vector<T>& values) {
+    return from(shape, std::span<const T>(values));
+  }
+
+  Tensor(const Tensor& other);
+  Tensor& operator=(const Tensor& other);
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+
+  bool defined() const { return defined_; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  std::int64_t extent(int dim) const { return shape_[dim]; }
+  std::int64_t size() const { return element_count(shape_); }
+
+  TensorView view() const;
+  MutableTensorView view();
+  operator TensorView() const { return view(); }  // NOLINT: implicit on purpose
+  operator MutableTensorView() { return view(); }  // NOLINT: implicit on purpose
+
+  /// All elements in row-major order; T must be the tensor's type.
+  template <class T>
+  std::span<T> span() {
+    assert(dtype_ == dtype_of<T>());
+    return {reinterpret_cast<T*>(data_.get()), static_cast<std::size_t>(size())};
+  }
+  template <class T>
+  std::span<const T> span() const {
+    assert(dtype_ == dtype_of<T>());
+    return {reinterpret_cast<const T*>(data_.get()), static_cast<std::size_t>(size())};
+  }
+
+  template <class T>
+  const T& at(const Index& index) const {
+    return view().at<T>(index);
+  }
+  template <class T>
+  T& at(const Index& index) {
+    return view().at<T>(index);
+  }
+  double value(const Index& index) const { return view().value(index); }
+
+  /// The same elements under another shape. Throws InvalidArgument when the counts differ.
+  Tensor reshaped(const Shape& shape) &&;
+
+ private:
+  void check_count(std::int64_t count) const;
+
+  struct AlignedDelete {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], AlignedDelete> data_;
+  Shape shape_;
+  DType dtype_ = DType::kFloat64;
+  bool defined_ = false;
+};
+
+/// A contiguous copy in another type.
+Tensor convert(const TensorView& source, DType dtype);
+
+/// Calls `visit(index)` for every index of `shape`, in row-major order.
+template <class Visitor>
+void for_each_index(const Shape& shape, Visitor&& visit) {
+  if (element_count(shape) == 0) return;
+  Index index = shape;
+  for (int dim = 0; dim < shape.rank(); ++dim) index[dim] = 0;
+  while (true) {
+    visit(static_cast<const Index&>(index));
+    int dim = shape.rank() - 1;
+    for (; dim >= 0; --dim) {
+      if (++index[dim] < shape[dim]) break;
+      index[dim] = 0;
+    }
+    if (dim < 0) return;
+  }
+}
+
+}  // namespace fovea

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "fovea/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+}  // namespace
+
+std::string_view dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "float32";
+    case DType::kFloat64:
+      return "float64";
+    case DType::kInt64:
+      return "int64";
+    case DType::kBool:
+      return "bool";
+  }
+  return "unknown";
+}
+
+std::size_t dtype_size(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return 4;
+    case DType::kFloat64:
+    case DType::kInt64:
+      return 8;
+    case DType::kBool:
+      return 1;
+  }
+  return 0;
+}
+
+Shape::Shape(std::initializer_list<std::int64_t> extents)
+    : Shape(std::span(extents.begin(), extents.end())) {}
+
+Shape::Shape(std::span<const std::int64_t> extents) {
+  for (const std::int64_t extent : extents) push_back(extent);
+}
+
+void Shape::push_back(std::int64_t extent) {
+  if (rank_ == kMaxRank) {
+    throw InvalidArgument(fmt::format("tensor: expected at most {} dimensions, got more", kMaxRank));
+  }
+  extents_[static_cast<std::size_t>(rank_++)] = extent;
+}
+
+bool operator==(const Shape& a, const Shape& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+std::int64_t element_count(const Shape& shape) {
+  std::int64_t count = 1;
+  bool zero = false;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) {
+      throw InvalidArgument(
+          fmt::format("tensor: expected extents of 0 or more, got shape {}", to_string(shape)));
+    }
+    zero = zero || extent == 0;
+  }
+  if (zero) return 0;
+  for (const std::int64_t extent : shape) {
+    if (count > std::numeric_limits<std::int64_t>::max() / extent) {
+      throw InvalidArgument(
+          fmt::format("tensor: shape {} has more elements than fit into 63 bits", to_string(shape)));
+    }
+    count *= extent;
+  }
+  return count;
+}
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides = shape;
+  std::int64_t step = 1;
+  for (int dim = shape.rank() - 1; dim >= 0; --dim) {
+    strides[dim] = step;
+    step *= std::max<std::int64_t>(shape[dim], 1);
+  }
+  return strides;
+}
+
+void Tensor::AlignedDelete::operator()(std::byte* p) const { ::operator delete[](p, kAlignment); }
+
+Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype), defined_(true) {
+  const std::int64_t count = element_count(shape);
+  const auto size = static_cast<std::int64_t>(dtype_size(dtype));
+  if (count > std::numeric_limits<std::int64_t>::max() / size) {
+    throw InvalidArgument(
+        fmt::format("tensor: shape {} of {} is too large", to_string(shape), dtype_name(dtype)));
+  }
+  const auto bytes = static_cast<std::size_t>(count * size);
+  data_.reset(static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
+  std::memset(data_.get(), 0, bytes);
+}
+
+Tensor::Tensor(const TensorView& source) {
+  if (source.defined()) *this = convert(source, source.dtype());
+}
+
+Tensor Tensor::matrix(std::initializer_list<std::initializer_list<double>> rows) {
+  const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
+  std::vector<double> values;
+  for (const auto& row : rows) {
+    if (row.size() != columns) {
+      throw InvalidArgument(fmt::format("matrix: expected rows of {} numbers, got one of {}",
+                                        columns, row.size()));
+    }
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return from<double>({static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(columns)},
+                      values);
+}
+
+Tensor::Tensor(const Tensor& other) {
+  if (!other.defined_) return;
+  *this = Tensor(other.dtype_, other.shape_);
+  std::memcpy(data_.get(), other.data_.get(),
+              static_cast<std::size_t>(size()) * dtype_size(dtype_));
+}
+
+Tensor& Tensor::operator=(const Tensor& other) {
+  if (this != &other) *this = Tensor(other);
+  return *this;
+}
+
+TensorView Tensor::view() const {
+  if (!defined_) return {};
+  return {data_.get(), dtype_, shape_, contiguous_strides(shape_)};
+}
+
+MutableTensorView Tensor::view() {
+  if (!defined_) return {};
+  return {data_.get(), dtype_, shape_, contiguous_strides(shape_)};
+}
+
+Tensor Tensor::reshaped(const Shape& shape) && {
+  check_count(element_count(shape));
+  Tensor result = std::move(*this);
+  result.shape_ = shape;
+  return result;
+}
+
+void Tensor::check_count(std::int64_t count) const {
+  if (count != size()) {
+    throw InvalidArgument(fmt::format("tensor: shape {} holds {} elements, got {}",
+                                      to_string(shape_), size(), count));
+  }
+}
+
+Tensor convert(const TensorView& source, DType dtype) {
+  Tensor result(dtype, source.shape());
+  MutableTensorView target = result.view();
+  for_each_index(source.shape(), [&](const Index& index) {
+    // Between equal types the element is copied as it is: int64 must not pass through a double.
+    if (source.dtype() == DType::kInt64 && dtype == DType::kInt64) {
+      target.at<std::int64_t>(index) = source.at<std::int64_t>(index);
+      return;
+    }
+    const double value = source.value(index);
+    switch (dtype) {
+      case DType::kFloat32:
+        target.at<float>(index) = static_cast<float>(value);
+        break;
+      case DType::kFloat64:
+        target.at<double>(index) = value;
+        break;
+      case DType::kInt64:
+        target.at<std::int64_t>(index) = static_cast<std::int64_t>(value);
+        break;
+      case DType::kBool:
+        target.at<bool>(index) = value != 0.0;
+        break;
+    }
+  });
+  return result;
+}
+
+}  // namespace fovea
