@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one description of an attention problem beside its tensors: scale, softcap, biases, sinks,
+// mask and alignment. It means the same to every part of Fovea.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "fovea/mask.h"
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+/// Where the queries stand among the keys: query i is at position i + offset, for causal, window,
+/// ALiBi and relative table alike.
+class Alignment {
+ public:
+  /// The last query stands at the last key: offset = kv_len - q_len, counted for each batch item
+  /// after key_lengths. The default.
+  static Alignment bottom_right() { return Alignment(Kind::kBottomRight); }
+  /// The first query stands at the first key: offset = 0.
+  static Alignment top_left() { return Alignment(Kind::kOffset, {0}); }
+  /// A number of your own.
+  static Alignment offset(std::int64_t offset) { return Alignment(Kind::kOffset, {offset}); }
+  /// One number per batch item.
+  static Alignment offsets(std::vector<std::int64_t> offsets) {
+    return Alignment(Kind::kOffset, std::move(offsets));
+  }
+
+  Alignment() = default;
+
+  bool is_bottom_right() const { return kind_ == Kind::kBottomRight; }
+  /// The given offsets: one for all batch items, or one each; empty for bottom_right().
+  const std::vector<std::int64_t>& values() const { return offsets_; }
+
+ private:
+  enum class Kind : std::uint8_t { kBottomRight, kOffset };
+  explicit Alignment(Kind kind, std::vector<std::int64_t> offsets = {})
+      : kind_(kind), offsets_(std::move(offsets)) {}
+
+  Kind kind_ = Kind::kBottomRight;
+  std::vector<std::int64_t> offsets_;
+};
+
+/// ALiBi (Press et al. 2022): adds -slope[head] * |i + offset - j| to every score.
+struct Alibi {
+  /// One per query head; empty means default_alibi_slopes(q_heads).
+  std::vector<double> slopes;
+};
+
+/// The paper's slopes: 2^(-8 (h + 1) / heads) for a power of two; otherwise those of the power of
+/// two below, followed by every other slope of the power of two above.
+std::vector<double> default_alibi_slopes(std::int64_t heads);
+
+/// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].
+struct RelativeTable {
+  /// [buckets, q_heads]
+  TensorView table;
+  /// Keys behind and ahead of the query have buckets of their own.
+  bool bidirectional = true;
+  /// All distances from here on share the last bucket.
+  std::int64_t max_distance = 128;
+};
+
+/// T5's bucket of a relative position (key position minus query position): small distances have a
+/// bucket each, larger ones share buckets that widen logarithmically.
+std::int64_t relative_bucket(std::int64_t relative_position, std::int64_t buckets,
+                             const RelativeTable& table);
+
+/// What turns query . key into a score; in this order: scale, softcap, biases.
+struct ScoreOptions {
+  /// Factor on query . key; 1 / sqrt(head_dim) when not given.
+  std::optional<double> scale = std::nullopt;
+  /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
+  double softcap = 0.0;
+  /// Added to the scores; broadcast to [batch, q_heads, q_len, kv_len] from the right: missing
+  /// leading dimensions and extents of 1 repeat. -inf masks.
+  TensorView bias = {};
+  std::optional<Alibi> alibi = std::nullopt;
+  std::optional<RelativeTable> relative = std::nullopt;
+  /// One extra logit per query head, which joins the denominator only; lse includes it.
+  std::vector<double> sinks = {};
+};
+
+struct AttentionOptions {
+  Mask mask = {};
+  ScoreOptions score = {};
+  Alignment alignment = {};
+};
+
+/// Throws InvalidArgument when the options do not fit the problem, naming the option, what was
+/// expected and what came.
+void validate(const AttentionOptions& options, const ProblemShape& shape);
+
+/// The offset of a batch item: query i stands at position i + offset among the keys.
+std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
+                          std::int64_t batch);
+
+/// The element of `tensor` that stands at `at` when it is broadcast to
+/// [batch, q_heads, q_len, kv_len].
+double broadcast_value(const TensorView& tensor, const ScorePosition& at);
+
+/// Throws InvalidArgument when `tensor` does not broadcast to the problem's scores; `name` is what
+/// the message calls it.
+void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
+                        const std::string& name);
+
+}  // namespace fovea

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reference: attention in plain scalar arithmetic, one query at a time, in the order of the
+// textbook. It defines what is right for everything else in Fovea, and shows every step. It is
+// slow; it is meant to be read (src/reference/attention.cc) and to judge.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "fovea/attention_options.h"
+#include "fovea/tensor.h"
+
+namespace fovea::reference {
+
+/// score = q . k (Luong et al. 2015, "dot").
+struct DotScore {};
+
+/// score = q W k (Luong et al. 2015, "general").
+struct GeneralScore {
+  /// [head_dim, key_dim]
+  TensorView weights;
+};
+
+/// score = v . tanh(q W + k U) (Bahdanau et al. 2015, "additive"; q and k are rows).
+struct AdditiveScore {
+  /// W [head_dim, hidden_dim]
+  TensorView query_weights;
+  /// U [key_dim, hidden_dim]
+  TensorView key_weights;
+  /// v [hidden_dim]
+  TensorView v;
+};
+
+using ScoreKind = std::variant<DotScore, GeneralScore, AdditiveScore>;
+
+/// How a row of scores becomes a row of weights.
+enum class Normalization : std::uint8_t {
+  /// exp(s - max) / sum: safe for scores of any size.
+  kSoftmax,
+  /// exp(s) / sum, as first written down by everyone; overflows to inf / inf = nan.
+  kSoftmaxUnshifted,
+  /// s / sum: weights add up to one, but may be negative. No exponential, so lse and sinks have no
+  /// meaning here: lse is nan, sinks are refused.
+  kSum,
+};
+
+struct ReferenceOptions {
+  ScoreKind score_kind = DotScore{};
+  Normalization normalization = Normalization::kSoftmax;
+  /// kFloat64: the oracle. kFloat32: every product, sum, exponential and division rounded to
+  /// float32, in plain order: the naive computation that faster ones must not be less exact than.
+  DType arithmetic = DType::kFloat64;
+};
+
+/// The tensors of a problem: float32 or float64 (each element is converted to the arithmetic's
+/// type), any strides.
+///
+/// query  [batch, q_heads,  q_len,  head_dim]
+/// key    [batch, kv_heads, kv_len, key_dim]    q_heads % kv_heads == 0: query head h reads
+///                                              key head h / (q_heads / kv_heads)
+/// value  [batch, kv_heads, kv_len, value_dim]
+///
+/// key_dim equals head_dim for DotScore; the other kinds bring the weights that join them.
+struct Inputs {
+  TensorView query;
+  TensorView key;
+  TensorView value;
+};
+
+/// Every intermediate array, of the arithmetic's type. A step that the options do not have is an
+/// absent tensor.
+struct Steps {
+  Tensor hidden;             ///< [batch, q_heads, q_len, kv_len, hidden_dim]  tanh(q W + k U)
+  Tensor scores;             ///< [batch, q_heads, q_len, kv_len]
+  Tensor scaled_scores;      ///< the same shape; absent when scale is 1
+  Tensor softcapped_scores;  ///< absent without softcap
+  Tensor biased_scores;      ///< absent without bias, alibi and relative table
+  Tensor masked_scores;      ///< -inf where masked; absent without a mask
+  Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
+  Tensor row_sums;           ///< [batch, q_heads, q_len]  the sum of each row of weights
+  Tensor lse;                ///< [batch, q_heads, q_len]  natural log of the sum of exp(score)
+  Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value
+};
+
+/// context = normalize(scores, masked) V, with every intermediate array kept.
+///
+/// Order    query . key, then scale, softcap, bias (additive, ALiBi, relative table), mask.
+/// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
+///          leak. A bias of -inf masks. A fully masked row gives context 0 and lse -inf, or lse =
+///          the sink where there is one. What is visible follows plain arithmetic: nan spreads.
+/// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
+/// Errors   throws InvalidArgument naming the argument, what was expected and what came.
+Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
+                      const ReferenceOptions& how = {});
+
+/// One query of one head of one batch item.
+struct Row {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t query = 0;
+};
+
+/// What attention_rows found, one row each, in the arithmetic's type.
+struct Rows {
+  Tensor context;  ///< [rows, value_dim]
+  Tensor lse;      ///< [rows]
+  Tensor weights;  ///< [rows, kv_len]
+};
+
+/// The same meaning for a selection of rows of a problem of any size, without N x N memory: the
+/// cost is rows * kv_len * (head_dim + value_dim). Errors as attention_steps; a row outside the
+/// problem is one.
+Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
+                    std::span<const Row> rows, const ReferenceOptions& how = {});
+
+}  // namespace fovea::reference

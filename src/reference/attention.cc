@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention, one query at a time, in the order of the textbook. Read attend() from top to bottom:
+// each paragraph is one step. `Real` is double for the oracle and float for the naive computation
+// in single precision; sums run over keys and dimensions from first to last, every operation
+// rounded to Real.
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/reference.h"
+
+namespace fovea::reference {
+namespace {
+
+/// A problem whose shapes have been checked.
+struct Problem {
+  const Inputs& in;
+  const AttentionOptions& options;
+  const ReferenceOptions& how;
+  ProblemShape shape;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t hidden_dim = 0;  // 0 unless the score is additive
+
+  double scale() const {
+    return options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
+  }
+  bool has_bias() const {
+    return options.score.bias.defined() || options.score.alibi || options.score.relative;
+  }
+};
+
+/// Every step of one row. `visible[j]` is false where key j takes no part.
+template <class Real>
+struct RowSteps {
+  std::vector<Real> hidden;  // [kv_len * hidden_dim]
+  std::vector<Real> scores, scaled, softcapped, biased, masked, weights;
+  std::vector<bool> visible;
+  Real row_sum = 0;
+  Real lse = 0;
+  std::vector<Real> context;
+};
+
+template <class Real>
+Real element(const TensorView& tensor, const Index& index) {
+  return static_cast<Real>(tensor.value(index));
+}
+
+template <class Real>
+class RowAttention {
+ public:
+  explicit RowAttention(const Problem& problem)
+      : problem_(problem),
+        slopes_(problem.options.score.alibi ? problem.options.score.alibi->slopes
+                                            : std::vector<double>()) {
+    if (problem.options.score.alibi && slopes_.empty()) {
+      slopes_ = default_alibi_slopes(problem.shape.q_heads);
+    }
+  }
+
+  /// The whole of attention, for one query.
+  RowSteps<Real> attend(const Row& row) const {
+    const auto kv_len = static_cast<std::size_t>(problem_.shape.kv_len);
+    const ScoreOptions& score = problem_.options.score;
+    const std::int64_t offset = query_offset(problem_.options, problem_.shape, row.batch);
+    const auto place = [&](std::size_t j) {
+      return ScorePosition{row.batch, row.head, row.query, static_cast<std::int64_t>(j), offset};
+    };
+    RowSteps<Real> s;
+
+    // How well does the query match each key?
+    s.scores.resize(kv_len);
+    for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(row, j, s.hidden);
+
+    // Scale, so that long vectors do not make large scores.
+    s.scaled = s.scores;
+    for (Real& x : s.scaled) x *= static_cast<Real>(problem_.scale());
+
+    // Softcap: squash into (-c, c).
+    s.softcapped = s.scaled;
+    if (score.softcap > 0) {
+      const Real c = static_cast<Real>(score.softcap);
+      for (Real& x : s.softcapped) x = c * std::tanh(x / c);
+    }
+
+    // Bias: what the positions say.
+    s.biased = s.softcapped;
+    s.visible.assign(kv_len, true);
+    for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
+      const Real bias = position_bias(place(j));
+      s.biased[j] += bias;
+      if (bias == -std::numeric_limits<Real>::infinity()) s.visible[j] = false;
+    }
+
+    // Mask: what may not be seen takes no part from here on.
+    s.masked = s.biased;
+    for (std::size_t j = 0; j < kv_len; ++j) {
+      if (!problem_.options.mask.visible(place(j))) s.visible[j] = false;
+      if (!s.visible[j]) s.masked[j] = -std::numeric_limits<Real>::infinity();
+    }
+
+    // Weights: positive numbers that add up to one.
+    normalize(row, s);
+    for (const Real weight : s.weights) s.row_sum += weight;
+
+    // Context: the values, mixed by their weights.
+    s.context.assign(static_cast<std::size_t>(problem_.value_dim), Real(0));
+    for (std::size_t j = 0; j < kv_len; ++j) {
+      if (!s.visible[j]) continue;
+      for (std::size_t d = 0; d < s.context.size(); ++d) {
+        s.context[d] += s.weights[j] * element<Real>(problem_.in.value, at(row, kv_head(row), j, d));
+      }
+    }
+    return s;
+  }
+
+ private:
+  static Index at(const Row& row, std::int64_t head, std::size_t position, std::size_t dim) {
+    return {row.batch, head, static_cast<std::int64_t>(position), static_cast<std::int64_t>(dim)};
+  }
+
+  std::int64_t kv_head(const Row& row) const {
+    return row.head / (problem_.shape.q_heads / problem_.shape.kv_heads);
+  }
+
+  Real query(const Row& row, std::size_t d) const {
+    return element<Real>(problem_.in.query,
+                         at(row, row.head, static_cast<std::size_t>(row.query), d));
+  }
+  Real key(const Row& row, std::size_t j, std::size_t d) const {
+    return element<Real>(problem_.in.key, at(row, kv_head(row), j, d));
+  }
+
+  /// The score of key j before scaling; an additive score appends its hidden layer to `hidden`.
+  Real match(const Row& row, std::size_t j, std::vector<Real>& hidden) const {
+    const auto query_dim = static_cast<std::size_t>(problem_.head_dim);
+    const auto key_dim = static_cast<std::size_t>(problem_.in.key.extent(3));
+    const auto entry = [](const TensorView& matrix, std::size_t i, std::size_t k) {
+      return element<Real>(matrix, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(k)});
+    };
+    Real sum = 0;
+    if (const auto* general = std::get_if<GeneralScore>(&problem_.how.score_kind)) {
+      for (std::size_t e = 0; e < key_dim; ++e) {
+        Real projected = 0;
+        for (std::size_t d = 0; d < query_dim; ++d) {
+          projected += query(row, d) * entry(general->weights, d, e);
+        }
+        sum += projected * key(row, j, e);
+      }
+    } else if (const auto* additive = std::get_if<AdditiveScore>(&problem_.how.score_kind)) {
+      for (std::size_t h = 0; h < static_cast<std::size_t>(problem_.hidden_dim); ++h) {
+        Real inside = 0;
+        for (std::size_t d = 0; d < query_dim; ++d) {
+          inside += query(row, d) * entry(additive->query_weights, d, h);
+        }
+        for (std::size_t e = 0; e < key_dim; ++e) {
+          inside += key(row, j, e) * entry(additive->key_weights, e, h);
+        }
+        hidden.push_back(std::tanh(inside));
+        sum += element<Real>(additive->v, {static_cast<std::int64_t>(h)}) * hidden.back();
+      }
+    } else {
+      for (std::size_t d = 0; d < query_dim; ++d) sum += query(row, d) * key(row, j, d);
+    }
+    return sum;
+  }
+
+  Real position_bias(const ScorePosition& at) const {
+    const ScoreOptions& score = problem_.options.score;
+    const std::int64_t distance = at.key - (at.query + at.offset);
+    Real bias = 0;
+    if (score.bias.defined()) bias += static_cast<Real>(broadcast_value(score.bias, at));
+    if (score.alibi) {
+      const double slope = slopes_[static_cast<std::size_t>(at.head)];
+      bias -= static_cast<Real>(slope) * static_cast<Real>(std::abs(distance));
+    }
+    if (score.relative) {
+      const TensorView& table = score.relative->table;
+      const std::int64_t bucket = relative_bucket(distance, table.extent(0), *score.relative);
+      bias += element<Real>(table, {bucket, at.head});
+    }
+    return bias;
+  }
+
+  /// Fills weights and lse from the masked scores.
+  void normalize(const Row& row, RowSteps<Real>& s) const {
+    constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
+    const auto& sinks = problem_.options.score.sinks;
+    const std::optional<Real> sink =
+        sinks.empty() ? std::nullopt
+                      : std::optional(static_cast<Real>(sinks[static_cast<std::size_t>(row.head)]));
+    const Normalization kind = problem_.how.normalization;
+    s.weights.assign(s.masked.size(), Real(0));
+    s.lse = kind == Normalization::kSum ? std::numeric_limits<Real>::quiet_NaN()
+                                        : sink.value_or(-kInfinity);
+
+    // Subtracting the largest score changes no weight, but keeps exp() from overflowing.
+    Real shift = 0;
+    bool empty = true;
+    for (std::size_t j = 0; j < s.masked.size(); ++j) {
+      if (!s.visible[j]) continue;
+      if (kind == Normalization::kSoftmax && (empty || !(s.masked[j] <= shift))) shift = s.masked[j];
+      empty = false;
+    }
+    if (empty) return;  // a fully masked row: weights 0, lse the sink or -inf
+    if (kind == Normalization::kSoftmax && sink && *sink > shift) shift = *sink;
+
+    Real sum = 0;
+    for (std::size_t j = 0; j < s.masked.size(); ++j) {
+      if (!s.visible[j]) continue;
+      s.weights[j] =
+          kind == Normalization::kSum ? s.masked[j] : std::exp(s.masked[j] - shift);
+      sum += s.weights[j];
+    }
+    if (sink) sum += std::exp(*sink - shift);
+    for (std::size_t j = 0; j < s.masked.size(); ++j) {
+      if (s.visible[j]) s.weights[j] /= sum;
+    }
+    if (kind != Normalization::kSum) s.lse = shift + std::log(sum);
+  }
+
+  const Problem& problem_;
+  std::vector<double> slopes_;
+};
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw InvalidArgument(message);
+}
+
+void require_input(const TensorView& tensor, const char* name) {
+  require(tensor.defined() && tensor.rank() == 4,
+          fmt::format("{}: expected [batch, heads, length, dim], got {}", name,
+                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
+  require(tensor.dtype() == DType::kFloat32 || tensor.dtype() == DType::kFloat64,
+          fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
+}
+
+void require_shape(const TensorView& tensor, const char* name, const Shape& expected) {
+  require(tensor.defined() && tensor.shape() == expected,
+          fmt::format("{}: expected shape {}, got {}", name, to_string(expected),
+                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
+}
+
+/// Checks everything before anything is computed.
+Problem make_problem(const Inputs& in, const AttentionOptions& options,
+                     const ReferenceOptions& how) {
+  require_input(in.query, "query");
+  require_input(in.key, "key");
+  require_input(in.value, "value");
+  Problem problem{in, options, how, {}, in.query.extent(3), in.value.extent(3), 0};
+  problem.shape = {in.query.extent(0), in.query.extent(1), in.key.extent(1), in.query.extent(2),
+                   in.key.extent(2)};
+  const ProblemShape& shape = problem.shape;
+  require(in.key.extent(0) == shape.batch && in.value.extent(0) == shape.batch,
+          fmt::format("batch: expected the same for query, key and value, got {}, {} and {}",
+                      shape.batch, in.key.extent(0), in.value.extent(0)));
+  require(in.value.extent(1) == shape.kv_heads && in.value.extent(2) == shape.kv_len,
+          fmt::format("value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and "
+                      "kv_len = {} as key has, got {}",
+                      shape.kv_heads, shape.kv_len, to_string(in.value.shape())));
+  require(shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0,
+          fmt::format("heads: expected q_heads to be a multiple of kv_heads, got {} and {}",
+                      shape.q_heads, shape.kv_heads));
+  require(how.arithmetic == DType::kFloat64 || how.arithmetic == DType::kFloat32,
+          fmt::format("arithmetic: expected float64 or float32, got {}",
+                      dtype_name(how.arithmetic)));
+  require(how.normalization != Normalization::kSum || options.score.sinks.empty(),
+          "sinks: a sink is a logit; division by the sum has none");
+
+  const std::int64_t key_dim = in.key.extent(3);
+  if (const auto* general = std::get_if<GeneralScore>(&how.score_kind)) {
+    require_shape(general->weights, "general score weights", {problem.head_dim, key_dim});
+  } else if (const auto* additive = std::get_if<AdditiveScore>(&how.score_kind)) {
+    require(additive->v.defined() && additive->v.rank() == 1,
+            fmt::format("additive score v: expected [hidden_dim], got {}",
+                        additive->v.defined() ? to_string(additive->v.shape()) : "nothing"));
+    problem.hidden_dim = additive->v.extent(0);
+    require_shape(additive->query_weights, "additive score query weights",
+                  {problem.head_dim, problem.hidden_dim});
+    require_shape(additive->key_weights, "additive score key weights",
+                  {key_dim, problem.hidden_dim});
+  } else {
+    require(key_dim == problem.head_dim,
+            fmt::format("key: expected dim {} as query has, got {}", problem.head_dim, key_dim));
+  }
+  validate(options, shape);
+  return problem;
+}
+
+/// Copies a row's numbers to their place in a tensor whose leading dimensions are all rows.
+template <class Real>
+void store(Tensor& tensor, std::int64_t row, const std::vector<Real>& values) {
+  if (!tensor.defined()) return;
+  const auto target = tensor.span<Real>();
+  std::copy(values.begin(), values.end(),
+            target.begin() + row * static_cast<std::int64_t>(values.size()));
+}
+
+template <class Real>
+Steps all_steps(const Problem& problem) {
+  const ProblemShape& p = problem.shape;
+  const Shape per_row{p.batch, p.q_heads, p.q_len};
+  const auto make = [&](bool present, std::int64_t last, std::int64_t after = -1) {
+    if (!present) return Tensor();
+    Shape shape = per_row;
+    shape.push_back(last);
+    if (after >= 0) shape.push_back(after);
+    return Tensor(dtype_of<Real>(), shape);
+  };
+  Steps steps;
+  steps.hidden = make(problem.hidden_dim > 0, p.kv_len, problem.hidden_dim);
+  steps.scores = make(true, p.kv_len);
+  steps.scaled_scores = make(problem.scale() != 1.0, p.kv_len);
+  steps.softcapped_scores = make(problem.options.score.softcap > 0, p.kv_len);
+  steps.biased_scores = make(problem.has_bias(), p.kv_len);
+  steps.masked_scores = make(!problem.options.mask.allows_all(), p.kv_len);
+  steps.weights = make(true, p.kv_len);
+  steps.row_sums = Tensor(dtype_of<Real>(), per_row);
+  steps.lse = Tensor(dtype_of<Real>(), per_row);
+  steps.context = make(true, problem.value_dim);
+
+  const RowAttention<Real> attention(problem);
+  std::int64_t number = 0;
+  for_each_index(per_row, [&](const Index& at) {
+    const RowSteps<Real> row = attention.attend({at[0], at[1], at[2]});
+    store(steps.hidden, number, row.hidden);
+    store(steps.scores, number, row.scores);
+    store(steps.scaled_scores, number, row.scaled);
+    store(steps.softcapped_scores, number, row.softcapped);
+    store(steps.biased_scores, number, row.biased);
+    store(steps.masked_scores, number, row.masked);
+    store(steps.weights, number, row.weights);
+    store(steps.context, number, row.context);
+    steps.row_sums.at<Real>(at) = row.row_sum;
+    steps.lse.at<Real>(at) = row.lse;
+    ++number;
+  });
+  return steps;
+}
+
+template <class Real>
+Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  Rows result{Tensor(dtype_of<Real>(), {count, problem.value_dim}),
+              Tensor(dtype_of<Real>(), {count}),
+              Tensor(dtype_of<Real>(), {count, problem.shape.kv_len})};
+  const RowAttention<Real> attention(problem);
+  for (std::int64_t number = 0; number < count; ++number) {
+    const RowSteps<Real> row = attention.attend(rows[static_cast<std::size_t>(number)]);
+    store(result.context, number, row.context);
+    store(result.weights, number, row.weights);
+    result.lse.at<Real>({number}) = row.lse;
+  }
+  return result;
+}
+
+}  // namespace
+
+Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
+                      const ReferenceOptions& how) {
+  const Problem problem = make_problem(inputs, options, how);
+  return how.arithmetic == DType::kFloat64 ? all_steps<double>(problem) : all_steps<float>(problem);
+}
+
+Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
+                    std::span<const Row> rows, const ReferenceOptions& how) {
+  const Problem problem = make_problem(inputs, options, how);
+  const ProblemShape& shape = problem.shape;
+  for (const Row& row : rows) {
+    require(row.batch >= 0 && row.batch < shape.batch && row.head >= 0 &&
+                row.head < shape.q_heads && row.query >= 0 && row.query < shape.q_len,
+            fmt::format("row: expected [batch, head, query] within [{}, {}, {}], got [{}, {}, {}]",
+                        shape.batch, shape.q_heads, shape.q_len, row.batch, row.head, row.query));
+  }
+  return how.arithmetic == DType::kFloat64 ? selected_rows<double>(problem, rows)
+                                           : selected_rows<float>(problem, rows);
+}
+
+}  // namespace fovea::reference
