@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # What Fovea stands on; docs/dependencies.md says why each. `make setup` installs them on Debian.
+# What the static library passes on to its users is looked for again in foveaConfig.cmake.in.
 
 find_package(fmt REQUIRED)
 find_package(hwy REQUIRED CONFIG)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
 find_package(PkgConfig REQUIRED)
+# utf8proc ships no CMake package everywhere, but a pkg-config file it does.
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+if(FOVEA_CLI)
+  find_package(CLI11 REQUIRED)
+endif()

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What can be switched, and the flags that all of Fovea's own code is built with.
+# What can be switched, and the flags that all of Fovea's own code is built with. A project that takes
+# Fovea in through add_subdirectory gets the library alone: nothing else is built or installed.
 
+option(FOVEA_CLI "Build the command line, fovea" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_BENCH "Build the benchmarks" OFF)
+option(FOVEA_INSTALL "Generate the install rules" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_WERROR "Treat warnings as errors" OFF)
 set(FOVEA_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -95,8 +96,8 @@ struct Scene {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
 
-  /// The tensors that `score_kind` and `options` look into.
-  std::vector<Tensor> storage;
+  /// The tensors that `score_kind` and `options` look into, shared by copies of the scene.
+  std::vector<std::shared_ptr<const Tensor>> storage;
   reference::ScoreKind score_kind;
   AttentionOptions options;
   /// How `options.score.scale` was written: "1/sqrt(head_dim)" or a number.

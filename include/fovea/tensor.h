@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace fovea {
@@ -83,7 +85,8 @@ std::string to_string(const Shape& shape);
 /// fit into 63 bits.
 std::int64_t element_count(const Shape& shape);
 
-/// The strides of a tensor laid out row by row without gaps.
+/// The strides of a tensor laid out row by row without gaps. Throws InvalidArgument as
+/// element_count does.
 Strides contiguous_strides(const Shape& shape);
 
 /// A tensor somebody else owns. `Pointee` is `const void` (TensorView) or `void`
@@ -104,14 +107,14 @@ class BasicTensorView {
 
   /// Elements laid out row by row without gaps.
   template <class T>
-    requires(!std::is_void_v<T> && (kReadOnly || !std::is_const_v<T>))
-  BasicTensorView(T* data, const Shape& shape)
+  requires(!std::is_void_v<T> && (kReadOnly || !std::is_const_v<T>))
+      BasicTensorView(T* data, const Shape& shape)
       : BasicTensorView(data, dtype_of<T>(), shape, contiguous_strides(shape)) {}
 
   /// A mutable view is also a read-only one.
   template <class Other>
-    requires(kReadOnly && !std::is_const_v<Other>)
-  BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
+  requires(kReadOnly && !std::is_const_v<Other>)
+      BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
       : data_(other.data()),
         shape_(other.shape()),
         strides_(other.strides()),
@@ -125,7 +128,7 @@ class BasicTensorView {
   const Strides& strides() const { return strides_; }
   int rank() const { return shape_.rank(); }
   std::int64_t extent(int dim) const { return shape_[dim]; }
-  std::int64_t size() const { return element_count(shape_); }
+  std::int64_t size() const { return defined_ ? element_count(shape_) : 0; }
 
   /// The element at `index`, whose type must be the tensor's.
   template <class T>
@@ -219,8 +222,9 @@ class Tensor {
 
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
-  Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(Tensor&&) noexcept = default;
+  /// What was moved from is absent.
+  Tensor(Tensor&& other) noexcept;
+  Tensor& operator=(Tensor&& other) noexcept;
   ~Tensor() = default;
 
   bool defined() const { return defined_; }
@@ -228,11 +232,11 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
   std::int64_t extent(int dim) const { return shape_[dim]; }
-  std::int64_t size() const { return element_count(shape_); }
+  std::int64_t size() const { return defined_ ? element_count(shape_) : 0; }
 
   TensorView view() const;
   MutableTensorView view();
-  operator TensorView() const { return view(); }  // NOLINT: implicit on purpose
+  operator TensorView() const { return view(); }   // NOLINT: implicit on purpose
   operator MutableTensorView() { return view(); }  // NOLINT: implicit on purpose
 
   /// All elements in row-major order; T must be the tensor's type.
@@ -272,7 +276,8 @@ class Tensor {
   bool defined_ = false;
 };
 
-/// A contiguous copy in another type.
+/// A contiguous copy in another type; absent stays absent. On the way to int64 fractions are cut
+/// off. Throws InvalidArgument for a number that int64 cannot hold.
 Tensor convert(const TensorView& source, DType dtype);
 
 /// Calls `visit(index)` for every index of `shape`, in row-major order.

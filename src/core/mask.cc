@@ -85,15 +85,12 @@ struct KeyLengths {
     }
     for (const std::int64_t one : lengths) {
       if (one < 0 || one > shape.kv_len) {
-        throw InvalidArgument(
-            fmt::format("key_lengths: expected lengths from 0 to kv_len = {}, got {}",
-                        shape.kv_len, one));
+        throw InvalidArgument(fmt::format(
+            "key_lengths: expected lengths from 0 to kv_len = {}, got {}", shape.kv_len, one));
       }
     }
   }
-  std::string to_string() const {
-    return fmt::format("key_lengths({})", fmt::join(lengths, ", "));
-  }
+  std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
 };
 
 struct Dense {
@@ -101,9 +98,7 @@ struct Dense {
   std::shared_ptr<const Tensor> owner;  // null when the caller keeps the tensor
 
   bool visible(const ScorePosition& at) const { return broadcast_value(view, at) != 0.0; }
-  void validate(const ProblemShape& shape) const {
-    validate_broadcast(view, shape, "dense mask");
-  }
+  void validate(const ProblemShape& shape) const { validate_broadcast(view, shape, "dense mask"); }
   std::string to_string() const { return fmt::format("dense({})", fovea::to_string(view.shape())); }
 };
 

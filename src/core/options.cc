@@ -40,9 +40,9 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   const std::int64_t least = relative.bidirectional ? 4 : 2;
   if (!table.defined() || table.rank() != 2 || table.extent(1) != q_heads ||
       table.extent(0) < least) {
-    throw InvalidArgument(fmt::format(
-        "relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}", least, q_heads,
-        table.defined() ? to_string(table.shape()) : "nothing"));
+    throw InvalidArgument(
+        fmt::format("relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}",
+                    least, q_heads, table.defined() ? to_string(table.shape()) : "nothing"));
   }
   const std::int64_t exact = table.extent(0) / least;
   if (relative.max_distance <= exact) {

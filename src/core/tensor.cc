@@ -17,6 +17,15 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
+std::int64_t to_int64(double value) {
+  // Beyond these bounds, and for NaN, the cast itself is undefined.
+  if (!(value >= -0x1p63 && value < 0x1p63)) {
+    throw InvalidArgument(
+        fmt::format("convert: expected a number that int64 holds, got {}", value));
+  }
+  return static_cast<std::int64_t>(value);
+}
+
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
@@ -55,7 +64,8 @@ Shape::Shape(std::span<const std::int64_t> extents) {
 
 void Shape::push_back(std::int64_t extent) {
   if (rank_ == kMaxRank) {
-    throw InvalidArgument(fmt::format("tensor: expected at most {} dimensions, got more", kMaxRank));
+    throw InvalidArgument(
+        fmt::format("tensor: expected at most {} dimensions, got more", kMaxRank));
   }
   extents_[static_cast<std::size_t>(rank_++)] = extent;
 }
@@ -81,8 +91,8 @@ std::int64_t element_count(const Shape& shape) {
   if (zero) return 0;
   for (const std::int64_t extent : shape) {
     if (count > std::numeric_limits<std::int64_t>::max() / extent) {
-      throw InvalidArgument(
-          fmt::format("tensor: shape {} has more elements than fit into 63 bits", to_string(shape)));
+      throw InvalidArgument(fmt::format("tensor: shape {} has more elements than fit into 63 bits",
+                                        to_string(shape)));
     }
     count *= extent;
   }
@@ -90,11 +100,13 @@ std::int64_t element_count(const Shape& shape) {
 }
 
 Strides contiguous_strides(const Shape& shape) {
+  element_count(shape);  // throws where the products below would not fit
   Strides strides = shape;
-  std::int64_t step = 1;
+  // Unsigned, because the other extents of a shape without elements may still multiply to anything.
+  std::uint64_t step = 1;
   for (int dim = shape.rank() - 1; dim >= 0; --dim) {
-    strides[dim] = step;
-    step *= std::max<std::int64_t>(shape[dim], 1);
+    strides[dim] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(std::max<std::int64_t>(shape[dim], 1));
   }
   return strides;
 }
@@ -109,21 +121,20 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype), 
         fmt::format("tensor: shape {} of {} is too large", to_string(shape), dtype_name(dtype)));
   }
   const auto bytes = static_cast<std::size_t>(count * size);
-  data_.reset(static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
+  data_.reset(
+      static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
   std::memset(data_.get(), 0, bytes);
 }
 
-Tensor::Tensor(const TensorView& source) {
-  if (source.defined()) *this = convert(source, source.dtype());
-}
+Tensor::Tensor(const TensorView& source) { *this = convert(source, source.dtype()); }
 
 Tensor Tensor::matrix(std::initializer_list<std::initializer_list<double>> rows) {
   const std::size_t columns = rows.size() == 0 ? 0 : rows.begin()->size();
   std::vector<double> values;
   for (const auto& row : rows) {
     if (row.size() != columns) {
-      throw InvalidArgument(fmt::format("matrix: expected rows of {} numbers, got one of {}",
-                                        columns, row.size()));
+      throw InvalidArgument(
+          fmt::format("matrix: expected rows of {} numbers, got one of {}", columns, row.size()));
     }
     values.insert(values.end(), row.begin(), row.end());
   }
@@ -140,6 +151,21 @@ Tensor::Tensor(const Tensor& other) {
 
 Tensor& Tensor::operator=(const Tensor& other) {
   if (this != &other) *this = Tensor(other);
+  return *this;
+}
+
+Tensor::Tensor(Tensor&& other) noexcept
+    : data_(std::move(other.data_)),
+      shape_(std::exchange(other.shape_, {})),
+      dtype_(std::exchange(other.dtype_, DType::kFloat64)),
+      defined_(std::exchange(other.defined_, false)) {}
+
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  if (this == &other) return *this;
+  data_ = std::move(other.data_);
+  shape_ = std::exchange(other.shape_, {});
+  dtype_ = std::exchange(other.dtype_, DType::kFloat64);
+  defined_ = std::exchange(other.defined_, false);
   return *this;
 }
 
@@ -168,6 +194,7 @@ void Tensor::check_count(std::int64_t count) const {
 }
 
 Tensor convert(const TensorView& source, DType dtype) {
+  if (!source.defined()) return {};
   Tensor result(dtype, source.shape());
   MutableTensorView target = result.view();
   for_each_index(source.shape(), [&](const Index& index) {
@@ -185,7 +212,7 @@ Tensor convert(const TensorView& source, DType dtype) {
         target.at<double>(index) = value;
         break;
       case DType::kInt64:
-        target.at<std::int64_t>(index) = static_cast<std::int64_t>(value);
+        target.at<std::int64_t>(index) = to_int64(value);
         break;
       case DType::kBool:
         target.at<bool>(index) = value != 0.0;

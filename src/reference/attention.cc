@@ -115,7 +115,8 @@ class RowAttention {
     for (std::size_t j = 0; j < kv_len; ++j) {
       if (!s.visible[j]) continue;
       for (std::size_t d = 0; d < s.context.size(); ++d) {
-        s.context[d] += s.weights[j] * element<Real>(problem_.in.value, at(row, kv_head(row), j, d));
+        s.context[d] +=
+            s.weights[j] * element<Real>(problem_.in.value, at(row, kv_head(row), j, d));
       }
     }
     return s;
@@ -206,7 +207,8 @@ class RowAttention {
     bool empty = true;
     for (std::size_t j = 0; j < s.masked.size(); ++j) {
       if (!s.visible[j]) continue;
-      if (kind == Normalization::kSoftmax && (empty || !(s.masked[j] <= shift))) shift = s.masked[j];
+      if (kind == Normalization::kSoftmax && (empty || !(s.masked[j] <= shift)))
+        shift = s.masked[j];
       empty = false;
     }
     if (empty) return;  // a fully masked row: weights 0, lse the sink or -inf
@@ -215,8 +217,7 @@ class RowAttention {
     Real sum = 0;
     for (std::size_t j = 0; j < s.masked.size(); ++j) {
       if (!s.visible[j]) continue;
-      s.weights[j] =
-          kind == Normalization::kSum ? s.masked[j] : std::exp(s.masked[j] - shift);
+      s.weights[j] = kind == Normalization::kSum ? s.masked[j] : std::exp(s.masked[j] - shift);
       sum += s.weights[j];
     }
     if (sink) sum += std::exp(*sink - shift);
@@ -268,9 +269,9 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   require(shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0,
           fmt::format("heads: expected q_heads to be a multiple of kv_heads, got {} and {}",
                       shape.q_heads, shape.kv_heads));
-  require(how.arithmetic == DType::kFloat64 || how.arithmetic == DType::kFloat32,
-          fmt::format("arithmetic: expected float64 or float32, got {}",
-                      dtype_name(how.arithmetic)));
+  require(
+      how.arithmetic == DType::kFloat64 || how.arithmetic == DType::kFloat32,
+      fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(how.arithmetic)));
   require(how.normalization != Normalization::kSum || options.score.sinks.empty(),
           "sinks: a sink is a logit; division by the sum has none");
 

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+# What people type. A thin wrapper: CMakePresets.json has the builds, tools/setup.sh the packages.
+# The lines with two hashes are what `make help` prints.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+
+# Not every shell expands the tilde of PREFIX=~/.local.
+prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+
+SETUP := @tools/setup.sh
+CONFIGURE := @tools/configure.sh
+BUILD := @cmake --build --parallel $(JOBS) --preset
+CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
+
+DEMO_SCENE := examples/scenes/001_your_journey.json
+DEMO_PAGE := build/demo/your_journey.html
+
+# A new build tree made for the programs alone needs no test packages; `make test` switches the
+# tests on, and on they stay.
+first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
+
+.DEFAULT_GOAL := build
+.PHONY: build setup demo test check bench install clean help
+# The steps below share build trees; each runs in parallel by itself.
+.NOTPARALLEL:
+
+build: ## Build the libraries and build/release/fovea (the default)
+	$(SETUP) build
+	$(CONFIGURE) release $(first_time)
+	$(BUILD) release
+
+setup: ## Install every Debian package that any target here needs
+	$(SETUP) build test check bench
+
+demo: ## Explain a sentence, as text here and as a page in build/demo
+	$(SETUP) build
+	$(CONFIGURE) release $(first_time)
+	$(BUILD) release --target fovea_cli
+	@build/release/fovea explain $(DEMO_SCENE)
+	@mkdir -p build/demo
+	@build/release/fovea explain $(DEMO_SCENE) --format html --output $(DEMO_PAGE)
+	@printf '\nThe same as a page, every step to click through:\n  %s\n' "$(CURDIR)/$(DEMO_PAGE)"
+	@printf 'In a browser:\n  file://%s\n' "$$(echo "$(CURDIR)/$(DEMO_PAGE)" | sed 's/ /%20/g')"
+
+test: ## Build everything and run the tests
+	$(SETUP) build test
+	$(CONFIGURE) release FOVEA_TESTS=ON
+	$(BUILD) release
+	$(CTEST) release
+
+check: ## Check the format, warnings of GCC and Clang, and the tests under sanitizers
+	$(SETUP) build test check
+	@echo "check: format"
+	@git ls-files -z -- '*.h' '*.cc' | xargs -0 -r clang-format --dry-run -Werror
+	@for preset in dev dev-clang asan-ubsan; do \
+	  echo "check: $$preset" && tools/configure.sh $$preset && \
+	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
+	done
+	$(CTEST) asan-ubsan
+
+bench: ## Build and run the benchmarks
+	$(SETUP) build bench
+	$(CONFIGURE) release $(first_time) FOVEA_BENCH=ON
+	$(BUILD) release --target bench
+
+install: build ## Install under PREFIX (default /usr/local), below DESTDIR if given
+	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(prefix)"
+
+clean: ## Remove everything that was built
+	@rm -rf build
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
+	@echo "  PREFIX=DIR           where make install puts things"
+	@echo "  FOVEA_SKIP_SETUP=1   install no packages; take the tools and libraries as they are"

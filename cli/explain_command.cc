@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea explain` (explain_command.h).
+
+#include "explain_command.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fovea/error.h"
+
+#include "explain_page.h"
+#include "input.h"
+#include "message.h"
+#include "output.h"
+#include "scene/nearest.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMaxDim = 4096;  // as in scenes
+constexpr std::int64_t kMinWidth = 40;
+constexpr std::int64_t kMaxWidth = 1000;
+
+[[noreturn]] void fail_usage(std::string_view message) {
+  throw UsageError(fmt::format("{}; see fovea explain --help", message));
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// An option that takes one of a few words.
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
+                        std::vector<std::string> choices, const std::string& description) {
+  return app.add_option(name, target, description)
+      ->check([choices = std::move(choices)](const std::string& value) {
+        if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
+        return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
+                           scene::did_you_mean(value, choices));
+      });
+}
+
+// An option that takes a decimal number from `least` to `most`.
+template <class Integer>
+CLI::Option* add_integer(CLI::App& app, const std::string& name, Integer& target,
+                         std::pair<Integer, Integer> range, const std::string& description) {
+  const auto assign = [name, &target, range](const std::string& value) {
+    Integer number = 0;
+    const char* end = value.data() + value.size();
+    const auto [stopped, error] = std::from_chars(value.data(), end, number);
+    const bool fits = number >= range.first && number <= range.second;
+    if (error != std::errc() || stopped != end || !fits) {
+      throw CLI::ValidationError(
+          name, fmt::format("expected a whole number from {} to {}, got \"{}\"", range.first,
+                            range.second, value));
+    }
+    target = number;
+  };
+  return app.add_option_function<std::string>(name, assign, description)->type_name("N");
+}
+
+}  // namespace
+
+ExplainCommand::ExplainCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("explain", "show every step of attention on a small example")) {
+  app_->formatter(std::make_shared<PageFormatter>(explain_page()));
+  // As everywhere, the last of two equal options counts.
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_options();
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+void ExplainCommand::add_options() {
+  app_->add_option("SCENE", scene_, "A scene file, or \"-\" for standard input.");
+  app_->add_option("--query", query_,
+                   "The word to explain in detail; as @INDEX, counted from 0, where it occurs "
+                   "twice (@ITEM:INDEX in a batch). Default: as the scene says.")
+      ->type_name("WORD|@INDEX");
+  add_choice(*app_, "--format", format_, {"text", "json", "markdown", "html"},
+             "text, json, markdown or html. Default: by the ending of --output FILE (.txt, .json, "
+             ".md, .markdown, .html, .htm), else text.")
+      ->type_name("FORMAT");
+  app_->add_option("--output", output_, "Write to FILE instead of standard output.")
+      ->type_name("FILE");
+  app_->add_flag("--check", check_,
+                 "Compare with what the scene expects and print the result instead of the story; "
+                 "with --format json print all of the JSON. Exit 1 if a number is off.");
+  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
+             "Colours in text: always, never, or auto (the default): when standard output is a "
+             "terminal that shows them.")
+      ->type_name("WHEN");
+  add_integer(*app_, "--width", width_, {kMinWidth, kMaxWidth},
+              "Columns of text. Default: the terminal's, from 60 to 160; 100 without one.");
+
+  // The group's name becomes a heading.
+  app_->option_defaults()->group("Options for a sentence");
+  app_->add_option("--text", text_, "Explain this sentence instead of a scene.")
+      ->type_name("SENTENCE");
+  add_integer(*app_, "--dim", sentence_.dim, {std::int64_t{1}, kMaxDim},
+              "Numbers in each word's embedding (default 4).");
+  add_integer(*app_, "--seed", sentence_.seed,
+              {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
+              "Where the random numbers start (default 42). They are NumPy's.");
+  app_->add_flag("--causal", sentence_.causal, "No word looks at words after it.");
+  add_integer(*app_, "--heads", sentence_.heads, {std::int64_t{1}, kMaxDim},
+              "Heads that the embedding is split among (default 1).");
+  add_choice(*app_, "--projections", projections_, {"none", "random"},
+             "What makes queries, keys and values of the embeddings: none (the default), or "
+             "random weights.")
+      ->type_name("none|random");
+  app_->option_defaults()->group("Options");
+}
+
+ExplainCommand::Format ExplainCommand::format() const {
+  static const std::vector<std::pair<std::string_view, Format>> kNames = {
+      {"text", Format::kText},          {"json", Format::kJson},  {"markdown", Format::kMarkdown},
+      {"html", Format::kHtml},          {".json", Format::kJson}, {".md", Format::kMarkdown},
+      {".markdown", Format::kMarkdown}, {".html", Format::kHtml}, {".htm", Format::kHtml}};
+  const std::string name =
+      format_.empty() ? lower(std::filesystem::path(output_).extension().string()) : format_;
+  for (const auto& [known, format] : kNames) {
+    if (known == name) return format;
+  }
+  return Format::kText;
+}
+
+void ExplainCommand::check_usage() const {
+  const bool sentence = given("--text");
+  if (sentence && given("SCENE")) fail_usage("expected a SCENE or --text SENTENCE, got both");
+  if (!sentence && !given("SCENE")) fail_usage("expected a SCENE file or --text SENTENCE");
+  for (const char* option : {"--dim", "--seed", "--causal", "--heads", "--projections"}) {
+    if (!sentence && given(option)) {
+      fail_usage(fmt::format("{} goes with --text; a scene file says it itself", option));
+    }
+  }
+  if (given("SCENE") && scene_.empty()) fail_usage("SCENE: expected a file name, got \"\"");
+  if (given("--output") && output_.empty()) fail_usage("--output: expected a file name, got \"\"");
+  if (given("--width") && format() != Format::kText) {
+    fail_usage("--width goes with text, which this output is not");
+  }
+  if (!check_) return;
+  if (sentence) fail_usage("--check goes with a SCENE that has \"expect\"; a sentence has none");
+  if (format() == Format::kMarkdown || format() == Format::kHtml) {
+    fail_usage("--check goes with the formats text and json");
+  }
+}
+
+scene::TextOptions ExplainCommand::text_options(bool to_file) const {
+  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
+                         : color_ == "never" ? ColorWish::kNever
+                                             : ColorWish::kAuto;
+  return {.color = choose_color(wish, to_file),
+          .width = width_ > 0 ? static_cast<int>(width_) : choose_width(to_file)};
+}
+
+scene::Trace ExplainCommand::trace() const {
+  if (given("--text")) {
+    scene::SentenceOptions options = sentence_;
+    options.random_projections = projections_ == "random";
+    scene::Scene scene = scene::scene_from_sentence(text_, options);
+    if (given("--query")) scene::set_focus(scene, query_);
+    return scene::trace_scene(scene);
+  }
+  const bool from_stdin = scene_ == "-";
+  scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
+  const std::string name = from_stdin ? "standard input" : scene_;
+  if (check_ && scene.expect.empty()) {
+    throw InvalidArgument(fmt::format("{}: nothing to check: the scene has no \"expect\"", name));
+  }
+  if (given("--query")) scene::set_focus(scene, query_);
+  try {
+    return scene::trace_scene(scene);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+std::string ExplainCommand::story(const scene::Trace& trace) const {
+  switch (format()) {
+    case Format::kJson:
+      return scene::to_json(trace);
+    case Format::kMarkdown:
+      return scene::to_markdown(trace);
+    case Format::kHtml:
+      return scene::to_html(trace);
+    case Format::kText:
+      break;
+  }
+  return scene::to_text(trace, text_options(given("--output")));
+}
+
+int ExplainCommand::run() const {
+  check_usage();
+  const scene::Trace result = trace();
+  const bool to_file = given("--output");
+  if (to_file) write_file(output_, story(result));
+  if (check_ && (to_file || format() == Format::kText)) {
+    write_stdout(scene::checks_to_text(result, text_options(false)));
+  } else if (!to_file) {
+    write_stdout(story(result));
+  }
+  return check_ && !result.passed() ? 1 : 0;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NumPy's legacy random stream (fovea/random.h). The order in which words are taken is the
+// contract: every function here draws exactly as many words as NumPy's, in the same order.
+
+#include "fovea/random.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+namespace fovea {
+namespace {
+
+// The parameters of MT19937, under the names of the 1998 paper.
+constexpr std::size_t kM = 397;
+constexpr std::uint32_t kMatrixA = 0x9908b0dfU;
+constexpr std::uint32_t kUpperMask = 0x80000000U;
+constexpr std::uint32_t kLowerMask = 0x7fffffffU;
+
+constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
+
+// high - low - 1: the largest offset from `low`. Unsigned, as the range may exceed 63 bits.
+std::uint64_t checked_range(std::int64_t low, std::int64_t high) {
+  if (low >= high) {
+    throw InvalidArgument(
+        fmt::format("randint: expected low < high, got low = {}, high = {}", low, high));
+  }
+  return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) - 1;
+}
+
+// low + offset without leaving the defined range of signed arithmetic on the way.
+std::int64_t add_offset(std::int64_t low, std::uint64_t offset) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + offset);
+}
+
+// An offset in 0 .. range.
+std::uint64_t draw_offset(RandomState& random, std::uint64_t range) {
+  if (range == 0) return 0;
+  // All bits up to the highest one of `range`. For range = 2^32 - 1 no word is ever rejected.
+  const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(range);
+  while (true) {
+    std::uint64_t bits = random.next_word();
+    if (range > kMaxWord) bits = bits << 32 | random.next_word();
+    bits &= mask;
+    if (bits <= range) return bits;
+  }
+}
+
+}  // namespace
+
+RandomState::RandomState(std::uint64_t seed) { this->seed(seed); }
+
+void RandomState::seed(std::uint64_t seed) {
+  if (seed > kMaxWord) {
+    throw InvalidArgument(fmt::format("seed: expected 0 .. {}, got {}", kMaxWord, seed));
+  }
+  auto word = static_cast<std::uint32_t>(seed);
+  for (std::size_t i = 0; i < kStateWords; ++i) {
+    state_[i] = word;
+    word = 1812433253U * (word ^ (word >> 30)) + static_cast<std::uint32_t>(i) + 1U;
+  }
+  position_ = kStateWords;
+  has_spare_normal_ = false;
+}
+
+void RandomState::refill() {
+  for (std::size_t i = 0; i < kStateWords; ++i) {
+    const std::uint32_t next = state_[(i + 1) % kStateWords];
+    const std::uint32_t y = (state_[i] & kUpperMask) | (next & kLowerMask);
+    state_[i] = state_[(i + kM) % kStateWords] ^ (y >> 1) ^ ((y & 1U) != 0 ? kMatrixA : 0U);
+  }
+  position_ = 0;
+}
+
+std::uint32_t RandomState::next_word() {
+  if (position_ == kStateWords) refill();
+  std::uint32_t y = state_[position_++];
+  y ^= y >> 11;
+  y ^= (y << 7) & 0x9d2c5680U;
+  y ^= (y << 15) & 0xefc60000U;
+  return y ^ (y >> 18);
+}
+
+std::int64_t RandomState::randint(std::int64_t low, std::int64_t high) {
+  return add_offset(low, draw_offset(*this, checked_range(low, high)));
+}
+
+Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& shape) {
+  const std::uint64_t range = checked_range(low, high);
+  Tensor result(DType::kInt64, shape);
+  for (std::int64_t& x : result.span<std::int64_t>())
+    x = add_offset(low, draw_offset(*this, range));
+  return result;
+}
+
+double RandomState::rand() {
+  // 27 bits of the first word above 26 bits of the second: 53 in all. Two statements, because the
+  // order of the two draws matters.
+  const double high = next_word() >> 5;
+  const double low = next_word() >> 6;
+  return (high * 0x1p26 + low) / 0x1p53;
+}
+
+Tensor RandomState::rand(const Shape& shape) {
+  Tensor result(DType::kFloat64, shape);
+  for (double& x : result.span<double>()) x = rand();
+  return result;
+}
+
+double RandomState::randn() {
+  if (has_spare_normal_) {
+    has_spare_normal_ = false;
+    return spare_normal_;
+  }
+  // A point in the open unit disc without its centre. NumPy returns the second coordinate first.
+  double x = 0.0;
+  double y = 0.0;
+  double square = 0.0;
+  do {
+    x = 2.0 * rand() - 1.0;
+    y = 2.0 * rand() - 1.0;
+    square = x * x + y * y;
+  } while (square >= 1.0 || square == 0.0);
+  const double scale = std::sqrt(-2.0 * std::log(square) / square);
+  spare_normal_ = scale * x;
+  has_spare_normal_ = true;
+  return scale * y;
+}
+
+Tensor RandomState::randn(const Shape& shape) {
+  Tensor result(DType::kFloat64, shape);
+  for (double& x : result.span<double>()) x = randn();
+  return result;
+}
+
+}  // namespace fovea

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+namespace {
+
+/// Leading dimensions of 1 do not count: [1, 4, 3] is compared as [4, 3].
+Shape without_leading_ones(const Shape& shape) {
+  const auto* first =
+      std::find_if(shape.begin(), shape.end(), [](auto extent) { return extent != 1; });
+  return Shape(std::span(first, shape.end()));
+}
+
+/// The error of one number; 0 for equal infinities and nans, nan where there is no distance.
+double error_of(double computed, double expected) {
+  if (std::isnan(computed) && std::isnan(expected)) return 0.0;
+  if (computed == expected) return 0.0;
+  if (!std::isfinite(computed) || !std::isfinite(expected)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::abs(computed - expected);
+}
+
+/// Room for the rounding of the comparison itself: 0.95435 is half a unit from 0.9544 in decimal,
+/// but not exactly so in binary.
+double slack(double expected, Tolerance::Kind kind) {
+  if (kind == Tolerance::Kind::kExact) return 0.0;
+  return 4 * std::numeric_limits<double>::epsilon() * std::abs(expected);
+}
+
+void compare_numbers(const Tensor& computed, const Expectation& expectation, Check& check) {
+  // Both are contiguous and of the same shape but for leading ones: their elements run alike.
+  const Tensor actual = convert(computed, DType::kFloat64);
+  const auto a = actual.span<double>();
+  const auto e = expectation.values.span<double>();
+  check.passed = true;
+  double worst = -1.0;  // the excess over the tolerance, by which the number shown is chosen
+  for (std::size_t i = 0; i < e.size(); ++i) {
+    const double error = error_of(a[i], e[i]);
+    const double allowed = std::isfinite(e[i]) ? expectation.tolerance.allowed(e[i]) : 0.0;
+    const bool held = error <= allowed + slack(e[i], expectation.tolerance.kind);
+    check.passed = check.passed && held;
+    const double excess = std::isnan(error) ? std::numeric_limits<double>::infinity()
+                          : allowed > 0     ? error / allowed
+                          : error > 0       ? std::numeric_limits<double>::max()
+                                            : 0.0;
+    if (excess > worst) {
+      worst = excess;
+      check.max_error = error;
+      check.tolerance = allowed;
+      if (!held) check.message = fmt::format("expected {}, computed {}", e[i], a[i]);
+    }
+  }
+}
+
+void compare_words(const std::vector<std::string>& computed, const Expectation& expectation,
+                   Check& check) {
+  check.passed = computed == expectation.words;
+  if (check.passed) return;
+  check.max_error = std::numeric_limits<double>::quiet_NaN();
+  const auto list = [](const std::vector<std::string>& words) {
+    return visible(fmt::format("{}", fmt::join(words, ", ")));
+  };
+  check.message = fmt::format("expected the tokens {}, the scene has {}", list(expectation.words),
+                              list(computed));
+}
+
+Check check_one(const Trace& trace, const Expectation& expectation) {
+  Check check{expectation.step, expectation.index, false, 0.0, 0.0, {}, expectation.note};
+  const auto fail = [&](std::string message) {
+    check.max_error = std::numeric_limits<double>::quiet_NaN();
+    check.message = std::move(message);
+    return check;
+  };
+  const Step* step = trace.find(expectation.step);
+  if (step == nullptr) {
+    std::string names;
+    for (const Step& one : trace.steps) names += (names.empty() ? "" : ", ") + one.name;
+    return fail(fmt::format("this scene has no such step; it has: {}", names));
+  }
+  const auto& index = expectation.index;
+  bool inside = static_cast<int>(index.size()) <= step->shape.rank();
+  for (std::size_t i = 0; inside && i < index.size(); ++i) {
+    inside = index[i] < step->shape[static_cast<int>(i)];
+  }
+  if (!inside) {
+    return fail(fmt::format("expected an index within the step's shape {}, got [{}]",
+                            to_string(step->shape), fmt::join(index, ", ")));
+  }
+  if (!step->values.defined()) {
+    std::vector<std::string> words = step->words;
+    if (!index.empty()) {
+      // Every index takes one part of what is left.
+      auto first = words.begin();
+      auto count = static_cast<std::int64_t>(words.size());
+      for (std::size_t i = 0; i < index.size(); ++i) {
+        count /= step->shape[static_cast<int>(i)];
+        first += index[i] * count;
+      }
+      words = std::vector<std::string>(first, first + count);
+    }
+    compare_words(words, expectation, check);
+    return check;
+  }
+  TensorView part = step->values;
+  for (const std::int64_t i : index) part = part[i];
+  const Shape expected = without_leading_ones(expectation.values.shape());
+  if (without_leading_ones(part.shape()) != expected) {
+    return fail(fmt::format("expected shape {}, the step has {}",
+                            to_string(expectation.values.shape()), to_string(part.shape())));
+  }
+  compare_numbers(Tensor(part), expectation, check);
+  return check;
+}
+
+}  // namespace
+
+double Tolerance::allowed(double expected) const {
+  switch (kind) {
+    case Kind::kExact:
+      return 0.0;
+    case Kind::kDigits:
+      return 0.5 * std::pow(10.0, -digits);
+    case Kind::kSignificant: {
+      if (expected == 0.0) return 0.0;
+      const double exponent = std::floor(std::log10(std::abs(expected)));
+      return 0.5 * std::pow(10.0, exponent - digits + 1);
+    }
+    case Kind::kRelative:
+      return atol + rtol * std::abs(expected);
+  }
+  return 0.0;
+}
+
+std::vector<Check> check_steps(const Trace& trace) {
+  std::vector<Check> checks;
+  for (const Expectation& expectation : trace.scene.expect) {
+    checks.push_back(check_one(trace, expectation));
+  }
+  return checks;
+}
+
+std::string checks_to_text(const Trace& trace, const TextOptions& options) {
+  struct Line {
+    std::string what, error, tolerance;
+  };
+  std::vector<Line> lines;
+  std::size_t passed = 0;
+  for (const Check& check : trace.checks) {
+    std::string what = check.step;
+    if (!check.index.empty()) what += fmt::format(" @ {}", fmt::join(check.index, ", "));
+    lines.push_back({what, fmt::format("{:.2g}", check.max_error),
+                     check.tolerance == 0.0 ? "exact" : fmt::format("{:.2g}", check.tolerance)});
+    passed += check.passed ? 1 : 0;
+  }
+  int what_width = 0;
+  for (const Line& line : lines) what_width = std::max(what_width, display_width(line.what));
+
+  const bool color = options.color != Color::kNone;
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Check& check = trace.checks[i];
+    const std::string mark = check.passed ? "ok  " : "FAIL";
+    text += color ? fmt::format("\x1b[{}m{}\x1b[0m", check.passed ? 32 : 31, mark) : mark;
+    text += fmt::format("  {}  max error {:>8}  tolerance {:>8}",
+                        pad_right(lines[i].what, what_width), lines[i].error, lines[i].tolerance);
+    if (!check.message.empty()) text += "  " + check.message;
+    text += '\n';
+  }
+  text += fmt::format("{} of {} held: {}\n", passed, lines.size(), visible(trace.scene.title));
+  return text;
+}
+
+}  // namespace fovea::scene

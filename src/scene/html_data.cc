@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/html_data.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "scene/html_escape.h"
+#include "scene/html_story.h"
+#include "scene/html_table.h"
+#include "scene/step_catalogue.h"
+
+namespace fovea::scene::html {
+namespace {
+
+/// So many numbers may be written in full, so many as float32, so many as bytes: a page stays below
+/// 4 MB, base64 taking four characters for three bytes.
+constexpr std::int64_t kMostExact = 6000;
+constexpr std::int64_t kMostFloats = 600'000;
+constexpr std::int64_t kMostBytes = 2'400'000;
+
+enum class Encoding : std::uint8_t { kExact, kFloats, kBytes };
+
+/// The whole-matrix steps; the focus's rows are among them.
+std::vector<const Step*> matrix_steps(const PageModel& model) {
+  std::vector<const Step*> out;
+  for (const Step& step : model.trace().steps) {
+    if (step.words.empty() && !step.name.starts_with("focus.")) out.push_back(&step);
+  }
+  return out;
+}
+
+std::int64_t total_size(const std::vector<const Step*>& steps) {
+  std::int64_t total = 0;
+  for (const Step* step : steps) total += step->values.size();
+  return total;
+}
+
+Encoding choose(std::int64_t total) {
+  if (total <= kMostExact) return Encoding::kExact;
+  return total <= kMostFloats ? Encoding::kFloats : Encoding::kBytes;
+}
+
+std::string base64(const std::vector<std::uint8_t>& bytes) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      group = (group << 8) | (i + k < bytes.size() ? bytes[i + k] : 0U);
+    }
+    for (std::size_t k = 0; k < 4; ++k) {
+      out.push_back(i + k > bytes.size() ? '=' : kDigits[(group >> (18 - 6 * k)) & 63U]);
+    }
+  }
+  return out;
+}
+
+std::string number(double value, DType dtype) {
+  if (std::isnan(value)) return "\"nan\"";
+  if (std::isinf(value)) return value < 0 ? "\"-inf\"" : "\"inf\"";
+  if (dtype == DType::kFloat32) return fmt::format("{}", static_cast<float>(value));
+  return fmt::format("{}", value);
+}
+
+template <class Visit>
+void for_each_value(const TensorView& tensor, Visit&& visit) {
+  for_each_index(tensor.shape(), [&](const Index& index) { visit(tensor.value(index)); });
+}
+
+std::string list(const TensorView& tensor) {
+  std::string out = "[";
+  for_each_value(tensor, [&](double value) {
+    if (out.size() > 1) out += ',';
+    out += number(value, tensor.dtype());
+  });
+  return out + "]";
+}
+
+std::string floats(const TensorView& tensor) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(tensor.size()) * 4);
+  for_each_value(tensor, [&](double value) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    for (unsigned k = 0; k < 4; ++k) bytes.push_back(static_cast<std::uint8_t>(bits >> (8 * k)));
+  });
+  return base64(bytes);
+}
+
+/// 0 .. 252 from `low` to `high`; 253 -inf, 254 inf, 255 nan.
+std::string bytes_between(const TensorView& tensor, double low, double high) {
+  std::vector<std::uint8_t> bytes;
+  bytes.reserve(static_cast<std::size_t>(tensor.size()));
+  for_each_value(tensor, [&](double value) {
+    if (std::isnan(value)) {
+      bytes.push_back(255);
+    } else if (std::isinf(value)) {
+      bytes.push_back(value < 0 ? 253 : 254);
+    } else {
+      const double level = high > low ? (value - low) / (high - low) * 252.0 : 0.0;
+      bytes.push_back(static_cast<std::uint8_t>(std::lround(level)));
+    }
+  });
+  return base64(bytes);
+}
+
+std::string bits(const std::vector<bool>& flags) {
+  std::vector<std::uint8_t> bytes((flags.size() + 7) / 8);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i]) bytes[i / 8] = static_cast<std::uint8_t>(bytes[i / 8] | (1U << (i % 8)));
+  }
+  return base64(bytes);
+}
+
+std::string words(const std::vector<std::vector<std::string>>& items) {
+  std::string out = "[";
+  for (const auto& item : items) {
+    out += out.size() > 1 ? ",[" : "[";
+    bool first = true;
+    for (const std::string& word : item) {
+      if (!first) out += ',';
+      first = false;
+      out += json_string(word);
+    }
+    out += ']';
+  }
+  return out + "]";
+}
+
+std::string_view axis(Axis axis) {
+  return axis == Axis::kQueries ? "q" : axis == Axis::kKeys ? "k" : "d";
+}
+
+/// How the step's numbers look, for a script that has to write others like them: decimals, negative
+/// for whole numbers; and whether they are scientific.
+struct Look {
+  int decimals = -1;
+  bool scientific = false;
+};
+Look look_of(const Step& step, const StepNumbers& numbers) {
+  Look out;
+  bool found = false;
+  // All finite numbers of a step look alike, so the first tells.
+  for_each_value(step.values, [&](double value) {
+    if (found || !std::isfinite(value)) return;
+    found = true;
+    const std::string text = numbers.text.trimmed(value);
+    const std::size_t end = std::min(text.find('e'), text.size());
+    const std::size_t point = text.find('.');
+    out.scientific = end < text.size();
+    if (point != std::string::npos) out.decimals = static_cast<int>(end - point - 1);
+  });
+  return out;
+}
+
+std::string step_json(const PageModel& model, const Step& step, Encoding encoding) {
+  const StepLayout layout = model.layout(step);
+  const StepNumbers& numbers = model.numbers(step);
+  const Look look = look_of(step, numbers);
+  std::string shape;
+  for (const std::int64_t extent : step.values.shape()) {
+    if (!shape.empty()) shape += ',';
+    shape += std::to_string(extent);
+  }
+  std::string out = fmt::format(
+      "{{\"name\":{},\"title\":{},\"shape\":[{}],\"dims\":[{},{},{},{},{}],\"rows\":\"{}\","
+      "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"largest\":{},\"maskable\":{},",
+      json_string(step.name), json_string(step.title), shape, layout.batch, layout.heads,
+      layout.planes, layout.rows, layout.cols, axis(layout.row_axis), axis(layout.col_axis),
+      look.decimals, look.scientific, numbers.largest, layout.maskable);
+  if (encoding == Encoding::kExact) return out + "\"v\":" + list(step.values) + "}";
+  if (encoding == Encoding::kFloats) return out + "\"f32\":\"" + floats(step.values) + "\"}";
+  double low = 0.0;
+  double high = 0.0;
+  for_each_value(step.values, [&](double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  });
+  return out + fmt::format("\"low\":{},\"high\":{},\"u8\":\"{}\"}}", low, high,
+                           bytes_between(step.values, low, high));
+}
+
+std::string score_json(const Scene& scene, const PageModel& model) {
+  const Step* query = model.find("query");
+  const std::int64_t columns =
+      query != nullptr ? model.layout(*query).cols : scene.words.embeddings.extent(2) / scene.heads;
+  const double scale =
+      scene.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(columns)));
+  std::string out = fmt::format("{{\"scale\":{},\"softcap\":{},\"how\":{}", scale,
+                                scene.options.score.softcap,
+                                json_string(scene.normalizations.empty()
+                                                ? "softmax"
+                                                : normalization_name(scene.normalizations.back())));
+  if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
+    out += ",\"general\":" + list(general->weights);
+  } else if (const auto* additive = std::get_if<reference::AdditiveScore>(&scene.score_kind)) {
+    out += ",\"v\":" + list(additive->v);
+  }
+  if (!scene.options.score.sinks.empty()) {
+    out += ",\"sinks\":" +
+           list(Tensor::from(Shape{static_cast<std::int64_t>(scene.options.score.sinks.size())},
+                             scene.options.score.sinks));
+  }
+  return out + "}";
+}
+
+}  // namespace
+
+std::string page_data(const PageModel& model) {
+  const Scene& scene = model.scene();
+  std::vector<const Step*> steps = matrix_steps(model);
+  const Encoding encoding = choose(total_size(steps));
+  std::string out = fmt::format(
+      "{{\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},\"kvHeads\":{},"
+      "\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{}}},"
+      "\"score\":{},\"mask\":{},\"steps\":[",
+      scene.precision, words(scene.words.tokens),
+      scene.source ? words(scene.source->tokens) : "null",
+      scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
+      scene.heads, scene.kv_heads, kMostTableRows, kTopKeys, kMostTerms, kMostNumbers,
+      score_json(scene, model),
+      model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
+
+  // Where not everything fits, what a learner looks at first goes in first.
+  const auto rank = [](const Step* step) {
+    const std::string_view base = base_name(step->name);
+    if (base == "weights") return step->name == base ? 0 : 3;
+    return base.ends_with("scores") || base == "hidden" ? 2 : 1;
+  };
+  std::vector<const Step*> by_rank = steps;
+  std::stable_sort(by_rank.begin(), by_rank.end(),
+                   [&](const Step* a, const Step* b) { return rank(a) < rank(b); });
+  std::int64_t room = std::max(kMostBytes, by_rank.empty() ? 0 : by_rank.front()->values.size());
+  std::vector<const Step*> kept;
+  for (const Step* step : by_rank) {
+    if (step->values.size() > room) continue;
+    room -= step->values.size();
+    kept.push_back(step);
+  }
+
+  bool first = true;
+  for (const Step* step : steps) {
+    if (std::find(kept.begin(), kept.end(), step) == kept.end()) continue;
+    if (!first) out += ",\n";
+    first = false;
+    out += step_json(model, *step, encoding);
+  }
+  return out + "]}";
+}
+
+std::string data_note(const PageModel& model) {
+  const std::int64_t total = total_size(matrix_steps(model));
+  switch (choose(total)) {
+    case Encoding::kExact:
+      return "";
+    case Encoding::kFloats:
+      return "To keep this page small, the numbers behind its pictures are rounded to float32.";
+    case Encoding::kBytes:
+      return "To keep this page small, the numbers behind its pictures are rounded to 253 levels "
+             "each; ask for JSON to have them in full.";
+  }
+  return "";
+}
+
+}  // namespace fovea::scene::html

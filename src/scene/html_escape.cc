@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/html_escape.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+namespace fovea::scene::html {
+namespace {
+
+constexpr utf8proc_int32_t kDelete = 0x7F;
+constexpr utf8proc_int32_t kPictures = 0x2400;
+constexpr utf8proc_int32_t kPictureOfDelete = 0x2421;
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
+constexpr std::string_view kOpenBox = "\xE2\x90\xA3";      // U+2423
+
+void append_utf8(std::string& out, utf8proc_int32_t codepoint) {
+  utf8proc_uint8_t bytes[4];
+  const utf8proc_ssize_t count = utf8proc_encode_char(codepoint, bytes);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) out.push_back(static_cast<char>(bytes[i]));
+}
+
+bool is_noncharacter(utf8proc_int32_t c) {
+  return (c >= 0xFDD0 && c <= 0xFDEF) || (c & 0xFFFE) == 0xFFFE;
+}
+
+/// Embeddings, overrides and isolates: they would reorder what stands around them.
+bool is_bidi_control(utf8proc_int32_t c) {
+  return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/// Zero width: a word could hide in it, or two different words look the same.
+bool is_hidden(utf8proc_int32_t c) { return c == 0x200B || c == 0x2060 || c == 0xFEFF; }
+
+void append_visible(std::string& out, utf8proc_int32_t c, Lines lines) {
+  const bool layout = c == '\n' || c == '\t' || c == '\r';
+  if (layout && lines == Lines::kKeep) {
+    // A carriage return would be another line break in HTML and none in XML.
+    if (c != '\r') out.push_back(static_cast<char>(c));
+  } else if (c < 0x20) {
+    append_utf8(out, kPictures + c);
+  } else if (c == kDelete) {
+    append_utf8(out, kPictureOfDelete);
+  } else if ((c > kDelete && c < 0xA0) || c == 0x2028 || c == 0x2029 || is_bidi_control(c) ||
+             is_hidden(c) || is_noncharacter(c)) {
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
+  } else {
+    append_utf8(out, c);
+  }
+}
+
+}  // namespace
+
+std::string visible(std::string_view text, Lines lines) {
+  std::string out;
+  const bool blank = std::all_of(text.begin(), text.end(), [](char c) { return c == ' '; });
+  if (blank && lines == Lines::kShow) {
+    for (std::size_t i = 0; i < text.size(); ++i) out += kOpenBox;
+    return out;
+  }
+  const auto* at = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  auto left = static_cast<utf8proc_ssize_t>(text.size());
+  while (left > 0) {
+    utf8proc_int32_t codepoint = 0;
+    const utf8proc_ssize_t used = utf8proc_iterate(at, left, &codepoint);
+    const utf8proc_ssize_t step = used > 0 ? used : 1;
+    if (used > 0) {
+      append_visible(out, codepoint, lines);
+    } else {
+      out += kReplacement;
+    }
+    at += step;
+    left -= step;
+  }
+  return out;
+}
+
+std::string escape(std::string_view text, Lines lines) {
+  std::string out;
+  for (const char c : visible(text, lines)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string isolate(std::string_view text) { return "<bdi>" + escape(text) + "</bdi>"; }
+
+std::string json_string(std::string_view text) {
+  // visible() leaves no control characters and no U+2028, so few characters need an escape.
+  std::string out = "\"";
+  for (const char c : visible(text)) {
+    if (c == '"' || c == '\\') {
+      out.push_back('\\');
+      out.push_back(c);
+    } else if (c == '<' || c == '>' || c == '&') {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out.push_back(c);
+    }
+  }
+  out.push_back('"');
+  return out;
+}
+
+}  // namespace fovea::scene::html

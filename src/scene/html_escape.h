@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text from a scene made safe for a page that is HTML and XML at once: what a file says is shown,
+// never interpreted, and what XML cannot hold is shown as a symbol.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace fovea::scene::html {
+
+/// Whether line breaks and tabs are layout (notes, JSON) or part of a word that must be seen.
+enum class Lines : std::uint8_t { kKeep, kShow };
+
+/// The text with everything invisible made visible: control characters as pictures (U+2400 and
+/// on), C1 controls, bidirectional overrides and noncharacters as "\u202e", spaces of a word
+/// that has nothing else as an open box; bytes that are not UTF-8 as U+FFFD.
+std::string visible(std::string_view text, Lines lines = Lines::kShow);
+
+/// visible(), with & < > and quotes escaped: for text and for attribute values.
+std::string escape(std::string_view text, Lines lines = Lines::kShow);
+
+/// escape() inside <bdi>, so that right-to-left text stays in its place.
+std::string isolate(std::string_view text);
+
+/// visible() as a JSON string that may stand inside a <script>: no raw & < >, no U+2028.
+std::string json_string(std::string_view text);
+
+}  // namespace fovea::scene::html

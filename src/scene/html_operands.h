@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a number was made from: the rows that a score multiplies, in the terms of a trace.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "scene/html_model.h"
+
+namespace fovea::scene::html {
+
+/// A row of numbers, and how the step they come from writes them.
+struct Operand {
+  std::vector<double> numbers;
+  const StepNumbers* how = nullptr;
+};
+
+/// A token's "query", "key" or "value" for one query head; without projections, the head's part of
+/// its embedding.
+std::optional<Operand> operand(const PageModel& model, std::string_view name, std::int64_t head,
+                               const Focus& token);
+
+/// The pairs of factors that the score of `query` and `key` sums up: of q and k; of q W and k for
+/// the general score; of v and the hidden layer for the additive one.
+std::vector<std::pair<double, double>> score_terms(const PageModel& model, std::int64_t head,
+                                                   const Focus& query, std::int64_t key);
+
+}  // namespace fovea::scene::html

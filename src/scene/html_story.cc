@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The numbers are rows of the whole-matrix steps, which hold the focus's too; page.js builds the
+// same tables from the same rows (fillStory), so a change here has a twin there.
+
+#include "scene/html_story.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "scene/html_escape.h"
+#include "scene/html_operands.h"
+#include "scene/html_table.h"
+#include "scene/mathml.h"
+#include "scene/step_catalogue.h"
+
+namespace fovea::scene::html {
+namespace {
+
+/// Exact where it is short: the factors of a written-out sum.
+std::string factor(double value, int precision) {
+  std::string text = fmt::format("{:.{}f}", value, precision);
+  if (value != 0.0 && std::abs(value) < std::pow(10.0, -precision)) {
+    return fmt::format("{:.2e}", value);
+  }
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  return text == "-0" ? "0" : text;
+}
+
+class Story {
+ public:
+  explicit Story(const PageModel& model)
+      : model_(model), scene_(model.scene()), focus_(*model.scene().focus) {}
+
+  std::vector<PageSection> tell() {
+    tell_word();
+    tell_matrix("hidden", "The hidden layer for ");
+    tell_scores();
+    tell_weights();
+    tell_context();
+    return std::move(sections_);
+  }
+
+ private:
+  std::string word() const {
+    return fmt::format("<span class=\"focus-word\">{}</span>",
+                       isolate(model_.word(Axis::kQueries, focus_.item, focus_.index)));
+  }
+
+  PageSection section(std::string_view id, std::string_view title) const {
+    return {fmt::format("story-{}", id), {}, std::string(title) + word(), {}, {}, {}};
+  }
+
+  /// Adds the step and its formula to the section, if the trace has it.
+  bool claim(PageSection& target, const std::string& name, bool with_formula = true) const {
+    if (model_.find("focus." + name) == nullptr) return false;
+    target.steps.push_back("focus." + name);
+    if (with_formula) target.formulas.push_back(step_mathml("focus." + name, scene_));
+    return true;
+  }
+
+  /// <figure> ... </figure> for every head; `make` writes what is inside.
+  template <class Make>
+  std::string each_head(std::string_view kind, Make&& make) const {
+    std::string out = "<div class=\"maps\">\n";
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      out += fmt::format("<figure class=\"tale\" data-kind=\"{}\" data-head=\"{}\">", kind, head);
+      if (scene_.heads > 1) out += fmt::format("<figcaption>head {}</figcaption>", head);
+      out += fmt::format("<div class=\"scroll\">{}</div></figure>\n", make(head));
+    }
+    return out + "</div>\n";
+  }
+
+  static std::string column(std::string_view step, std::string_view title) {
+    const std::string data = step.empty() ? "" : fmt::format(" data-step=\"focus.{}\"", step);
+    return fmt::format("<th scope=\"col\"{}>{}</th>", data, title);
+  }
+
+  std::string key_heading(std::int64_t key) const {
+    return heading("row", model_.word(Axis::kKeys, focus_.item, key), "");
+  }
+
+  std::string written_out(std::int64_t head, std::int64_t key) const {
+    std::string out;
+    for (const auto& [a, b] : score_terms(model_, head, focus_, key)) {
+      if (!out.empty()) out += " + ";
+      const std::string right = factor(b, scene_.precision);
+      out += factor(a, scene_.precision) + "\u00B7" + (b < 0 ? "(" + right + ")" : right);
+    }
+    return out;
+  }
+
+  /// The keys listed: all, or those with the largest weights.
+  std::vector<std::int64_t> listed_keys(std::int64_t head) const {
+    std::vector<std::int64_t> keys(static_cast<std::size_t>(model_.keys()));
+    std::iota(keys.begin(), keys.end(), 0);
+    const Step* weights = model_.find("weights");
+    if (model_.keys() <= kMostTableRows || weights == nullptr) return keys;
+    const StepLayout layout = model_.layout(*weights);
+    std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) {
+      return layout.at(focus_.item, head, 0, focus_.index, a) >
+             layout.at(focus_.item, head, 0, focus_.index, b);
+    });
+    keys.resize(static_cast<std::size_t>(kTopKeys));
+    return keys;
+  }
+
+  /// "... and 288 more" as a row's heading, where keys are left out.
+  std::string rest_row(std::size_t columns) const {
+    if (model_.keys() <= kMostTableRows) return "";
+    return fmt::format("<tr class=\"rest\"><th scope=\"row\">\u2026 {} more</th>"
+                       "<td colspan=\"{}\">these have the largest weights</td></tr>\n",
+                       model_.keys() - kTopKeys, columns);
+  }
+
+  // ---- Sections --------------------------------------------------------------------------------
+
+  void tell_word() {
+    PageSection out = section("word", "The word ");
+    claim(out, "tokens", false);
+    std::vector<std::string> parts;
+    for (const char* name : {"embeddings", "query", "key", "value"}) {
+      if (claim(out, name)) parts.emplace_back(name);
+    }
+    out.reading = parts.size() > 1 ? "Its embedding, and the views of it that attention works with."
+                                   : "Its row of numbers; here it is query, key and value at once.";
+    if (parts.size() == 1 && scene_.source) out.reading = "Its row of numbers, which is its query.";
+    const auto table = [&](std::int64_t head) {
+      std::string rows;
+      for (const std::string& part : parts) {
+        const bool whole = part == "embeddings";
+        const StepInfo& info = step_info(part);
+        std::vector<double> numbers;
+        const Step* step = model_.find(part);
+        const StepLayout layout = model_.layout(*step);
+        if (whole) {
+          for (std::int64_t d = 0; d < layout.cols; ++d) {
+            numbers.push_back(layout.at(focus_.item, 0, 0, focus_.index, d));
+          }
+        } else {
+          numbers = operand(model_, part, head, focus_)->numbers;
+        }
+        rows += fmt::format("<tr data-step=\"focus.{}\"><th scope=\"row\">{}</th>", part,
+                            whole ? "embedding" : std::string(info.name));
+        rows += number_cells(numbers, model_.numbers(*step)) + "</tr>\n";
+      }
+      return "<table class=\"heat\"><tbody>\n" + rows + "</tbody></table>";
+    };
+    out.body = each_head("word", table);
+    sections_.push_back(std::move(out));
+  }
+
+  static std::string number_cells(const std::vector<double>& numbers, const StepNumbers& how) {
+    std::string out;
+    for (std::size_t d = 0; d < numbers.size(); ++d) {
+      if (static_cast<std::int64_t>(d) == kMostNumbers) return out + "<td>\u2026</td>";
+      out += heat_cell(how, numbers[d]);
+    }
+    return out;
+  }
+
+  void tell_matrix(const std::string& name, std::string_view title) {
+    PageSection out = section(name, title);
+    const Step* step = model_.find(name);
+    if (!claim(out, name) || step == nullptr) return;
+    out.reading = step_info(name).reading;
+    const StepLayout layout = model_.layout(*step);
+    const StepNumbers how = model_.numbers(*step);
+    out.body = each_head("hidden", [&](std::int64_t head) {
+      std::string rows;
+      for (const std::int64_t key : listed_keys(head)) {
+        std::vector<double> numbers;
+        for (std::int64_t d = 0; d < layout.cols; ++d) {
+          numbers.push_back(layout.at(focus_.item, head, focus_.index, key, d));
+        }
+        rows += "<tr>" + key_heading(key) + number_cells(numbers, how) + "</tr>\n";
+      }
+      return "<table class=\"heat\"><tbody>\n" + rows + rest_row(1) + "</tbody></table>";
+    });
+    sections_.push_back(std::move(out));
+  }
+
+  /// A table of keys: one column per step of `columns`, bars beside the last, a footer on request.
+  struct Column {
+    std::string step;
+    std::string title;
+  };
+  std::string key_table(std::int64_t head, const std::vector<Column>& columns, bool products,
+                        const std::string& footer) const {
+    std::string out = "<table class=\"list\"><thead><tr><td></td>";
+    if (products) out += "<th scope=\"col\" class=\"terms\">products</th>";
+    for (const Column& c : columns) out += column(c.step, c.title);
+    out += "<td></td></tr></thead><tbody>\n";
+    std::vector<std::pair<StepLayout, StepNumbers>> steps;
+    for (const Column& c : columns) {
+      const Step& step = *model_.find(c.step);
+      steps.emplace_back(model_.layout(step), model_.numbers(step));
+    }
+    for (const std::int64_t key : listed_keys(head)) {
+      out += "<tr>" + key_heading(key);
+      if (products) out += "<td class=\"terms\">" + written_out(head, key) + " =</td>";
+      for (const auto& [layout, how] : steps) {
+        const double value = layout.at(focus_.item, head, 0, focus_.index, key);
+        const bool hidden =
+            layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
+        out += hidden ? masked_cell() : fmt::format("<td>{}</td>", how.text.trimmed(value));
+      }
+      const auto& [layout, how] = steps.back();
+      const double value = layout.at(focus_.item, head, 0, focus_.index, key);
+      out += bar(value, how.largest, layout.weights) + "</tr>\n";
+    }
+    out += rest_row(columns.size() + (products ? 2 : 1)) + "</tbody>";
+    if (!footer.empty()) out += "<tfoot>" + footer + "</tfoot>";
+    return out + "</table>";
+  }
+
+  static std::string bar(double value, double largest, bool share) {
+    if (!std::isfinite(value) || value == 0.0) return "<td></td>";
+    return fmt::format("<td class=\"bar{}{}\" style=\"--v:{:.3f}\"><i>\u00A0</i></td>",
+                       value < 0 ? " n" : "", share ? " share" : "",
+                       largest > 0 ? std::abs(value) / largest : 0.0);
+  }
+
+  void tell_scores() {
+    PageSection out = section("scores", "Scores of ");
+    std::vector<Column> columns;
+    for (const auto& [step, title] :
+         {Column{"scores", "score"}, Column{"scaled_scores", "scaled"},
+          Column{"softcapped_scores", "softcapped"}, Column{"biased_scores", "biased"},
+          Column{"masked_scores", "masked"}}) {
+      if (claim(out, step)) columns.push_back({step, title});
+    }
+    if (columns.empty()) return;
+    out.reading = "How well does each word match " + word() + "?";
+    const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).size());
+    const bool products = count > 0 && count <= kMostTerms;
+    out.body = each_head("scores", [&](std::int64_t head) {
+      return key_table(head, columns, products, "");
+    });
+    sections_.push_back(std::move(out));
+  }
+
+  void tell_weights() {
+    PageSection out = section("weights", "Weights of ");
+    std::vector<Column> columns;
+    std::vector<std::string> sums;
+    for (const reference::Normalization kind : scene_.normalizations) {
+      const bool last = kind == scene_.normalizations.back();
+      const std::string suffix = last ? "" : fmt::format("[{}]", normalization_name(kind));
+      if (claim(out, "weights" + suffix)) {
+        columns.push_back({"weights" + suffix, std::string(normalization_label(kind))});
+      }
+      if (claim(out, "row_sums" + suffix, false)) sums.push_back("row_sums" + suffix);
+    }
+    if (columns.empty()) return;
+    out.reading = step_info("weights").reading;
+    if (columns.size() > 1) {
+      out.reading = fmt::format(
+          "Several ways to make the scores add up to one; {} is the one used from here on.",
+          columns.back().title);
+    }
+    out.body = each_head("weights", [&](std::int64_t head) {
+      std::string footer;
+      for (const std::string& name : sums) {
+        const Step& step = *model_.find(name);
+        const double sum = model_.layout(step).at(focus_.item, head, 0, focus_.index, 0);
+        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, sum_text(sum));
+      }
+      if (!footer.empty()) {
+        footer = "<tr><th scope=\"row\">sum</th>" + footer + "<td></td></tr>";
+      }
+      return key_table(head, columns, false, footer);
+    });
+    sections_.push_back(std::move(out));
+  }
+
+  /// Sums are one up to rounding; "1" among decimals would look like another kind of number.
+  std::string sum_text(double sum) const {
+    return std::isfinite(sum) ? fmt::format("{:.{}f}", sum, scene_.precision)
+                              : fmt::format("{}", sum);
+  }
+
+  void tell_context() {
+    PageSection out = section("context", "Context of ");
+    const Step* context = model_.find("context");
+    const Step* weights = model_.find("weights");
+    if (!claim(out, "context") || context == nullptr || weights == nullptr) return;
+    claim(out, "merged_context");
+    out.reading = step_info("context").reading;
+    const StepLayout result = model_.layout(*context);
+    const StepLayout share = model_.layout(*weights);
+    const StepNumbers result_how = model_.numbers(*context);
+    const StepNumbers share_how = model_.numbers(*weights);
+    out.body = each_head("context", [&](std::int64_t head) {
+      std::string rows;
+      for (const std::int64_t key : listed_keys(head)) {
+        const auto value = operand(model_, "value", head, {focus_.item, key});
+        if (!value || (share.maskable && model_.masked(focus_.item, head, focus_.index, key))) {
+          continue;
+        }
+        rows += fmt::format(
+            "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
+            key_heading(key),
+            share_how.text.trimmed(share.at(focus_.item, head, 0, focus_.index, key)),
+            number_cells(value->numbers, *value->how));
+      }
+      std::vector<double> numbers;
+      for (std::int64_t d = 0; d < result.cols; ++d) {
+        numbers.push_back(result.at(focus_.item, head, 0, focus_.index, d));
+      }
+      return fmt::format(
+          "<table class=\"heat list\"><thead><tr><td></td><th scope=\"col\">weight</th><td></td>"
+          "<th scope=\"colgroup\" colspan=\"{}\">value</th></tr></thead><tbody>\n{}{}</tbody>"
+          "<tfoot><tr data-step=\"focus.context\"><th scope=\"row\" colspan=\"2\">context</th>"
+          "<td class=\"times\">=</td>{}</tr></tfoot></table>",
+          std::min(result.cols, kMostNumbers + 1), rows, rest_row(3),
+          number_cells(numbers, result_how));
+    });
+    append_merged(out);
+    sections_.push_back(std::move(out));
+  }
+
+  void append_merged(PageSection& out) const {
+    const Step* merged = model_.find("merged_context");
+    if (merged == nullptr || model_.find("focus.merged_context") == nullptr) return;
+    const StepLayout layout = model_.layout(*merged);
+    std::vector<double> numbers;
+    for (std::int64_t d = 0; d < layout.cols; ++d) {
+      numbers.push_back(layout.at(focus_.item, 0, 0, focus_.index, d));
+    }
+    out.body += fmt::format(
+        "<figure class=\"tale\" data-kind=\"merged\" data-head=\"0\"><figcaption>heads side by "
+        "side</figcaption><div class=\"scroll\"><table class=\"heat\"><tbody>"
+        "<tr data-step=\"focus.merged_context\"><th scope=\"row\">context</th>{}</tr>"
+        "</tbody></table></div></figure>\n",
+        number_cells(numbers, model_.numbers(*merged)));
+  }
+
+  const PageModel& model_;
+  const Scene& scene_;
+  Focus focus_;
+  std::vector<PageSection> sections_;
+};
+
+}  // namespace
+
+std::vector<PageSection> story_sections(const PageModel& model) {
+  if (!model.scene().focus) return {};
+  return Story(model).tell();
+}
+
+}  // namespace fovea::scene::html

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/html_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "scene/html_escape.h"
+
+namespace fovea::scene::html {
+namespace {
+
+constexpr std::size_t kStrongest = 10;
+constexpr std::size_t kLongWord = 12;  // bytes; a shorter word is never cut by the style sheet
+
+/// One matrix of a step.
+struct Plane {
+  const PageModel& model;
+  const StepLayout& layout;
+  const StepNumbers& numbers;
+  std::int64_t item;
+  std::int64_t head;
+  std::int64_t plane;
+
+  double at(std::int64_t row, std::int64_t col) const {
+    return layout.at(item, head, plane, row, col);
+  }
+  bool masked(std::int64_t row, std::int64_t col) const {
+    return layout.maskable && model.masked(item, head, row, col);
+  }
+  std::string name(Axis axis, std::int64_t index) const {
+    return axis == Axis::kNumbers ? std::to_string(index)
+                                  : std::string(model.word(axis, item, index));
+  }
+};
+
+std::string axis_name(const PageModel& model, const StepLayout& layout, Axis axis) {
+  if (axis == Axis::kNumbers) return "numbers";
+  if (layout.col_axis == Axis::kKeys) return axis == Axis::kKeys ? "keys" : "queries";
+  return model.scene().source && axis == Axis::kKeys ? "source words" : "words";
+}
+
+/// "rows: queries, columns: keys, 6 x 6"
+std::string describe(const PageModel& model, const StepLayout& layout) {
+  if (layout.row_axis == Axis::kNumbers) {
+    return fmt::format("{} numbers in, {} numbers out", layout.rows, layout.cols);
+  }
+  return fmt::format("{} {} down, {} {} across", layout.rows,
+                     axis_name(model, layout, layout.row_axis), layout.cols,
+                     axis_name(model, layout, layout.col_axis));
+}
+
+/// "item 0, head 1", "head 1", or nothing.
+std::string plane_label(const Plane& at) {
+  std::string out;
+  const auto add = [&](std::string_view text) {
+    if (!out.empty()) out += ", ";
+    out += text;
+  };
+  if (at.layout.has_batch && at.layout.batch > 1) add(fmt::format("item {}", at.item));
+  if (at.layout.has_heads) add(fmt::format("head {}", at.head));
+  if (at.layout.planes > 1) {
+    add(fmt::format("query {}", isolate(at.model.word(Axis::kQueries, at.item, at.plane))));
+  }
+  return out;
+}
+
+std::string table(const Plane& at, const Step* row_sums) {
+  const StepLayout& layout = at.layout;
+  std::string out = fmt::format("<div class=\"scroll\"><table class=\"heat{}\"><caption>{}</caption>",
+                                layout.weights ? " share" : "", describe(at.model, layout));
+  out += "<thead><tr><td></td>";
+  for (std::int64_t col = 0; col < layout.cols; ++col) {
+    out += heading("col", at.name(layout.col_axis, col), "");
+  }
+  if (row_sums != nullptr) {
+    out += heading("col", "sum", fmt::format(" data-step=\"{}\"", row_sums->name));
+  }
+  out += "</tr></thead><tbody>\n";
+  for (std::int64_t row = 0; row < layout.rows; ++row) {
+    out += "<tr>" + heading("row", at.name(layout.row_axis, row), "");
+    for (std::int64_t col = 0; col < layout.cols; ++col) {
+      out += at.masked(row, col) ? masked_cell() : heat_cell(at.numbers, at.at(row, col));
+    }
+    if (row_sums != nullptr) {
+      const double sum = at.model.layout(*row_sums).at(at.item, at.head, 0, row, 0);
+      out += fmt::format("<td class=\"sum\">{}</td>", at.model.numbers(*row_sums).text.trimmed(sum));
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>";
+}
+
+/// The largest numbers of a matrix, which a picture does not tell by itself.
+std::string strongest(const Plane& at) {
+  std::vector<std::tuple<double, std::int64_t, std::int64_t>> cells;
+  for (std::int64_t row = 0; row < at.layout.rows; ++row) {
+    for (std::int64_t col = 0; col < at.layout.cols; ++col) {
+      const double value = at.at(row, col);
+      if (!at.masked(row, col) && std::isfinite(value)) cells.emplace_back(-value, row, col);
+    }
+  }
+  const std::size_t count = std::min(kStrongest, cells.size());
+  std::partial_sort(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(count), cells.end());
+  std::string out = "<p class=\"small\">The strongest:</p><ol class=\"top\">";
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& [value, row, col] = cells[i];
+    out += fmt::format("<li>{} \u2192 {} <b>{}</b></li>",
+                       isolate(at.model.word(Axis::kQueries, at.item, row)),
+                       isolate(at.model.word(Axis::kKeys, at.item, col)),
+                       at.numbers.text.trimmed(-value));
+  }
+  return count == 0 ? "" : out + "</ol>";
+}
+
+std::string picture(const Plane& at) {
+  const StepLayout& layout = at.layout;
+  const std::string about =
+      fmt::format("Heat map of {}: {}", escape(at.layout.step->title), describe(at.model, layout));
+  std::string out = fmt::format(
+      "<div class=\"scroll\"><canvas class=\"{}\" width=\"{}\" height=\"{}\" role=\"img\" "
+      "aria-label=\"{}\">{} (drawn by the page's script)</canvas></div><p class=\"small\">{}</p>",
+      layout.weights ? "share" : "signed", layout.cols, layout.rows, about, about,
+      describe(at.model, layout));
+  if (layout.weights) out += strongest(at);
+  return out;
+}
+
+}  // namespace
+
+bool fits_table(const StepLayout& layout) {
+  return layout.rows <= kMostTableRows && layout.cols <= kMostTableCols &&
+         layout.batch * layout.heads * std::min(layout.planes, kMostPlanes) * layout.rows *
+                 layout.cols <=
+             kMostTableCells;
+}
+
+std::string heading(std::string_view scope, std::string_view word, std::string_view attributes) {
+  const std::string title =
+      word.size() > kLongWord ? fmt::format(" title=\"{}\"", escape(word)) : std::string();
+  return fmt::format("<th scope=\"{}\"{}{}>{}</th>", scope, attributes, title, isolate(word));
+}
+
+std::string masked_cell() {
+  return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
+}
+
+std::string heat_cell(const StepNumbers& numbers, double value) {
+  const std::string text = numbers.text.trimmed(value);
+  if (!std::isfinite(value)) return fmt::format("<td class=\"odd\">{}</td>", text);
+  const double share = numbers.largest > 0 ? std::abs(value) / numbers.largest : 0.0;
+  return fmt::format("<td{} style=\"--v:{:.2f}\">{}</td>", value < 0 ? " class=\"n\"" : "", share,
+                     text);
+}
+
+std::string heat_maps(const PageModel& model, const Step& step, const Step* row_sums) {
+  const StepLayout layout = model.layout(step);
+  const StepNumbers numbers = model.numbers(step);
+  const bool as_table = fits_table(layout);
+  const bool all_planes = layout.planes <= kMostPlanes;
+  const std::int64_t focus = model.scene().focus ? model.scene().focus->index : 0;
+
+  std::string out = "<div class=\"maps\">\n";
+  for (std::int64_t item = 0; item < layout.batch; ++item) {
+    for (std::int64_t head = 0; head < layout.heads; ++head) {
+      for (std::int64_t plane = 0; plane < layout.planes; ++plane) {
+        if (!all_planes && plane != focus) continue;
+        const Plane at{model, layout, numbers, item, head, plane};
+        out += fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\" data-head=\"{}\"",
+                           step.name, layout.has_batch ? item : -1, head);
+        if (layout.planes > 1) out += fmt::format(" data-plane=\"{}\"", plane);
+        out += ">";
+        const std::string label = plane_label(at);
+        if (!label.empty()) out += "<figcaption>" + label + "</figcaption>";
+        out += as_table ? table(at, row_sums) : picture(at);
+        out += "</figure>\n";
+      }
+    }
+  }
+  out += "</div>\n";
+  if (!all_planes) out += "<p class=\"small\">One matrix per query; this is the chosen word's.</p>";
+  if (row_sums != nullptr && !as_table) {
+    const StepNumbers sums = model.numbers(*row_sums);
+    out += fmt::format("<p class=\"small\" data-step=\"{}\">The largest row sum is {}.</p>",
+                       row_sums->name, sums.text.trimmed(sums.largest));
+  }
+  return out;
+}
+
+}  // namespace fovea::scene::html

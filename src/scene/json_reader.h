@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading JSON that a person wrote: every value knows its place (a path such as "score.bias[2]"),
+// and whatever is wrong is said as "PLACE: expected X, got Y".
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "fovea/tensor.h"
+
+namespace fovea::scene {
+
+using Json = nlohmann::ordered_json;
+
+/// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
+/// occurs twice in an object, and for nesting or objects beyond any sensible scene.
+Json parse_json(std::string_view text);
+
+/// A value and its place. A cheap handle: the Json must outlive it.
+class JsonNode {
+ public:
+  JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
+
+  const std::string& place() const { return place_; }
+
+  bool is_null() const { return json_->is_null(); }
+  bool is_array() const { return json_->is_array(); }
+  bool is_object() const { return json_->is_object(); }
+  bool is_string() const { return json_->is_string(); }
+  bool is_boolean() const { return json_->is_boolean(); }
+  bool is_number() const { return json_->is_number(); }
+  bool is_integer() const { return json_->is_number_integer(); }
+
+  /// This value as one of its kind; otherwise fails with what was expected.
+  std::string string() const;
+  bool boolean() const;
+  double number() const;
+  std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  std::vector<JsonNode> array(std::string_view expected = "an array") const;
+  std::vector<std::pair<std::string, JsonNode>> members() const;
+
+  /// The position in `choices` of this string; fails with all of them, and the nearest one.
+  std::size_t choice(const std::vector<std::string>& choices) const;
+
+  /// Fails unless this is an object without any other keys than these.
+  void require_object(const std::vector<std::string>& keys) const;
+
+  /// The value of a key of this object, if it is there.
+  std::optional<JsonNode> find(std::string_view key) const;
+
+  /// Nested arrays of numbers as a float64 tensor of rank `least` to `most`. Fails for ragged
+  /// arrays. With `special`, the strings "-inf", "inf" and "nan" are numbers too.
+  Tensor numbers(int least, int most, bool special = false) const;
+
+  /// Nested arrays of true and false.
+  Tensor booleans(int least, int most) const;
+
+  /// A list of whole numbers.
+  std::vector<std::int64_t> integers(std::int64_t least, std::int64_t most) const;
+
+  [[noreturn]] void fail(const std::string& message) const;
+  /// "PLACE: expected EXPECTED, got (this value)".
+  [[noreturn]] void expected(std::string_view expected) const;
+
+ private:
+  template <class T, class Leaf>
+  Tensor nested(int least, int most, std::string_view noun, Leaf&& leaf) const;
+  Shape nested_shape(int least, int most, std::string_view noun) const;
+
+  const Json* json_;
+  std::string place_;
+};
+
+}  // namespace fovea::scene

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Masks and alignment, from JSON to rules.
+
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "scene/scene_parser.h"
+
+namespace fovea::scene {
+namespace {
+
+Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
+  const auto ids = [](const JsonNode& list) {
+    const Tensor given = list.numbers(1, 2);
+    for (const double id : given.span<double>()) {
+      if (id != std::floor(id)) {
+        list.fail(fmt::format("expected whole numbers, got {}", id));
+      }
+    }
+    return convert(given, DType::kInt64);
+  };
+  Mask mask;
+  if (node.is_object()) {
+    node.require_object({"query", "key"});
+    const auto query = node.find("query");
+    const auto key = node.find("key");
+    if (!query || !key) node.fail("expected both \"query\" and \"key\"");
+    mask = documents(ids(*query), ids(*key));
+  } else {
+    mask = documents(ids(node));
+  }
+  at_place(node, [&] { mask.validate(shape); });
+  return mask;
+}
+
+}  // namespace
+
+Mask parse_mask(const JsonNode& node, const ProblemShape& shape) {
+  if (node.is_string()) {
+    return node.choice({"none", "causal"}) == 0 ? Mask() : causal();
+  }
+  if (!node.is_object()) node.expected("\"none\", \"causal\" or an object of rules");
+  node.require_object(
+      {"causal", "window", "prefix", "key_lengths", "documents", "dense", "all", "any"});
+  // A rule that looks into the problem is made and checked in one go.
+  const auto checked = [&](const JsonNode& rule, const std::function<Mask()>& make) {
+    Mask made;
+    at_place(rule, [&] {
+      made = make();
+      made.validate(shape);
+    });
+    return made;
+  };
+  Mask mask;
+  if (const auto rule = node.find("causal")) {
+    if (rule->boolean()) mask = causal();
+  }
+  if (const auto rule = node.find("prefix")) {
+    const Mask prefix_rule = prefix(rule->integer(0, kMaxTokens));
+    // A prefix language model sees the prefix whole and the rest causally.
+    mask = mask.allows_all() ? prefix_rule : mask | prefix_rule;
+  }
+  if (const auto rule = node.find("window")) {
+    const auto sides = rule->integers(-1, kMaxTokens);
+    if (sides.size() != 2) rule->expected("[left, right]");
+    mask = mask & window(sides[0], sides[1]);
+  }
+  if (const auto rule = node.find("key_lengths")) {
+    std::vector<std::int64_t> lengths;
+    if (rule->is_array()) {
+      lengths = rule->integers(0, kMaxTokens);
+    } else {
+      lengths = {rule->integer(0, kMaxTokens)};
+    }
+    mask = mask & checked(*rule, [&] { return key_lengths(lengths); });
+  }
+  if (const auto rule = node.find("documents")) mask = mask & parse_documents(*rule, shape);
+  if (const auto rule = node.find("dense")) {
+    mask = mask & checked(*rule, [&] { return dense(rule->booleans(1, 4)); });
+  }
+  for (const char* key : {"all", "any"}) {
+    const auto rules = node.find(key);
+    if (!rules) continue;
+    const auto parts = rules->array("an array of masks");
+    if (parts.empty()) rules->fail("expected at least one mask, got none");
+    Mask joined = parse_mask(parts[0], shape);
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      const Mask part = parse_mask(parts[i], shape);
+      joined = std::string_view(key) == "all" ? joined & part : joined | part;
+    }
+    mask = mask & joined;
+  }
+  return mask;
+}
+
+Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  if (node.is_string()) {
+    const std::size_t choice = node.choice({"bottom-right", "top-left"});
+    return choice == 0 ? Alignment::bottom_right() : Alignment::top_left();
+  }
+  if (node.is_array()) {
+    AttentionOptions options;
+    options.alignment = Alignment::offsets(node.integers(-kFar, kFar));
+    at_place(node, [&] { validate(options, shape); });
+    return options.alignment;
+  }
+  if (!node.is_number()) {
+    node.expected("\"bottom-right\", \"top-left\", a whole number, or one per batch item");
+  }
+  return Alignment::offset(node.integer(-kFar, kFar));
+}
+
+}  // namespace fovea::scene

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Letters are the usual ones: X embeddings, Y source embeddings, Q, K, V, S scores, A weights,
+// C context. i counts queries, j and k count keys, d counts dimensions.
+
+#include "scene/mathml.h"
+
+#include <initializer_list>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "scene/html_escape.h"
+#include "scene/step_catalogue.h"
+
+namespace fovea::scene::html {
+namespace {
+
+std::string mi(std::string_view name) { return fmt::format("<mi>{}</mi>", name); }
+std::string mn(std::string_view number) { return fmt::format("<mn>{}</mn>", escape(number)); }
+std::string mo(std::string_view sign) { return fmt::format("<mo>{}</mo>", sign); }
+std::string mtext(std::string_view text) { return fmt::format("<mtext>{}</mtext>", text); }
+
+std::string row(std::initializer_list<std::string> parts) {
+  std::string out = "<mrow>";
+  for (const std::string& part : parts) out += part;
+  return out + "</mrow>";
+}
+std::string sub(const std::string& base, const std::string& index) {
+  return fmt::format("<msub>{}{}</msub>", base, index);
+}
+std::string sup(const std::string& base, const std::string& power) {
+  return fmt::format("<msup>{}{}</msup>", base, power);
+}
+std::string fraction(const std::string& above, const std::string& below) {
+  return fmt::format("<mfrac>{}{}</mfrac>", above, below);
+}
+std::string root(const std::string& inside) { return fmt::format("<msqrt>{}</msqrt>", inside); }
+std::string sum_over(const std::string& index) {
+  return fmt::format("<munder><mo>\u2211</mo>{}</munder>", index);
+}
+std::string in_parentheses(const std::string& inside) { return row({mo("("), inside, mo(")")}); }
+std::string call(std::string_view function, const std::string& argument) {
+  return row({mi(function), mo("\u2061"), in_parentheses(argument)});
+}
+
+/// What a formula is written in: one row (of the focus) or the whole matrix.
+struct Writer {
+  const Scene& scene;
+  bool focus;
+
+  std::string index(std::string_view key) const {
+    return focus ? mi(key) : row({mi("i"), mi(key)});
+  }
+  std::string entry(std::string_view letter, std::string_view key = "j") const {
+    return sub(mi(letter), index(key));
+  }
+  std::string query() const { return focus ? mi("q") : sub(mi("q"), mi("i")); }
+  std::string source() const { return mi(scene.source ? "Y" : "X"); }
+
+  std::string dimensions(std::string_view letter, std::int64_t rows, std::int64_t cols) const {
+    return row({mi(letter), mo("\u2208"),
+                sup(mi("\u211D"), row({mn(std::to_string(rows)), mo("\u00D7"),
+                                       mn(std::to_string(cols))}))});
+  }
+
+  std::string projected(std::string_view result, const std::string& from,
+                        std::string_view which) const {
+    const std::string weights = sub(mi("W"), mi(which));
+    if (!focus) return row({mi(result), mo("="), from, weights});
+    return row({mi(result), mo("="), mi("x"), weights});
+  }
+
+  std::string scores() const {
+    const std::string key = sub(mi("k"), mi("j"));
+    if (std::holds_alternative<reference::GeneralScore>(scene.score_kind)) {
+      if (!focus) return row({mi("S"), mo("="), mi("Q"), mi("W"), sup(mi("K"), mo("\u22A4"))});
+      return row({entry("s"), mo("="), query(), mi("W"), sup(key, mo("\u22A4"))});
+    }
+    if (std::holds_alternative<reference::AdditiveScore>(scene.score_kind)) {
+      return row({entry("s"), mo("="), mi("v"), mo("\u00B7"), entry("h")});
+    }
+    if (!focus) return row({mi("S"), mo("="), mi("Q"), sup(mi("K"), mo("\u22A4"))});
+    return row({entry("s"), mo("="), query(), mo("\u00B7"), key, mo("="), sum_over(mi("d")),
+                sub(mi("q"), mi("d")), sub(mi("k"), row({mi("j"), mi("d")}))});
+  }
+
+  std::string hidden() const {
+    return row({entry("h"), mo("="),
+                call("tanh", row({query(), mi("W"), mo("+"), sub(mi("k"), mi("j")), mi("U")}))});
+  }
+
+  std::string scaled() const {
+    const std::string before = entry("s");
+    const std::string after = sup(before, mo("\u2032"));
+    if (scene.scale_text == "1/sqrt(head_dim)") {
+      return row({after, mo("="), fraction(before, root(sub(mi("d"), mi("k"))))});
+    }
+    return row({after, mo("="), mn(scene.scale_text), mo("\u00B7"), before});
+  }
+
+  std::string softcapped() const {
+    const std::string before = entry("s");
+    const std::string cap = mn(fmt::format("{}", scene.options.score.softcap));
+    return row({sup(before, mo("\u2032")), mo("="), cap, mo("\u00B7"),
+                call("tanh", fraction(before, cap))});
+  }
+
+  std::string biased() const {
+    const std::string before = entry("s");
+    std::string out = row({sup(before, mo("\u2032")), mo("="), before});
+    const ScoreOptions& score = scene.options.score;
+    if (score.bias.defined()) out += row({mo("+"), entry("b")});
+    if (score.alibi) {
+      out += row({mo("\u2212"), mi("m"), mo("|"), mi("i"), mo("\u2212"), mi("j"), mo("|")});
+    }
+    if (score.relative) {
+      out += row({mo("+"), sub(mi("t"), row({mi("j"), mo("\u2212"), mi("i")}))});
+    }
+    return row({out});
+  }
+
+  std::string masked() const {
+    const std::string before = entry("s");
+    const std::string cases = fmt::format(
+        "<mtable columnalign=\"left left\"><mtr><mtd>{}</mtd><mtd>{}</mtd></mtr>"
+        "<mtr><mtd>{}</mtd><mtd>{}</mtd></mtr></mtable>",
+        before, mtext("where visible"), row({mo("\u2212"), mi("\u221E")}), mtext("elsewhere"));
+    return row({sup(before, mo("\u2032")), mo("="), mo("{"), cases});
+  }
+
+  std::string weights(std::string_view how) const {
+    const std::string j = entry("s");
+    const std::string k = entry("s", "k");
+    const bool sinks = !scene.options.score.sinks.empty();
+    if (how == "sum") {
+      return row({entry("a"), mo("="), fraction(j, row({sum_over(mi("k")), k}))});
+    }
+    if (how == "softmax_unshifted") {
+      return row({entry("a"), mo("="), power(j, "", "", sinks)});
+    }
+    const std::string largest = focus ? mi("m") : sub(mi("m"), mi("i"));
+    return row({entry("a"), mo("="), power(j, "\u2212", largest, sinks), mo(","), largest, mo("="),
+                row({"<munder><mi>max</mi><mi>k</mi></munder>", mo("\u2061"), k})});
+  }
+
+  std::string row_sums() const {
+    const std::string sum = row({sum_over(mi("j")), entry("a")});
+    return scene.options.score.sinks.empty() ? row({sum, mo("="), mn("1")}) : sum;
+  }
+
+  std::string context() const {
+    if (!focus) return row({mi("C"), mo("="), mi("A"), mi("V")});
+    return row({mi("c"), mo("="), sum_over(mi("j")), entry("a"), sub(mi("v"), mi("j"))});
+  }
+
+  std::string merged() const {
+    std::string inside;
+    for (std::int64_t head = 0; head < scene.heads; ++head) {
+      // Beyond a handful the pattern is clear.
+      if (scene.heads > 5 && head == 3) {
+        inside += mo("\u22EF");
+        head = scene.heads - 1;
+      }
+      inside += sup(mi(focus ? "c" : "C"), in_parentheses(mn(std::to_string(head))));
+    }
+    return row({mo("["), inside, mo("]")});
+  }
+
+ private:
+  /// e^(s_j - m) over the sum of e^(s_k - m), and of the sink's where there is one.
+  std::string power(const std::string& score, std::string_view sign, const std::string& shift,
+                    bool sinks) const {
+    const auto raised = [&](const std::string& exponent) {
+      return sup(mi("e"), sign.empty() ? exponent : row({exponent, mo(sign), shift}));
+    };
+    std::string below = row({sum_over(mi("k")), raised(entry("s", "k"))});
+    if (sinks) below = row({below, mo("+"), raised(mtext("sink"))});
+    return fraction(raised(score), below);
+  }
+};
+
+std::string_view normalization_of(std::string_view name, const Scene& scene) {
+  const std::size_t bracket = name.find('[');
+  if (bracket != std::string_view::npos) {
+    return name.substr(bracket + 1, name.size() - bracket - 2);
+  }
+  return scene.normalizations.empty() ? "softmax" : normalization_name(scene.normalizations.back());
+}
+
+std::string formula(std::string_view name, const Scene& scene) {
+  const std::string_view base = base_name(name);
+  const Writer w{scene, name.starts_with("focus.")};
+  const std::int64_t length = scene.words.tokens.empty() ? 0 : scene.words.length();
+  const auto columns = [](const Tensor& matrix) {
+    return matrix.rank() == 0 ? 0 : matrix.extent(matrix.rank() - 1);
+  };
+  const auto listed = [](std::string_view letter, std::int64_t count) {
+    return row({sub(mi(letter), mn("0")), mo(","), mo("\u2026"), mo(","),
+                sub(mi(letter), mn(std::to_string(count - 1)))});
+  };
+  if (base == "tokens") return listed("w", length);
+  if (base == "source_tokens") return listed("u", scene.source ? scene.source->length() : 0);
+  if (base == "embeddings") {
+    if (w.focus) return row({mi("x"), mo("="), sub(mi("X"), mi("i"))});
+    return w.dimensions("X", length, columns(scene.words.embeddings));
+  }
+  if (base == "source_embeddings" && scene.source) {
+    return w.dimensions("Y", scene.source->length(), columns(scene.source->embeddings));
+  }
+  if (base == "query_weights") return sub(mi("W"), mi("Q"));
+  if (base == "key_weights") return sub(mi("W"), mi("K"));
+  if (base == "value_weights") return sub(mi("W"), mi("V"));
+  if (base == "query") return w.projected(w.focus ? "q" : "Q", mi("X"), "Q");
+  if (base == "key") return w.projected(w.focus ? "k" : "K", w.source(), "K");
+  if (base == "value") return w.projected(w.focus ? "v" : "V", w.source(), "V");
+  if (base == "hidden") return w.hidden();
+  if (base == "scores") return w.scores();
+  if (base == "scaled_scores") return w.scaled();
+  if (base == "softcapped_scores") return w.softcapped();
+  if (base == "biased_scores") return w.biased();
+  if (base == "masked_scores") return w.masked();
+  if (base == "weights") return w.weights(normalization_of(name, scene));
+  if (base == "row_sums") return w.row_sums();
+  if (base == "context") return w.context();
+  if (base == "merged_context") return w.merged();
+  return mtext(escape(step_info(name).formula));
+}
+
+}  // namespace
+
+std::string step_mathml(std::string_view name, const Scene& scene) {
+  return fmt::format("<math xmlns=\"http://www.w3.org/1998/Math/MathML\">{}</math>",
+                     formula(name, scene));
+}
+
+}  // namespace fovea::scene::html

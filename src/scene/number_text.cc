@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/number_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace fovea::scene {
+namespace {
+
+constexpr double kLargestWhole = 1e9;  // beyond it scientific notation reads better
+
+std::string not_finite(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+template <class T>
+NumberFormat finite_format(const std::vector<double>& finite, int precision) {
+  std::vector<T> values;
+  for (const double value : finite) values.push_back(static_cast<T>(value));
+  ArrayFormat options;
+  options.precision = precision;
+  options.mode = FloatMode::kMaxprecEqual;
+  // NumPy turns scientific as soon as the largest is 1000 times the smallest, which one small
+  // number among many brings about. A reader is better served by 0.0021 in a column of decimals.
+  const double least_shown = 0.5 * std::pow(10.0, -precision);
+  const auto lost = std::count_if(finite.begin(), finite.end(), [&](double value) {
+    return value != 0.0 && std::abs(value) < least_shown;
+  });
+  const auto zeros = std::count(finite.begin(), finite.end(), 0.0);
+  options.suppress = 2 * lost < static_cast<std::ptrdiff_t>(finite.size()) - zeros;
+  const Tensor tensor = Tensor::from<T>({static_cast<std::int64_t>(values.size())}, values);
+  return NumberFormat(tensor, options);
+}
+
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+}  // namespace
+
+NumberText::NumberText(const TensorView& values, int precision) {
+  std::vector<double> finite;
+  bool whole = true;
+  for_each_index(values.shape(), [&](const Index& index) {
+    const double value = values.value(index);
+    if (!std::isfinite(value)) {
+      width_ = std::max(width_, static_cast<int>(not_finite(value).size()));
+      return;
+    }
+    finite.push_back(value);
+    whole = whole && value == std::floor(value) && std::abs(value) < kLargestWhole;
+  });
+  if (!whole) {
+    format_.emplace(values.dtype() == DType::kFloat32 ? finite_format<float>(finite, precision)
+                                                      : finite_format<double>(finite, precision));
+  }
+  for (const double value : finite) {
+    const auto columns = static_cast<int>(trimmed(value).size());
+    width_ = std::max(width_, columns);
+  }
+}
+
+std::string NumberText::padded(double value) const {
+  return fmt::format("{:>{}}", trimmed(value), width_);
+}
+
+std::string NumberText::trimmed(double value) const {
+  if (!std::isfinite(value)) return not_finite(value);
+  if (!format_) return fmt::format("{:.0f}", value == 0.0 ? 0.0 : value);  // no "-0"
+  return std::string(trim(format_->padded(value)));
+}
+
+}  // namespace fovea::scene

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trace as one page that opens anywhere: HTML5 and well-formed XML at once, nothing fetched. All
+// numbers are there without a script; page/page.js adds what can be pointed at. The pieces are made
+// in html_*.cc and put together here.
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "scene/html_data.h"
+#include "scene/html_escape.h"
+#include "scene/html_model.h"
+#include "scene/html_story.h"
+#include "scene/html_table.h"
+#include "scene/mathml.h"
+#include "scene/step_catalogue.h"
+#include "scene/story.h"
+
+#include "fovea/scene.h"
+
+namespace fovea::scene {
+
+// The style sheet and the script, compiled in from page/.
+extern const std::string_view kPageStyle;
+extern const std::string_view kPageScript;
+
+namespace {
+
+using html::Axis;
+using html::escape;
+using html::isolate;
+using html::PageModel;
+using html::PageSection;
+using html::StepLayout;
+
+/// A longer scene would make the page longer than what it shows.
+constexpr std::size_t kLongestScene = 64 << 10;
+constexpr std::int64_t kMostRemarks = 4;
+/// Words written into a box of the flow.
+constexpr std::size_t kWordsInBox = 6;
+
+bool is_focus(const Step& step) { return step.name.starts_with("focus."); }
+
+class Page {
+ public:
+  explicit Page(const Trace& trace) : trace_(trace), model_(trace) {}
+
+  std::string make() {
+    head();
+    out_ += "<body>\n<a class=\"skip\" href=\"#steps\">Skip to the steps</a>\n";
+    banner();
+    sentence();
+    out_ += "<div class=\"page\">\n";
+    flow();
+    out_ += "<main id=\"steps\">\n";
+    // Filled by the script: without one there is nothing to see here.
+    add("<section id=\"glance\" hidden=\"hidden\"><h2>Who looks at whom</h2></section>\n");
+    part("in", "What goes in");
+    for (const Step& step : trace_.steps) {
+      if (!is_focus(step) && is_input(step)) emit(step_section(step));
+    }
+    if (const auto story = html::story_sections(model_); !story.empty()) {
+      part("story", "One word at a time");
+      for (const PageSection& section : story) emit(section);
+    }
+    part("all", "All words at once");
+    for (const Step& step : trace_.steps) {
+      if (!is_focus(step) && !is_input(step) && base_name(step.name) != "row_sums") {
+        emit(step_section(step));
+      }
+    }
+    checks();
+    scene_itself();
+    out_ += "</main>\n</div>\n";
+    scripts();
+    out_ += "</body>\n</html>\n";
+    return std::move(out_);
+  }
+
+ private:
+  void add(std::string_view text) { out_ += text; }
+  template <class... Args>
+  void addf(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  /// What attention is given; everything else it computes.
+  static bool is_input(const Step& step) {
+    const std::string_view base = base_name(step.name);
+    return base.ends_with("tokens") || base.ends_with("embeddings") || base.ends_with("_weights") ||
+           base == "query" || base == "key" || base == "value";
+  }
+
+  const Scene& scene() const { return trace_.scene; }
+
+  // ---- The frame -------------------------------------------------------------------------------
+
+  void head() {
+    addf("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\" "
+         "xml:lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+         "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+         "<title>{}</title>\n<style>/*<![CDATA[*/\n{}/*]]>*/</style>\n</head>\n",
+         escape(scene().title), kPageStyle);
+  }
+
+  void banner() {
+    addf("<header class=\"banner\">\n<h1>{}</h1>\n<p class=\"kind\">{}</p>\n",
+         isolate(scene().title), escape(summarize(scene())));
+    notes_for({"scene"});
+    add("</header>\n");
+  }
+
+  /// The words, which the script turns into buttons.
+  void sentence() {
+    add("<div class=\"bar\" id=\"bar\">\n");
+    const auto& items = scene().words.tokens;
+    for (std::size_t item = 0; item < items.size(); ++item) {
+      addf("<ol class=\"chips\" data-item=\"{}\" aria-label=\"{}\">", item,
+           items.size() > 1 ? fmt::format("The words of item {}", item) : "The words");
+      for (const std::string& word : items[item]) addf("<li>{}</li>", isolate(word));
+      add("</ol>\n");
+    }
+    add("</div>\n");
+  }
+
+  void scripts() {
+    addf("<script type=\"application/json\" id=\"data\">{}</script>\n"
+         "<script>//<![CDATA[\n{}//]]></script>\n",
+         html::page_data(model_), kPageScript);
+  }
+
+  // ---- The flow: every step a box, its shape on the arrow that leaves it -----------------------
+
+  /// Steps that stand side by side in the flow share a rank.
+  static int rank(std::string_view name) {
+    static const std::vector<std::vector<std::string_view>> ranks = {
+        {"tokens", "source_tokens"},
+        {"embeddings", "source_embeddings"},
+        {"query_weights", "key_weights", "value_weights"},
+        {"query", "key", "value"},
+        {"hidden"},
+        {"scores"},
+        {"scaled_scores"},
+        {"softcapped_scores"},
+        {"biased_scores"},
+        {"masked_scores"},
+        {"weights"},
+        {"context"},
+        {"merged_context"},
+    };
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      for (const std::string_view known : ranks[i]) {
+        if (known == base_name(name)) return static_cast<int>(i);
+      }
+    }
+    return -1;
+  }
+
+  void flow() {
+    add("<nav class=\"flow\" id=\"flow\" aria-label=\"The steps, in order\">\n<ol>\n");
+    int open = -1;
+    for (const Step& step : trace_.steps) {
+      const int at = rank(step.name);
+      if (is_focus(step) || at < 0 || base_name(step.name) == "row_sums") continue;
+      if (at != open) {
+        if (open >= 0) add("</li>\n");
+        add("<li>");
+        open = at;
+      }
+      addf("<a href=\"#{}\"><b>{}</b>{}<span class=\"shape\">{}</span></a>",
+           html::step_id(step.name), escape(box_title(step)), box_words(step),
+           html::shape_text(step.shape));
+    }
+    if (open >= 0) add("</li>\n");
+    add("</ol>\n</nav>\n");
+  }
+
+  std::string box_title(const Step& step) const {
+    const std::string title(step_info(step.name).title);
+    const std::size_t bracket = step.name.find('[');
+    if (bracket == std::string::npos) return title;
+    return fmt::format("{}: {}", title, label_of(step.name));
+  }
+
+  /// "divided by sum" for "weights[sum]".
+  std::string label_of(std::string_view name) const {
+    for (const reference::Normalization kind : scene().normalizations) {
+      if (name.find(fmt::format("[{}]", normalization_name(kind))) != std::string_view::npos) {
+        return std::string(normalization_label(kind));
+      }
+    }
+    return "";
+  }
+
+  static std::string box_words(const Step& step) {
+    if (step.words.empty()) return "";
+    std::string out = "<span class=\"words\">";
+    for (std::size_t i = 0; i < step.words.size() && i < kWordsInBox; ++i) {
+      out += (i == 0 ? "" : ", ") + isolate(step.words[i]);
+    }
+    return out + (step.words.size() > kWordsInBox ? ", \u2026</span>" : "</span>");
+  }
+
+  // ---- Sections --------------------------------------------------------------------------------
+
+  void part(std::string_view id, std::string_view title) {
+    addf("<h2 id=\"part-{}\">{}</h2>\n", id, title);
+  }
+
+  void emit(const PageSection& section) {
+    std::string steps;
+    for (const std::string& step : section.steps) steps += (steps.empty() ? "" : " ") + step;
+    addf("<section class=\"step\" id=\"{}\" data-step=\"{}\">\n"
+         "<h3><span class=\"number\">{}</span> {}</h3>\n",
+         section.id, steps, ++number_, section.title);
+    add("<div class=\"formulas\">");
+    for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
+    add("</div>\n");
+    addf("<p class=\"reading\">{}</p>\n", section.reading);
+    notes_for(section.steps);
+    add(section.body);
+    add("</section>\n");
+  }
+
+  void notes_for(const std::vector<std::string>& steps) {
+    for (const auto& [name, note] : scene().notes) {
+      if (std::find(steps.begin(), steps.end(), name) == steps.end()) continue;
+      addf("<p class=\"note\">{}</p>\n", escape(note, html::Lines::kKeep));
+    }
+  }
+
+  PageSection step_section(const Step& step) const {
+    PageSection out;
+    out.id = html::step_id(step.name);
+    out.steps = {step.name};
+    out.title = escape(box_title(step));
+    out.formulas = {html::step_mathml(step.name, scene())};
+    out.reading = escape(step_info(step.name).reading);
+    const std::string_view base = base_name(step.name);
+    if (!step.words.empty()) {
+      out.body = word_lists(step);
+      return out;
+    }
+    const Step* sums = nullptr;
+    if (base == "weights") {
+      sums = model_.find("row_sums" + step.name.substr(base.size()));
+      if (sums != nullptr) {
+        out.steps.push_back(sums->name);
+        out.formulas.push_back(html::step_mathml(sums->name, scene()));
+      }
+    }
+    out.body = drawn(base) + html::heat_maps(model_, step, sums);
+    if (step.name == "weights") out.body += remarks(step);
+    return out;
+  }
+
+  std::string word_lists(const Step& step) const {
+    std::string out;
+    const auto length = static_cast<std::size_t>(step.shape[step.shape.rank() - 1]);
+    for (std::size_t first = 0; first < step.words.size(); first += length) {
+      out += fmt::format("<ol class=\"words\" start=\"0\" data-item=\"{}\">", first / length);
+      for (std::size_t i = first; i < first + length; ++i) {
+        out += fmt::format("<li>{}</li>", isolate(step.words[i]));
+      }
+      out += "</ol>\n";
+    }
+    return out;
+  }
+
+  /// Where numbers come from that nobody typed in.
+  std::string drawn(std::string_view base) const {
+    std::string how;
+    if (base == "embeddings") how = scene().words.drawn;
+    if (base == "source_embeddings" && scene().source) how = scene().source->drawn;
+    if (base.ends_with("_weights") && scene().projections) how = scene().projections->drawn;
+    return how.empty() ? "" : fmt::format("<p class=\"small\">Drawn at random: {}.</p>\n",
+                                          escape(how));
+  }
+
+  std::string remarks(const Step& step) const {
+    const StepLayout layout = model_.layout(step);
+    std::string out;
+    std::int64_t told = 0;
+    for (std::int64_t item = 0; item < layout.batch; ++item) {
+      for (std::int64_t head = 0; head < layout.heads; ++head) {
+        if (++told > kMostRemarks) break;  // more would drown the picture
+        TensorView matrix = step.values;
+        std::string where;
+        if (layout.has_batch) {
+          matrix = matrix[item];
+          if (layout.batch > 1) where = fmt::format("item {}", item);
+        }
+        if (layout.has_heads) {
+          matrix = matrix[head];
+          where += fmt::format("{}head {}", where.empty() ? "" : ", ", head);
+        }
+        const auto index = static_cast<std::size_t>(item);
+        const auto& queries = scene().words.tokens[index];
+        const auto& keys = scene().source ? scene().source->tokens[index] : queries;
+        for (const std::string& remark :
+             remarks_on_weights(matrix, queries, keys, scene().precision)) {
+          out += fmt::format("<li>{}{}</li>\n", where.empty() ? "" : escape(where + ": "),
+                             escape(remark));
+        }
+      }
+    }
+    return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
+  }
+
+  // ---- After the steps -------------------------------------------------------------------------
+
+  static std::string error_text(double value) {
+    return std::isnan(value) ? "\u2013" : fmt::format("{:.3g}", value);
+  }
+
+  void checks() {
+    if (trace_.checks.empty()) return;
+    const auto held = std::count_if(trace_.checks.begin(), trace_.checks.end(),
+                                    [](const Check& check) { return check.passed; });
+    addf("<section id=\"checks\">\n<h2>Checks</h2>\n<p class=\"reading\">{} of {} of the author's "
+         "numbers hold.</p>\n<div class=\"scroll\"><table class=\"checks\"><thead><tr>"
+         "<th scope=\"col\">step</th><th scope=\"col\">largest error</th>"
+         "<th scope=\"col\">allowed</th><th scope=\"col\">holds</th></tr></thead><tbody>\n",
+         held, trace_.checks.size());
+    for (const Check& check : trace_.checks) {
+      std::string place = check.step;
+      for (const std::int64_t i : check.index) place += fmt::format("[{}]", i);
+      addf("<tr class=\"{}\"><th scope=\"row\">{}", check.passed ? "held" : "failed",
+           escape(place));
+      for (const std::string& more : {check.message, check.note}) {
+        if (!more.empty()) addf("<span class=\"small\">{}</span>", escape(more));
+      }
+      addf("</th><td>{}</td><td>{}</td><td>{}</td></tr>\n", error_text(check.max_error),
+           error_text(check.tolerance), check.passed ? "yes" : "no");
+    }
+    add("</tbody></table></div>\n</section>\n");
+  }
+
+  void scene_itself() {
+    add("<section id=\"scene\">\n<h2>The scene itself, to take away</h2>\n");
+    const std::string note = html::data_note(model_);
+    if (!note.empty()) addf("<p class=\"small\">{}</p>\n", note);
+    if (scene().json.size() > kLongestScene) {
+      addf("<p>The scene is a file of {} KB, too long to repeat here.</p>\n",
+           scene().json.size() >> 10);
+    } else if (!scene().json.empty()) {
+      addf("<details><summary>scene.json</summary>\n<pre id=\"scene-json\">{}</pre></details>\n",
+           escape(scene().json, html::Lines::kKeep));
+    }
+    add("<p class=\"small\">Made by <code>fovea explain --format html</code>. Every number on this "
+        "page was computed from the scene.</p>\n</section>\n");
+  }
+
+  const Trace& trace_;
+  PageModel model_;
+  std::string out_;
+  int number_ = 0;
+};
+
+}  // namespace
+
+std::string to_html(const Trace& trace) { return Page(trace).make(); }
+
+}  // namespace fovea::scene

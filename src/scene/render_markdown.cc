@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The story as Markdown (GitHub's, for its tables). What a scene's author wrote is escaped: it is
+// shown, never interpreted.
+
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fovea/scene.h"
+
+#include "scene/palette.h"
+#include "scene/pooled.h"
+#include "scene/story.h"
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+namespace {
+
+constexpr std::int64_t kPictureCells = 48;
+
+/// Escapes every character that Markdown or HTML could read as markup.
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      default:
+        if (std::string_view("\\`*_{}[]()#+-.!|~:@$").find(c) != std::string_view::npos) {
+          result += '\\';
+        }
+        result += c;
+    }
+  }
+  return result;
+}
+
+/// Numbers and products, as code so that their columns line up; pipes would end the cell.
+std::string code(const std::string& text) {
+  const auto first = text.find_first_not_of(' ');
+  if (first == std::string::npos) return "";
+  const std::string body = text.substr(first, text.find_last_not_of(' ') - first + 1);
+  return '`' + body + '`';
+}
+
+void append_table(std::string& out, const Table& table) {
+  if (!table.caption.empty()) out += fmt::format("**{}**\n\n", escaped(table.caption));
+  out += "| |";
+  for (const Column& column : table.columns) out += ' ' + escaped(column.header) + " |";
+  out += "\n|:--|";
+  for (const Column& column : table.columns) out += column.left ? ":--|" : "--:|";
+  out += '\n';
+  for (const TableRow& row : table.rows) {
+    const std::string label = escaped(row.label);
+    out += row.focus && !label.empty() ? fmt::format("| **{}** |", label)
+                                       : fmt::format("| {} |", label);
+    for (std::size_t j = 0; j < table.columns.size(); ++j) {
+      out += ' ' + (j < row.cells.size() ? code(row.cells[j].text) : std::string()) + " |";
+    }
+    out += '\n';
+  }
+  out += '\n';
+}
+
+void append_picture(std::string& out, const Picture& picture) {
+  const Tensor cells = pooled_mean(picture.weights, kPictureCells, kPictureCells);
+  double hottest = 0.0;
+  for (const double value : cells.span<double>()) {
+    if (std::isfinite(value)) hottest = std::max(hottest, value);
+  }
+  out += fmt::format("**{}** ({} x {}, as {} x {} cells, each a mean)\n\n```text\n",
+                     escaped(picture.caption), picture.weights.extent(0), picture.weights.extent(1),
+                     cells.extent(0), cells.extent(1));
+  for (std::int64_t i = 0; i < cells.extent(0); ++i) {
+    for (std::int64_t j = 0; j < cells.extent(1); ++j) {
+      const double value = cells.at<double>({i, j});
+      const std::string one = shade(std::isfinite(value) && hottest > 0 ? value / hottest : value);
+      out += one + one;
+    }
+    out += '\n';
+  }
+  out += "```\n\n";
+}
+
+}  // namespace
+
+std::string to_markdown(const Trace& trace) {
+  const Story story = tell_story(trace);
+  std::string out = fmt::format("# {}\n\n{}\n\n", escaped(story.title), escaped(story.summary));
+  for (const std::string& note : story.notes) out += escaped(note) + "\n\n";
+  for (std::size_t i = 0; i < story.sections.size(); ++i) {
+    const Section& section = story.sections[i];
+    out += fmt::format("## {}. {}\n\n", i + 1, escaped(section.title));
+    if (!section.formula.empty()) out += code(section.formula) + "\n\n";
+    out += escaped(section.reading) + "\n\n";
+    for (const auto& block : section.blocks) {
+      if (const auto* table = std::get_if<Table>(&block)) {
+        append_table(out, *table);
+      } else {
+        append_picture(out, std::get<Picture>(block));
+      }
+    }
+    for (const std::string& remark : section.remarks) out += "- " + escaped(remark) + '\n';
+    if (!section.remarks.empty()) out += '\n';
+    for (const std::string& note : section.notes) {
+      out += fmt::format("> Note: {}\n\n", escaped(note));
+    }
+  }
+  return out;
+}
+
+}  // namespace fovea::scene

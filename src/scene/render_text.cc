@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The story in a terminal: sections with tables aligned to the column, heat maps in colour or in
+// shades, nothing wider than the terminal.
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fovea/scene.h"
+
+#include "scene/palette.h"
+#include "scene/pooled.h"
+#include "scene/story.h"
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+namespace {
+
+constexpr int kMaxLabel = 18;   // columns
+constexpr int kMaxHeader = 10;  // columns, where the numbers below are narrower
+constexpr int kLeastLabel = 9;  // columns that a caption may take beside the headers
+constexpr int kGap = 2;
+constexpr int kMaxPictureRows = 40;
+const std::string kIndent = "   ";
+const std::string kFocusIndent = " > ";
+
+std::string spaces(int count) {
+  return std::string(static_cast<std::size_t>(std::max(0, count)), ' ');
+}
+
+class TextRenderer {
+ public:
+  explicit TextRenderer(const TextOptions& options)
+      : color_(options.color), width_(std::clamp(options.width, 40, 240)) {}
+
+  std::string render(const Story& story) {
+    for (const std::string& line : wrap(story.title, width_)) add(bold(line, color_));
+    for (const std::string& line : wrap(story.summary, width_)) add(line);
+    for (const std::string& note : story.notes) add_wrapped("", note);
+    for (std::size_t i = 0; i < story.sections.size(); ++i)
+      render_section(story.sections[i], i + 1);
+    return std::move(out_);
+  }
+
+ private:
+  void add(std::string line) {
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    out_ += line + '\n';
+  }
+
+  void add_wrapped(const std::string& indent, const std::string& text) {
+    for (const std::string& line : wrap(text, width_ - static_cast<int>(indent.size()))) {
+      add(indent + line);
+    }
+  }
+
+  void render_section(const Section& section, std::size_t number) {
+    add("");
+    const std::string title = fmt::format("{}  {}", number, fit(section.title, width_ - 4));
+    const int room = width_ - display_width(title) - display_width(section.formula);
+    if (room >= 2) {
+      add(bold(title, color_) + spaces(room) + faint(section.formula, color_));
+    } else {
+      add(bold(title, color_));
+      add(kIndent + faint(fit(section.formula, width_ - 3), color_));
+    }
+    add_wrapped(kIndent, section.reading);
+    for (std::size_t i = 0; i < section.blocks.size(); ++i) {
+      if (i > 0) add("");
+      if (const auto* table = std::get_if<Table>(&section.blocks[i])) {
+        render_table(*table);
+      } else {
+        render_picture(std::get<Picture>(section.blocks[i]));
+      }
+    }
+    for (const std::string& remark : section.remarks) add_wrapped(kIndent, remark);
+    for (const std::string& note : section.notes) add_wrapped(kIndent, "Note: " + note);
+  }
+
+  // ---- Tables ----------------------------------------------------------------------------------
+
+  void render_table(const Table& table) {
+    int label_width = 0;
+    for (const TableRow& row : table.rows) {
+      label_width = std::max(label_width, std::min(kMaxLabel, display_width(row.label)));
+    }
+    // A short caption stands in the corner of the table, a long one on a line of its own.
+    std::string corner = table.caption;
+    if (display_width(corner) > std::max(label_width, kLeastLabel)) {
+      add(kIndent + faint(corner, color_));
+      corner.clear();
+    }
+    label_width = std::max(label_width, display_width(corner));
+    std::vector<int> widths;
+    for (std::size_t j = 0; j < table.columns.size(); ++j) {
+      int cells = 0;
+      for (const TableRow& row : table.rows) {
+        if (j < row.cells.size()) cells = std::max(cells, display_width(row.cells[j].text));
+      }
+      const int header = display_width(table.columns[j].header);
+      widths.push_back(std::max(cells, std::min(header, std::max(kMaxHeader, cells))));
+      if (!table.heat) widths.back() = std::max(widths.back(), header);
+    }
+    const std::vector<std::size_t> columns = fitting_columns(table, widths, label_width);
+    render_header(table, corner, columns, widths, label_width);
+    for (const TableRow& row : table.rows) {
+      std::string line = row.focus ? bold(kFocusIndent, color_) : kIndent;
+      line += pad_right(fit(row.label, label_width), label_width);
+      for (const std::size_t j : columns) {
+        line += j == kLeftOut ? spaces(kGap) + "…" : cell_text(table, row, j, widths[j]);
+      }
+      if (table.heat && color_ == Color::kNone) line += shades(row, line);
+      if (!row.remark.empty()) line += "      " + row.remark;
+      add(std::move(line));
+    }
+  }
+
+  static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
+
+  /// The columns that fit: all, or all but the optional ones, or the first and the last with
+  /// kLeftOut between.
+  std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
+                                           int label_width) const {
+    std::vector<std::size_t> columns;
+    for (const bool optional : {true, false}) {
+      columns.clear();
+      int total = static_cast<int>(kIndent.size()) + label_width;
+      for (std::size_t j = 0; j < widths.size(); ++j) {
+        if (table.columns[j].optional && !optional) continue;
+        columns.push_back(j);
+        total += kGap + widths[j];
+      }
+      if (total <= width_ || columns.size() < 3) return columns;
+    }
+    columns.clear();
+    int used = static_cast<int>(kIndent.size()) + label_width + kGap + 1 + kGap + widths.back();
+    for (std::size_t j = 0; j + 1 < widths.size(); ++j) {
+      used += kGap + widths[j];
+      if (used > width_ && j > 0) break;
+      columns.push_back(j);
+    }
+    columns.push_back(kLeftOut);
+    columns.push_back(widths.size() - 1);
+    return columns;
+  }
+
+  void render_header(const Table& table, const std::string& corner,
+                     const std::vector<std::size_t>& columns, const std::vector<int>& widths,
+                     int label_width) {
+    const bool has_headers =
+        std::any_of(table.columns.begin(), table.columns.end(),
+                    [](const Column& column) { return !column.header.empty(); });
+    if (!has_headers && corner.empty()) return;
+    std::string line = kIndent + pad_right(corner, label_width);
+    for (const std::size_t j : columns) {
+      if (!has_headers) break;
+      if (j == kLeftOut) {
+        line += spaces(kGap) + "…";
+        continue;
+      }
+      const std::string header = fit(table.columns[j].header, widths[j]);
+      line += spaces(kGap) +
+              (table.columns[j].left ? pad_right(header, widths[j]) : pad_left(header, widths[j]));
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    add(kIndent + faint(line.substr(std::min(kIndent.size(), line.size())), color_));
+  }
+
+  std::string cell_text(const Table& table, const TableRow& row, std::size_t j, int width) const {
+    if (j >= row.cells.size()) return "";
+    const Cell& cell = row.cells[j];
+    const std::string text =
+        table.columns[j].left ? pad_right(cell.text, width) : pad_left(cell.text, width);
+    if (color_ != Color::kNone && table.heat) {
+      // The gap belongs to the coloured cell, so that neighbours touch.
+      return " " + on_heat(text + " ", cell.heat, color_);
+    }
+    return spaces(kGap) + text;
+  }
+
+  /// The row as shades behind its numbers, where there is room.
+  std::string shades(const TableRow& row, const std::string& line) const {
+    std::string text;
+    for (const Cell& cell : row.cells) {
+      const std::string one = cell.text == "…" ? "…" : shade(cell.heat);
+      text += one + one;
+    }
+    const std::string framed = "   |" + text + "|";
+    return display_width(line) + display_width(framed) <= width_ ? framed : std::string();
+  }
+
+  // ---- Pictures --------------------------------------------------------------------------------
+
+  void render_picture(const Picture& picture) {
+    const int label_width = std::min(kMaxLabel, longest(picture.labels));
+    const int room = (width_ - static_cast<int>(kIndent.size()) - label_width - 4) / 2;
+    const Tensor cells = pooled_mean(picture.weights, kMaxPictureRows, room);
+    const std::int64_t rows = cells.extent(0);
+    double hottest = 0.0;
+    for (const double value : cells.span<double>()) {
+      if (std::isfinite(value)) hottest = std::max(hottest, value);
+    }
+    const std::int64_t height = picture.weights.extent(0);
+    std::string caption = picture.caption;
+    if (rows < height || cells.extent(1) < picture.weights.extent(1)) {
+      caption += fmt::format(
+          ", {} x {}: a cell is the mean of about {:.0f} x {:.0f}", height,
+          picture.weights.extent(1), static_cast<double>(height) / static_cast<double>(rows),
+          static_cast<double>(picture.weights.extent(1)) / static_cast<double>(cells.extent(1)));
+    }
+    add(kIndent + faint(fmt::format("{}; darkest: {:.2g}", caption, hottest), color_));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const auto first = static_cast<std::size_t>(i * height / rows);
+      std::string line = kIndent + pad_right(fit(picture.labels[first], label_width), label_width);
+      line += "  |";
+      for (std::int64_t j = 0; j < cells.extent(1); ++j) {
+        const double value = cells.at<double>({i, j});
+        const double heat = std::isfinite(value) && hottest > 0 ? value / hottest : value;
+        const std::string one = shade(heat);
+        line += color_ == Color::kNone || !std::isfinite(value)
+                    ? one + one
+                    : on_heat("  ", std::clamp(heat, 0.0, 1.0), color_);
+      }
+      add(line + "|");
+    }
+  }
+
+  static int longest(const std::vector<std::string>& labels) {
+    int width = 0;
+    for (const std::string& label : labels) width = std::max(width, display_width(label));
+    return width;
+  }
+
+  Color color_;
+  int width_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_text(const Trace& trace, const TextOptions& options) {
+  return TextRenderer(options).render(tell_story(trace));
+}
+
+}  // namespace fovea::scene

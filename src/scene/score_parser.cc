@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The score of a scene: its kind, its scale, and what is added to it.
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "scene/scene_parser.h"
+
+namespace fovea::scene {
+namespace {
+
+AttentionOptions options_with(const ScoreOptions& score) {
+  AttentionOptions options;
+  options.score = score;
+  return options;
+}
+
+std::vector<double> to_vector(const Tensor& tensor) {
+  const auto span = tensor.span<double>();
+  return {span.begin(), span.end()};
+}
+
+class ScoreParser {
+ public:
+  ScoreParser(const ScoreShape& shape, Drawer& drawer, Scene& scene)
+      : shape_(shape), drawer_(drawer), scene_(scene) {}
+
+  void parse(const std::optional<JsonNode>& node) {
+    const std::vector<std::string> kinds = {"dot", "general", "additive"};
+    std::size_t kind = 0;
+    if (node && node->is_string()) {
+      kind = node->choice(kinds);
+      if (kind != 0) node->fail("expected an object with this kind's weights, got only its name");
+    } else if (node) {
+      if (!node->is_object()) node->expected("\"dot\" or an object");
+      node->require_object({"kind", "scale", "softcap", "bias", "alibi", "relative", "sinks",
+                            "weights", "query_weights", "key_weights", "v"});
+      if (const auto given = node->find("kind")) kind = given->choice(kinds);
+    }
+    const bool has_object = node && node->is_object();
+    parse_kind(node, kind);
+    if (const auto scale = has_object ? node->find("scale") : std::nullopt) {
+      if (scale->is_string()) {
+        scale->choice({"1/sqrt(head_dim)"});
+        scene_.scale_text = scale->string();
+      } else {
+        if (!scale->is_number()) scale->expected("a number or \"1/sqrt(head_dim)\"");
+        scene_.options.score.scale = scale->number();
+      }
+    } else if (kind == 0) {
+      scene_.scale_text = "1/sqrt(head_dim)";
+    } else {
+      scene_.options.score.scale = 1.0;
+    }
+    if (scene_.scale_text.empty()) {
+      scene_.scale_text = fmt::format("{}", *scene_.options.score.scale);
+    }
+    if (has_object) parse_options(*node);
+  }
+
+ private:
+  void parse_kind(const std::optional<JsonNode>& node, std::size_t kind) {
+    const auto part = [&](const char* name, std::size_t of_kind) {
+      const auto given = node && node->is_object() ? node->find(name) : std::nullopt;
+      if (given && kind != of_kind) {
+        given->fail(
+            fmt::format("only the {} score has this key", of_kind == 1 ? "general" : "additive"));
+      }
+      if (!given && kind == of_kind) {
+        node->fail(fmt::format("expected a key \"{}\" for this kind of score, got none", name));
+      }
+      return given;
+    };
+    const auto weights = part("weights", 1);
+    const auto query_weights = part("query_weights", 2);
+    const auto key_weights = part("key_weights", 2);
+    const auto v = part("v", 2);
+    if (kind == 0) {
+      if (shape_.head_dim != shape_.key_dim) {
+        throw InvalidArgument(
+            fmt::format("{}: expected {} columns per head, as queries have, for dot scores, got {}",
+                        shape_.key_place, shape_.head_dim, shape_.key_dim));
+      }
+    } else if (kind == 1) {
+      Tensor w = drawer_.matrix(*weights, shape_.head_dim, "one per query column", shape_.key_dim);
+      if (w.extent(1) != shape_.key_dim) {
+        weights->fail(fmt::format("expected {} columns, one per key column, got {}", shape_.key_dim,
+                                  w.extent(1)));
+      }
+      scene_.score_kind = reference::GeneralScore{keep(std::move(w))};
+    } else {
+      Tensor w =
+          drawer_.matrix(*query_weights, shape_.head_dim, "one per query column", shape_.head_dim);
+      Tensor u = drawer_.matrix(*key_weights, shape_.key_dim, "one per key column", w.extent(1));
+      Tensor v_values = drawer_.vector(*v, w.extent(1));
+      if (u.extent(1) != w.extent(1) || v_values.extent(0) != w.extent(1)) {
+        node->fail(
+            fmt::format("expected one hidden width: query_weights {} and key_weights {} the "
+                        "same columns, v as many numbers, got {} in v",
+                        to_string(w.shape()), to_string(u.shape()), v_values.extent(0)));
+      }
+      scene_.score_kind = reference::AdditiveScore{keep(std::move(w)), keep(std::move(u)),
+                                                   keep(std::move(v_values))};
+    }
+  }
+
+  void parse_options(const JsonNode& node) {
+    ScoreOptions& score = scene_.options.score;
+    if (const auto softcap = node.find("softcap")) {
+      score.softcap = softcap->number();
+      if (!(score.softcap > 0)) softcap->expected("a number above 0");
+    }
+    if (const auto bias = node.find("bias")) {
+      score.bias = keep(bias->numbers(1, 4, /*special=*/true));
+      at_place(*bias, [&] { validate_broadcast(score.bias, shape_.problem, "bias"); });
+    }
+    if (const auto alibi = node.find("alibi")) {
+      if (alibi->is_boolean()) {
+        if (alibi->boolean()) score.alibi = Alibi{};
+      } else {
+        if (!alibi->is_array()) alibi->expected("true or an array of slopes, one per head");
+        score.alibi = Alibi{to_vector(alibi->numbers(1, 1))};
+        at_place(*alibi, [&] { validate(options_with(score), shape_.problem); });
+      }
+    }
+    if (const auto relative = node.find("relative")) parse_relative(*relative);
+    if (const auto sinks = node.find("sinks")) {
+      score.sinks = to_vector(sinks->numbers(1, 1));
+      at_place(*sinks, [&] { validate(options_with(score), shape_.problem); });
+    }
+  }
+
+  void parse_relative(const JsonNode& node) {
+    node.require_object({"table", "bidirectional", "max_distance"});
+    RelativeTable relative;
+    const auto table = node.find("table");
+    if (!table) node.fail("expected a key \"table\", got none");
+    relative.table = keep(table->numbers(2, 2));
+    if (const auto given = node.find("bidirectional")) relative.bidirectional = given->boolean();
+    if (const auto given = node.find("max_distance")) {
+      relative.max_distance = given->integer(1, std::int64_t{1} << 40);
+    }
+    scene_.options.score.relative = relative;
+    at_place(node, [&] { validate(options_with(scene_.options.score), shape_.problem); });
+  }
+
+  /// Stores a tensor in the scene and gives a view of it.
+  TensorView keep(Tensor tensor) {
+    scene_.storage.push_back(std::make_shared<const Tensor>(std::move(tensor)));
+    return scene_.storage.back()->view();
+  }
+
+  const ScoreShape& shape_;
+  Drawer& drawer_;
+  Scene& scene_;
+};
+
+}  // namespace
+
+void parse_score(const std::optional<JsonNode>& node, const ScoreShape& shape, Drawer& drawer,
+                 Scene& scene) {
+  ScoreParser(shape, drawer, scene).parse(node);
+}
+
+}  // namespace fovea::scene

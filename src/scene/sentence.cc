@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scene for a sentence without a file: written as JSON and parsed like any other, so that what
+// the page offers to take away is what was computed.
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/scene.h"
+
+#include "scene/json_reader.h"
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+
+Scene scene_from_sentence(std::string_view text, const SentenceOptions& options) {
+  constexpr int kTitleColumns = 60;
+  if (!is_utf8(text)) {
+    throw InvalidArgument(
+        fmt::format("text: expected UTF-8, got \"{}\"", fit(visible(text), kTitleColumns)));
+  }
+  const auto words = split_words(text);
+  if (words.empty()) throw InvalidArgument("text: expected at least one word, got none");
+
+  Json json;
+  json["title"] = fit(fmt::format("{}", fmt::join(words, " ")), kTitleColumns);
+  json["text"] = std::string(text);
+  json["seed"] = options.seed;
+  json["embeddings"] = {{"draw", "rand"}, {"dim", options.dim}};
+  if (options.random_projections) json["projections"] = {{"draw", "randn"}};
+  if (options.heads != 1) json["heads"] = options.heads;
+  if (options.causal) json["mask"] = "causal";
+  json["notes"]["embeddings"] = fmt::format(
+      "Naive embeddings: random numbers from 0 to 1 (seed {}), drawn anew for every position. They "
+      "know nothing about the words; the steps are real, the meaning is not.",
+      options.seed);
+  return parse_scene(json.dump(2));
+}
+
+}  // namespace fovea::scene

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Text as a terminal shows it: columns rather than bytes, and nothing in it that a terminal would
+// obey. Built on utf8proc's grapheme clusters, so that wide characters and emoji align.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fovea::scene {
+
+bool is_utf8(std::string_view text);
+
+/// `text` with everything that would act instead of show made visible: control characters (escape
+/// codes, line breaks), direction overrides and bytes that are not UTF-8 become \n, \x1b, \u202e.
+std::string visible(std::string_view text);
+
+/// The columns that visible text takes.
+int display_width(std::string_view text);
+
+/// At most `columns` wide; what is cut is replaced by an ellipsis.
+std::string fit(std::string_view text, int columns);
+
+/// Filled with spaces up to `columns`.
+std::string pad_right(std::string_view text, int columns);
+std::string pad_left(std::string_view text, int columns);
+
+/// Broken at spaces into lines of at most `columns` (longer words stay whole).
+std::vector<std::string> wrap(std::string_view text, int columns);
+
+/// Split at Unicode white space; no empty words.
+std::vector<std::string> split_words(std::string_view text);
+
+}  // namespace fovea::scene

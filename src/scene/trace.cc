@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a scene to its trace: project the embeddings, let the reference attend, and name every array
+// on the way. The focus query's steps are rows of the same arrays.
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/scene.h"
+
+#include "scene/check.h"
+#include "scene/scene_parts.h"
+#include "scene/step_catalogue.h"
+
+namespace fovea::scene {
+namespace {
+
+/// rows x inner times inner x columns, per batch item, every operation rounded to Real.
+template <class Real>
+Tensor multiply(const Tensor& rows, const Tensor& weights) {
+  Tensor result(dtype_of<Real>(), {rows.extent(0), rows.extent(1), weights.extent(1)});
+  for_each_index(result.shape(), [&](const Index& at) {
+    Real sum = 0;
+    for (std::int64_t k = 0; k < rows.extent(2); ++k) {
+      sum += static_cast<Real>(rows.value({at[0], at[1], k})) *
+             static_cast<Real>(weights.value({k, at[2]}));
+    }
+    result.at<Real>(at) = sum;
+  });
+  return result;
+}
+
+Tensor project(const Tensor& embeddings, const Tensor& weights, DType arithmetic) {
+  return arithmetic == DType::kFloat64 ? multiply<double>(embeddings, weights)
+                                       : multiply<float>(embeddings, weights);
+}
+
+/// [batch, length, heads * dim] as [batch, heads, length, dim], without a copy.
+TensorView split_heads(const Tensor& tensor, std::int64_t heads) {
+  const std::int64_t length = tensor.extent(1);
+  const std::int64_t columns = tensor.extent(2);
+  const std::int64_t dim = columns / heads;
+  const TensorView view = tensor;
+  return {view.data(),
+          view.dtype(),
+          {tensor.extent(0), heads, length, dim},
+          {length * columns, dim, columns, 1}};
+}
+
+/// An array as the trace computes it: always with its batch dimension, and its heads if it has any.
+struct WholeStep {
+  std::string name;
+  Tensor values;  // [batch, (heads,) ...]
+  bool has_heads = false;
+  bool per_query = true;  // has a row for each query
+};
+
+class Tracer {
+ public:
+  explicit Tracer(const Scene& scene) : scene_(scene) {}
+
+  Trace run() {
+    Trace trace;
+    trace.scene = scene_;
+    compute_inputs();
+    compute_attention();
+
+    add_words(trace, "tokens", scene_.words);
+    for (const WholeStep& step : inputs_) {
+      if (step.name == "source_embeddings") add_words(trace, "source_tokens", *scene_.source);
+      trace.steps.push_back(whole(step));
+    }
+    if (scene_.focus) {
+      Step word{"focus.tokens", "The query", "", {}, {focus_word(scene_)}, Shape{}};
+      trace.steps.push_back(std::move(word));
+      for (const auto* steps : {&inputs_, &attention_}) {
+        for (const WholeStep& step : *steps) {
+          if (step.per_query) trace.steps.push_back(focused(step));
+        }
+      }
+    }
+    for (const WholeStep& step : attention_) trace.steps.push_back(whole(step));
+    trace.checks = check_steps(trace);
+    return trace;
+  }
+
+ private:
+  void add(std::vector<WholeStep>& steps, std::string name, Tensor values, bool has_heads,
+           bool per_query = true) {
+    if (values.defined()) {
+      steps.push_back({std::move(name), std::move(values), has_heads, per_query});
+    }
+  }
+
+  static Tensor with_batch(const Tensor& tensor, DType dtype) {
+    Shape shape{1};
+    for (const std::int64_t extent : tensor.shape()) shape.push_back(extent);
+    return convert(tensor, dtype).reshaped(shape);
+  }
+
+  void compute_inputs() {
+    const DType dtype = scene_.arithmetic;
+    const bool cross = scene_.source.has_value();
+    const Sequence& source = cross ? *scene_.source : scene_.words;
+    query_ = convert(scene_.words.embeddings, dtype);
+    key_ = value_ = convert(source.embeddings, dtype);
+    add(inputs_, "embeddings", query_, false);
+    if (cross) add(inputs_, "source_embeddings", key_, false, false);
+    if (!scene_.projections) return;
+    const Projections& w = *scene_.projections;
+    add(inputs_, "query_weights", with_batch(w.query, dtype), false, false);
+    add(inputs_, "key_weights", with_batch(w.key, dtype), false, false);
+    add(inputs_, "value_weights", with_batch(w.value, dtype), false, false);
+    query_ = project(query_, w.query, dtype);
+    key_ = project(key_, w.key, dtype);
+    value_ = project(value_, w.value, dtype);
+    add(inputs_, "query", Tensor(split_heads(query_, scene_.heads)), true);
+    add(inputs_, "key", Tensor(split_heads(key_, scene_.kv_heads)), true, !cross);
+    add(inputs_, "value", Tensor(split_heads(value_, scene_.kv_heads)), true, !cross);
+  }
+
+  void compute_attention() {
+    const reference::Inputs in{split_heads(query_, scene_.heads),
+                               split_heads(key_, scene_.kv_heads),
+                               split_heads(value_, scene_.kv_heads)};
+    reference::ReferenceOptions how{scene_.score_kind, scene_.normalizations.back(),
+                                    scene_.arithmetic};
+    reference::Steps steps = reference::attention_steps(in, scene_.options, how);
+    add(attention_, "hidden", std::move(steps.hidden), true);
+    add(attention_, "scores", std::move(steps.scores), true);
+    add(attention_, "scaled_scores", std::move(steps.scaled_scores), true);
+    add(attention_, "softcapped_scores", std::move(steps.softcapped_scores), true);
+    add(attention_, "biased_scores", std::move(steps.biased_scores), true);
+    add(attention_, "masked_scores", std::move(steps.masked_scores), true);
+    for (std::size_t i = 0; i + 1 < scene_.normalizations.size(); ++i) {
+      how.normalization = scene_.normalizations[i];
+      reference::Steps other = reference::attention_steps(in, scene_.options, how);
+      const std::string_view name = normalization_name(how.normalization);
+      add(attention_, fmt::format("weights[{}]", name), std::move(other.weights), true);
+      add(attention_, fmt::format("row_sums[{}]", name), std::move(other.row_sums), true);
+    }
+    add(attention_, "weights", std::move(steps.weights), true);
+    add(attention_, "row_sums", std::move(steps.row_sums), true);
+    if (scene_.heads > 1) add(attention_, "merged_context", merge_heads(steps.context), false);
+    // The context comes before what is merged from it.
+    const auto place = attention_.end() - (scene_.heads > 1 ? 1 : 0);
+    attention_.insert(place, WholeStep{"context", std::move(steps.context), true, true});
+  }
+
+  /// [batch, heads, length, dim] to [batch, length, heads * dim].
+  static Tensor merge_heads(const Tensor& context) {
+    const Shape& s = context.shape();
+    return Tensor(context.view().transposed(1, 2)).reshaped({s[0], s[2], s[1] * s[3]});
+  }
+
+  void add_words(Trace& trace, std::string name, const Sequence& sequence) const {
+    Step step{std::move(name), {}, {}, {}, {}, {}};
+    step.title = step_info(step.name).title;
+    for (const auto& item : sequence.tokens) {
+      step.words.insert(step.words.end(), item.begin(), item.end());
+    }
+    if (scene_.batched) step.shape.push_back(static_cast<std::int64_t>(sequence.tokens.size()));
+    step.shape.push_back(sequence.length());
+    trace.steps.push_back(std::move(step));
+  }
+
+  /// A step as it is shown: without dimensions that the scene does not have.
+  Step whole(const WholeStep& step) const {
+    const Shape& full = step.values.shape();
+    const bool weights = step.name.ends_with("_weights");
+    Shape shape;
+    for (int dim = 0; dim < full.rank(); ++dim) {
+      const bool dropped = (dim == 0 && (!scene_.batched || weights)) ||
+                           (dim == 1 && step.has_heads && full[dim] == 1 && scene_.heads == 1);
+      if (!dropped) shape.push_back(full[dim]);
+    }
+    return make(step.name, Tensor(step.values).reshaped(shape));
+  }
+
+  /// The focus query's part: [(heads,) ...].
+  Step focused(const WholeStep& step) const {
+    TensorView rows = step.values.view()[scene_.focus->item];
+    if (step.has_heads) rows = rows.transposed(0, 1);  // the query's dimension first
+    rows = rows[scene_.focus->index];
+    Tensor values{rows};
+    if (step.has_heads && scene_.heads == 1) {
+      Shape shape(std::span(rows.shape().begin() + 1, rows.shape().end()));
+      values = std::move(values).reshaped(shape);
+    }
+    return make("focus." + step.name, std::move(values));
+  }
+
+  Step make(std::string name, Tensor values) const {
+    const StepInfo& info = step_info(name);
+    std::string title(info.title);
+    if (name.starts_with("focus.")) title = fmt::format("{} of \"{}\"", title, focus_word(scene_));
+    std::string formula(info.formula);
+    if (info.name == "weights") formula = normalization_formula(normalization(name));
+    if (info.name == "scores") formula = score_formula();
+    const Shape shape = values.shape();
+    return {std::move(name), std::move(title), std::move(formula), std::move(values), {}, shape};
+  }
+
+  std::string_view score_formula() const {
+    if (std::holds_alternative<reference::GeneralScore>(scene_.score_kind)) {
+      return "score[j] = query W . key[j]";
+    }
+    if (std::holds_alternative<reference::AdditiveScore>(scene_.score_kind)) {
+      return "score[j] = v . tanh(query W + key[j] U)";
+    }
+    return step_info("scores").formula;
+  }
+
+  reference::Normalization normalization(std::string_view step) const {
+    for (const auto kind : scene_.normalizations) {
+      if (step.ends_with(fmt::format("[{}]", normalization_name(kind)))) return kind;
+    }
+    return scene_.normalizations.back();
+  }
+
+  const Scene& scene_;
+  Tensor query_, key_, value_;  // [batch, length, heads * dim]
+  std::vector<WholeStep> inputs_;
+  std::vector<WholeStep> attention_;
+};
+
+}  // namespace
+
+const Step* Trace::find(std::string_view name) const {
+  const auto found =
+      std::find_if(steps.begin(), steps.end(), [&](const Step& step) { return step.name == name; });
+  return found == steps.end() ? nullptr : &*found;
+}
+
+bool Trace::passed() const {
+  return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
+}
+
+Trace trace_scene(const Scene& scene) { return Tracer(scene).run(); }
+
+}  // namespace fovea::scene

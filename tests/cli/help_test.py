@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manual pages, the version, and `fovea info`."""
+
+import json
+import re
+import unittest
+
+from support import CliTest, run
+
+PAGES = {
+    "fovea": ["--help"],
+    "fovea explain": ["explain", "--help"],
+    "fovea info": ["info", "--help"],
+}
+EXPLAIN_OPTIONS = ["--query", "--format", "--output", "--check", "--color", "--width", "--text",
+                   "--dim", "--seed", "--causal", "--heads", "--projections", "--help"]
+
+
+class HelpTest(CliTest):
+    def test_pages_fit_80_columns(self):
+        for name, arguments in PAGES.items():
+            for line in self.succeed(*arguments).splitlines():
+                self.assertLessEqual(len(line), 80, (name, line))
+                self.assertEqual(line, line.rstrip(), name)
+                self.assertNotIn("\t", line, name)
+
+    def test_pages_have_the_sections_of_a_manual(self):
+        for name, arguments in PAGES.items():
+            page = self.succeed(*arguments)
+            headings = re.findall(r"^[A-Z][A-Z ]+$", page, re.MULTILINE)
+            for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS",
+                            "EXAMPLES", "SEE ALSO"):
+                self.assertEqual(headings.count(heading), 1, (name, heading))
+            self.assertIn(f"NAME\n    {name} - ", page)
+
+    def test_every_option_has_one_entry(self):
+        page = self.succeed("explain", "--help")
+        for option in EXPLAIN_OPTIONS:
+            entries = re.findall(rf"^    (?:-\w, )?{option}\b", page, re.MULTILINE)
+            self.assertEqual(len(entries), 1, option)
+
+    def test_every_option_on_the_page_exists(self):
+        page = self.succeed("explain", "--help")
+        for option in sorted(set(re.findall(r"--[a-z]+", page))):
+            result = run("explain", option, "value")
+            self.assertNotIn(b"unknown option", result.stderr, option)
+
+    def test_descriptions_are_aligned(self):
+        page = self.succeed("explain", "--help")
+        options = re.search(r"^OPTIONS\n(.*?)\n\n", page, re.MULTILINE | re.DOTALL).group(1)
+        starts = re.findall(r"^(    -\S+(?: \S+)* {2,}| {8,})\S", options, re.MULTILINE)
+        self.assertEqual(len(starts), len(options.splitlines()))
+        columns = {len(start) for start in starts}
+        self.assertEqual(len(columns), 1, columns)
+
+    def test_exit_codes_are_listed(self):
+        for arguments in PAGES.values():
+            page = self.succeed(*arguments)
+            section = page[page.index("EXIT STATUS"):]
+            for code in ("0", "1", "2", "130"):
+                self.assertRegex(section, rf"(?m)^    {code} ")
+
+    def test_environment_is_listed(self):
+        page = self.succeed("explain", "--help")
+        for variable in ("COLUMNS", "NO_COLOR", "TERM", "COLORTERM"):
+            self.assertRegex(page, rf"(?m)^    {variable} ")
+
+    def test_sentence_examples_run(self):
+        page = self.succeed("explain", "--help").partition("\nEXAMPLES\n")[2]
+        examples = re.findall(r"^    fovea (explain --text .*)$", page, re.MULTILINE)
+        self.assertGreaterEqual(len(examples), 2)
+        for example in examples:
+            arguments = [part.strip('"') for part in re.findall(r'"[^"]*"|\S+', example)]
+            self.assertGreater(len(self.succeed(*arguments)), 100, example)
+
+    def test_short_flag(self):
+        self.assertEqual(self.succeed("-h"), self.succeed("--help"))
+        self.assertEqual(self.succeed("explain", "-h"), self.succeed("explain", "--help"))
+
+    def test_alone_prints_short_help_and_fails(self):
+        result = run()
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        text = result.stderr.decode()
+        self.assertIn("Usage: fovea COMMAND", text)
+        self.assertIn("explain", text)
+        self.assertIn("info", text)
+        self.assertLess(len(text.splitlines()), 15)
+
+
+class InfoTest(CliTest):
+    def test_version(self):
+        self.assertRegex(self.succeed("--version"), r"\Afovea \d+\.\d+\.\d+\n\Z")
+
+    def test_info_json(self):
+        info = json.loads(self.succeed("info", "--json"))
+        self.assertEqual(f"fovea {info['version']}\n", self.succeed("--version"))
+        self.assertGreaterEqual(info["threads"], 1)
+        self.assertGreaterEqual(len(info["targets"]), 1)
+        self.assertTrue(all(isinstance(target, str) and target for target in info["targets"]))
+        self.assertRegex(info["compiler"], r"\d+\.\d+")
+        self.assertTrue(info["build_type"])
+        # What computes today, whatever the CPU could do.
+        self.assertEqual(info["computes_with"], {"engine": "reference", "threads": 1})
+
+    def test_info_text_says_the_same(self):
+        info = json.loads(self.succeed("info", "--json"))
+        text = self.succeed("info")
+        for fact in (info["version"], info["compiler"], info["build_type"], *info["targets"]):
+            self.assertIn(fact, text)
+        self.assertIn("scalar reference, one thread", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

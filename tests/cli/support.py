@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the command line share: where the program is, running it, small scenes.
+
+FOVEA is the path of the program, FOVEA_SOURCE the source directory; without them the release build
+of this source tree is tested.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ.get("FOVEA_SOURCE") or pathlib.Path(__file__).parents[2]).resolve()
+FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" / "fovea")
+EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
+TIMEOUT_S = 60
+
+# Colours and widths must not depend on where the tests run.
+_SHAPING = ("COLUMNS", "NO_COLOR", "COLORTERM", "TERM")
+
+
+def environment(**changes):
+    kept = {name: value for name, value in os.environ.items() if name not in _SHAPING}
+    kept["TERM"] = "xterm-256color"
+    kept.update(changes)
+    return kept
+
+
+def default_signals():
+    """A test started in the background inherits an ignored SIGINT; the program respects that."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def run(*arguments, stdin=b"", env=None, **options):
+    """Runs the program to its end; stdout and stderr of the result are bytes."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([FOVEA, *arguments], input=stdin, stderr=subprocess.PIPE,
+                          env=env or environment(), timeout=TIMEOUT_S, check=False, **options)
+
+
+def scene(**changes):
+    """The text of a small scene, changed as told."""
+    parts = {"title": "A scene", "tokens": ["Your", "journey", "starts"],
+             "embeddings": [[0.43, 0.15, 0.89], [0.55, 0.87, 0.66], [0.57, 0.85, 0.64]],
+             "focus": "journey"}
+    parts.update(changes)
+    return json.dumps({name: part for name, part in parts.items() if part is not None})
+
+
+class CliTest(unittest.TestCase):
+    """Gives each test an empty directory `self.dir` and checks of how the program ended."""
+
+    longMessage = True
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory(prefix="fovea-cli-")
+        self.addCleanup(directory.cleanup)
+        self.dir = pathlib.Path(directory.name)
+
+    def write(self, name, content):
+        path = self.dir / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def succeed(self, *arguments, **options):
+        """Runs the program, which must succeed silently; returns its standard output as text."""
+        result = run(*arguments, **options)
+        self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
+        return result.stdout.decode("utf-8") if result.stdout is not None else ""
+
+    def fail_with(self, code, *arguments, **options):
+        """Runs the program, which must fail with one clean line; returns that line."""
+        result = run(*arguments, **options)
+        self.assertEqual(result.returncode, code, (arguments, result.stderr[:500]))
+        return self.one_line(result.stderr)
+
+    def one_line(self, stderr):
+        text = stderr.decode("utf-8")
+        self.assertTrue(text.startswith("fovea: "), text)
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertTrue(text.endswith("\n"), text)
+        controls = [c for c in text[:-1] if ord(c) < 32 or 127 <= ord(c) < 160]
+        self.assertEqual(controls, [], text)
+        return text[:-1]
+
+    def pipe_without_reader(self):
+        """A file descriptor on which every write fails with EPIPE."""
+        read, write = os.pipe()
+        os.close(read)
+        self.addCleanup(os.close, write)
+        return write
+
+    def files(self):
+        return sorted(path.name for path in self.dir.iterdir())

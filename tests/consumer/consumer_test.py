@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs main.cc as an outside program would: against the installed tree, found by CMake or
+by pkg-config, with either library; and with Fovea as a subdirectory of its own build.
+
+Run by ctest, which sets FOVEA_BUILD, FOVEA_SOURCE, CMAKE and CXX.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+BUILD = pathlib.Path(os.environ["FOVEA_BUILD"])
+SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
+CMAKE = os.environ["CMAKE"]
+CXX = os.environ["CXX"]
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def run(*command, env=None):
+    """Returns what the command printed; fails with all of it when the command does."""
+    result = subprocess.run([str(word) for word in command], env={**os.environ, **(env or {})},
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode != 0:
+        line = " ".join(str(word) for word in command)
+        raise AssertionError(f"exit code {result.returncode}: {line}\n{result.stdout}")
+    return result.stdout
+
+
+def fresh(directory):
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory
+
+
+def configure(build, *arguments):
+    return run(CMAKE, "-G", "Ninja", "-S", HERE, "-B", build, f"-DCMAKE_CXX_COMPILER={CXX}", *arguments)
+
+
+def needed_libraries(program):
+    """What the dynamic linker will look for, as `readelf` (of the compiler's binutils) tells."""
+    return [line.split("[")[1].rstrip("]") for line in run("readelf", "-d", program).splitlines()
+            if "(NEEDED)" in line]
+
+
+class Installed(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = fresh(BUILD / "consumer" / "installed")
+        # Installed to one place and used from another: nothing may remember the first.
+        run(CMAKE, "--install", BUILD, "--prefix", cls.scratch / "first")
+        cls.prefix = (cls.scratch / "first").rename(cls.scratch / "moved")
+        cls.library_dir = next(cls.prefix.rglob("libfovea.a")).parent
+
+    def build_with_cmake(self, name, *arguments):
+        build = self.scratch / name
+        configure(build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *arguments)
+        run(CMAKE, "--build", build)
+        self.assertEqual(run(build / "consumer"), "ok\n")
+        return needed_libraries(build / "consumer")
+
+    def build_with_pkg_config(self, name, library_dir, *options):
+        config = {"PKG_CONFIG_PATH": str(library_dir / "pkgconfig")}
+        flags = run("pkg-config", "--cflags", "--libs", *options, "fovea", env=config).split()
+        program = self.scratch / name
+        run(CXX, "-std=c++20", HERE / "main.cc", "-o", program, *flags)
+        self.assertEqual(run(program, env={"LD_LIBRARY_PATH": str(library_dir)}), "ok\n")
+        return needed_libraries(program)
+
+    def test_what_is_installed(self):
+        for path in ("include/fovea/tensor.h", "bin/fovea", "share/fovea/scene.schema.json",
+                     "share/fovea/scenes/001_your_journey.json", "share/doc/fovea/LICENSE",
+                     "share/doc/fovea/README.md"):
+            self.assertTrue((self.prefix / path).is_file(), path)
+
+    def test_command_line_runs_where_it_is_installed(self):
+        self.assertIn("0.", run(self.prefix / "bin" / "fovea", "--version"))
+
+    def test_no_file_remembers_where_it_was_built_or_first_installed(self):
+        for path in self.prefix.rglob("*"):
+            if path.suffix in {".cmake", ".pc"}:
+                text = path.read_text()
+                for place in (str(self.scratch), str(SOURCE)):
+                    self.assertNotIn(place, text, path)
+
+    def test_find_package_static(self):
+        needed = self.build_with_cmake("static", "-DFOVEA_KIND=static")
+        self.assertNotIn("libfovea", " ".join(needed))
+
+    def test_find_package_shared(self):
+        # What only the static library links to is not looked for.
+        hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("fmt", "hwy", "PkgConfig")]
+        needed = self.build_with_cmake("shared", "-DFOVEA_KIND=shared", *hidden)
+        self.assertIn("libfovea.so", " ".join(needed))
+
+    def test_find_package_follows_build_shared_libs(self):
+        self.assertNotIn("libfovea", " ".join(self.build_with_cmake("default")))
+        needed = self.build_with_cmake("default_shared", "-DBUILD_SHARED_LIBS=ON")
+        self.assertIn("libfovea.so", " ".join(needed))
+
+    def test_find_package_says_what_is_missing(self):
+        with self.assertRaisesRegex(AssertionError, r"fovea::static needs fmt::fmt"):
+            configure(self.scratch / "missing", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                      "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON")
+        with self.assertRaisesRegex(AssertionError, r'no component\s+"frozen"'):
+            configure(self.scratch / "unknown", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                      "-DFOVEA_KIND=frozen")
+
+    def test_pkg_config_shared(self):
+        needed = self.build_with_pkg_config("pc_shared", self.library_dir)
+        self.assertIn("libfovea.so", " ".join(needed))
+
+    def test_pkg_config_static(self):
+        # A linker takes the shared library where both lie; a tree with the archive alone shows that
+        # `--static` names all that the archive needs.
+        prefix = self.scratch / "archive_only"
+        shutil.copytree(self.prefix, prefix, symlinks=True)
+        library_dir = prefix / self.library_dir.relative_to(self.prefix)
+        for shared in library_dir.glob("libfovea.so*"):
+            shared.unlink()
+        needed = self.build_with_pkg_config("pc_static", library_dir, "--static")
+        self.assertNotIn("libfovea", " ".join(needed))
+
+
+class Subdirectory(unittest.TestCase):
+    def test_add_subdirectory(self):
+        # Kept from run to run: this compiles the whole library once more. What only Fovea's own
+        # programs and tests need is hidden.
+        build = BUILD / "consumer" / "subdirectory"
+        configure(build, f"-DFOVEA_SOURCE={SOURCE}", "-DCMAKE_BUILD_TYPE=Debug",
+                  "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
+                  "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON")
+        run(CMAKE, "--build", build)
+        self.assertEqual(run(build / "consumer"), "ok\n")
+
+        prefix = fresh(BUILD / "consumer" / "subdirectory_prefix")
+        run(CMAKE, "--install", build, "--prefix", prefix)
+        self.assertEqual(list(prefix.iterdir()), [], "Fovea installs itself with another project")
+
+
+if __name__ == "__main__":
+    unittest.main()
