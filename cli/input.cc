@@ -27,13 +27,13 @@ std::string read_stdin() {
     if (size == 0) return text;
     if (size < 0) {
       if (errno == EINTR) continue;
-      throw IoError(fmt::format("cannot read standard input: {}", std::strerror(errno)));
+      throw IoError(fmt::format("standard input: cannot be read: {}", std::strerror(errno)));
     }
     text.append(block.data(), static_cast<std::size_t>(size));
     // An endless input is given up as soon as it is too long.
     if (text.size() > kLimit) {
       throw InvalidArgument(
-          fmt::format("standard input: expected a scene of at most {} bytes, got more", kLimit));
+          fmt::format("standard input: expected at most {} bytes, got more", kLimit));
     }
   }
 }

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(std::string_view name, int error) {
-  throw OutputError(fmt::format("cannot write {}: {}", name, std::strerror(error)));
+  throw OutputError(fmt::format("{}: cannot be written: {}", name, std::strerror(error)));
 }
 
 /// A file descriptor that closes itself; `close` tells whether that worked.

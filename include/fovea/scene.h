@@ -52,7 +52,8 @@ struct Tolerance {
   enum class Kind : std::uint8_t {
     kExact,        ///< equal
     kDigits,       ///< within half a unit of the `digits`-th decimal
-    kSignificant,  ///< within half a unit of the `digits`-th significant digit
+    kSignificant,  ///< within half a unit of the `digits`-th significant digit of the smaller
+                   ///< number
     kRelative,     ///< within atol + rtol * |expected|
   };
   Kind kind = Kind::kExact;
@@ -60,8 +61,8 @@ struct Tolerance {
   double rtol = 0.0;
   double atol = 0.0;
 
-  /// The largest error allowed for one expected number.
-  double allowed(double expected) const;
+  /// The largest error allowed for one number.
+  double allowed(double expected, double computed) const;
 };
 
 /// An array or a scalar that the author claims.

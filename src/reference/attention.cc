@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -194,13 +193,12 @@ class RowAttention {
   void normalize(const Row& row, RowSteps<Real>& s) const {
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     const auto& sinks = problem_.options.score.sinks;
-    const std::optional<Real> sink =
-        sinks.empty() ? std::nullopt
-                      : std::optional(static_cast<Real>(sinks[static_cast<std::size_t>(row.head)]));
+    // Without a sink it is -inf, whose exponential adds nothing.
+    const Real sink =
+        sinks.empty() ? -kInfinity : static_cast<Real>(sinks[static_cast<std::size_t>(row.head)]);
     const Normalization kind = problem_.how.normalization;
     s.weights.assign(s.masked.size(), Real(0));
-    s.lse = kind == Normalization::kSum ? std::numeric_limits<Real>::quiet_NaN()
-                                        : sink.value_or(-kInfinity);
+    s.lse = kind == Normalization::kSum ? std::numeric_limits<Real>::quiet_NaN() : sink;
 
     // Subtracting the largest score changes no weight, but keeps exp() from overflowing.
     Real shift = 0;
@@ -212,7 +210,7 @@ class RowAttention {
       empty = false;
     }
     if (empty) return;  // a fully masked row: weights 0, lse the sink or -inf
-    if (kind == Normalization::kSoftmax && sink && *sink > shift) shift = *sink;
+    if (kind == Normalization::kSoftmax && sink > shift) shift = sink;
 
     Real sum = 0;
     for (std::size_t j = 0; j < s.masked.size(); ++j) {
@@ -220,7 +218,7 @@ class RowAttention {
       s.weights[j] = kind == Normalization::kSum ? s.masked[j] : std::exp(s.masked[j] - shift);
       sum += s.weights[j];
     }
-    if (sink) sum += std::exp(*sink - shift);
+    if (!sinks.empty()) sum += std::exp(sink - shift);
     for (std::size_t j = 0; j < s.masked.size(); ++j) {
       if (s.visible[j]) s.weights[j] /= sum;
     }

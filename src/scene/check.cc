@@ -33,9 +33,12 @@ double error_of(double computed, double expected) {
 /// Room for the rounding of the comparison itself: 0.95435 is half a unit from 0.9544 in decimal,
 /// but not exactly so in binary.
 double slack(double expected, Tolerance::Kind kind) {
-  if (kind == Tolerance::Kind::kExact) return 0.0;
+  if (kind == Tolerance::Kind::kExact || !std::isfinite(expected)) return 0.0;
   return 4 * std::numeric_limits<double>::epsilon() * std::abs(expected);
 }
+
+/// Nan has no sign here.
+std::string shown(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 void compare_numbers(const Tensor& computed, const Expectation& expectation, Check& check) {
   // Both are contiguous and of the same shape but for leading ones: their elements run alike.
@@ -46,7 +49,9 @@ void compare_numbers(const Tensor& computed, const Expectation& expectation, Che
   double worst = -1.0;  // the excess over the tolerance, by which the number shown is chosen
   for (std::size_t i = 0; i < e.size(); ++i) {
     const double error = error_of(a[i], e[i]);
-    const double allowed = std::isfinite(e[i]) ? expectation.tolerance.allowed(e[i]) : 0.0;
+    const double allowed = std::isfinite(e[i]) && std::isfinite(a[i])
+                               ? expectation.tolerance.allowed(e[i], a[i])
+                               : 0.0;
     const bool held = error <= allowed + slack(e[i], expectation.tolerance.kind);
     check.passed = check.passed && held;
     const double excess = std::isnan(error) ? std::numeric_limits<double>::infinity()
@@ -57,7 +62,7 @@ void compare_numbers(const Tensor& computed, const Expectation& expectation, Che
       worst = excess;
       check.max_error = error;
       check.tolerance = allowed;
-      if (!held) check.message = fmt::format("expected {}, computed {}", e[i], a[i]);
+      if (!held) check.message = fmt::format("expected {}, computed {}", shown(e[i]), shown(a[i]));
     }
   }
 }
@@ -124,16 +129,18 @@ Check check_one(const Trace& trace, const Expectation& expectation) {
 
 }  // namespace
 
-double Tolerance::allowed(double expected) const {
+double Tolerance::allowed(double expected, double computed) const {
   switch (kind) {
     case Kind::kExact:
       return 0.0;
     case Kind::kDigits:
       return 0.5 * std::pow(10.0, -digits);
     case Kind::kSignificant: {
-      if (expected == 0.0) return 0.0;
-      const double exponent = std::floor(std::log10(std::abs(expected)));
-      return 0.5 * std::pow(10.0, exponent - digits + 1);
+      // Of the smaller one: 0.9999996 does not print as 1.000000, though half a unit of the
+      // latter's last digit lies between them.
+      const double smaller = std::min(std::abs(expected), std::abs(computed));
+      if (smaller == 0.0) return 0.0;
+      return 0.5 * std::pow(10.0, std::floor(std::log10(smaller)) - digits + 1);
     }
     case Kind::kRelative:
       return atol + rtol * std::abs(expected);
@@ -158,7 +165,8 @@ std::string checks_to_text(const Trace& trace, const TextOptions& options) {
   for (const Check& check : trace.checks) {
     std::string what = check.step;
     if (!check.index.empty()) what += fmt::format(" @ {}", fmt::join(check.index, ", "));
-    lines.push_back({what, fmt::format("{:.2g}", check.max_error),
+    lines.push_back({what,
+                     std::isnan(check.max_error) ? "nan" : fmt::format("{:.2g}", check.max_error),
                      check.tolerance == 0.0 ? "exact" : fmt::format("{:.2g}", check.tolerance)});
     passed += check.passed ? 1 : 0;
   }

@@ -56,14 +56,15 @@ std::optional<std::int64_t> parse_dim(const JsonNode& node, const char* key) {
 }
 
 Tensor Drawer::matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
-                      std::int64_t default_columns) {
+                      std::int64_t default_columns, std::string* drawn) {
   if (node.is_object()) {
     node.require_object(keys());
-    return draw(node, {rows, parse_dim(node, "dim").value_or(default_columns)});
+    return draw(node, {rows, parse_dim(node, "dim").value_or(default_columns)}, drawn);
   }
   Tensor given = node.numbers(2, 2);
   if (given.extent(0) != rows) {
-    node.fail(fmt::format("expected {} rows, {}, got {}", rows, rows_are, given.extent(0)));
+    node.fail(fmt::format("expected {} row{}, {}, got {}", rows, rows == 1 ? "" : "s", rows_are,
+                          to_string(given.shape())));
   }
   return given;
 }

@@ -163,7 +163,8 @@ Look look_of(const Step& step, const StepNumbers& numbers) {
 std::string step_json(const PageModel& model, const Step& step, Encoding encoding) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
-  const Look look = look_of(step, numbers);
+  Look look = look_of(step, numbers);
+  if (layout.base == "row_sums") look = {model.scene().precision, false};  // as sum_text does
   std::string shape;
   for (const std::int64_t extent : step.values.shape()) {
     if (!shape.empty()) shape += ',';

@@ -28,16 +28,18 @@ std::optional<Operand> operand(const PageModel& model, std::string_view name, st
   return out;
 }
 
-std::vector<std::pair<double, double>> score_terms(const PageModel& model, std::int64_t head,
-                                                   const Focus& query, std::int64_t key) {
+ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& query,
+                       std::int64_t key) {
   const Scene& scene = model.scene();
-  std::vector<std::pair<double, double>> out;
+  ScoreTerms out;
   if (const auto* additive = std::get_if<reference::AdditiveScore>(&scene.score_kind)) {
     const Step* hidden = model.find("hidden");
     if (hidden == nullptr) return out;
     const StepLayout layout = model.layout(*hidden);
+    out.right = &model.numbers(*hidden);
     for (std::int64_t d = 0; d < layout.cols; ++d) {
-      out.emplace_back(additive->v.value({d}), layout.at(query.item, head, query.index, key, d));
+      out.factors.emplace_back(additive->v.value({d}),
+                               layout.at(query.item, head, query.index, key, d));
     }
     return out;
   }
@@ -45,6 +47,8 @@ std::vector<std::pair<double, double>> score_terms(const PageModel& model, std::
   auto left = operand(model, "query", head, query);
   const auto right = operand(model, "key", head, {query.item, key});
   if (!left || !right) return out;
+  out.left = left->how;
+  out.right = right->how;
   if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
     std::vector<double> moved(right->numbers.size());
     for (std::size_t e = 0; e < moved.size(); ++e) {
@@ -54,9 +58,10 @@ std::vector<std::pair<double, double>> score_terms(const PageModel& model, std::
       }
     }
     left->numbers = std::move(moved);
+    out.left = nullptr;
   }
   for (std::size_t d = 0; d < right->numbers.size(); ++d) {
-    out.emplace_back(left->numbers[d], right->numbers[d]);
+    out.factors.emplace_back(left->numbers[d], right->numbers[d]);
   }
   return out;
 }

@@ -25,9 +25,15 @@ struct Operand {
 std::optional<Operand> operand(const PageModel& model, std::string_view name, std::int64_t head,
                                const Focus& token);
 
-/// The pairs of factors that the score of `query` and `key` sums up: of q and k; of q W and k for
-/// the general score; of v and the hidden layer for the additive one.
-std::vector<std::pair<double, double>> score_terms(const PageModel& model, std::int64_t head,
-                                                   const Focus& query, std::int64_t key);
+/// What a score sums up, and how its factors are written (null where they are no step's numbers).
+struct ScoreTerms {
+  std::vector<std::pair<double, double>> factors;
+  const StepNumbers* left = nullptr;
+  const StepNumbers* right = nullptr;
+};
+
+/// Of q and k; of q W and k for the general score; of v and the hidden layer for the additive one.
+ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& query,
+                       std::int64_t key);
 
 }  // namespace fovea::scene::html

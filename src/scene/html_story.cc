@@ -88,13 +88,18 @@ class Story {
   }
 
   std::string written_out(std::int64_t head, std::int64_t key) const {
+    const ScoreTerms terms = score_terms(model_, head, focus_, key);
     std::string out;
-    for (const auto& [a, b] : score_terms(model_, head, focus_, key)) {
+    for (const auto& [a, b] : terms.factors) {
       if (!out.empty()) out += " + ";
-      const std::string right = factor(b, scene_.precision);
-      out += factor(a, scene_.precision) + "\u00B7" + (b < 0 ? "(" + right + ")" : right);
+      const std::string right = write(b, terms.right);
+      out += write(a, terms.left) + "\u00B7" + (b < 0 ? "(" + right + ")" : right);
     }
     return out;
+  }
+
+  std::string write(double value, const StepNumbers* how) const {
+    return how != nullptr ? how->text.trimmed(value) : factor(value, scene_.precision);
   }
 
   /// The keys listed: all, or those with the largest weights.
@@ -223,7 +228,7 @@ class Story {
 
   static std::string bar(double value, double largest, bool share) {
     if (!std::isfinite(value) || value == 0.0) return "<td></td>";
-    return fmt::format("<td class=\"bar{}{}\" style=\"--v:{:.3f}\"><i>\u00A0</i></td>",
+    return fmt::format("<td class=\"bar-cell{}{}\" style=\"--v:{:.3f}\"><i>\u00A0</i></td>",
                        value < 0 ? " n" : "", share ? " share" : "",
                        largest > 0 ? std::abs(value) / largest : 0.0);
   }
@@ -239,7 +244,7 @@ class Story {
     }
     if (columns.empty()) return;
     out.reading = "How well does each word match " + word() + "?";
-    const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).size());
+    const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).factors.size());
     const bool products = count > 0 && count <= kMostTerms;
     out.body = each_head("scores", [&](std::int64_t head) {
       return key_table(head, columns, products, "");
@@ -271,7 +276,7 @@ class Story {
       for (const std::string& name : sums) {
         const Step& step = *model_.find(name);
         const double sum = model_.layout(step).at(focus_.item, head, 0, focus_.index, 0);
-        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, sum_text(sum));
+        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, sum_text(sum, scene_.precision));
       }
       if (!footer.empty()) {
         footer = "<tr><th scope=\"row\">sum</th>" + footer + "<td></td></tr>";
@@ -279,12 +284,6 @@ class Story {
       return key_table(head, columns, false, footer);
     });
     sections_.push_back(std::move(out));
-  }
-
-  /// Sums are one up to rounding; "1" among decimals would look like another kind of number.
-  std::string sum_text(double sum) const {
-    return std::isfinite(sum) ? fmt::format("{:.{}f}", sum, scene_.precision)
-                              : fmt::format("{}", sum);
   }
 
   void tell_context() {

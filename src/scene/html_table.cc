@@ -88,7 +88,7 @@ std::string table(const Plane& at, const Step* row_sums) {
     }
     if (row_sums != nullptr) {
       const double sum = at.model.layout(*row_sums).at(at.item, at.head, 0, row, 0);
-      out += fmt::format("<td class=\"sum\">{}</td>", at.model.numbers(*row_sums).text.trimmed(sum));
+      out += fmt::format("<td class=\"sum\">{}</td>", sum_text(sum, at.model.scene().precision));
     }
     out += "</tr>\n";
   }
@@ -145,6 +145,10 @@ std::string heading(std::string_view scope, std::string_view word, std::string_v
   return fmt::format("<th scope=\"{}\"{}{}>{}</th>", scope, attributes, title, isolate(word));
 }
 
+std::string sum_text(double sum, int precision) {
+  return std::isfinite(sum) ? fmt::format("{:.{}f}", sum, precision) : fmt::format("{}", sum);
+}
+
 std::string masked_cell() {
   return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
 }
@@ -184,9 +188,9 @@ std::string heat_maps(const PageModel& model, const Step& step, const Step* row_
   out += "</div>\n";
   if (!all_planes) out += "<p class=\"small\">One matrix per query; this is the chosen word's.</p>";
   if (row_sums != nullptr && !as_table) {
-    const StepNumbers sums = model.numbers(*row_sums);
     out += fmt::format("<p class=\"small\" data-step=\"{}\">The largest row sum is {}.</p>",
-                       row_sums->name, sums.text.trimmed(sums.largest));
+                       row_sums->name,
+                       sum_text(model.numbers(*row_sums).largest, model.scene().precision));
   }
   return out;
 }

@@ -122,6 +122,9 @@ bool is_special_number(const Json& value) {
 }  // namespace
 
 Json parse_json(std::string_view text) {
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    throw InvalidArgument("scene: expected a JSON object, got nothing");
+  }
   PlaceTracker tracker;
   const Json::parser_callback_t callback = [&](int depth, Json::parse_event_t event, Json& value) {
     return tracker(depth, event, value);
@@ -130,9 +133,9 @@ Json parse_json(std::string_view text) {
     return Json::parse(text.begin(), text.end(), callback);
   } catch (const Json::parse_error& error) {
     throw InvalidArgument(
-        fmt::format("{}: expected JSON in UTF-8, got {}", tracker.place(), reason(error.what())));
+        fmt::format("{}: expected JSON in UTF-8; {}", tracker.place(), reason(error.what())));
   } catch (const Json::out_of_range& error) {
-    throw InvalidArgument(fmt::format("{}: expected a number that fits into float64, got {}",
+    throw InvalidArgument(fmt::format("{}: expected a number that fits into float64; {}",
                                       tracker.place(), reason(error.what())));
   }
 }
@@ -193,11 +196,12 @@ std::vector<std::pair<std::string, JsonNode>> JsonNode::members() const {
 
 std::size_t JsonNode::choice(const std::vector<std::string>& choices) const {
   const std::string wanted = fmt::format("\"{}\"", fmt::join(choices, "\", \""));
-  if (!json_->is_string()) expected("one of " + wanted);
+  const std::string one_of = choices.size() > 1 ? "one of " : "";
+  if (!json_->is_string()) expected(one_of + wanted);
   const auto& text = json_->get_ref<const std::string&>();
   const auto found = std::find(choices.begin(), choices.end(), text);
   if (found == choices.end()) {
-    fail(fmt::format("expected one of {}, got {}{}", wanted, describe(*json_),
+    fail(fmt::format("expected {}{}, got {}{}", one_of, wanted, describe(*json_),
                      did_you_mean(text, choices)));
   }
   return static_cast<std::size_t>(found - choices.begin());

@@ -27,7 +27,7 @@ Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
     node.require_object({"query", "key"});
     const auto query = node.find("query");
     const auto key = node.find("key");
-    if (!query || !key) node.fail("expected both \"query\" and \"key\"");
+    if (!query || !key) node.fail("expected both \"query\" and \"key\", got only one");
     mask = documents(ids(*query), ids(*key));
   } else {
     mask = documents(ids(node));

@@ -174,32 +174,33 @@ class Page {
         add("<li>");
         open = at;
       }
-      addf("<a href=\"#{}\"><b>{}</b>{}<span class=\"shape\">{}</span></a>",
-           html::step_id(step.name), escape(box_title(step)), box_words(step),
+      const bool aside = step.name.find('[') != std::string::npos;  // shown, but leads nowhere
+      addf("<div class=\"box{}\"><a href=\"#{}\"><b>{}</b>{}</a><span class=\"shape\">{}</span></div>",
+           aside ? " aside" : "", html::step_id(step.name),
+           std::string(step_info(step.name).title), box_detail(step),
            html::shape_text(step.shape));
     }
     if (open >= 0) add("</li>\n");
     add("</ol>\n</nav>\n");
   }
 
-  std::string box_title(const Step& step) const {
-    const std::string title(step_info(step.name).title);
-    const std::size_t bracket = step.name.find('[');
-    if (bracket == std::string::npos) return title;
-    return fmt::format("{}: {}", title, label_of(step.name));
-  }
-
-  /// "divided by sum" for "weights[sum]".
-  std::string label_of(std::string_view name) const {
-    for (const reference::Normalization kind : scene().normalizations) {
-      if (name.find(fmt::format("[{}]", normalization_name(kind))) != std::string_view::npos) {
+  /// "divided by sum" for "weights[sum]"; of plain weights, where others stand beside them, the
+  /// name of theirs.
+  std::string normalization_of(const Step& step) const {
+    const auto& kinds = scene().normalizations;
+    if (base_name(step.name) != "weights" || kinds.size() < 2) return "";
+    for (const reference::Normalization kind : kinds) {
+      if (step.name.find(fmt::format("[{}]", normalization_name(kind))) != std::string::npos) {
         return std::string(normalization_label(kind));
       }
     }
-    return "";
+    return std::string(normalization_label(kinds.back()));
   }
 
-  static std::string box_words(const Step& step) {
+  /// The words themselves, or the kind of weights.
+  std::string box_detail(const Step& step) const {
+    const std::string how = normalization_of(step);
+    if (!how.empty()) return fmt::format("<span class=\"how\">{}</span>", how);
     if (step.words.empty()) return "";
     std::string out = "<span class=\"words\">";
     for (std::size_t i = 0; i < step.words.size() && i < kWordsInBox; ++i) {
@@ -218,7 +219,7 @@ class Page {
     std::string steps;
     for (const std::string& step : section.steps) steps += (steps.empty() ? "" : " ") + step;
     addf("<section class=\"step\" id=\"{}\" data-step=\"{}\">\n"
-         "<h3><span class=\"number\">{}</span> {}</h3>\n",
+         "<h3><span class=\"number\">{}</span> <span class=\"title\">{}</span></h3>\n",
          section.id, steps, ++number_, section.title);
     add("<div class=\"formulas\">");
     for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
@@ -240,7 +241,8 @@ class Page {
     PageSection out;
     out.id = html::step_id(step.name);
     out.steps = {step.name};
-    out.title = escape(box_title(step));
+    const std::string how = normalization_of(step);
+    out.title = fmt::format("{}{}{}", step_info(step.name).title, how.empty() ? "" : ": ", how);
     out.formulas = {html::step_mathml(step.name, scene())};
     out.reading = escape(step_info(step.name).reading);
     const std::string_view base = base_name(step.name);
@@ -265,7 +267,7 @@ class Page {
     std::string out;
     const auto length = static_cast<std::size_t>(step.shape[step.shape.rank() - 1]);
     for (std::size_t first = 0; first < step.words.size(); first += length) {
-      out += fmt::format("<ol class=\"words\" start=\"0\" data-item=\"{}\">", first / length);
+      out += fmt::format("<ol class=\"word-list\" start=\"0\" data-item=\"{}\">", first / length);
       for (std::size_t i = first; i < first + length; ++i) {
         out += fmt::format("<li>{}</li>", isolate(step.words[i]));
       }

@@ -183,16 +183,18 @@ class SceneParser {
   void parse_projections() {
     const auto node = root_.find("projections");
     if (!node || !node->is_object()) {
-      if (node && !node->is_string()) node->expected("\"none\" or an object");
-      if (node) node->choice({"none"});
+      if (node && !(node->is_string() && node->string() == "none")) {
+        node->expected("\"none\" or an object");
+      }
       check_heads("embeddings", dim(), scene_.heads);
       check_heads(scene_.source ? "source.embeddings" : "embeddings", source_dim(),
                   scene_.kv_heads);
       return;
     }
     Projections projections;
-    const std::string rows = "one per embedding column";
-    const std::string source_rows = scene_.source ? "one per source embedding column" : rows;
+    const std::string rows = columns_of("embeddings", scene_.words.embeddings);
+    const std::string source_rows =
+        scene_.source ? columns_of("source.embeddings", scene_.source->embeddings) : rows;
     node->require_object({"query", "key", "value", "draw", "low", "high", "dim", "value_dim"});
     const bool drawn = node->find("draw").has_value();
     const auto refuse = [&](const std::vector<const char*>& keys, const char* why) {
@@ -215,7 +217,7 @@ class SceneParser {
       const auto part = [&](const char* name, std::int64_t row_count, const std::string& rows_are) {
         const auto given = node->find(name);
         if (!given) node->fail(fmt::format("expected a key \"{}\", got none", name));
-        return drawer_.matrix(*given, row_count, rows_are, dim());
+        return drawer_.matrix(*given, row_count, rows_are, dim(), &projections.drawn);
       };
       projections.query = part("query", dim(), rows);
       projections.key = part("key", source_dim(), source_rows);
@@ -244,10 +246,23 @@ class SceneParser {
   }
 
   ScoreShape score_shape() const {
-    return {problem_shape(), head_dim(), key_dim(),
-            scene_.projections ? "projections.key"
-            : scene_.source    ? "source.embeddings"
-                               : "kv_heads"};
+    ScoreShape shape{problem_shape(), head_dim(), key_dim(), "projections.key", {}};
+    if (scene_.projections) {
+      shape.query_name = "projections.query " + to_string(scene_.projections->query.shape());
+    } else {
+      shape.key_place = scene_.source ? "source.embeddings" : "kv_heads";
+      shape.query_name = "embeddings " + matrix_shape(scene_.words.embeddings);
+    }
+    return shape;
+  }
+
+  /// An embedding's shape as its author sees it, without a batch.
+  static std::string matrix_shape(const Tensor& embeddings) {
+    return to_string(Shape{embeddings.extent(1), embeddings.extent(2)});
+  }
+
+  static std::string columns_of(const char* name, const Tensor& embeddings) {
+    return fmt::format("one per column of {} {}", name, matrix_shape(embeddings));
   }
 
   ProblemShape problem_shape() const {

@@ -35,7 +35,7 @@ class Drawer {
 
   /// A matrix of `rows` rows, given or drawn; `rows_are` says what the rows stand for.
   Tensor matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
-                std::int64_t default_columns);
+                std::int64_t default_columns, std::string* drawn = nullptr);
 
   /// A list of numbers, given or drawn.
   Tensor vector(const JsonNode& node, std::int64_t default_length);
@@ -55,7 +55,8 @@ struct ScoreShape {
   ProblemShape problem;
   std::int64_t head_dim = 0;
   std::int64_t key_dim = 0;
-  std::string key_place;  ///< where the key's width was decided, for messages
+  std::string key_place;   ///< where the key's width was decided, for messages
+  std::string query_name;  ///< what decided the query's, and its shape
 };
 
 /// Fills the scene's score kind, scale and score options. `node` is "score", if given.

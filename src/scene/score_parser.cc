@@ -80,20 +80,22 @@ class ScoreParser {
     if (kind == 0) {
       if (shape_.head_dim != shape_.key_dim) {
         throw InvalidArgument(
-            fmt::format("{}: expected {} columns per head, as queries have, for dot scores, got {}",
-                        shape_.key_place, shape_.head_dim, shape_.key_dim));
+            fmt::format("{}: expected heads of width {}, as {} has, for dot scores, got {}",
+                        shape_.key_place, shape_.head_dim, shape_.query_name, shape_.key_dim));
       }
     } else if (kind == 1) {
-      Tensor w = drawer_.matrix(*weights, shape_.head_dim, "one per query column", shape_.key_dim);
+      Tensor w = drawer_.matrix(*weights, shape_.head_dim, "one per number of a query head",
+                                shape_.key_dim);
       if (w.extent(1) != shape_.key_dim) {
         weights->fail(fmt::format("expected {} columns, one per key column, got {}", shape_.key_dim,
                                   w.extent(1)));
       }
       scene_.score_kind = reference::GeneralScore{keep(std::move(w))};
     } else {
-      Tensor w =
-          drawer_.matrix(*query_weights, shape_.head_dim, "one per query column", shape_.head_dim);
-      Tensor u = drawer_.matrix(*key_weights, shape_.key_dim, "one per key column", w.extent(1));
+      Tensor w = drawer_.matrix(*query_weights, shape_.head_dim, "one per number of a query head",
+                                shape_.head_dim);
+      Tensor u =
+          drawer_.matrix(*key_weights, shape_.key_dim, "one per number of a key head", w.extent(1));
       Tensor v_values = drawer_.vector(*v, w.extent(1));
       if (u.extent(1) != w.extent(1) || v_values.extent(0) != w.extent(1)) {
         node->fail(

@@ -169,11 +169,11 @@ class OutputErrorTest(CliTest):
     def test_full_disk(self):
         with open("/dev/full", "wb") as full:
             message = self.fail_with(1, "explain", "--text", "a b", stdout=full)
-            self.assertIn("standard output: No space left on device", message)
+            self.assertIn("standard output: cannot be written: No space left on device", message)
             for arguments in (["--help"], ["--version"], ["info"]):
                 self.fail_with(1, *arguments, stdout=full)
         message = self.fail_with(1, "explain", "--text", "a b", "--output", "/dev/full")
-        self.assertIn("/dev/full: No space left on device", message)
+        self.assertIn("/dev/full: cannot be written: No space left on device", message)
 
     def test_closed_standard_output(self):
         result = subprocess.run(["/bin/sh", "-c", '"$0" explain --text "a b" >&-', FOVEA],
@@ -193,7 +193,7 @@ class OutputErrorTest(CliTest):
     def test_no_such_directory(self):
         path = str(self.dir / "missing" / "page.html")
         message = self.fail_with(1, "explain", "--text", "a b", "--output", path)
-        self.assertIn(f"cannot write {path}: No such file or directory", message)
+        self.assertIn(f"{path}: cannot be written: No such file or directory", message)
 
     def test_output_is_a_directory(self):
         message = self.fail_with(1, "explain", "--text", "a b", "--output", str(self.dir))
@@ -226,7 +226,7 @@ class OutputErrorTest(CliTest):
         for path in (old, str(self.dir / "new.html")):
             message = self.fail_with(1, "explain", "--text", "a b", "--output", path,
                                      preexec_fn=small_files_only)
-            self.assertIn(f"cannot write {path}: File too large", message)
+            self.assertIn(f"{path}: cannot be written: File too large", message)
         self.assertEqual(self.files(), ["old.html"])
         self.assertEqual((self.dir / "old.html").read_text(), "old")
 
@@ -249,7 +249,7 @@ class OutputErrorTest(CliTest):
             os.chown(path, 65534, 65534)
         os.chmod(path, 0o444)
         message = self.fail_with(1, "explain", "--text", "a b", "--output", path, **options)
-        self.assertIn(f"cannot write {path}: Permission denied", message)
+        self.assertIn(f"{path}: cannot be written: Permission denied", message)
         os.chmod(self.dir, stat.S_IRUSR | stat.S_IXUSR)
         message = self.fail_with(1, "explain", "--text", "a b", "--output",
                                  str(self.dir / "new.html"), **options)

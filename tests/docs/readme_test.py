@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what README.md says.
+
+```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea in place, and must
+         succeed. Lines that start with `make` would run these tests again, or install packages: only
+         that make knows the target is checked.
+```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
+         and run.
+```text  right below one of these, exactly what it prints; after some words, a part of it.
+
+Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE and CXX.
+"""
+
+import collections
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
+# A make that started ctest must not steer the make started here.
+ENVIRONMENT = {name: value for name, value in os.environ.items()
+               if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}}
+
+# What the block prints: all of it (None where the README does not say), and parts of it.
+Block = collections.namedtuple("Block", "language line text expected excerpts")
+
+
+def blocks(markdown):
+    """The fenced blocks of a document, with the line each begins at, counted from 1."""
+    result = []
+    end = 0
+    for fence in re.finditer(r"^```(\w*)\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
+        language, text = fence.groups()
+        if language != "text":
+            line = markdown.count("\n", 0, fence.start()) + 1
+            result.append(Block(language, line, text, None, []))
+        elif not markdown[end:fence.start()].strip():
+            result[-1] = result[-1]._replace(expected=text)
+        else:
+            result[-1].excerpts.append(text)
+        end = fence.end()
+    return result
+
+
+class Blocks(unittest.TestCase):
+    def test_extraction(self):
+        text = "a\n```sh\nx\ny\n```\n\n```text\nout\n```\nwords\n```cpp\nz\n```\nmore\n```text\npart\n```\n"
+        self.assertEqual(blocks(text), [
+            Block("sh", 2, "x\ny\n", "out\n", []),
+            Block("cpp", 11, "z\n", None, ["part\n"]),
+        ])
+
+
+class Readme(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.blocks = blocks((SOURCE / "README.md").read_text(encoding="utf-8"))
+        directory = tempfile.TemporaryDirectory(prefix="fovea-readme-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.scratch = pathlib.Path(directory.name)
+        for name in ("docs", "examples"):
+            shutil.copytree(SOURCE / name, cls.scratch / name)
+        (cls.scratch / "build" / "release").mkdir(parents=True)
+        (cls.scratch / "build" / "release" / "fovea").symlink_to(os.environ["FOVEA"])
+
+    def run_command(self, *command, cwd, env=ENVIRONMENT):
+        result = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                                timeout=300)
+        self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def each(self, language, check):
+        chosen = [block for block in self.blocks if block.language == language]
+        self.assertTrue(chosen, f"README.md has no ```{language} block")
+        for block in chosen:
+            with self.subTest(f"README.md:{block.line}"):
+                output = check(block)
+                if block.expected is not None:
+                    self.assertEqual(output, block.expected)
+                for excerpt in block.excerpts:
+                    self.assertIn(excerpt, output)
+
+    def test_languages(self):
+        # A block of another kind would be run by nobody.
+        self.assertLessEqual({block.language for block in self.blocks}, {"sh", "cpp"})
+
+    def test_commands(self):
+        self.each("sh", self.run_commands)
+
+    def run_commands(self, block):
+        commands = []
+        for line in block.text.splitlines():
+            if re.match(r"make\b", line):
+                self.run_command("make", "-n", *shlex.split(line, comments=True)[1:], cwd=SOURCE)
+            else:
+                commands.append(line)
+        return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch)
+
+    def test_programs(self):
+        prefix = self.scratch / "prefix"
+        self.run_command(os.environ["CMAKE"], "--install", os.environ["FOVEA_BUILD"], "--prefix",
+                         str(prefix), cwd=self.scratch)
+        library_dir = next(prefix.rglob("libfovea.so")).parent
+        env = {**ENVIRONMENT, "PKG_CONFIG_PATH": str(library_dir / "pkgconfig"),
+               "LD_LIBRARY_PATH": str(library_dir)}
+        flags = shlex.split(self.run_command("pkg-config", "--cflags", "--libs", "fovea",
+                                             cwd=self.scratch, env=env))
+
+        def run_program(block):
+            source = self.scratch / f"readme_{block.line}.cc"
+            source.write_text(block.text, encoding="utf-8")
+            program = str(source.with_suffix(""))
+            self.run_command(os.environ["CXX"], "-std=c++20", "-Wall", "-Wextra", "-Werror",
+                             str(source), "-o", program, *flags, cwd=self.scratch, env=env)
+            return self.run_command(program, cwd=self.scratch, env=env)
+
+        self.each("cpp", run_program)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small random problems for tests, from the seeded stream.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "fovea/attention_options.h"
+#include "fovea/random.h"
+#include "fovea/reference.h"
+#include "fovea/tensor.h"
+
+namespace fovea::test {
+
+/// Query, key and value with standard normal elements.
+struct RandomProblem {
+  Tensor query, key, value;
+
+  RandomProblem(const ProblemShape& shape, std::int64_t head_dim, std::int64_t value_dim,
+                std::uint64_t seed = 1) {
+    RandomState random(seed);
+    query = random.randn({shape.batch, shape.q_heads, shape.q_len, head_dim});
+    key = random.randn({shape.batch, shape.kv_heads, shape.kv_len, head_dim});
+    value = random.randn({shape.batch, shape.kv_heads, shape.kv_len, value_dim});
+  }
+
+  reference::Inputs inputs() const { return {query, key, value}; }
+};
+
+/// The largest difference of two tensors of one shape; equal infinities and nans differ by 0. Nan
+/// where the shapes differ or only one of two elements is finite, so that no comparison holds.
+inline double max_difference(const TensorView& a, const TensorView& b) {
+  if (a.shape() != b.shape()) return std::nan("");
+  double worst = 0.0;
+  for_each_index(a.shape(), [&](const Index& at) {
+    const double x = a.value(at);
+    const double y = b.value(at);
+    if (x == y || (std::isnan(x) && std::isnan(y))) return;
+    const double difference = std::abs(x - y);
+    if (!std::isfinite(difference)) worst = std::nan("");
+    if (!(difference <= worst) && !std::isnan(worst)) worst = difference;
+  });
+  return worst;
+}
+
+}  // namespace fovea::test
