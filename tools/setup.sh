@@ -34,7 +34,8 @@ bench | libbenchmark-dev   | measures                                    | Googl
 '
 
 fail() {
-  printf 'tools/setup.sh: %s\n' "$@" >&2
+  local IFS=$'\n'
+  echo "tools/setup.sh: $*" >&2
   exit 1
 }
 

@@ -18,13 +18,16 @@
 namespace fovea::scene::html {
 namespace {
 
-/// So many numbers may be written in full, so many as float32, so many as bytes: a page stays below
-/// 4 MB, base64 taking four characters for three bytes.
+/// So many numbers may be written in full, so many as float32, as two bytes, as one: a page stays
+/// below 4 MB, base64 taking four characters for three bytes.
 constexpr std::int64_t kMostExact = 6000;
 constexpr std::int64_t kMostFloats = 600'000;
+constexpr std::int64_t kMostShorts = 1'200'000;
 constexpr std::int64_t kMostBytes = 2'400'000;
+/// A step of so few numbers is never rounded beyond float32.
+constexpr std::int64_t kSmallStep = 20'000;
 
-enum class Encoding : std::uint8_t { kExact, kFloats, kBytes };
+enum class Encoding : std::uint8_t { kExact, kFloats, kShorts, kBytes };
 
 /// The whole-matrix steps; the focus's rows are among them.
 std::vector<const Step*> matrix_steps(const PageModel& model) {
@@ -43,7 +46,8 @@ std::int64_t total_size(const std::vector<const Step*>& steps) {
 
 Encoding choose(std::int64_t total) {
   if (total <= kMostExact) return Encoding::kExact;
-  return total <= kMostFloats ? Encoding::kFloats : Encoding::kBytes;
+  if (total <= kMostFloats) return Encoding::kFloats;
+  return total <= kMostShorts ? Encoding::kShorts : Encoding::kBytes;
 }
 
 std::string base64(const std::vector<std::uint8_t>& bytes) {
@@ -94,18 +98,21 @@ std::string floats(const TensorView& tensor) {
   return base64(bytes);
 }
 
-/// 0 .. 252 from `low` to `high`; 253 -inf, 254 inf, 255 nan.
-std::string bytes_between(const TensorView& tensor, double low, double high) {
+/// `most` + 1 levels from `low` to `high`, in 1 or 2 bytes; the three codes after them are -inf, inf
+/// and nan.
+std::string levels(const TensorView& tensor, double low, double high, int byte_count) {
+  const long most = (1L << (8 * byte_count)) - 4;
   std::vector<std::uint8_t> bytes;
-  bytes.reserve(static_cast<std::size_t>(tensor.size()));
+  bytes.reserve(static_cast<std::size_t>(tensor.size() * byte_count));
   for_each_value(tensor, [&](double value) {
-    if (std::isnan(value)) {
-      bytes.push_back(255);
-    } else if (std::isinf(value)) {
-      bytes.push_back(value < 0 ? 253 : 254);
-    } else {
-      const double level = high > low ? (value - low) / (high - low) * 252.0 : 0.0;
-      bytes.push_back(static_cast<std::uint8_t>(std::lround(level)));
+    long level = most + 3;
+    if (std::isinf(value)) {
+      level = most + (value < 0 ? 1 : 2);
+    } else if (!std::isnan(value)) {
+      level = high > low ? std::lround((value - low) / (high - low) * static_cast<double>(most)) : 0;
+    }
+    for (int k = 0; k < byte_count; ++k) {
+      bytes.push_back(static_cast<std::uint8_t>(level >> (8 * k)));
     }
   });
   return base64(bytes);
@@ -138,33 +145,9 @@ std::string_view axis(Axis axis) {
   return axis == Axis::kQueries ? "q" : axis == Axis::kKeys ? "k" : "d";
 }
 
-/// How the step's numbers look, for a script that has to write others like them: decimals, negative
-/// for whole numbers; and whether they are scientific.
-struct Look {
-  int decimals = -1;
-  bool scientific = false;
-};
-Look look_of(const Step& step, const StepNumbers& numbers) {
-  Look out;
-  bool found = false;
-  // All finite numbers of a step look alike, so the first tells.
-  for_each_value(step.values, [&](double value) {
-    if (found || !std::isfinite(value)) return;
-    found = true;
-    const std::string text = numbers.text.trimmed(value);
-    const std::size_t end = std::min(text.find('e'), text.size());
-    const std::size_t point = text.find('.');
-    out.scientific = end < text.size();
-    if (point != std::string::npos) out.decimals = static_cast<int>(end - point - 1);
-  });
-  return out;
-}
-
 std::string step_json(const PageModel& model, const Step& step, Encoding encoding) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
-  Look look = look_of(step, numbers);
-  if (layout.base == "row_sums") look = {model.scene().precision, false};  // as sum_text does
   std::string shape;
   for (const std::int64_t extent : step.values.shape()) {
     if (!shape.empty()) shape += ',';
@@ -175,7 +158,7 @@ std::string step_json(const PageModel& model, const Step& step, Encoding encodin
       "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"largest\":{},\"maskable\":{},",
       json_string(step.name), json_string(step.title), shape, layout.batch, layout.heads,
       layout.planes, layout.rows, layout.cols, axis(layout.row_axis), axis(layout.col_axis),
-      look.decimals, look.scientific, numbers.largest, layout.maskable);
+      numbers.decimals(), numbers.scientific(), numbers.largest(), layout.maskable);
   if (encoding == Encoding::kExact) return out + "\"v\":" + list(step.values) + "}";
   if (encoding == Encoding::kFloats) return out + "\"f32\":\"" + floats(step.values) + "\"}";
   double low = 0.0;
@@ -185,8 +168,9 @@ std::string step_json(const PageModel& model, const Step& step, Encoding encodin
     low = std::min(low, value);
     high = std::max(high, value);
   });
-  return out + fmt::format("\"low\":{},\"high\":{},\"u8\":\"{}\"}}", low, high,
-                           bytes_between(step.values, low, high));
+  const int byte_count = encoding == Encoding::kShorts ? 2 : 1;
+  return out + fmt::format("\"low\":{},\"high\":{},\"u{}\":\"{}\"}}", low, high, 8 * byte_count,
+                           levels(step.values, low, high, byte_count));
 }
 
 std::string score_json(const Scene& scene, const PageModel& model) {
@@ -252,7 +236,8 @@ std::string page_data(const PageModel& model) {
     if (std::find(kept.begin(), kept.end(), step) == kept.end()) continue;
     if (!first) out += ",\n";
     first = false;
-    out += step_json(model, *step, encoding);
+    const bool small = encoding > Encoding::kFloats && step->values.size() <= kSmallStep;
+    out += step_json(model, *step, small ? Encoding::kFloats : encoding);
   }
   return out + "]}";
 }
@@ -264,6 +249,9 @@ std::string data_note(const PageModel& model) {
       return "";
     case Encoding::kFloats:
       return "To keep this page small, the numbers behind its pictures are rounded to float32.";
+    case Encoding::kShorts:
+      return "To keep this page small, the numbers behind its pictures are rounded to five digits of "
+             "the largest.";
     case Encoding::kBytes:
       return "To keep this page small, the numbers behind its pictures are rounded to 253 levels "
              "each; ask for JSON to have them in full.";

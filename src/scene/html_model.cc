@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "scene/step_catalogue.h"
 
 namespace fovea::scene::html {
@@ -35,6 +37,36 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
   if (own >= 2) index.push_back(row);
   if (own >= 1) index.push_back(own == 1 && base == "row_sums" ? row : col);
   return step->values.value(index);
+}
+
+StepNumbers::StepNumbers(const Step& step, int precision) : text_(step.values, precision) {
+  bool first = true;
+  const std::string_view base = base_name(step.name);
+  for_each_index(step.values.shape(), [&](const Index& index) {
+    const double value = step.values.value(index);
+    if (!std::isfinite(value)) return;
+    largest_ = std::max(largest_, std::abs(value));
+    if (!first) return;
+    first = false;  // all look alike, so one tells
+    const std::string shown = text_.trimmed(value);
+    const std::size_t end = std::min(shown.find('e'), shown.size());
+    const std::size_t point = shown.find('.');
+    scientific_ = end < shown.size();
+    if (point != std::string::npos) decimals_ = static_cast<int>(end - point - 1);
+  });
+  // A sum of weights is one up to rounding; "1" among decimals would look like something else.
+  fixed_ = base == "row_sums" || (base == "weights" && scientific_);
+  if (fixed_) {
+    decimals_ = precision;
+    scientific_ = false;
+  }
+}
+
+std::string StepNumbers::text(double value) const {
+  if (fixed_ && std::isfinite(value)) return fmt::format("{:.{}f}", value, decimals_);
+  std::string out = text_.trimmed(value);
+  if (out.ends_with('.')) out.pop_back();
+  return out;
 }
 
 PageModel::PageModel(const Trace& trace)
@@ -83,12 +115,7 @@ StepLayout PageModel::layout(const Step& step) const {
 const StepNumbers& PageModel::numbers(const Step& step) const {
   const auto found = numbers_.find(&step);
   if (found != numbers_.end()) return found->second;
-  StepNumbers out{NumberText(step.values, scene().precision)};
-  for_each_index(step.values.shape(), [&](const Index& index) {
-    const double magnitude = std::abs(step.values.value(index));
-    if (std::isfinite(magnitude)) out.largest = std::max(out.largest, magnitude);
-  });
-  return numbers_.emplace(&step, std::move(out)).first->second;
+  return numbers_.emplace(&step, StepNumbers(step, scene().precision)).first->second;
 }
 
 std::string_view PageModel::word(Axis axis, std::int64_t item, std::int64_t index) const {

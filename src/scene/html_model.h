@@ -42,10 +42,23 @@ struct StepLayout {
             std::int64_t col) const;
 };
 
-/// Of one matrix step: how its numbers are written, and the largest finite magnitude.
-struct StepNumbers {
-  NumberText text;
-  double largest = 0.0;
+/// How the numbers of one step are written, all alike, and the largest finite magnitude.
+class StepNumbers {
+ public:
+  StepNumbers(const Step& step, int precision);
+
+  std::string text(double value) const;
+  double largest() const { return largest_; }
+  /// Digits after the point; negative for whole numbers.
+  int decimals() const { return decimals_; }
+  bool scientific() const { return scientific_; }
+
+ private:
+  NumberText text_;
+  bool fixed_ = false;  // shares of one, for which zeros say more than an exponent
+  int decimals_ = -1;
+  bool scientific_ = false;
+  double largest_ = 0.0;
 };
 
 class PageModel {

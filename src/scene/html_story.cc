@@ -99,7 +99,7 @@ class Story {
   }
 
   std::string write(double value, const StepNumbers* how) const {
-    return how != nullptr ? how->text.trimmed(value) : factor(value, scene_.precision);
+    return how != nullptr ? how->text(value) : factor(value, scene_.precision);
   }
 
   /// The keys listed: all, or those with the largest weights.
@@ -177,7 +177,7 @@ class Story {
     if (!claim(out, name) || step == nullptr) return;
     out.reading = step_info(name).reading;
     const StepLayout layout = model_.layout(*step);
-    const StepNumbers how = model_.numbers(*step);
+    const StepNumbers& how = model_.numbers(*step);
     out.body = each_head("hidden", [&](std::int64_t head) {
       std::string rows;
       for (const std::int64_t key : listed_keys(head)) {
@@ -203,10 +203,10 @@ class Story {
     if (products) out += "<th scope=\"col\" class=\"terms\">products</th>";
     for (const Column& c : columns) out += column(c.step, c.title);
     out += "<td></td></tr></thead><tbody>\n";
-    std::vector<std::pair<StepLayout, StepNumbers>> steps;
+    std::vector<std::pair<StepLayout, const StepNumbers*>> steps;
     for (const Column& c : columns) {
       const Step& step = *model_.find(c.step);
-      steps.emplace_back(model_.layout(step), model_.numbers(step));
+      steps.emplace_back(model_.layout(step), &model_.numbers(step));
     }
     for (const std::int64_t key : listed_keys(head)) {
       out += "<tr>" + key_heading(key);
@@ -215,11 +215,11 @@ class Story {
         const double value = layout.at(focus_.item, head, 0, focus_.index, key);
         const bool hidden =
             layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
-        out += hidden ? masked_cell() : fmt::format("<td>{}</td>", how.text.trimmed(value));
+        out += hidden ? masked_cell() : fmt::format("<td>{}</td>", how->text(value));
       }
       const auto& [layout, how] = steps.back();
       const double value = layout.at(focus_.item, head, 0, focus_.index, key);
-      out += bar(value, how.largest, layout.weights) + "</tr>\n";
+      out += bar(value, how->largest(), layout.weights) + "</tr>\n";
     }
     out += rest_row(columns.size() + (products ? 2 : 1)) + "</tbody>";
     if (!footer.empty()) out += "<tfoot>" + footer + "</tfoot>";
@@ -276,7 +276,7 @@ class Story {
       for (const std::string& name : sums) {
         const Step& step = *model_.find(name);
         const double sum = model_.layout(step).at(focus_.item, head, 0, focus_.index, 0);
-        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, sum_text(sum, scene_.precision));
+        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, model_.numbers(step).text(sum));
       }
       if (!footer.empty()) {
         footer = "<tr><th scope=\"row\">sum</th>" + footer + "<td></td></tr>";
@@ -295,8 +295,8 @@ class Story {
     out.reading = step_info("context").reading;
     const StepLayout result = model_.layout(*context);
     const StepLayout share = model_.layout(*weights);
-    const StepNumbers result_how = model_.numbers(*context);
-    const StepNumbers share_how = model_.numbers(*weights);
+    const StepNumbers& result_how = model_.numbers(*context);
+    const StepNumbers& share_how = model_.numbers(*weights);
     out.body = each_head("context", [&](std::int64_t head) {
       std::string rows;
       for (const std::int64_t key : listed_keys(head)) {
@@ -307,7 +307,7 @@ class Story {
         rows += fmt::format(
             "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
             key_heading(key),
-            share_how.text.trimmed(share.at(focus_.item, head, 0, focus_.index, key)),
+            share_how.text(share.at(focus_.item, head, 0, focus_.index, key)),
             number_cells(value->numbers, *value->how));
       }
       std::vector<double> numbers;

@@ -88,7 +88,7 @@ std::string table(const Plane& at, const Step* row_sums) {
     }
     if (row_sums != nullptr) {
       const double sum = at.model.layout(*row_sums).at(at.item, at.head, 0, row, 0);
-      out += fmt::format("<td class=\"sum\">{}</td>", sum_text(sum, at.model.scene().precision));
+      out += fmt::format("<td class=\"sum\">{}</td>", at.model.numbers(*row_sums).text(sum));
     }
     out += "</tr>\n";
   }
@@ -109,10 +109,11 @@ std::string strongest(const Plane& at) {
   std::string out = "<p class=\"small\">The strongest:</p><ol class=\"top\">";
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [value, row, col] = cells[i];
-    out += fmt::format("<li>{} \u2192 {} <b>{}</b></li>",
-                       isolate(at.model.word(Axis::kQueries, at.item, row)),
-                       isolate(at.model.word(Axis::kKeys, at.item, col)),
-                       at.numbers.text.trimmed(-value));
+    // Among many words one may occur twice, so its position is added.
+    out += fmt::format("<li>{} \u00B7 {} \u2192 {} \u00B7 {} <b>{}</b></li>",
+                       isolate(at.model.word(Axis::kQueries, at.item, row)), row,
+                       isolate(at.model.word(Axis::kKeys, at.item, col)), col,
+                       at.numbers.text(-value));
   }
   return count == 0 ? "" : out + "</ol>";
 }
@@ -145,25 +146,21 @@ std::string heading(std::string_view scope, std::string_view word, std::string_v
   return fmt::format("<th scope=\"{}\"{}{}>{}</th>", scope, attributes, title, isolate(word));
 }
 
-std::string sum_text(double sum, int precision) {
-  return std::isfinite(sum) ? fmt::format("{:.{}f}", sum, precision) : fmt::format("{}", sum);
-}
-
 std::string masked_cell() {
   return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
 }
 
 std::string heat_cell(const StepNumbers& numbers, double value) {
-  const std::string text = numbers.text.trimmed(value);
+  const std::string text = numbers.text(value);
   if (!std::isfinite(value)) return fmt::format("<td class=\"odd\">{}</td>", text);
-  const double share = numbers.largest > 0 ? std::abs(value) / numbers.largest : 0.0;
+  const double share = numbers.largest() > 0 ? std::abs(value) / numbers.largest() : 0.0;
   return fmt::format("<td{} style=\"--v:{:.2f}\">{}</td>", value < 0 ? " class=\"n\"" : "", share,
                      text);
 }
 
 std::string heat_maps(const PageModel& model, const Step& step, const Step* row_sums) {
   const StepLayout layout = model.layout(step);
-  const StepNumbers numbers = model.numbers(step);
+  const StepNumbers& numbers = model.numbers(step);
   const bool as_table = fits_table(layout);
   const bool all_planes = layout.planes <= kMostPlanes;
   const std::int64_t focus = model.scene().focus ? model.scene().focus->index : 0;
@@ -190,7 +187,7 @@ std::string heat_maps(const PageModel& model, const Step& step, const Step* row_
   if (row_sums != nullptr && !as_table) {
     out += fmt::format("<p class=\"small\" data-step=\"{}\">The largest row sum is {}.</p>",
                        row_sums->name,
-                       sum_text(model.numbers(*row_sums).largest, model.scene().precision));
+                       model.numbers(*row_sums).text(model.numbers(*row_sums).largest()));
   }
   return out;
 }

@@ -29,9 +29,6 @@ std::string heat_maps(const PageModel& model, const Step& step, const Step* row_
 
 /// One <td> with its background; `largest` is what a full background stands for.
 std::string heat_cell(const StepNumbers& numbers, double value);
-/// A sum of weights, which is one up to rounding: "1" among decimals would look like another kind
-/// of number.
-std::string sum_text(double sum, int precision);
 /// The dot that stands for a masked number.
 std::string masked_cell();
 /// A row's or column's heading: a word, with its full text where CSS may shorten it.

@@ -55,6 +55,9 @@ struct Writer {
   std::string entry(std::string_view letter, std::string_view key = "j") const {
     return sub(mi(letter), index(key));
   }
+  std::string primed(std::string_view letter) const {
+    return fmt::format("<msubsup>{}{}{}</msubsup>", mi(letter), index("j"), mo("\u2032"));
+  }
   std::string query() const { return focus ? mi("q") : sub(mi("q"), mi("i")); }
   std::string source() const { return mi(scene.source ? "Y" : "X"); }
 
@@ -92,23 +95,22 @@ struct Writer {
 
   std::string scaled() const {
     const std::string before = entry("s");
-    const std::string after = sup(before, mo("\u2032"));
     if (scene.scale_text == "1/sqrt(head_dim)") {
-      return row({after, mo("="), fraction(before, root(sub(mi("d"), mi("k"))))});
+      return row({primed("s"), mo("="), fraction(before, root(sub(mi("d"), mi("k"))))});
     }
-    return row({after, mo("="), mn(scene.scale_text), mo("\u00B7"), before});
+    return row({primed("s"), mo("="), mn(scene.scale_text), mo("\u00B7"), before});
   }
 
   std::string softcapped() const {
     const std::string before = entry("s");
     const std::string cap = mn(fmt::format("{}", scene.options.score.softcap));
-    return row({sup(before, mo("\u2032")), mo("="), cap, mo("\u00B7"),
+    return row({primed("s"), mo("="), cap, mo("\u00B7"),
                 call("tanh", fraction(before, cap))});
   }
 
   std::string biased() const {
     const std::string before = entry("s");
-    std::string out = row({sup(before, mo("\u2032")), mo("="), before});
+    std::string out = row({primed("s"), mo("="), before});
     const ScoreOptions& score = scene.options.score;
     if (score.bias.defined()) out += row({mo("+"), entry("b")});
     if (score.alibi) {
@@ -123,10 +125,11 @@ struct Writer {
   std::string masked() const {
     const std::string before = entry("s");
     const std::string cases = fmt::format(
-        "<mtable columnalign=\"left left\"><mtr><mtd>{}</mtd><mtd>{}</mtd></mtr>"
+        "<mtable><mtr><mtd>{}</mtd><mtd>{}</mtd></mtr>"
         "<mtr><mtd>{}</mtd><mtd>{}</mtd></mtr></mtable>",
         before, mtext("where visible"), row({mo("\u2212"), mi("\u221E")}), mtext("elsewhere"));
-    return row({sup(before, mo("\u2032")), mo("="), mo("{"), cases});
+    // A row of its own, so that the brace opens it and grows with it.
+    return row({primed("s"), mo("="), row({mo("{"), cases})});
   }
 
   std::string weights(std::string_view how) const {

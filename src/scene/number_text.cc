@@ -74,7 +74,13 @@ std::string NumberText::padded(double value) const {
 std::string NumberText::trimmed(double value) const {
   if (!std::isfinite(value)) return not_finite(value);
   if (!format_) return fmt::format("{:.0f}", value == 0.0 ? 0.0 : value);  // no "-0"
-  return std::string(trim(format_->padded(value)));
+  // A point with nothing behind it ("2.", "5.e-01") is NumPy's mark of a float; readers need none.
+  std::string text(trim(format_->padded(value)));
+  const auto point = text.find('.');
+  if (point + 1 == text.size() || (point < text.size() && text[point + 1] == 'e')) {
+    text.erase(point, 1);
+  }
+  return text;
 }
 
 }  // namespace fovea::scene

@@ -165,18 +165,25 @@ class Page {
 
   void flow() {
     add("<nav class=\"flow\" id=\"flow\" aria-label=\"The steps, in order\">\n<ol>\n");
-    int open = -1;
+    std::vector<const Step*> boxes;
     for (const Step& step : trace_.steps) {
+      if (!is_focus(step) && rank(step.name) >= 0) boxes.push_back(&step);
+    }
+    std::stable_sort(boxes.begin(), boxes.end(), [](const Step* a, const Step* b) {
+      return rank(a->name) < rank(b->name);
+    });
+    int open = -1;
+    for (const Step* box : boxes) {
+      const Step& step = *box;
       const int at = rank(step.name);
-      if (is_focus(step) || at < 0 || base_name(step.name) == "row_sums") continue;
       if (at != open) {
         if (open >= 0) add("</li>\n");
         add("<li>");
         open = at;
       }
       const bool aside = step.name.find('[') != std::string::npos;  // shown, but leads nowhere
-      addf("<div class=\"box{}\"><a href=\"#{}\"><b>{}</b>{}</a><span class=\"shape\">{}</span></div>",
-           aside ? " aside" : "", html::step_id(step.name),
+      addf("<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span class=\"shape\">{}</span></div>",
+           aside ? " aside" : "", html::step_id(step.name), step.name,
            std::string(step_info(step.name).title), box_detail(step),
            html::shape_text(step.shape));
     }

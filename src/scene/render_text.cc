@@ -104,6 +104,14 @@ class TextRenderer {
       if (!table.heat) widths.back() = std::max(widths.back(), header);
     }
     const std::vector<std::size_t> columns = fitting_columns(table, widths, label_width);
+    int used = static_cast<int>(kIndent.size()) + label_width;
+    for (const std::size_t j : columns) {
+      // What even then does not fit, text on the left, is cut.
+      if (j != kLeftOut && table.columns[j].left) {
+        widths[j] = std::max(1, std::min(widths[j], width_ - used - kGap));
+      }
+      used += kGap + (j == kLeftOut ? 1 : widths[j]);
+    }
     render_header(table, corner, columns, widths, label_width);
     for (const TableRow& row : table.rows) {
       std::string line = row.focus ? bold(kFocusIndent, color_) : kIndent;
@@ -111,8 +119,9 @@ class TextRenderer {
       for (const std::size_t j : columns) {
         line += j == kLeftOut ? spaces(kGap) + "…" : cell_text(table, row, j, widths[j]);
       }
-      if (table.heat && color_ == Color::kNone) line += shades(row, line);
-      if (!row.remark.empty()) line += "      " + row.remark;
+      if (table.heat && color_ == Color::kNone) line += shades(row, width_ - used);
+      const std::string remark = "      " + row.remark;
+      if (used + display_width(remark) <= width_) line += remark;
       add(std::move(line));
     }
   }
@@ -171,8 +180,8 @@ class TextRenderer {
   std::string cell_text(const Table& table, const TableRow& row, std::size_t j, int width) const {
     if (j >= row.cells.size()) return "";
     const Cell& cell = row.cells[j];
-    const std::string text =
-        table.columns[j].left ? pad_right(cell.text, width) : pad_left(cell.text, width);
+    const std::string text = table.columns[j].left ? pad_right(fit(cell.text, width), width)
+                                                   : pad_left(cell.text, width);
     if (color_ != Color::kNone && table.heat) {
       // The gap belongs to the coloured cell, so that neighbours touch.
       return " " + on_heat(text + " ", cell.heat, color_);
@@ -181,14 +190,14 @@ class TextRenderer {
   }
 
   /// The row as shades behind its numbers, where there is room.
-  std::string shades(const TableRow& row, const std::string& line) const {
+  static std::string shades(const TableRow& row, int room) {
     std::string text;
     for (const Cell& cell : row.cells) {
       const std::string one = cell.text == "…" ? "…" : shade(cell.heat);
       text += one + one;
     }
     const std::string framed = "   |" + text + "|";
-    return display_width(line) + display_width(framed) <= width_ ? framed : std::string();
+    return display_width(framed) <= room ? framed : std::string();
   }
 
   // ---- Pictures --------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kFewColumns = 16;  // of an array of numbers
 constexpr std::int64_t kFewTerms = 6;     // of a product that is written out
+constexpr std::int64_t kFewInARow = 8;    // of numbers in brackets
 constexpr int kBarColumns = 20;
 constexpr std::size_t kTopWords = 10;
 const std::string kMasked = "·";
@@ -445,7 +446,7 @@ class Storyteller {
   std::string bracketed(const TensorView& numbers) const {
     const NumberText text(numbers, scene_.precision);
     std::string list;
-    for (const std::int64_t d : shown(numbers.extent(0), kFewColumns, -1)) {
+    for (const std::int64_t d : shown(numbers.extent(0), kFewInARow, -1)) {
       list += (list.empty() ? "" : " ") + (d < 0 ? "…" : text.padded(numbers.value({d})));
     }
     return '[' + list + ']';
@@ -465,7 +466,7 @@ class Storyteller {
     for (const std::int64_t j : shown_keys(head)) {
       if (masked != nullptr && row(*masked, head).value({j}) == -HUGE_VAL) continue;
       std::string numbers;
-      for (const std::int64_t d : shown(values.extent(1), kFewColumns, -1)) {
+      for (const std::int64_t d : shown(values.extent(1), kFewInARow, -1)) {
         numbers +=
             (numbers.empty() ? "" : " ") + (d < 0 ? "…" : value_text.padded(values.value({j, d})));
       }

@@ -18,6 +18,9 @@ FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" 
 EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
 
+if not os.access(FOVEA, os.X_OK):
+    raise SystemExit(f"no program at {FOVEA}: build it, or set FOVEA to its path")
+
 # Colours and widths must not depend on where the tests run.
 _SHAPING = ("COLUMNS", "NO_COLOR", "COLORTERM", "TERM")
 

@@ -86,8 +86,7 @@ TEST(Mask, KeyLengthsShortenAndAlign) {
 TEST(Mask, DenseBroadcasts) {
   const Tensor row = Tensor::from<bool>({3}, std::span<const bool>(std::array{true, false, true}));
   EXPECT_THAT(draw(dense(row), 2, 3), ElementsAre("101", "101"));
-  const Tensor column =
-      Tensor::from<bool>({2, 1}, std::span<const bool>(std::array{true, false}));
+  const Tensor column = Tensor::from<bool>({2, 1}, std::span<const bool>(std::array{true, false}));
   EXPECT_THAT(draw(dense(column), 2, 3), ElementsAre("111", "000"));
   Tensor per_head(DType::kBool, {2, 1, 1});
   per_head.at<bool>({1, 0, 0}) = true;
@@ -97,8 +96,8 @@ TEST(Mask, DenseBroadcasts) {
 }
 
 TEST(Mask, CombinationsAreWhatTheirPartsSay) {
-  const std::vector<Mask> rules = {Mask(), causal(), window(1, 1), prefix(2),
-                                   documents(ids({0, 1, 0, 1})), key_lengths({3})};
+  const std::vector<Mask> rules = {
+      Mask(), causal(), window(1, 1), prefix(2), documents(ids({0, 1, 0, 1})), key_lengths({3})};
   for (const Mask& a : rules) {
     for (const Mask& b : rules) {
       for (std::int64_t i = 0; i < 4; ++i) {
@@ -171,14 +170,14 @@ TEST(RelativeTable, BucketsOfT5) {
   const RelativeTable both{{}, true, 128};
   const RelativeTable causal_only{{}, false, 128};
   const std::vector<std::pair<std::int64_t, std::int64_t>> bidirectional = {
-      {0, 0},   {-1, 1},  {1, 17},  {-7, 7},   {7, 23},   {-8, 8},   {-11, 8},  {-12, 9},
+      {0, 0},    {-1, 1},   {1, 17},  {-7, 7},   {7, 23},   {-8, 8},   {-11, 8},   {-12, 9},
       {-16, 10}, {-23, 11}, {32, 28}, {-64, 14}, {-90, 14}, {-91, 15}, {-128, 15}, {5000, 31}};
   for (const auto& [position, bucket] : bidirectional) {
     EXPECT_EQ(relative_bucket(position, 32, both), bucket) << position;
   }
   const std::vector<std::pair<std::int64_t, std::int64_t>> unidirectional = {
-      {0, 0}, {5, 0}, {-1, 1}, {-15, 15}, {-16, 16}, {-18, 16}, {-19, 17}, {-32, 21}, {-64, 26},
-      {-127, 31}, {-5000, 31}};
+      {0, 0},    {5, 0},    {-1, 1},   {-15, 15},  {-16, 16},  {-18, 16},
+      {-19, 17}, {-32, 21}, {-64, 26}, {-127, 31}, {-5000, 31}};
   for (const auto& [position, bucket] : unidirectional) {
     EXPECT_EQ(relative_bucket(position, 32, causal_only), bucket) << position;
   }

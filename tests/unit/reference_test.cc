@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/error.h"
+
 #include "support/random_problem.h"
 
 namespace fovea::reference {
@@ -121,9 +122,8 @@ TEST(Reference, GeneralScoreIsDotScoreOfProjectedKeys) {
   RandomState random(9);
   const Tensor narrow_query = random.randn({1, 1, 3, 3});
   const Tensor w = random.randn({3, 2});
-  const Steps general =
-      attention_steps({narrow_query, problem.key, problem.value}, {.score = {.scale = 1.0}},
-                      {.score_kind = GeneralScore{w}});
+  const Steps general = attention_steps({narrow_query, problem.key, problem.value},
+                                        {.score = {.scale = 1.0}}, {.score_kind = GeneralScore{w}});
   Tensor projected(DType::kFloat64, {1, 1, 3, 2});
   for_each_index(projected.shape(), [&](const Index& at) {
     for (std::int64_t d = 0; d < 3; ++d) {

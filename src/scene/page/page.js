@@ -2,22 +2,26 @@
 //
 // What can be pointed at: choosing a word, how a number was made, arcs, the walk through the steps.
 // The page is complete without this file. Everything shown is read from the JSON in #data and
-// written with textContent, so no word of a scene can become markup.
+// written as text nodes, so no word of a scene can become markup.
 (() => {
 "use strict";
 
+const root = document.documentElement;
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = {item: 0, query: 0, threshold: 0, heads: new Set()};
-const SVG = "http://www.w3.org/2000/svg";
+const state = {item: 0, query: 0, least: 0, heads: new Set()};
 // Okabe and Ito's colours, which the colour-blind tell apart; then again, dashed.
 const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];
 const STAGES = ["scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"];
-const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const ARROWS = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1]};
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const count = (n, f) => Array.from({length: n}, (_, i) => f(i));
+const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
+const plain = (name) => name.replace("focus.", "");
 
-/** An element with attributes and children; strings become text. */
+/** An element with attributes, listeners (on...) and children; strings become text. */
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "g", "text", "title"].includes(tag);
-  const node = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  const node = document.createElementNS(svg ? "http://www.w3.org/2000/svg" : root.namespaceURI, tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (value !== null) node.setAttribute(name, value);
@@ -26,34 +30,34 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 const bdi = (text) => make("bdi", {}, text);
+const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
 
-// ---- Numbers ------------------------------------------------------------------------------------
+// ---- The numbers, and how they are written
 
-function bytes(base64) {
-  return Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-}
-
-function decode(step) {
-  if (step.v) return step.v.map(Number0);
-  if (step.f32) return new Float32Array(bytes(step.f32).buffer);
-  const special = {253: -Infinity, 254: Infinity, 255: NaN};
-  return Float32Array.from(bytes(step.u8), (b) =>
-      b in special ? special[b] : step.low + b / 252 * (step.high - step.low));
-}
-function Number0(x) {
-  return typeof x === "number" ? x : {inf: Infinity, "-inf": -Infinity}[x] ?? NaN;
-}
+const NAMED = {inf: Infinity, "-inf": -Infinity, nan: NaN};
+const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+const number = (x) => typeof x === "number" ? x : NAMED[x];
 
 const steps = new Map();
 for (const step of data.steps) {
-  step.values = decode(step);
+  const {v, f32, u16, u8, low, high} = step;
+  step.digits = v ? 17 : f32 ? 7 : u16 ? 5 : 3;
+  if (v) step.values = v.map(number);
+  else if (f32) step.values = new Float32Array(bytes(f32).buffer);
+  else {  // levels between low and high; then the codes of -inf, inf and nan
+    const codes = u16 ? new Uint16Array(bytes(u16).buffer) : bytes(u8), most = u16 ? 65532 : 252;
+    step.values = Float32Array.from(codes, (c) => c > most
+        ? [-Infinity, Infinity, NaN][c - most - 1] : low + c / most * (high - low));
+    const seen = Math.floor(Math.log10(most / (high - low || 1)));
+    Object.assign(step, {sci: false, decimals: clamp(step.decimals, -1, Math.max(seen, 0))});
+  }
   step.base = step.name.replace(/\[.*/, "");
-  step.about = step.u8 ? "\u2248" : "";
   steps.set(step.name, step);
 }
-const maskBits = data.mask && bytes(data.mask);
+const mask = data.mask && bytes(data.mask);
 const queries = data.tokens[0].length;
 const keys = (data.source || data.tokens)[0].length;
+const weights = steps.get("weights");
 const last = STAGES.filter((name) => steps.has(name)).pop();
 
 function at(step, item, head, plane, row, col) {
@@ -62,13 +66,15 @@ function at(step, item, head, plane, row, col) {
   return step.values[(((b * heads + h) * planes + p) * rows + row) * cols + col];
 }
 function masked(item, head, query, key) {
-  if (!maskBits) return false;
   const i = ((item * data.heads + head) * queries + query) * keys + key;
-  return (maskBits[i >> 3] >> (i & 7) & 1) === 1;
+  return mask !== null && (mask[i >> 3] >> (i & 7) & 1) === 1;
 }
 function word(axis, item, i) {
   return axis === "d" ? String(i) : (axis === "k" && data.source || data.tokens)[item][i];
 }
+/** Among many words one may occur twice, so its position is added. */
+const many = queries > 40 || keys > 40;
+const placed = (axis, item, i) => word(axis, item, i) + (many && axis !== "d" ? ` \u00b7 ${i}` : "");
 
 /** toFixed, with ties to even as in the rest of the page. */
 function fixed(x, digits) {
@@ -77,150 +83,130 @@ function fixed(x, digits) {
   const text = (tie && floor % 2 === 0 ? floor / 10 ** digits : size).toFixed(digits);
   return (x < 0 && Number(text) !== 0 ? "-" : "") + text;
 }
-function special(x) {
-  return Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
-}
+const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
 /** A number as its step's table writes it. */
 function show(step, x) {
   if (!Number.isFinite(x)) return special(x);
-  if (step.sci) {
-    return x.toExponential(Math.max(step.decimals, 0)).replace(/e([+-])(\d)$/, "e$10$2");
-  }
-  return step.about + fixed(x, Math.max(step.decimals, 0));
+  const digits = Math.max(step.decimals, 0);
+  if (step.sci) return x.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+  return fixed(x, digits);
 }
-/** A number inside a sum: no zeros at its end. */
+/** A number that belongs to no step: no zeros at its end. */
 function factor(x) {
   if (!Number.isFinite(x)) return special(x);
   if (x !== 0 && Math.abs(x) < 10 ** -data.precision) return x.toExponential(2);
   const text = fixed(x, data.precision);
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
-const times = ([a, b]) => factor(a) + "\u00b7" + (b < 0 ? "(" + factor(b) + ")" : factor(b));
-/** a1*b1 + a2*b2 + ...; of a long sum, its largest terms. */
-function sumOf(pairs) {
-  const most = 2 * data.limits.terms;
-  if (pairs.length <= most) return pairs.map(times).join(" + ");
-  const large = [...pairs].sort((x, y) => Math.abs(y[0] * y[1]) - Math.abs(x[0] * x[1]));
-  return large.slice(0, most).map(times).join(" + ") + ` + \u2026 (${pairs.length - most} more)`;
+/** a1*b1 + a2*b2 + ...; of more than `most` products the largest. */
+function sumOf({pairs, left, right}, most = 12) {
+  const write = (step, x) => step ? show(step, x) : factor(x);
+  const size = ([a, b]) => Math.abs(a * b);
+  const shown = pairs.length <= most ? pairs
+      : [...pairs].sort((x, y) => size(y) - size(x)).slice(0, most);
+  return shown.map(([a, b]) => {
+    const second = write(right, b);
+    return write(left, a) + "\u00b7" + (b < 0 ? `(${second})` : second);
+  }).join(" + ") + (shown === pairs ? "" : ` + \u2026 (${pairs.length - most} more)`);
 }
 
-// ---- What a number was made from ----------------------------------------------------------------
+// ---- What a number was made from
 
 /** A query's, key's or value's row for one query head, and where it stands on the page. */
 function operand(name, item, head, i) {
-  const isKey = name !== "query";
+  const isKey = name !== "query", own = steps.get(name);
   const h = isKey ? Math.floor(head * data.kvHeads / data.heads) : head;
-  const own = steps.get(name);
   const step = own || steps.get(isKey && data.source ? "source_embeddings" : "embeddings");
   const size = own ? step.dims[4] : step.dims[4] / (isKey ? data.kvHeads : data.heads);
   const first = own ? 0 : h * size;
-  const numbers = Array.from({length: size}, (_, d) => at(step, item, h, 0, i, first + d));
-  return {numbers, step, light: {step: step.name, item, head: own ? h : 0, row: i, first, size}};
+  return {step, numbers: count(size, (d) => at(step, item, h, 0, i, first + d)),
+    light: {step: step.name, item, head: own ? h : 0, row: i, first, size}};
 }
+
 function scoreTerms(item, head, query, key) {
-  if (data.score.v) {
-    const hidden = steps.get("hidden");
-    return hidden ? data.score.v.map((v, d) => [v, at(hidden, item, head, query, key, d)]) : [];
-  }
-  let left = operand("query", item, head, query).numbers;
-  const right = operand("key", item, head, key).numbers;
-  const general = data.score.general;
-  if (general) {
-    const q = left;
-    left = right.map((_, e) => q.reduce((sum, x, d) => sum + x * general[d * right.length + e], 0));
-  }
-  return right.map((k, d) => [left[d], k]);
-}
-function scoreRow(item, head, query) {
-  const step = steps.get(last), out = [];
-  for (let k = 0; step && k < keys; ++k) {
-    if (!masked(item, head, query, k)) out.push(at(step, item, head, 0, query, k));
-  }
-  return out;
+  const {v, general} = data.score, right = steps.get("hidden");
+  if (v) return {pairs: v.map((x, d) => [x, at(right, item, head, query, key, d)]), right};
+  const q = operand("query", item, head, query), k = operand("key", item, head, key);
+  const moved = general && k.numbers.map((_, e) =>
+      q.numbers.reduce((sum, x, d) => sum + x * general[d * k.numbers.length + e], 0));
+  return {pairs: k.numbers.map((x, d) => [(moved || q.numbers)[d], x]),
+    left: moved ? null : q.step, right: k.step};
 }
 
 /** Lines that say how a cell came about, and the cells it was made from. */
 function explain({step, item, head, plane, row, col}) {
-  const base = step.base, value = at(step, item, head, plane, row, col);
-  const shown = show(step, value);
+  const base = step.base, shown = show(step, at(step, item, head, plane, row, col));
   const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
-  const product = (left, right, lights) =>
-      ({lines: [sumOf(left.map((x, i) => [x, right[i]])) + " = " + shown], lights});
   if (step.maskable && masked(item, head, row, col)) {
-    return {lines: ["masked: this key may not be seen, so its weight is exactly 0"], lights: []};
+    return [["masked: this key may not be seen, so its weight is exactly 0"], []];
   }
-  if (["query", "key", "value"].includes(base) && steps.has(base + "_weights")) {
-    const weights = steps.get(base + "_weights");
+  const projection = steps.get(base + "_weights");
+  if (projection) {
     const from = steps.get(base !== "query" && data.source ? "source_embeddings" : "embeddings");
     const column = head * step.dims[4] + col;
-    const x = Array.from({length: from.dims[4]}, (_, d) => at(from, item, 0, 0, row, d));
-    return product(x, x.map((_, d) => at(weights, 0, 0, 0, d, column)), [
-      {step: from.name, item, head: 0, row}, {step: weights.name, item: -1, head: 0, col: column}]);
+    const pairs = count(from.dims[4], (d) =>
+        [at(from, item, 0, 0, row, d), at(projection, 0, 0, 0, d, column)]);
+    return [[`${sumOf({pairs, left: from, right: projection})} = ${shown}`],
+      [{step: from.name, item, head: 0, row}, {step: projection.name, head: 0, col: column}]];
   }
   if (base === "hidden") {
-    return {lines: [`tanh(q W + k U) = ${shown}`], lights: [
-      operand("query", item, head, plane).light, operand("key", item, head, row).light]};
+    return [[`tanh(q W + k U) = ${shown}`],
+      [operand("query", item, head, plane).light, operand("key", item, head, row).light]];
   }
   if (base === "scores") {
-    const pairs = scoreTerms(item, head, row, col);
     const lights = data.score.v ? [{step: "hidden", item, head, plane: row, row: col}]
         : [operand("query", item, head, row).light, operand("key", item, head, col).light];
-    return {lines: [sumOf(pairs) + " = " + shown], lights};
+    return [[`${sumOf(scoreTerms(item, head, row, col))} = ${shown}`], lights];
   }
   const stage = STAGES.indexOf(base);
   if (stage > 0) {
     const before = steps.get(STAGES.slice(0, stage).filter((name) => steps.has(name)).pop());
-    const x = at(before, item, head, 0, row, col), cap = data.score.softcap;
-    const how = {
-      scaled_scores: `${show(before, x)} \u00b7 ${factor(data.score.scale)}`,
-      softcapped_scores: `${factor(cap)} \u00b7 tanh(${show(before, x)} / ${factor(cap)})`,
-      biased_scores: `${show(before, x)} + ${factor(value - x)}`,
-      masked_scores: "visible, so it stays",
-    }[base];
-    return {lines: [`${how} = ${shown}`], lights: [light(before.name, row, col)]};
+    if (!before) return [[shown], []];
+    const x = at(before, item, head, 0, row, col), old = show(before, x);
+    const cap = factor(data.score.softcap);
+    const how = {scaled_scores: `${old} \u00b7 ${factor(data.score.scale)}`,
+      softcapped_scores: `${cap} \u00b7 tanh(${old} / ${cap})`,
+      biased_scores: `${old} + ${factor(at(step, item, head, 0, row, col) - x)}`,
+      masked_scores: "visible, so it stays"}[base];
+    return [[`${how} = ${shown}`], [light(before.name, row, col)]];
   }
   if (base === "weights" && last) {
     const scores = steps.get(last), s = at(scores, item, head, 0, row, col);
-    const visible = scoreRow(item, head, row);
+    const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
+    const others = count(keys, (k) => k).filter((k) => !masked(item, head, row, k))
+        .map((k) => at(scores, item, head, 0, row, k)).concat(sink);
     const how = (/\[(.*)\]/.exec(step.name) || [0, data.score.how])[1];
-    const lights = [light(last, row)];
-    if (how === "sum") {
-      const sum = visible.reduce((a, b) => a + b, 0);
-      return {lines: [`${show(scores, s)} / ${factor(sum)} = ${shown}`], lights};
-    }
-    const sink = data.score.sinks ? [Number0(data.score.sinks[head])] : [];
-    const shift = how === "softmax" ? Math.max(...visible, ...sink) : 0;
-    const sum = [...visible, ...sink].reduce((a, b) => a + Math.exp(b - shift), 0);
-    const power = how === "softmax" ? `${show(scores, s)} \u2212 ${factor(shift)}` : show(scores, s);
-    return {lines: [`exp(${power}) = ${factor(Math.exp(s - shift))}`,
-      `${factor(Math.exp(s - shift))} / ${factor(sum)} = ${shown}`,
-      `(${factor(sum)}: the sum of exp over the row${sink.length ? " and the sink" : ""})`], lights};
+    const shift = how === "softmax" ? Math.max(...others) : 0;
+    const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
+    const sum = others.reduce((total, x) => total + part(x), 0);
+    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${show(scores, shift)}` : "");
+    return [[how === "sum" ? null : `exp(${power}) = ${factor(part(s))}`,
+      `${factor(part(s))} / ${factor(sum)} = ${shown}`,
+      `(${factor(sum)} is the sum over the row${sink.length ? " and the sink" : ""})`],
+    [light(last, row)]];
   }
   if (base === "row_sums") {
-    const name = step.name.replace("row_sums", "weights"), weights = steps.get(name);
-    const parts = Array.from({length: keys}, (_, k) => show(weights, at(weights, item, head, 0, row, k)));
-    return {lines: [(keys > 16 ? `all ${keys} weights of the row` : parts.join(" + ")) + " = " + shown],
-      lights: [light(name, row)]};
+    const from = steps.get(step.name.replace(base, "weights"));
+    const parts = keys > 16 ? `all ${keys} weights of the row`
+        : count(keys, (k) => show(from, at(from, item, head, 0, row, k))).join(" + ");
+    return [[`${parts} = ${shown}`], [light(from.name, row)]];
   }
-  if (base === "context" && steps.has("weights")) {
-    const weights = steps.get("weights"), pairs = [];
-    for (let k = 0; k < keys; ++k) {
-      if (masked(item, head, row, k)) continue;
-      pairs.push([at(weights, item, head, 0, row, k), operand("value", item, head, k).numbers[col]]);
-    }
-    const from = operand("value", item, head, 0).light;
-    return {lines: [sumOf(pairs) + " = " + shown], lights: [light("weights", row),
-      {step: from.step, item, head: from.head, col: from.first + col}]};
+  if (base === "context" && weights) {
+    const seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
+    const {step: right, light: from} = operand("value", item, head, 0);
+    const pairs = seen.map((k) => [at(weights, item, head, 0, row, k),
+      operand("value", item, head, k).numbers[col]]);
+    return [[`${sumOf({pairs, left: weights, right})} = ${shown}`], [light("weights", row),
+      {step: right.name, item, head: from.head, col: from.first + col}]];
   }
   if (base === "merged_context") {
-    const size = step.dims[4] / data.heads, h = Math.floor(col / size);
-    return {lines: [`number ${col % size} of head ${h}: ${shown}`],
-      lights: [{step: "context", item, head: h, row, col: col % size}]};
+    const size = step.dims[4] / data.heads, h = Math.floor(col / size), c = col % size;
+    return [[`number ${c} of head ${h}: ${shown}`], [{step: "context", item, head: h, row, col: c}]];
   }
-  return {lines: [shown], lights: []};
+  return [[shown], []];
 }
 
-// ---- Pointing at a cell -------------------------------------------------------------------------
+// ---- Pointing at a cell
 
 const bubble = make("div", {id: "made", role: "status", hidden: "hidden"});
 document.body.append(bubble);
@@ -231,489 +217,434 @@ function forget() {
 }
 
 function placeOf(figure) {
-  const number = (name, none) => name in figure.dataset ? Number(figure.dataset[name]) : none;
-  const item = number("item", -1);
-  return {step: steps.get(figure.dataset.step), item: item < 0 ? state.item : item,
-    head: number("head", 0), plane: number("plane", state.query)};
+  const {step, item, head, plane} = figure.dataset;
+  return {step: steps.get(step), item: Number(item) < 0 ? state.item : Number(item),
+    head: Number(head), plane: Number(plane ?? state.query)};
 }
 
-/** Lights the cells of a figure's table that `light` names: a row, a column or one cell. */
-function illuminate(light) {
-  for (const figure of all(`figure.map[data-step="${light.step}"]`)) {
-    const {item, head, plane} = placeOf(figure);
-    const other = Number(figure.dataset.item) >= 0 && item !== light.item;
-    const elsewhere = "plane" in figure.dataset && plane !== light.plane;
-    const body = figure.querySelector("tbody");
-    if (other || head !== light.head || elsewhere || !body) continue;
-    [...body.rows].forEach((line, r) => {
-      if (light.row !== undefined && r !== light.row) return;
+/** Lights the cells of a table that `light` names: a row, a column or one cell. */
+function illuminate({step, item, head, plane, row, col, first = 0, size = Infinity}) {
+  for (const figure of all(`figure.map[data-step="${step}"]`)) {
+    const place = placeOf(figure), body = figure.querySelector("tbody");
+    if (!body || place.head !== head || figure.hidden ||
+        (item !== undefined && place.item !== item) ||
+        (figure.dataset.plane && place.plane !== plane)) continue;
+    [...body.rows].filter((_, r) => row === undefined || r === row).forEach((line) =>
       [...line.cells].slice(1).forEach((cell, c) => {
-        const inside = light.size === undefined || (c >= light.first && c < light.first + light.size);
-        if ((light.col === undefined || c === light.col) && inside &&
-            !cell.classList.contains("sum")) cell.classList.add("lit");
-      });
-    });
+        const meant = col === undefined ? c >= first && c < first + size : c === col;
+        if (meant && !cell.classList.contains("sum")) cell.classList.add("lit");
+      }));
   }
 }
 
-/** Tells about a number beside `box`, its place on the screen. */
-function tell(place, box) {
+/** Tells about a number whose place on the screen is `box`: right of `edge` if there is room. */
+function tell(place, box, edge = Infinity) {
   forget();
   const {step, item, row, col} = place;
-  const [rows, cols] = step.base === "row_sums" ? [step.rows, ""] : [step.rows, step.cols];
-  const what = make("p", {class: "what"}, step.title, ": ", bdi(word(rows, item, row)));
-  if (cols) what.append(cols === "k" ? " \u2192 " : ", ", bdi(word(cols, item, col)));
-  const made = explain(place);
-  bubble.replaceChildren(what, ...made.lines.map((line) => make("p", {}, line)));
-  made.lights.forEach(illuminate);
+  const what = make("p", {class: "what"}, step.title, ": ", bdi(placed(step.rows, item, row)));
+  if (step.base !== "row_sums") {
+    what.append(step.cols === "k" ? " \u2192 " : ", ", bdi(placed(step.cols, item, col)));
+  }
+  const [lines, lights] = explain(place);
+  bubble.replaceChildren(what, ...lines.filter(Boolean).map((line) => make("p", {}, line)));
+  lights.forEach(illuminate);
   bubble.hidden = false;
-  const size = bubble.getBoundingClientRect(), gap = 8;
-  const below = box.bottom + gap + size.height < innerHeight;
-  const left = Math.min(Math.max(gap, box.left), innerWidth - size.width - gap);
-  bubble.style.left = left + "px";
-  bubble.style.top = Math.max(gap, below ? box.bottom + gap : box.top - size.height - gap) + "px";
+  const {width, height} = bubble.getBoundingClientRect(), gap = 8;
+  const beside = edge + 2 * gap + width < innerWidth, below = box.bottom + gap + height < innerHeight;
+  const top = beside ? box.top : below ? box.bottom + gap : box.top - height - gap;
+  bubble.style.left = (beside ? edge + gap : clamp(box.left, gap, innerWidth - width - gap)) + "px";
+  bubble.style.top = clamp(top, gap, innerHeight - height - gap) + "px";
 }
 
+const isCell = (node) => node?.localName === "td" && node.closest("tbody");
 function tellCell(cell) {
-  const figure = cell.closest("figure.map");
-  if (!figure || !cell.closest("tbody") || cell.tagName.toLowerCase() !== "td") return forget();
-  const place = placeOf(figure);
-  if (!place.step) return;
+  if (!isCell(cell)) return forget();
+  const place = placeOf(cell.closest("figure"));
   Object.assign(place, {row: cell.parentNode.sectionRowIndex, col: cell.cellIndex - 1});
   if (cell.classList.contains("sum")) {
-    place.step = steps.get(place.step.name.replace("weights", "row_sums"));
-    place.col = 0;
-    if (!place.step) return;
+    Object.assign(place, {step: steps.get(place.step.name.replace("weights", "row_sums")), col: 0});
   }
-  tell(place, cell.getBoundingClientRect());
-}
-
-/** One stop of the Tab key per table; arrows move within it. */
-function moveInTable(event) {
-  const cell = event.target;
-  const [down, right] = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1],
-    ArrowLeft: [0, -1]}[event.key] || [0, 0];
-  if (event.key === "Escape") forget();
-  if (!down && !right) return;
-  const line = cell.closest("tbody").rows[cell.parentNode.sectionRowIndex + down];
-  const next = line && line.cells[cell.cellIndex + right];
-  if (!next || next.tagName.toLowerCase() !== "td") return;
-  event.preventDefault();
-  cell.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
+  const edge = cell.closest("table").getBoundingClientRect().right;
+  if (place.step) tell(place, cell.getBoundingClientRect(), edge);
 }
 
 for (const table of all("figure.map table")) {
-  const first = table.querySelector("tbody td");
-  if (!first) continue;
-  first.tabIndex = 0;
+  const first = table.querySelector("tbody td"), {step, item} = placeOf(table.closest("figure"));
+  if (!first || !step) continue;
+  first.tabIndex = 0;  // one stop of the Tab key per table; arrows move within it
   table.addEventListener("mouseover", (event) => tellCell(event.target));
-  table.addEventListener("mouseleave", forget);
   table.addEventListener("focusin", (event) => tellCell(event.target));
+  table.addEventListener("mouseleave", forget);
   table.addEventListener("focusout", forget);
-  table.addEventListener("keydown", moveInTable);
   table.addEventListener("click", (event) => {
     const heading = event.target.closest("tbody th");
-    const {step, item} = placeOf(table.closest("figure"));
-    if (heading && step && step.rows === "q") choose(item, heading.parentNode.sectionRowIndex);
-    else if (!heading) tellCell(event.target);
+    if (!heading) tellCell(event.target);
+    else if (step.rows === "q") choose(item, heading.parentNode.sectionRowIndex);
+  });
+  table.addEventListener("keydown", (event) => {
+    const [down, right] = ARROWS[event.key] || [], cell = event.target;
+    const line = table.tBodies[0].rows[cell.parentNode.sectionRowIndex + down];
+    const next = line?.cells[cell.cellIndex + right];
+    if (!isCell(next)) return;
+    event.preventDefault();
+    cell.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
   });
 }
-addEventListener("scroll", () => { if (!document.activeElement.closest("td, canvas")) forget(); },
-    {passive: true});
+addEventListener("keydown", (event) => { if (event.key === "Escape") forget(); });
 
-// ---- Pictures of large matrices -----------------------------------------------------------------
-
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const rgb = (name) => style.getPropertyValue("--" + name).trim().split(" ").map(Number);
-  const hex = style.getPropertyValue("--raised").trim().replace(/^#(.)(.)(.)$/, "#$1$1$2$2$3$3");
-  const paper = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  return {paper, blue: rgb("blue"), orange: rgb("orange"), green: rgb("green")};
-}
+// ---- Pictures of large matrices: one pixel per number, enlarged by the style sheet
 
 function paint(canvas) {
-  const figure = canvas.closest("figure"), {step, item, head, plane} = placeOf(figure);
-  if (!step) return;
-  const rows = canvas.height, cols = canvas.width, palette = colours();
-  const picture = canvas.getContext("2d"), image = picture.createImageData(cols, rows);
+  const {step, item, head, plane} = placeOf(canvas.closest("figure"));
+  const {width: cols, height: rows} = canvas, style = getComputedStyle(root);
+  const rgb = (name) => style.getPropertyValue(name).trim().split(" ").map(Number);
+  const paper = rgb("--paper-rgb"), above = rgb(step.base === "weights" ? "--green" : "--blue");
+  const below = rgb("--orange");
+  const pen = canvas.getContext("2d"), image = pen.createImageData(cols, rows);
   for (let i = 0; i < rows * cols; ++i) {
-    const row = Math.floor(i / cols), value = at(step, item, head, plane, row, i % cols);
-    const ink = step.base === "weights" ? palette.green : value < 0 ? palette.orange : palette.blue;
+    const row = Math.floor(i / cols), x = at(step, item, head, plane, row, i % cols);
     const hidden = step.maskable && masked(item, head, row, i % cols);
-    const share = hidden || !Number.isFinite(value) ? 0 : Math.abs(value) / (step.largest || 1);
-    // A square root lets small shares be seen; a table does not need it, its numbers tell.
-    const v = Math.sqrt(Math.min(share, 1));
-    palette.paper.forEach((c, k) => { image.data[4 * i + k] = c + (ink[k] - c) * v; });
+    const share = Number.isFinite(x) ? Math.min(1, Math.abs(x) / (step.largest || 1)) : 0;
+    // Most weights of a long row are small; a square root lets them be seen.
+    const v = step.base === "weights" ? Math.sqrt(share) : share, ink = x < 0 ? below : above;
+    paper.forEach((c, k) => { image.data[4 * i + k] = c + (ink[k] - c) * v; });
     image.data[4 * i + 3] = hidden ? 0 : 255;
   }
-  picture.putImageData(image, 0, 0);
+  pen.putImageData(image, 0, 0);
 }
+const paintAll = () => all("figure.map:not([hidden]) canvas").forEach(paint);
 
 for (const canvas of all("figure.map canvas")) {
   const {width: cols, height: rows} = canvas;
   const figure = canvas.closest("figure"), {step} = placeOf(figure);
   if (!step) {
-    canvas.replaceWith(make("p", {class: "small"}, "Too many numbers for one page."));
+    canvas.replaceWith(make("p", {class: "small"}, "Too many numbers for this page; ask for JSON."));
     continue;
   }
-  canvas.style.width = cols * Math.max(1, Math.min(24, Math.floor(600 / cols))) + "px";
-  canvas.style.height = cols === rows ? "auto"
-      : rows * Math.max(1, Math.min(16, Math.floor(600 / rows))) + "px";
+  const enlarge = (n, most) => n * clamp(Math.floor(600 / n), 1, most) + "px";
+  canvas.style.width = enlarge(cols, 24);
+  canvas.style.height = cols === rows ? "auto" : enlarge(rows, 16);
   canvas.tabIndex = 0;
   let here = [0, 0];
-  const point = () => {
-    const box = canvas.getBoundingClientRect(), [row, col] = here;
-    const x = box.left + (col + 1) / cols * box.width, y = box.top + row / rows * box.height;
-    tell({...placeOf(figure), row, col}, {left: x + 8, top: y, bottom: y + box.height / rows});
+  const point = (row, col) => {
+    here = [clamp(row, 0, rows - 1), clamp(col, 0, cols - 1)];
+    const box = canvas.getBoundingClientRect(), top = box.top + here[0] / rows * box.height;
+    tell({...placeOf(figure), row: here[0], col: here[1]},
+        {left: box.left + here[1] / cols * box.width + 12, top, bottom: top + box.height / rows});
   };
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();
-    const limit = (x, count) => Math.min(count - 1, Math.max(0, Math.floor(x * count)));
-    here = [limit((event.clientY - box.top) / box.height, rows),
-      limit((event.clientX - box.left) / box.width, cols)];
-    point();
+    point(Math.floor((event.clientY - box.top) / box.height * rows),
+        Math.floor((event.clientX - box.left) / box.width * cols));
   });
   canvas.addEventListener("click", () => { if (step.rows === "q") choose(state.item, here[0]); });
+  canvas.addEventListener("focus", () => point(...here));
   canvas.addEventListener("mouseleave", forget);
-  canvas.addEventListener("focus", point);
   canvas.addEventListener("blur", forget);
   canvas.addEventListener("keydown", (event) => {
-    const move = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1]}[event.key];
-    if (!move) return;
+    const [down, right] = ARROWS[event.key] || [];
+    if (down === undefined) return;
     event.preventDefault();
-    here = [Math.min(rows - 1, Math.max(0, here[0] + move[0])),
-      Math.min(cols - 1, Math.max(0, here[1] + move[1]))];
-    point();
+    point(here[0] + down, here[1] + right);
   });
 }
-const paintAll = () => all("figure.map canvas").forEach((canvas) => {
-  if (!canvas.closest("[hidden]")) paint(canvas);
-});
 
-// ---- The story, told again for another word (html_story.cc tells it first) ----------------------
+// ---- The story, told again for another word (html_story.cc tells it first)
 
-function heatCell(step, x) {
-  if (!Number.isFinite(x)) return make("td", {class: "odd"}, show(step, x));
-  const v = (Math.abs(x) / (step.largest || 1)).toFixed(2);
-  return make("td", {class: x < 0 ? "n" : null, style: `--v:${v}`}, show(step, x));
-}
-const dot = () => make("td", {class: "m", "aria-label": "masked"}, "\u00b7");
-function numberCells(step, numbers) {
-  const cells = numbers.slice(0, data.limits.numbers).map((x) => heatCell(step, x));
+function heatCells(step, numbers) {
+  const cells = numbers.slice(0, data.limits.numbers).map((x) => Number.isFinite(x)
+      ? make("td", {class: x < 0 ? "n" : null,
+        style: `--v:${(Math.abs(x) / (step.largest || 1)).toFixed(2)}`}, show(step, x))
+      : make("td", {class: "odd"}, show(step, x)));
   return numbers.length > cells.length ? [...cells, make("td", {}, "\u2026")] : cells;
 }
-function rowOf(step, head, plane, row) {
-  return Array.from({length: step.dims[4]}, (_, d) => at(step, state.item, head, plane, row, d));
-}
-function listedKeys(head) {
-  const list = Array.from({length: keys}, (_, k) => k), weights = steps.get("weights");
-  if (keys <= data.limits.table || !weights) return list;
-  const w = (k) => at(weights, state.item, head, 0, state.query, k);
-  return list.sort((a, b) => w(b) - w(a) || a - b).slice(0, data.limits.keys);
-}
-function keyHeading(key) {
-  const text = word("k", state.item, key);
-  return make("th", {scope: "row", title: text}, bdi(text));
-}
-function refill(part, rows) {
-  const rest = all("tr.rest", part);
-  part.replaceChildren(...rows, ...rest);
+const rowOf = (step, head, plane, row) =>
+    count(step.dims[4], (d) => at(step, state.item, head, plane, row, d));
+const weightOf = (head, key) => at(weights, state.item, head, 0, state.query, key);
+/** All keys, or of many those with the largest weights. */
+function listed(head, few = data.limits.table, most = data.limits.keys) {
+  const list = count(keys, (k) => k);
+  return keys <= few ? list
+      : list.sort((a, b) => weightOf(head, b) - weightOf(head, a) || a - b).slice(0, most);
 }
 
+function fillKeys(figure, head, cells) {
+  const body = figure.querySelector("tbody"), rest = all(".rest", body);
+  body.replaceChildren(...listed(head).map((key) => [key, cells(key)]).filter((line) => line[1])
+      .map(([key, line]) => {
+        const name = word("k", state.item, key);
+        return make("tr", {}, make("th", {scope: "row", title: name}, bdi(name)), ...line);
+      }), ...rest);
+}
 function fillWord(figure, head) {
   for (const line of all("tr[data-step]", figure)) {
-    const name = line.dataset.step.replace("focus.", "");
-    const step = steps.get(name);
-    const numbers = name.endsWith("embeddings") || name === "merged_context"
-        ? rowOf(step, head, 0, state.query) : operand(name, state.item, head, state.query).numbers;
-    line.replaceChildren(line.cells[0], ...numberCells(step, numbers));
+    const name = plain(line.dataset.step), step = steps.get(name);
+    line.replaceChildren(line.cells[0], ...heatCells(step, /embed|merged/.test(name)
+        ? rowOf(step, head, 0, state.query) : operand(name, state.item, head, state.query).numbers));
   }
 }
 function fillList(figure, head) {
-  const names = all("thead th[data-step]", figure).map((th) => th.dataset.step.replace("focus.", ""));
-  const list = names.map((name) => steps.get(name)), main = list[list.length - 1];
-  const products = figure.querySelector("th.terms") !== null;
-  const {item, query} = state;
-  refill(figure.querySelector("tbody"), listedKeys(head).map((key) => {
-    const line = make("tr", {}, keyHeading(key));
-    if (products) {
-      const sum = scoreTerms(item, head, query, key).map(times).join(" + ");
-      line.append(make("td", {class: "terms"}, sum + " ="));
-    }
+  const {item, query} = state, products = figure.querySelector("th.terms");
+  const list = all("th[data-step]", figure).map((th) => steps.get(plain(th.dataset.step)));
+  const main = list[list.length - 1];
+  fillKeys(figure, head, (key) => {
+    const cells = products ? [make("td", {class: "terms"},
+        sumOf(scoreTerms(item, head, query, key)) + " =")] : [];
     for (const step of list) {
-      line.append(step.maskable && masked(item, head, query, key) ? dot()
+      cells.push(step.maskable && masked(item, head, query, key)
+          ? make("td", {class: "m", "aria-label": "masked"}, "\u00b7")
           : make("td", {}, show(step, at(step, item, head, 0, query, key))));
     }
-    const x = at(main, item, head, 0, query, key);
-    const kind = (x < 0 ? " n" : "") + (main.base === "weights" ? " share" : "");
-    const v = Math.abs(x) / (main.largest || 1);
-    line.append(Number.isFinite(x) && x !== 0
-        ? make("td", {class: "bar-cell" + kind, style: `--v:${v.toFixed(3)}`}, make("i", {}, "\u00a0"))
-        : make("td"));
-    return line;
-  }));
-  for (const cell of all("tfoot td[data-step]", figure)) {
-    const sum = at(steps.get(cell.dataset.step.replace("focus.", "")), item, head, 0, query, 0);
-    cell.textContent = Number.isFinite(sum) ? fixed(sum, data.precision) : special(sum);
+    const x = at(main, item, head, 0, query, key), v = Math.abs(x) / (main.largest || 1);
+    const kind = "bar-cell" + (x < 0 ? " n" : "") + (main === weights ? " share" : "");
+    cells.push(Number.isFinite(x) && x !== 0 ? make("td", {class: kind,
+      style: `--v:${v.toFixed(3)}`}, make("i", {}, "\u00a0")) : make("td"));
+    return cells;
+  });
+  for (const cell of all("tfoot [data-step]", figure)) {
+    const sum = steps.get(plain(cell.dataset.step));
+    cell.textContent = show(sum, at(sum, item, head, 0, query, 0));
   }
 }
 function fillContext(figure, head) {
-  const {item, query} = state, weights = steps.get("weights"), context = steps.get("context");
-  refill(figure.querySelector("tbody"), listedKeys(head)
-      .filter((key) => !masked(item, head, query, key)).map((key) => {
-        const value = operand("value", item, head, key);
-        return make("tr", {}, keyHeading(key),
-            make("td", {class: "weight"}, show(weights, at(weights, item, head, 0, query, key))),
-            make("td", {class: "times"}, "\u00d7"), ...numberCells(value.step, value.numbers));
-      }));
+  const {item, query} = state, context = steps.get("context");
+  fillKeys(figure, head, (key) => {
+    if (masked(item, head, query, key)) return null;
+    const value = operand("value", item, head, key);
+    return [make("td", {}, show(weights, weightOf(head, key))),
+      make("td", {class: "times"}, "\u00d7"), ...heatCells(value.step, value.numbers)];
+  });
   const foot = figure.querySelector("tfoot tr");
   foot.replaceChildren(foot.cells[0], foot.cells[1],
-      ...numberCells(context, rowOf(context, head, 0, query)));
+      ...heatCells(context, rowOf(context, head, 0, query)));
 }
 function fillHidden(figure, head) {
   const hidden = steps.get("hidden");
-  refill(figure.querySelector("tbody"), listedKeys(head).map((key) =>
-      make("tr", {}, keyHeading(key), ...numberCells(hidden, rowOf(hidden, head, state.query, key)))));
+  fillKeys(figure, head, (key) => heatCells(hidden, rowOf(hidden, head, state.query, key)));
 }
 const FILL = {word: fillWord, merged: fillWord, scores: fillList, weights: fillList,
   context: fillContext, hidden: fillHidden};
 // What the page leaves out for its size stays as it was told first.
-const whole = ["weights", "context", last].every((name) => steps.has(name));
+const whole = weights && !weights.u8 &&
+    all(".tale [data-step]").every((node) => steps.has(plain(node.dataset.step)));
 
-// ---- Arcs ---------------------------------------------------------------------------------------
+// ---- Arcs between two copies of the sentence, or two sentences
 
 const glance = document.getElementById("glance");
-const weights = steps.get("weights");
-const MANY = 60;
 
-function shorten(text, most = 14) {
+function shorten(text) {
   const letters = [...text];
-  return letters.length > most ? letters.slice(0, most - 1).join("") + "\u2026" : text;
+  return letters.length > 18 ? letters.slice(0, 12).join("") + "\u2026" + letters.slice(-4).join("") : text;
 }
 
 function drawArcs() {
-  const old = document.getElementById("arcs");
-  const width = old.parentNode.clientWidth;
-  const names = [data.tokens[state.item], (data.source || data.tokens)[state.item]]
-      .map((list) => list.map((text) => shorten(text)));
-  const pen = document.createElement("canvas").getContext("2d");
-  pen.font = "700 17px " + getComputedStyle(document.querySelector(".chips")).fontFamily;
-  const sizes = names.map((list) => list.map((text) => pen.measureText(text).width));
-  const gap = 26, sums = sizes.map((list) => list.reduce((a, b) => a + b + gap, 0));
-  const flat = Math.max(...sums) <= width, widest = Math.max(...sizes.flat());
-  const spread = (side) => {
-    const room = Math.min(1.8, width / sums[side]);
+  const old = document.getElementById("arcs"), width = old.parentNode.clientWidth;
+  const {item, query} = state;
+  // Of many words only the chosen one's strongest links, in the sentence's order.
+  const indices = many ? [[query], listed(0, 24, 24).sort((a, b) => a - b)]
+      : [count(queries, (i) => i), count(keys, (i) => i)];
+  const names = indices.map((list, side) => list.map((i) =>
+      shorten(placed(side ? "k" : "q", item, i))));
+
+  // Side by side as a sentence is read, if that fits; else one below the other.
+  const pen = document.createElement("canvas").getContext("2d"), gap = 26, line = 26;
+  pen.font = "700 17px " + getComputedStyle(glance.querySelector("h2")).fontFamily;
+  const sizes = names.map((list) => list.map((text) => pen.measureText(text).width + gap));
+  const sums = sizes.map((list) => list.reduce((a, b) => a + b, 0));
+  const flat = Math.max(...sums) <= width, across = flat ? width : Math.min(width, 620);
+  const widest = sizes.map((list) => Math.max(...list));
+  const longest = Math.max(...names.map((list) => list.length));
+  const places = sizes.map((list, side) => {
+    const room = Math.min(1.8, width / sums[side]), slot = line * longest / list.length;
     let x = (width - sums[side] * room) / 2;
-    return sizes[side].map((size) => { x += (size + gap) * room; return x - (size + gap) * room / 2; });
-  };
-  const across = Math.min(width, 620), line = 26;
-  const places = flat ? [spread(0), spread(1)]
-      : names.map((list) => list.map((_, i) => line * (i + 1)));
-  const height = flat ? 250 : line * (Math.max(queries, keys) + 1);
-  const ends = flat ? [34, height - 34] : [widest + 12, across - widest - 12];
-  const svg = make("svg", {id: "arcs", role: "img", viewBox: `0 0 ${flat ? width : across} ${height}`,
-    style: flat ? null : `max-width:${across}px`});
-  old.parentNode.classList.toggle("tall", !flat && height > 520);
+    return list.map((size, i) => flat ? (x += size * room) - size * room / 2 : slot * (i + 0.5) + 8);
+  });
+  const height = flat ? 250 : line * longest + 16;
+  const [from, to] = flat ? [34, height - 34] : [widest[0] - 10, across - widest[1] + 10];
+  const svg = make("svg", {id: "arcs", role: "img", viewBox: `0 0 ${across} ${height}`,
+    style: `max-width:${across}px`});
 
   const thick = 13 / Math.max(weights.largest, 0.3), arcs = [];
   for (const head of state.heads) {
-    for (let q = 0; q < queries; ++q) {
-      let row = Array.from({length: keys}, (_, k) => [at(weights, state.item, head, 0, q, k), k])
-          .filter(([w, k]) => w > 0 && w >= state.threshold && !masked(state.item, head, q, k));
-      if (keys > MANY && q !== state.query) row = row.sort((a, b) => b[0] - a[0]).slice(0, 2);
-      for (const [w, k] of row) {
-        const [a, b] = [places[0][q], places[1][k]], [c, d] = ends, m = (c + d) / 2;
-        const path = flat ? `M${a} ${c}C${a} ${m} ${b} ${m} ${b} ${d}` : `M${c} ${a}C${m} ${a} ${m} ${b} ${d} ${b}`;
-        const arc = make("path", {d: path, stroke: HEADS[head % HEADS.length],
-          "stroke-width": Math.max(0.4, w * thick).toFixed(2),
-          "stroke-dasharray": head >= HEADS.length ? "6 3" : null},
-        make("title", {}, `${names[0][q]} \u2192 ${names[1][k]}: ${show(weights, w)}`));
-        arcs.push({arc, q, k});
-      }
-    }
+    const aside = (head - (data.heads - 1) / 2) * (flat ? 5 : 3);
+    indices[0].forEach((q, i) => indices[1].forEach((k, j) => {
+      const w = at(weights, item, head, 0, q, k), m = (from + to) / 2;
+      if (!(w > 0 && w >= state.least) || masked(item, head, q, k)) return;
+      const a = places[0][i] + aside, b = places[1][j] + aside;
+      const d = flat ? `M${a} ${from}C${a} ${m} ${b} ${m} ${b} ${to}`
+          : `M${from} ${a}C${m} ${a} ${m} ${b} ${to} ${b}`;
+      arcs.push({q, k, w, arc: make("path", {d, stroke: HEADS[head % HEADS.length],
+        "stroke-width": Math.max(0.4, w * thick).toFixed(2),
+        "stroke-dasharray": head >= HEADS.length ? "6 3" : null},
+      make("title", {}, `${names[0][i]} \u2192 ${names[1][j]}: ${show(weights, w)}`))});
+    }));
   }
-  const light = (test) => {
-    // The lit ones are drawn last, above the others.
-    for (const {arc, q, k} of arcs) {
-      arc.setAttribute("stroke-opacity", test(q, k) ? 0.85 : 0.12);
-      if (test(q, k)) svg.prepend(...[]) || arc.parentNode?.append(arc);
-    }
-  };
   const group = make("g", {}, ...arcs.map(({arc}) => arc));
   svg.append(group);
-  const rest = (q) => q === state.query;
-  names.forEach((list, side) => list.forEach((text, i) => {
-    const along = places[side][i], chosen = side === 0 && i === state.query;
-    const anchor = flat ? "middle" : side === 0 ? "end" : "start";
-    const label = make("text", {"text-anchor": anchor, class: (side === 0 ? "ask" : "") + (chosen ? " on" : ""),
-      x: flat ? along : ends[side] + (side === 0 ? -6 : 6),
-      y: flat ? (side === 0 ? ends[0] - 10 : ends[1] + 22) : along + 5,
-      onmouseenter: () => light(side === 0 ? (q) => q === i : (q, k) => k === i),
-      onmouseleave: () => light(rest)}, text);
-    if (side === 0) label.addEventListener("click", () => choose(state.item, i));
-    svg.append(label);
+  const light = (test) => arcs.forEach((one) => {
+    one.arc.setAttribute("stroke-opacity", test(one) ? 0.85 : 0.12);
+    if (test(one)) group.append(one.arc);  // the last drawn is on top
+  });
+  const chosen = ({q}) => q === query;
+  names.forEach((list, side) => list.forEach((text, n) => {
+    const i = indices[side][n], place = places[side][n];
+    svg.append(make("text", {
+      "text-anchor": flat ? "middle" : side ? "start" : "end",
+      class: side ? null : i === query ? "ask on" : "ask",
+      x: flat ? place : side ? to + 6 : from - 6,
+      y: flat ? (side ? to + 22 : from - 10) : place + 5,
+      onmouseenter: () => light(({q, k}) => (side ? k : q) === i),
+      onmouseleave: () => light(chosen),
+      onclick: () => { if (!side) choose(item, i); }}, text));
   }));
-  light(rest);
-  const best = arcs.filter(({q}) => q === state.query)
-      .map(({arc}) => arc.firstChild.textContent).slice(0, 12).join("; ");
-  svg.setAttribute("aria-label", `Arcs from each word to the words it looks at. ${best}`);
+  light(chosen);
+  const told = arcs.filter(chosen).sort((a, b) => b.w - a.w).slice(0, 8)
+      .map(({arc}) => arc.textContent).join("; ");
+  svg.setAttribute("aria-label", `Arcs from words to the words they look at. ${told}`);
   old.replaceWith(svg);
 }
 
 function setUpArcs() {
-  if (!glance || !weights) return;
   glance.hidden = false;
-  for (let head = 0; head < data.heads; ++head) state.heads.add(head);
-  const controls = make("div", {class: "controls"});
-  const most = weights.largest, output = make("output", {}, "all");
-  controls.append(make("label", {}, "Show weights from", make("input", {type: "range", min: "0",
-    max: "100", value: "0", "aria-label": "Smallest weight shown", oninput: (event) => {
-      state.threshold = most * Number(event.target.value) / 100;
-      output.textContent = state.threshold ? fixed(state.threshold, 3) : "all";
-      drawArcs();
-    }}), output));
-  for (let head = 0; data.heads > 1 && head < data.heads; ++head) {
-    const colour = HEADS[head % HEADS.length];
-    controls.append(make("button", {type: "button", class: "plain", "aria-pressed": "true",
-      onclick: (event) => {
+  const output = make("output", {}, "all"), controls = make("div", {class: "controls"},
+      make("label", {}, "Show weights from", make("input", {type: "range", min: 0, max: 100, value: 0,
+        oninput: (event) => {
+          state.least = weights.largest * Number(event.target.value) / 100;
+          output.textContent = state.least ? fixed(state.least, 3) : "all";
+          drawArcs();
+        }}), output));
+  for (let head = 0; head < data.heads; ++head) {
+    state.heads.add(head);
+    if (data.heads > 1) {
+      controls.append(button({class: "plain", "aria-pressed": true, onclick: (event) => {
         const on = !state.heads.delete(head);
         if (on) state.heads.add(head);
         event.currentTarget.setAttribute("aria-pressed", on);
         drawArcs();
-      }}, make("span", {class: "swatch", style: `background:${colour}`}), `head ${head}`));
+      }}, make("span", {class: "swatch", style: `background:${HEADS[head % HEADS.length]}`}),
+      `head ${head}`));
+    }
   }
-  const text = data.source
-      ? "Above the words that ask, below the words they look at; the thicker, the more."
-      : "The sentence twice: above the words that ask, below the words they look at; the thicker, the more.";
-  glance.append(make("p", {class: "reading"}, text), controls,
-      make("div", {}, make("svg", {id: "arcs"})));
+  glance.append(make("p", {class: "reading"}, data.source ? "Two sentences" : "The sentence twice",
+      ": the words that ask, and the words they look at; the thicker, the more. Choose a word."),
+  controls, make("div", {}, make("svg", {id: "arcs"})));
 }
 
-// ---- Choosing a word ----------------------------------------------------------------------------
+// ---- Choosing a word
 
 function update() {
   const {item, query} = state;
   for (const node of all("[data-item]")) {
-    const own = Number(node.dataset.item);
-    node.hidden = own >= 0 && own !== item;
+    node.hidden = Number(node.dataset.item) >= 0 && Number(node.dataset.item) !== item;
   }
-  for (const node of all("[data-plane]")) {
-    const own = all(`[data-plane]`, node.parentNode).length > 1;
-    if (own) node.hidden = node.hidden || Number(node.dataset.plane) !== query;
+  for (const node of all("[data-plane] + [data-plane], [data-plane]:not(:last-child)")) {
+    node.hidden ||= Number(node.dataset.plane) !== query;
   }
-  all(".chips").forEach((list) => all("button", list).forEach((chip, i) =>
-      chip.setAttribute("aria-pressed", i === query && Number(list.dataset.item) === item)));
+  for (const list of all(".chips")) {
+    all("button", list).forEach((chip, i) => {
+      chip.setAttribute("aria-pressed", i === query);
+      if (i !== query || list.hidden) return;
+      list.scrollTop = chip.offsetTop - list.offsetTop - list.clientHeight / 2 + 16;
+      list.scrollLeft = chip.offsetLeft - list.offsetLeft - list.clientWidth / 2 + 30;
+    });
+  }
   all("tr.q").forEach((line) => line.classList.remove("q"));
   for (const figure of all("figure.map")) {
-    const {step} = placeOf(figure), body = figure.querySelector("tbody");
-    if (step && step.rows === "q" && body && !figure.hidden) body.rows[query].classList.add("q");
+    if (placeOf(figure).step?.rows === "q") {
+      figure.querySelector("tbody")?.rows[query].classList.add("q");
+    }
   }
-  for (const node of all(".focus-word")) node.replaceChildren(bdi(word("q", item, query)));
-  if (whole) {
-    all("figure.tale").forEach((figure) => FILL[figure.dataset.kind](figure, Number(figure.dataset.head)));
-  }
+  all(".focus-word").forEach((node) => node.replaceChildren(bdi(word("q", item, query))));
+  if (whole) all(".tale").forEach((tale) => FILL[tale.dataset.kind](tale, Number(tale.dataset.head)));
   if (weights) drawArcs();
 }
 function choose(item, query) {
   const moved = item !== state.item;
-  state.item = item;
-  state.query = query;
+  Object.assign(state, {item, query});
   update();
   if (moved) paintAll();
 }
 
-// ---- The bar: words, batch item, walk, theme ----------------------------------------------------
+// ---- The bar: words, batch item, walk; light and dark
 
 function setUpBar() {
-  const bar = document.getElementById("bar"), controls = make("div", {class: "controls"});
+  const bar = document.getElementById("bar");
   for (const list of all(".chips")) {
     list.setAttribute("aria-label", "Choose the word that asks");
-    all("li", list).forEach((place, i) => {
-      const chip = make("button", {type: "button", title: place.textContent,
-        onclick: () => choose(Number(list.dataset.item), i)}, ...place.childNodes);
-      place.append(chip);
-    });
+    all("li", list).forEach((place, i) => place.append(button({title: place.textContent,
+      onclick: () => choose(Number(list.dataset.item), i)}, ...place.childNodes)));
   }
   if (data.tokens.length > 1) {
-    controls.append(make("label", {}, "item", make("select", {id: "item", onchange: (event) =>
-      choose(Number(event.target.value), state.query)},
-    ...data.tokens.map((_, i) => make("option", {value: i}, String(i))))));
+    bar.append(make("label", {class: "controls"}, "item", make("select", {
+      onchange: (event) => choose(Number(event.target.value), state.query)},
+    ...data.tokens.map((_, i) => make("option", {value: i, selected: i === state.item ? "" : null},
+        String(i))))));
   }
-  controls.append(make("button", {type: "button", class: "plain", onclick: () => {
-    const root = document.documentElement;
-    const dark = root.dataset.theme ? root.dataset.theme === "dark"
-        : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    paintAll();
-  }}, "light / dark"));
+  document.querySelector(".banner").append(button({class: "plain", title: "Light or dark",
+    "aria-label": "Light or dark", onclick: () => {
+      const dark = (root.dataset.theme ?? getComputedStyle(root).colorScheme) === "dark";
+      root.dataset.theme = dark ? "light" : "dark";
+      paintAll();
+    }}, "\u25d0"));
 
   const sections = all("section.step"), output = make("output");
-  const slider = make("input", {type: "range", min: "0", max: String(sections.length - 1), value: "0",
-    "aria-label": "Walk through the steps, from words to context"});
-  const titleOf = (section) => section.querySelector("h3").firstChild.nextSibling.textContent.trim() +
-      (section.querySelector("h3 .focus-word")?.textContent ?? "");
-  let jumping = 0;
+  const slider = make("input", {type: "range", min: 0, max: sections.length - 1, value: 0,
+    "aria-label": "Walk through the steps", oninput: () => {
+      jumped = Date.now();
+      mark(Number(slider.value));
+      sections[slider.value].scrollIntoView();
+    }});
+  let jumped = 0;
   const mark = (i) => {
+    const names = sections[i].dataset.step.split(" ").map(plain);
+    const title = `${i + 1}  ${sections[i].querySelector(".title").textContent}`;
     slider.value = i;
-    const name = `${i + 1}  ${titleOf(sections[i]).replace(/ (of|for|word)(?=\S)/, " $1 ")}`;
-    output.textContent = name;
-    slider.setAttribute("aria-valuetext", name);
-    for (const link of all("#flow a")) {
-      if (link.getAttribute("href") === "#" + sections[i].id) link.setAttribute("aria-current", "step");
-      else link.removeAttribute("aria-current");
+    slider.setAttribute("aria-valuetext", title);
+    output.textContent = title;
+    for (const box of all("#flow a")) {
+      if (names.includes(box.dataset.step)) box.setAttribute("aria-current", "step");
+      else box.removeAttribute("aria-current");
     }
   };
-  slider.addEventListener("input", () => {
-    const i = Number(slider.value);
-    jumping = Date.now();
-    mark(i);
-    sections[i].scrollIntoView({block: "start"});
-  });
   addEventListener("scroll", () => {
-    if (Date.now() - jumping < 900) return;
-    const line = innerHeight * 0.4;
-    const passed = sections.filter((section) => section.getBoundingClientRect().top < line).length;
-    mark(Math.max(0, passed - 1));
+    if (Date.now() - jumped < 900) return;  // the slider leads, the page still follows
+    const above = sections.filter((one) => one.getBoundingClientRect().top < innerHeight * 0.4);
+    mark(Math.max(0, above.length - 1));
   }, {passive: true});
-  bar.append(controls, make("div", {class: "controls walk"}, make("label", {}, "Walk"), slider, output));
+  bar.append(make("div", {class: "controls walk"}, make("label", {}, "Walk", slider), output));
   mark(0);
+  new ResizeObserver(() => root.style.setProperty("--bar", bar.offsetHeight + "px")).observe(bar);
 }
 
-// ---- Taking a matrix away -----------------------------------------------------------------------
+// ---- Taking numbers away
 
-const exact = (step, x) => Number(x.toPrecision(step.v ? 17 : step.f32 ? 7 : 3));
 function nested(step, write) {
   let i = 0;
-  const level = (shape) => shape.length === 0 ? write(step.values[i++])
-      : "[" + Array.from({length: shape[0]}, () => level(shape.slice(1))).join(", ") + "]";
+  const exact = (x) => Number.isFinite(x) ? String(Number(x.toPrecision(step.digits))) : write(x);
+  const level = ([extent, ...rest]) => extent === undefined ? exact(step.values[i++])
+      : "[" + count(extent, () => level(rest)).join(", ") + "]";
   return level(step.shape);
 }
-function latex(step) {
-  const [batch, heads, planes, rows, cols] = step.dims, out = [];
-  for (let m = 0; m < batch * heads * planes; ++m) {
-    const lines = Array.from({length: rows}, (_, r) => Array.from({length: cols}, (_, c) => {
-      const x = step.values[(m * rows + r) * cols + c];
-      return Number.isFinite(x) ? show(step, x)
-          : Number.isNaN(x) ? "\\mathrm{nan}" : (x < 0 ? "-" : "") + "\\infty";
-    }).join(" & "));
-    out.push("\\begin{bmatrix}\n" + lines.join(" \\\\\n") + "\n\\end{bmatrix}");
-  }
-  return out.join("\n");
-}
 const FORMATS = {
-  NumPy: (step) => "np.array(" + nested(step, (x) => Number.isFinite(x) ? String(exact(step, x))
-      : (x < 0 ? "-" : "") + "np." + (Number.isNaN(x) ? "nan" : "inf")) + ")",
-  JSON: (step) => nested(step, (x) => Number.isFinite(x) ? String(exact(step, x)) : `"${special(x)}"`),
-  LaTeX: latex,
+  NumPy: (step) => "np.array(" + nested(step, (x) => special(x).replace(/[a-z]+/, "np.$&")) + ")",
+  JSON: (step) => nested(step, (x) => `"${special(x)}"`),
+  LaTeX: (step) => {
+    const [batch, heads, planes, rows, cols] = step.dims;
+    const entry = (x) => Number.isFinite(x) ? show(step, x)
+        : special(x).replace("inf", "\\infty").replace("nan", "\\mathrm{nan}");
+    return count(batch * heads * planes, (m) => "\\begin{bmatrix}\n" + count(rows, (r) =>
+      count(cols, (c) => entry(step.values[(m * rows + r) * cols + c])).join(" & ")).join(" \\\\\n") +
+      "\n\\end{bmatrix}").join("\n");
+  },
 };
 
-async function copy(text, button) {
-  const name = button.textContent;
+async function copy(text, node) {
+  const name = node.textContent;
   try {
     await navigator.clipboard.writeText(text);
-  } catch {
+  } catch {  // not allowed here: the old way
     const area = make("textarea");
     area.value = text;
     document.body.append(area);
@@ -721,48 +652,42 @@ async function copy(text, button) {
     document.execCommand("copy");
     area.remove();
   }
-  button.textContent = "copied";
-  setTimeout(() => { button.textContent = name; }, 1200);
+  node.textContent = "copied";
+  setTimeout(() => { node.textContent = name; }, 1200);
 }
 
 function setUpCopying() {
   for (const section of all("section.step")) {
     const step = steps.get(section.dataset.step.split(" ")[0]);
     if (!step) continue;
-    const tools = make("span", {class: "tools"}, "copy as ");
-    for (const [name, write] of Object.entries(FORMATS)) {
-      tools.append(make("button", {type: "button", "aria-label": `Copy ${step.title} as ${name}`,
-        onclick: (event) => copy(write(step), event.currentTarget)}, name));
-    }
-    section.querySelector("h3").append(tools);
+    section.querySelector("h3").append(make("span", {class: "tools"}, "copy as ",
+        ...Object.entries(FORMATS).map(([name, write]) => button({
+          "aria-label": `Copy ${step.title} as ${name}`,
+          onclick: (event) => copy(write(step), event.currentTarget)}, name))));
   }
   const scene = document.getElementById("scene-json");
-  if (scene) {
-    scene.before(make("button", {type: "button", class: "plain", onclick: (event) =>
-      copy(scene.textContent, event.currentTarget)}, "copy"));
-  }
+  scene?.before(button({class: "plain",
+    onclick: (event) => copy(scene.textContent, event.currentTarget)}, "copy"));
 }
 
-// ---- Start --------------------------------------------------------------------------------------
+// ---- Start
 
 if (data.focus) [state.item, state.query] = data.focus;
 setUpBar();
 setUpCopying();
-setUpArcs();
+if (weights) setUpArcs();
 update();
 paintAll();
-const select = document.getElementById("item");
-if (select) select.value = state.item;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
 let wide = innerWidth;
 addEventListener("resize", () => {
-  if (innerWidth !== wide && weights) drawArcs();
+  if (weights && innerWidth !== wide) drawArcs();
   wide = innerWidth;
 });
 // On paper everything is open, every batch item too.
 addEventListener("beforeprint", () => {
   all("details").forEach((details) => { details.open = true; });
-  all("figure[hidden], ol.words[hidden]").forEach((node) => { node.hidden = false; });
+  all("[data-item][hidden], [data-plane][hidden]").forEach((node) => { node.hidden = false; });
   paintAll();
 });
 addEventListener("afterprint", update);

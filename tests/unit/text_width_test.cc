@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Columns, and what a terminal must never be given.
+
+#include "scene/text_width.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scene/nearest.h"
+
+namespace fovea::scene {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(TextWidth, CountsColumnsNotBytes) {
+  EXPECT_EQ(display_width(""), 0);
+  EXPECT_EQ(display_width("step"), 4);
+  EXPECT_EQ(display_width("é"), 1);
+  EXPECT_EQ(display_width("e\u0301"), 1);  // e and a combining accent
+  EXPECT_EQ(display_width("猫"), 2);
+  EXPECT_EQ(display_width("👩‍👩‍👧"), 2);  // three people joined into one picture
+  EXPECT_EQ(display_width("❤️"), 2);              // a text symbol turned into a picture
+  EXPECT_EQ(display_width("🇫🇷"), 2);                  // two letters that make a flag
+  EXPECT_EQ(display_width("مرحبا"), 5);
+}
+
+TEST(TextWidth, PadsAndFits) {
+  EXPECT_EQ(pad_right("猫", 4), "猫  ");
+  EXPECT_EQ(pad_left("猫", 4), "  猫");
+  EXPECT_EQ(pad_left("long", 2), "long");
+  EXPECT_EQ(fit("journey", 7), "journey");
+  EXPECT_EQ(fit("journey", 5), "jour…");
+  EXPECT_EQ(fit("猫猫猫", 4), "猫…");  // never half a character
+  EXPECT_EQ(display_width(fit("👩‍👩‍👧👩‍👩‍👧", 3)), 3);
+}
+
+TEST(TextWidth, MakesControlCharactersVisible) {
+  EXPECT_EQ(visible("plain text"), "plain text");
+  EXPECT_EQ(visible("\x1b[31mred"), "\\x1b[31mred");
+  EXPECT_EQ(visible("a\nb\tc\rd"), "a\\nb\\tc\\x0dd");
+  EXPECT_EQ(visible("\x7f\u0085"), "\\x7f\\x85");
+  EXPECT_EQ(visible("a\u202eb\u2066c\u200fd"), "a\\u202eb\\u2066c\\u200fd");
+  EXPECT_EQ(visible("\u2028"), "\\u2028");
+  EXPECT_EQ(visible("a\xffz\xc3"), "a\\xffz\\xc3");
+  EXPECT_EQ(visible("👩‍👩‍👧"), "👩‍👩‍👧");  // the joiner stays
+}
+
+TEST(TextWidth, KnowsUtf8) {
+  EXPECT_TRUE(is_utf8("héllo 猫"));
+  EXPECT_FALSE(is_utf8("\xff"));
+  EXPECT_FALSE(is_utf8("\xc0\x80"));      // an overlong zero
+  EXPECT_FALSE(is_utf8("\xed\xa0\x80"));  // half of a surrogate pair
+  EXPECT_FALSE(is_utf8("ab\xc3"));
+}
+
+TEST(TextWidth, SplitsAtEveryKindOfSpace) {
+  EXPECT_THAT(split_words("  Your journey\u00a0starts\n\twith\u3000one\u2028step "),
+              ElementsAre("Your", "journey", "starts", "with", "one", "step"));
+  EXPECT_THAT(split_words(" \n "), ElementsAre());
+  EXPECT_THAT(wrap("one two three four", 9), ElementsAre("one two", "three", "four"));
+  EXPECT_THAT(wrap("extraordinarily long", 5), ElementsAre("extraordinarily", "long"));
+}
+
+TEST(Nearest, FindsSlipsOnly) {
+  const std::vector<std::string> words = {"scores", "weights", "context"};
+  EXPECT_EQ(nearest("wieghts", words), "weights");
+  EXPECT_EQ(nearest("SCORES", words), "scores");
+  EXPECT_EQ(nearest("contxt", words), "context");
+  EXPECT_EQ(nearest("hidden", words), std::nullopt);
+  EXPECT_EQ(nearest("", words), std::nullopt);
+  EXPECT_EQ(nearest(std::string(1000, 'w'), words), std::nullopt);
+  EXPECT_EQ(did_you_mean("score", words), " (did you mean \"scores\"?)");
+  EXPECT_EQ(did_you_mean("x", words), "");
+}
+
+}  // namespace
+}  // namespace fovea::scene
