@@ -81,7 +81,7 @@ class Storyteller {
     std::vector<std::string> result;
     for (const auto& [name, note] : scene_.notes) {
       const bool here = std::any_of(steps.begin(), steps.end(),
-                                    [&](const std::string& step) { return name == step; });
+                                    [&name = name](const std::string& step) { return name == step; });
       if (here) result.push_back(visible(note));
     }
     return result;

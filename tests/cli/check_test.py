@@ -63,7 +63,8 @@ def mutations(text):
                     holder, key = holder[key], index
                 before = holder[key]
                 holder[key] = before + units * last_digit(before, expectation)
-                label = f"expect[{i}] {expectation['step']} {list(place)}: {before} -> {holder[key]}"
+                label = (f"expect[{i}] {expectation['step']} {list(place)}: "
+                         f"{before} -> {holder[key]}")
                 yield label, write_exactly(changed)
 
 
@@ -76,7 +77,8 @@ class MutationTest(CliTest):
             for path in NOTEBOOKS:
                 text = path.read_text(encoding="utf-8")
                 rewritten = write_exactly(parse_exactly(text))
-                self.assertEqual(run("explain", "-", "--check", stdin=rewritten).returncode, 0, path)
+                unchanged = run("explain", "-", "--check", stdin=rewritten)
+                self.assertEqual(unchanged.returncode, 0, path)
                 cases = list(mutations(text))
                 codes = pool.map(
                     lambda case: run("explain", "-", "--check", stdin=case[1]).returncode, cases)

@@ -142,7 +142,8 @@ class UsageTest(CliTest):
             message = self.usage("explain", "x.json", *option)
             self.assertIn(option[0], message)
             self.assertIn("--text", message)
-        self.assertIn("--width", self.usage("explain", "x.json", "--width", "80", "--format", "json"))
+        self.assertIn("--width",
+                      self.usage("explain", "x.json", "--width", "80", "--format", "json"))
 
     def test_sentence_that_cannot_be(self):
         for arguments in (["--text", ""], ["--text", " \n "],
