@@ -98,8 +98,8 @@ std::string floats(const TensorView& tensor) {
   return base64(bytes);
 }
 
-/// `most` + 1 levels from `low` to `high`, in 1 or 2 bytes; the three codes after them are -inf, inf
-/// and nan.
+/// `most` + 1 levels from `low` to `high`, in 1 or 2 bytes; the three codes after them are -inf,
+/// inf and nan.
 std::string levels(const TensorView& tensor, double low, double high, int byte_count) {
   const long most = (1L << (8 * byte_count)) - 4;
   std::vector<std::uint8_t> bytes;
@@ -109,7 +109,8 @@ std::string levels(const TensorView& tensor, double low, double high, int byte_c
     if (std::isinf(value)) {
       level = most + (value < 0 ? 1 : 2);
     } else if (!std::isnan(value)) {
-      level = high > low ? std::lround((value - low) / (high - low) * static_cast<double>(most)) : 0;
+      level =
+          high > low ? std::lround((value - low) / (high - low) * static_cast<double>(most)) : 0;
     }
     for (int k = 0; k < byte_count; ++k) {
       bytes.push_back(static_cast<std::uint8_t>(level >> (8 * k)));
@@ -179,11 +180,10 @@ std::string score_json(const Scene& scene, const PageModel& model) {
       query != nullptr ? model.layout(*query).cols : scene.words.embeddings.extent(2) / scene.heads;
   const double scale =
       scene.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(columns)));
-  std::string out = fmt::format("{{\"scale\":{},\"softcap\":{},\"how\":{}", scale,
-                                scene.options.score.softcap,
-                                json_string(scene.normalizations.empty()
-                                                ? "softmax"
-                                                : normalization_name(scene.normalizations.back())));
+  std::string out = fmt::format(
+      "{{\"scale\":{},\"softcap\":{},\"how\":{}", scale, scene.options.score.softcap,
+      json_string(scene.normalizations.empty() ? "softmax"
+                                               : normalization_name(scene.normalizations.back())));
   if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
     out += ",\"general\":" + list(general->weights);
   } else if (const auto* additive = std::get_if<reference::AdditiveScore>(&scene.score_kind)) {
@@ -250,7 +250,8 @@ std::string data_note(const PageModel& model) {
     case Encoding::kFloats:
       return "To keep this page small, the numbers behind its pictures are rounded to float32.";
     case Encoding::kShorts:
-      return "To keep this page small, the numbers behind its pictures are rounded to five digits of "
+      return "To keep this page small, the numbers behind its pictures are rounded to five digits "
+             "of "
              "the largest.";
     case Encoding::kBytes:
       return "To keep this page small, the numbers behind its pictures are rounded to 253 levels "

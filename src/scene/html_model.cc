@@ -65,7 +65,9 @@ StepNumbers::StepNumbers(const Step& step, int precision) : text_(step.values, p
 std::string StepNumbers::text(double value) const {
   if (fixed_ && std::isfinite(value)) return fmt::format("{:.{}f}", value, decimals_);
   std::string out = text_.trimmed(value);
-  if (out.ends_with('.')) out.pop_back();
+  // NumPy keeps the point of a number without decimals ("1.", "1.e-04"); here it would be noise.
+  const std::size_t point = std::min(out.find(".e"), out.size() - 1);
+  if (out[point] == '.') out.erase(point, 1);
   return out;
 }
 
@@ -145,10 +147,9 @@ void PageModel::find_masked() {
       for (std::int64_t query = 0; query < queries_; ++query) {
         for (std::int64_t key = 0; key < keys_; ++key) {
           const ScorePosition at{item, head, query, key, offset};
-          const bool hidden =
-              !options.mask.visible(at) ||
-              (bias.defined() &&
-               broadcast_value(bias, at) == -std::numeric_limits<double>::infinity());
+          const bool hidden = !options.mask.visible(at) ||
+                              (bias.defined() && broadcast_value(bias, at) ==
+                                                     -std::numeric_limits<double>::infinity());
           masked_.push_back(hidden);
           any = any || hidden;
         }

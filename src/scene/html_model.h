@@ -11,9 +11,9 @@
 #include <string_view>
 #include <vector>
 
-#include "scene/number_text.h"
-
 #include "fovea/scene.h"
+
+#include "scene/number_text.h"
 
 namespace fovea::scene::html {
 

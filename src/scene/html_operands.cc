@@ -22,8 +22,7 @@ std::optional<Operand> operand(const PageModel& model, std::string_view name, st
   const std::int64_t first = projected ? 0 : head * dim;
   Operand out{{}, &model.numbers(*step)};
   for (std::int64_t d = 0; d < dim; ++d) {
-    out.numbers.push_back(
-        layout.at(token.item, projected ? head : 0, 0, token.index, first + d));
+    out.numbers.push_back(layout.at(token.item, projected ? head : 0, 0, token.index, first + d));
   }
   return out;
 }

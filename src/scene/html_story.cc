@@ -120,9 +120,10 @@ class Story {
   /// "... and 288 more" as a row's heading, where keys are left out.
   std::string rest_row(std::size_t columns) const {
     if (model_.keys() <= kMostTableRows) return "";
-    return fmt::format("<tr class=\"rest\"><th scope=\"row\">\u2026 {} more</th>"
-                       "<td colspan=\"{}\">these have the largest weights</td></tr>\n",
-                       model_.keys() - kTopKeys, columns);
+    return fmt::format(
+        "<tr class=\"rest\"><th scope=\"row\">\u2026 {} more</th>"
+        "<td colspan=\"{}\">these have the largest weights</td></tr>\n",
+        model_.keys() - kTopKeys, columns);
   }
 
   // ---- Sections --------------------------------------------------------------------------------
@@ -213,8 +214,7 @@ class Story {
       if (products) out += "<td class=\"terms\">" + written_out(head, key) + " =</td>";
       for (const auto& [layout, how] : steps) {
         const double value = layout.at(focus_.item, head, 0, focus_.index, key);
-        const bool hidden =
-            layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
+        const bool hidden = layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
         out += hidden ? masked_cell() : fmt::format("<td>{}</td>", how->text(value));
       }
       const auto& [layout, how] = steps.back();
@@ -246,9 +246,8 @@ class Story {
     out.reading = "How well does each word match " + word() + "?";
     const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).factors.size());
     const bool products = count > 0 && count <= kMostTerms;
-    out.body = each_head("scores", [&](std::int64_t head) {
-      return key_table(head, columns, products, "");
-    });
+    out.body = each_head("scores",
+                         [&](std::int64_t head) { return key_table(head, columns, products, ""); });
     sections_.push_back(std::move(out));
   }
 
@@ -276,7 +275,8 @@ class Story {
       for (const std::string& name : sums) {
         const Step& step = *model_.find(name);
         const double sum = model_.layout(step).at(focus_.item, head, 0, focus_.index, 0);
-        footer += fmt::format("<td data-step=\"focus.{}\">{}</td>", name, model_.numbers(step).text(sum));
+        footer +=
+            fmt::format("<td data-step=\"focus.{}\">{}</td>", name, model_.numbers(step).text(sum));
       }
       if (!footer.empty()) {
         footer = "<tr><th scope=\"row\">sum</th>" + footer + "<td></td></tr>";
@@ -306,9 +306,11 @@ class Story {
         }
         rows += fmt::format(
             "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
-            key_heading(key),
-            share_how.text(share.at(focus_.item, head, 0, focus_.index, key)),
+            key_heading(key), share_how.text(share.at(focus_.item, head, 0, focus_.index, key)),
             number_cells(value->numbers, *value->how));
+      }
+      if (rows.empty()) {
+        rows = "<tr><th scope=\"row\">\u2013</th><td colspan=\"3\">no key may be seen</td></tr>\n";
       }
       std::vector<double> numbers;
       for (std::int64_t d = 0; d < result.cols; ++d) {

@@ -71,8 +71,9 @@ std::string plane_label(const Plane& at) {
 
 std::string table(const Plane& at, const Step* row_sums) {
   const StepLayout& layout = at.layout;
-  std::string out = fmt::format("<div class=\"scroll\"><table class=\"heat{}\"><caption>{}</caption>",
-                                layout.weights ? " share" : "", describe(at.model, layout));
+  std::string out =
+      fmt::format("<div class=\"scroll\"><table class=\"heat{}\"><caption>{}</caption>",
+                  layout.weights ? " share" : "", describe(at.model, layout));
   out += "<thead><tr><td></td>";
   for (std::int64_t col = 0; col < layout.cols; ++col) {
     out += heading("col", at.name(layout.col_axis, col), "");
@@ -146,9 +147,7 @@ std::string heading(std::string_view scope, std::string_view word, std::string_v
   return fmt::format("<th scope=\"{}\"{}{}>{}</th>", scope, attributes, title, isolate(word));
 }
 
-std::string masked_cell() {
-  return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
-}
+std::string masked_cell() { return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>"; }
 
 std::string heat_cell(const StepNumbers& numbers, double value) {
   const std::string text = numbers.text(value);
@@ -171,8 +170,9 @@ std::string heat_maps(const PageModel& model, const Step& step, const Step* row_
       for (std::int64_t plane = 0; plane < layout.planes; ++plane) {
         if (!all_planes && plane != focus) continue;
         const Plane at{model, layout, numbers, item, head, plane};
-        out += fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\" data-head=\"{}\"",
-                           step.name, layout.has_batch ? item : -1, head);
+        out +=
+            fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\" data-head=\"{}\"",
+                        step.name, layout.has_batch ? item : -1, head);
         if (layout.planes > 1) out += fmt::format(" data-plane=\"{}\"", plane);
         out += ">";
         const std::string label = plane_label(at);

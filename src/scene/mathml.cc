@@ -63,8 +63,8 @@ struct Writer {
 
   std::string dimensions(std::string_view letter, std::int64_t rows, std::int64_t cols) const {
     return row({mi(letter), mo("\u2208"),
-                sup(mi("\u211D"), row({mn(std::to_string(rows)), mo("\u00D7"),
-                                       mn(std::to_string(cols))}))});
+                sup(mi("\u211D"),
+                    row({mn(std::to_string(rows)), mo("\u00D7"), mn(std::to_string(cols))}))});
   }
 
   std::string projected(std::string_view result, const std::string& from,
@@ -104,8 +104,7 @@ struct Writer {
   std::string softcapped() const {
     const std::string before = entry("s");
     const std::string cap = mn(fmt::format("{}", scene.options.score.softcap));
-    return row({primed("s"), mo("="), cap, mo("\u00B7"),
-                call("tanh", fraction(before, cap))});
+    return row({primed("s"), mo("="), cap, mo("\u00B7"), call("tanh", fraction(before, cap))});
   }
 
   std::string biased() const {

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "fovea/scene.h"
+
 #include "scene/html_data.h"
 #include "scene/html_escape.h"
 #include "scene/html_model.h"
@@ -21,8 +23,6 @@
 #include "scene/mathml.h"
 #include "scene/step_catalogue.h"
 #include "scene/story.h"
-
-#include "fovea/scene.h"
 
 namespace fovea::scene {
 
@@ -102,12 +102,13 @@ class Page {
   // ---- The frame -------------------------------------------------------------------------------
 
   void head() {
-    addf("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\" "
-         "xml:lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-         "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-         "<title>{}</title>\n<style>/*<![CDATA[*/\n{}/*]]>*/</style>\n</head>\n",
-         escape(scene().title), kPageStyle);
+    addf(
+        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\" "
+        "xml:lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+        "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+        "<title>{}</title>\n<style>/*<![CDATA[*/\n{}/*]]>*/</style>\n</head>\n",
+        escape(scene().title), kPageStyle);
   }
 
   void banner() {
@@ -131,9 +132,10 @@ class Page {
   }
 
   void scripts() {
-    addf("<script type=\"application/json\" id=\"data\">{}</script>\n"
-         "<script>//<![CDATA[\n{}//]]></script>\n",
-         html::page_data(model_), kPageScript);
+    addf(
+        "<script type=\"application/json\" id=\"data\">{}</script>\n"
+        "<script>//<![CDATA[\n{}//]]></script>\n",
+        html::page_data(model_), kPageScript);
   }
 
   // ---- The flow: every step a box, its shape on the arrow that leaves it -----------------------
@@ -169,9 +171,8 @@ class Page {
     for (const Step& step : trace_.steps) {
       if (!is_focus(step) && rank(step.name) >= 0) boxes.push_back(&step);
     }
-    std::stable_sort(boxes.begin(), boxes.end(), [](const Step* a, const Step* b) {
-      return rank(a->name) < rank(b->name);
-    });
+    std::stable_sort(boxes.begin(), boxes.end(),
+                     [](const Step* a, const Step* b) { return rank(a->name) < rank(b->name); });
     int open = -1;
     for (const Step* box : boxes) {
       const Step& step = *box;
@@ -182,10 +183,11 @@ class Page {
         open = at;
       }
       const bool aside = step.name.find('[') != std::string::npos;  // shown, but leads nowhere
-      addf("<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span class=\"shape\">{}</span></div>",
-           aside ? " aside" : "", html::step_id(step.name), step.name,
-           std::string(step_info(step.name).title), box_detail(step),
-           html::shape_text(step.shape));
+      addf(
+          "<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span "
+          "class=\"shape\">{}</span></div>",
+          aside ? " aside" : "", html::step_id(step.name), step.name,
+          std::string(step_info(step.name).title), box_detail(step), html::shape_text(step.shape));
     }
     if (open >= 0) add("</li>\n");
     add("</ol>\n</nav>\n");
@@ -225,9 +227,10 @@ class Page {
   void emit(const PageSection& section) {
     std::string steps;
     for (const std::string& step : section.steps) steps += (steps.empty() ? "" : " ") + step;
-    addf("<section class=\"step\" id=\"{}\" data-step=\"{}\">\n"
-         "<h3><span class=\"number\">{}</span> <span class=\"title\">{}</span></h3>\n",
-         section.id, steps, ++number_, section.title);
+    addf(
+        "<section class=\"step\" id=\"{}\" data-step=\"{}\">\n"
+        "<h3><span class=\"number\">{}</span> <span class=\"title\">{}</span></h3>\n",
+        section.id, steps, ++number_, section.title);
     add("<div class=\"formulas\">");
     for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
     add("</div>\n");
@@ -289,8 +292,8 @@ class Page {
     if (base == "embeddings") how = scene().words.drawn;
     if (base == "source_embeddings" && scene().source) how = scene().source->drawn;
     if (base.ends_with("_weights") && scene().projections) how = scene().projections->drawn;
-    return how.empty() ? "" : fmt::format("<p class=\"small\">Drawn at random: {}.</p>\n",
-                                          escape(how));
+    return how.empty() ? ""
+                       : fmt::format("<p class=\"small\">Drawn at random: {}.</p>\n", escape(how));
   }
 
   std::string remarks(const Step& step) const {
@@ -333,11 +336,12 @@ class Page {
     if (trace_.checks.empty()) return;
     const auto held = std::count_if(trace_.checks.begin(), trace_.checks.end(),
                                     [](const Check& check) { return check.passed; });
-    addf("<section id=\"checks\">\n<h2>Checks</h2>\n<p class=\"reading\">{} of {} of the author's "
-         "numbers hold.</p>\n<div class=\"scroll\"><table class=\"checks\"><thead><tr>"
-         "<th scope=\"col\">step</th><th scope=\"col\">largest error</th>"
-         "<th scope=\"col\">allowed</th><th scope=\"col\">holds</th></tr></thead><tbody>\n",
-         held, trace_.checks.size());
+    addf(
+        "<section id=\"checks\">\n<h2>Checks</h2>\n<p class=\"reading\">{} of {} of the author's "
+        "numbers hold.</p>\n<div class=\"scroll\"><table class=\"checks\"><thead><tr>"
+        "<th scope=\"col\">step</th><th scope=\"col\">largest error</th>"
+        "<th scope=\"col\">allowed</th><th scope=\"col\">holds</th></tr></thead><tbody>\n",
+        held, trace_.checks.size());
     for (const Check& check : trace_.checks) {
       std::string place = check.step;
       for (const std::int64_t i : check.index) place += fmt::format("[{}]", i);

@@ -80,8 +80,9 @@ class Storyteller {
   std::vector<std::string> notes(const std::vector<std::string>& steps) const {
     std::vector<std::string> result;
     for (const auto& [name, note] : scene_.notes) {
-      const bool here = std::any_of(steps.begin(), steps.end(),
-                                    [&name = name](const std::string& step) { return name == step; });
+      const bool here =
+          std::any_of(steps.begin(), steps.end(),
+                      [&name = name](const std::string& step) { return name == step; });
       if (here) result.push_back(visible(note));
     }
     return result;

@@ -48,9 +48,11 @@ for (const step of data.steps) {
     const codes = u16 ? new Uint16Array(bytes(u16).buffer) : bytes(u8), most = u16 ? 65532 : 252;
     step.values = Float32Array.from(codes, (c) => c > most
         ? [-Infinity, Infinity, NaN][c - most - 1] : low + c / most * (high - low));
-    const seen = Math.floor(Math.log10(most / (high - low || 1)));
-    Object.assign(step, {sci: false, decimals: clamp(step.decimals, -1, Math.max(seen, 0))});
+    step.sci = false;
   }
+  // No more digits than are left after rounding.
+  const left = step.digits - Math.ceil(Math.log10(step.largest || 1));
+  if (!v && !step.sci) step.decimals = clamp(step.decimals, -1, Math.max(left, 0));
   step.base = step.name.replace(/\[.*/, "");
   steps.set(step.name, step);
 }
@@ -81,7 +83,7 @@ function fixed(x, digits) {
   const size = Math.abs(x), scaled = size * 10 ** digits, floor = Math.floor(scaled);
   const tie = scaled - floor === 0.5 && Number.isInteger(size * 2 ** (digits + 1));
   const text = (tie && floor % 2 === 0 ? floor / 10 ** digits : size).toFixed(digits);
-  return (x < 0 && Number(text) !== 0 ? "-" : "") + text;
+  return (x < 0 ? "-" : "") + text;
 }
 const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
 /** A number as its step's table writes it. */
@@ -96,7 +98,7 @@ function factor(x) {
   if (!Number.isFinite(x)) return special(x);
   if (x !== 0 && Math.abs(x) < 10 ** -data.precision) return x.toExponential(2);
   const text = fixed(x, data.precision);
-  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+  return (text.includes(".") ? text.replace(/\.?0+$/, "") : text).replace(/^-0$/, "0");
 }
 /** a1*b1 + a2*b2 + ...; of more than `most` products the largest. */
 function sumOf({pairs, left, right}, most = 12) {
@@ -372,11 +374,15 @@ function listed(head, few = data.limits.table, most = data.limits.keys) {
 
 function fillKeys(figure, head, cells) {
   const body = figure.querySelector("tbody"), rest = all(".rest", body);
-  body.replaceChildren(...listed(head).map((key) => [key, cells(key)]).filter((line) => line[1])
-      .map(([key, line]) => {
-        const name = word("k", state.item, key);
-        return make("tr", {}, make("th", {scope: "row", title: name}, bdi(name)), ...line);
-      }), ...rest);
+  const lines = listed(head).map((key) => [key, cells(key)]).filter(([, line]) => line);
+  body.replaceChildren(...lines.map(([key, line]) => {
+    const name = word("k", state.item, key);
+    return make("tr", {}, make("th", {scope: "row", title: name}, bdi(name)), ...line);
+  }), ...rest);
+  if (!body.rows.length) {
+    body.append(make("tr", {}, make("th", {scope: "row"}, "\u2013"),
+        make("td", {colspan: 3}, "no key may be seen")));
+  }
 }
 function fillWord(figure, head) {
   for (const line of all("tr[data-step]", figure)) {
@@ -534,7 +540,7 @@ function setUpArcs() {
 
 // ---- Choosing a word
 
-function update() {
+function update({retell} = {}) {
   const {item, query} = state;
   for (const node of all("[data-item]")) {
     node.hidden = Number(node.dataset.item) >= 0 && Number(node.dataset.item) !== item;
@@ -556,14 +562,16 @@ function update() {
       figure.querySelector("tbody")?.rows[query].classList.add("q");
     }
   }
-  all(".focus-word").forEach((node) => node.replaceChildren(bdi(word("q", item, query))));
-  if (whole) all(".tale").forEach((tale) => FILL[tale.dataset.kind](tale, Number(tale.dataset.head)));
+  if (whole && retell) {
+    all(".focus-word").forEach((node) => node.replaceChildren(bdi(word("q", item, query))));
+    all(".tale").forEach((tale) => FILL[tale.dataset.kind](tale, Number(tale.dataset.head)));
+  }
   if (weights) drawArcs();
 }
 function choose(item, query) {
   const moved = item !== state.item;
   Object.assign(state, {item, query});
-  update();
+  update({retell: true});
   if (moved) paintAll();
 }
 
@@ -690,5 +698,5 @@ addEventListener("beforeprint", () => {
   all("[data-item][hidden], [data-plane][hidden]").forEach((node) => { node.hidden = false; });
   paintAll();
 });
-addEventListener("afterprint", update);
+addEventListener("afterprint", () => update());
 })();

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The page of a trace: well-formed as XML, self-contained, whole without its script, and deaf to
+// whatever a scene's words try to say to a browser.
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "fovea/scene.h"
+
+#include "scene/html_escape.h"
+#include "scene/html_model.h"
+#include "scene/mathml.h"
+
+namespace fovea::scene {
+
+extern const std::string_view kPageStyle;
+extern const std::string_view kPageScript;
+
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string page_of(const std::string& text) { return to_html(trace_scene(parse_scene(text))); }
+
+std::string example(const std::string& name) {
+  return to_html(trace_scene(load_scene(std::string(FOVEA_SCENES) + "/" + name + ".json")));
+}
+
+const std::vector<std::string>& all_examples() {
+  static const std::vector<std::string> names = {"000_general_attention",
+                                                 "001_your_journey",
+                                                 "002_batch_of_one",
+                                                 "003_integer_tokens",
+                                                 "004_seeded_weights",
+                                                 "additive_score",
+                                                 "alibi_window",
+                                                 "causal_mask",
+                                                 "cross_attention",
+                                                 "emoji",
+                                                 "overflow",
+                                                 "padded_batch",
+                                                 "sinks_and_softcap",
+                                                 "two_heads"};
+  return names;
+}
+
+int count(std::string_view text, std::string_view part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size())) {
+    ++found;
+  }
+  return found;
+}
+
+/// The part of the page that a scene's words go into: all but the style sheet and the script.
+std::string content(const std::string& page) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < page.size()) {
+    const std::size_t start = std::min(page.find("<![CDATA[", at), page.size());
+    out += page.substr(at, start - at);
+    const std::size_t end = page.find("]]>", start);
+    at = end == std::string::npos ? page.size() : end + 3;
+  }
+  return out;
+}
+
+/// What an XML parser would stumble over first; empty when there is nothing. Knows as much XML as
+/// these pages use: elements, quoted attributes, CDATA, the doctype, and the entities of XML.
+std::string xml_error(const std::string& page) {
+  static const std::vector<std::string> entities = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
+  std::vector<std::string> open;
+  const auto near = [&](std::size_t at) { return " near: " + page.substr(at, 60); };
+  std::size_t at = 0;
+  while (at < page.size()) {
+    const char c = page[at];
+    if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') {
+      return "control character" + near(at);
+    }
+    if (c == '&') {
+      const bool known = std::any_of(entities.begin(), entities.end(), [&](const auto& entity) {
+        return page.compare(at, entity.size(), entity) == 0;
+      });
+      if (!known) return "raw &" + near(at);
+    }
+    if (page.compare(at, 3, "]]>") == 0) return "]]> outside CDATA" + near(at);
+    if (c != '<') {
+      ++at;
+      continue;
+    }
+    if (page.compare(at, 9, "<![CDATA[") == 0) {
+      at = page.find("]]>", at);
+      if (at == std::string::npos) return "CDATA without end";
+      at += 3;
+      continue;
+    }
+    if (page.compare(at, 9, "<!DOCTYPE") == 0) {
+      at = page.find('>', at) + 1;
+      continue;
+    }
+    // A tag: up to the first > outside quotes.
+    std::size_t end = at + 1;
+    bool quoted = false;
+    for (; end < page.size() && (quoted || page[end] != '>'); ++end) {
+      if (page[end] == '"') quoted = !quoted;
+      if (page[end] == '<') return "< inside a tag" + near(at);
+    }
+    if (end == page.size()) return "tag without end" + near(at);
+    const bool closing = page[at + 1] == '/';
+    const bool empty = page[end - 1] == '/';
+    std::size_t name_end = at + (closing ? 2 : 1);
+    const std::size_t name_start = name_end;
+    while (std::isalnum(static_cast<unsigned char>(page[name_end])) != 0) ++name_end;
+    const std::string name = page.substr(name_start, name_end - name_start);
+    if (name.empty()) return "tag without name" + near(at);
+    if (closing) {
+      if (open.empty() || open.back() != name) return "unexpected </" + name + ">" + near(at);
+      open.pop_back();
+    } else if (!empty) {
+      open.push_back(name);
+    }
+    at = end + 1;
+  }
+  return open.empty() ? "" : "not closed: <" + open.back() + ">";
+}
+
+json data_of(const std::string& page) {
+  const std::string start = R"(<script type="application/json" id="data">)";
+  const std::size_t from = page.find(start) + start.size();
+  return json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+// ---- The checker itself
+
+TEST(XmlError, SeesWhatIsWrong) {
+  EXPECT_EQ(xml_error("<a b=\"1 > 0\"><c/>&amp;</a>"), "");
+  EXPECT_THAT(xml_error("<a><b></a></b>"), HasSubstr("unexpected </a>"));
+  EXPECT_THAT(xml_error("<a>"), HasSubstr("not closed"));
+  EXPECT_THAT(xml_error("<a>x & y</a>"), HasSubstr("raw &"));
+  EXPECT_THAT(xml_error("<a>1 < 2</a>"), testing::Not(""));
+  EXPECT_THAT(xml_error("<a>]]></a>"), HasSubstr("]]>"));
+  EXPECT_THAT(xml_error("<a>\x01</a>"), HasSubstr("control"));
+}
+
+// ---- Text
+
+TEST(HtmlEscape, MarkupIsText) {
+  EXPECT_EQ(html::escape(R"(<a href="x">&'</a>)"),
+            "&lt;a href=&quot;x&quot;&gt;&amp;&#39;&lt;/a&gt;");
+  EXPECT_EQ(html::isolate("a<b"), "<bdi>a&lt;b</bdi>");
+}
+
+TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
+  EXPECT_EQ(html::visible("\x1b[31m"), "\u241B[31m");
+  EXPECT_EQ(html::visible(std::string("a\0b", 3)), "a\u2400b");
+  EXPECT_EQ(html::visible("a\nb\tc\x7f"), "a\u240Ab\u2409c\u2421");
+  EXPECT_EQ(html::visible("a\r\nb", html::Lines::kKeep), "a\nb");
+  EXPECT_EQ(html::visible("\u202Eabc"), "\\u202eabc");
+  EXPECT_EQ(html::visible("\u0085\u200B\uFFFE\u2028"), "\\u0085\\u200b\\ufffe\\u2028");
+  EXPECT_EQ(html::visible("  "), "\u2423\u2423");
+  EXPECT_EQ(html::visible(" the"), " the");
+  EXPECT_EQ(html::visible("a\xff\xc3"), "a\uFFFD\uFFFD");
+  EXPECT_EQ(html::visible("\u05E9\u05DC\u05D5\u05DD \U0001F600"),
+            "\u05E9\u05DC\u05D5\u05DD \U0001F600");
+}
+
+TEST(HtmlEscape, JsonStringsMayStandInAScript) {
+  const std::string text = html::json_string("</script><!--&]]>\"\\\u2028");
+  EXPECT_EQ(text.find_first_of("<>&"), std::string::npos);
+  EXPECT_EQ(json::parse(text), "</script><!--&]]>\"\\\\u2028");
+}
+
+// ---- The page
+
+TEST(RenderHtml, EveryExampleIsWellFormedXml) {
+  for (const std::string& name : all_examples()) EXPECT_EQ(xml_error(example(name)), "") << name;
+}
+
+TEST(RenderHtml, NothingIsFetched) {
+  for (const std::string& name : all_examples()) {
+    const std::string page = example(name);
+    EXPECT_THAT(page, Not(HasSubstr(" src="))) << name;
+    EXPECT_THAT(page, Not(HasSubstr("url("))) << name;
+    EXPECT_THAT(page, Not(HasSubstr("@import"))) << name;
+    EXPECT_THAT(page, Not(HasSubstr("<link"))) << name;
+    EXPECT_EQ(count(page, " href=\""), count(page, " href=\"#")) << name;
+    // Addresses are names of vocabularies only.
+    EXPECT_EQ(count(page, "http"), count(page, "\"http://www.w3.org/")) << name;
+  }
+}
+
+TEST(RenderHtml, ScriptsInAScenesWordsAreShown) {
+  const std::string attack = R"(</script><script>alert(1)</script><img onerror='x'> ]]> --> &lt;)";
+  const json scene = {{"title", attack},
+                      {"tokens", {attack, "</bdi></table>\"", "\x1b[31m\x01"}},
+                      {"embeddings", {{1, 2}, {3, 4}, {5, 6}}},
+                      {"notes", {{"scene", attack}, {"scores", "<b>" + attack}}}};
+  const std::string page = page_of(scene.dump());
+  EXPECT_EQ(xml_error(page), "");
+  const std::string shown = content(page);
+  EXPECT_EQ(count(shown, "<script"), 2);  // the data and the page's own
+  EXPECT_EQ(count(shown, "</script"), 2);
+  EXPECT_THAT(shown, Not(HasSubstr("<img")));
+  EXPECT_THAT(shown, Not(HasSubstr("<b>&lt;")));
+  EXPECT_THAT(shown, HasSubstr("&lt;/script&gt;&lt;script&gt;alert(1)"));
+  EXPECT_THAT(shown, HasSubstr("\u241B[31m\u2401"));
+  EXPECT_EQ(data_of(page)["tokens"][0][0], attack);
+}
+
+TEST(RenderHtml, EveryStepHasItsSection) {
+  for (const std::string& name : all_examples()) {
+    const Trace trace = trace_scene(load_scene(std::string(FOVEA_SCENES) + "/" + name + ".json"));
+    const std::string page = to_html(trace);
+    std::string sections = " ";
+    const std::string start = R"(<section class="step" id=")";
+    for (std::size_t at = page.find(start); at != std::string::npos;
+         at = page.find(start, at + 1)) {
+      const std::size_t steps = page.find("data-step=\"", at) + 11;
+      sections += page.substr(steps, page.find('"', steps) - steps) + " ";
+    }
+    for (const Step& step : trace.steps) {
+      EXPECT_THAT(sections, HasSubstr(" " + step.name + " ")) << name;
+    }
+    const int numbered = count(page, start);
+    EXPECT_GE(count(page, "<math "), numbered) << name;
+    EXPECT_EQ(count(page, "<p class=\"reading\">"), numbered + (trace.checks.empty() ? 0 : 1));
+  }
+}
+
+TEST(RenderHtml, ShowsTheNotebooksNumbers) {
+  const std::string page = example("001_your_journey");
+  EXPECT_THAT(page, HasSubstr("<title>Your journey starts with one step</title>"));
+  EXPECT_THAT(page, HasSubstr("6 words, 3 numbers each; dot-product scores"));
+  EXPECT_THAT(page, HasSubstr("0.55\u00B70.43 + 0.87\u00B70.15 + 0.66\u00B70.89 =</td><td>0.9544"));
+  for (const char* number : {">0.1455<", ">0.2379<", ">0.2098<", ">0.4419<", ">0.6515<"}) {
+    EXPECT_THAT(page, HasSubstr(number));
+  }
+  EXPECT_THAT(page, HasSubstr("<th scope=\"row\"><bdi>journey</bdi></th>"));
+}
+
+TEST(RenderHtml, AMaskedCellIsADot) {
+  const std::string page = example("causal_mask");
+  const std::string dot = "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
+  // Six words: fifteen above the diagonal, in the masked scores and in the weights; and in the
+  // story of the fourth word two, in both.
+  EXPECT_EQ(count(page, dot), 15 * 2 + 2 * 2);
+  EXPECT_THAT(content(page), Not(HasSubstr(">-inf<")));
+}
+
+TEST(RenderHtml, AZeroWeightThatIsNotMaskedIsANumber) {
+  const std::string page = example("overflow");
+  EXPECT_THAT(page, Not(HasSubstr("aria-label=\"masked\"")));
+  EXPECT_THAT(page, HasSubstr(">0.0000<"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"odd\">nan</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("-nan")));
+}
+
+TEST(RenderHtml, AQueryThatSeesNothing) {
+  const std::string page = page_of(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]],
+                                      "mask": "causal", "alignment": -1})");
+  EXPECT_EQ(xml_error(page), "");
+  EXPECT_THAT(page, HasSubstr("no key may be seen"));
+}
+
+TEST(RenderHtml, NumbersWithoutDecimalsHaveNoPoint) {
+  EXPECT_THAT(content(example("alibi_window")), Not(testing::ContainsRegex(">-?[0-9]+\\.<")));
+}
+
+TEST(RenderHtml, HeadsAndItemsAreLabelled) {
+  EXPECT_EQ(count(example("two_heads"), "<figcaption>head 1</figcaption>") > 4, true);
+  EXPECT_THAT(example("padded_batch"), HasSubstr("<figcaption>item 1</figcaption>"));
+}
+
+TEST(RenderHtml, TheScriptGetsEveryDigit) {
+  const Trace trace = trace_scene(load_scene(std::string(FOVEA_SCENES) + "/001_your_journey.json"));
+  const json data = data_of(to_html(trace));
+  bool found = false;
+  for (const json& step : data["steps"]) {
+    if (step["name"] != "weights") continue;
+    found = true;
+    EXPECT_EQ(step["shape"], json({6, 6}));
+    EXPECT_EQ(step["v"][7].get<double>(), trace.find("weights")->values.value({1, 1}));
+  }
+  EXPECT_TRUE(found);
+  EXPECT_EQ(data["focus"], json({0, 1}));
+}
+
+TEST(RenderHtml, ASmallPage) {
+  EXPECT_LT(example("001_your_journey").size(), 120'000U);
+  EXPECT_LT(kPageStyle.size() + kPageScript.size(), 48'000U);
+  for (const std::string_view asset : {kPageStyle, kPageScript}) {
+    EXPECT_EQ(asset.find("]]>"), std::string_view::npos);
+    EXPECT_EQ(asset.find("</"), std::string_view::npos);
+    EXPECT_TRUE(std::all_of(asset.begin(), asset.end(), [](char c) { return c > 0; }));
+  }
+  EXPECT_EQ(kPageScript.find("innerHTML"), std::string_view::npos);
+  EXPECT_EQ(kPageScript.find("eval("), std::string_view::npos);
+}
+
+TEST(RenderHtml, ThreeHundredWordsAreAPicture) {
+  json scene = {{"title", "long"},
+                {"seed", 1},
+                {"embeddings", {{"draw", "randn"}, {"dim", 8}}},
+                {"mask", "causal"},
+                {"heads", 2},
+                {"normalizations", {"sum", "softmax_unshifted", "softmax"}}};
+  for (int i = 0; i < 300; ++i) scene["tokens"].push_back("word" + std::to_string(i));
+  scene["focus"] = 299;
+  const std::string page = page_of(scene.dump());
+  EXPECT_EQ(xml_error(page), "");
+  EXPECT_LT(page.size(), 4U << 20);
+  EXPECT_GT(count(page, "<canvas "), 5);
+  EXPECT_LT(count(page, "<td"), 2000);
+  EXPECT_THAT(page, HasSubstr("<p class=\"small\">The strongest:</p>"));
+  EXPECT_THAT(page, HasSubstr("288 more"));
+}
+
+TEST(RenderHtml, ALongSceneIsNotRepeated) {
+  Scene scene = parse_scene(R"({"tokens": ["a"], "embeddings": [[1]]})");
+  EXPECT_THAT(to_html(trace_scene(scene)), HasSubstr("<pre id=\"scene-json\">"));
+  scene.json.append(70'000, ' ');
+  const std::string page = to_html(trace_scene(scene));
+  EXPECT_THAT(content(page), Not(HasSubstr("<pre id=")));
+  EXPECT_THAT(page, HasSubstr("too long to repeat"));
+}
+
+TEST(RenderHtml, ChecksAreATable) {
+  const std::string page = page_of(R"({"tokens": ["a"], "embeddings": [[1]],
+      "expect": [{"step": "weights", "values": 1}, {"step": "context", "values": 7}]})");
+  EXPECT_EQ(xml_error(page), "");
+  EXPECT_THAT(page, HasSubstr("1 of 2 of the author's numbers hold."));
+  EXPECT_THAT(page, HasSubstr("<tr class=\"failed\">"));
+}
+
+TEST(Mathml, FollowsTheScene) {
+  const auto formula = [](const std::string& score, const std::string& step) {
+    return html::step_mathml(step, parse_scene(R"({"tokens": ["a", "b"], "seed": 1,
+        "embeddings": [[1, 2], [3, 4]], "score": )" +
+                                               score + "}"));
+  };
+  EXPECT_THAT(formula(R"("dot")", "scaled_scores"), HasSubstr("<msqrt>"));
+  EXPECT_THAT(formula(R"({"scale": 0.25})", "scaled_scores"), HasSubstr("<mn>0.25</mn>"));
+  EXPECT_THAT(formula(R"("dot")", "weights"), HasSubstr("<mi>e</mi>"));
+  EXPECT_THAT(formula(R"("dot")", "weights[sum]"), Not(HasSubstr("<mi>e</mi>")));
+  EXPECT_THAT(formula(R"({"sinks": [1]})", "focus.weights"), HasSubstr("sink"));
+  for (const char* step : {"tokens", "embeddings", "scores", "focus.scores", "masked_scores",
+                           "biased_scores", "hidden", "context", "focus.context", "row_sums"}) {
+    EXPECT_EQ(xml_error(formula(R"({"alibi": true})", step)), "") << step;
+  }
+}
+
+TEST(StepId, NeedsNoEscaping) {
+  EXPECT_EQ(html::step_id("weights[sum]"), "step-weights-sum");
+  EXPECT_EQ(html::step_id("focus.scores"), "step-focus-scores");
+}
+
+}  // namespace
+}  // namespace fovea::scene
