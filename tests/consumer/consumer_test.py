@@ -51,7 +51,7 @@ class Installed(unittest.TestCase):
         # Installed to one place and used from another: nothing may remember the first.
         run(CMAKE, "--install", BUILD, "--prefix", cls.scratch / "first")
         cls.prefix = (cls.scratch / "first").rename(cls.scratch / "moved")
-        cls.library_dir = next(cls.prefix.rglob("libfovea.a")).parent
+        cls.libdir = next(cls.prefix.rglob("libfovea.a")).parent
 
     def build_with_cmake(self, name, *arguments):
         build = self.scratch / name
@@ -108,7 +108,7 @@ class Installed(unittest.TestCase):
                       "-DFOVEA_KIND=frozen")
 
     def test_pkg_config_shared(self):
-        needed = self.build_with_pkg_config("pc_shared", self.library_dir)
+        needed = self.build_with_pkg_config("pc_shared", self.libdir)
         self.assertIn("libfovea.so", " ".join(needed))
 
     def test_pkg_config_static(self):
@@ -116,7 +116,7 @@ class Installed(unittest.TestCase):
         # `--static` names all that the archive needs.
         prefix = self.scratch / "archive_only"
         shutil.copytree(self.prefix, prefix, symlinks=True)
-        library_dir = prefix / self.library_dir.relative_to(self.prefix)
+        library_dir = prefix / self.libdir.relative_to(self.prefix)
         for shared in library_dir.glob("libfovea.so*"):
             shared.unlink()
         needed = self.build_with_pkg_config("pc_static", library_dir, "--static")

@@ -15,9 +15,9 @@
 
 #include "fovea/scene.h"
 
-#include "scene/html_escape.h"
-#include "scene/html_model.h"
-#include "scene/mathml.h"
+#include "scene/html/escape.h"
+#include "scene/trace_model.h"
+#include "scene/html/mathml.h"
 
 namespace fovea::scene {
 

@@ -86,7 +86,7 @@ TEST(RenderText, MaskedCellsAreDots) {
   const std::string text = to_text(trace_scene(
       parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "mask": "causal"})")));
   EXPECT_THAT(text,
-              HasSubstr(" > a         1.0     ·   |██··|\n   b         0.5   0.5   |▒▒▒▒|\n"));
+              HasSubstr(" > a        1.0    ·   |██··|\n   b        0.5  0.5   |▒▒▒▒|\n"));
   EXPECT_THAT(text, HasSubstr("\"a\" looks only at itself."));
 }
 

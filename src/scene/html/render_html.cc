@@ -15,14 +15,14 @@
 
 #include "fovea/scene.h"
 
-#include "scene/html_data.h"
-#include "scene/html_escape.h"
-#include "scene/html_model.h"
-#include "scene/html_story.h"
-#include "scene/html_table.h"
-#include "scene/mathml.h"
+#include "scene/html/data.h"
+#include "scene/html/escape.h"
+#include "scene/html/mathml.h"
+#include "scene/html/story.h"
+#include "scene/html/table.h"
 #include "scene/step_catalogue.h"
 #include "scene/story.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene {
 
@@ -32,12 +32,9 @@ extern const std::string_view kPageScript;
 
 namespace {
 
-using html::Axis;
 using html::escape;
 using html::isolate;
-using html::PageModel;
 using html::PageSection;
-using html::StepLayout;
 
 /// A longer scene would make the page longer than what it shows.
 constexpr std::size_t kLongestScene = 64 << 10;
@@ -372,7 +369,7 @@ class Page {
   }
 
   const Trace& trace_;
-  PageModel model_;
+  TraceModel model_;
   std::string out_;
   int number_ = 0;
 };

@@ -365,16 +365,16 @@ function heatCells(step, numbers) {
 const rowOf = (step, head, plane, row) =>
     count(step.dims[4], (d) => at(step, state.item, head, plane, row, d));
 const weightOf = (head, key) => at(weights, state.item, head, 0, state.query, key);
-/** All keys, or of many those with the largest weights. */
-function listed(head, few = data.limits.table, most = data.limits.keys) {
+/** All keys, or of many those with the largest weights in any of the heads. */
+function listed(heads, few = data.limits.table, most = data.limits.keys) {
   const list = count(keys, (k) => k);
-  return keys <= few ? list
-      : list.sort((a, b) => weightOf(head, b) - weightOf(head, a) || a - b).slice(0, most);
+  const rank = list.map((k) => Math.max(...heads.map((head) => weightOf(head, k))));
+  return keys <= few ? list : list.sort((a, b) => rank[b] - rank[a] || a - b).slice(0, most);
 }
 
 function fillKeys(figure, head, cells) {
   const body = figure.querySelector("tbody"), rest = all(".rest", body);
-  const lines = listed(head).map((key) => [key, cells(key)]).filter(([, line]) => line);
+  const lines = listed([head]).map((key) => [key, cells(key)]).filter(([, line]) => line);
   body.replaceChildren(...lines.map(([key, line]) => {
     const name = word("k", state.item, key);
     return make("tr", {}, make("th", {scope: "row", title: name}, bdi(name)), ...line);
@@ -449,7 +449,7 @@ function drawArcs() {
   const old = document.getElementById("arcs"), width = old.parentNode.clientWidth;
   const {item, query} = state;
   // Of many words only the chosen one's strongest links, in the sentence's order.
-  const indices = many ? [[query], listed(0, 24, 24).sort((a, b) => a - b)]
+  const indices = many ? [[query], listed([...state.heads], 24, 24).sort((a, b) => a - b)]
       : [count(queries, (i) => i), count(keys, (i) => i)];
   const names = indices.map((list, side) => list.map((i) =>
       shorten(placed(side ? "k" : "q", item, i))));

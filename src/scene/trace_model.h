@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the steps of a trace lie on the page: which batch item, head, row and column a number has,
+// How the steps of a trace lie as matrices: which batch item, head, row and column a number has,
 // what its row and column are called, whether it is masked, and how it is written.
 
 #pragma once
@@ -15,7 +15,7 @@
 
 #include "scene/number_text.h"
 
-namespace fovea::scene::html {
+namespace fovea::scene {
 
 /// What the rows or the columns of a matrix stand for.
 enum class Axis : std::uint8_t { kQueries, kKeys, kNumbers };
@@ -42,6 +42,23 @@ struct StepLayout {
             std::int64_t col) const;
 };
 
+/// Calls `visit(double)` for every number, in row-major order.
+template <class Visit>
+void for_each_value(const Tensor& tensor, Visit&& visit) {
+  switch (tensor.dtype()) {
+    case DType::kFloat64:
+      for (const double value : tensor.span<double>()) visit(value);
+      return;
+    case DType::kFloat32:
+      for (const float value : tensor.span<float>()) visit(static_cast<double>(value));
+      return;
+    case DType::kInt64:
+    case DType::kBool:
+      for_each_index(tensor.shape(), [&](const Index& index) { visit(tensor.value(index)); });
+      return;
+  }
+}
+
 /// How the numbers of one step are written, all alike, and the largest finite magnitude.
 class StepNumbers {
  public:
@@ -55,15 +72,15 @@ class StepNumbers {
 
  private:
   NumberText text_;
-  bool fixed_ = false;  // shares of one, for which zeros say more than an exponent
+  bool fixed_ = false;  // sums of shares: one, up to rounding
   int decimals_ = -1;
   bool scientific_ = false;
   double largest_ = 0.0;
 };
 
-class PageModel {
+class TraceModel {
  public:
-  explicit PageModel(const Trace& trace);
+  explicit TraceModel(const Trace& trace);
 
   const Trace& trace() const { return trace_; }
   const Scene& scene() const { return trace_.scene; }
@@ -99,10 +116,4 @@ class PageModel {
   mutable std::map<const Step*, StepNumbers> numbers_;
 };
 
-/// "step-weights-sum" for "weights[sum]": an id that needs no escaping anywhere.
-std::string step_id(std::string_view name);
-
-/// "6 x 3" for people, with a multiplication sign; "1" for a scalar.
-std::string shape_text(const Shape& shape);
-
-}  // namespace fovea::scene::html
+}  // namespace fovea::scene

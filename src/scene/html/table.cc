@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scene/html_table.h"
+#include "scene/html/table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/html_escape.h"
+#include "scene/html/escape.h"
 
 namespace fovea::scene::html {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kLongWord = 12;  // bytes; a shorter word is never cut by 
 
 /// One matrix of a step.
 struct Plane {
-  const PageModel& model;
+  const TraceModel& model;
   const StepLayout& layout;
   const StepNumbers& numbers;
   std::int64_t item;
@@ -38,14 +38,14 @@ struct Plane {
   }
 };
 
-std::string axis_name(const PageModel& model, const StepLayout& layout, Axis axis) {
+std::string axis_name(const TraceModel& model, const StepLayout& layout, Axis axis) {
   if (axis == Axis::kNumbers) return "numbers";
   if (layout.col_axis == Axis::kKeys) return axis == Axis::kKeys ? "keys" : "queries";
   return model.scene().source && axis == Axis::kKeys ? "source words" : "words";
 }
 
 /// "rows: queries, columns: keys, 6 x 6"
-std::string describe(const PageModel& model, const StepLayout& layout) {
+std::string describe(const TraceModel& model, const StepLayout& layout) {
   if (layout.row_axis == Axis::kNumbers) {
     return fmt::format("{} numbers in, {} numbers out", layout.rows, layout.cols);
   }
@@ -157,7 +157,7 @@ std::string heat_cell(const StepNumbers& numbers, double value) {
                      text);
 }
 
-std::string heat_maps(const PageModel& model, const Step& step, const Step* row_sums) {
+std::string heat_maps(const TraceModel& model, const Step& step, const Step* row_sums) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
   const bool as_table = fits_table(layout);

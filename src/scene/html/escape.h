@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/tensor.h"
+
 namespace fovea::scene::html {
 
 /// Whether line breaks and tabs are layout (notes, JSON) or part of a word that must be seen.
@@ -27,5 +29,11 @@ std::string isolate(std::string_view text);
 
 /// visible() as a JSON string that may stand inside a <script>: no raw & < >, no U+2028.
 std::string json_string(std::string_view text);
+
+/// "step-weights-sum" for "weights[sum]": an id that needs no escaping anywhere.
+std::string step_id(std::string_view name);
+
+/// "6 x 3" for people, with a multiplication sign; "1" for a scalar.
+std::string shape_text(const Shape& shape);
 
 }  // namespace fovea::scene::html

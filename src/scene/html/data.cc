@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scene/html_data.h"
+#include "scene/html/data.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "scene/html_escape.h"
-#include "scene/html_story.h"
-#include "scene/html_table.h"
+#include "scene/html/escape.h"
+#include "scene/html/story.h"
+#include "scene/html/table.h"
 #include "scene/step_catalogue.h"
 
 namespace fovea::scene::html {
@@ -30,7 +30,7 @@ constexpr std::int64_t kSmallStep = 20'000;
 enum class Encoding : std::uint8_t { kExact, kFloats, kShorts, kBytes };
 
 /// The whole-matrix steps; the focus's rows are among them.
-std::vector<const Step*> matrix_steps(const PageModel& model) {
+std::vector<const Step*> matrix_steps(const TraceModel& model) {
   std::vector<const Step*> out;
   for (const Step& step : model.trace().steps) {
     if (step.words.empty() && !step.name.starts_with("focus.")) out.push_back(&step);
@@ -74,12 +74,7 @@ std::string number(double value, DType dtype) {
   return fmt::format("{}", value);
 }
 
-template <class Visit>
-void for_each_value(const TensorView& tensor, Visit&& visit) {
-  for_each_index(tensor.shape(), [&](const Index& index) { visit(tensor.value(index)); });
-}
-
-std::string list(const TensorView& tensor) {
+std::string list(const Tensor& tensor) {
   std::string out = "[";
   for_each_value(tensor, [&](double value) {
     if (out.size() > 1) out += ',';
@@ -88,7 +83,7 @@ std::string list(const TensorView& tensor) {
   return out + "]";
 }
 
-std::string floats(const TensorView& tensor) {
+std::string floats(const Tensor& tensor) {
   std::vector<std::uint8_t> bytes;
   bytes.reserve(static_cast<std::size_t>(tensor.size()) * 4);
   for_each_value(tensor, [&](double value) {
@@ -100,7 +95,7 @@ std::string floats(const TensorView& tensor) {
 
 /// `most` + 1 levels from `low` to `high`, in 1 or 2 bytes; the three codes after them are -inf,
 /// inf and nan.
-std::string levels(const TensorView& tensor, double low, double high, int byte_count) {
+std::string levels(const Tensor& tensor, double low, double high, int byte_count) {
   const long most = (1L << (8 * byte_count)) - 4;
   std::vector<std::uint8_t> bytes;
   bytes.reserve(static_cast<std::size_t>(tensor.size() * byte_count));
@@ -146,7 +141,7 @@ std::string_view axis(Axis axis) {
   return axis == Axis::kQueries ? "q" : axis == Axis::kKeys ? "k" : "d";
 }
 
-std::string step_json(const PageModel& model, const Step& step, Encoding encoding) {
+std::string step_json(const TraceModel& model, const Step& step, Encoding encoding) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
   std::string shape;
@@ -174,7 +169,7 @@ std::string step_json(const PageModel& model, const Step& step, Encoding encodin
                            levels(step.values, low, high, byte_count));
 }
 
-std::string score_json(const Scene& scene, const PageModel& model) {
+std::string score_json(const Scene& scene, const TraceModel& model) {
   const Step* query = model.find("query");
   const std::int64_t columns =
       query != nullptr ? model.layout(*query).cols : scene.words.embeddings.extent(2) / scene.heads;
@@ -185,9 +180,9 @@ std::string score_json(const Scene& scene, const PageModel& model) {
       json_string(scene.normalizations.empty() ? "softmax"
                                                : normalization_name(scene.normalizations.back())));
   if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
-    out += ",\"general\":" + list(general->weights);
+    out += ",\"general\":" + list(Tensor(general->weights));
   } else if (const auto* additive = std::get_if<reference::AdditiveScore>(&scene.score_kind)) {
-    out += ",\"v\":" + list(additive->v);
+    out += ",\"v\":" + list(Tensor(additive->v));
   }
   if (!scene.options.score.sinks.empty()) {
     out += ",\"sinks\":" +
@@ -199,7 +194,7 @@ std::string score_json(const Scene& scene, const PageModel& model) {
 
 }  // namespace
 
-std::string page_data(const PageModel& model) {
+std::string page_data(const TraceModel& model) {
   const Scene& scene = model.scene();
   std::vector<const Step*> steps = matrix_steps(model);
   const Encoding encoding = choose(total_size(steps));
@@ -242,7 +237,7 @@ std::string page_data(const PageModel& model) {
   return out + "]}";
 }
 
-std::string data_note(const PageModel& model) {
+std::string data_note(const TraceModel& model) {
   const std::int64_t total = total_size(matrix_steps(model));
   switch (choose(total)) {
     case Encoding::kExact:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scene/html_escape.h"
+#include "scene/html/escape.h"
 
 #include <algorithm>
 #include <iterator>
@@ -121,6 +121,27 @@ std::string json_string(std::string_view text) {
   }
   out.push_back('"');
   return out;
+}
+
+std::string step_id(std::string_view name) {
+  std::string out = "step-";
+  for (const char c : name) {
+    if (c == '[' || c == '.') {
+      out.push_back('-');
+    } else if (c != ']') {
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string out;
+  for (const std::int64_t extent : shape) {
+    if (!out.empty()) out += " \u00D7 ";
+    out += std::to_string(extent);
+  }
+  return out.empty() ? "1" : out;
 }
 
 }  // namespace fovea::scene::html

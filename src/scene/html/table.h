@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "scene/html_model.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene::html {
 
@@ -25,7 +25,7 @@ bool fits_table(const StepLayout& layout);
 
 /// Every matrix of the step, each in a <figure> labelled with its batch item and head. `row_sums`
 /// (nullable) becomes a last column.
-std::string heat_maps(const PageModel& model, const Step& step, const Step* row_sums);
+std::string heat_maps(const TraceModel& model, const Step& step, const Step* row_sums);
 
 /// One <td> with its background; `largest` is what a full background stands for.
 std::string heat_cell(const StepNumbers& numbers, double value);

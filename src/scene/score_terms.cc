@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scene/html_operands.h"
+#include "scene/score_terms.h"
 
 #include <variant>
 
-namespace fovea::scene::html {
+namespace fovea::scene {
 
-std::optional<Operand> operand(const PageModel& model, std::string_view name, std::int64_t head,
+std::optional<Operand> operand(const TraceModel& model, std::string_view name, std::int64_t head,
                                const Focus& token) {
   const Scene& scene = model.scene();
   const bool keys = name != "query";
@@ -20,14 +20,14 @@ std::optional<Operand> operand(const PageModel& model, std::string_view name, st
   const StepLayout layout = model.layout(*step);
   const std::int64_t dim = projected ? layout.cols : layout.cols / heads;
   const std::int64_t first = projected ? 0 : head * dim;
-  Operand out{{}, &model.numbers(*step)};
+  Operand out{{}, step};
   for (std::int64_t d = 0; d < dim; ++d) {
     out.numbers.push_back(layout.at(token.item, projected ? head : 0, 0, token.index, first + d));
   }
   return out;
 }
 
-ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& query,
+ScoreTerms score_terms(const TraceModel& model, std::int64_t head, const Focus& query,
                        std::int64_t key) {
   const Scene& scene = model.scene();
   ScoreTerms out;
@@ -46,8 +46,8 @@ ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& q
   auto left = operand(model, "query", head, query);
   const auto right = operand(model, "key", head, {query.item, key});
   if (!left || !right) return out;
-  out.left = left->how;
-  out.right = right->how;
+  out.left = &model.numbers(*left->step);
+  out.right = &model.numbers(*right->step);
   if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
     std::vector<double> moved(right->numbers.size());
     for (std::size_t e = 0; e < moved.size(); ++e) {
@@ -65,4 +65,4 @@ ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& q
   return out;
 }
 
-}  // namespace fovea::scene::html
+}  // namespace fovea::scene

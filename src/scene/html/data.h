@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "scene/html_model.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene::html {
 
@@ -18,9 +18,9 @@ namespace fovea::scene::html {
 ///  "heads", "kvHeads", "score": {...}, "mask": base64 bits or null,
 ///  "steps": [{"name", "title", "shape", "dims": [batch, heads, planes, rows, cols], "rows": "q",
 ///             "cols": "k", "decimals", "largest", and one of "v" (numbers), "f32", "u16", "u8"}]}
-std::string page_data(const PageModel& model);
+std::string page_data(const TraceModel& model);
 
 /// "", or a sentence on how exact the numbers are that the page's script shows.
-std::string data_note(const PageModel& model);
+std::string data_note(const TraceModel& model);
 
 }  // namespace fovea::scene::html

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scene/html_model.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene::html {
 
@@ -31,6 +31,6 @@ inline constexpr std::int64_t kMostTerms = 6;
 inline constexpr std::int64_t kMostNumbers = 12;
 
 /// The sections of the focus, in order; none when the scene has no focus.
-std::vector<PageSection> story_sections(const PageModel& model);
+std::vector<PageSection> story_sections(const TraceModel& model);
 
 }  // namespace fovea::scene::html

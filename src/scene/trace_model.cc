@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "scene/html_model.h"
+#include "scene/trace_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "scene/step_catalogue.h"
 
-namespace fovea::scene::html {
+namespace fovea::scene {
 namespace {
 
 /// The steps whose numbers belong to a query and a key.
@@ -23,6 +23,27 @@ bool is_query_by_key(std::string_view base) {
 int own_rank(std::string_view base) {
   if (base == "row_sums") return 1;
   return base == "hidden" ? 3 : 2;
+}
+
+/// Millions of numbers need not all be looked at to choose how they are written: a sample, and the
+/// largest and the smallest, which decide about scientific notation.
+Tensor typical_numbers(const Tensor& all) {
+  constexpr std::int64_t kSample = 10'000;
+  if (all.size() <= kSample) return all;
+  const std::int64_t every = all.size() / kSample;
+  std::vector<double> sample;
+  double smallest = 0.0;
+  double largest = 0.0;
+  std::int64_t i = 0;
+  for_each_value(all, [&](double value) {
+    if (i++ % every == 0) sample.push_back(value);
+    if (!std::isfinite(value) || value == 0.0) return;
+    if (smallest == 0.0 || std::abs(value) < std::abs(smallest)) smallest = value;
+    if (std::abs(value) > std::abs(largest)) largest = value;
+  });
+  sample.push_back(smallest);
+  sample.push_back(largest);
+  return convert(Tensor::from({static_cast<std::int64_t>(sample.size())}, sample), all.dtype());
 }
 
 }  // namespace
@@ -39,11 +60,10 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
   return step->values.value(index);
 }
 
-StepNumbers::StepNumbers(const Step& step, int precision) : text_(step.values, precision) {
+StepNumbers::StepNumbers(const Step& step, int precision)
+    : text_(typical_numbers(step.values), precision) {
   bool first = true;
-  const std::string_view base = base_name(step.name);
-  for_each_index(step.values.shape(), [&](const Index& index) {
-    const double value = step.values.value(index);
+  for_each_value(step.values, [&](double value) {
     if (!std::isfinite(value)) return;
     largest_ = std::max(largest_, std::abs(value));
     if (!first) return;
@@ -54,8 +74,9 @@ StepNumbers::StepNumbers(const Step& step, int precision) : text_(step.values, p
     scientific_ = end < shown.size();
     if (point != std::string::npos) decimals_ = static_cast<int>(end - point - 1);
   });
+  const std::string_view base = base_name(step.name);
   // A sum of weights is one up to rounding; "1" among decimals would look like something else.
-  fixed_ = base == "row_sums" || (base == "weights" && scientific_);
+  fixed_ = base == "row_sums";
   if (fixed_) {
     decimals_ = precision;
     scientific_ = false;
@@ -64,14 +85,10 @@ StepNumbers::StepNumbers(const Step& step, int precision) : text_(step.values, p
 
 std::string StepNumbers::text(double value) const {
   if (fixed_ && std::isfinite(value)) return fmt::format("{:.{}f}", value, decimals_);
-  std::string out = text_.trimmed(value);
-  // NumPy keeps the point of a number without decimals ("1.", "1.e-04"); here it would be noise.
-  const std::size_t point = std::min(out.find(".e"), out.size() - 1);
-  if (out[point] == '.') out.erase(point, 1);
-  return out;
+  return text_.trimmed(value);
 }
 
-PageModel::PageModel(const Trace& trace)
+TraceModel::TraceModel(const Trace& trace)
     : trace_(trace),
       batch_(static_cast<std::int64_t>(trace.scene.words.tokens.size())),
       queries_(trace.scene.words.length()),
@@ -79,7 +96,7 @@ PageModel::PageModel(const Trace& trace)
   find_masked();
 }
 
-StepLayout PageModel::layout(const Step& step) const {
+StepLayout TraceModel::layout(const Step& step) const {
   StepLayout out;
   out.step = &step;
   out.base = base_name(step.name);
@@ -114,26 +131,26 @@ StepLayout PageModel::layout(const Step& step) const {
   return out;
 }
 
-const StepNumbers& PageModel::numbers(const Step& step) const {
+const StepNumbers& TraceModel::numbers(const Step& step) const {
   const auto found = numbers_.find(&step);
   if (found != numbers_.end()) return found->second;
   return numbers_.emplace(&step, StepNumbers(step, scene().precision)).first->second;
 }
 
-std::string_view PageModel::word(Axis axis, std::int64_t item, std::int64_t index) const {
+std::string_view TraceModel::word(Axis axis, std::int64_t item, std::int64_t index) const {
   const bool keys = axis == Axis::kKeys && scene().source.has_value();
   const Sequence& sequence = keys ? *scene().source : scene().words;
   return sequence.tokens[static_cast<std::size_t>(item)][static_cast<std::size_t>(index)];
 }
 
-bool PageModel::masked(std::int64_t item, std::int64_t head, std::int64_t query,
-                       std::int64_t key) const {
+bool TraceModel::masked(std::int64_t item, std::int64_t head, std::int64_t query,
+                        std::int64_t key) const {
   if (masked_.empty()) return false;
   const std::int64_t at = ((item * scene().heads + head) * queries_ + query) * keys_ + key;
   return masked_[static_cast<std::size_t>(at)];
 }
 
-void PageModel::find_masked() {
+void TraceModel::find_masked() {
   const AttentionOptions& options = scene().options;
   const TensorView& bias = options.score.bias;
   if (options.mask.allows_all() && !bias.defined()) return;
@@ -159,25 +176,4 @@ void PageModel::find_masked() {
   if (!any) masked_.clear();
 }
 
-std::string step_id(std::string_view name) {
-  std::string out = "step-";
-  for (const char c : name) {
-    if (c == '[' || c == '.') {
-      out.push_back('-');
-    } else if (c != ']') {
-      out.push_back(c);
-    }
-  }
-  return out;
-}
-
-std::string shape_text(const Shape& shape) {
-  std::string out;
-  for (const std::int64_t extent : shape) {
-    if (!out.empty()) out += " \u00D7 ";
-    out += std::to_string(extent);
-  }
-  return out.empty() ? "1" : out;
-}
-
-}  // namespace fovea::scene::html
+}  // namespace fovea::scene

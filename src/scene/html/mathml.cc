@@ -3,14 +3,14 @@
 // Letters are the usual ones: X embeddings, Y source embeddings, Q, K, V, S scores, A weights,
 // C context. i counts queries, j and k count keys, d counts dimensions.
 
-#include "scene/mathml.h"
+#include "scene/html/mathml.h"
 
 #include <initializer_list>
 #include <variant>
 
 #include <fmt/format.h>
 
-#include "scene/html_escape.h"
+#include "scene/html/escape.h"
 #include "scene/step_catalogue.h"
 
 namespace fovea::scene::html {

@@ -3,7 +3,7 @@
 // The numbers are rows of the whole-matrix steps, which hold the focus's too; page.js builds the
 // same tables from the same rows (fillStory), so a change here has a twin there.
 
-#include "scene/html_story.h"
+#include "scene/html/story.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "scene/html_escape.h"
-#include "scene/html_operands.h"
-#include "scene/html_table.h"
-#include "scene/mathml.h"
+#include "scene/html/escape.h"
+#include "scene/html/mathml.h"
+#include "scene/html/table.h"
+#include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
 
 namespace fovea::scene::html {
@@ -36,7 +36,7 @@ std::string factor(double value, int precision) {
 
 class Story {
  public:
-  explicit Story(const PageModel& model)
+  explicit Story(const TraceModel& model)
       : model_(model), scene_(model.scene()), focus_(*model.scene().focus) {}
 
   std::vector<PageSection> tell() {
@@ -307,7 +307,7 @@ class Story {
         rows += fmt::format(
             "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
             key_heading(key), share_how.text(share.at(focus_.item, head, 0, focus_.index, key)),
-            number_cells(value->numbers, *value->how));
+            number_cells(value->numbers, model_.numbers(*value->step)));
       }
       if (rows.empty()) {
         rows = "<tr><th scope=\"row\">\u2013</th><td colspan=\"3\">no key may be seen</td></tr>\n";
@@ -344,7 +344,7 @@ class Story {
         number_cells(numbers, model_.numbers(*merged)));
   }
 
-  const PageModel& model_;
+  const TraceModel& model_;
   const Scene& scene_;
   Focus focus_;
   std::vector<PageSection> sections_;
@@ -352,7 +352,7 @@ class Story {
 
 }  // namespace
 
-std::vector<PageSection> story_sections(const PageModel& model) {
+std::vector<PageSection> story_sections(const TraceModel& model) {
   if (!model.scene().focus) return {};
   return Story(model).tell();
 }

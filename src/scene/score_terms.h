@@ -10,19 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "scene/html_model.h"
+#include "scene/trace_model.h"
 
-namespace fovea::scene::html {
+namespace fovea::scene {
 
-/// A row of numbers, and how the step they come from writes them.
+/// A row of numbers, and the step they come from.
 struct Operand {
   std::vector<double> numbers;
-  const StepNumbers* how = nullptr;
+  const Step* step = nullptr;
 };
 
 /// A token's "query", "key" or "value" for one query head; without projections, the head's part of
 /// its embedding.
-std::optional<Operand> operand(const PageModel& model, std::string_view name, std::int64_t head,
+std::optional<Operand> operand(const TraceModel& model, std::string_view name, std::int64_t head,
                                const Focus& token);
 
 /// What a score sums up, and how its factors are written (null where they are no step's numbers).
@@ -33,7 +33,7 @@ struct ScoreTerms {
 };
 
 /// Of q and k; of q W and k for the general score; of v and the hidden layer for the additive one.
-ScoreTerms score_terms(const PageModel& model, std::int64_t head, const Focus& query,
+ScoreTerms score_terms(const TraceModel& model, std::int64_t head, const Focus& query,
                        std::int64_t key);
 
-}  // namespace fovea::scene::html
+}  // namespace fovea::scene

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "scene/story_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "scene/step_catalogue.h"
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+namespace {
+
+constexpr std::int64_t kFewColumns = 16;  // of a table; as many rows
+
+/// Shades run from 0 to the largest number.
+double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
+  double most = 0.0;
+  for (std::int64_t i = 0; i < layout.rows; ++i) {
+    for (std::int64_t j = 0; j < layout.cols; ++j) {
+      const double value = layout.at(item, head, 0, i, j);
+      if (std::isfinite(value)) most = std::max(most, value);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> shown_positions(std::int64_t count, std::int64_t few, std::int64_t keep) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (count <= few || i < few / 2 || i >= count - few / 4 || i == keep) {
+      result.push_back(i);
+    } else if (result.back() != -1) {
+      result.push_back(-1);
+    }
+  }
+  return result;
+}
+
+StoryParts::StoryParts(const Trace& trace)
+    : model_(trace), many_(std::max(model_.queries(), model_.keys()) > kFewWords) {}
+
+Section StoryParts::section(const std::string& title, const std::string& step) const {
+  const StepInfo& info = step_info(step);
+  const Step* found = find(step);
+  return {title,
+          found != nullptr ? found->formula : std::string(info.formula),
+          std::string(info.reading),
+          {},
+          {},
+          {}};
+}
+
+std::vector<std::string> StoryParts::notes(const std::vector<std::string>& steps) const {
+  std::vector<std::string> result;
+  for (const auto& note : scene().notes) {
+    if (std::find(steps.begin(), steps.end(), note.first) != steps.end()) {
+      result.push_back(visible(note.second));
+    }
+  }
+  return result;
+}
+
+std::string StoryParts::suffix(reference::Normalization normalization) const {
+  const bool main = normalization == scene().normalizations.back();
+  return main ? "" : fmt::format("[{}]", normalization_name(normalization));
+}
+
+std::vector<std::string> StoryParts::weight_steps(const std::string& prefix) const {
+  std::vector<std::string> names;
+  for (const char* base : {"weights", "row_sums"}) {
+    names.push_back(prefix + base);
+    for (const auto normalization : scene().normalizations) {
+      names.push_back(fmt::format("{}{}[{}]", prefix, base, normalization_name(normalization)));
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> StoryParts::words(Axis axis, std::int64_t item) const {
+  std::vector<std::string> result;
+  const std::int64_t count = axis == Axis::kKeys ? model_.keys() : model_.queries();
+  for (std::int64_t i = 0; i < count; ++i) result.push_back(visible(model_.word(axis, item, i)));
+  return result;
+}
+
+std::string StoryParts::place(const StepLayout& layout, std::int64_t item,
+                              std::int64_t head) const {
+  std::string text;
+  if (layout.has_batch && layout.batch > 1) text = fmt::format("item {}", item);
+  if (layout.has_heads) text += fmt::format("{}head {}", text.empty() ? "" : ", ", head);
+  return text;
+}
+
+void StoryParts::add_matrices(Section& target, const std::string& step,
+                              const std::string& caption) const {
+  const Step* found = find(step);
+  if (found == nullptr) return;
+  const StepLayout layout = model_.layout(*found);
+  const bool as_picture = many_ && layout.weights;
+  for (std::int64_t item = 0; item < layout.batch; ++item) {
+    for (std::int64_t head = 0; head < layout.heads; ++head) {
+      std::string text = caption;
+      const std::string where = place(layout, item, head);
+      if (!where.empty()) text += (text.empty() ? "" : ", ") + where;
+      if (as_picture) {
+        target.blocks.push_back(picture(layout, item, head));
+        std::get<Picture>(target.blocks.back()).caption = text;
+      } else {
+        target.blocks.push_back(table(layout, item, head));
+        std::get<Table>(target.blocks.back()).caption = text;
+      }
+    }
+  }
+}
+
+Table StoryParts::table(const StepLayout& layout, std::int64_t item, std::int64_t head) const {
+  Table result;
+  result.heat = layout.weights;
+  // The query's own row; also among keys, where queries and keys are the same words.
+  const bool has_focus =
+      scene().focus && scene().focus->item == item &&
+      (layout.row_axis == Axis::kQueries || (layout.row_axis == Axis::kKeys && !scene().source));
+  const std::int64_t focus_row = has_focus ? scene().focus->index : -1;
+  const auto rows = shown_positions(layout.rows, kFewColumns, focus_row);
+  const auto columns = shown_positions(layout.cols, kFewColumns, -1);
+  const auto name = [&](Axis axis, std::int64_t i) {
+    return i < 0                    ? "…"
+           : axis == Axis::kNumbers ? fmt::format("{}", i)
+                                    : visible(model_.word(axis, item, i));
+  };
+  for (const std::int64_t j : columns) result.columns.push_back({name(layout.col_axis, j)});
+
+  const StepNumbers& numbers = model_.numbers(*layout.step);
+  const double most = result.heat ? hottest(layout, item, head) : 0.0;
+  for (const std::int64_t i : rows) {
+    TableRow row;
+    row.label = layout.row_axis == Axis::kNumbers && i >= 0 ? "" : name(layout.row_axis, i);
+    row.focus = i >= 0 && i == focus_row;
+    for (const std::int64_t j : columns) {
+      if (i < 0 || j < 0) {
+        row.cells.push_back({"…"});
+        continue;
+      }
+      const double value = layout.at(item, head, 0, i, j);
+      const bool masked = layout.maskable && model_.masked(item, head, i, j);
+      Cell cell{masked ? std::string(kMaskedMark) : numbers.text(value)};
+      if (result.heat) cell.heat = masked ? -HUGE_VAL : most > 0.0 ? value / most : value;
+      row.cells.push_back(std::move(cell));
+    }
+    result.rows.push_back(std::move(row));
+  }
+  return result;
+}
+
+Picture StoryParts::picture(const StepLayout& layout, std::int64_t item, std::int64_t head) const {
+  Picture result{
+      {}, Tensor(DType::kFloat64, {layout.rows, layout.cols}), words(Axis::kQueries, item)};
+  for_each_index(result.weights.shape(), [&](const Index& at) {
+    result.weights.at<double>(at) = model_.masked(item, head, at[0], at[1])
+                                        ? -HUGE_VAL
+                                        : layout.at(item, head, 0, at[0], at[1]);
+  });
+  return result;
+}
+
+}  // namespace fovea::scene

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One word in detail: each product of its scores written out where that is short, the ways to
+// weights side by side, and the sum that makes its context.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "scene/scene_parts.h"
+#include "scene/score_terms.h"
+#include "scene/step_catalogue.h"
+#include "scene/story_parts.h"
+#include "scene/text_width.h"
+
+namespace fovea::scene {
+namespace {
+
+constexpr std::size_t kFewTerms = 6;    // of a product that is written out
+constexpr std::int64_t kFewInARow = 8;  // of numbers in brackets
+constexpr int kBarColumns = 20;
+constexpr std::size_t kTopWords = 10;
+
+/// A bar for a share of the largest value; empty for what is not positive.
+std::string bar(double value, double largest) {
+  if (!(value > 0) || !(largest > 0) || !std::isfinite(value)) return "";
+  return std::string(static_cast<std::size_t>(std::round(kBarColumns * value / largest)), '#');
+}
+
+/// Right-aligned in as many columns as the longest has.
+void align(std::vector<std::string>& texts) {
+  int width = 0;
+  for (const std::string& text : texts) width = std::max(width, display_width(text));
+  for (std::string& text : texts) text = pad_left(text, width);
+}
+
+class WordTeller {
+ public:
+  explicit WordTeller(const StoryParts& parts)
+      : parts_(parts), model_(parts.model()), scene_(parts.scene()), focus_(*scene_.focus) {}
+
+  std::vector<Section> tell() const {
+    const std::string name = fmt::format("\"{}\"", visible(focus_word(scene_)));
+    Section scores = parts_.section("Scores of " + name, "focus.scores");
+    scores.reading = fmt::format("How well does each word match {}?", name);
+    Section weights = parts_.section("Weights of " + name, "focus.weights");
+    if (scene_.normalizations.size() > 1) {
+      weights.reading = fmt::format(
+          "Several ways to make the scores add up to one; {} is the one used from here on.",
+          normalization_label(scene_.normalizations.back()));
+    }
+    Section context = parts_.section("Context of " + name, "focus.context");
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      scores.blocks.push_back(score_table(head));
+      weights.blocks.push_back(weight_table(head));
+      context.blocks.push_back(context_table(head));
+    }
+    if (const Step* merged = parts_.find("merged_context")) {
+      Table joined{"heads side by side", {{"", true}}, {}, false};
+      joined.rows.push_back({"", {{"= " + bracketed_own_row(*merged, 0)}}, false, {}});
+      context.blocks.push_back(std::move(joined));
+    }
+    if (parts_.many()) {
+      scores.remarks.push_back(
+          fmt::format("Shown: the {} words with the largest weights.", shown_keys(0).size()));
+    }
+    if (parts_.find("scaled_scores") != nullptr) scores.remarks.push_back(scale_in_numbers());
+
+    scores.notes = parts_.notes({"focus.tokens", "focus.embeddings", "focus.hidden", "focus.scores",
+                                 "focus.scaled_scores", "focus.softcapped_scores",
+                                 "focus.biased_scores", "focus.masked_scores"});
+    weights.notes = parts_.notes(parts_.weight_steps("focus."));
+    context.notes = parts_.notes({"focus.context", "focus.merged_context"});
+    return {std::move(scores), std::move(weights), std::move(context)};
+  }
+
+ private:
+  // ---- Numbers ---------------------------------------------------------------------------------
+
+  /// The focus query's number for a key, in a step of queries by keys.
+  double at_key(const Step& step, std::int64_t head, std::int64_t key) const {
+    return model_.layout(step).at(focus_.item, head, 0, focus_.index, key);
+  }
+
+  /// The focus query's row of a step.
+  std::vector<double> own_row(const Step& step, std::int64_t head) const {
+    const StepLayout layout = model_.layout(step);
+    std::vector<double> row;
+    for (std::int64_t d = 0; d < layout.cols; ++d) {
+      row.push_back(layout.at(focus_.item, head, 0, focus_.index, d));
+    }
+    return row;
+  }
+
+  bool masked(std::int64_t head, std::int64_t key) const {
+    return model_.masked(focus_.item, head, focus_.index, key);
+  }
+
+  double largest(const Step& step, std::int64_t head) const {
+    double most = 0.0;
+    for (std::int64_t key = 0; key < model_.keys(); ++key) {
+      const double value = at_key(step, head, key);
+      if (!masked(head, key) && std::isfinite(value)) most = std::max(most, value);
+    }
+    return most;
+  }
+
+  /// The keys shown: all of a few; of many, those with the largest weights.
+  std::vector<std::int64_t> shown_keys(std::int64_t head) const {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(model_.keys()));
+    std::iota(order.begin(), order.end(), 0);
+    if (!parts_.many()) return order;
+    const Step& weights = *parts_.find("weights");
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return at_key(weights, head, a) > at_key(weights, head, b);
+    });
+    order.resize(std::min(order.size(), kTopWords));
+    return order;
+  }
+
+  // ---- Rows ------------------------------------------------------------------------------------
+
+  TableRow row_of(std::int64_t key) const {
+    return {visible(model_.word(Axis::kKeys, focus_.item, key)),
+            {},
+            !scene_.source && key == focus_.index,
+            {}};
+  }
+
+  std::string head_caption(std::int64_t head) const {
+    return scene_.heads > 1 ? fmt::format("head {}", head) : std::string();
+  }
+
+  /// "[0.43 0.15 …]" for each row, written as the step writes its numbers, columns aligned.
+  std::vector<std::string> bracketed(const std::vector<std::vector<double>>& rows,
+                                     const Step& step) const {
+    if (rows.empty()) return {};
+    const StepNumbers& how = model_.numbers(step);
+    std::vector<std::string> result(rows.size());
+    const auto count = static_cast<std::int64_t>(rows[0].size());
+    for (const std::int64_t d : shown_positions(count, kFewInARow, -1)) {
+      std::vector<std::string> column;
+      for (const auto& row : rows) {
+        column.push_back(d < 0 ? "…" : how.text(row[static_cast<std::size_t>(d)]));
+      }
+      align(column);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        result[i] += (result[i].empty() ? "[" : " ") + column[i];
+      }
+    }
+    for (std::string& text : result) text += ']';
+    return result;
+  }
+
+  std::string bracketed_own_row(const Step& step, std::int64_t head) const {
+    return bracketed({own_row(step, head)}, step)[0];
+  }
+
+  // ---- Scores ----------------------------------------------------------------------------------
+
+  std::string factor(double value, const StepNumbers* how) const {
+    return how != nullptr ? how->text(value) : fmt::format("{:.{}g}", value, scene_.precision);
+  }
+
+  /// The sum behind each shown score, "0.55*0.43 + 0.87*0.15 + ..."; none where it is long.
+  std::vector<std::string> products(std::int64_t head) const {
+    if (parts_.many()) return {};
+    std::vector<std::vector<std::string>> terms;  // [term][key], to align each term
+    for (std::int64_t key = 0; key < model_.keys(); ++key) {
+      const ScoreTerms sum = score_terms(model_, head, focus_, key);
+      if (sum.factors.empty() || sum.factors.size() > kFewTerms) return {};
+      terms.resize(sum.factors.size());
+      for (std::size_t d = 0; d < terms.size(); ++d) {
+        const auto& [left, right] = sum.factors[d];
+        terms[d].push_back(factor(left, sum.left) + '*' + factor(right, sum.right));
+      }
+    }
+    for (auto& term : terms) align(term);
+    std::vector<std::string> result;
+    for (std::size_t key = 0; key < static_cast<std::size_t>(model_.keys()); ++key) {
+      std::vector<std::string> sum;
+      for (const auto& term : terms) sum.push_back(term[key]);
+      result.push_back(fmt::format("{} =", fmt::join(sum, " + ")));
+    }
+    return result;
+  }
+
+  Table score_table(std::int64_t head) const {
+    Table result{head_caption(head), {}, {}, false};
+    const auto sums = products(head);
+    if (!sums.empty()) result.columns.push_back({"", true, true});
+    std::vector<const Step*> stages;
+    for (const std::string_view stage :
+         {"scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"}) {
+      const Step* step = parts_.find(std::string(stage));
+      if (step == nullptr) continue;
+      stages.push_back(step);
+      const auto underscore = stage.find('_');
+      const bool first = underscore == std::string_view::npos;
+      result.columns.push_back({first ? "score" : std::string(stage.substr(0, underscore))});
+    }
+    // A single column of scores needs no header: the section's title says it.
+    if (stages.size() == 1) result.columns.back().header.clear();
+    result.columns.push_back({"", true});
+
+    const double most = largest(*stages.back(), head);
+    for (const std::int64_t key : shown_keys(head)) {
+      TableRow row = row_of(key);
+      if (!sums.empty()) row.cells.push_back({sums[static_cast<std::size_t>(key)]});
+      for (const Step* stage : stages) {
+        const bool hidden = stage->name == "masked_scores" && masked(head, key);
+        row.cells.push_back({hidden ? std::string(kMaskedMark)
+                                    : model_.numbers(*stage).text(at_key(*stage, head, key))});
+      }
+      row.cells.push_back({masked(head, key) ? "" : bar(at_key(*stages.back(), head, key), most)});
+      result.rows.push_back(std::move(row));
+    }
+    return result;
+  }
+
+  std::string scale_in_numbers() const {
+    const Tensor& columns =
+        scene_.projections ? scene_.projections->query : scene_.words.embeddings;
+    const std::int64_t head_dim = columns.extent(columns.rank() - 1) / scene_.heads;
+    const double scale =
+        scene_.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
+    const std::string number = fmt::format("{:.4g}", scale);
+    return scene_.scale_text == number
+               ? fmt::format("Scaled by {}.", number)
+               : fmt::format("Scaled by {} = {}.", scene_.scale_text, number);
+  }
+
+  // ---- Weights and context ---------------------------------------------------------------------
+
+  Table weight_table(std::int64_t head) const {
+    Table result{head_caption(head), {}, {}, false};
+    TableRow total{"sum", {}, false, {}};
+    std::vector<const Step*> kinds;
+    for (const auto normalization : scene_.normalizations) {
+      const std::string suffix = parts_.suffix(normalization);
+      kinds.push_back(parts_.find("weights" + suffix));
+      result.columns.push_back({std::string(normalization_label(normalization))});
+      const Step& sums = *parts_.find("row_sums" + suffix);
+      total.cells.push_back({model_.numbers(sums).text(
+          model_.layout(sums).at(focus_.item, head, 0, focus_.index, 0))});
+    }
+    result.columns.push_back({"", true});
+    const double most = largest(*kinds.back(), head);
+    for (const std::int64_t key : shown_keys(head)) {
+      TableRow row = row_of(key);
+      for (const Step* kind : kinds) {
+        row.cells.push_back({masked(head, key)
+                                 ? std::string(kMaskedMark)
+                                 : model_.numbers(*kind).text(at_key(*kind, head, key))});
+      }
+      row.cells.push_back({bar(at_key(*kinds.back(), head, key), most)});
+      result.rows.push_back(std::move(row));
+    }
+    result.rows.push_back(std::move(total));
+    return result;
+  }
+
+  Table context_table(std::int64_t head) const {
+    Table result{head_caption(head), {{"", true}}, {}, false};
+    const Step& weights = *parts_.find("weights");
+    std::vector<std::string> shares;
+    std::vector<std::vector<double>> numbers;
+    std::vector<std::int64_t> keys;
+    const Step* value_step = nullptr;
+    for (const std::int64_t key : shown_keys(head)) {
+      if (masked(head, key)) continue;
+      keys.push_back(key);
+      shares.push_back(model_.numbers(weights).text(at_key(weights, head, key)));
+      auto value = operand(model_, "value", head, {focus_.item, key});
+      numbers.push_back(std::move(value->numbers));
+      value_step = value->step;
+    }
+    align(shares);
+    const auto values =
+        value_step == nullptr ? std::vector<std::string>() : bracketed(numbers, *value_step);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      TableRow row = row_of(keys[i]);
+      row.cells.push_back({fmt::format("{} {} * {}", i == 0 ? ' ' : '+', shares[i], values[i])});
+      result.rows.push_back(std::move(row));
+    }
+    if (parts_.many()) result.rows.push_back({"…", {{"+ …"}}, false, {}});
+    const Step& context = *parts_.find("context");
+    result.rows.push_back({"", {{"= " + bracketed_own_row(context, head)}}, false, {}});
+    return result;
+  }
+
+  const StoryParts& parts_;
+  const TraceModel& model_;
+  const Scene& scene_;
+  Focus focus_;
+};
+
+}  // namespace
+
+std::vector<Section> tell_word(const StoryParts& parts) { return WordTeller(parts).tell(); }
+
+}  // namespace fovea::scene
