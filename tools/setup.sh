@@ -24,9 +24,9 @@ build | nlohmann-json3-dev | reading scenes                              | nlohm
 build | libcli11-dev       | the command line                            | CLI11 2.1
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12
-test  | libvalijson-dev    | checks scenes against their JSON Schema     | valijson 1.0
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6
 test  | python3            | runs the tests of the command line          | Python 3.9
+test  | python3-jsonschema | checks scenes against their JSON Schema     | jsonschema 3.0
 check | clang              | second compiler, and the sanitizers         | Clang 14
 check | clang-format       | checks the format of the code               | clang-format 14
 check | CLANG-RT           | run-time library of the sanitizers          | compiler-rt 14

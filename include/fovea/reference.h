@@ -56,6 +56,16 @@ struct ReferenceOptions {
   DType arithmetic = DType::kFloat64;
 };
 
+/// rows times weights, every product and sum rounded to the arithmetic's type, from first to last.
+///
+/// rows     [..., dim]    float32 or float64, any strides
+/// weights  [dim, columns]
+/// returns  [..., columns], of the arithmetic's type
+///
+/// Throws InvalidArgument when the widths differ, with both.
+Tensor project(const TensorView& rows, const TensorView& weights,
+               DType arithmetic = DType::kFloat64);
+
 /// The tensors of a problem: float32 or float64 (each element is converted to the arithmetic's
 /// type), any strides.
 ///

@@ -5,8 +5,10 @@
 // in single precision; sums run over keys and dimensions from first to last, every operation
 // rounded to Real.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -47,9 +49,36 @@ struct RowSteps {
   std::vector<Real> context;
 };
 
+/// One row of a contiguous [batch, heads, length, dim] tensor.
 template <class Real>
-Real element(const TensorView& tensor, const Index& index) {
-  return static_cast<Real>(tensor.value(index));
+std::span<const Real> row_of(const Tensor& tensor, std::int64_t batch, std::int64_t head,
+                             std::int64_t position) {
+  const Shape& shape = tensor.shape();
+  const std::int64_t number = (batch * shape[1] + head) * shape[2] + position;
+  return tensor.span<Real>().subspan(static_cast<std::size_t>(number * shape[3]),
+                                     static_cast<std::size_t>(shape[3]));
+}
+
+/// rows times weights; see project().
+template <class Real>
+Tensor multiply(const Tensor& rows, const Tensor& weights) {
+  const auto dim = static_cast<std::size_t>(weights.extent(0));
+  const auto columns = static_cast<std::size_t>(weights.extent(1));
+  Shape shape = rows.shape();
+  shape[shape.rank() - 1] = weights.extent(1);
+  Tensor result(dtype_of<Real>(), shape);
+  const std::span<const Real> w = weights.span<Real>();
+  const std::span<const Real> x = rows.span<Real>();
+  const std::span<Real> y = result.span<Real>();
+  for (std::size_t row = 0; row * dim < x.size(); ++row) {
+    for (std::size_t d = 0; d < dim; ++d) {
+      // Column by column each sum still runs from the first dimension to the last.
+      for (std::size_t column = 0; column < columns; ++column) {
+        y[row * columns + column] += x[row * dim + d] * w[d * columns + column];
+      }
+    }
+  }
+  return result;
 }
 
 template <class Real>
@@ -57,26 +86,41 @@ class RowAttention {
  public:
   explicit RowAttention(const Problem& problem)
       : problem_(problem),
-        slopes_(problem.options.score.alibi ? problem.options.score.alibi->slopes
-                                            : std::vector<double>()) {
-    if (problem.options.score.alibi && slopes_.empty()) {
-      slopes_ = default_alibi_slopes(problem.shape.q_heads);
+        query_(convert(problem.in.query, dtype_of<Real>())),
+        key_(convert(problem.in.key, dtype_of<Real>())),
+        value_(convert(problem.in.value, dtype_of<Real>())) {
+    const DType real = dtype_of<Real>();
+    if (const auto* general = std::get_if<GeneralScore>(&problem.how.score_kind)) {
+      query_ = multiply<Real>(query_, convert(general->weights, real));
+    } else if (const auto* additive = std::get_if<AdditiveScore>(&problem.how.score_kind)) {
+      query_ = multiply<Real>(query_, convert(additive->query_weights, real));
+      key_ = multiply<Real>(key_, convert(additive->key_weights, real));
+      v_ = convert(additive->v, real);
+    }
+    if (problem.options.score.alibi) {
+      slopes_ = problem.options.score.alibi->slopes;
+      if (slopes_.empty()) slopes_ = default_alibi_slopes(problem.shape.q_heads);
     }
   }
 
   /// The whole of attention, for one query.
   RowSteps<Real> attend(const Row& row) const {
     const auto kv_len = static_cast<std::size_t>(problem_.shape.kv_len);
+    const std::int64_t kv_head = row.head / (problem_.shape.q_heads / problem_.shape.kv_heads);
     const ScoreOptions& score = problem_.options.score;
     const std::int64_t offset = query_offset(problem_.options, problem_.shape, row.batch);
     const auto place = [&](std::size_t j) {
       return ScorePosition{row.batch, row.head, row.query, static_cast<std::int64_t>(j), offset};
     };
+    const auto key_row = [&](const Tensor& tensor, std::size_t j) {
+      return row_of<Real>(tensor, row.batch, kv_head, static_cast<std::int64_t>(j));
+    };
     RowSteps<Real> s;
 
     // How well does the query match each key?
+    const auto query = row_of<Real>(query_, row.batch, row.head, row.query);
     s.scores.resize(kv_len);
-    for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(row, j, s.hidden);
+    for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(query, key_row(key_, j), s.hidden);
 
     // Scale, so that long vectors do not make large scores.
     s.scaled = s.scores;
@@ -113,61 +157,25 @@ class RowAttention {
     s.context.assign(static_cast<std::size_t>(problem_.value_dim), Real(0));
     for (std::size_t j = 0; j < kv_len; ++j) {
       if (!s.visible[j]) continue;
-      for (std::size_t d = 0; d < s.context.size(); ++d) {
-        s.context[d] +=
-            s.weights[j] * element<Real>(problem_.in.value, at(row, kv_head(row), j, d));
-      }
+      const std::span<const Real> value = key_row(value_, j);
+      for (std::size_t d = 0; d < value.size(); ++d) s.context[d] += s.weights[j] * value[d];
     }
     return s;
   }
 
  private:
-  static Index at(const Row& row, std::int64_t head, std::size_t position, std::size_t dim) {
-    return {row.batch, head, static_cast<std::int64_t>(position), static_cast<std::int64_t>(dim)};
-  }
-
-  std::int64_t kv_head(const Row& row) const {
-    return row.head / (problem_.shape.q_heads / problem_.shape.kv_heads);
-  }
-
-  Real query(const Row& row, std::size_t d) const {
-    return element<Real>(problem_.in.query,
-                         at(row, row.head, static_cast<std::size_t>(row.query), d));
-  }
-  Real key(const Row& row, std::size_t j, std::size_t d) const {
-    return element<Real>(problem_.in.key, at(row, kv_head(row), j, d));
-  }
-
-  /// The score of key j before scaling; an additive score appends its hidden layer to `hidden`.
-  Real match(const Row& row, std::size_t j, std::vector<Real>& hidden) const {
-    const auto query_dim = static_cast<std::size_t>(problem_.head_dim);
-    const auto key_dim = static_cast<std::size_t>(problem_.in.key.extent(3));
-    const auto entry = [](const TensorView& matrix, std::size_t i, std::size_t k) {
-      return element<Real>(matrix, {static_cast<std::int64_t>(i), static_cast<std::int64_t>(k)});
-    };
+  /// The score of one key before scaling; an additive score appends its hidden layer to `hidden`.
+  Real match(std::span<const Real> query, std::span<const Real> key,
+             std::vector<Real>& hidden) const {
     Real sum = 0;
-    if (const auto* general = std::get_if<GeneralScore>(&problem_.how.score_kind)) {
-      for (std::size_t e = 0; e < key_dim; ++e) {
-        Real projected = 0;
-        for (std::size_t d = 0; d < query_dim; ++d) {
-          projected += query(row, d) * entry(general->weights, d, e);
-        }
-        sum += projected * key(row, j, e);
-      }
-    } else if (const auto* additive = std::get_if<AdditiveScore>(&problem_.how.score_kind)) {
-      for (std::size_t h = 0; h < static_cast<std::size_t>(problem_.hidden_dim); ++h) {
-        Real inside = 0;
-        for (std::size_t d = 0; d < query_dim; ++d) {
-          inside += query(row, d) * entry(additive->query_weights, d, h);
-        }
-        for (std::size_t e = 0; e < key_dim; ++e) {
-          inside += key(row, j, e) * entry(additive->key_weights, e, h);
-        }
-        hidden.push_back(std::tanh(inside));
-        sum += element<Real>(additive->v, {static_cast<std::int64_t>(h)}) * hidden.back();
+    if (v_.defined()) {
+      const std::span<const Real> v = v_.span<Real>();
+      for (std::size_t h = 0; h < key.size(); ++h) {
+        hidden.push_back(std::tanh(query[h] + key[h]));
+        sum += v[h] * hidden.back();
       }
     } else {
-      for (std::size_t d = 0; d < query_dim; ++d) sum += query(row, d) * key(row, j, d);
+      for (std::size_t d = 0; d < key.size(); ++d) sum += query[d] * key[d];
     }
     return sum;
   }
@@ -184,7 +192,7 @@ class RowAttention {
     if (score.relative) {
       const TensorView& table = score.relative->table;
       const std::int64_t bucket = relative_bucket(distance, table.extent(0), *score.relative);
-      bias += element<Real>(table, {bucket, at.head});
+      bias += static_cast<Real>(table.value({bucket, at.head}));
     }
     return bias;
   }
@@ -226,11 +234,20 @@ class RowAttention {
   }
 
   const Problem& problem_;
-  std::vector<double> slopes_;
+  // Contiguous, of type Real. What is compared: q and k; q W and k for the general score; q W and k
+  // U for the additive one.
+  Tensor query_, key_, value_;
+  Tensor v_;                    // of the additive score only
+  std::vector<double> slopes_;  // of ALiBi only
 };
 
 void require(bool condition, const std::string& message) {
   if (!condition) throw InvalidArgument(message);
+}
+
+void require_arithmetic(DType arithmetic) {
+  require(arithmetic == DType::kFloat64 || arithmetic == DType::kFloat32,
+          fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(arithmetic)));
 }
 
 void require_input(const TensorView& tensor, const char* name) {
@@ -361,6 +378,18 @@ Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
 }
 
 }  // namespace
+
+Tensor project(const TensorView& rows, const TensorView& weights, DType arithmetic) {
+  require(rows.defined() && rows.rank() > 0 && weights.defined() && weights.rank() == 2 &&
+              weights.extent(0) == rows.extent(rows.rank() - 1),
+          fmt::format("project: expected rows [..., dim] and weights [dim, columns], got {} and {}",
+                      rows.defined() ? to_string(rows.shape()) : "nothing",
+                      weights.defined() ? to_string(weights.shape()) : "nothing"));
+  require_arithmetic(arithmetic);
+  const Tensor x = convert(rows, arithmetic);
+  const Tensor w = convert(weights, arithmetic);
+  return arithmetic == DType::kFloat64 ? multiply<double>(x, w) : multiply<float>(x, w);
+}
 
 Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
                       const ReferenceOptions& how) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -128,31 +130,35 @@ class TextRenderer {
 
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
-  /// The columns that fit: all, or all but the optional ones, or the first and the last with
-  /// kLeftOut between.
+  /// The columns that fit: all; or without optional ones, the last of them going first; or the
+  /// first ones and the last, with kLeftOut between.
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
-    std::vector<std::size_t> columns;
-    for (const bool optional : {true, false}) {
-      columns.clear();
-      int total = static_cast<int>(kIndent.size()) + label_width;
-      for (std::size_t j = 0; j < widths.size(); ++j) {
-        if (table.columns[j].optional && !optional) continue;
-        columns.push_back(j);
-        total += kGap + widths[j];
-      }
-      if (total <= width_ || columns.size() < 3) return columns;
+    std::vector<std::size_t> columns(widths.size());
+    std::iota(columns.begin(), columns.end(), 0);
+    const int indent = static_cast<int>(kIndent.size()) + label_width;
+    const auto fits = [&] {
+      int total = indent;
+      for (const std::size_t j : columns) total += kGap + widths[j];
+      return total <= width_;
+    };
+    while (!fits()) {
+      const auto optional = std::find_if(columns.rbegin(), columns.rend(),
+                                         [&](std::size_t j) { return table.columns[j].optional; });
+      if (optional == columns.rend()) break;
+      columns.erase(std::next(optional).base());
     }
-    columns.clear();
-    int used = static_cast<int>(kIndent.size()) + label_width + kGap + 1 + kGap + widths.back();
-    for (std::size_t j = 0; j + 1 < widths.size(); ++j) {
-      used += kGap + widths[j];
-      if (used > width_ && j > 0) break;
-      columns.push_back(j);
+    if (fits() || columns.size() < 3) return columns;
+
+    std::vector<std::size_t> some;
+    int used = indent + kGap + 1 + kGap + widths[columns.back()];
+    for (std::size_t i = 0; i + 1 < columns.size(); ++i) {
+      used += kGap + widths[columns[i]];
+      if (used > width_ && i > 0) break;
+      some.push_back(columns[i]);
     }
-    columns.push_back(kLeftOut);
-    columns.push_back(widths.size() - 1);
-    return columns;
+    some.insert(some.end(), {kLeftOut, columns.back()});
+    return some;
   }
 
   void render_header(const Table& table, const std::string& corner,

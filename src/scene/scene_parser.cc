@@ -265,12 +265,18 @@ class SceneParser {
     return fmt::format("one per column of {} {}", name, matrix_shape(embeddings));
   }
 
+  std::int64_t value_dim() const {
+    return (scene_.projections ? scene_.projections->value.extent(1) : source_dim()) /
+           scene_.kv_heads;
+  }
+
   ProblemShape problem_shape() const {
     const Sequence& source = scene_.source ? *scene_.source : scene_.words;
     return {static_cast<std::int64_t>(scene_.words.tokens.size()), scene_.heads, scene_.kv_heads,
             scene_.words.length(), source.length()};
   }
 
+  /// Every step is computed and kept, so both have bounds; what is larger is no scene.
   void check_sizes() const {
     const ProblemShape p = problem_shape();
     const std::int64_t scores = p.batch * p.q_heads * p.q_len * p.kv_len;
@@ -279,6 +285,17 @@ class SceneParser {
           "expected at most {} scores (batch * heads * queries * keys), since every step is kept, "
           "got {}",
           kMaxScores, scores));
+    }
+    std::int64_t products = scores * (head_dim() + value_dim());
+    if (scene_.projections) {
+      const Projections& w = *scene_.projections;
+      products += p.batch * (p.q_len * w.query.size() + p.kv_len * (w.key.size() + w.value.size()));
+    }
+    if (products > kMaxProducts) {
+      root_.fail(fmt::format(
+          "expected at most {} products in all matrix products together, got {}: fewer tokens, or "
+          "narrower embeddings or projections",
+          kMaxProducts, products));
     }
   }
 

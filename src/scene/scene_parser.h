@@ -21,6 +21,8 @@ namespace fovea::scene {
 
 inline constexpr std::int64_t kMaxDim = 4096;
 inline constexpr std::int64_t kMaxScores = std::int64_t{1} << 22;
+inline constexpr std::int64_t kMaxProducts = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 
 /// Draws random arrays from the scene's one stream, which begins with the first drawing.
 class Drawer {

@@ -103,6 +103,14 @@ class ScoreParser {
                         "same columns, v as many numbers, got {} in v",
                         to_string(w.shape()), to_string(u.shape()), v_values.extent(0)));
       }
+      const ProblemShape& p = shape_.problem;
+      const std::int64_t hidden = p.batch * p.q_heads * p.q_len * p.kv_len * w.extent(1);
+      if (hidden > kMaxHidden) {
+        node->fail(fmt::format(
+            "expected at most {} hidden numbers (scores * hidden width), since every step is kept, "
+            "got {}",
+            kMaxHidden, hidden));
+      }
       scene_.score_kind = reference::AdditiveScore{keep(std::move(w)), keep(std::move(u)),
                                                    keep(std::move(v_values))};
     }

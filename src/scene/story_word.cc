@@ -203,7 +203,7 @@ class WordTeller {
     }
     // A single column of scores needs no header: the section's title says it.
     if (stages.size() == 1) result.columns.back().header.clear();
-    result.columns.push_back({"", true});
+    result.columns.push_back({"", true, true});
 
     const double most = largest(*stages.back(), head);
     for (const std::int64_t key : shown_keys(head)) {
@@ -246,7 +246,7 @@ class WordTeller {
       total.cells.push_back({model_.numbers(sums).text(
           model_.layout(sums).at(focus_.item, head, 0, focus_.index, 0))});
     }
-    result.columns.push_back({"", true});
+    result.columns.push_back({"", true, true});
     const double most = largest(*kinds.back(), head);
     for (const std::int64_t key : shown_keys(head)) {
       TableRow row = row_of(key);

@@ -18,26 +18,6 @@
 namespace fovea::scene {
 namespace {
 
-/// rows x inner times inner x columns, per batch item, every operation rounded to Real.
-template <class Real>
-Tensor multiply(const Tensor& rows, const Tensor& weights) {
-  Tensor result(dtype_of<Real>(), {rows.extent(0), rows.extent(1), weights.extent(1)});
-  for_each_index(result.shape(), [&](const Index& at) {
-    Real sum = 0;
-    for (std::int64_t k = 0; k < rows.extent(2); ++k) {
-      sum += static_cast<Real>(rows.value({at[0], at[1], k})) *
-             static_cast<Real>(weights.value({k, at[2]}));
-    }
-    result.at<Real>(at) = sum;
-  });
-  return result;
-}
-
-Tensor project(const Tensor& embeddings, const Tensor& weights, DType arithmetic) {
-  return arithmetic == DType::kFloat64 ? multiply<double>(embeddings, weights)
-                                       : multiply<float>(embeddings, weights);
-}
-
 /// [batch, length, heads * dim] as [batch, heads, length, dim], without a copy.
 TensorView split_heads(const Tensor& tensor, std::int64_t heads) {
   const std::int64_t length = tensor.extent(1);
@@ -114,9 +94,9 @@ class Tracer {
     add(inputs_, "query_weights", with_batch(w.query, dtype), false, false);
     add(inputs_, "key_weights", with_batch(w.key, dtype), false, false);
     add(inputs_, "value_weights", with_batch(w.value, dtype), false, false);
-    query_ = project(query_, w.query, dtype);
-    key_ = project(key_, w.key, dtype);
-    value_ = project(value_, w.value, dtype);
+    query_ = reference::project(query_, w.query, dtype);
+    key_ = reference::project(key_, w.key, dtype);
+    value_ = reference::project(value_, w.value, dtype);
     add(inputs_, "query", Tensor(split_heads(query_, scene_.heads)), true);
     add(inputs_, "key", Tensor(split_heads(key_, scene_.kv_heads)), true, !cross);
     add(inputs_, "value", Tensor(split_heads(value_, scene_.kv_heads)), true, !cross);

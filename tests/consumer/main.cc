@@ -4,8 +4,14 @@
 // consumer_test.py builds it in every way that is supported.
 
 #include <cstdio>
+#include <string>
 
+#include "fovea/array_format.h"
 #include "fovea/error.h"
+#include "fovea/info.h"
+#include "fovea/random.h"
+#include "fovea/reference.h"
+#include "fovea/scene.h"
 #include "fovea/tensor.h"
 
 int main() {
@@ -17,5 +23,16 @@ int main() {
   } catch (const fovea::InvalidArgument&) {
     // An exception that crosses the library's border keeps its type.
   }
+
+  // Two keys, the second masked: all attention goes to the first.
+  const fovea::Tensor words = fovea::RandomState(42).randn({1, 1, 2, 3});
+  const auto steps =
+      fovea::reference::attention_steps({words, words, words}, {.mask = fovea::prefix(1)});
+  if (fovea::format_array(steps.weights.view()[0][0]) != "[[1. 0.]\n [1. 0.]]") return 1;
+
+  const auto trace = fovea::scene::trace_scene(fovea::scene::scene_from_sentence("two words"));
+  if (fovea::scene::to_text(trace).find("two words") == std::string::npos) return 1;
+  if (fovea::scene::to_html(trace).find("</html>") == std::string::npos) return 1;
+  if (fovea::build_info().version.empty()) return 1;
   std::puts("ok");
 }

@@ -16,8 +16,8 @@
 #include "fovea/scene.h"
 
 #include "scene/html/escape.h"
-#include "scene/trace_model.h"
 #include "scene/html/mathml.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene {
 

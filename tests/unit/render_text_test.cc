@@ -85,8 +85,7 @@ TEST(RenderText, ColourOnlyWhenAskedFor) {
 TEST(RenderText, MaskedCellsAreDots) {
   const std::string text = to_text(trace_scene(
       parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "mask": "causal"})")));
-  EXPECT_THAT(text,
-              HasSubstr(" > a        1.0    ·   |██··|\n   b        0.5  0.5   |▒▒▒▒|\n"));
+  EXPECT_THAT(text, HasSubstr(" > a        1.0    ·   |██··|\n   b        0.5  0.5   |▒▒▒▒|\n"));
   EXPECT_THAT(text, HasSubstr("\"a\" looks only at itself."));
 }
 
@@ -106,6 +105,13 @@ TEST(RenderText, ManyWordsStayReadable) {
   EXPECT_THAT(text, HasSubstr("300 x 300: a cell is the mean of about"));
   EXPECT_THAT(text, HasSubstr("Shown: the 10 words with the largest weights."));
   for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100) << line;
+}
+
+TEST(RenderText, BarsGoBeforeProductsWhereRoomIsShort) {
+  const Trace trace = trace_scene(scene_from_sentence("one two three", {.dim = 3, .causal = true}));
+  EXPECT_THAT(to_text(trace, {.width = 120}), HasSubstr(" =  1.5800  0.9122  0.9122  ####"));
+  EXPECT_THAT(to_text(trace, {.width = 90}), HasSubstr(" =  1.5800  0.9122  0.9122\n"));
+  EXPECT_THAT(to_text(trace, {.width = 60}), HasSubstr(" > one    1.5800  0.9122  0.9122  ####"));
 }
 
 TEST(RenderText, ManyColumnsAreCut) {
