@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -130,25 +128,24 @@ class TextRenderer {
 
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
-  /// The columns that fit: all; or without optional ones, the last of them going first; or the
-  /// first ones and the last, with kLeftOut between.
+  /// The columns that fit: those that are needed and, from the first, those that are optional; or,
+  /// where even the needed ones are too wide, the first of them and the last with kLeftOut between.
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
-    std::vector<std::size_t> columns(widths.size());
-    std::iota(columns.begin(), columns.end(), 0);
     const int indent = static_cast<int>(kIndent.size()) + label_width;
-    const auto fits = [&] {
-      int total = indent;
-      for (const std::size_t j : columns) total += kGap + widths[j];
-      return total <= width_;
-    };
-    while (!fits()) {
-      const auto optional = std::find_if(columns.rbegin(), columns.rend(),
-                                         [&](std::size_t j) { return table.columns[j].optional; });
-      if (optional == columns.rend()) break;
-      columns.erase(std::next(optional).base());
+    int total = indent;
+    for (std::size_t j = 0; j < widths.size(); ++j) {
+      if (!table.columns[j].optional) total += kGap + widths[j];
     }
-    if (fits() || columns.size() < 3) return columns;
+    std::vector<std::size_t> columns;
+    for (std::size_t j = 0; j < widths.size(); ++j) {
+      if (table.columns[j].optional) {
+        if (total + kGap + widths[j] > width_) continue;
+        total += kGap + widths[j];
+      }
+      columns.push_back(j);
+    }
+    if (total <= width_ || columns.size() < 3) return columns;
 
     std::vector<std::size_t> some;
     int used = indent + kGap + 1 + kGap + widths[columns.back()];
