@@ -60,7 +60,7 @@ std::vector<double> default_alibi_slopes(std::int64_t heads);
 /// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].
 struct RelativeTable {
   /// [buckets, q_heads]
-  TensorView table;
+  TensorRef table;
   /// Keys behind and ahead of the query have buckets of their own.
   bool bidirectional = true;
   /// All distances from here on share the last bucket.
@@ -68,19 +68,20 @@ struct RelativeTable {
 };
 
 /// T5's bucket of a relative position (key position minus query position): small distances have a
-/// bucket each, larger ones share buckets that widen logarithmically.
-std::int64_t relative_bucket(std::int64_t relative_position, std::int64_t buckets,
-                             const RelativeTable& table);
+/// bucket each, larger ones share buckets that widen logarithmically. The table's shape must be a
+/// valid one.
+std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative);
 
 /// What turns query . key into a score; in this order: scale, softcap, biases.
 struct ScoreOptions {
-  /// Factor on query . key; 1 / sqrt(head_dim) when not given.
+  /// Factor on query . key; 1 / sqrt(head_dim) when not given (1 where head_dim is 0).
   std::optional<double> scale = std::nullopt;
   /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
   double softcap = 0.0;
-  /// Added to the scores; broadcast to [batch, q_heads, q_len, kv_len] from the right: missing
-  /// leading dimensions and extents of 1 repeat. -inf masks.
-  TensorView bias = {};
+  /// Added to the scores, float32 or float64; broadcast to [batch, q_heads, q_len, kv_len] from the
+  /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever other biases
+  /// add.
+  TensorRef bias = {};
   std::optional<Alibi> alibi = std::nullopt;
   std::optional<RelativeTable> relative = std::nullopt;
   /// One extra logit per query head, which joins the denominator only; lse includes it.
@@ -100,14 +101,5 @@ void validate(const AttentionOptions& options, const ProblemShape& shape);
 /// The offset of a batch item: query i stands at position i + offset among the keys.
 std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
                           std::int64_t batch);
-
-/// The element of `tensor` that stands at `at` when it is broadcast to
-/// [batch, q_heads, q_len, kv_len].
-double broadcast_value(const TensorView& tensor, const ScorePosition& at);
-
-/// Throws InvalidArgument when `tensor` does not broadcast to the problem's scores; `name` is what
-/// the message calls it.
-void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
-                        const std::string& name);
 
 }  // namespace fovea

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two errors that Fovea throws. A message names the thing, what was expected and what came.
-// The library never prints, aborts or exits.
+// The two errors that Fovea throws itself (std::bad_alloc passes through). A message names the
+// thing, what was expected and what came. The library never prints, aborts or exits.
 
 #pragma once
 

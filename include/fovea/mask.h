@@ -15,6 +15,9 @@
 
 namespace fovea {
 
+/// A mask joins at most this many rules.
+inline constexpr int kMaxMaskRules = 64;
+
 /// One score's place. `offset` is the alignment: query i stands at position i + offset among the
 /// keys (AttentionOptions::alignment).
 struct ScorePosition {
@@ -59,6 +62,7 @@ class Mask {
   /// The rules as they are written in C++: "causal() & window(3, 0)"; "all" without a rule.
   std::string to_string() const;
 
+  /// Throw InvalidArgument beyond kMaxMaskRules rules.
   friend Mask operator&(const Mask& a, const Mask& b);
   friend Mask operator|(const Mask& a, const Mask& b);
 
@@ -86,7 +90,8 @@ Mask window(std::int64_t left, std::int64_t right);
 Mask prefix(std::int64_t n);
 
 /// A query sees the keys of its own document. int64 ids, [length], or [batch, length] when the
-/// batch items differ.
+/// batch items differ. Other rules keep counting positions in the whole sequence: an alignment per
+/// document needs q_len = kv_len, where both are the same.
 Mask documents(Tensor query_ids, Tensor key_ids);
 
 /// The same with one array, where q_len == kv_len.
@@ -96,10 +101,7 @@ Mask documents(Tensor ids);
 Mask key_lengths(std::vector<std::int64_t> lengths);
 
 /// True where visible; bool, broadcast to [batch, q_heads, q_len, kv_len] from the right: missing
-/// leading dimensions and extents of 1 repeat. The view is not copied and must outlive the mask.
-Mask dense(TensorView visible);
-
-/// The same, keeping the tensor itself.
-Mask dense(Tensor visible);
+/// leading dimensions and extents of 1 repeat.
+Mask dense(TensorRef visible);
 
 }  // namespace fovea

@@ -22,17 +22,17 @@ struct DotScore {};
 /// score = q W k (Luong et al. 2015, "general").
 struct GeneralScore {
   /// [head_dim, key_dim]
-  TensorView weights;
+  TensorRef weights;
 };
 
 /// score = v . tanh(q W + k U) (Bahdanau et al. 2015, "additive"; q and k are rows).
 struct AdditiveScore {
   /// W [head_dim, hidden_dim]
-  TensorView query_weights;
+  TensorRef query_weights;
   /// U [key_dim, hidden_dim]
-  TensorView key_weights;
+  TensorRef key_weights;
   /// v [hidden_dim]
-  TensorView v;
+  TensorRef v;
 };
 
 using ScoreKind = std::variant<DotScore, GeneralScore, AdditiveScore>;
@@ -92,6 +92,8 @@ struct Steps {
   Tensor masked_scores;      ///< -inf where masked; absent without a mask
   Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
   Tensor row_sums;           ///< [batch, q_heads, q_len]  the sum of each row of weights
+  Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where a mask or a
+                             ///< bias of -inf keeps the key out
   Tensor lse;                ///< [batch, q_heads, q_len]  natural log of the sum of exp(score)
   Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value
 };
@@ -100,8 +102,9 @@ struct Steps {
 ///
 /// Order    query . key, then scale, softcap, bias (additive, ALiBi, relative table), mask.
 /// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
-///          leak. A bias of -inf masks. A fully masked row gives context 0 and lse -inf, or lse =
-///          the sink where there is one. What is visible follows plain arithmetic: nan spreads.
+///          leak. A bias of -inf masks, whatever other biases add. A fully masked row gives context
+///          0 and lse -inf, or lse = the sink where there is one. What is visible follows plain
+///          arithmetic: nan spreads.
 /// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came.
 Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
@@ -121,8 +124,9 @@ struct Rows {
   Tensor weights;  ///< [rows, kv_len]
 };
 
-/// The same meaning for a selection of rows of a problem of any size, without N x N memory: the
-/// cost is rows * kv_len * (head_dim + value_dim). Errors as attention_steps; a row outside the
+/// The same meaning for a selection of rows of a problem of any size, without N x N memory: beside
+/// rows * kv_len * (head_dim + value_dim) products it costs one pass over the inputs, which are
+/// copied where they are strided or of another type. Errors as attention_steps; a row outside the
 /// problem is one.
 Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
                     std::span<const Row> rows, const ReferenceOptions& how = {});

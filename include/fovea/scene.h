@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +21,7 @@ namespace fovea::scene {
 
 /// A scene materialises every step, so it is kept small; larger problems are for the engine.
 inline constexpr std::int64_t kMaxTokens = 1024;
+inline constexpr int kMaxDecimals = 17;
 inline constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;
 
 /// A batch of token sequences, all of one length, and their embeddings.
@@ -43,8 +43,8 @@ struct Projections {
   Tensor query;  ///< [dim, heads * head_dim] float64
   Tensor key;    ///< [source dim, kv_heads * key_dim]
   Tensor value;  ///< [source dim, kv_heads * value_dim]
-  /// How they were drawn ("randint(0, 3), seed 42"); empty when they were given.
-  std::string drawn;
+  /// How each was drawn ("randint(0, 3), seed 42"); empty where it was given.
+  std::string query_drawn, key_drawn, value_drawn;
 };
 
 /// How far a computed number may be from an expected one.
@@ -97,8 +97,6 @@ struct Scene {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
 
-  /// The tensors that `score_kind` and `options` look into, shared by copies of the scene.
-  std::vector<std::shared_ptr<const Tensor>> storage;
   reference::ScoreKind score_kind;
   AttentionOptions options;
   /// How `options.score.scale` was written: "1/sqrt(head_dim)" or a number.
@@ -108,7 +106,7 @@ struct Scene {
   std::vector<reference::Normalization> normalizations;
   std::optional<Focus> focus;
   DType arithmetic = DType::kFloat64;
-  int precision = 4;  ///< decimals shown
+  int precision = 4;  ///< decimals shown, 0 to kMaxDecimals
   Notes notes;
   std::vector<Expectation> expect;
 
@@ -170,6 +168,9 @@ struct Check {
 struct Trace {
   Scene scene;
   std::vector<Step> steps;
+  /// bool [batch, heads, queries, keys]: whether the query may see the key, by the mask and by
+  /// biases of -inf.
+  Tensor visible;
   std::vector<Check> checks;  ///< one per expectation
 
   /// The step of this name, or nullptr.
@@ -177,15 +178,23 @@ struct Trace {
   bool passed() const;
 };
 
-/// Computes every step. Throws InvalidArgument when the scene's parts do not fit together.
+/// Throws InvalidArgument when a scene's parts do not fit together, naming the part. parse_scene()
+/// gives only scenes that do; this is for those built or changed by hand.
+void validate(const Scene& scene);
+
+/// Computes every step. Throws as validate() does, and for options that do not fit the problem.
 Trace trace_scene(const Scene& scene);
 
 /// How much a terminal can show.
 enum class Color : std::uint8_t { kNone, k256, kTrueColor };
 
+/// The least and most columns that text is laid out for.
+inline constexpr int kMinWidth = 40;
+inline constexpr int kMaxWidth = 240;
+
 struct TextOptions {
   Color color = Color::kNone;
-  int width = 100;  ///< columns
+  int width = 100;  ///< columns; clamped to kMinWidth .. kMaxWidth
 };
 
 /// The story, step by step, for a terminal or a text file.

@@ -38,6 +38,9 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
   if constexpr (std::is_same_v<U, std::int64_t>) return DType::kInt64;
   if constexpr (std::is_same_v<U, bool>) return DType::kBool;
+  static_assert(std::is_same_v<U, float> || std::is_same_v<U, double> ||
+                    std::is_same_v<U, std::int64_t> || std::is_same_v<U, bool>,
+                "an element is a float, double, int64_t or bool");
 }
 
 /// Tensors have at most this many dimensions.
@@ -201,7 +204,8 @@ using MutableTensorView = BasicTensorView<void>;
 class Tensor {
  public:
   Tensor() = default;
-  /// All elements zero. Throws InvalidArgument for a shape that cannot be held.
+  /// All elements zero. Throws InvalidArgument for a shape beyond 63 bits of bytes; std::bad_alloc
+  /// when the memory is not there.
   Tensor(DType dtype, const Shape& shape);
   /// A contiguous copy of any view.
   explicit Tensor(const TensorView& source);
@@ -216,7 +220,8 @@ class Tensor {
     return result;
   }
   template <class T>
-  static Tensor from(const Shape& shape, const std::vector<T>& values) {
+  requires(!std::is_same_v<T, bool>)  // vector<bool> holds no bools
+      static Tensor from(const Shape& shape, const std::vector<T>& values) {
     return from(shape, std::span<const T>(values));
   }
 
@@ -274,6 +279,26 @@ class Tensor {
   Shape shape_;
   DType dtype_ = DType::kFloat64;
   bool defined_ = false;
+};
+
+/// A tensor that options look into for longer than one call: somebody else's, which must outlive
+/// the options; or, given a temporary, one of their own, which copies of the options share.
+class TensorRef {
+ public:
+  TensorRef() = default;
+  TensorRef(const TensorView& view) : view_(view) {}         // NOLINT: implicit on purpose
+  TensorRef(const Tensor& tensor) : view_(tensor.view()) {}  // NOLINT: implicit on purpose
+  TensorRef(Tensor&& tensor)                                 // NOLINT: implicit on purpose
+      : owner_(std::make_shared<const Tensor>(std::move(tensor))), view_(owner_->view()) {}
+
+  bool defined() const { return view_.defined(); }
+  const TensorView& view() const { return view_; }
+  const TensorView* operator->() const { return &view_; }
+  operator const TensorView&() const { return view_; }  // NOLINT: implicit on purpose
+
+ private:
+  std::shared_ptr<const Tensor> owner_;  // null where the tensor is somebody else's
+  TensorView view_;
 };
 
 /// A contiguous copy in another type; absent stays absent. On the way to int64 fractions are cut

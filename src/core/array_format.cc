@@ -148,9 +148,9 @@ std::string format_array(const TensorView& values, const ArrayFormat& options) {
   check_not_negative("edge_items", options.edge_items);
   check_not_negative("a line_width", options.line_width);
   const bool summarise = values.defined() && values.size() > options.threshold;
-  const NumberFormat numbers = summarise
-                                   ? NumberFormat(corners(values, options.edge_items), options)
-                                   : NumberFormat(values, options);
+  const NumberFormat numbers =
+      summarise ? NumberFormat(corners(values, options.edge_items).view(), options)
+                : NumberFormat(values, options);
   if (values.size() == 0) return "[]";
   return Printer(numbers, options.edge_items, summarise).print(values, 1, options.line_width);
 }

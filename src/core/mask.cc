@@ -10,8 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "fovea/attention_options.h"
 #include "fovea/error.h"
+
+#include "core/broadcast.h"
 
 namespace fovea {
 namespace {
@@ -29,8 +30,9 @@ struct Window {
   std::int64_t right;
 
   bool visible(const ScorePosition& at) const {
-    const std::int64_t position = at.query + at.offset;
-    return (left < 0 || position - left <= at.key) && (right < 0 || at.key <= position + right);
+    // Compared as a distance, which cannot overflow however wide the window.
+    const std::int64_t ahead = at.key - (at.query + at.offset);
+    return (left < 0 || -ahead <= left) && (right < 0 || ahead <= right);
   }
   void validate(const ProblemShape&) const {}
   std::string to_string() const { return fmt::format("window({}, {})", left, right); }
@@ -94,18 +96,22 @@ struct KeyLengths {
 };
 
 struct Dense {
-  TensorView view;
-  std::shared_ptr<const Tensor> owner;  // null when the caller keeps the tensor
+  TensorRef tensor;
 
-  bool visible(const ScorePosition& at) const { return broadcast_value(view, at) != 0.0; }
-  void validate(const ProblemShape& shape) const { validate_broadcast(view, shape, "dense mask"); }
-  std::string to_string() const { return fmt::format("dense({})", fovea::to_string(view.shape())); }
+  bool visible(const ScorePosition& at) const { return broadcast_value(tensor, at) != 0.0; }
+  void validate(const ProblemShape& shape) const {
+    validate_broadcast(tensor, shape, "dense mask");
+  }
+  std::string to_string() const {
+    return fmt::format("dense({})", fovea::to_string(tensor->shape()));
+  }
 };
 
 struct Combined {
   bool both;  // `&`; otherwise `|`
   Mask a;
   Mask b;
+  int rules;  // in all of it
 
   bool visible(const ScorePosition& at) const {
     return both ? a.visible(at) && b.visible(at) : a.visible(at) || b.visible(at);
@@ -131,6 +137,23 @@ namespace {
 template <class Rule>
 Mask make_mask(Rule rule) {
   return Mask(std::make_shared<const Mask::Node>(Mask::Node{std::move(rule)}));
+}
+
+int count_rules(const Mask::Node& node) {
+  const auto* combined = std::get_if<Combined>(&node.rule);
+  return combined == nullptr ? 1 : combined->rules;
+}
+
+Mask combine(bool both, const Mask& a, const Mask& b, const Mask::Node& node_a,
+             const Mask::Node& node_b) {
+  const int rules = count_rules(node_a) + count_rules(node_b);
+  if (rules > kMaxMaskRules) {
+    throw InvalidArgument(fmt::format(
+        "mask: expected at most {} rules, got more; many documents are one rule, and so "
+        "is any boolean tensor",
+        kMaxMaskRules));
+  }
+  return make_mask(Combined{both, a, b, rules});
 }
 
 }  // namespace
@@ -164,12 +187,12 @@ std::string Mask::to_string() const {
 Mask operator&(const Mask& a, const Mask& b) {
   if (a.allows_all()) return b;
   if (b.allows_all()) return a;
-  return make_mask(Combined{true, a, b});
+  return combine(true, a, b, *a.node_, *b.node_);
 }
 
 Mask operator|(const Mask& a, const Mask& b) {
   if (a.allows_all() || b.allows_all()) return Mask();
-  return make_mask(Combined{false, a, b});
+  return combine(false, a, b, *a.node_, *b.node_);
 }
 
 Mask causal() { return make_mask(Causal{}); }
@@ -209,20 +232,14 @@ Mask key_lengths(std::vector<std::int64_t> lengths) {
   return make_mask(KeyLengths{std::move(lengths)});
 }
 
-Mask dense(TensorView visible) {
-  if (!visible.defined() || visible.dtype() != DType::kBool) {
+Mask dense(TensorRef visible) {
+  if (!visible.defined() || visible->dtype() != DType::kBool) {
     throw InvalidArgument(
-        fmt::format("dense mask: expected bool, true where visible, got {}; additive numbers are "
-                    "a bias (ScoreOptions::bias)",
-                    visible.defined() ? dtype_name(visible.dtype()) : "nothing"));
+        fmt::format("dense mask: expected bool, true where visible, got {}; additive numbers are a "
+                    "bias (ScoreOptions::bias)",
+                    visible.defined() ? dtype_name(visible->dtype()) : "nothing"));
   }
-  return make_mask(Dense{visible, nullptr});
-}
-
-Mask dense(Tensor visible) {
-  auto owner = std::make_shared<const Tensor>(std::move(visible));
-  dense(owner->view());  // for its checks
-  return make_mask(Dense{owner->view(), owner});
+  return make_mask(Dense{std::move(visible)});
 }
 
 }  // namespace fovea

@@ -11,6 +11,8 @@
 #include "fovea/attention_options.h"
 #include "fovea/error.h"
 
+#include "core/broadcast.h"
+
 namespace fovea {
 namespace {
 
@@ -22,14 +24,25 @@ std::vector<double> power_of_two_slopes(std::int64_t heads) {
   return slopes;
 }
 
+constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // positions stay far from overflow
+
+void validate_float(const TensorView& tensor, const char* name) {
+  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kFloat64) {
+    throw InvalidArgument(
+        fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
+  }
+}
+
 void validate_per_head(const std::vector<double>& values, const char* name, std::int64_t q_heads) {
   if (static_cast<std::int64_t>(values.size()) != q_heads) {
     throw InvalidArgument(fmt::format("{}: expected one number per query head ({}), got {}", name,
                                       q_heads, values.size()));
   }
   for (const double value : values) {
-    if (std::isnan(value)) {
-      throw InvalidArgument(fmt::format("{}: expected numbers, got nan", name));
+    // A sink of -inf is no sink; what is infinitely large or nan leaves no weight a number.
+    if (std::isnan(value) || value == HUGE_VAL) {
+      throw InvalidArgument(
+          fmt::format("{}: expected numbers, got {}", name, std::isnan(value) ? "nan" : "inf"));
     }
   }
 }
@@ -44,6 +57,7 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
         fmt::format("relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}",
                     least, q_heads, table.defined() ? to_string(table.shape()) : "nothing"));
   }
+  validate_float(table, "relative");
   const std::int64_t exact = table.extent(0) / least;
   if (relative.max_distance <= exact) {
     throw InvalidArgument(
@@ -56,6 +70,7 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
 }  // namespace
 
 std::vector<double> default_alibi_slopes(std::int64_t heads) {
+  if (heads <= 0) return {};
   std::int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
   std::vector<double> slopes = power_of_two_slopes(power);
@@ -66,11 +81,11 @@ std::vector<double> default_alibi_slopes(std::int64_t heads) {
   return slopes;
 }
 
-std::int64_t relative_bucket(std::int64_t relative_position, std::int64_t buckets,
-                             const RelativeTable& table) {
+std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative) {
+  std::int64_t buckets = relative.table->extent(0);
   std::int64_t first = 0;
   std::int64_t distance = 0;
-  if (table.bidirectional) {
+  if (relative.bidirectional) {
     buckets /= 2;
     if (relative_position > 0) first = buckets;
     distance = std::abs(relative_position);
@@ -81,7 +96,7 @@ std::int64_t relative_bucket(std::int64_t relative_position, std::int64_t bucket
   if (distance < exact) return first + distance;
   // In float32, as T5 computes it: the boundaries between buckets depend on the rounding.
   const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
-                      static_cast<float>(std::log(static_cast<double>(table.max_distance) /
+                      static_cast<float>(std::log(static_cast<double>(relative.max_distance) /
                                                   static_cast<double>(exact)));
   const auto step = static_cast<std::int64_t>(ratio * static_cast<float>(buckets - exact));
   return first + std::min(exact + step, buckets - 1);
@@ -96,9 +111,15 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
     throw InvalidArgument(
         fmt::format("softcap: expected a finite number of 0 (off) or more, got {}", score.softcap));
   }
-  if (score.bias.defined()) validate_broadcast(score.bias, shape, "bias");
+  if (score.bias.defined()) {
+    validate_broadcast(score.bias, shape, "bias");
+    validate_float(score.bias, "bias");
+  }
   if (score.alibi && !score.alibi->slopes.empty()) {
     validate_per_head(score.alibi->slopes, "alibi", shape.q_heads);
+    for (const double slope : score.alibi->slopes) {
+      if (std::isinf(slope)) throw InvalidArgument("alibi: expected finite slopes, got -inf");
+    }
   }
   if (score.relative) validate_relative(*score.relative, shape.q_heads);
   if (!score.sinks.empty()) validate_per_head(score.sinks, "sinks", shape.q_heads);
@@ -106,6 +127,12 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.batch) {
     throw InvalidArgument(fmt::format(
         "alignment: expected 1 offset or one per batch item ({}), got {}", shape.batch, offsets));
+  }
+  for (const std::int64_t offset : options.alignment.values()) {
+    if (offset < -kMaxOffset || offset > kMaxOffset) {
+      throw InvalidArgument(fmt::format("alignment: expected offsets from {} to {}, got {}",
+                                        -kMaxOffset, kMaxOffset, offset));
+    }
   }
   options.mask.validate(shape);
 }
@@ -133,7 +160,7 @@ void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
                         const std::string& name) {
   const Shape full{shape.batch, shape.q_heads, shape.q_len, shape.kv_len};
   const int missing = full.rank() - tensor.rank();
-  bool fits = missing >= 0;
+  bool fits = tensor.defined() && missing >= 0;
   for (int dim = 0; fits && dim < tensor.rank(); ++dim) {
     fits = tensor.extent(dim) == 1 || tensor.extent(dim) == full[dim + missing];
   }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,6 +18,8 @@
 
 #include "fovea/error.h"
 #include "fovea/reference.h"
+
+#include "core/broadcast.h"
 
 namespace fovea::reference {
 namespace {
@@ -31,7 +35,8 @@ struct Problem {
   std::int64_t hidden_dim = 0;  // 0 unless the score is additive
 
   double scale() const {
-    return options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
+    const double dim = static_cast<double>(std::max<std::int64_t>(head_dim, 1));
+    return options.score.scale.value_or(1.0 / std::sqrt(dim));
   }
   bool has_bias() const {
     return options.score.bias.defined() || options.score.alibi || options.score.relative;
@@ -49,26 +54,49 @@ struct RowSteps {
   std::vector<Real> context;
 };
 
+/// The elements of a view as Real, without gaps: where they are if they are so, else in a copy.
+template <class Real>
+class Contiguous {
+ public:
+  Contiguous() = default;
+  explicit Contiguous(const TensorView& source) : view_(source) {
+    const bool ready = source.dtype() == dtype_of<Real>() &&
+                       source.strides() == contiguous_strides(source.shape());
+    if (!ready) *this = Contiguous(convert(source, dtype_of<Real>()));
+  }
+  explicit Contiguous(Tensor&& owner)
+      : owner_(std::make_shared<const Tensor>(std::move(owner))), view_(owner_->view()) {}
+
+  const Shape& shape() const { return view_.shape(); }
+  std::span<const Real> span() const {
+    return {static_cast<const Real*>(view_.data()), static_cast<std::size_t>(view_.size())};
+  }
+
+ private:
+  std::shared_ptr<const Tensor> owner_;  // null where the elements are the caller's
+  TensorView view_;
+};
+
 /// One row of a contiguous [batch, heads, length, dim] tensor.
 template <class Real>
-std::span<const Real> row_of(const Tensor& tensor, std::int64_t batch, std::int64_t head,
+std::span<const Real> row_of(const Contiguous<Real>& tensor, std::int64_t batch, std::int64_t head,
                              std::int64_t position) {
   const Shape& shape = tensor.shape();
   const std::int64_t number = (batch * shape[1] + head) * shape[2] + position;
-  return tensor.span<Real>().subspan(static_cast<std::size_t>(number * shape[3]),
-                                     static_cast<std::size_t>(shape[3]));
+  return tensor.span().subspan(static_cast<std::size_t>(number * shape[3]),
+                               static_cast<std::size_t>(shape[3]));
 }
 
 /// rows times weights; see project().
 template <class Real>
-Tensor multiply(const Tensor& rows, const Tensor& weights) {
-  const auto dim = static_cast<std::size_t>(weights.extent(0));
-  const auto columns = static_cast<std::size_t>(weights.extent(1));
+Tensor multiply(const Contiguous<Real>& rows, const Contiguous<Real>& weights) {
+  const auto dim = static_cast<std::size_t>(weights.shape()[0]);
+  const auto columns = static_cast<std::size_t>(weights.shape()[1]);
   Shape shape = rows.shape();
-  shape[shape.rank() - 1] = weights.extent(1);
+  shape[shape.rank() - 1] = weights.shape()[1];
   Tensor result(dtype_of<Real>(), shape);
-  const std::span<const Real> w = weights.span<Real>();
-  const std::span<const Real> x = rows.span<Real>();
+  const std::span<const Real> w = weights.span();
+  const std::span<const Real> x = rows.span();
   const std::span<Real> y = result.span<Real>();
   for (std::size_t row = 0; row * dim < x.size(); ++row) {
     for (std::size_t d = 0; d < dim; ++d) {
@@ -86,16 +114,15 @@ class RowAttention {
  public:
   explicit RowAttention(const Problem& problem)
       : problem_(problem),
-        query_(convert(problem.in.query, dtype_of<Real>())),
-        key_(convert(problem.in.key, dtype_of<Real>())),
-        value_(convert(problem.in.value, dtype_of<Real>())) {
-    const DType real = dtype_of<Real>();
+        query_(problem.in.query),
+        key_(problem.in.key),
+        value_(problem.in.value) {
     if (const auto* general = std::get_if<GeneralScore>(&problem.how.score_kind)) {
-      query_ = multiply<Real>(query_, convert(general->weights, real));
+      query_ = times(query_, general->weights);
     } else if (const auto* additive = std::get_if<AdditiveScore>(&problem.how.score_kind)) {
-      query_ = multiply<Real>(query_, convert(additive->query_weights, real));
-      key_ = multiply<Real>(key_, convert(additive->key_weights, real));
-      v_ = convert(additive->v, real);
+      query_ = times(query_, additive->query_weights);
+      key_ = times(key_, additive->key_weights);
+      v_ = Contiguous<Real>(additive->v);
     }
     if (problem.options.score.alibi) {
       slopes_ = problem.options.score.alibi->slopes;
@@ -112,7 +139,7 @@ class RowAttention {
     const auto place = [&](std::size_t j) {
       return ScorePosition{row.batch, row.head, row.query, static_cast<std::int64_t>(j), offset};
     };
-    const auto key_row = [&](const Tensor& tensor, std::size_t j) {
+    const auto key_row = [&](const Contiguous<Real>& tensor, std::size_t j) {
       return row_of<Real>(tensor, row.batch, kv_head, static_cast<std::int64_t>(j));
     };
     RowSteps<Real> s;
@@ -137,9 +164,9 @@ class RowAttention {
     s.biased = s.softcapped;
     s.visible.assign(kv_len, true);
     for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
-      const Real bias = position_bias(place(j));
-      s.biased[j] += bias;
-      if (bias == -std::numeric_limits<Real>::infinity()) s.visible[j] = false;
+      const auto bias = position_bias(place(j));
+      s.visible[j] = bias.has_value();
+      s.biased[j] = bias ? s.biased[j] + *bias : -std::numeric_limits<Real>::infinity();
     }
 
     // Mask: what may not be seen takes no part from here on.
@@ -164,12 +191,16 @@ class RowAttention {
   }
 
  private:
+  static Contiguous<Real> times(const Contiguous<Real>& rows, const TensorView& weights) {
+    return Contiguous<Real>(multiply(rows, Contiguous<Real>(weights)));
+  }
+
   /// The score of one key before scaling; an additive score appends its hidden layer to `hidden`.
   Real match(std::span<const Real> query, std::span<const Real> key,
              std::vector<Real>& hidden) const {
     Real sum = 0;
-    if (v_.defined()) {
-      const std::span<const Real> v = v_.span<Real>();
+    if (problem_.hidden_dim > 0) {
+      const std::span<const Real> v = v_.span();
       for (std::size_t h = 0; h < key.size(); ++h) {
         hidden.push_back(std::tanh(query[h] + key[h]));
         sum += v[h] * hidden.back();
@@ -180,21 +211,26 @@ class RowAttention {
     return sum;
   }
 
-  Real position_bias(const ScorePosition& at) const {
+  /// The sum of all biases; nothing where one of them is -inf, which masks whatever the others are.
+  std::optional<Real> position_bias(const ScorePosition& at) const {
     const ScoreOptions& score = problem_.options.score;
     const std::int64_t distance = at.key - (at.query + at.offset);
-    Real bias = 0;
-    if (score.bias.defined()) bias += static_cast<Real>(broadcast_value(score.bias, at));
+    Real sum = 0;
+    bool masked = false;
+    const auto add = [&](Real bias) {
+      masked = masked || bias == -std::numeric_limits<Real>::infinity();
+      sum += bias;
+    };
+    if (score.bias.defined()) add(static_cast<Real>(broadcast_value(score.bias, at)));
     if (score.alibi) {
       const double slope = slopes_[static_cast<std::size_t>(at.head)];
-      bias -= static_cast<Real>(slope) * static_cast<Real>(std::abs(distance));
+      add(-static_cast<Real>(slope) * static_cast<Real>(std::abs(distance)));
     }
     if (score.relative) {
-      const TensorView& table = score.relative->table;
-      const std::int64_t bucket = relative_bucket(distance, table.extent(0), *score.relative);
-      bias += static_cast<Real>(table.value({bucket, at.head}));
+      const std::int64_t bucket = relative_bucket(distance, *score.relative);
+      add(static_cast<Real>(score.relative->table->value({bucket, at.head})));
     }
-    return bias;
+    return masked ? std::nullopt : std::optional(sum);
   }
 
   /// Fills weights and lse from the masked scores.
@@ -236,8 +272,8 @@ class RowAttention {
   const Problem& problem_;
   // Contiguous, of type Real. What is compared: q and k; q W and k for the general score; q W and k
   // U for the additive one.
-  Tensor query_, key_, value_;
-  Tensor v_;                    // of the additive score only
+  Contiguous<Real> query_, key_, value_;
+  Contiguous<Real> v_;          // of the additive score only
   std::vector<double> slopes_;  // of ALiBi only
 };
 
@@ -294,10 +330,10 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   if (const auto* general = std::get_if<GeneralScore>(&how.score_kind)) {
     require_shape(general->weights, "general score weights", {problem.head_dim, key_dim});
   } else if (const auto* additive = std::get_if<AdditiveScore>(&how.score_kind)) {
-    require(additive->v.defined() && additive->v.rank() == 1,
+    require(additive->v.defined() && additive->v->rank() == 1,
             fmt::format("additive score v: expected [hidden_dim], got {}",
-                        additive->v.defined() ? to_string(additive->v.shape()) : "nothing"));
-    problem.hidden_dim = additive->v.extent(0);
+                        additive->v.defined() ? to_string(additive->v->shape()) : "nothing"));
+    problem.hidden_dim = additive->v->extent(0);
     require_shape(additive->query_weights, "additive score query weights",
                   {problem.head_dim, problem.hidden_dim});
     require_shape(additive->key_weights, "additive score key weights",
@@ -307,6 +343,16 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
             fmt::format("key: expected dim {} as query has, got {}", problem.head_dim, key_dim));
   }
   validate(options, shape);
+  if (how.arithmetic == DType::kFloat32) {
+    // What float64 holds may be nothing or everything in float32.
+    const auto scale = static_cast<float>(problem.scale());
+    const auto softcap = static_cast<float>(options.score.softcap);
+    require(std::isfinite(scale),
+            fmt::format("scale: expected a number that float32 holds, got {}", problem.scale()));
+    require(std::isfinite(softcap) && (softcap > 0 || options.score.softcap == 0),
+            fmt::format("softcap: expected a number that float32 holds, got {}",
+                        options.score.softcap));
+  }
   return problem;
 }
 
@@ -340,6 +386,9 @@ Steps all_steps(const Problem& problem) {
   steps.weights = make(true, p.kv_len);
   steps.row_sums = Tensor(dtype_of<Real>(), per_row);
   steps.lse = Tensor(dtype_of<Real>(), per_row);
+  Shape pairs = per_row;
+  pairs.push_back(p.kv_len);
+  steps.visible = Tensor(DType::kBool, pairs);
   steps.context = make(true, problem.value_dim);
 
   const RowAttention<Real> attention(problem);
@@ -354,6 +403,8 @@ Steps all_steps(const Problem& problem) {
     store(steps.masked_scores, number, row.masked);
     store(steps.weights, number, row.weights);
     store(steps.context, number, row.context);
+    std::copy(row.visible.begin(), row.visible.end(),
+              steps.visible.span<bool>().begin() + number * p.kv_len);
     steps.row_sums.at<Real>(at) = row.row_sum;
     steps.lse.at<Real>(at) = row.lse;
     ++number;
@@ -381,14 +432,14 @@ Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
 
 Tensor project(const TensorView& rows, const TensorView& weights, DType arithmetic) {
   require(rows.defined() && rows.rank() > 0 && weights.defined() && weights.rank() == 2 &&
-              weights.extent(0) == rows.extent(rows.rank() - 1),
+              weights.shape()[0] == rows.extent(rows.rank() - 1),
           fmt::format("project: expected rows [..., dim] and weights [dim, columns], got {} and {}",
                       rows.defined() ? to_string(rows.shape()) : "nothing",
                       weights.defined() ? to_string(weights.shape()) : "nothing"));
   require_arithmetic(arithmetic);
-  const Tensor x = convert(rows, arithmetic);
-  const Tensor w = convert(weights, arithmetic);
-  return arithmetic == DType::kFloat64 ? multiply<double>(x, w) : multiply<float>(x, w);
+  return arithmetic == DType::kFloat64
+             ? multiply(Contiguous<double>(rows), Contiguous<double>(weights))
+             : multiply(Contiguous<float>(rows), Contiguous<float>(weights));
 }
 
 Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,

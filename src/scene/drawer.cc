@@ -30,6 +30,10 @@ Tensor Drawer::draw(const JsonNode& node, const Shape& shape, std::string* drawn
     const auto given = node.find(bound);
     if (given && choice != 2) given->fail("only randint has bounds; remove it");
   }
+  if (element_count(shape) > kMaxNumbers) {
+    node.fail(fmt::format("expected at most {} numbers to draw, got {} of them", kMaxNumbers,
+                          to_string(shape)));
+  }
   constexpr std::int64_t kBound = std::int64_t{1} << 53;  // whole numbers that float64 holds
   Tensor result;
   if (choice == 2) {
@@ -42,7 +46,8 @@ Tensor Drawer::draw(const JsonNode& node, const Shape& shape, std::string* drawn
       high_node->fail(fmt::format("expected more than low = {}, got {}", low, high));
     }
     call = fmt::format("randint({}, {})", low, high);
-    result = convert(stream(node).randint(low, high, shape), DType::kFloat64);
+    const Tensor whole = stream(node).randint(low, high, shape);
+    result = convert(whole, DType::kFloat64);
   } else {
     result = choice == 0 ? stream(node).rand(shape) : stream(node).randn(shape);
   }
@@ -65,6 +70,9 @@ Tensor Drawer::matrix(const JsonNode& node, std::int64_t rows, const std::string
   if (given.extent(0) != rows) {
     node.fail(fmt::format("expected {} row{}, {}, got {}", rows, rows == 1 ? "" : "s", rows_are,
                           to_string(given.shape())));
+  }
+  if (given.extent(1) > kMaxDim) {
+    node.fail(fmt::format("expected at most {} columns, got {}", kMaxDim, given.extent(1)));
   }
   return given;
 }

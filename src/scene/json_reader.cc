@@ -18,8 +18,8 @@ namespace fovea::scene {
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr std::size_t kMaxKeys = 4096;  // of one object
-constexpr int kMaxQuoted = 60;          // columns of foreign text in a message
+constexpr std::size_t kMaxKeys = 256;  // of one object; they are looked up one by one
+constexpr int kMaxQuoted = 60;         // columns of foreign text in a message
 
 /// Follows the parser to know the place of what it reads, and refuses what no scene needs before it
 /// costs time or memory.
@@ -164,7 +164,11 @@ double JsonNode::number() const {
 }
 
 std::int64_t JsonNode::integer(std::int64_t least, std::int64_t most) const {
-  const auto wanted = [&] { return fmt::format("a whole number from {} to {}", least, most); };
+  const auto wanted = [&] {
+    return least == INT64_MIN && most == INT64_MAX
+               ? std::string("a whole number")
+               : fmt::format("a whole number from {} to {}", least, most);
+  };
   if (!json_->is_number_integer()) expected(wanted());
   // Numbers beyond int64 are unsigned in the JSON library.
   if (json_->is_number_unsigned() &&
@@ -286,6 +290,12 @@ Tensor JsonNode::numbers(int least, int most, bool special) const {
       node.expected(special ? "a number, \"-inf\", \"inf\" or \"nan\"" : "a number");
     }
     values.push_back(node.number());
+  });
+}
+
+Tensor JsonNode::whole_numbers(int least, int most) const {
+  return nested<std::int64_t>(least, most, "whole number", [](const JsonNode& node, auto& values) {
+    values.push_back(node.integer(INT64_MIN, INT64_MAX));
   });
 }
 

@@ -59,6 +59,9 @@ class JsonNode {
   /// arrays. With `special`, the strings "-inf", "inf" and "nan" are numbers too.
   Tensor numbers(int least, int most, bool special = false) const;
 
+  /// Nested arrays of whole numbers as an int64 tensor, exact.
+  Tensor whole_numbers(int least, int most) const;
+
   /// Nested arrays of true and false.
   Tensor booleans(int least, int most) const;
 

@@ -2,7 +2,6 @@
 //
 // Masks and alignment, from JSON to rules.
 
-#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -13,24 +12,15 @@ namespace fovea::scene {
 namespace {
 
 Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
-  const auto ids = [](const JsonNode& list) {
-    const Tensor given = list.numbers(1, 2);
-    for (const double id : given.span<double>()) {
-      if (id != std::floor(id)) {
-        list.fail(fmt::format("expected whole numbers, got {}", id));
-      }
-    }
-    return convert(given, DType::kInt64);
-  };
   Mask mask;
   if (node.is_object()) {
     node.require_object({"query", "key"});
     const auto query = node.find("query");
     const auto key = node.find("key");
     if (!query || !key) node.fail("expected both \"query\" and \"key\", got only one");
-    mask = documents(ids(*query), ids(*key));
+    mask = documents(query->whole_numbers(1, 2), key->whole_numbers(1, 2));
   } else {
-    mask = documents(ids(node));
+    mask = documents(node.whole_numbers(1, 2));
   }
   at_place(node, [&] { mask.validate(shape); });
   return mask;

@@ -22,7 +22,6 @@ namespace fovea::scene {
 namespace {
 
 constexpr std::int64_t kMaxBatch = 64;
-constexpr int kMostDecimals = 17;
 
 class SceneParser {
  public:
@@ -208,20 +207,22 @@ class SceneParser {
       const std::int64_t columns = parse_dim(*node, "dim").value_or(dim());
       const std::int64_t kv_columns = columns / scene_.heads * scene_.kv_heads;
       const std::int64_t value_columns = parse_dim(*node, "value_dim").value_or(kv_columns);
-      projections.query = drawer_.draw(*node, {dim(), columns}, &projections.drawn);
-      projections.key = drawer_.draw(*node, {source_dim(), kv_columns});
-      projections.value = drawer_.draw(*node, {source_dim(), value_columns});
+      projections.query = drawer_.draw(*node, {dim(), columns}, &projections.query_drawn);
+      projections.key = drawer_.draw(*node, {source_dim(), kv_columns}, &projections.key_drawn);
+      projections.value =
+          drawer_.draw(*node, {source_dim(), value_columns}, &projections.value_drawn);
     } else {
       refuse({"low", "high", "dim", "value_dim"},
              "expected a key \"draw\" beside this one, got none");
-      const auto part = [&](const char* name, std::int64_t row_count, const std::string& rows_are) {
+      const auto part = [&](const char* name, std::int64_t row_count, const std::string& rows_are,
+                            std::string* how) {
         const auto given = node->find(name);
         if (!given) node->fail(fmt::format("expected a key \"{}\", got none", name));
-        return drawer_.matrix(*given, row_count, rows_are, dim(), &projections.drawn);
+        return drawer_.matrix(*given, row_count, rows_are, dim(), how);
       };
-      projections.query = part("query", dim(), rows);
-      projections.key = part("key", source_dim(), source_rows);
-      projections.value = part("value", source_dim(), source_rows);
+      projections.query = part("query", dim(), rows, &projections.query_drawn);
+      projections.key = part("key", source_dim(), source_rows, &projections.key_drawn);
+      projections.value = part("value", source_dim(), source_rows, &projections.value_drawn);
     }
     check_heads("projections.query", projections.query.extent(1), scene_.heads);
     check_heads("projections.key", projections.key.extent(1), scene_.kv_heads);
@@ -308,7 +309,7 @@ class SceneParser {
           dtype->choice({"float64", "float32"}) == 0 ? DType::kFloat64 : DType::kFloat32;
     }
     if (const auto precision = root_.find("precision")) {
-      scene_.precision = static_cast<int>(precision->integer(0, kMostDecimals));
+      scene_.precision = static_cast<int>(precision->integer(0, kMaxDecimals));
     }
     parse_focus();
     if (const auto notes = root_.find("notes")) {

@@ -21,6 +21,7 @@ namespace fovea::scene {
 
 inline constexpr std::int64_t kMaxDim = 4096;
 inline constexpr std::int64_t kMaxScores = std::int64_t{1} << 22;
+inline constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 22;  // of one drawn array
 inline constexpr std::int64_t kMaxProducts = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 

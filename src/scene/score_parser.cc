@@ -6,6 +6,7 @@
 
 #include "fovea/error.h"
 
+#include "core/broadcast.h"
 #include "scene/scene_parser.h"
 
 namespace fovea::scene {
@@ -90,7 +91,7 @@ class ScoreParser {
         weights->fail(fmt::format("expected {} columns, one per key column, got {}", shape_.key_dim,
                                   w.extent(1)));
       }
-      scene_.score_kind = reference::GeneralScore{keep(std::move(w))};
+      scene_.score_kind = reference::GeneralScore{std::move(w)};
     } else {
       Tensor w = drawer_.matrix(*query_weights, shape_.head_dim, "one per number of a query head",
                                 shape_.head_dim);
@@ -111,8 +112,7 @@ class ScoreParser {
             "got {}",
             kMaxHidden, hidden));
       }
-      scene_.score_kind = reference::AdditiveScore{keep(std::move(w)), keep(std::move(u)),
-                                                   keep(std::move(v_values))};
+      scene_.score_kind = reference::AdditiveScore{std::move(w), std::move(u), std::move(v_values)};
     }
   }
 
@@ -123,7 +123,7 @@ class ScoreParser {
       if (!(score.softcap > 0)) softcap->expected("a number above 0");
     }
     if (const auto bias = node.find("bias")) {
-      score.bias = keep(bias->numbers(1, 4, /*special=*/true));
+      score.bias = bias->numbers(1, 4, /*special=*/true);
       at_place(*bias, [&] { validate_broadcast(score.bias, shape_.problem, "bias"); });
     }
     if (const auto alibi = node.find("alibi")) {
@@ -147,19 +147,13 @@ class ScoreParser {
     RelativeTable relative;
     const auto table = node.find("table");
     if (!table) node.fail("expected a key \"table\", got none");
-    relative.table = keep(table->numbers(2, 2));
+    relative.table = table->numbers(2, 2);
     if (const auto given = node.find("bidirectional")) relative.bidirectional = given->boolean();
     if (const auto given = node.find("max_distance")) {
       relative.max_distance = given->integer(1, std::int64_t{1} << 40);
     }
     scene_.options.score.relative = relative;
     at_place(node, [&] { validate(options_with(scene_.options.score), shape_.problem); });
-  }
-
-  /// Stores a tensor in the scene and gives a view of it.
-  TensorView keep(Tensor tensor) {
-    scene_.storage.push_back(std::make_shared<const Tensor>(std::move(tensor)));
-    return scene_.storage.back()->view();
   }
 
   const ScoreShape& shape_;

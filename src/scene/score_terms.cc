@@ -37,7 +37,7 @@ ScoreTerms score_terms(const TraceModel& model, std::int64_t head, const Focus& 
     const StepLayout layout = model.layout(*hidden);
     out.right = &model.numbers(*hidden);
     for (std::int64_t d = 0; d < layout.cols; ++d) {
-      out.factors.emplace_back(additive->v.value({d}),
+      out.factors.emplace_back(additive->v->value({d}),
                                layout.at(query.item, head, query.index, key, d));
     }
     return out;
@@ -52,8 +52,8 @@ ScoreTerms score_terms(const TraceModel& model, std::int64_t head, const Focus& 
     std::vector<double> moved(right->numbers.size());
     for (std::size_t e = 0; e < moved.size(); ++e) {
       for (std::size_t d = 0; d < left->numbers.size(); ++d) {
-        moved[e] += left->numbers[d] * general->weights.value({static_cast<std::int64_t>(d),
-                                                               static_cast<std::int64_t>(e)});
+        moved[e] += left->numbers[d] * general->weights->value({static_cast<std::int64_t>(d),
+                                                                static_cast<std::int64_t>(e)});
       }
     }
     left->numbers = std::move(moved);

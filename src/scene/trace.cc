@@ -63,6 +63,7 @@ class Tracer {
       }
     }
     for (const WholeStep& step : attention_) trace.steps.push_back(whole(step));
+    trace.visible = std::move(visible_);
     trace.checks = check_steps(trace);
     return trace;
   }
@@ -109,6 +110,7 @@ class Tracer {
     reference::ReferenceOptions how{scene_.score_kind, scene_.normalizations.back(),
                                     scene_.arithmetic};
     reference::Steps steps = reference::attention_steps(in, scene_.options, how);
+    visible_ = std::move(steps.visible);
     add(attention_, "hidden", std::move(steps.hidden), true);
     add(attention_, "scores", std::move(steps.scores), true);
     add(attention_, "scaled_scores", std::move(steps.scaled_scores), true);
@@ -203,6 +205,7 @@ class Tracer {
 
   const Scene& scene_;
   Tensor query_, key_, value_;  // [batch, length, heads * dim]
+  Tensor visible_;
   std::vector<WholeStep> inputs_;
   std::vector<WholeStep> attention_;
 };
@@ -219,6 +222,9 @@ bool Trace::passed() const {
   return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.passed; });
 }
 
-Trace trace_scene(const Scene& scene) { return Tracer(scene).run(); }
+Trace trace_scene(const Scene& scene) {
+  validate(scene);
+  return Tracer(scene).run();
+}
 
 }  // namespace fovea::scene

@@ -43,7 +43,8 @@ Tensor typical_numbers(const Tensor& all) {
   });
   sample.push_back(smallest);
   sample.push_back(largest);
-  return convert(Tensor::from({static_cast<std::int64_t>(sample.size())}, sample), all.dtype());
+  const Tensor row = Tensor::from({static_cast<std::int64_t>(sample.size())}, sample);
+  return convert(row, all.dtype());
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
 }
 
 StepNumbers::StepNumbers(const Step& step, int precision)
-    : text_(typical_numbers(step.values), precision) {
+    : text_(typical_numbers(step.values).view(), precision) {
   bool first = true;
   for_each_value(step.values, [&](double value) {
     if (!std::isfinite(value)) return;
@@ -93,7 +94,8 @@ TraceModel::TraceModel(const Trace& trace)
       batch_(static_cast<std::int64_t>(trace.scene.words.tokens.size())),
       queries_(trace.scene.words.length()),
       keys_(trace.scene.source ? trace.scene.source->length() : queries_) {
-  find_masked();
+  const auto visible = trace.visible.span<bool>();
+  any_mask_ = std::find(visible.begin(), visible.end(), false) != visible.end();
 }
 
 StepLayout TraceModel::layout(const Step& step) const {
@@ -143,37 +145,15 @@ std::string_view TraceModel::word(Axis axis, std::int64_t item, std::int64_t ind
   return sequence.tokens[static_cast<std::size_t>(item)][static_cast<std::size_t>(index)];
 }
 
-bool TraceModel::masked(std::int64_t item, std::int64_t head, std::int64_t query,
-                        std::int64_t key) const {
-  if (masked_.empty()) return false;
-  const std::int64_t at = ((item * scene().heads + head) * queries_ + query) * keys_ + key;
-  return masked_[static_cast<std::size_t>(at)];
+std::vector<bool> TraceModel::mask() const {
+  std::vector<bool> result;
+  for (const bool visible : trace_.visible.span<bool>()) result.push_back(!visible);
+  return result;
 }
 
-void TraceModel::find_masked() {
-  const AttentionOptions& options = scene().options;
-  const TensorView& bias = options.score.bias;
-  if (options.mask.allows_all() && !bias.defined()) return;
-  const ProblemShape problem{batch_, scene().heads, scene().kv_heads, queries_, keys_};
-  const auto count = static_cast<std::size_t>(batch_ * scene().heads * queries_ * keys_);
-  masked_.reserve(count);
-  bool any = false;
-  for (std::int64_t item = 0; item < batch_; ++item) {
-    const std::int64_t offset = query_offset(options, problem, item);
-    for (std::int64_t head = 0; head < scene().heads; ++head) {
-      for (std::int64_t query = 0; query < queries_; ++query) {
-        for (std::int64_t key = 0; key < keys_; ++key) {
-          const ScorePosition at{item, head, query, key, offset};
-          const bool hidden = !options.mask.visible(at) ||
-                              (bias.defined() && broadcast_value(bias, at) ==
-                                                     -std::numeric_limits<double>::infinity());
-          masked_.push_back(hidden);
-          any = any || hidden;
-        }
-      }
-    }
-  }
-  if (!any) masked_.clear();
+bool TraceModel::masked(std::int64_t item, std::int64_t head, std::int64_t query,
+                        std::int64_t key) const {
+  return any_mask_ && !trace_.visible.at<bool>({item, head, query, key});
 }
 
 }  // namespace fovea::scene

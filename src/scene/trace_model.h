@@ -101,18 +101,16 @@ class TraceModel {
 
   /// Whether a query may not look at a key.
   bool masked(std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t key) const;
-  bool any_mask() const { return !masked_.empty(); }
-  /// [batch][head][query][key]
-  const std::vector<bool>& mask() const { return masked_; }
+  bool any_mask() const { return any_mask_; }
+  /// What masked() says for [batch][head][query][key].
+  std::vector<bool> mask() const;
 
  private:
-  void find_masked();
-
   const Trace& trace_;
   std::int64_t batch_;
   std::int64_t queries_;
   std::int64_t keys_;
-  std::vector<bool> masked_;
+  bool any_mask_ = false;
   mutable std::map<const Step*, StepNumbers> numbers_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,7 +91,7 @@ TEST(Mask, DenseBroadcasts) {
   EXPECT_THAT(draw(dense(column), 2, 3), ElementsAre("111", "000"));
   Tensor per_head(DType::kBool, {2, 1, 1});
   per_head.at<bool>({1, 0, 0}) = true;
-  const AttentionOptions options{.mask = dense(per_head.view())};
+  const AttentionOptions options{.mask = dense(per_head)};
   EXPECT_THAT(draw(options, {1, 2, 2, 1, 2}, 0, 0), ElementsAre("00"));
   EXPECT_THAT(draw(options, {1, 2, 2, 1, 2}, 0, 1), ElementsAre("11"));
 }
@@ -118,6 +119,21 @@ TEST(Mask, ReadsAsItIsWritten) {
             "(causal() | prefix(2)) & key_lengths(1, 2)");
   EXPECT_TRUE((Mask() & Mask()).allows_all());
   EXPECT_TRUE((Mask() | causal()).allows_all());
+}
+
+TEST(Mask, HasABoundOnItsRules) {
+  Mask mask = prefix(1);
+  for (int i = 1; i < kMaxMaskRules; ++i) mask = mask | prefix(1);
+  EXPECT_TRUE(mask.visible({0, 0, 0, 0, 0}));
+  EXPECT_THROW(mask | prefix(1), InvalidArgument);
+  EXPECT_THROW(causal() & mask, InvalidArgument);
+  EXPECT_TRUE((mask & Mask()).visible({0, 0, 0, 0, 0}));  // no rule adds none
+}
+
+TEST(Mask, WideWindowsDoNotOverflow) {
+  constexpr std::int64_t kWidest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(draw(window(kWidest, 0), 2, 2), ElementsAre("10", "11"));
+  EXPECT_THAT(draw(window(0, kWidest), 2, 2), ElementsAre("11", "01"));
 }
 
 std::string message_of(const std::function<void()>& action) {
@@ -167,19 +183,20 @@ TEST(Alibi, PaperSlopes) {
 
 TEST(RelativeTable, BucketsOfT5) {
   // transformers 4: T5Attention._relative_position_bucket with 32 buckets, max_distance 128.
-  const RelativeTable both{{}, true, 128};
-  const RelativeTable causal_only{{}, false, 128};
+  const Tensor table(DType::kFloat64, {32, 1});
+  const RelativeTable both{table, true, 128};
+  const RelativeTable causal_only{table, false, 128};
   const std::vector<std::pair<std::int64_t, std::int64_t>> bidirectional = {
       {0, 0},    {-1, 1},   {1, 17},  {-7, 7},   {7, 23},   {-8, 8},   {-11, 8},   {-12, 9},
       {-16, 10}, {-23, 11}, {32, 28}, {-64, 14}, {-90, 14}, {-91, 15}, {-128, 15}, {5000, 31}};
   for (const auto& [position, bucket] : bidirectional) {
-    EXPECT_EQ(relative_bucket(position, 32, both), bucket) << position;
+    EXPECT_EQ(relative_bucket(position, both), bucket) << position;
   }
   const std::vector<std::pair<std::int64_t, std::int64_t>> unidirectional = {
       {0, 0},    {5, 0},    {-1, 1},   {-15, 15},  {-16, 16},  {-18, 16},
       {-19, 17}, {-32, 21}, {-64, 26}, {-127, 31}, {-5000, 31}};
   for (const auto& [position, bucket] : unidirectional) {
-    EXPECT_EQ(relative_bucket(position, 32, causal_only), bucket) << position;
+    EXPECT_EQ(relative_bucket(position, causal_only), bucket) << position;
   }
 }
 

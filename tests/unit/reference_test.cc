@@ -193,7 +193,7 @@ TEST(Reference, RelativeTableAddsItsBucket) {
   const RelativeTable relative{table, true, 16};
   const Steps steps = attend(problem, {.score = {.relative = relative}});
   for_each_index(steps.scores.shape(), [&](const Index& at) {
-    const std::int64_t bucket = relative_bucket(at[3] - at[2], 8, relative);
+    const std::int64_t bucket = relative_bucket(at[3] - at[2], relative);
     EXPECT_NEAR(steps.biased_scores.value(at) - steps.scaled_scores.value(at),
                 table.value({bucket, at[1]}), kTight);
   });
@@ -304,6 +304,37 @@ TEST(Reference, DivisionByTheSum) {
                 kTight);
   }
   EXPECT_NEAR(steps.row_sums.value({0, 0, 0}), 1.0, kTight);
+}
+
+TEST(Reference, OptionsKeepTheTensorsTheyAreGiven) {
+  const RandomProblem problem({1, 1, 1, 2, 2}, 3, 2);
+  AttentionOptions options;
+  options.score.bias = Tensor::matrix({{0.5, -0.5}});  // a temporary: the options own it now
+  const AttentionOptions copy = options;
+  options = {};
+  const Steps steps = attend(problem, copy);
+  EXPECT_EQ(steps.biased_scores.value({0, 0, 1, 0}), steps.scaled_scores.value({0, 0, 1, 0}) + 0.5);
+}
+
+TEST(Reference, VisibleSaysWhoTakesPart) {
+  const RandomProblem problem({1, 1, 1, 2, 3}, 3, 2);
+  const Tensor bias = Tensor::matrix({{0, -kInfinity, 0}});
+  const Steps steps = attend(problem, {.mask = causal(), .score = {.bias = bias}});
+  const std::vector<bool> expected = {true, false, false, true, false, true};
+  const auto visible = steps.visible.span<bool>();
+  EXPECT_EQ(std::vector<bool>(visible.begin(), visible.end()), expected);
+}
+
+TEST(Reference, ProjectIsAMatrixProduct) {
+  const Tensor rows = Tensor::matrix({{1, 2}, {3, 4}});
+  const Tensor weights = Tensor::matrix({{1, 0, -1}, {2, 1, 0}});
+  EXPECT_EQ(max_difference(project(rows, weights), Tensor::matrix({{5, 2, -1}, {11, 4, -3}})), 0);
+  EXPECT_EQ(project(rows, weights, DType::kFloat32).dtype(), DType::kFloat32);
+}
+
+TEST(Reference, NoHeadDimNoScores) {
+  const RandomProblem problem({1, 1, 1, 2, 2}, 0, 1);
+  EXPECT_EQ(attend(problem).weights.value({0, 0, 1, 1}), 0.5);
 }
 
 // ---- Layout, selection, arithmetic --------------------------------------------------------------
@@ -436,6 +467,7 @@ TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
   EXPECT_EQ(run(good.inputs(), {}, {.arithmetic = DType::kInt64}),
             "arithmetic: expected float64 or float32, got int64");
   const Tensor narrow = tensor({5, 6});
+  const Tensor narrow_rows = tensor({2, 3});
   EXPECT_EQ(run(good.inputs(), {}, {.score_kind = GeneralScore{narrow}}),
             "general score weights: expected shape [6, 6], got [5, 6]");
   const Tensor bias = tensor({2, 3});
@@ -444,6 +476,22 @@ TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
             "[2, 4, 3, 5], got [2, 3]");
   EXPECT_EQ(run(good.inputs(), {.alignment = Alignment::offsets({1, 2, 3})}),
             "alignment: expected 1 offset or one per batch item (2), got 3");
+  EXPECT_EQ(run(good.inputs(), {.alignment = Alignment::offset(std::int64_t{1} << 41)}),
+            "alignment: expected offsets from -1099511627776 to 1099511627776, got 2199023255552");
+  EXPECT_EQ(run(good.inputs(), {.score = {.bias = Tensor(DType::kBool, {3, 5})}}),
+            "bias: expected float32 or float64, got bool");
+  EXPECT_EQ(run(good.inputs(), {.score = {.sinks = {0, 0, kInfinity, 0}}}),
+            "sinks: expected numbers, got inf");
+  EXPECT_EQ(run(good.inputs(), {.score = {.sinks = {0, 0, kNan, 0}}}),
+            "sinks: expected numbers, got nan");
+  EXPECT_EQ(run(good.inputs(), {.score = {.alibi = Alibi{{0, 0, 0, -kInfinity}}}}),
+            "alibi: expected finite slopes, got -inf");
+  EXPECT_EQ(run(good.inputs(), {.score = {.scale = 1e300}}, {.arithmetic = DType::kFloat32}),
+            "scale: expected a number that float32 holds, got 1e+300");
+  EXPECT_EQ(run(good.inputs(), {.score = {.softcap = 1e-60}}, {.arithmetic = DType::kFloat32}),
+            "softcap: expected a number that float32 holds, got 1e-60");
+  EXPECT_EQ(message_of([&] { project(narrow_rows, narrow_rows); }),
+            "project: expected rows [..., dim] and weights [dim, columns], got [2, 3] and [2, 3]");
   const std::vector<Row> outside = {{0, 0, 3}};
   EXPECT_EQ(message_of([&] { attention_rows(good.inputs(), {}, outside); }),
             "row: expected [batch, head, query] within [2, 4, 3], got [0, 0, 3]");

@@ -105,7 +105,26 @@ TEST(SceneErrors, HugeScenesAreRefused) {
             "step is kept, got 8388608");
   std::string keys = "{";
   for (int i = 0; i < 5000; ++i) keys += "\"k" + std::to_string(i) + "\": 0, ";
-  EXPECT_THAT(message_of(keys), HasSubstr("expected at most 4096 keys in an object, got more"));
+  EXPECT_THAT(message_of(keys), HasSubstr("expected at most 256 keys in an object, got more"));
+}
+
+TEST(SceneErrors, WhatIsDrawnAndComputedHasBounds) {
+  const auto drawn = [](const std::string& rest) {
+    return message_of("{\"text\": \"a b\", \"seed\": 1, \"embeddings\": {\"draw\": \"rand\", " +
+                      rest + "}");
+  };
+  EXPECT_EQ(drawn("\"dim\": 4096}, \"projections\": {\"draw\": \"rand\", \"dim\": 4096}"),
+            "projections: expected at most 4194304 numbers to draw, got [4096, 4096] of them");
+  EXPECT_EQ(
+      drawn("\"dim\": 8}, \"score\": {\"kind\": \"additive\", \"query_weights\": {\"draw\": "
+            "\"rand\", \"dim\": 4096}, \"key_weights\": {\"draw\": \"rand\"}, \"v\": {\"draw\": "
+            "\"rand\"}}"),
+      "no error");
+  std::string rules = "[\"causal\"";
+  for (int i = 0; i < 100000; ++i) rules += ", \"causal\"";
+  EXPECT_EQ(drawn("\"dim\": 2}, \"mask\": {\"any\": " + rules + "]}"),
+            "mask: expected at most 64 rules, got more; many documents are one rule, and so is any "
+            "boolean tensor");
 }
 
 TEST(SceneErrors, FilesSayWhichOneAndWhy) {

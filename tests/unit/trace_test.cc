@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "fovea/error.h"
 #include "fovea/random.h"
 #include "fovea/scene.h"
 
@@ -177,6 +178,46 @@ TEST(Trace, ACopiedSceneOutlivesItsOrigin) {
   EXPECT_EQ(test::max_difference(trace_scene(copy).find("weights")->values,
                                  before.find("weights")->values),
             0.0);
+}
+
+TEST(Trace, ScenesBuiltByHandAreValidated) {
+  const auto message_after = [](auto change) -> std::string {
+    Scene scene = parse_scene(
+        R"({"tokens": ["a", "b"], "seed": 1, "embeddings": {"draw": "rand", "dim": 4},
+            "projections": {"draw": "rand"}, "heads": 2})");
+    change(scene);
+    try {
+      trace_scene(scene);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message_after([](Scene&) {}), "no error");
+  EXPECT_EQ(message_after([](Scene& s) { s = Scene(); }),
+            "scene: expected at least one token in words, got none");
+  EXPECT_EQ(message_after([](Scene& s) { s.kv_heads = 0; }),
+            "scene: expected heads to be a positive multiple of kv_heads, got 2 and 0");
+  EXPECT_EQ(message_after([](Scene& s) { s.heads = s.kv_heads = 3; }),
+            "scene: expected columns in query that 3 heads can share, got 4");
+  EXPECT_EQ(message_after([](Scene& s) { s.projections.reset(), s.heads = s.kv_heads = 3; }),
+            "scene: expected columns in embeddings that 3 heads can share, got 4");
+  EXPECT_EQ(message_after([](Scene& s) {
+              s.focus = Focus{0, 2};
+            }),
+            "scene: expected a focus within 1 batch items of 2 tokens, got [0, 2]");
+  EXPECT_EQ(message_after([](Scene& s) { s.normalizations.clear(); }),
+            "scene: expected at least one normalization, got none");
+  EXPECT_EQ(message_after([](Scene& s) { s.words.tokens[0].push_back("c"); }),
+            "scene: expected float64 embeddings [1, 3, dim] in words, got [1, 2, 4]");
+  EXPECT_EQ(message_after([](Scene& s) { s.words.tokens.push_back({"c"}); }),
+            "scene: expected 2 tokens in every batch item of words, got 1");
+  EXPECT_EQ(message_after([](Scene& s) { s.projections->key = Tensor(); }),
+            "scene: expected float64 key weights [4, columns], got none");
+  EXPECT_EQ(message_after([](Scene& s) { s.source = Sequence(); }),
+            "scene: expected at least one token in source, got none");
+  EXPECT_EQ(message_after([](Scene& s) { s.precision = -1; }),
+            "scene: expected a precision from 0 to 17, got -1");
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------

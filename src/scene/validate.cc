@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether the parts of a scene fit together. The parser says what is wrong with a file and where;
+// this protects the trace from scenes that were built or changed by hand.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/scene.h"
+
+namespace fovea::scene {
+namespace {
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw InvalidArgument("scene: " + message);
+}
+
+void validate_sequence(const Sequence& sequence, std::size_t batch, const char* name) {
+  require(!sequence.tokens.empty() && !sequence.tokens.front().empty(),
+          fmt::format("expected at least one token in {}, got none", name));
+  require(sequence.tokens.size() == batch, fmt::format("expected {} batch items in {}, got {}",
+                                                       batch, name, sequence.tokens.size()));
+  for (const auto& item : sequence.tokens) {
+    require(static_cast<std::int64_t>(item.size()) == sequence.length(),
+            fmt::format("expected {} tokens in every batch item of {}, got {}", sequence.length(),
+                        name, item.size()));
+  }
+  const Tensor& embeddings = sequence.embeddings;
+  const Shape expected{static_cast<std::int64_t>(batch), sequence.length(), 0};
+  require(embeddings.defined() && embeddings.dtype() == DType::kFloat64 && embeddings.rank() == 3 &&
+              std::equal(expected.begin(), expected.begin() + 2, embeddings.shape().begin()) &&
+              embeddings.extent(2) > 0,
+          fmt::format("expected float64 embeddings [{}, {}, dim] in {}, got {}", batch,
+                      sequence.length(), name,
+                      embeddings.defined() ? to_string(embeddings.shape()) : "none"));
+}
+
+void validate_columns(std::int64_t columns, std::int64_t heads, const char* name) {
+  require(
+      columns > 0 && columns % heads == 0,
+      fmt::format("expected columns in {} that {} heads can share, got {}", name, heads, columns));
+}
+
+void validate_projection(const Tensor& weights, std::int64_t rows, std::int64_t heads,
+                         const char* name) {
+  require(weights.defined() && weights.dtype() == DType::kFloat64 && weights.rank() == 2 &&
+              weights.extent(0) == rows,
+          fmt::format("expected float64 {} weights [{}, columns], got {}", name, rows,
+                      weights.defined() ? to_string(weights.shape()) : "none"));
+  validate_columns(weights.extent(1), heads, name);
+}
+
+}  // namespace
+
+void validate(const Scene& scene) {
+  const std::size_t batch = scene.words.tokens.size();
+  validate_sequence(scene.words, batch, "words");
+  if (scene.source) validate_sequence(*scene.source, batch, "source");
+  require(scene.batched || batch == 1,
+          fmt::format("expected batched to be true with {} batch items", batch));
+
+  require(scene.heads > 0 && scene.kv_heads > 0 && scene.heads % scene.kv_heads == 0,
+          fmt::format("expected heads to be a positive multiple of kv_heads, got {} and {}",
+                      scene.heads, scene.kv_heads));
+  const std::int64_t dim = scene.words.embeddings.extent(2);
+  const std::int64_t source_dim = scene.source ? scene.source->embeddings.extent(2) : dim;
+  if (scene.projections) {
+    validate_projection(scene.projections->query, dim, scene.heads, "query");
+    validate_projection(scene.projections->key, source_dim, scene.kv_heads, "key");
+    validate_projection(scene.projections->value, source_dim, scene.kv_heads, "value");
+  } else {
+    validate_columns(dim, scene.heads, "embeddings");
+    validate_columns(source_dim, scene.kv_heads, "source embeddings");
+  }
+
+  require(!scene.normalizations.empty(), "expected at least one normalization, got none");
+  require(scene.precision >= 0 && scene.precision <= kMaxDecimals,
+          fmt::format("expected a precision from 0 to {}, got {}", kMaxDecimals, scene.precision));
+  if (scene.focus) {
+    require(scene.focus->item >= 0 && scene.focus->item < static_cast<std::int64_t>(batch) &&
+                scene.focus->index >= 0 && scene.focus->index < scene.words.length(),
+            fmt::format("expected a focus within {} batch items of {} tokens, got [{}, {}]", batch,
+                        scene.words.length(), scene.focus->item, scene.focus->index));
+  }
+}
+
+}  // namespace fovea::scene
