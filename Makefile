@@ -17,6 +17,9 @@ CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
 DEMO_SCENE := examples/scenes/001_your_journey.json
 DEMO_PAGE := build/demo/your_journey.html
 
+# Where sources are; not what git knows of, so that an archive without git is checked as well.
+SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)
+
 # A new build tree made for the programs alone needs no test packages; `make test` switches the
 # tests on, and on they stay.
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
@@ -53,7 +56,8 @@ test: ## Build everything and run the tests
 check: ## Check the format, warnings of GCC and Clang, and the tests under sanitizers
 	$(SETUP) build test check
 	@echo "check: format"
-	@git ls-files -z -- '*.h' '*.cc' | xargs -0 -r clang-format --dry-run -Werror
+	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
+	  xargs -0 clang-format --dry-run -Werror
 	@for preset in dev dev-clang asan-ubsan; do \
 	  echo "check: $$preset" && tools/configure.sh $$preset && \
 	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \

@@ -30,8 +30,6 @@ namespace fovea::cli {
 namespace {
 
 constexpr std::int64_t kMaxDim = 4096;  // as in scenes
-constexpr std::int64_t kMinWidth = 40;
-constexpr std::int64_t kMaxWidth = 1000;
 
 [[noreturn]] void fail_usage(std::string_view message) {
   throw UsageError(fmt::format("{}; see fovea explain --help", message));
@@ -102,8 +100,11 @@ void ExplainCommand::add_options() {
              "Colours in text: always, never, or auto (the default): when standard output is a "
              "terminal that shows them.")
       ->type_name("WHEN");
-  add_integer(*app_, "--width", width_, {kMinWidth, kMaxWidth},
-              "Columns of text. Default: the terminal's, from 60 to 160; 100 without one.");
+  add_integer(
+      *app_, "--width", width_, {std::int64_t{scene::kMinWidth}, std::int64_t{scene::kMaxWidth}},
+      fmt::format("Columns of text, from {} to {}. Default: the terminal's, from 60 to 160; "
+                  "100 without one.",
+                  scene::kMinWidth, scene::kMaxWidth));
 
   // The group's name becomes a heading.
   app_->option_defaults()->group("Options for a sentence");

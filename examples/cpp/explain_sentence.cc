@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <stdexcept>
+#include <string>
 
 #include "fovea/scene.h"
 
@@ -15,10 +17,15 @@ int main(int argc, char** argv) {
   try {
     fovea::scene::Scene scene =
         fovea::scene::scene_from_sentence(sentence, {.dim = 3, .seed = 42, .causal = true});
-    fovea::scene::set_focus(scene, "@1");
+    // The story is told of the second word, where there is one.
+    if (scene.words.length() > 1) fovea::scene::set_focus(scene, "@1");
     const fovea::scene::Trace trace = fovea::scene::trace_scene(scene);
     std::fputs(fovea::scene::to_text(trace).c_str(), stdout);
-    if (argc > 2) std::ofstream(argv[2]) << fovea::scene::to_html(trace);
+    if (argc > 2) {
+      std::ofstream page(argv[2]);
+      page << fovea::scene::to_html(trace) << std::flush;
+      if (!page) throw std::runtime_error(std::string("cannot write ") + argv[2]);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

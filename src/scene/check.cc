@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Each expectation is compared number by number, with its own tolerance; the number that is worst
+// by that tolerance is the one reported. A check costs no more than what it compares, however it
+// fails.
 
 #include "scene/check.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -67,16 +73,33 @@ void compare_numbers(const Tensor& computed, const Expectation& expectation, Che
   }
 }
 
-void compare_words(const std::vector<std::string>& computed, const Expectation& expectation,
+/// A word in a message: long ones are cut, before anything is done with them.
+std::string quoted(std::string_view word) {
+  constexpr std::size_t kMostBytes = 120;
+  constexpr int kMostColumns = 24;
+  std::size_t size = std::min(word.size(), kMostBytes);
+  // Not within a character.
+  while (size < word.size() && size > 0 && (word[size] & 0xC0) == 0x80) --size;
+  const std::string cut = size < word.size() ? "…" : "";
+  return '"' + fit(visible(word.substr(0, size)) + cut, kMostColumns) + '"';
+}
+
+void compare_words(std::span<const std::string> computed, const Expectation& expectation,
                    Check& check) {
-  check.passed = computed == expectation.words;
+  const std::vector<std::string>& expected = expectation.words;
+  const auto [differs, counterpart] =
+      std::mismatch(computed.begin(), computed.end(), expected.begin(), expected.end());
+  check.passed = differs == computed.end() && counterpart == expected.end();
   if (check.passed) return;
   check.max_error = std::numeric_limits<double>::quiet_NaN();
-  const auto list = [](const std::vector<std::string>& words) {
-    return visible(fmt::format("{}", fmt::join(words, ", ")));
-  };
-  check.message = fmt::format("expected the tokens {}, the scene has {}", list(expectation.words),
-                              list(computed));
+  if (computed.size() != expected.size()) {
+    check.message = fmt::format("expected {} token{}, the scene has {}", expected.size(),
+                                expected.size() == 1 ? "" : "s", computed.size());
+  }
+  if (differs == computed.end() || counterpart == expected.end()) return;
+  check.message +=
+      fmt::format("{}token {}: expected {}, the scene has {}", check.message.empty() ? "" : "; ",
+                  differs - computed.begin(), quoted(*counterpart), quoted(*differs));
 }
 
 Check check_one(const Trace& trace, const Expectation& expectation) {
@@ -102,16 +125,11 @@ Check check_one(const Trace& trace, const Expectation& expectation) {
                             to_string(step->shape), fmt::join(index, ", ")));
   }
   if (!step->values.defined()) {
-    std::vector<std::string> words = step->words;
-    if (!index.empty()) {
-      // Every index takes one part of what is left.
-      auto first = words.begin();
-      auto count = static_cast<std::int64_t>(words.size());
-      for (std::size_t i = 0; i < index.size(); ++i) {
-        count /= step->shape[static_cast<int>(i)];
-        first += index[i] * count;
-      }
-      words = std::vector<std::string>(first, first + count);
+    std::span<const std::string> words = step->words;
+    // Every index takes one part of what is left.
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const auto part = words.size() / static_cast<std::size_t>(step->shape[static_cast<int>(i)]);
+      words = words.subspan(static_cast<std::size_t>(index[i]) * part, part);
     }
     compare_words(words, expectation, check);
     return check;

@@ -65,13 +65,11 @@ Focus find_word(const Scene& scene, std::string_view word) {
     throw InvalidArgument(fmt::format("no word \"{}\" in the scene; its words are: {}{}",
                                       visible(word), list_words(words), did_you_mean(word, words)));
   }
-  std::string indices;
-  for (const Focus& place : places) {
-    indices += (indices.empty() ? "" : ", ") + at_index(scene, place);
-  }
+  std::vector<std::string> indices;
+  for (const Focus& place : places) indices.push_back(at_index(scene, place));
   throw InvalidArgument(
       fmt::format("the word \"{}\" occurs {} times; say which one by its index, counted from 0: {}",
-                  visible(word), places.size(), indices));
+                  visible(word), places.size(), list_words(indices)));
 }
 
 const std::string& focus_word(const Scene& scene) {

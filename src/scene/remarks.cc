@@ -3,11 +3,13 @@
 // Sentences that are computed from the numbers, never canned.
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "scene/story.h"
 #include "scene/text_width.h"
+#include "scene/trace_model.h"
 
 namespace fovea::scene {
 namespace {
@@ -16,106 +18,175 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string word(const std::vector<std::string>& words, std::int64_t i) {
-  return '"' + visible(words[static_cast<std::size_t>(i)]) + '"';
-}
-
-/// "a", "b" and 3 more
-std::string some_words(const std::vector<std::string>& words,
-                       const std::vector<std::int64_t>& which) {
-  constexpr std::size_t kShown = 3;
-  std::string list;
-  for (std::size_t i = 0; i < which.size() && i < kShown; ++i) {
-    const bool last = i + 1 == which.size();
-    list += (i == 0 ? "" : last ? " and " : ", ") + word(words, which[i]);
-  }
-  if (which.size() > kShown) list += fmt::format(" and {} more", which.size() - kShown);
-  return list;
-}
+constexpr std::int64_t kMostRemarked = 4;  // matrices; more would drown the picture
 
 struct RowFacts {
   double most = 0.0;
   std::int64_t where = -1;
+  std::int64_t visible = 0;    // keys that may be seen
   std::int64_t looked_at = 0;  // keys with any weight
   double entropy = 0.0;
   bool has_nan = false;
+  bool has_infinity = false;
 };
 
-RowFacts look_at_row(const TensorView& row) {
-  RowFacts facts;
-  for (std::int64_t j = 0; j < row.extent(0); ++j) {
-    const double weight = row.value({j});
-    if (std::isnan(weight)) facts.has_nan = true;
-    if (weight > facts.most) {
-      facts.most = weight;
-      facts.where = j;
+/// What is notable in the weights of one head of one batch item.
+class MatrixRemarks {
+ public:
+  MatrixRemarks(const TraceModel& model, const StepLayout& weights, std::int64_t item,
+                std::int64_t head)
+      : model_(model), weights_(weights), item_(item), head_(head) {}
+
+  std::vector<std::string> tell() {
+    sort_rows();
+    std::vector<std::string> remarks;
+    if (!broken_.empty()) {
+      remarks.push_back(fmt::format(
+          "Not a number: the weights of {}; an exponential or a sum left the range of numbers.",
+          some_queries(broken_)));
     }
-    if (weight != 0.0) ++facts.looked_at;
-    if (weight > 0) facts.entropy -= weight * std::log(weight);
+    if (!infinite_.empty()) {
+      remarks.push_back(fmt::format("Infinite: the weights of {}; they are divided by 0 or nearly.",
+                                    some_queries(infinite_)));
+    }
+    if (!blind_.empty()) {
+      remarks.push_back(
+          fmt::format("{} may see nothing: weights and context are 0.", some_queries(blind_)));
+    }
+    if (!zero_.empty()) {
+      const bool sink = !model_.scene().options.score.sinks.empty();
+      remarks.push_back(fmt::format("The weights of {} are all 0{}.", some_queries(zero_),
+                                    sink ? ": the sink takes it all" : ""));
+    }
+    if (weights_.cols < 2) return remarks;
+    if (strongest_ >= 0) {
+      remarks.push_back(fmt::format("Strongest link: {} looks at {} ({:.{}f}).", query(strongest_),
+                                    target(strongest_), facts(strongest_).most,
+                                    model_.scene().precision));
+    }
+    if (most_even_ >= 0 && weights_.rows > 1 && most_even_ != strongest_) {
+      remarks.push_back(fmt::format("Most even: {}, spread as if over {:.1f} words.",
+                                    query(most_even_), std::exp(facts(most_even_).entropy)));
+    }
+    if (!single_.empty()) {
+      remarks.push_back(
+          single_.size() > 1
+              ? fmt::format("{} look at one word only.", some_queries(single_))
+              : fmt::format("{} looks only at {}.", query(single_[0]), target(single_[0])));
+    }
+    return remarks;
   }
-  return facts;
-}
+
+ private:
+  RowFacts look_at_row(std::int64_t i) const {
+    RowFacts facts;
+    for (std::int64_t j = 0; j < weights_.cols; ++j) {
+      // A weight of 0 does not tell: a sink can take everything from a key that may be seen.
+      if (model_.masked(item_, head_, i, j)) continue;
+      ++facts.visible;
+      const double weight = weights_.at(item_, head_, 0, i, j);
+      if (std::isnan(weight)) facts.has_nan = true;
+      if (std::isinf(weight)) facts.has_infinity = true;
+      if (weight > facts.most) {
+        facts.most = weight;
+        facts.where = j;
+      }
+      if (weight != 0.0) ++facts.looked_at;
+      if (weight > 0) facts.entropy -= weight * std::log(weight);
+    }
+    return facts;
+  }
+
+  void sort_rows() {
+    for (std::int64_t i = 0; i < weights_.rows; ++i) {
+      facts_.push_back(look_at_row(i));
+      const RowFacts& row = facts_.back();
+      if (row.has_nan || row.has_infinity) {
+        (row.has_nan ? broken_ : infinite_).push_back(i);
+      } else if (row.looked_at == 0) {
+        (row.visible == 0 ? blind_ : zero_).push_back(i);
+      } else if (row.looked_at == 1) {
+        single_.push_back(i);
+      } else {
+        if (strongest_ < 0 || row.most > facts(strongest_).most) strongest_ = i;
+        if (most_even_ < 0 || row.entropy > facts(most_even_).entropy) most_even_ = i;
+      }
+    }
+  }
+
+  const RowFacts& facts(std::int64_t i) const { return facts_[static_cast<std::size_t>(i)]; }
+
+  std::string query(std::int64_t i) const { return quoted(Axis::kQueries, i); }
+
+  std::string quoted(Axis axis, std::int64_t i) const {
+    return '"' + visible(model_.word(axis, item_, i)) + '"';
+  }
+
+  /// The key that a query looks at most.
+  std::string target(std::int64_t i) const {
+    const std::int64_t key = facts(i).where;
+    return !model_.scene().source && key == i ? "itself" : quoted(Axis::kKeys, key);
+  }
+
+  /// "a", "b" and 3 more
+  std::string some_queries(const std::vector<std::int64_t>& which) const {
+    constexpr std::size_t kShown = 3;
+    std::string list;
+    for (std::size_t i = 0; i < which.size() && i < kShown; ++i) {
+      const bool last = i + 1 == which.size();
+      list += (i == 0 ? "" : last ? " and " : ", ") + query(which[i]);
+    }
+    if (which.size() > kShown) list += fmt::format(" and {} more", which.size() - kShown);
+    return list;
+  }
+
+  const TraceModel& model_;
+  const StepLayout& weights_;
+  std::int64_t item_;
+  std::int64_t head_;
+  std::vector<RowFacts> facts_;
+  std::vector<std::int64_t> broken_, infinite_, blind_, zero_, single_;
+  std::int64_t strongest_ = -1;
+  std::int64_t most_even_ = -1;
+};
 
 }  // namespace
 
-std::vector<std::string> remarks_on_weights(const TensorView& weights,
-                                            const std::vector<std::string>& queries,
-                                            const std::vector<std::string>& keys, int precision) {
+std::vector<std::string> remarks_on_weights(const TraceModel& model) {
   std::vector<std::string> remarks;
-  std::vector<std::int64_t> blind, broken, single;
-  std::int64_t strongest = -1;
-  std::int64_t most_even = -1;
-  std::vector<RowFacts> facts;
-  for (std::int64_t i = 0; i < weights.extent(0); ++i) {
-    facts.push_back(look_at_row(weights[i]));
-    const RowFacts& row = facts.back();
-    if (row.has_nan) {
-      broken.push_back(i);
-    } else if (row.where < 0) {
-      blind.push_back(i);
-    } else {
-      if (row.looked_at == 1) {
-        single.push_back(i);
-        continue;
+  const Step* weights = model.find("weights");
+  if (weights == nullptr) return remarks;
+  const StepLayout layout = model.layout(*weights);
+  std::int64_t told = 0;
+  for (std::int64_t item = 0; item < layout.batch; ++item) {
+    for (std::int64_t head = 0; head < layout.heads; ++head) {
+      if (told++ == kMostRemarked) return remarks;
+      const std::string where = place_of(layout, item, head);
+      for (const std::string& remark : MatrixRemarks(model, layout, item, head).tell()) {
+        remarks.push_back(where.empty() ? remark : where + ": " + remark);
       }
-      const auto better = [&](std::int64_t best, auto value) {
-        return best < 0 || value(row) > value(facts[static_cast<std::size_t>(best)]);
-      };
-      if (better(strongest, [](const RowFacts& r) { return r.most; })) strongest = i;
-      if (better(most_even, [](const RowFacts& r) { return r.entropy; })) most_even = i;
     }
   }
-  if (!broken.empty()) {
-    remarks.push_back(fmt::format(
-        "Not a number: the weights of {}; an exponential or a sum left the range of numbers.",
-        some_words(queries, broken)));
-  }
-  if (!blind.empty()) {
-    remarks.push_back(
-        fmt::format("{} may see nothing: weights and context are 0.", some_words(queries, blind)));
-  }
-  if (weights.extent(1) < 2) return remarks;
-  if (strongest >= 0) {
-    const RowFacts& row = facts[static_cast<std::size_t>(strongest)];
-    const bool itself = queries == keys && row.where == strongest;
-    remarks.push_back(fmt::format("Strongest link: {} looks at {} ({:.{}f}).",
-                                  word(queries, strongest),
-                                  itself ? "itself" : word(keys, row.where), row.most, precision));
-  }
-  if (most_even >= 0 && weights.extent(0) > 1 && most_even != strongest) {
-    const RowFacts& row = facts[static_cast<std::size_t>(most_even)];
-    remarks.push_back(fmt::format("Most even: {}, spread as if over {:.1f} words.",
-                                  word(queries, most_even), std::exp(row.entropy)));
-  }
-  if (!single.empty()) {
-    const RowFacts& row = facts[static_cast<std::size_t>(single[0])];
-    const bool itself = queries == keys && row.where == single[0];
-    remarks.push_back(single.size() > 1
-                          ? fmt::format("{} look at one word only.", some_words(queries, single))
-                          : fmt::format("{} looks only at {}.", word(queries, single[0]),
-                                        itself ? "itself" : word(keys, row.where)));
-  }
   return remarks;
+}
+
+std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head) {
+  std::string text;
+  if (layout.has_batch && layout.batch > 1) text = fmt::format("item {}", item);
+  if (layout.has_heads) text += fmt::format("{}head {}", text.empty() ? "" : ", ", head);
+  return text;
+}
+
+std::string how_drawn(const Projections& projections) {
+  const std::string& one = projections.query_drawn;
+  if (projections.key_drawn == one && projections.value_drawn == one) return one;
+  std::string list;
+  for (const auto& [name, drawn] :
+       {std::pair("W_Q", &projections.query_drawn), std::pair("W_K", &projections.key_drawn),
+        std::pair("W_V", &projections.value_drawn)}) {
+    if (!drawn->empty()) list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", name, *drawn);
+  }
+  return list;
 }
 
 std::string summarize(const Scene& scene) {
@@ -142,9 +213,10 @@ std::string summarize(const Scene& scene) {
   if (scene.kv_heads != scene.heads) {
     text += fmt::format(" sharing {}", plural(scene.kv_heads, "key head"));
   }
-  text += scene.projections
-              ? fmt::format(", {} weights", scene.projections->drawn.empty() ? "given" : "random")
-              : ", no trained weights";
+  text +=
+      scene.projections
+          ? fmt::format(", {} weights", how_drawn(*scene.projections).empty() ? "given" : "random")
+          : ", no trained weights";
   if (!scene.options.mask.allows_all()) {
     text += fmt::format("; mask: {}", scene.options.mask.to_string());
   }

@@ -71,6 +71,17 @@ void append_table(std::string& out, const Table& table) {
   out += '\n';
 }
 
+/// A note's lines, each on its own; an empty one parts paragraphs.
+void append_note(std::string& out, std::string_view prefix, const Note& note) {
+  for (std::size_t i = 0; i < note.size(); ++i) {
+    if (i > 0) out += prefix;
+    out += escaped(note[i]);
+    const bool breaks = !note[i].empty() && i + 1 < note.size() && !note[i + 1].empty();
+    out += breaks ? "\\\n" : "\n";
+  }
+  out += '\n';
+}
+
 void append_picture(std::string& out, const Picture& picture) {
   const Tensor cells = pooled_mean(picture.weights, kPictureCells, kPictureCells);
   double hottest = 0.0;
@@ -96,7 +107,7 @@ void append_picture(std::string& out, const Picture& picture) {
 std::string to_markdown(const Trace& trace) {
   const Story story = tell_story(trace);
   std::string out = fmt::format("# {}\n\n{}\n\n", escaped(story.title), escaped(story.summary));
-  for (const std::string& note : story.notes) out += escaped(note) + "\n\n";
+  for (const Note& note : story.notes) append_note(out, "", note);
   for (std::size_t i = 0; i < story.sections.size(); ++i) {
     const Section& section = story.sections[i];
     out += fmt::format("## {}. {}\n\n", i + 1, escaped(section.title));
@@ -111,8 +122,9 @@ std::string to_markdown(const Trace& trace) {
     }
     for (const std::string& remark : section.remarks) out += "- " + escaped(remark) + '\n';
     if (!section.remarks.empty()) out += '\n';
-    for (const std::string& note : section.notes) {
-      out += fmt::format("> Note: {}\n\n", escaped(note));
+    for (const Note& note : section.notes) {
+      out += "> Note: ";
+      append_note(out, "> ", note);
     }
   }
   return out;

@@ -33,12 +33,12 @@ std::string spaces(int count) {
 class TextRenderer {
  public:
   explicit TextRenderer(const TextOptions& options)
-      : color_(options.color), width_(std::clamp(options.width, 40, 240)) {}
+      : color_(options.color), width_(std::clamp(options.width, kMinWidth, kMaxWidth)) {}
 
   std::string render(const Story& story) {
     for (const std::string& line : wrap(story.title, width_)) add(bold(line, color_));
     for (const std::string& line : wrap(story.summary, width_)) add(line);
-    for (const std::string& note : story.notes) add_wrapped("", note);
+    for (const Note& note : story.notes) add_note("", "", note);
     for (std::size_t i = 0; i < story.sections.size(); ++i)
       render_section(story.sections[i], i + 1);
     return std::move(out_);
@@ -53,6 +53,13 @@ class TextRenderer {
   void add_wrapped(const std::string& indent, const std::string& text) {
     for (const std::string& line : wrap(text, width_ - static_cast<int>(indent.size()))) {
       add(indent + line);
+    }
+  }
+
+  void add_note(const std::string& indent, const std::string& title, const Note& note) {
+    for (std::size_t i = 0; i < note.size(); ++i) {
+      if (note[i].empty()) add("");
+      add_wrapped(indent, i == 0 ? title + note[i] : note[i]);
     }
   }
 
@@ -76,15 +83,17 @@ class TextRenderer {
       }
     }
     for (const std::string& remark : section.remarks) add_wrapped(kIndent, remark);
-    for (const std::string& note : section.notes) add_wrapped(kIndent, "Note: " + note);
+    for (const Note& note : section.notes) add_note(kIndent, "Note: ", note);
   }
+
+  int max_label() const { return std::min(kMaxLabel, width_ / 4); }
 
   // ---- Tables ----------------------------------------------------------------------------------
 
   void render_table(const Table& table) {
     int label_width = 0;
     for (const TableRow& row : table.rows) {
-      label_width = std::max(label_width, std::min(kMaxLabel, display_width(row.label)));
+      label_width = std::max(label_width, std::min(max_label(), display_width(row.label)));
     }
     // A short caption stands in the corner of the table, a long one on a line of its own.
     std::string corner = table.caption;
@@ -93,23 +102,19 @@ class TextRenderer {
       corner.clear();
     }
     label_width = std::max(label_width, display_width(corner));
-    std::vector<int> widths;
-    for (std::size_t j = 0; j < table.columns.size(); ++j) {
-      int cells = 0;
-      for (const TableRow& row : table.rows) {
-        if (j < row.cells.size()) cells = std::max(cells, display_width(row.cells[j].text));
-      }
-      const int header = display_width(table.columns[j].header);
-      widths.push_back(std::max(cells, std::min(header, std::max(kMaxHeader, cells))));
-      if (!table.heat) widths.back() = std::max(widths.back(), header);
+    // Headers are cut where the table is too wide with them.
+    const int room = width_ - static_cast<int>(kIndent.size()) - label_width;
+    std::vector<int> widths = column_widths(table, table.heat ? kMaxHeader : kMaxLabel);
+    if (needed(table, widths) > room) widths = column_widths(table, kMaxHeader);
+    std::vector<std::size_t> columns = fitting_columns(table, widths, label_width);
+    if (taken(columns, widths) > room) {
+      widths = column_widths(table, 0);
+      columns = fitting_columns(table, widths, label_width);
     }
-    const std::vector<std::size_t> columns = fitting_columns(table, widths, label_width);
     int used = static_cast<int>(kIndent.size()) + label_width;
     for (const std::size_t j : columns) {
-      // What even then does not fit, text on the left, is cut.
-      if (j != kLeftOut && table.columns[j].left) {
-        widths[j] = std::max(1, std::min(widths[j], width_ - used - kGap));
-      }
+      // What even then does not fit is cut.
+      if (j != kLeftOut) widths[j] = std::max(1, std::min(widths[j], width_ - used - kGap));
       used += kGap + (j == kLeftOut ? 1 : widths[j]);
     }
     render_header(table, corner, columns, widths, label_width);
@@ -126,6 +131,35 @@ class TextRenderer {
     }
   }
 
+  /// As wide as its cells, and as its header where that is no wider than `header_limit`.
+  static std::vector<int> column_widths(const Table& table, int header_limit) {
+    std::vector<int> widths;
+    for (std::size_t j = 0; j < table.columns.size(); ++j) {
+      int cells = 1;
+      for (const TableRow& row : table.rows) {
+        if (j < row.cells.size()) cells = std::max(cells, display_width(row.cells[j].text));
+      }
+      const int header = display_width(table.columns[j].header);
+      widths.push_back(std::max(cells, std::min(header, header_limit)));
+    }
+    return widths;
+  }
+
+  /// The columns that a table takes beside its labels, without what is optional.
+  static int needed(const Table& table, const std::vector<int>& widths) {
+    int total = 0;
+    for (std::size_t j = 0; j < widths.size(); ++j) {
+      if (!table.columns[j].optional) total += kGap + widths[j];
+    }
+    return total;
+  }
+
+  static int taken(const std::vector<std::size_t>& columns, const std::vector<int>& widths) {
+    int total = 0;
+    for (const std::size_t j : columns) total += kGap + (j == kLeftOut ? 1 : widths[j]);
+    return total;
+  }
+
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
   /// The columns that fit: those that are needed and, from the first, those that are optional; or,
@@ -133,10 +167,7 @@ class TextRenderer {
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
     const int indent = static_cast<int>(kIndent.size()) + label_width;
-    int total = indent;
-    for (std::size_t j = 0; j < widths.size(); ++j) {
-      if (!table.columns[j].optional) total += kGap + widths[j];
-    }
+    int total = indent + needed(table, widths);
     std::vector<std::size_t> columns;
     for (std::size_t j = 0; j < widths.size(); ++j) {
       if (table.columns[j].optional) {
@@ -184,7 +215,7 @@ class TextRenderer {
     if (j >= row.cells.size()) return "";
     const Cell& cell = row.cells[j];
     const std::string text = table.columns[j].left ? pad_right(fit(cell.text, width), width)
-                                                   : pad_left(cell.text, width);
+                                                   : pad_left(fit(cell.text, width), width);
     if (color_ != Color::kNone && table.heat) {
       // The gap belongs to the coloured cell, so that neighbours touch.
       return " " + on_heat(text + " ", cell.heat, color_);
@@ -206,7 +237,7 @@ class TextRenderer {
   // ---- Pictures --------------------------------------------------------------------------------
 
   void render_picture(const Picture& picture) {
-    const int label_width = std::min(kMaxLabel, longest(picture.labels));
+    const int label_width = std::min(max_label(), longest(picture.labels));
     const int room = (width_ - static_cast<int>(kIndent.size()) - label_width - 4) / 2;
     const Tensor cells = pooled_mean(picture.weights, kMaxPictureRows, room);
     const std::int64_t rows = cells.extent(0);
@@ -222,7 +253,10 @@ class TextRenderer {
           picture.weights.extent(1), static_cast<double>(height) / static_cast<double>(rows),
           static_cast<double>(picture.weights.extent(1)) / static_cast<double>(cells.extent(1)));
     }
-    add(kIndent + faint(fmt::format("{}; darkest: {:.2g}", caption, hottest), color_));
+    caption += fmt::format("; darkest: {:.2g}", hottest);
+    for (const std::string& line : wrap(caption, width_ - static_cast<int>(kIndent.size()))) {
+      add(kIndent + faint(line, color_));
+    }
     for (std::int64_t i = 0; i < rows; ++i) {
       const auto first = static_cast<std::size_t>(i * height / rows);
       std::string line = kIndent + pad_right(fit(picture.labels[first], label_width), label_width);

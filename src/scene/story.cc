@@ -13,8 +13,6 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::int64_t kMostRemarked = 4;  // matrices; more would drown the picture
-
 Section tell_embeddings(const StoryParts& parts) {
   Section section = parts.section("Embeddings", "embeddings");
   parts.add_matrices(section, "embeddings", parts.scene().source ? "words" : "");
@@ -24,8 +22,11 @@ Section tell_embeddings(const StoryParts& parts) {
       if (row.focus) row.remark = "the query";
     }
   }
-  if (!parts.scene().words.drawn.empty()) {
-    section.remarks.push_back(fmt::format("Drawn at random: {}.", parts.scene().words.drawn));
+  const std::string& words = parts.scene().words.drawn;
+  const std::string source = parts.scene().source ? parts.scene().source->drawn : "";
+  if (!words.empty()) section.remarks.push_back(fmt::format("Drawn at random: {}.", words));
+  if (!source.empty()) {
+    section.remarks.push_back(fmt::format("The source is drawn at random: {}.", source));
   }
   section.notes = parts.notes({"tokens", "embeddings", "source_tokens", "source_embeddings"});
   return section;
@@ -44,33 +45,12 @@ Section tell_projections(const StoryParts& parts) {
   parts.add_matrices(section, "key_weights", "W_K");
   parts.add_matrices(section, "value_weights", "W_V");
   for (const char* step : {"query", "key", "value"}) parts.add_matrices(section, step, step);
-  if (!parts.scene().projections->drawn.empty()) {
-    section.remarks.push_back(
-        fmt::format("Drawn at random: {}.", parts.scene().projections->drawn));
+  if (const std::string drawn = how_drawn(*parts.scene().projections); !drawn.empty()) {
+    section.remarks.push_back(fmt::format("Drawn at random: {}.", drawn));
   }
   section.notes = parts.notes({"query_weights", "key_weights", "value_weights", "query", "key",
                                "value", "focus.query", "focus.key", "focus.value"});
   return section;
-}
-
-void add_remarks(const StoryParts& parts, Section& section) {
-  const StepLayout layout = parts.model().layout(*parts.find("weights"));
-  std::int64_t told = 0;
-  for (std::int64_t item = 0; item < layout.batch; ++item) {
-    for (std::int64_t head = 0; head < layout.heads; ++head) {
-      if (told++ == kMostRemarked) return;
-      Tensor weights(DType::kFloat64, {layout.rows, layout.cols});
-      for_each_index(weights.shape(), [&](const Index& at) {
-        weights.at<double>(at) = layout.at(item, head, 0, at[0], at[1]);
-      });
-      const std::string where = parts.place(layout, item, head);
-      for (const std::string& remark :
-           remarks_on_weights(weights, parts.words(Axis::kQueries, item),
-                              parts.words(Axis::kKeys, item), parts.scene().precision)) {
-        section.remarks.push_back(where.empty() ? remark : where + ": " + remark);
-      }
-    }
-  }
 }
 
 Section tell_all(const StoryParts& parts) {
@@ -96,7 +76,7 @@ Section tell_all(const StoryParts& parts) {
   }
   parts.add_matrices(section, "context", "Context");
   parts.add_matrices(section, "merged_context", "Merged context");
-  add_remarks(parts, section);
+  section.remarks = remarks_on_weights(parts.model());
 
   std::vector<std::string> steps = parts.weight_steps("");
   steps.insert(steps.end(), stages.begin(), stages.end());

@@ -12,6 +12,8 @@
 
 #include "fovea/scene.h"
 
+#include "scene/trace_model.h"
+
 namespace fovea::scene {
 
 /// With more words than this, tables are cut to what matters and matrices become pictures.
@@ -50,19 +52,22 @@ struct Picture {
   std::vector<std::string> labels;  // one per row
 };
 
+/// What an author wrote, line by line; lines may be empty, but neither the first nor the last.
+using Note = std::vector<std::string>;
+
 struct Section {
   std::string title;
   std::string formula;
   std::string reading;
   std::vector<std::variant<Table, Picture>> blocks;
   std::vector<std::string> remarks;  ///< what is notable, computed
-  std::vector<std::string> notes;    ///< the author's
+  std::vector<Note> notes;           ///< the author's
 };
 
 struct Story {
   std::string title;
   std::string summary;
-  std::vector<std::string> notes;
+  std::vector<Note> notes;
   std::vector<Section> sections;
 };
 
@@ -72,10 +77,15 @@ Story tell_story(const Trace& trace);
 /// scaled, no trained weights".
 std::string summarize(const Scene& scene);
 
-/// What is notable in a matrix of weights [queries, keys], in words: the strongest link, the most
-/// even row, rows that see only themselves or nothing, and what is not a number.
-std::vector<std::string> remarks_on_weights(const TensorView& weights,
-                                            const std::vector<std::string>& queries,
-                                            const std::vector<std::string>& keys, int precision);
+/// What is notable in the weights, in words: the strongest link, the most even row, rows that see
+/// only themselves or nothing, and what is not a number; for the first few heads and batch items.
+std::vector<std::string> remarks_on_weights(const TraceModel& model);
+
+/// "head 1", "item 0, head 1", or "" where there is only one of each.
+std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head);
+
+/// How the projections were drawn: "rand, seed 42" where all three were alike; else each that was,
+/// "W_Q: rand, seed 42; W_V: randn, seed 42"; "" where all are given.
+std::string how_drawn(const Projections& projections);
 
 }  // namespace fovea::scene

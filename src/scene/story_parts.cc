@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How matrices become tables (cut to the first and last rows and columns where there are many) and
+// pictures, and how notes are found and made safe to show.
 
 #include "scene/story_parts.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,6 +29,26 @@ double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
     }
   }
   return most;
+}
+
+/// The lines of a note, each made safe to show, without empty ones at either end. Split before they
+/// are made safe: a line break inside a line would be shown, not obeyed.
+Note lines_of(std::string_view text) {
+  Note lines;
+  std::size_t seen = 0;  // up to the last line that is not empty
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    std::string line(text.substr(0, end));
+    std::replace(line.begin(), line.end(), '\t', ' ');
+    line.erase(0, line.find_first_not_of(' '));
+    line.erase(line.find_last_not_of(' ') + 1);
+    text.remove_prefix(std::min(end + (text.substr(end).starts_with("\r\n") ? 2 : 1), text.size()));
+    if (line.empty() && lines.empty()) continue;
+    lines.push_back(visible(line));
+    if (!line.empty()) seen = lines.size();
+  }
+  lines.resize(seen);
+  return lines;
 }
 
 }  // namespace
@@ -55,12 +79,12 @@ Section StoryParts::section(const std::string& title, const std::string& step) c
           {}};
 }
 
-std::vector<std::string> StoryParts::notes(const std::vector<std::string>& steps) const {
-  std::vector<std::string> result;
-  for (const auto& note : scene().notes) {
-    if (std::find(steps.begin(), steps.end(), note.first) != steps.end()) {
-      result.push_back(visible(note.second));
-    }
+std::vector<Note> StoryParts::notes(const std::vector<std::string>& steps) const {
+  std::vector<Note> result;
+  for (const auto& [step, text] : scene().notes) {
+    if (std::find(steps.begin(), steps.end(), step) == steps.end()) continue;
+    Note note = lines_of(text);
+    if (!note.empty()) result.push_back(std::move(note));
   }
   return result;
 }
@@ -88,14 +112,6 @@ std::vector<std::string> StoryParts::words(Axis axis, std::int64_t item) const {
   return result;
 }
 
-std::string StoryParts::place(const StepLayout& layout, std::int64_t item,
-                              std::int64_t head) const {
-  std::string text;
-  if (layout.has_batch && layout.batch > 1) text = fmt::format("item {}", item);
-  if (layout.has_heads) text += fmt::format("{}head {}", text.empty() ? "" : ", ", head);
-  return text;
-}
-
 void StoryParts::add_matrices(Section& target, const std::string& step,
                               const std::string& caption) const {
   const Step* found = find(step);
@@ -105,7 +121,7 @@ void StoryParts::add_matrices(Section& target, const std::string& step,
   for (std::int64_t item = 0; item < layout.batch; ++item) {
     for (std::int64_t head = 0; head < layout.heads; ++head) {
       std::string text = caption;
-      const std::string where = place(layout, item, head);
+      const std::string where = place_of(layout, item, head);
       if (!where.empty()) text += (text.empty() ? "" : ", ") + where;
       if (as_picture) {
         target.blocks.push_back(picture(layout, item, head));

@@ -33,7 +33,7 @@ class StoryParts {
   Section section(const std::string& title, const std::string& step) const;
 
   /// The author's notes on these steps.
-  std::vector<std::string> notes(const std::vector<std::string>& steps) const;
+  std::vector<Note> notes(const std::vector<std::string>& steps) const;
   /// The names of the steps that hold weights and their sums.
   std::vector<std::string> weight_steps(const std::string& prefix) const;
   /// "[sum]" for a normalization that is only shown beside the main one; else "".
@@ -41,9 +41,6 @@ class StoryParts {
 
   /// The words along an axis, made safe to show.
   std::vector<std::string> words(Axis axis, std::int64_t item) const;
-
-  /// "head 1", "item 0, head 1", or "" where there is only one of each.
-  std::string place(const StepLayout& layout, std::int64_t item, std::int64_t head) const;
 
   /// Adds a step's matrices, one for each head and batch item: as tables, or as pictures where
   /// there are many words. Nothing where the scene has no such step.

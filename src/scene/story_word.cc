@@ -14,6 +14,7 @@
 #include "scene/step_catalogue.h"
 #include "scene/story_parts.h"
 #include "scene/text_width.h"
+#include "scene/top_keys.h"
 
 namespace fovea::scene {
 namespace {
@@ -21,7 +22,6 @@ namespace {
 constexpr std::size_t kFewTerms = 6;    // of a product that is written out
 constexpr std::int64_t kFewInARow = 8;  // of numbers in brackets
 constexpr int kBarColumns = 20;
-constexpr std::size_t kTopWords = 10;
 
 /// A bar for a share of the largest value; empty for what is not positive.
 std::string bar(double value, double largest) {
@@ -62,9 +62,9 @@ class WordTeller {
       joined.rows.push_back({"", {{"= " + bracketed_own_row(*merged, 0)}}, false, {}});
       context.blocks.push_back(std::move(joined));
     }
-    if (parts_.many()) {
+    if (cut()) {
       scores.remarks.push_back(
-          fmt::format("Shown: the {} words with the largest weights.", shown_keys(0).size()));
+          fmt::format("Shown: the {} words with the largest weights.", kTopKeys));
     }
     if (parts_.find("scaled_scores") != nullptr) scores.remarks.push_back(scale_in_numbers());
 
@@ -107,17 +107,15 @@ class WordTeller {
     return most;
   }
 
+  /// Whether there are more keys than are shown.
+  bool cut() const { return parts_.many() && model_.keys() > kTopKeys; }
+
   /// The keys shown: all of a few; of many, those with the largest weights.
   std::vector<std::int64_t> shown_keys(std::int64_t head) const {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(model_.keys()));
-    std::iota(order.begin(), order.end(), 0);
-    if (!parts_.many()) return order;
-    const Step& weights = *parts_.find("weights");
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return at_key(weights, head, a) > at_key(weights, head, b);
-    });
-    order.resize(std::min(order.size(), kTopWords));
-    return order;
+    if (cut()) return top_keys(model_, head);
+    std::vector<std::int64_t> all(static_cast<std::size_t>(model_.keys()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
   }
 
   // ---- Rows ------------------------------------------------------------------------------------
@@ -285,7 +283,7 @@ class WordTeller {
       row.cells.push_back({fmt::format("{} {} * {}", i == 0 ? ' ' : '+', shares[i], values[i])});
       result.rows.push_back(std::move(row));
     }
-    if (parts_.many()) result.rows.push_back({"…", {{"+ …"}}, false, {}});
+    if (cut()) result.rows.push_back({"…", {{"+ …"}}, false, {}});
     const Step& context = *parts_.find("context");
     result.rows.push_back({"", {{"= " + bracketed_own_row(context, head)}}, false, {}});
     return result;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One walk over code points and one over grapheme clusters; everything else counts, cuts or copies
+// what they visit. A cluster is as wide as its widest code point.
 
 #include "scene/text_width.h"
 
@@ -36,22 +39,6 @@ void for_each_code_point(std::string_view text, Visitor&& visit) {
   }
 }
 
-bool acts_on_terminal(utf8proc_int32_t value) {
-  switch (utf8proc_category(value)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return true;
-    case UTF8PROC_CATEGORY_CF:
-      // Joiners shape emoji and scripts and are harmless; the rest (direction overrides, tags,
-      // invisible operators) changes how its surroundings read.
-      return value != 0x200C && value != 0x200D;
-    default:
-      return false;
-  }
-}
-
 /// Calls `visit(cluster, columns)` for every grapheme cluster.
 template <class Visitor>
 void for_each_cluster(std::string_view text, Visitor&& visit) {
@@ -76,7 +63,51 @@ void for_each_cluster(std::string_view text, Visitor&& visit) {
   if (end > begin) visit(text.substr(begin, end - begin), columns);
 }
 
+/// Appends `word` to `lines`, cut between clusters, and returns what is left for the next line.
+std::string cut_word(std::string_view word, int columns, std::vector<std::string>& lines) {
+  std::string line;
+  int used = 0;
+  for_each_cluster(word, [&](std::string_view cluster, int width) {
+    if (!line.empty() && used + width > columns) {
+      lines.push_back(std::move(line));
+      line.clear();
+      used = 0;
+    }
+    line += cluster;
+    used += width;
+  });
+  return line;
+}
+
 }  // namespace
+
+bool cannot_be_seen(std::int32_t code_point) {
+  switch (utf8proc_category(code_point)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return true;
+    case UTF8PROC_CATEGORY_CF:
+      // Joiners shape emoji and scripts and are harmless; the rest (direction overrides, tags,
+      // invisible operators) changes how its surroundings read.
+      return code_point != 0x200C && code_point != 0x200D;
+    default:
+      break;
+  }
+  switch (code_point) {
+    case 0x034F:  // a joiner of combining marks
+    case 0x115F:  // Hangul fillers
+    case 0x1160:
+    case 0x3164:
+    case 0xFFA0:
+    case 0x17B4:  // Khmer vowels that are inherent
+    case 0x17B5:
+      return true;
+    default:  // noncharacters
+      return (code_point >= 0xFDD0 && code_point <= 0xFDEF) || (code_point & 0xFFFE) == 0xFFFE;
+  }
+}
 
 bool is_utf8(std::string_view text) {
   bool valid = true;
@@ -94,7 +125,7 @@ std::string visible(std::string_view text) {
       result += "\\n";
     } else if (point.value == '\t') {
       result += "\\t";
-    } else if (!acts_on_terminal(point.value)) {
+    } else if (!cannot_be_seen(point.value)) {
       result += point.bytes;
     } else if (point.value < 0x100) {
       result += fmt::format("\\x{:02x}", point.value);
@@ -144,7 +175,7 @@ std::vector<std::string> wrap(std::string_view text, int columns) {
       line.clear();
     }
     if (!line.empty()) line += ' ';
-    line += word;
+    line += display_width(word) > columns ? cut_word(word, columns, lines) : word;
   }
   if (!line.empty()) lines.push_back(std::move(line));
   return lines;

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,14 @@ namespace fovea::scene {
 
 bool is_utf8(std::string_view text);
 
+/// Whether a code point shows nothing or acts on what stands around it: control characters, line
+/// and paragraph separators, format characters (direction overrides, soft hyphens, tags, zero-width
+/// spaces), fillers and noncharacters. The joiners that emoji and scripts need are not among them.
+bool cannot_be_seen(std::int32_t code_point);
+
 /// `text` with everything that would act instead of show made visible: control characters (escape
-/// codes, line breaks), direction overrides and bytes that are not UTF-8 become \n, \x1b, \u202e.
+/// codes, line breaks), all that cannot_be_seen() and bytes that are not UTF-8 become \n, \x1b,
+/// \u202e.
 std::string visible(std::string_view text);
 
 /// The columns that visible text takes.
@@ -27,7 +34,7 @@ std::string fit(std::string_view text, int columns);
 std::string pad_right(std::string_view text, int columns);
 std::string pad_left(std::string_view text, int columns);
 
-/// Broken at spaces into lines of at most `columns` (longer words stay whole).
+/// Broken at spaces into lines of at most `columns`; longer words are cut.
 std::vector<std::string> wrap(std::string_view text, int columns);
 
 /// Split at Unicode white space; no empty words.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that can go wrong: one line of message, the right exit code, nothing left behind."""
 
+import json
 import os
 import random
 import resource
@@ -11,7 +12,35 @@ import sys
 import time
 import unittest
 
-from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run, scene
+from support import FOVEA, SOURCE, TIMEOUT_S, CliTest, default_signals, environment, run, scene
+
+
+class DocumentedErrorsTest(CliTest):
+    """docs/scene.md shows what the program prints, in the order of SCENES; "..." is the rest."""
+
+    WORDS = {"tokens": ["the", "journey", "of", "the", "step"],
+             "embeddings": [[1], [2], [3], [4], [5]]}
+    PAIR = {"tokens": ["a", "b"], "embeddings": [[1, 2], [3, 4]]}
+    SCENES = [
+        {"tokens": ["a", "b"], "embedings": [[1], [2]]},
+        {"tokens": ["a", "b"], "embeddings": [[1], [2], [3]]},
+        {"tokens": ["a", "b"], "embeddings": [[1, 2], [3]]},
+        {**PAIR, "projections": {"query": [[1], [2], [3]], "key": [[1], [2]], "value": [[1], [2]]}},
+        {**WORDS, "focus": "jorney"},
+        {**WORDS, "focus": "the"},
+        {**PAIR, "expect": [{"step": "weight", "values": 1}]},
+    ]
+
+    def test_the_messages_are_those_of_the_program(self):
+        text = (SOURCE / "docs" / "scene.md").read_text(encoding="utf-8")
+        shown = [line for line in text.splitlines() if line.startswith("fovea: mine.json: ")]
+        self.assertEqual(len(shown), len(self.SCENES))
+        for line, content in zip(shown, self.SCENES):
+            self.write("mine.json", json.dumps(content))
+            printed = self.fail_with(2, "explain", "mine.json", cwd=self.dir)
+            if line.endswith("..."):
+                printed = printed[:len(line) - 3] + "..."
+            self.assertEqual(printed, line)
 
 
 class BadInputTest(CliTest):
@@ -131,6 +160,11 @@ class UsageTest(CliTest):
             self.assertIn("--seed: expected", self.usage("explain", "--text", "a", "--seed", value))
         self.assertIn("--width: expected",
                       self.usage("explain", "--text", "a", "--width", "10"))
+        for width in ("39", "241"):
+            self.assertIn(f'expected a whole number from 40 to 240, got "{width}"',
+                          self.usage("explain", "--text", "a", "--width", width))
+        for width in ("40", "240"):
+            self.succeed("explain", "--text", "a", "--width", width)
         self.assertIn("--dim: expected a value", self.usage("explain", "--text", "a", "--dim"))
 
     def test_what_does_not_go_together(self):

@@ -119,6 +119,41 @@ TEST(Check, TokensAreCompared) {
   EXPECT_TRUE(run(R"("step": "focus.tokens", "values": 72)").passed);
 }
 
+TEST(Check, TheFirstTokenThatDiffersIsNamed) {
+  const auto message = [](const std::string& expectation) {
+    return trace_scene(parse_scene(R"({"tokens": [["a", "b"], ["c", "\u001bd"]],
+                               "embeddings": [[[1], [2]], [[3], [4]]], "expect": [{"step": "tokens", )" +
+                                   expectation + "}]}"))
+        .checks.at(0)
+        .message;
+  };
+  EXPECT_EQ(message(R"("values": [["a", "b"], ["x", "y"]])"),
+            R"(token 2: expected "x", the scene has "c")");
+  EXPECT_EQ(message(R"("index": [1], "values": ["c", "d"])"),
+            R"(token 1: expected "d", the scene has "\x1bd")");
+  EXPECT_EQ(message(R"("index": [1], "values": ["c"])"), "expected 1 token, the scene has 2");
+  EXPECT_EQ(message(R"("index": [0], "values": ["b", "b", "b"])"),
+            R"(expected 3 tokens, the scene has 2; token 0: expected "b", the scene has "a")");
+}
+
+TEST(Check, ManyFailuresOverManyLongWordsStaySmall) {
+  // Each of these once quoted the whole sentence.
+  std::string tokens, rows, expect;
+  for (int i = 0; i < 1000; ++i) {
+    tokens += (i == 0 ? "\"" : ", \"") + std::string(i == 0 ? 100'000 : 100, 'w') + '"';
+    rows += i == 0 ? "[1]" : ", [1]";
+    expect += i == 0 ? "" : ", ";
+    expect += R"({"step": "tokens", "values": ["other"]})";
+  }
+  const Trace trace = trace_scene(parse_scene(R"({"tokens": [)" + tokens + R"(], "embeddings": [)" +
+                                              rows + R"(], "expect": [)" + expect + "]}"));
+  ASSERT_EQ(trace.checks.size(), 1000U);
+  for (const Check& check : trace.checks) {
+    EXPECT_FALSE(check.passed);
+    EXPECT_LT(check.message.size(), 200U);
+  }
+}
+
 TEST(Check, AStepThatTheSceneDoesNotHave) {
   const Trace trace = trace_scene(parse_scene(
       R"({"tokens": ["a"], "embeddings": [[1]], "expect": [{"step": "query", "values": 1}]})"));

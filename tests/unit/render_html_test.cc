@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,20 +38,14 @@ std::string example(const std::string& name) {
 }
 
 const std::vector<std::string>& all_examples() {
-  static const std::vector<std::string> names = {"000_general_attention",
-                                                 "001_your_journey",
-                                                 "002_batch_of_one",
-                                                 "003_integer_tokens",
-                                                 "004_seeded_weights",
-                                                 "additive_score",
-                                                 "alibi_window",
-                                                 "causal_mask",
-                                                 "cross_attention",
-                                                 "emoji",
-                                                 "overflow",
-                                                 "padded_batch",
-                                                 "sinks_and_softcap",
-                                                 "two_heads"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
+      if (entry.path().extension() == ".json") found.push_back(entry.path().stem().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }();
   return names;
 }
 
@@ -168,6 +163,9 @@ TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
   EXPECT_EQ(html::visible("a\r\nb", html::Lines::kKeep), "a\nb");
   EXPECT_EQ(html::visible("\u202Eabc"), "\\u202eabc");
   EXPECT_EQ(html::visible("\u0085\u200B\uFFFE\u2028"), "\\u0085\\u200b\\ufffe\\u2028");
+  EXPECT_EQ(html::visible("\u200E\u061C\u00AD\U000E0061\u3164"),
+            "\\u200e\\u061c\\u00ad\\ue0061\\u3164");
+  EXPECT_EQ(html::visible("a\u200Db\u200Cc"), "a\u200Db\u200Cc");  // joiners shape scripts
   EXPECT_EQ(html::visible("  "), "\u2423\u2423");
   EXPECT_EQ(html::visible(" the"), " the");
   EXPECT_EQ(html::visible("a\xff\xc3"), "a\uFFFD\uFFFD");
@@ -184,6 +182,7 @@ TEST(HtmlEscape, JsonStringsMayStandInAScript) {
 // ---- The page
 
 TEST(RenderHtml, EveryExampleIsWellFormedXml) {
+  ASSERT_GE(all_examples().size(), 14U);
   for (const std::string& name : all_examples()) EXPECT_EQ(xml_error(example(name)), "") << name;
 }
 
@@ -358,6 +357,43 @@ TEST(Mathml, FollowsTheScene) {
                            "biased_scores", "hidden", "context", "focus.context", "row_sums"}) {
     EXPECT_EQ(xml_error(formula(R"({"alibi": true})", step)), "") << step;
   }
+}
+
+TEST(Mathml, PositionsCountTheOffset) {
+  const auto formula = [](const std::string& more) {
+    return html::step_mathml("biased_scores", parse_scene(R"({"tokens": [["a", "b"], ["c", "d"]],
+        "embeddings": [[[1], [2]], [[3], [4]]], )" + more +
+                                                          "}"));
+  };
+  const std::string alibi = R"("score": {"alibi": true})";
+  const std::string plain = "<mo>|</mo><mi>i</mi><mo>\u2212</mo><mi>j</mi><mo>|</mo>";
+  EXPECT_THAT(formula(alibi), HasSubstr(plain));
+  EXPECT_THAT(formula(alibi + R"(, "alignment": 3)"),
+              HasSubstr("<mo>|</mo><mi>i</mi><mo>+</mo><mn>3</mn><mo>\u2212</mo><mi>j</mi>"));
+  EXPECT_THAT(formula(alibi + R"(, "alignment": -3)"),
+              HasSubstr("<mo>|</mo><mi>i</mi><mo>\u2212</mo><mn>3</mn><mo>\u2212</mo><mi>j</mi>"));
+  // Where the batch items differ no one number is right.
+  const std::string symbol = formula(alibi + R"(, "alignment": [0, 2])");
+  EXPECT_THAT(symbol, HasSubstr("<mo>|</mo><msub><mi>p</mi><mi>i</mi></msub><mo>\u2212</mo>"));
+  EXPECT_THAT(symbol, HasSubstr("the offset of the batch item"));
+  EXPECT_EQ(xml_error(symbol), "");
+
+  const std::string relative = R"("score": {"relative": {"table": [[1], [2], [3], [4]]}})";
+  EXPECT_THAT(formula(relative), HasSubstr("<mi>j</mi><mo>\u2212</mo><mi>i</mi></mrow>"));
+  EXPECT_THAT(formula(relative + R"(, "alignment": 3)"),
+              HasSubstr("<mi>j</mi><mo>\u2212</mo><mi>i</mi><mo>\u2212</mo><mn>3</mn>"));
+  EXPECT_THAT(formula(relative + R"(, "alignment": -3)"),
+              HasSubstr("<mi>j</mi><mo>\u2212</mo><mi>i</mi><mo>+</mo><mn>3</mn>"));
+  EXPECT_THAT(formula(relative + R"(, "alignment": [0, 2])"),
+              HasSubstr("<mi>j</mi><mo>\u2212</mo><msub><mi>p</mi><mi>i</mi></msub>"));
+}
+
+TEST(RenderHtml, WhatIsDrawnIsNamed) {
+  const std::string page = page_of(R"({"tokens": ["a"], "seed": 1, "embeddings": [[1]],
+      "projections": {"query": [[1]], "key": {"draw": "rand"}, "value": {"draw": "randn"}}})");
+  EXPECT_EQ(count(page, "Drawn at random: "), 2);
+  EXPECT_EQ(count(page, "Drawn at random: rand, seed 1."), 1);
+  EXPECT_EQ(count(page, "Drawn at random: randn, seed 1."), 1);
 }
 
 TEST(StepId, NeedsNoEscaping) {

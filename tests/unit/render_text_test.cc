@@ -3,6 +3,7 @@
 // The story as text and Markdown: right numbers, aligned columns, nothing wider than asked for, and
 // nothing in it that a terminal or a Markdown reader would obey.
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -11,12 +12,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fovea/error.h"
 #include "fovea/scene.h"
 
 #include "scene/number_text.h"
 #include "scene/pooled.h"
 #include "scene/story.h"
 #include "scene/text_width.h"
+#include "scene/top_keys.h"
 
 namespace fovea::scene {
 namespace {
@@ -67,11 +70,133 @@ TEST(RenderText, TellsTheStoryOfTheJourney) {
 TEST(RenderText, NoLineIsWiderThanAskedFor) {
   for (const std::string& path : example_scenes()) {
     const Trace trace = trace_scene(load_scene(path));
-    for (const int width : {60, 80, 100, 160}) {
+    for (const int width : {40, 60, 80, 100, 160}) {
       for (const std::string& line : lines_of(to_text(trace, {.width = width}))) {
         EXPECT_LE(display_width(line), width) << path << ": " << line;
       }
     }
+  }
+}
+
+TEST(RenderText, LongWordsAreCutToTheWidth) {
+  const std::string word(300, 'w');
+  const std::string wide = [] {
+    std::string text;
+    for (int i = 0; i < 150; ++i) text += "猫";
+    return text;
+  }();
+  for (const std::string& long_one : {word, wide}) {
+    const Trace trace =
+        trace_scene(parse_scene(R"({"title": ")" + long_one + R"(", "tokens": [")" + long_one +
+                                R"(", "b"], "embeddings": [[1], [2]], "mask": "causal",
+            "notes": {"scene": ")" +
+                                long_one + R"(", "scores": "see )" + long_one + R"("}})"));
+    for (const int width : {40, 75, 240}) {
+      const std::string text = to_text(trace, {.width = width});
+      for (const std::string& line : lines_of(text)) {
+        EXPECT_LE(display_width(line), width) << line;
+      }
+    }
+  }
+  std::string joined;
+  for (const std::string& line : wrap(word, 80)) joined += line;
+  EXPECT_EQ(joined, word);  // nothing is lost
+}
+
+TEST(RenderText, WidthsOutsideTheLimitsAreClamped) {
+  const Trace trace = trace_scene(load_scene(FOVEA_SCENES "/001_your_journey.json"));
+  EXPECT_EQ(to_text(trace, {.width = 1}), to_text(trace, {.width = kMinWidth}));
+  EXPECT_EQ(to_text(trace, {.width = 100'000}), to_text(trace, {.width = kMaxWidth}));
+}
+
+const std::string kNoteOfLines =
+    R"({"tokens": ["a"], "embeddings": [[1]], "notes": {"scene": "\nfirst\r\n\n  second\n",
+        "scores": "one\ttab\ntwo\u001b"}})";
+
+TEST(RenderText, ALineBreakInANoteIsOne) {
+  const std::string text = to_text(trace_scene(parse_scene(kNoteOfLines)));
+  EXPECT_THAT(text, HasSubstr("\nfirst\n\nsecond\n"));
+  EXPECT_THAT(text, HasSubstr("   Note: one tab\n   two\\x1b\n"));
+}
+
+TEST(RenderMarkdown, ALineBreakInANoteIsOne) {
+  const std::string markdown = to_markdown(trace_scene(parse_scene(kNoteOfLines)));
+  EXPECT_THAT(markdown, HasSubstr("\nfirst\n\nsecond\n\n"));
+  EXPECT_THAT(markdown, HasSubstr("> Note: one tab\\\n> two\\\\x1b\n\n"));
+}
+
+TEST(RenderText, WhatIsDrawnIsNamed) {
+  const auto text = [](const std::string& projections) {
+    return to_text(trace_scene(
+        parse_scene(R"({"tokens": ["a"], "seed": 1, "embeddings": [[1]], "projections": )" +
+                    projections + "}")));
+  };
+  const std::string one = text(R"({"query": [[1]], "key": [[2]], "value": {"draw": "rand"}})");
+  EXPECT_THAT(one, HasSubstr("Drawn at random: W_V: rand, seed 1.\n"));
+  EXPECT_THAT(one, HasSubstr(", random weights"));
+  const std::string two =
+      text(R"({"query": {"draw": "rand"}, "key": [[2]], "value": {"draw": "randn"}})");
+  EXPECT_THAT(two, HasSubstr("Drawn at random: W_Q: rand, seed 1; W_V: randn, seed 1.\n"));
+  const std::string all = text(R"({"draw": "rand"})");
+  EXPECT_THAT(all, HasSubstr("Drawn at random: rand, seed 1.\n"));
+  const std::string none = text(R"({"query": [[1]], "key": [[2]], "value": [[3]]})");
+  EXPECT_THAT(none, Not(HasSubstr("Drawn at random")));
+  EXPECT_THAT(none, HasSubstr(", given weights"));
+}
+
+TEST(RenderText, ASinkThatTakesAllIsNotAMask) {
+  const std::string sink = to_text(
+      trace_scene(parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]], "mask": "causal",
+                      "alignment": -1, "score": {"sinks": [5000]}})")));
+  EXPECT_THAT(sink, HasSubstr("\"a\" may see nothing: weights and context are 0."));
+  EXPECT_THAT(sink, HasSubstr("The weights of \"b\" are all 0: the sink takes it all."));
+  const std::string page = to_html(trace_scene(
+      parse_scene(R"({"tokens": ["a"], "embeddings": [[1]], "score": {"sinks": [5000]}})")));
+  EXPECT_THAT(page, HasSubstr("the sink takes it all"));
+  EXPECT_THAT(page, Not(HasSubstr("may see nothing")));
+}
+
+TEST(RenderText, WeightsDividedByZeroAreInfinite) {
+  const std::string text = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b"], "embeddings": [[1], [-1]], "normalizations": ["sum"]})")));
+  EXPECT_THAT(text, HasSubstr("Infinite: the weights of \"a\" and \"b\"; they are divided by 0"));
+  EXPECT_THAT(text, Not(HasSubstr("Strongest link")));
+}
+
+TEST(TopKeys, NanRanksLast) {
+  std::string tokens, rows;
+  for (int i = 0; i < 60; ++i) {
+    const std::string comma = i == 0 ? "" : ", ";
+    tokens += comma + "\"w" + std::to_string(i) + '"';
+    rows += comma + (i % 2 == 0 ? "[1e200]" : "[" + std::to_string(i) + "]");
+  }
+  Trace trace = trace_scene(parse_scene(R"({"tokens": [)" + tokens + R"(], "embeddings": [)" +
+                                        rows + R"(], "focus": 1})"));
+  for (Step& step : trace.steps) {
+    if (step.name != "weights") continue;
+    for (std::int64_t j = 0; j < 60; ++j) {
+      step.values.at<double>({1, j}) = j % 2 == 0 ? std::nan("") : static_cast<double>(j % 7);
+    }
+  }
+  EXPECT_THAT(top_keys(TraceModel(trace), 0),
+              ElementsAre(13, 27, 41, 55, 5, 19, 33, 47, 11, 25, 39, 53));
+  for (Step& step : trace.steps) {
+    if (step.name != "weights") continue;
+    for (std::int64_t j = 0; j < 60; ++j) step.values.at<double>({1, j}) = std::nan("");
+  }
+  EXPECT_THAT(top_keys(TraceModel(trace), 0), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+}
+
+TEST(Focus, AnAmbiguousWordNamesAFewPlaces) {
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += "the ";
+  Scene scene = scene_from_sentence(words);
+  try {
+    set_focus(scene, "the");
+    FAIL() << "one of a hundred was chosen";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("occurs 100 times"));
+    EXPECT_THAT(error.what(), HasSubstr("@22, @23, and 76 more"));
   }
 }
 
@@ -103,7 +228,7 @@ TEST(RenderText, ManyWordsStayReadable) {
   const std::string text = sentence(300);
   EXPECT_LT(lines_of(text).size(), 220U);
   EXPECT_THAT(text, HasSubstr("300 x 300: a cell is the mean of about"));
-  EXPECT_THAT(text, HasSubstr("Shown: the 10 words with the largest weights."));
+  EXPECT_THAT(text, HasSubstr("Shown: the 12 words with the largest weights."));
   for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100) << line;
 }
 

@@ -44,6 +44,8 @@ TEST(TextWidth, MakesControlCharactersVisible) {
   EXPECT_EQ(visible("a\u202eb\u2066c\u200fd"), "a\\u202eb\\u2066c\\u200fd");
   EXPECT_EQ(visible("\u2028"), "\\u2028");
   EXPECT_EQ(visible("a\xffz\xc3"), "a\\xffz\\xc3");
+  EXPECT_EQ(visible("\u200e\u061c\u00ad\U000e0061\u3164\ufffe"),
+            "\\u200e\\u061c\\xad\\ue0061\\u3164\\ufffe");
   EXPECT_EQ(visible("👩‍👩‍👧"), "👩‍👩‍👧");  // the joiner stays
 }
 
@@ -60,7 +62,12 @@ TEST(TextWidth, SplitsAtEveryKindOfSpace) {
               ElementsAre("Your", "journey", "starts", "with", "one", "step"));
   EXPECT_THAT(split_words(" \n "), ElementsAre());
   EXPECT_THAT(wrap("one two three four", 9), ElementsAre("one two", "three", "four"));
-  EXPECT_THAT(wrap("extraordinarily long", 5), ElementsAre("extraordinarily", "long"));
+  EXPECT_THAT(wrap("extraordinarily long", 5), ElementsAre("extra", "ordin", "arily", "long"));
+  EXPECT_THAT(wrap("a extraordinary b", 6), ElementsAre("a", "extrao", "rdinar", "y b"));
+  EXPECT_THAT(wrap("猫猫猫", 5), ElementsAre("猫猫", "猫"));  // never half a character
+  EXPECT_THAT(wrap("👩‍👩‍👧👩‍👩‍👧", 3),
+              ElementsAre("👩‍👩‍👧", "👩‍👩‍👧"));
+  EXPECT_THAT(wrap("猫", 1), ElementsAre("猫"));
 }
 
 TEST(Nearest, FindsSlipsOnly) {

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The numbers a page's script works with, coarser the more there are: exact as text, then float32,
+// then two bytes and one byte a number, in base64. What still does not fit is left out.
 
 #include "scene/html/data.h"
 
@@ -14,12 +17,15 @@
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/step_catalogue.h"
+#include "scene/top_keys.h"
 
 namespace fovea::scene::html {
 namespace {
 
-/// So many numbers may be written in full, so many as float32, as two bytes, as one: a page stays
-/// below 4 MB, base64 taking four characters for three bytes.
+/// So many numbers may be written in full, so many as float32, as two bytes, as one. Base64 takes
+/// four characters for three bytes, so they are at most 3.2 MB, but for weights that are themselves
+/// more than kMostBytes: these are kept whole, at one byte each. The tables of the page and the
+/// scene's words come on top.
 constexpr std::int64_t kMostExact = 6000;
 constexpr std::int64_t kMostFloats = 600'000;
 constexpr std::int64_t kMostShorts = 1'200'000;

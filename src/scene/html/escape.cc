@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// First what cannot be seen becomes something that can, by the same rule as in a terminal, then
+// markup becomes text. In this order, so that no escape is escaped.
 
 #include "scene/html/escape.h"
 
@@ -7,6 +10,8 @@
 
 #include <fmt/format.h>
 #include <utf8proc.h>
+
+#include "scene/text_width.h"
 
 namespace fovea::scene::html {
 namespace {
@@ -23,18 +28,6 @@ void append_utf8(std::string& out, utf8proc_int32_t codepoint) {
   for (utf8proc_ssize_t i = 0; i < count; ++i) out.push_back(static_cast<char>(bytes[i]));
 }
 
-bool is_noncharacter(utf8proc_int32_t c) {
-  return (c >= 0xFDD0 && c <= 0xFDEF) || (c & 0xFFFE) == 0xFFFE;
-}
-
-/// Embeddings, overrides and isolates: they would reorder what stands around them.
-bool is_bidi_control(utf8proc_int32_t c) {
-  return (c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
-
-/// Zero width: a word could hide in it, or two different words look the same.
-bool is_hidden(utf8proc_int32_t c) { return c == 0x200B || c == 0x2060 || c == 0xFEFF; }
-
 void append_visible(std::string& out, utf8proc_int32_t c, Lines lines) {
   const bool layout = c == '\n' || c == '\t' || c == '\r';
   if (layout && lines == Lines::kKeep) {
@@ -44,8 +37,7 @@ void append_visible(std::string& out, utf8proc_int32_t c, Lines lines) {
     append_utf8(out, kPictures + c);
   } else if (c == kDelete) {
     append_utf8(out, kPictureOfDelete);
-  } else if ((c > kDelete && c < 0xA0) || c == 0x2028 || c == 0x2029 || is_bidi_control(c) ||
-             is_hidden(c) || is_noncharacter(c)) {
+  } else if (cannot_be_seen(c)) {
     fmt::format_to(std::back_inserter(out), "\\u{:04x}", c);
   } else {
     append_utf8(out, c);

@@ -17,7 +17,7 @@ namespace fovea::scene::html {
 enum class Lines : std::uint8_t { kKeep, kShow };
 
 /// The text with everything invisible made visible: control characters as pictures (U+2400 and
-/// on), C1 controls, bidirectional overrides and noncharacters as "\u202e", spaces of a word
+/// on), what else cannot_be_seen() (text_width.h) as "\u202e", spaces of a word
 /// that has nothing else as an open box; bytes that are not UTF-8 as U+FFFD.
 std::string visible(std::string_view text, Lines lines = Lines::kShow);
 

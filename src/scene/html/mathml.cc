@@ -5,7 +5,10 @@
 
 #include "scene/html/mathml.h"
 
+#include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
+#include <optional>
 #include <variant>
 
 #include <fmt/format.h>
@@ -112,11 +115,23 @@ struct Writer {
     std::string out = row({primed("s"), mo("="), before});
     const ScoreOptions& score = scene.options.score;
     if (score.bias.defined()) out += row({mo("+"), entry("b")});
+    const std::optional<std::int64_t> offset = shared_offset();
+    const bool per_item = !offset && (score.alibi || score.relative);
+    // Query i stands at position i + offset among the keys.
+    const std::string position = per_item ? sub(mi("p"), mi("i")) : mi("i");
+    const std::int64_t ahead = offset.value_or(0);
     if (score.alibi) {
-      out += row({mo("\u2212"), mi("m"), mo("|"), mi("i"), mo("\u2212"), mi("j"), mo("|")});
+      out += row(
+          {mo("\u2212"), mi("m"), mo("|"), position, added(ahead), mo("\u2212"), mi("j"), mo("|")});
     }
     if (score.relative) {
-      out += row({mo("+"), sub(mi("t"), row({mi("j"), mo("\u2212"), mi("i")}))});
+      out += row(
+          {mo("+"),
+           sub(mi("t"), call("bucket", row({mi("j"), mo("\u2212"), position, added(-ahead)})))});
+    }
+    if (per_item) {
+      out += row({mo(","), sub(mi("p"), mi("i")), mo("="), mi("i"), mo("+"),
+                  mtext("the offset of the batch item")});
     }
     return row({out});
   }
@@ -170,6 +185,25 @@ struct Writer {
   }
 
  private:
+  /// "+ 2", "\u2212 2", or nothing for 0.
+  static std::string added(std::int64_t number) {
+    if (number == 0) return "";
+    return mo(number < 0 ? "\u2212" : "+") + mn(std::to_string(std::abs(number)));
+  }
+
+  /// The alignment's offset; none where batch items have different ones.
+  std::optional<std::int64_t> shared_offset() const {
+    const std::int64_t queries = scene.words.length();
+    const ProblemShape problem{static_cast<std::int64_t>(scene.words.tokens.size()), scene.heads,
+                               scene.kv_heads, queries,
+                               scene.source ? scene.source->length() : queries};
+    const std::int64_t first = query_offset(scene.options, problem, 0);
+    for (std::int64_t item = 1; item < problem.batch; ++item) {
+      if (query_offset(scene.options, problem, item) != first) return std::nullopt;
+    }
+    return first;
+  }
+
   /// e^(s_j - m) over the sum of e^(s_k - m), and of the sink's where there is one.
   std::string power(const std::string& score, std::string_view sign, const std::string& shift,
                     bool sinks) const {

@@ -2,7 +2,7 @@
 //
 // A trace as one page that opens anywhere: HTML5 and well-formed XML at once, nothing fetched. All
 // numbers are there without a script; page/page.js adds what can be pointed at. The pieces are made
-// in html_*.cc and put together here.
+// in the other files here and put together here.
 
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,6 @@ using html::PageSection;
 
 /// A longer scene would make the page longer than what it shows.
 constexpr std::size_t kLongestScene = 64 << 10;
-constexpr std::int64_t kMostRemarks = 4;
 /// Words written into a box of the flow.
 constexpr std::size_t kWordsInBox = 6;
 
@@ -266,7 +265,7 @@ class Page {
       }
     }
     out.body = drawn(base) + html::heat_maps(model_, step, sums);
-    if (step.name == "weights") out.body += remarks(step);
+    if (step.name == "weights") out.body += remarks();
     return out;
   }
 
@@ -288,37 +287,19 @@ class Page {
     std::string how;
     if (base == "embeddings") how = scene().words.drawn;
     if (base == "source_embeddings" && scene().source) how = scene().source->drawn;
-    if (base.ends_with("_weights") && scene().projections) how = scene().projections->drawn;
+    if (const auto& weights = scene().projections) {
+      if (base == "query_weights") how = weights->query_drawn;
+      if (base == "key_weights") how = weights->key_drawn;
+      if (base == "value_weights") how = weights->value_drawn;
+    }
     return how.empty() ? ""
                        : fmt::format("<p class=\"small\">Drawn at random: {}.</p>\n", escape(how));
   }
 
-  std::string remarks(const Step& step) const {
-    const StepLayout layout = model_.layout(step);
+  std::string remarks() const {
     std::string out;
-    std::int64_t told = 0;
-    for (std::int64_t item = 0; item < layout.batch; ++item) {
-      for (std::int64_t head = 0; head < layout.heads; ++head) {
-        if (++told > kMostRemarks) break;  // more would drown the picture
-        TensorView matrix = step.values;
-        std::string where;
-        if (layout.has_batch) {
-          matrix = matrix[item];
-          if (layout.batch > 1) where = fmt::format("item {}", item);
-        }
-        if (layout.has_heads) {
-          matrix = matrix[head];
-          where += fmt::format("{}head {}", where.empty() ? "" : ", ", head);
-        }
-        const auto index = static_cast<std::size_t>(item);
-        const auto& queries = scene().words.tokens[index];
-        const auto& keys = scene().source ? scene().source->tokens[index] : queries;
-        for (const std::string& remark :
-             remarks_on_weights(matrix, queries, keys, scene().precision)) {
-          out += fmt::format("<li>{}{}</li>\n", where.empty() ? "" : escape(where + ": "),
-                             escape(remark));
-        }
-      }
+    for (const std::string& remark : remarks_on_weights(model_)) {
+      out += fmt::format("<li>{}</li>\n", escape(remark));
     }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
   }

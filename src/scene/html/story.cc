@@ -17,6 +17,7 @@
 #include "scene/html/table.h"
 #include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
+#include "scene/top_keys.h"
 
 namespace fovea::scene::html {
 namespace {
@@ -104,22 +105,17 @@ class Story {
 
   /// The keys listed: all, or those with the largest weights.
   std::vector<std::int64_t> listed_keys(std::int64_t head) const {
+    if (cut()) return top_keys(model_, head);
     std::vector<std::int64_t> keys(static_cast<std::size_t>(model_.keys()));
     std::iota(keys.begin(), keys.end(), 0);
-    const Step* weights = model_.find("weights");
-    if (model_.keys() <= kMostTableRows || weights == nullptr) return keys;
-    const StepLayout layout = model_.layout(*weights);
-    std::stable_sort(keys.begin(), keys.end(), [&](std::int64_t a, std::int64_t b) {
-      return layout.at(focus_.item, head, 0, focus_.index, a) >
-             layout.at(focus_.item, head, 0, focus_.index, b);
-    });
-    keys.resize(static_cast<std::size_t>(kTopKeys));
     return keys;
   }
 
+  bool cut() const { return model_.keys() > kMostTableRows; }
+
   /// "... and 288 more" as a row's heading, where keys are left out.
   std::string rest_row(std::size_t columns) const {
-    if (model_.keys() <= kMostTableRows) return "";
+    if (!cut()) return "";
     return fmt::format(
         "<tr class=\"rest\"><th scope=\"row\">\u2026 {} more</th>"
         "<td colspan=\"{}\">these have the largest weights</td></tr>\n",

@@ -23,8 +23,6 @@ struct PageSection {
   std::string body;  ///< HTML
 };
 
-/// Of many keys only those with the largest weights are listed.
-inline constexpr std::int64_t kTopKeys = 12;
 /// Longer sums are not written out.
 inline constexpr std::int64_t kMostTerms = 6;
 /// Longer rows are cut.

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A cell's background is a number between 0 and 1 in its style, which the style sheet turns into a
+// colour; a picture's numbers are in the page's data, for the script to draw.
 
 #include "scene/html/table.h"
 

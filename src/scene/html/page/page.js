@@ -353,7 +353,7 @@ for (const canvas of all("figure.map canvas")) {
   });
 }
 
-// ---- The story, told again for another word (html_story.cc tells it first)
+// ---- The story, told again for another word (story.cc tells it first)
 
 function heatCells(step, numbers) {
   const cells = numbers.slice(0, data.limits.numbers).map((x) => Number.isFinite(x)
@@ -368,7 +368,8 @@ const weightOf = (head, key) => at(weights, state.item, head, 0, state.query, ke
 /** All keys, or of many those with the largest weights in any of the heads. */
 function listed(heads, few = data.limits.table, most = data.limits.keys) {
   const list = count(keys, (k) => k);
-  const rank = list.map((k) => Math.max(...heads.map((head) => weightOf(head, k))));
+  const size = (x) => Number.isNaN(x) ? -Infinity : x;
+  const rank = list.map((k) => Math.max(...heads.map((head) => size(weightOf(head, k)))));
   return keys <= few ? list : list.sort((a, b) => rank[b] - rank[a] || a - b).slice(0, most);
 }
 
