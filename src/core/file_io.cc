@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Plain stdio, read in one go: scenes are small, and an error needs errno as it was.
 
 #include "core/file_io.h"
 

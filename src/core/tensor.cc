@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Shapes that cannot be held are refused here, so that nobody else need think of overflow; the rest
+// is storage, copies and conversion.
 
 #include "fovea/tensor.h"
 

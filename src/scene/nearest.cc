@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Optimal string alignment distance, small words only.
 
 #include "scene/nearest.h"
 

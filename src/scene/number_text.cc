@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// NumPy's number formats (core/number_format.h), with a reader's idea of when to turn scientific.
 
 #include "scene/number_text.h"
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The rows behind a score, found again in a trace's steps; nothing is computed but q W, which the
+// general score keeps to itself.
 
 #include "scene/score_terms.h"
 

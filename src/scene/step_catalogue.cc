@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table itself. A new kind of step begins here.
 
 #include "scene/step_catalogue.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where a number of a step lies, from the dimensions that the scene has.
 
 #include "scene/trace_model.h"
 
