@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON library parses; what is added is the place of every value, refusal of what no scene needs
-// before it costs time or memory, and messages for people.
+// The JSON library parses; what is added is the place of every value, refusal of what no scene
+// needs before it costs time or memory, and messages for people.
 
 #include "scene/json_reader.h"
 
