@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
 
@@ -124,7 +125,7 @@ bool is_special_number(const Json& value) {
 
 }  // namespace
 
-Json parse_json(std::string_view text) {
+JsonDocument parse_json(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw InvalidArgument("scene: expected a JSON object, got nothing");
   }
@@ -133,7 +134,8 @@ Json parse_json(std::string_view text) {
     return tracker(depth, event, value);
   };
   try {
-    return Json::parse(text.begin(), text.end(), callback);
+    return JsonDocument(
+        std::make_shared<const Json>(Json::parse(text.begin(), text.end(), callback)));
   } catch (const Json::parse_error& error) {
     throw InvalidArgument(
         fmt::format("{}: expected JSON in UTF-8; {}", tracker.place(), reason(error.what())));
@@ -142,6 +144,14 @@ Json parse_json(std::string_view text) {
                                       tracker.place(), reason(error.what())));
   }
 }
+
+bool JsonNode::is_null() const { return json_->is_null(); }
+bool JsonNode::is_array() const { return json_->is_array(); }
+bool JsonNode::is_object() const { return json_->is_object(); }
+bool JsonNode::is_string() const { return json_->is_string(); }
+bool JsonNode::is_boolean() const { return json_->is_boolean(); }
+bool JsonNode::is_number() const { return json_->is_number(); }
+bool JsonNode::is_integer() const { return json_->is_number_integer(); }
 
 void JsonNode::fail(const std::string& message) const {
   throw InvalidArgument(place_ + ": " + message);

@@ -6,12 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "fovea/tensor.h"
 
@@ -19,24 +21,21 @@ namespace fovea::scene {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
-/// occurs twice in an object, and for nesting or objects beyond any sensible scene.
-Json parse_json(std::string_view text);
-
-/// A value and its place. A cheap handle: the Json must outlive it.
+/// A value and its place. A cheap handle: its JsonDocument must outlive it. (Only json_reader.cc
+/// compiles the JSON library's headers, which are large.)
 class JsonNode {
  public:
   JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
 
   const std::string& place() const { return place_; }
 
-  bool is_null() const { return json_->is_null(); }
-  bool is_array() const { return json_->is_array(); }
-  bool is_object() const { return json_->is_object(); }
-  bool is_string() const { return json_->is_string(); }
-  bool is_boolean() const { return json_->is_boolean(); }
-  bool is_number() const { return json_->is_number(); }
-  bool is_integer() const { return json_->is_number_integer(); }
+  bool is_null() const;
+  bool is_array() const;
+  bool is_object() const;
+  bool is_string() const;
+  bool is_boolean() const;
+  bool is_number() const;
+  bool is_integer() const;
 
   /// This value as one of its kind; otherwise fails with what was expected.
   std::string string() const;
@@ -80,5 +79,21 @@ class JsonNode {
   const Json* json_;
   std::string place_;
 };
+
+/// A parsed text.
+class JsonDocument {
+ public:
+  explicit JsonDocument(std::shared_ptr<const Json> json) : json_(std::move(json)) {}
+
+  /// The value at the top, whose place is called "scene".
+  JsonNode root() const { return JsonNode(*json_, "scene"); }
+
+ private:
+  std::shared_ptr<const Json> json_;
+};
+
+/// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
+/// occurs twice in an object, and for nesting or objects beyond any sensible scene.
+JsonDocument parse_json(std::string_view text);
 
 }  // namespace fovea::scene

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "fovea/scene.h"
 
-#include "scene/json_reader.h"
 #include "scene/text_width.h"
 
 namespace fovea::scene {
@@ -17,7 +17,7 @@ namespace {
 
 std::string json_string(std::string_view text) {
   // What a scene holds is UTF-8; replacing is for callers that built one by hand.
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string number(double value, DType dtype) {

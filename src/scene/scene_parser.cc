@@ -25,7 +25,7 @@ constexpr std::int64_t kMaxBatch = 64;
 
 class SceneParser {
  public:
-  explicit SceneParser(const Json& json) : root_(json, "scene") {}
+  explicit SceneParser(JsonNode root) : root_(std::move(root)) {}
 
   Scene parse() {
     root_.require_object({"$schema", "title", "tokens", "text", "embeddings", "source", "seed",
@@ -398,8 +398,8 @@ Scene parse_scene(std::string_view text) {
         fmt::format("scene: expected at most {} bytes, since every step is kept and shown, got {}",
                     kMaxFileBytes, text.size()));
   }
-  const Json json = parse_json(text);
-  Scene scene = SceneParser(json).parse();
+  const JsonDocument document = parse_json(text);
+  Scene scene = SceneParser(document.root()).parse();
   scene.json = std::string(text);
   return scene;
 }

@@ -4,11 +4,11 @@
 // the page offers to take away is what was computed.
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "scene/json_reader.h"
 #include "scene/text_width.h"
 
 namespace fovea::scene {
@@ -22,7 +22,7 @@ Scene scene_from_sentence(std::string_view text, const SentenceOptions& options)
   const auto words = split_words(text);
   if (words.empty()) throw InvalidArgument("text: expected at least one word, got none");
 
-  Json json;
+  nlohmann::ordered_json json;
   json["title"] = fit(fmt::format("{}", fmt::join(words, " ")), kTitleColumns);
   json["text"] = std::string(text);
   json["seed"] = options.seed;
