@@ -154,8 +154,9 @@ void ExplainCommand::check_usage() const {
   }
   if (!check_) return;
   if (sentence) fail_usage("--check goes with a SCENE that has \"expect\"; a sentence has none");
-  if (format() == Format::kMarkdown || format() == Format::kHtml) {
-    fail_usage("--check goes with the formats text and json");
+  const bool page = format() == Format::kMarkdown || format() == Format::kHtml;
+  if (page && !given("--output")) {
+    fail_usage("--check goes with the formats text and json, or with --output FILE");
   }
 }
 
@@ -176,6 +177,10 @@ scene::Trace ExplainCommand::trace() const {
     return scene::trace_scene(scene);
   }
   const bool from_stdin = scene_ == "-";
+  std::error_code missing;  // of either file: then they are not the same
+  if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
+    fail_usage(fmt::format("--output: {} is the scene itself; name another file", output_));
+  }
   scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
   const std::string name = from_stdin ? "standard input" : scene_;
   if (check_ && scene.expect.empty()) {

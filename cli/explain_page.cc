@@ -55,7 +55,7 @@ constexpr const char* kSteps =
 constexpr const char* kChecks =
     "A scene may list, under \"expect\", numbers that its author claims. --check prints one line "
     "for each array of them: the step, the largest error, and how much was allowed. With --output "
-    "the story is written to FILE as well.";
+    "the story is written to FILE as well; without it, only text and json can be checked.";
 
 constexpr const char* kEnvironment =
     "COLUMNS\tThe width of the text, instead of the terminal's.\n"

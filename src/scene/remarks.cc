@@ -26,6 +26,7 @@ struct RowFacts {
   std::int64_t visible = 0;    // keys that may be seen
   std::int64_t looked_at = 0;  // keys with any weight
   double entropy = 0.0;
+  bool has_negative = false;
   bool has_nan = false;
   bool has_infinity = false;
 };
@@ -91,6 +92,7 @@ class MatrixRemarks {
         facts.most = weight;
         facts.where = j;
       }
+      if (weight < 0.0) facts.has_negative = true;
       if (weight != 0.0) ++facts.looked_at;
       if (weight > 0) facts.entropy -= weight * std::log(weight);
     }
@@ -109,7 +111,9 @@ class MatrixRemarks {
         single_.push_back(i);
       } else {
         if (strongest_ < 0 || row.most > facts(strongest_).most) strongest_ = i;
-        if (most_even_ < 0 || row.entropy > facts(most_even_).entropy) most_even_ = i;
+        // Evenness is about shares of one, which weights below 0 ("sum") are not.
+        const bool shares = !row.has_negative;
+        if (shares && (most_even_ < 0 || row.entropy > facts(most_even_).entropy)) most_even_ = i;
       }
     }
   }
@@ -216,7 +220,9 @@ std::string summarize(const Scene& scene) {
   text +=
       scene.projections
           ? fmt::format(", {} weights", how_drawn(*scene.projections).empty() ? "given" : "random")
-          : ", no trained weights";
+          : std::string(std::holds_alternative<reference::DotScore>(scene.score_kind)
+                            ? ", no trained weights"
+                            : ", no projections");
   if (!scene.options.mask.allows_all()) {
     text += fmt::format("; mask: {}", scene.options.mask.to_string());
   }

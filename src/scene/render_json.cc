@@ -15,9 +15,19 @@
 namespace fovea::scene {
 namespace {
 
+/// A JSON string. Readable in any script, but what acts instead of showing (C1 controls, direction
+/// overrides) is written as \uXXXX, so that JSON on a terminal is as harmless as text.
 std::string json_string(std::string_view text) {
-  // What a scene holds is UTF-8; replacing is for callers that built one by hand.
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto dump = [](std::string_view part, bool ascii) {
+    // What a scene holds is UTF-8; replacing is for callers that built one by hand.
+    return nlohmann::json(part).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
+  };
+  std::string result = "\"";
+  for (const std::string_view character : code_points(text)) {
+    const std::string quoted = dump(character, is_unseen(character));
+    result.append(quoted, 1, quoted.size() - 2);
+  }
+  return result + '"';
 }
 
 std::string number(double value, DType dtype) {

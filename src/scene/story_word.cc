@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "scene/number_text.h"
 #include "scene/scene_parts.h"
 #include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
@@ -51,7 +52,16 @@ class WordTeller {
           "Several ways to make the scores add up to one; {} is the one used from here on.",
           normalization_label(scene_.normalizations.back()));
     }
+    if (!scene_.options.score.sinks.empty()) {
+      weights.formula += ", with exp(sink) in the sum";
+      weights.reading =
+          "The share of attention that each word gets; what a row lacks to one, the sink takes.";
+    }
     Section context = parts_.section("Context of " + name, "focus.context");
+    if (sees_nothing()) {
+      weights.remarks.push_back(name + " may see nothing: its weights and its context are 0.");
+    }
+    add_score_weights(scores);
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
       scores.blocks.push_back(score_table(head));
       weights.blocks.push_back(weight_table(head));
@@ -156,7 +166,62 @@ class WordTeller {
     return bracketed({own_row(step, head)}, step)[0];
   }
 
+  bool sees_nothing() const {
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      for (std::int64_t key = 0; key < model_.keys(); ++key) {
+        if (!masked(head, key)) return false;
+      }
+    }
+    return true;
+  }
+
   // ---- Scores ----------------------------------------------------------------------------------
+
+  /// A matrix of the scene's own, which is no step: rows and columns are numbers.
+  Table matrix(const std::string& caption, const TensorView& values) const {
+    Table result{caption, {}, {}, false};
+    const NumberText numbers(values, scene_.precision);
+    const auto columns = shown_positions(values.extent(1), kFewInARow, -1);
+    for (const std::int64_t j : columns) {
+      result.columns.push_back({j < 0 ? "…" : fmt::format("{}", j)});
+    }
+    for (const std::int64_t i : shown_positions(values.extent(0), 2 * kFewInARow, -1)) {
+      TableRow row{i < 0 ? "…" : "", {}, false, {}};
+      for (const std::int64_t j : columns) {
+        row.cells.push_back({i < 0 || j < 0 ? "…" : numbers.padded(values.value({i, j}))});
+      }
+      result.rows.push_back(std::move(row));
+    }
+    return result;
+  }
+
+  /// What the general and the additive score bring along, and the additive score's hidden layer.
+  void add_score_weights(Section& scores) const {
+    if (const auto* general = std::get_if<reference::GeneralScore>(&scene_.score_kind)) {
+      scores.blocks.push_back(matrix("W", general->weights));
+    }
+    const auto* additive = std::get_if<reference::AdditiveScore>(&scene_.score_kind);
+    if (additive == nullptr) return;
+    scores.blocks.push_back(matrix("W", additive->query_weights));
+    scores.blocks.push_back(matrix("U", additive->key_weights));
+    const Tensor v = Tensor(additive->v).reshaped({1, additive->v->extent(0)});
+    scores.blocks.push_back(matrix("v", v));
+    if (parts_.many()) return;
+    const StepLayout hidden = model_.layout(*parts_.find("hidden"));
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      Tensor rows(DType::kFloat64, {model_.keys(), hidden.cols});
+      for_each_index(rows.shape(), [&](const Index& at) {
+        rows.at<double>(at) = hidden.at(focus_.item, head, focus_.index, at[0], at[1]);
+      });
+      const std::string where = head_caption(head);
+      Table layer = matrix(where.empty() ? "hidden layer" : "hidden layer, " + where, rows);
+      const auto shown = shown_positions(rows.extent(0), 2 * kFewInARow, -1);
+      for (std::size_t i = 0; i < shown.size(); ++i) {
+        if (shown[i] >= 0) layer.rows[i].label = row_of(shown[i]).label;
+      }
+      scores.blocks.push_back(std::move(layer));
+    }
+  }
 
   std::string factor(double value, const StepNumbers* how) const {
     return how != nullptr ? how->text(value) : fmt::format("{:.{}g}", value, scene_.precision);

@@ -115,6 +115,16 @@ bool is_utf8(std::string_view text) {
   return valid;
 }
 
+std::vector<std::string_view> code_points(std::string_view text) {
+  std::vector<std::string_view> result;
+  for_each_code_point(text, [&](const CodePoint& point) { result.push_back(point.bytes); });
+  return result;
+}
+
+bool is_unseen(std::string_view text) {
+  return !text.empty() && cannot_be_seen(next_code_point(text).value);
+}
+
 std::string visible(std::string_view text) {
   std::string result;
   result.reserve(text.size());

@@ -19,6 +19,12 @@ bool is_utf8(std::string_view text);
 /// spaces), fillers and noncharacters. The joiners that emoji and scripts need are not among them.
 bool cannot_be_seen(std::int32_t code_point);
 
+/// The pieces of `text` that are one code point each (or one byte that is not UTF-8).
+std::vector<std::string_view> code_points(std::string_view text);
+
+/// cannot_be_seen() of the first code point of `text`.
+bool is_unseen(std::string_view text);
+
 /// `text` with everything that would act instead of show made visible: control characters (escape
 /// codes, line breaks), all that cannot_be_seen() and bytes that are not UTF-8 become \n, \x1b,
 /// \u202e.

@@ -170,7 +170,6 @@ class CheckTest(CliTest):
         for format_name in ("html", "markdown"):
             message = self.fail_with(2, "explain", "-", "--check", "--format", format_name)
             self.assertIn("--check", message)
-        self.fail_with(2, "explain", "-", "--check", "--output", str(self.dir / "page.html"))
         self.assertEqual(self.files(), [])
 
     def test_a_sentence_has_nothing_to_check(self):

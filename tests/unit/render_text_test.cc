@@ -214,6 +214,35 @@ TEST(RenderText, MaskedCellsAreDots) {
   EXPECT_THAT(text, HasSubstr("\"a\" looks only at itself."));
 }
 
+TEST(RenderText, SinksAndEmptyRowsAreSaid) {
+  const std::string sink = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "score": {"sinks": [2.0]}})")));
+  EXPECT_THAT(sink, HasSubstr("what a row lacks to one, the sink takes."));
+  EXPECT_THAT(sink, HasSubstr("with exp(sink) in the sum"));
+  EXPECT_THAT(sink, Not(HasSubstr("adds up to one")));
+  const std::string blind = to_text(trace_scene(
+      parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "mask": {"prefix": 0}})")));
+  EXPECT_THAT(blind, HasSubstr("\"a\" may see nothing: its weights and its context are 0."));
+}
+
+TEST(RenderText, NegativeWeightsAreNotCalledEven) {
+  const std::string text = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b", "c"], "embeddings": [[1, 2], [-1, -3], [0.5, 0]],
+          "normalizations": ["sum"], "score": {"scale": 1}})")));
+  EXPECT_THAT(text, Not(HasSubstr("Most even")));
+}
+
+TEST(RenderText, ScoresShowTheWeightsTheyBring) {
+  const std::string general = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b"], "embeddings": [[1, 2], [3, 4]],
+          "score": {"kind": "general", "weights": [[7, 0], [0, 9]]}})")));
+  EXPECT_THAT(general, HasSubstr("   W  0  1\n      7  0\n      0  9\n"));
+  const std::string additive =
+      to_text(trace_scene(load_scene(FOVEA_SCENES "/additive_score.json")));
+  EXPECT_THAT(additive, HasSubstr("hidden layer"));
+  EXPECT_THAT(additive, HasSubstr("   U "));
+}
+
 TEST(RenderText, WideCharactersAlign) {
   const std::string text = to_text(trace_scene(parse_scene(
       R"({"tokens": ["猫", "👩‍👩‍👧", "cat"], "embeddings": [[1.5, 2], [3, 4], [5, 6]],

@@ -278,6 +278,18 @@ TEST(TraceJson, NotFiniteNumbersAreStrings) {
   EXPECT_EQ(values("weights")[0][0], "nan");
 }
 
+TEST(TraceJson, WhatActsOnATerminalIsEscaped) {
+  const std::string out = to_json(trace_of(
+      "{\"title\": \"\u009b31m\u007f\u202e\u2028 猫 é\", \"tokens\": [\"a\u009b2J\\u001b\"], "
+      "\"embeddings\": [[1]]}"));
+  for (const char* raw : {"\u009b", "\u007f", "\u202e", "\u2028", "\x1b"}) {
+    EXPECT_EQ(out.find(raw), std::string::npos) << raw;
+  }
+  EXPECT_NE(out.find("猫 é"), std::string::npos);
+  EXPECT_EQ(json::parse(out)["title"], "\u009b31m\u007f\u202e\u2028 猫 é");
+  EXPECT_EQ(json::parse(out)["tokens"][0], "a\u009b2J\x1b");
+}
+
 TEST(TraceJson, TokensKeepTheirKindAndNesting) {
   const json numbers =
       json::parse(to_json(trace_of(R"({"tokens": [72, -3], "embeddings": [[1], [2]]})")));
