@@ -22,9 +22,12 @@
 #include "fovea/error.h"
 
 #include "core/number_format.h"
+#include "support/message_of.h"
 
 namespace fovea {
 namespace {
+
+using test::message_of;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -129,15 +132,6 @@ std::vector<Case> read_cases() {
     }
   }
   return cases;
-}
-
-std::string message_of(const auto& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no InvalidArgument";
 }
 
 TEST(ArrayFormat, EqualsNumpy) {

@@ -14,8 +14,12 @@
 #include "fovea/attention_options.h"
 #include "fovea/error.h"
 
+#include "support/message_of.h"
+
 namespace fovea {
 namespace {
+
+using test::message_of;
 
 using testing::ElementsAre;
 
@@ -134,15 +138,6 @@ TEST(Mask, WideWindowsDoNotOverflow) {
   constexpr std::int64_t kWidest = std::numeric_limits<std::int64_t>::max();
   EXPECT_THAT(draw(window(kWidest, 0), 2, 2), ElementsAre("10", "11"));
   EXPECT_THAT(draw(window(0, kWidest), 2, 2), ElementsAre("11", "01"));
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Mask, Errors) {

@@ -21,8 +21,12 @@
 
 #include "fovea/error.h"
 
+#include "support/message_of.h"
+
 namespace fovea {
 namespace {
+
+using test::message_of;
 
 constexpr std::int64_t kMinInt = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
@@ -71,15 +75,6 @@ template <class T>
 std::vector<T> elements(const Tensor& tensor) {
   const auto span = tensor.span<T>();
   return {span.begin(), span.end()};
-}
-
-std::string message_of(const auto& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no InvalidArgument";
 }
 
 // Plays one line of the recording and compares what the stream gives.

@@ -13,10 +13,13 @@
 
 #include "fovea/error.h"
 
+#include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::reference {
 namespace {
+
+using test::message_of;
 
 using test::max_difference;
 using test::RandomProblem;
@@ -421,15 +424,6 @@ TEST(Reference, EmptyProblems) {
 }
 
 // ---- Errors -------------------------------------------------------------------------------------
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
   const RandomProblem good({2, 4, 2, 3, 5}, 6, 7);

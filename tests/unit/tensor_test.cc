@@ -17,20 +17,15 @@
 
 #include "fovea/error.h"
 
+#include "support/message_of.h"
+
 namespace fovea {
 namespace {
 
+using test::message_of;
+
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kBig = std::int64_t{1} << 40;
-
-std::string message_of(const auto& call) {
-  try {
-    call();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "no InvalidArgument";
-}
 
 template <class T>
 std::vector<T> elements(const Tensor& tensor) {
@@ -342,7 +337,7 @@ TEST(Convert, RefusesWhatInt64CannotHold) {
             "convert: expected a number that int64 holds, got -inf");
   EXPECT_EQ(message(0x1p63),
             "convert: expected a number that int64 holds, got 9.223372036854776e+18");
-  EXPECT_EQ(message(-0x1p63), "no InvalidArgument");
+  EXPECT_EQ(message(-0x1p63), "no error");
 }
 
 }  // namespace
