@@ -37,8 +37,6 @@ std::string number(double value, DType dtype) {
                                   : fmt::format("{}", value);
 }
 
-std::string list(const Shape& shape) { return to_string(shape); }
-
 void append_nested(std::string& out, const TensorView& values, const std::string& indent) {
   if (values.rank() == 0) {
     out += number(values.value({}), values.dtype());
@@ -75,7 +73,8 @@ std::string step_json(const Step& step, const Scene& scene) {
   std::string out = fmt::format(
       "    {{\n      \"name\": {},\n      \"title\": {},\n      \"formula\": {},\n"
       "      \"shape\": {},\n      \"values\": ",
-      json_string(step.name), json_string(step.title), json_string(step.formula), list(step.shape));
+      json_string(step.name), json_string(step.title), json_string(step.formula),
+      to_string(step.shape));
   if (step.values.defined()) {
     append_nested(out, step.values, "      ");
   } else {

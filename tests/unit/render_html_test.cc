@@ -19,6 +19,7 @@
 #include "scene/html/escape.h"
 #include "scene/html/mathml.h"
 #include "scene/trace_model.h"
+#include "support/files.h"
 
 namespace fovea::scene {
 
@@ -40,10 +41,7 @@ std::string example(const std::string& name) {
 const std::vector<std::string>& all_examples() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
-      if (entry.path().extension() == ".json") found.push_back(entry.path().stem().string());
-    }
-    std::sort(found.begin(), found.end());
+    for (const auto& path : test::example_scenes()) found.push_back(path.stem().string());
     return found;
   }();
   return names;

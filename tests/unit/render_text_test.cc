@@ -20,9 +20,12 @@
 #include "scene/story.h"
 #include "scene/text_width.h"
 #include "scene/top_keys.h"
+#include "support/files.h"
 
 namespace fovea::scene {
 namespace {
+
+using fovea::test::example_scenes;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -33,15 +36,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
-}
-
-std::vector<std::string> example_scenes() {
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
-    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
 }
 
 std::string sentence(int words, int dim = 4) {
@@ -68,8 +62,8 @@ TEST(RenderText, TellsTheStoryOfTheJourney) {
 }
 
 TEST(RenderText, NoLineIsWiderThanAskedFor) {
-  for (const std::string& path : example_scenes()) {
-    const Trace trace = trace_scene(load_scene(path));
+  for (const auto& path : example_scenes()) {
+    const Trace trace = trace_scene(load_scene(path.string()));
     for (const int width : {40, 60, 80, 100, 160}) {
       for (const std::string& line : lines_of(to_text(trace, {.width = width}))) {
         EXPECT_LE(display_width(line), width) << path << ": " << line;
@@ -299,8 +293,8 @@ TEST(RenderMarkdown, HostileTextIsShownNotObeyed) {
 }
 
 TEST(RenderMarkdown, TablesAreWellFormed) {
-  for (const std::string& path : example_scenes()) {
-    const std::string markdown = to_markdown(trace_scene(load_scene(path)));
+  for (const auto& path : example_scenes()) {
+    const std::string markdown = to_markdown(trace_scene(load_scene(path.string())));
     std::size_t columns = 0;
     for (const std::string& line : lines_of(markdown)) {
       if (!line.starts_with("|")) {

@@ -21,7 +21,12 @@
 #include "fovea/random.h"
 #include "fovea/scene.h"
 
+#include "support/files.h"
+
 namespace {
+
+using fovea::test::example_scenes;
+using fovea::test::read_file;
 
 using fovea::RandomState;
 using fovea::Tensor;
@@ -33,23 +38,6 @@ using fovea::scene::trace_scene;
 
 std::filesystem::path scene_path(const std::string& name) {
   return std::filesystem::path(FOVEA_SCENES) / name;
-}
-
-std::vector<std::filesystem::path> example_scenes() {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
-    if (entry.path().extension() == ".json") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << "cannot read " << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 std::vector<double> numbers(const Tensor& tensor) {

@@ -19,17 +19,14 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
+#include "support/files.h"
+
 namespace {
 
-using nlohmann::json;
+using fovea::test::example_scenes;
+using fovea::test::read_file;
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file) << "cannot read " << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+using nlohmann::json;
 
 const json& schema_json() {
   static const json schema =
@@ -61,11 +58,10 @@ std::string scene_with(const std::string& members) {
 
 TEST(SceneSchema, AllExamplesNameIt) {
   int count = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
-    if (entry.path().extension() != ".json") continue;
+  for (const auto& path : example_scenes()) {
     ++count;
-    const json scene = json::parse(read_file(entry.path()));
-    EXPECT_EQ(scene.at("$schema"), "../../docs/scene.schema.json") << entry.path();
+    const json scene = json::parse(read_file(path));
+    EXPECT_EQ(scene.at("$schema"), "../../docs/scene.schema.json") << path;
   }
   EXPECT_GE(count, 11);
 }
@@ -149,9 +145,8 @@ TEST(SceneSchema, StepNamesAreTheParsers) {
     EXPECT_EQ(parser_complaint(scene_with("\"notes\": " + note.dump())), "") << name;
   }
   EXPECT_EQ(known.size(), names.size());
-  for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
-    if (entry.path().extension() != ".json") continue;
-    const auto trace = fovea::scene::trace_scene(fovea::scene::load_scene(entry.path().string()));
+  for (const auto& path : example_scenes()) {
+    const auto trace = fovea::scene::trace_scene(fovea::scene::load_scene(path.string()));
     for (const auto& step : trace.steps) EXPECT_TRUE(known.contains(step.name)) << step.name;
   }
 }

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The files that tests look at.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file_io.h"
+
+namespace fovea::test {
+
+/// Every scene in examples/scenes, by name; a new one is found by itself.
+inline std::vector<std::filesystem::path> example_scenes() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
+    if (entry.path().extension() == ".json") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// A whole file. Throws IoError when it cannot be read, which fails the test.
+inline std::string read_file(const std::filesystem::path& path) {
+  return fovea::read_file(path.string(), std::int64_t{1} << 26);
+}
+
+}  // namespace fovea::test
