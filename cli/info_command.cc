@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <omp.h>
 
 #include "fovea/info.h"
 
@@ -24,21 +25,34 @@ Page info_page() {
               "Prints what a bug report or a record of a measurement needs: the version, how it "
               "was built, what it computes with, and what it found on this machine.\n"
               "\n"
-              "This version computes with the scalar reference, on one thread. The SIMD targets "
-              "are those that the CPU offers, for versions to come.",
+              "Attention is computed by the fused engine, in the instructions of one SIMD target: "
+              "the best that both the CPU and this build have, or the one that FOVEA_TARGET names. "
+              "SCALAR, the last, is the fallback for CPUs without any. The reference, plain and "
+              "slow, says what is right: fovea explain shows its numbers, and the tests and fovea "
+              "bench judge the engine by it.",
           .sections = {exit_status_section(),
-                       {"EXAMPLES", " fovea info\n fovea info --json | python3 -m json.tool"},
-                       {"SEE ALSO", "fovea --help, fovea explain --help"}}};
+                       {"ENVIRONMENT",
+                        "FOVEA_TARGET\tThe SIMD target to compute with, one of those listed.\n"
+                        "OMP_NUM_THREADS\tThe threads to compute with, unless a call says "
+                        "otherwise. Default: one for each CPU."},
+                       {"EXAMPLES",
+                        " fovea info\n"
+                        " fovea info --json | python3 -m json.tool\n"
+                        " FOVEA_TARGET=AVX2 fovea info"},
+                       {"SEE ALSO", "fovea --help, fovea bench --help, fovea explain --help"}}};
 }
 
 std::string to_text(const BuildInfo& info) {
+  const int threads = omp_get_max_threads();
   return fmt::format(
       "fovea {}\n"
       "built with     {}, {}\n"
-      "computes with  the scalar reference, one thread\n"
-      "SIMD targets   {} (what the CPU offers; not used by this version)\n"
+      "computes with  the fused engine, on {}, up to {} thread{}\n"
+      "judged by      the scalar reference, in float64\n"
+      "SIMD targets   {} (of this CPU and this build; FOVEA_TARGET chooses)\n"
       "CPUs           {}\n",
-      info.version, info.compiler, info.build_type, fmt::join(info.targets, " "), info.threads);
+      info.version, info.compiler, info.build_type, info.target, threads, threads == 1 ? "" : "s",
+      fmt::join(info.targets, " "), info.threads);
 }
 
 std::string to_json(const BuildInfo& info) {
@@ -48,12 +62,13 @@ std::string to_json(const BuildInfo& info) {
       "  \"version\": {:?},\n"
       "  \"compiler\": {:?},\n"
       "  \"build_type\": {:?},\n"
-      "  \"computes_with\": {{\"engine\": \"reference\", \"threads\": 1}},\n"
+      "  \"computes_with\": {{\"engine\": \"fused\", \"target\": {:?}, \"threads\": {}}},\n"
+      "  \"judged_by\": \"reference\",\n"
       "  \"targets\": [\"{}\"],\n"
       "  \"threads\": {}\n"
       "}}\n",
-      info.version, info.compiler, info.build_type, fmt::join(info.targets, "\", \""),
-      info.threads);
+      info.version, info.compiler, info.build_type, info.target, omp_get_max_threads(),
+      fmt::join(info.targets, "\", \""), info.threads);
 }
 
 }  // namespace

@@ -8,6 +8,11 @@ find_package(nlohmann_json 3.10 REQUIRED)
 find_package(PkgConfig REQUIRED)
 # utf8proc ships no CMake package everywhere, but a pkg-config file it does.
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+find_package(OpenMP COMPONENTS CXX QUIET)
+if(NOT OpenMP_CXX_FOUND)
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no OpenMP: GCC brings it along, Clang needs libomp "
+    "in its own version. On Debian: tools/setup.sh build check")
+endif()
 if(FOVEA_CLI)
   find_package(CLI11 REQUIRED)
 endif()

@@ -18,7 +18,7 @@ build | cmake              | configures the build                        | CMake
 build | ninja-build        | runs the build                              | Ninja 1.10
 build | pkg-config         | finds libraries                             | pkg-config 0.29
 build | libfmt-dev         | formatting of messages and numbers          | {fmt} 9
-build | libhwy-dev         | which SIMD instructions the processor has   | Highway 1.0.3
+build | libhwy-dev         | SIMD for every processor from one source    | Highway 1.0.3
 build | libutf8proc-dev    | widths of characters in aligned text        | utf8proc 2.8
 build | nlohmann-json3-dev | reading scenes                              | nlohmann/json 3.10
 build | libcli11-dev       | the command line                            | CLI11 2.1
@@ -30,6 +30,7 @@ test  | python3-jsonschema | checks scenes against their JSON Schema     | jsons
 check | clang              | second compiler, and the sanitizers         | Clang 14
 check | clang-format       | checks the format of the code               | clang-format 14
 check | CLANG-RT           | run-time library of the sanitizers          | compiler-rt 14
+check | CLANG-OMP          | OpenMP for Clang                            | libomp 14 (LLVM)
 bench | libbenchmark-dev   | measures                                    | Google Benchmark 1.7
 '
 
@@ -79,14 +80,17 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   exit 1
 fi
 
-# The sanitizers' run-time library carries the version of the system's Clang in its name.
+# Libraries of the system's Clang carry its version in their names.
 clang_version() {
   local depends
   depends=$(dpkg-query -W -f='${Depends}' clang 2>/dev/null || apt-cache depends clang 2>/dev/null) || true
   [[ $depends =~ clang-([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
 }
-name_clang_rt() {
-  table=${table/CLANG-RT/libclang-rt-$(clang_version || echo 14)-dev}
+name_clang_libraries() {
+  local version
+  version=$(clang_version || echo 14)
+  table=${table/CLANG-RT/libclang-rt-$version-dev}
+  table=${table/CLANG-OMP/libomp-$version-dev}
 }
 
 missing=()
@@ -100,7 +104,7 @@ find_missing() {
   done <<<"$table"
 }
 
-case $table in *CLANG-RT*) name_clang_rt ;; esac
+case $table in *CLANG-*) name_clang_libraries ;; esac
 find_missing
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "fovea/execution.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
@@ -21,13 +22,13 @@ namespace fovea {
 class Alignment {
  public:
   /// The last query stands at the last key: offset = kv_len - q_len, counted for each batch item
-  /// after key_lengths. The default.
+  /// or packed sequence after key_lengths. The default.
   static Alignment bottom_right() { return Alignment(Kind::kBottomRight); }
   /// The first query stands at the first key: offset = 0.
   static Alignment top_left() { return Alignment(Kind::kOffset, {0}); }
   /// A number of your own.
   static Alignment offset(std::int64_t offset) { return Alignment(Kind::kOffset, {offset}); }
-  /// One number per batch item.
+  /// One number per batch item or packed sequence.
   static Alignment offsets(std::vector<std::int64_t> offsets) {
     return Alignment(Kind::kOffset, std::move(offsets));
   }
@@ -35,7 +36,7 @@ class Alignment {
   Alignment() = default;
 
   bool is_bottom_right() const { return kind_ == Kind::kBottomRight; }
-  /// The given offsets: one for all batch items, or one each; empty for bottom_right().
+  /// The given offsets: one for all items, or one each; empty for bottom_right().
   const std::vector<std::int64_t>& values() const { return offsets_; }
 
  private:
@@ -56,6 +57,8 @@ struct Alibi {
 /// The paper's slopes: 2^(-8 (h + 1) / heads) for a power of two; otherwise those of the power of
 /// two below, followed by every other slope of the power of two above.
 std::vector<double> default_alibi_slopes(std::int64_t heads);
+/// One of them.
+double default_alibi_slope(std::int64_t head, std::int64_t heads);
 
 /// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].
 struct RelativeTable {
@@ -79,8 +82,8 @@ struct ScoreOptions {
   /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
   double softcap = 0.0;
   /// Added to the scores, float32 or float64; broadcast to [batch, q_heads, q_len, kv_len] from the
-  /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever other biases
-  /// add.
+  /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever the score and
+  /// other biases are; so does any score of -inf.
   TensorRef bias = {};
   std::optional<Alibi> alibi = std::nullopt;
   std::optional<RelativeTable> relative = std::nullopt;
@@ -88,18 +91,56 @@ struct ScoreOptions {
   std::vector<double> sinks = {};
 };
 
+/// Sequences of different lengths, one after the other along the length dimension of tensors whose
+/// batch is 1 (FlashAttention's cumulative lengths). Sequence s has the queries query_starts[s] to
+/// query_starts[s + 1] and the keys key_starts[s] to key_starts[s + 1], and sees nothing else. Each
+/// is a problem of its own, as a batch item is: masks, alignment and position biases count within
+/// it, and what there is one of per batch item (offsets, key_lengths) there is one of per sequence.
+/// Tensors that are laid out along queries or keys (bias, dense masks, document ids) are packed as
+/// the inputs are.
+struct PackedSequences {
+  /// 0, ..., q_len: one more than there are sequences, never decreasing. Both empty: not packed.
+  std::vector<std::int64_t> query_starts;
+  /// 0, ..., kv_len.
+  std::vector<std::int64_t> key_starts;
+
+  /// The number of sequences (ProblemShape::sequences); 0: not packed.
+  std::int64_t count() const {
+    return query_starts.empty() ? 0 : static_cast<std::int64_t>(query_starts.size()) - 1;
+  }
+};
+
 struct AttentionOptions {
   Mask mask = {};
   ScoreOptions score = {};
   Alignment alignment = {};
+  PackedSequences sequences = {};
+  /// How the call runs: threads, workspace, stopping, progress. The reference has no use for it.
+  Execution execution = {};
 };
 
 /// Throws InvalidArgument when the options do not fit the problem, naming the option, what was
 /// expected and what came.
 void validate(const AttentionOptions& options, const ProblemShape& shape);
 
-/// The offset of a batch item: query i stands at position i + offset among the keys.
+/// Where one of a problem's items (ProblemShape::items), a batch item or a packed sequence, lies in
+/// the tensors: batch index, first query and key, and how many of each.
+struct SequenceSpan {
+  std::int64_t batch = 0;
+  std::int64_t query_start = 0;
+  std::int64_t q_len = 0;
+  std::int64_t key_start = 0;
+  std::int64_t kv_len = 0;
+};
+
+/// Item `item` of valid options: batch item `item` as a whole, or what sequence `item` has of batch
+/// item 0.
+SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
+                           std::int64_t item);
+
+/// The offset of a batch item or packed sequence: its query i stands at position i + offset among
+/// its keys.
 std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
-                          std::int64_t batch);
+                          std::int64_t item);
 
 }  // namespace fovea

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two errors that Fovea throws itself (std::bad_alloc passes through). A message names the
-// thing, what was expected and what came. The library never prints, aborts or exits.
+// The errors that Fovea throws itself (std::bad_alloc passes through). A message names the thing,
+// what was expected and what came. The library never prints, aborts or exits.
 
 #pragma once
 
@@ -17,6 +17,12 @@ class InvalidArgument : public std::invalid_argument {
 
 /// A file that could not be opened, read or written.
 class IoError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.
+class Stopped : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -18,15 +18,19 @@ struct BuildInfo {
   std::string compiler;
   /// The CMake configuration, as in "Release"; "unspecified" when none was chosen.
   std::string build_type;
-  /// The SIMD targets that this CPU offers and this build's compiler can make, best first, under
-  /// Highway's names, as in "AVX3". Never empty.
+  /// The SIMD targets that this CPU offers and this build holds, best first, under Highway's names,
+  /// as in "AVX3"; "SCALAR" is the portable fallback. Never empty.
   std::vector<std::string> targets;
+  /// The one of them that kernels run on: the first, unless the environment variable FOVEA_TARGET
+  /// names another. Chosen once per process.
+  std::string target;
   /// The CPUs this process may run on: its affinity mask on Linux, elsewhere all of them. At
   /// least 1.
   int threads = 1;
 };
 
-/// Asks the CPU and the operating system anew at every call.
+/// Asks the operating system anew at every call. Throws InvalidArgument when FOVEA_TARGET names no
+/// target that is there.
 BuildInfo build_info();
 
 }  // namespace fovea

@@ -89,11 +89,11 @@ struct Steps {
   Tensor scaled_scores;      ///< the same shape; absent when scale is 1
   Tensor softcapped_scores;  ///< absent without softcap
   Tensor biased_scores;      ///< absent without bias, alibi and relative table
-  Tensor masked_scores;      ///< -inf where masked; absent without a mask
+  Tensor masked_scores;      ///< -inf where masked; absent without a mask or packed sequences
   Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
   Tensor row_sums;           ///< [batch, q_heads, q_len]  the sum of each row of weights
-  Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where a mask or a
-                             ///< bias of -inf keeps the key out
+  Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where a mask, a
+                             ///< score of -inf or a sequence's end keeps the key out
   Tensor lse;                ///< [batch, q_heads, q_len]  natural log of the sum of exp(score)
   Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value
 };
@@ -102,15 +102,19 @@ struct Steps {
 ///
 /// Order    query . key, then scale, softcap, bias (additive, ALiBi, relative table), mask.
 /// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
-///          leak. A bias of -inf masks, whatever other biases add. A fully masked row gives context
-///          0 and lse -inf, or lse = the sink where there is one. What is visible follows plain
-///          arithmetic: nan spreads.
+///          leak. So does a key whose score is -inf after the biases, from wherever: a product that
+///          overflows, a key of -inf, a bias; a bias of -inf masks whatever the score and other
+///          biases are, even nan. A fully masked row gives context 0 and lse -inf, or lse = the
+///          sink where there is one. What is visible follows plain arithmetic: nan spreads.
+/// Packing  with AttentionOptions::sequences the arrays keep their shapes, with batch 1 and the
+///          total lengths. A key of another sequence takes no part: it has the score -inf at
+///          every step, weight 0, hidden layer 0, and costs nothing.
 /// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came.
 Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
                       const ReferenceOptions& how = {});
 
-/// One query of one head of one batch item.
+/// One query of one head of one batch item; of packed sequences, one of batch item 0.
 struct Row {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -125,9 +129,9 @@ struct Rows {
 };
 
 /// The same meaning for a selection of rows of a problem of any size, without N x N memory: beside
-/// rows * kv_len * (head_dim + value_dim) products it costs one pass over the inputs, which are
-/// copied where they are strided or of another type. Errors as attention_steps; a row outside the
-/// problem is one.
+/// rows * kv_len * (head_dim + value_dim) products (kv_len of its own sequence where they are
+/// packed) it costs one pass over the inputs, which are copied where they are strided or of another
+/// type. Errors as attention_steps; a row outside the problem is one.
 Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
                     std::span<const Row> rows, const ReferenceOptions& how = {});
 

@@ -5,6 +5,8 @@
 #include "fovea/mask.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -12,56 +14,129 @@
 
 #include "fovea/error.h"
 
-#include "core/broadcast.h"
+#include "core/dense_mask.h"
+#include "core/document_ids.h"
+#include "core/key_interval.h"
 
 namespace fovea {
 namespace {
 
-// Each rule answers visible(), validate() and to_string().
+// Each rule answers visible(), classify(), key_range(), fill(), validate() and to_string(). Blocks
+// and runs come with at least one score; ranges may go back empty in any form.
 
-struct Causal {
-  bool visible(const ScorePosition& at) const { return at.key <= at.query + at.offset; }
-  void validate(const ProblemShape&) const {}
+struct Causal : IntervalRule<Causal> {
+  KeyInterval interval(const ScorePosition& row) const {
+    return {.end = row.query + row.offset + 1};
+  }
+  void validate(const ProblemShape&, std::span<const std::int64_t>) const {}
   std::string to_string() const { return "causal()"; }
 };
 
-struct Window {
+struct Window : IntervalRule<Window> {
   std::int64_t left;
   std::int64_t right;
 
-  bool visible(const ScorePosition& at) const {
-    // Compared as a distance, which cannot overflow however wide the window.
-    const std::int64_t ahead = at.key - (at.query + at.offset);
-    return (left < 0 || -ahead <= left) && (right < 0 || ahead <= right);
+  Window(std::int64_t left_keys, std::int64_t right_keys) : left(left_keys), right(right_keys) {}
+
+  KeyInterval interval(const ScorePosition& row) const {
+    const std::int64_t position = row.query + row.offset;
+    KeyInterval seen;
+    // Where the sum would not fit, it is as good as unbounded.
+    if (left >= 0 && position >= KeyInterval::kLowest + left) seen.begin = position - left;
+    if (right >= 0 && position < KeyInterval::kHighest - right) seen.end = position + right + 1;
+    return seen;
   }
-  void validate(const ProblemShape&) const {}
+  void validate(const ProblemShape&, std::span<const std::int64_t>) const {}
   std::string to_string() const { return fmt::format("window({}, {})", left, right); }
 };
 
-struct Prefix {
+struct Prefix : IntervalRule<Prefix> {
   std::int64_t length;
 
-  bool visible(const ScorePosition& at) const { return at.key < length; }
-  void validate(const ProblemShape&) const {}
+  explicit Prefix(std::int64_t keys) : length(keys) {}
+
+  KeyInterval interval(const ScorePosition&) const { return {.end = length}; }
+  void validate(const ProblemShape&, std::span<const std::int64_t>) const {}
   std::string to_string() const { return fmt::format("prefix({})", length); }
 };
 
-struct Documents {
-  Tensor query_ids;
-  Tensor key_ids;
+struct KeyLengths : IntervalRule<KeyLengths> {
+  std::vector<std::int64_t> lengths;
 
-  static std::int64_t id(const Tensor& ids, std::int64_t batch, std::int64_t position) {
-    return ids.rank() == 1 ? ids.at<std::int64_t>({position})
-                           : ids.at<std::int64_t>({batch, position});
+  explicit KeyLengths(std::vector<std::int64_t> all) : lengths(std::move(all)) {}
+
+  std::int64_t length(std::int64_t item) const {
+    return lengths.size() == 1 ? lengths[0] : lengths[static_cast<std::size_t>(item)];
+  }
+  KeyInterval interval(const ScorePosition& row) const { return {.end = length(row.batch)}; }
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
+    if (lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != shape.items()) {
+      throw InvalidArgument(fmt::format("key_lengths: expected 1 length or one per {} ({}), got {}",
+                                        shape.sequences > 0 ? "sequence" : "batch item",
+                                        shape.items(), lengths.size()));
+    }
+    if (lengths.size() > 1 && !kv_lens.empty()) {
+      for (std::size_t item = 0; item < lengths.size(); ++item) {
+        if (fits(lengths[item], kv_lens[item])) continue;
+        refuse(lengths[item], fmt::format("{}, the keys of sequence {}", kv_lens[item], item));
+      }
+      return;
+    }
+    if (!kv_lens.empty()) {  // shorter sequences have fewer keys than that, all of them real
+      const std::int64_t longest = *std::max_element(kv_lens.begin(), kv_lens.end());
+      if (fits(lengths[0], longest)) return;
+      refuse(lengths[0], fmt::format("{}, the keys of the longest sequence", longest));
+    }
+    for (const std::int64_t one : lengths) {
+      if (!fits(one, shape.kv_len)) refuse(one, fmt::format("kv_len = {}", shape.kv_len));
+    }
+  }
+  std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
+
+ private:
+  static bool fits(std::int64_t length, std::int64_t most) { return length >= 0 && length <= most; }
+  [[noreturn]] static void refuse(std::int64_t length, const std::string& most) {
+    throw InvalidArgument(
+        fmt::format("key_lengths: expected lengths from 0 to {}, got {}", most, length));
+  }
+};
+
+struct Documents {
+  DocumentIds queries;
+  DocumentIds keys;
+
+  std::int64_t query_id(const ScorePosition& at) const {
+    return queries.row(at.batch)[static_cast<std::size_t>(at.query_start + at.query)];
   }
   bool visible(const ScorePosition& at) const {
-    return id(query_ids, at.batch, at.query) == id(key_ids, at.batch, at.key);
+    return query_id(at) == keys.row(at.batch)[static_cast<std::size_t>(at.key_start + at.key)];
   }
-  void validate(const ProblemShape& shape) const {
-    check(query_ids, "query ids", shape.batch, shape.q_len);
-    check(key_ids, "key ids", shape.batch, shape.kv_len);
+  Visibility classify(const ScoreBlock& block) const {
+    const ScorePosition& first = block.first;
+    const auto q = queries.bounds(first.batch, first.query_start + first.query, block.queries);
+    const auto k = keys.bounds(first.batch, first.key_start + first.key, block.keys);
+    if (q.most < k.least || k.most < q.least) return Visibility::kNone;
+    // The ranges meet, so that they are one id where neither is longer.
+    return q.least == q.most && k.least == k.most ? Visibility::kAll : Visibility::kSome;
   }
-  static void check(const Tensor& ids, const char* name, std::int64_t batch, std::int64_t length) {
+  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
+    if (kv_len == 0 || !keys.sorted(row.batch, row.key_start, kv_len)) return {0, kv_len, false};
+    const auto ids = keys.row(row.batch).subspan(static_cast<std::size_t>(row.key_start),
+                                                 static_cast<std::size_t>(kv_len));
+    const auto [begin, end] = std::equal_range(ids.begin(), ids.end(), query_id(row));
+    return {begin - ids.begin(), end - ids.begin(), true};
+  }
+  void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
+    const std::int64_t own = query_id(first);
+    const std::int64_t* const ids = keys.row(first.batch).data() + first.key_start + first.key;
+    for (std::int64_t j = 0; j < count; ++j) visible[j] = ids[j] == own ? 1 : 0;
+  }
+  void validate(const ProblemShape& shape, std::span<const std::int64_t>) const {
+    check(queries, "query ids", shape.batch, shape.q_len);
+    check(keys, "key ids", shape.batch, shape.kv_len);
+  }
+  static void check(const DocumentIds& ids, const char* name, std::int64_t batch,
+                    std::int64_t length) {
     const bool fits = ids.shape() == Shape{length} || ids.shape() == Shape{batch, length};
     if (!fits) {
       throw InvalidArgument(fmt::format("documents: expected {} of shape [{}] or [{}, {}], got {}",
@@ -70,41 +145,6 @@ struct Documents {
     }
   }
   std::string to_string() const { return "documents(ids)"; }
-};
-
-struct KeyLengths {
-  std::vector<std::int64_t> lengths;
-
-  std::int64_t length(std::int64_t batch) const {
-    return lengths.size() == 1 ? lengths[0] : lengths[static_cast<std::size_t>(batch)];
-  }
-  bool visible(const ScorePosition& at) const { return at.key < length(at.batch); }
-  void validate(const ProblemShape& shape) const {
-    if (lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != shape.batch) {
-      throw InvalidArgument(
-          fmt::format("key_lengths: expected 1 length or one per batch item ({}), got {}",
-                      shape.batch, lengths.size()));
-    }
-    for (const std::int64_t one : lengths) {
-      if (one < 0 || one > shape.kv_len) {
-        throw InvalidArgument(fmt::format(
-            "key_lengths: expected lengths from 0 to kv_len = {}, got {}", shape.kv_len, one));
-      }
-    }
-  }
-  std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
-};
-
-struct Dense {
-  TensorRef tensor;
-
-  bool visible(const ScorePosition& at) const { return broadcast_value(tensor, at) != 0.0; }
-  void validate(const ProblemShape& shape) const {
-    validate_broadcast(tensor, shape, "dense mask");
-  }
-  std::string to_string() const {
-    return fmt::format("dense({})", fovea::to_string(tensor->shape()));
-  }
 };
 
 struct Combined {
@@ -116,20 +156,64 @@ struct Combined {
   bool visible(const ScorePosition& at) const {
     return both ? a.visible(at) && b.visible(at) : a.visible(at) || b.visible(at);
   }
-  void validate(const ProblemShape& shape) const {
-    a.validate(shape);
-    b.validate(shape);
+  Visibility classify(const ScoreBlock& block) const {
+    const Visibility decisive = both ? Visibility::kNone : Visibility::kAll;
+    const Visibility neutral = both ? Visibility::kAll : Visibility::kNone;
+    const Visibility of_a = a.classify(block);
+    if (of_a == decisive) return decisive;
+    const Visibility of_b = b.classify(block);
+    if (of_a == neutral || of_b == decisive) return of_b;
+    return of_b == neutral ? of_a : Visibility::kSome;
+  }
+  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
+    const KeyRange x = a.key_range(row, kv_len);
+    const KeyRange y = b.key_range(row, kv_len);
+    return both ? intersection(x, y) : hull(x, y);
+  }
+  void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
+    std::array<std::uint8_t, 256> of_b;
+    ScorePosition at = first;
+    for (std::int64_t done = 0; done < count; done += std::ssize(of_b)) {
+      const std::int64_t chunk = std::min<std::int64_t>(count - done, std::ssize(of_b));
+      at.key = first.key + done;
+      std::uint8_t* const result = visible + done;
+      a.fill(at, chunk, result);
+      b.fill(at, chunk, of_b.data());
+      if (both) {
+        for (std::int64_t j = 0; j < chunk; ++j) result[j] &= of_b[static_cast<std::size_t>(j)];
+      } else {
+        for (std::int64_t j = 0; j < chunk; ++j) result[j] |= of_b[static_cast<std::size_t>(j)];
+      }
+    }
+  }
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
+    a.validate(shape, kv_lens);
+    b.validate(shape, kv_lens);
   }
   std::string to_string() const {
     return both ? fmt::format("{} & {}", a.to_string(), b.to_string())
                 : fmt::format("({} | {})", a.to_string(), b.to_string());
+  }
+
+ private:
+  static KeyRange intersection(const KeyRange& x, const KeyRange& y) {
+    return {std::max(x.begin, y.begin), std::min(x.end, y.end), x.exact && y.exact};
+  }
+  static KeyRange hull(const KeyRange& x, const KeyRange& y) {
+    const bool gapless = x.begin <= y.end && y.begin <= x.end;
+    if (covers(x, y) || y.begin == y.end) return x;
+    if (covers(y, x) || x.begin == x.end) return y;
+    return {std::min(x.begin, y.begin), std::max(x.end, y.end), gapless && x.exact && y.exact};
+  }
+  static bool covers(const KeyRange& x, const KeyRange& y) {
+    return x.exact && x.begin <= y.begin && y.end <= x.end;
   }
 };
 
 }  // namespace
 
 struct Mask::Node {
-  std::variant<Causal, Window, Prefix, Documents, KeyLengths, Dense, Combined> rule;
+  std::variant<Causal, Window, Prefix, Documents, KeyLengths, DenseMask, Combined> rule;
 };
 
 namespace {
@@ -163,20 +247,42 @@ bool Mask::visible(const ScorePosition& at) const {
   return std::visit([&](const auto& rule) { return rule.visible(at); }, node_->rule);
 }
 
-std::optional<std::int64_t> Mask::key_length(std::int64_t batch) const {
+Visibility Mask::classify(const ScoreBlock& block) const {
+  if (block.queries <= 0 || block.keys <= 0) return Visibility::kNone;
+  if (!node_) return Visibility::kAll;
+  return std::visit([&](const auto& rule) { return rule.classify(block); }, node_->rule);
+}
+
+KeyRange Mask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
+  KeyRange range{0, kv_len, true};
+  if (node_)
+    range = std::visit([&](const auto& r) { return r.key_range(row, kv_len); }, node_->rule);
+  return range.begin < range.end ? range : KeyRange{};
+}
+
+void Mask::fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
+  if (count <= 0) return;
+  if (!node_) {
+    std::fill_n(visible, count, std::uint8_t{1});
+    return;
+  }
+  std::visit([&](const auto& rule) { rule.fill(first, count, visible); }, node_->rule);
+}
+
+std::optional<std::int64_t> Mask::key_length(std::int64_t item) const {
   if (!node_) return std::nullopt;
-  if (const auto* lengths = std::get_if<KeyLengths>(&node_->rule)) return lengths->length(batch);
+  if (const auto* lengths = std::get_if<KeyLengths>(&node_->rule)) return lengths->length(item);
   const auto* combined = std::get_if<Combined>(&node_->rule);
   if (combined == nullptr || !combined->both) return std::nullopt;
-  const auto a = combined->a.key_length(batch);
-  const auto b = combined->b.key_length(batch);
+  const auto a = combined->a.key_length(item);
+  const auto b = combined->b.key_length(item);
   if (a && b) return std::min(*a, *b);
   return a ? a : b;
 }
 
-void Mask::validate(const ProblemShape& shape) const {
+void Mask::validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
   if (!node_) return;
-  std::visit([&](const auto& rule) { rule.validate(shape); }, node_->rule);
+  std::visit([&](const auto& rule) { rule.validate(shape, kv_lens); }, node_->rule);
 }
 
 std::string Mask::to_string() const {
@@ -204,32 +310,29 @@ Mask window(std::int64_t left, std::int64_t right) {
                     "({}, {})",
                     left, right));
   }
-  return make_mask(Window{left, right});
+  return make_mask(Window(left, right));
 }
 
 Mask prefix(std::int64_t n) {
   if (n < 0) throw InvalidArgument(fmt::format("prefix: expected 0 or more keys, got {}", n));
-  return make_mask(Prefix{n});
+  return make_mask(Prefix(n));
 }
 
-Mask documents(Tensor query_ids, Tensor key_ids) {
+Mask documents(const Tensor& query_ids, const Tensor& key_ids) {
   for (const Tensor* ids : {&query_ids, &key_ids}) {
     if (!ids->defined() || ids->dtype() != DType::kInt64) {
       throw InvalidArgument(fmt::format("documents: expected int64 ids, got {}",
                                         ids->defined() ? dtype_name(ids->dtype()) : "nothing"));
     }
   }
-  return make_mask(Documents{std::move(query_ids), std::move(key_ids)});
+  return make_mask(Documents{DocumentIds(query_ids), DocumentIds(key_ids)});
 }
 
-Mask documents(Tensor ids) {
-  Tensor copy = ids;
-  return documents(std::move(copy), std::move(ids));
-}
+Mask documents(const Tensor& ids) { return documents(ids, ids); }
 
 Mask key_lengths(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) throw InvalidArgument("key_lengths: expected at least 1 length, got none");
-  return make_mask(KeyLengths{std::move(lengths)});
+  return make_mask(KeyLengths(std::move(lengths)));
 }
 
 Mask dense(TensorRef visible) {
@@ -239,7 +342,7 @@ Mask dense(TensorRef visible) {
                     "bias (ScoreOptions::bias)",
                     visible.defined() ? dtype_name(visible->dtype()) : "nothing"));
   }
-  return make_mask(Dense{std::move(visible)});
+  return make_mask(DenseMask(std::move(visible)));
 }
 
 }  // namespace fovea

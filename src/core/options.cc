@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -15,14 +16,6 @@
 
 namespace fovea {
 namespace {
-
-std::vector<double> power_of_two_slopes(std::int64_t heads) {
-  std::vector<double> slopes;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    slopes.push_back(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(heads)));
-  }
-  return slopes;
-}
 
 constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // positions stay far from overflow
 
@@ -67,16 +60,61 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   }
 }
 
+/// One of the two lists of starts.
+void validate_starts(const std::vector<std::int64_t>& starts, const char* name,
+                     const char* length_name, std::int64_t length) {
+  if (starts.front() != 0 || starts.back() != length) {
+    throw InvalidArgument(fmt::format("sequences: expected {} from 0 to {} = {}, got from {} to {}",
+                                      name, length_name, length, starts.front(), starts.back()));
+  }
+  const auto descent = std::adjacent_find(starts.begin(), starts.end(), std::greater<>());
+  if (descent != starts.end()) {
+    throw InvalidArgument(fmt::format("sequences: expected {} that never decrease, got {} after {}",
+                                      name, descent[1], descent[0]));
+  }
+}
+
+void validate_sequences(const PackedSequences& sequences, const ProblemShape& shape) {
+  const std::size_t starts = sequences.query_starts.size();
+  if (starts != sequences.key_starts.size()) {
+    throw InvalidArgument(
+        fmt::format("sequences: expected as many query_starts as key_starts, got {} and {}", starts,
+                    sequences.key_starts.size()));
+  }
+  if (starts == 1) {
+    throw InvalidArgument(
+        "sequences: expected 2 starts or more, one more than there are sequences, got 1");
+  }
+  if (shape.sequences != sequences.count()) {
+    throw InvalidArgument(
+        fmt::format("sequences: expected starts of as many sequences as the problem has ({}), got "
+                    "those of {}",
+                    shape.sequences, sequences.count()));
+  }
+  if (starts == 0) return;
+  if (shape.batch != 1) {
+    throw InvalidArgument(fmt::format(
+        "sequences: expected tensors of batch 1 to be packed into, got batch {}", shape.batch));
+  }
+  validate_starts(sequences.query_starts, "query_starts", "q_len", shape.q_len);
+  validate_starts(sequences.key_starts, "key_starts", "kv_len", shape.kv_len);
+}
+
 }  // namespace
 
-std::vector<double> default_alibi_slopes(std::int64_t heads) {
-  if (heads <= 0) return {};
+double default_alibi_slope(std::int64_t head, std::int64_t heads) {
   std::int64_t power = 1;
   while (power * 2 <= heads) power *= 2;
-  std::vector<double> slopes = power_of_two_slopes(power);
-  const std::vector<double> finer = power_of_two_slopes(2 * power);
-  for (std::int64_t h = 0; h < heads - power; ++h) {
-    slopes.push_back(finer[static_cast<std::size_t>(2 * h)]);
+  const auto slope = [](std::int64_t number, std::int64_t of) {
+    return std::exp2(-8.0 * static_cast<double>(number) / static_cast<double>(of));
+  };
+  return head < power ? slope(head + 1, power) : slope(2 * (head - power) + 1, 2 * power);
+}
+
+std::vector<double> default_alibi_slopes(std::int64_t heads) {
+  std::vector<double> slopes;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    slopes.push_back(default_alibi_slope(head, heads));
   }
   return slopes;
 }
@@ -103,6 +141,7 @@ std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable
 }
 
 void validate(const AttentionOptions& options, const ProblemShape& shape) {
+  validate_sequences(options.sequences, shape);
   const ScoreOptions& score = options.score;
   if (score.scale && !std::isfinite(*score.scale)) {
     throw InvalidArgument(fmt::format("scale: expected a finite number, got {}", *score.scale));
@@ -124,9 +163,10 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   if (score.relative) validate_relative(*score.relative, shape.q_heads);
   if (!score.sinks.empty()) validate_per_head(score.sinks, "sinks", shape.q_heads);
   const auto offsets = static_cast<std::int64_t>(options.alignment.values().size());
-  if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.batch) {
-    throw InvalidArgument(fmt::format(
-        "alignment: expected 1 offset or one per batch item ({}), got {}", shape.batch, offsets));
+  if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.items()) {
+    throw InvalidArgument(fmt::format("alignment: expected 1 offset or one per {} ({}), got {}",
+                                      shape.sequences > 0 ? "sequence" : "batch item",
+                                      shape.items(), offsets));
   }
   for (const std::int64_t offset : options.alignment.values()) {
     if (offset < -kMaxOffset || offset > kMaxOffset) {
@@ -134,20 +174,35 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
                                         -kMaxOffset, kMaxOffset, offset));
     }
   }
-  options.mask.validate(shape);
+  std::vector<std::int64_t> kv_lens;
+  for (std::int64_t item = 0; item < shape.sequences; ++item) {
+    kv_lens.push_back(sequence_span(options, shape, item).kv_len);
+  }
+  options.mask.validate(shape, kv_lens);
+}
+
+SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
+                           std::int64_t item) {
+  if (shape.sequences == 0) return {item, 0, shape.q_len, 0, shape.kv_len};
+  const std::int64_t* const query = &options.sequences.query_starts[static_cast<std::size_t>(item)];
+  const std::int64_t* const key = &options.sequences.key_starts[static_cast<std::size_t>(item)];
+  return {0, query[0], query[1] - query[0], key[0], key[1] - key[0]};
 }
 
 std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
-                          std::int64_t batch) {
+                          std::int64_t item) {
   if (options.alignment.is_bottom_right()) {
-    return options.mask.key_length(batch).value_or(shape.kv_len) - shape.q_len;
+    const SequenceSpan span = sequence_span(options, shape, item);
+    // One length that serves all sequences may be more than this one has.
+    const std::int64_t keys = options.mask.key_length(item).value_or(span.kv_len);
+    return std::min(keys, span.kv_len) - span.q_len;
   }
   const auto& offsets = options.alignment.values();
-  return offsets.size() == 1 ? offsets[0] : offsets[static_cast<std::size_t>(batch)];
+  return offsets.size() == 1 ? offsets[0] : offsets[static_cast<std::size_t>(item)];
 }
 
 double broadcast_value(const TensorView& tensor, const ScorePosition& at) {
-  const Shape full{at.batch, at.head, at.query, at.key};
+  const Shape full{at.batch, at.head, at.query_start + at.query, at.key_start + at.key};
   Index index = tensor.shape();
   const int missing = full.rank() - tensor.rank();
   for (int dim = 0; dim < tensor.rank(); ++dim) {

@@ -43,9 +43,11 @@ struct Problem {
   }
 };
 
-/// Every step of one row. `visible[j]` is false where key j takes no part.
+/// Every step of one row, for the keys of its batch item or packed sequence, of which the first is
+/// number `key_start` of the tensor. `visible[j]` is false where key j takes no part.
 template <class Real>
 struct RowSteps {
+  std::int64_t key_start = 0;
   std::vector<Real> hidden;  // [kv_len * hidden_dim]
   std::vector<Real> scores, scaled, softcapped, biased, masked, weights;
   std::vector<bool> visible;
@@ -132,17 +134,27 @@ class RowAttention {
 
   /// The whole of attention, for one query.
   RowSteps<Real> attend(const Row& row) const {
-    const auto kv_len = static_cast<std::size_t>(problem_.shape.kv_len);
+    const std::int64_t item = item_of(row);
+    const SequenceSpan span = sequence_span(problem_.options, problem_.shape, item);
+    const auto kv_len = static_cast<std::size_t>(span.kv_len);
     const std::int64_t kv_head = row.head / (problem_.shape.q_heads / problem_.shape.kv_heads);
     const ScoreOptions& score = problem_.options.score;
-    const std::int64_t offset = query_offset(problem_.options, problem_.shape, row.batch);
+    const std::int64_t offset = query_offset(problem_.options, problem_.shape, item);
     const auto place = [&](std::size_t j) {
-      return ScorePosition{row.batch, row.head, row.query, static_cast<std::int64_t>(j), offset};
+      return ScorePosition{item,
+                           row.head,
+                           row.query - span.query_start,
+                           static_cast<std::int64_t>(j),
+                           offset,
+                           span.query_start,
+                           span.key_start};
     };
     const auto key_row = [&](const Contiguous<Real>& tensor, std::size_t j) {
-      return row_of<Real>(tensor, row.batch, kv_head, static_cast<std::int64_t>(j));
+      return row_of<Real>(tensor, row.batch, kv_head,
+                          span.key_start + static_cast<std::int64_t>(j));
     };
     RowSteps<Real> s;
+    s.key_start = span.key_start;
 
     // How well does the query match each key?
     const auto query = row_of<Real>(query_, row.batch, row.head, row.query);
@@ -161,19 +173,19 @@ class RowAttention {
     }
 
     // Bias: what the positions say.
+    constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     s.biased = s.softcapped;
-    s.visible.assign(kv_len, true);
     for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
       const auto bias = position_bias(place(j));
-      s.visible[j] = bias.has_value();
-      s.biased[j] = bias ? s.biased[j] + *bias : -std::numeric_limits<Real>::infinity();
+      s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
     }
 
-    // Mask: what may not be seen takes no part from here on.
+    // Mask: what may not be seen takes no part from here on, nor does what has a score of -inf.
     s.masked = s.biased;
+    s.visible.resize(kv_len);
     for (std::size_t j = 0; j < kv_len; ++j) {
-      if (!problem_.options.mask.visible(place(j))) s.visible[j] = false;
-      if (!s.visible[j]) s.masked[j] = -std::numeric_limits<Real>::infinity();
+      s.visible[j] = problem_.options.mask.visible(place(j)) && s.biased[j] != -kInfinity;
+      if (!s.visible[j]) s.masked[j] = -kInfinity;
     }
 
     // Weights: positive numbers that add up to one.
@@ -191,6 +203,14 @@ class RowAttention {
   }
 
  private:
+  /// The batch item or packed sequence that a query belongs to.
+  std::int64_t item_of(const Row& row) const {
+    if (problem_.shape.sequences == 0) return row.batch;
+    // The last one that begins at or before it: those before that begin there too are empty.
+    const auto& starts = problem_.options.sequences.query_starts;
+    return std::upper_bound(starts.begin(), starts.end(), row.query) - starts.begin() - 1;
+  }
+
   static Contiguous<Real> times(const Contiguous<Real>& rows, const TensorView& weights) {
     return Contiguous<Real>(multiply(rows, Contiguous<Real>(weights)));
   }
@@ -307,8 +327,8 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   require_input(in.key, "key");
   require_input(in.value, "value");
   Problem problem{in, options, how, {}, in.query.extent(3), in.value.extent(3), 0};
-  problem.shape = {in.query.extent(0), in.query.extent(1), in.key.extent(1), in.query.extent(2),
-                   in.key.extent(2)};
+  problem.shape = {in.query.extent(0), in.query.extent(1), in.key.extent(1),
+                   in.query.extent(2), in.key.extent(2),   options.sequences.count()};
   const ProblemShape& shape = problem.shape;
   require(in.key.extent(0) == shape.batch && in.value.extent(0) == shape.batch,
           fmt::format("batch: expected the same for query, key and value, got {}, {} and {}",
@@ -356,13 +376,11 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   return problem;
 }
 
-/// Copies a row's numbers to their place in a tensor whose leading dimensions are all rows.
+/// Copies numbers to their place in a tensor, from element number `first` on.
 template <class Real>
-void store(Tensor& tensor, std::int64_t row, const std::vector<Real>& values) {
+void store(Tensor& tensor, std::int64_t first, const std::vector<Real>& numbers) {
   if (!tensor.defined()) return;
-  const auto target = tensor.span<Real>();
-  std::copy(values.begin(), values.end(),
-            target.begin() + row * static_cast<std::int64_t>(values.size()));
+  std::copy(numbers.begin(), numbers.end(), tensor.span<Real>().begin() + first);
 }
 
 template <class Real>
@@ -376,13 +394,22 @@ Steps all_steps(const Problem& problem) {
     if (after >= 0) shape.push_back(after);
     return Tensor(dtype_of<Real>(), shape);
   };
+  // Scores of keys of other sequences do not exist.
+  const auto make_scores = [&](bool present) {
+    Tensor scores = make(present, p.kv_len);
+    if (present && p.sequences > 0) {
+      std::ranges::fill(scores.span<Real>(), -std::numeric_limits<Real>::infinity());
+    }
+    return scores;
+  };
+  const bool masks = !problem.options.mask.allows_all() || p.sequences > 0;
   Steps steps;
   steps.hidden = make(problem.hidden_dim > 0, p.kv_len, problem.hidden_dim);
-  steps.scores = make(true, p.kv_len);
-  steps.scaled_scores = make(problem.scale() != 1.0, p.kv_len);
-  steps.softcapped_scores = make(problem.options.score.softcap > 0, p.kv_len);
-  steps.biased_scores = make(problem.has_bias(), p.kv_len);
-  steps.masked_scores = make(!problem.options.mask.allows_all(), p.kv_len);
+  steps.scores = make_scores(true);
+  steps.scaled_scores = make_scores(problem.scale() != 1.0);
+  steps.softcapped_scores = make_scores(problem.options.score.softcap > 0);
+  steps.biased_scores = make_scores(problem.has_bias());
+  steps.masked_scores = make_scores(masks);
   steps.weights = make(true, p.kv_len);
   steps.row_sums = Tensor(dtype_of<Real>(), per_row);
   steps.lse = Tensor(dtype_of<Real>(), per_row);
@@ -395,16 +422,17 @@ Steps all_steps(const Problem& problem) {
   std::int64_t number = 0;
   for_each_index(per_row, [&](const Index& at) {
     const RowSteps<Real> row = attention.attend({at[0], at[1], at[2]});
-    store(steps.hidden, number, row.hidden);
-    store(steps.scores, number, row.scores);
-    store(steps.scaled_scores, number, row.scaled);
-    store(steps.softcapped_scores, number, row.softcapped);
-    store(steps.biased_scores, number, row.biased);
-    store(steps.masked_scores, number, row.masked);
-    store(steps.weights, number, row.weights);
-    store(steps.context, number, row.context);
+    const std::int64_t first_key = number * p.kv_len + row.key_start;
+    store(steps.hidden, first_key * problem.hidden_dim, row.hidden);
+    store(steps.scores, first_key, row.scores);
+    store(steps.scaled_scores, first_key, row.scaled);
+    store(steps.softcapped_scores, first_key, row.softcapped);
+    store(steps.biased_scores, first_key, row.biased);
+    store(steps.masked_scores, first_key, row.masked);
+    store(steps.weights, first_key, row.weights);
     std::copy(row.visible.begin(), row.visible.end(),
-              steps.visible.span<bool>().begin() + number * p.kv_len);
+              steps.visible.span<bool>().begin() + first_key);
+    store(steps.context, number * problem.value_dim, row.context);
     steps.row_sums.at<Real>(at) = row.row_sum;
     steps.lse.at<Real>(at) = row.lse;
     ++number;
@@ -421,8 +449,8 @@ Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
   const RowAttention<Real> attention(problem);
   for (std::int64_t number = 0; number < count; ++number) {
     const RowSteps<Real> row = attention.attend(rows[static_cast<std::size_t>(number)]);
-    store(result.context, number, row.context);
-    store(result.weights, number, row.weights);
+    store(result.context, number * problem.value_dim, row.context);
+    store(result.weights, number * problem.shape.kv_len + row.key_start, row.weights);
     result.lse.at<Real>({number}) = row.lse;
   }
   return result;

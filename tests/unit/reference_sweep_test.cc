@@ -305,7 +305,7 @@ struct ByHand {
       const bool hole = std::count(terms.begin(), terms.end(), -kInfinity) > 0;
       const double sum = std::accumulate(terms.begin(), terms.end(), softcapped.back());
       biased.push_back(hole ? -kInfinity : sum);
-      visible.push_back(!hole && p.rule.sees(pair) ? 1 : 0);
+      visible.push_back(biased.back() != -kInfinity && p.rule.sees(pair) ? 1 : 0);
       masked.push_back(visible.back() != 0 ? sum : -kInfinity);
     }
     normalize(p, h, start);

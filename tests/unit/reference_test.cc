@@ -251,6 +251,60 @@ TEST(Reference, BiasOfMinusInfinityMasks) {
   EXPECT_EQ(steps.lse.value({0, 0, 1}), -kInfinity);
 }
 
+TEST(Reference, ScoreOfMinusInfinityMasksWhereverItComesFrom) {
+  // Keys and queries of one dimension: scores are products. Key 1 never takes part.
+  struct Source {
+    const char* name;
+    double query, key, bias, softcap;
+    DType arithmetic;
+  };
+  for (const Source& source :
+       {Source{"key", 2, -kInfinity, 0, 0, DType::kFloat64},
+        Source{"query times key", -1e200, 1e200, 0, 0, DType::kFloat64},
+        Source{"float32", -1e30, 1e30, 0, 0, DType::kFloat32},
+        Source{"bias", 1, kNan, -kInfinity, 0, DType::kFloat64},
+        Source{"softcapped, then bias", 1, kInfinity, -kInfinity, 5, DType::kFloat64}}) {
+    SCOPED_TRACE(source.name);
+    const Tensor query = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{source.query});
+    const Tensor key = Tensor::from<double>({1, 1, 2, 1}, std::vector<double>{0, source.key});
+    const Tensor value = Tensor::from<double>({1, 1, 2, 1}, std::vector<double>{-2.5, kNan});
+    const Tensor only_key = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{source.key});
+    const Tensor only_value = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{kNan});
+    AttentionOptions options{.score = {.scale = 1.0, .softcap = source.softcap}};
+    for (const Normalization kind : {Normalization::kSoftmax, Normalization::kSoftmaxUnshifted}) {
+      const ReferenceOptions how{.normalization = kind, .arithmetic = source.arithmetic};
+      options.score.bias = Tensor::matrix({{0, source.bias}});
+      options.score.sinks = {};
+      const Steps steps = attention_steps({query, key, value}, options, how);
+      EXPECT_EQ(steps.context.value({0, 0, 0, 0}), -2.5);
+      EXPECT_EQ(steps.weights.value({0, 0, 0, 0}), 1.0);
+      EXPECT_EQ(steps.weights.value({0, 0, 0, 1}), 0.0);
+      EXPECT_EQ(steps.visible.value({0, 0, 0, 0}), 1.0);
+      EXPECT_EQ(steps.visible.value({0, 0, 0, 1}), 0.0);
+      EXPECT_EQ(steps.lse.value({0, 0, 0}), 0.0);
+
+      options.score.bias = Tensor::matrix({{source.bias}});
+      const Steps empty = attention_steps({query, only_key, only_value}, options, how);
+      EXPECT_EQ(empty.context.value({0, 0, 0, 0}), 0.0);
+      EXPECT_EQ(empty.row_sums.value({0, 0, 0}), 0.0);
+      EXPECT_EQ(empty.lse.value({0, 0, 0}), -kInfinity);
+      options.score.sinks = {0.75};
+      const Steps sunk = attention_steps({query, only_key, only_value}, options, how);
+      EXPECT_EQ(sunk.context.value({0, 0, 0, 0}), 0.0);
+      EXPECT_EQ(sunk.lse.value({0, 0, 0}), 0.75);
+    }
+  }
+}
+
+TEST(Reference, ScoreOfMinusInfinityIsNoPartOfASum) {
+  const Tensor query = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{1});
+  const Tensor key = Tensor::from<double>({1, 1, 3, 1}, std::vector<double>{3, -kInfinity, 1});
+  const Steps steps = attention_steps({query, key, key}, {.score = {.scale = 1.0}},
+                                      {.normalization = Normalization::kSum});
+  EXPECT_EQ(max_difference(steps.weights.view()[0][0], Tensor::matrix({{0.75, 0, 0.25}})), 0.0);
+  EXPECT_EQ(steps.context.value({0, 0, 0, 0}), 2.5);
+}
+
 TEST(Reference, SinkJoinsTheDenominatorOnly) {
   const RandomProblem problem({1, 2, 2, 2, 3}, 3, 2);
   const std::vector<double> sinks = {0.7, 40.0};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Facts about the build (fovea/info.h). The build system hands in FOVEA_VERSION and
-// FOVEA_BUILD_TYPE as string literals; the rest is asked of the compiler, Highway and the system.
+// FOVEA_BUILD_TYPE as string literals; the rest is asked of the compiler, the kernels and the
+// system.
 
 #include "fovea/info.h"
 
@@ -10,7 +11,6 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <hwy/targets.h>
 
 #if defined(__linux__)
 #include <cerrno>
@@ -18,6 +18,8 @@
 
 #include <sched.h>
 #endif
+
+#include "kernels/target.h"
 
 namespace fovea {
 namespace {
@@ -31,15 +33,6 @@ std::string compiler_name() {
 #else
   return "unknown";
 #endif
-}
-
-std::vector<std::string> target_names() {
-  std::vector<std::string> names;
-  // Highway numbers its targets so that a better one has a lower bit, and returns them so ordered.
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    names.emplace_back(hwy::TargetName(target));
-  }
-  return names;
 }
 
 #if defined(__linux__)
@@ -77,7 +70,8 @@ BuildInfo build_info() {
   return {.version = FOVEA_VERSION,
           .compiler = compiler_name(),
           .build_type = std::string(build_type.empty() ? "unspecified" : build_type),
-          .targets = target_names(),
+          .targets = kernels::available_targets(),
+          .target = kernels::active_target(),
           .threads = usable_threads()};
 }
 

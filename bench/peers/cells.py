@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The problems that every contender is given, and what counts as work in them.
+
+A cell is one problem: float32, batch 1, as many queries as keys. Standard library only: the driver
+and the workers both read this.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    name: str
+    length: int
+    key_dim: int
+    value_dim: int
+    q_heads: int
+    kv_heads: int
+    mask: str = "full"  # full, causal, window, padding or documents
+    score: str = "plain"  # plain, softcap, alibi or bias
+    window: int = 0  # window: a query sees itself and as many keys before it
+    keys: int = 0  # padding: the keys that are real
+    documents: int = 0  # documents: how many, of equal length
+    softcap: float = 0.0
+    two_threads: bool = False  # measured on two threads as well
+    quick: bool = False  # part of --quick
+    tiny: bool = False  # reported in microseconds per call
+
+    def visible_pairs(self):
+        """(query, key) pairs of one head whose score counts."""
+        n = self.length
+        if self.mask == "causal":
+            return n * (n + 1) // 2
+        if self.mask == "window":
+            full = min(self.window + 1, n)
+            return full * (full + 1) // 2 + (n - full) * full
+        if self.mask == "padding":
+            return n * self.keys
+        if self.mask == "documents":
+            return n * (n // self.documents)
+        return n * n
+
+    def useful_flop(self):
+        return 2 * self.visible_pairs() * self.q_heads * (self.key_dim + self.value_dim)
+
+    def title(self):
+        dims = f"{self.key_dim}" if self.key_dim == self.value_dim else f"{self.key_dim}/{self.value_dim}"
+        heads = f"{self.q_heads}" if self.q_heads == self.kv_heads else f"{self.q_heads}/{self.kv_heads}"
+        masks = {
+            "full": "full",
+            "causal": "causal",
+            "window": f"window({self.window}, 0)",
+            "padding": f"{self.keys} real keys",
+            "documents": f"{self.documents} documents",
+        }
+        scores = {"plain": "", "softcap": f", softcap {self.softcap:g}", "alibi": ", ALiBi", "bias": ", dense bias"}
+        return f"{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}"
+
+
+def cell(name, length, dim, heads, *, value_dim=None, kv_heads=None, **rest):
+    return Cell(name, length, dim, value_dim or dim, heads, kv_heads or heads, **rest)
+
+
+def every_cell():
+    cells = [cell("tiny", 4, 3, 1, tiny=True, quick=True)]
+    for dim in (64, 128):
+        cells += [
+            cell(f"full_4096_{dim}", 4096, dim, 2, two_threads=True),
+            cell(f"full_1024_{dim}", 1024, dim, 8, two_threads=dim == 64),
+            cell(f"full_512_{dim}", 512, dim, 8, two_threads=True, quick=dim == 64),
+            cell(f"causal_4096_{dim}", 4096, dim, 2, mask="causal", two_threads=True),
+            cell(f"causal_512_{dim}", 512, dim, 8, mask="causal", two_threads=dim == 64, quick=dim == 64),
+        ]
+    cells += [cell(f"full_2048_{dim}", 2048, dim, 2, quick=dim == 59) for dim in (40, 59, 80, 96, 256)]
+    cells += [
+        cell("full_2048_128_64", 2048, 128, 2, value_dim=64, quick=True),
+        cell("full_2048_64_128", 2048, 64, 2, value_dim=128),
+        cell("grouped_1024_64", 1024, 64, 8, kv_heads=2, two_threads=True, quick=True),
+        cell("padding_2048_64", 2048, 64, 2, mask="padding", keys=1536, quick=True),
+        cell("documents_4096_64", 4096, 64, 2, mask="documents", documents=8, two_threads=True),
+        cell("softcap_4096_64", 4096, 64, 2, score="softcap", softcap=30.0),
+        cell("alibi_4096_64", 4096, 64, 2, score="alibi", two_threads=True),
+        cell("bias_4096_64", 4096, 64, 2, score="bias"),
+        cell("window_16384_64", 16384, 64, 1, mask="window", window=1023, two_threads=True),
+    ]
+    return cells

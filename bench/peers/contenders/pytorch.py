@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: F.scaled_dot_product_attention, and FlexAttention through torch.compile."""
+
+from . import Cannot, Prepared
+
+
+class Torch:
+    def __init__(self, threads):
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.set_grad_enabled(False)
+        self.torch = torch
+
+    def versions(self):
+        return {"torch": self.torch.__version__}
+
+    def inputs(self, problem):
+        return [self.torch.from_numpy(array) for array in (problem.query, problem.key, problem.value)]
+
+    def prepared(self, call, how, note=""):
+        last = []
+
+        def run(repeats):
+            for _ in range(repeats):
+                context = call()
+            last[:] = [context]
+
+        return Prepared(run, lambda: last[0].numpy(), how, note)
+
+
+class TorchSdpa(Torch):
+    def prepare(self, problem):
+        torch, cell = self.torch, problem.cell
+        if cell.score == "softcap":
+            raise Cannot("no softcap, and no mask can stand for one")
+        query, key, value = self.inputs(problem)
+        options, how = {}, "native"
+        if cell.mask == "causal" and cell.score == "plain":
+            options["is_causal"] = True
+        elif (mask := problem.additive_mask()) is not None:
+            # Float: a mask of bools is turned into one at every call.
+            options["attn_mask"] = torch.from_numpy(mask)
+            how = "native" if cell.score == "bias" and cell.mask == "full" else "mask tensor"
+        if cell.q_heads != cell.kv_heads:
+            options["enable_gqa"] = True
+        fused = torch._fused_sdp_choice(query, key, value, **options) != 0
+        attention = torch.nn.functional.scaled_dot_product_attention
+        note = "" if fused else "not fused: PyTorch falls back to its plain path"
+        return self.prepared(lambda: attention(query, key, value, **options), how, note)
+
+
+class TorchFlex(Torch):
+    def prepare(self, problem):
+        from torch.nn.attention import flex_attention as flex
+
+        torch, cell = self.torch, problem.cell
+        torch._dynamo.reset()
+        query, key, value = self.inputs(problem)
+        options = {}
+        if cell.q_heads != cell.kv_heads:
+            options["enable_gqa"] = True
+        if (rule := self.mask_rule(problem)) is not None:
+            n = cell.length
+            options["block_mask"] = flex.create_block_mask(rule, None, None, n, n, device="cpu")
+        options["score_mod"] = self.score_rule(problem)
+        attention = torch.compile(flex.flex_attention, dynamic=False)
+        how = "native"
+        return self.prepared(lambda: attention(query, key, value, **options), how)
+
+    def mask_rule(self, problem):
+        cell = problem.cell
+        if cell.mask == "causal":
+            return lambda b, h, i, j: i >= j
+        if cell.mask == "window":
+            window = cell.window
+            return lambda b, h, i, j: (i >= j) & (i - j <= window)
+        if cell.mask == "padding":
+            keys = cell.keys
+            return lambda b, h, i, j: j < keys
+        if cell.mask == "documents":
+            ids = self.torch.from_numpy(problem.document_ids)
+            return lambda b, h, i, j: ids[i] == ids[j]
+        return None
+
+    def score_rule(self, problem):
+        torch, cell = self.torch, problem.cell
+        if cell.score == "softcap":
+            cap = cell.softcap
+            return lambda score, b, h, i, j: cap * torch.tanh(score / cap)
+        if cell.score == "alibi":
+            slopes = torch.from_numpy(problem.slopes()).float()
+            return lambda score, b, h, i, j: score - slopes[h] * (i - j).abs()
+        if cell.score == "bias":
+            bias = torch.from_numpy(problem.dense_bias[0])
+            return lambda score, b, h, i, j: score + bias[h, i, j]
+        return None

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell's inputs and what is right for them: seeded float32 arrays, and float64 attention.
+
+Everything a contender needs is here in plain form: the arrays, which keys a query sees, what is
+added to the scores; each contender turns that into its own terms.
+"""
+
+import zlib
+
+import numpy as np
+
+
+class Problem:
+    """query, key, value: float32 [1, heads, length, dim], normal, seeded by the cell's name."""
+
+    def __init__(self, cell):
+        self.cell = cell
+        self.rng = np.random.default_rng(zlib.crc32(cell.name.encode()))
+        self.query = self.normal(cell.q_heads, cell.length, cell.key_dim)
+        self.key = self.normal(cell.kv_heads, cell.length, cell.key_dim)
+        self.value = self.normal(cell.kv_heads, cell.length, cell.value_dim)
+        n = cell.length
+        self.dense_bias = self.normal(cell.q_heads, n, n) if cell.score == "bias" else None
+        self.document_ids = np.arange(n) // (n // cell.documents) if cell.documents else None
+
+    def normal(self, *shape):
+        return self.rng.standard_normal((1, *shape), dtype=np.float32)
+
+    @property
+    def scale(self):
+        return self.cell.key_dim**-0.5
+
+    def slopes(self):
+        """ALiBi's, for a power of two of heads."""
+        heads = self.cell.q_heads
+        return np.array([2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)])
+
+    def visible(self, queries):
+        """bool [queries, length]: the keys that each of these queries sees."""
+        cell, i, j = self.cell, np.asarray(queries)[:, None], np.arange(self.cell.length)[None, :]
+        if cell.mask == "causal":
+            return j <= i
+        if cell.mask == "window":
+            return (j <= i) & (j >= i - cell.window)
+        if cell.mask == "padding":
+            return np.broadcast_to(j < cell.keys, (len(i), cell.length))
+        if cell.mask == "documents":
+            return self.document_ids[i] == self.document_ids[j]
+        return np.ones((len(i), cell.length), bool)
+
+    def bias_tensor(self):
+        """What is added to the scores, [1, q_heads, length, length] float32, or None."""
+        if self.cell.score == "bias":
+            return self.dense_bias
+        if self.cell.score == "alibi":
+            place = np.arange(self.cell.length, dtype=np.float32)
+            distance = np.abs(place[:, None] - place[None, :])
+            return -self.slopes().astype(np.float32)[None, :, None, None] * distance
+        return None
+
+    def mask_tensor(self):
+        """bool [1, 1, length or 1, length], true where visible; None without a mask."""
+        if self.cell.mask == "full":
+            return None
+        queries = [0] if self.cell.mask == "padding" else range(self.cell.length)
+        return np.ascontiguousarray(self.visible(queries))[None, None]
+
+    def additive_mask(self):
+        """mask_tensor() as float32: 0 where visible, -inf where not; the bias where there is one."""
+        visible, bias = self.mask_tensor(), self.bias_tensor()
+        if visible is None:
+            return bias
+        mask = np.where(visible, np.float32(0), np.float32(-np.inf))
+        return mask if bias is None else mask + bias
+
+    def rows_to_check(self):
+        """The first query, the last and three between."""
+        n = self.cell.length
+        between = np.random.default_rng(1).integers(1, n - 1, 3)
+        return sorted({0, n - 1, *map(int, between)})
+
+    def context_rows(self, rows):
+        """float64 [q_heads, rows, value_dim]: softmax(scores) V as the textbook has it."""
+        cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
+        visible = self.visible(rows)
+        context = np.empty((cell.q_heads, len(rows), cell.value_dim))
+        for head in range(cell.q_heads):
+            query = self.query[0, head, rows].astype(np.float64)
+            key = self.key[0, head // group].astype(np.float64)
+            value = self.value[0, head // group].astype(np.float64)
+            scores = query @ key.T * self.scale
+            if cell.score == "softcap":
+                scores = cell.softcap * np.tanh(scores / cell.softcap)
+            if cell.score == "alibi":
+                distance = np.abs(np.asarray(rows)[:, None] - np.arange(cell.length)[None, :])
+                scores -= self.slopes()[head] * distance
+            if cell.score == "bias":
+                scores += self.dense_bias[0, head, rows]
+            scores = np.where(visible, scores, -np.inf)
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            context[head] = weights / weights.sum(axis=1, keepdims=True) @ value
+        return context
+
+    def tolerance(self):
+        """What rounding explains. A context is an average of values, each weight off by as much as
+        its score is (a few ulp of |q| |k| scale, here below 16): 64 float32 roundings of the largest
+        value. One key too many or too few among a thousand is thirty times that."""
+        return 64 * float(np.finfo(np.float32).eps) / 2 * float(np.abs(self.value).max())
+
+    def error(self, context):
+        """The largest difference from float64 in the rows checked; inf for a wrong shape or NaN."""
+        cell = self.cell
+        if context.shape != (1, cell.q_heads, cell.length, cell.value_dim):
+            return float("inf")
+        rows = self.rows_to_check()
+        difference = np.abs(context[0][:, rows].astype(np.float64) - self.context_rows(rows)).max()
+        return float(difference) if np.isfinite(difference) else float("inf")

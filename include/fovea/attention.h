@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exact attention at the machine's own speed: one fused pass over the keys, O(N) memory, on every
+// core.
+
+#pragma once
+
+#include <cstddef>
+
+#include "fovea/attention_options.h"
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+/// Where attention_forward writes; what is absent is not asked for.
+struct AttentionOutputs {
+  MutableTensorView context = {};
+  MutableTensorView lse = {};
+};
+
+/// context = softmax(scale * Q K^T + bias, masked) V, without storing the score matrix.
+///
+/// query    [batch, q_heads,  q_len,  head_dim]   any strides, last dimension contiguous
+/// key      [batch, kv_heads, kv_len, head_dim]   q_heads % kv_heads == 0 (grouped heads)
+/// value    [batch, kv_heads, kv_len, value_dim]
+/// context  [batch, q_heads,  q_len,  value_dim]  optional; must not overlap an input or lse
+/// lse      [batch, q_heads,  q_len]              optional, any strides; natural log of the row's
+///                                                sum of exponentials
+///
+/// All float32, or all float64, which is computed by the reference. Lengths and dimensions may be
+/// 0. Packed sequences of different lengths: AttentionOptions::sequences.
+///
+/// Masking  causal is bottom-right aligned; q_len = 2, kv_len = 5:
+///            1 1 1 1 0
+///            1 1 1 1 1
+///          A fully masked row gives context = 0, lse = -inf (with a sink: lse = the sink). Nan and
+///          inf in a masked key or value never leak; in a visible one they propagate.
+/// Numerics float32 accumulation, online softmax; bounds and their tests in docs/numerics.md.
+/// Cost     2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less what blocks of
+///          keys without a visible one save (about half when causal); O(q_len + kv_len) memory.
+/// Threads  re-entrant; the result is bit-identical for any number of threads.
+/// Errors   throws InvalidArgument naming the argument, what was expected and what came, before any
+///          output is touched; Stopped after Execution::stop, with outputs unspecified.
+void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
+                       const AttentionOptions& options, const AttentionOutputs& outputs);
+
+/// The bytes that Execution::workspace needs for the same call, with its threads and options. Errors
+/// as attention_forward.
+std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
+                                        const TensorView& value, const AttentionOptions& options);
+
+}  // namespace fovea

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dense masks: elements found through strides, blocks and rows read many elements at a time.
+
+#include "core/dense_mask.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/broadcast.h"
+
+namespace fovea {
+namespace {
+
+/// Which of the two values a search has met.
+struct Met {
+  bool visible = false;
+  bool hidden = false;
+
+  bool both() const { return visible && hidden; }
+};
+
+/// Looks at `count` neighbours, eight at a time, until both values were met.
+void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  std::int64_t i = 0;
+  for (; i + 8 <= count && !met.both(); i += 8) {
+    std::uint64_t eight;
+    std::memcpy(&eight, elements + i, sizeof eight);
+    met.visible = met.visible || eight != 0;
+    // Subtracting 1 from every byte sets the top bit of one that was 0.
+    met.hidden = met.hidden || ((eight - kOnes) & ~eight & (kOnes << 7)) != 0;
+  }
+  for (; i < count && !met.both(); ++i) (elements[i] != 0 ? met.visible : met.hidden) = true;
+}
+
+}  // namespace
+
+DenseMask::DenseMask(TensorRef tensor) : tensor_(std::move(tensor)) {
+  const int missing = static_cast<int>(strides_.size()) - tensor_->rank();
+  if (missing < 0) return;  // validate() refuses it
+  for (int dim = 0; dim < tensor_->rank(); ++dim) {
+    const bool repeats = tensor_->extent(dim) == 1;
+    strides_[static_cast<std::size_t>(dim + missing)] = repeats ? 0 : tensor_->strides()[dim];
+  }
+}
+
+const std::uint8_t* DenseMask::element(const ScorePosition& at) const {
+  return static_cast<const std::uint8_t*>(tensor_->data()) + at.batch * strides_[0] +
+         at.head * strides_[1] + (at.query_start + at.query) * strides_[2] +
+         (at.key_start + at.key) * strides_[3];
+}
+
+bool DenseMask::visible(const ScorePosition& at) const { return *element(at) != 0; }
+
+Visibility DenseMask::classify(const ScoreBlock& block) const {
+  const std::uint8_t* const first = element(block.first);
+  std::int64_t line_stride = strides_[2];
+  std::int64_t stride = strides_[3];
+  std::int64_t lines = line_stride == 0 ? 1 : block.queries;
+  std::int64_t count = stride == 0 ? 1 : block.keys;
+  if (line_stride == 1 && stride != 1) {  // laid out key by key: read it so
+    std::swap(line_stride, stride);
+    std::swap(lines, count);
+  }
+  Met met;
+  for (std::int64_t line = 0; line < lines && !met.both(); ++line) {
+    const std::uint8_t* const elements = first + line * line_stride;
+    if (stride == 1) {
+      look_at_run(elements, count, met);
+    } else {
+      for (std::int64_t i = 0; i < count && !met.both(); ++i) {
+        look_at_run(elements + i * stride, 1, met);
+      }
+    }
+  }
+  if (met.both()) return Visibility::kSome;
+  return met.visible ? Visibility::kAll : Visibility::kNone;
+}
+
+KeyRange DenseMask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
+  if (kv_len == 0 || strides_[3] != 0) return {0, kv_len, false};
+  ScorePosition any_key = row;
+  any_key.key = 0;
+  return {0, visible(any_key) ? kv_len : 0, true};
+}
+
+void DenseMask::fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
+  const std::uint8_t* const elements = element(first);
+  const std::int64_t stride = strides_[3];
+  if (stride == 0) {
+    std::memset(visible, *elements != 0 ? 1 : 0, static_cast<std::size_t>(count));
+  } else if (stride == 1) {  // a loop of its own, which vectorises
+    for (std::int64_t j = 0; j < count; ++j) visible[j] = elements[j] != 0 ? 1 : 0;
+  } else {
+    for (std::int64_t j = 0; j < count; ++j) visible[j] = elements[j * stride] != 0 ? 1 : 0;
+  }
+}
+
+void DenseMask::validate(const ProblemShape& shape, std::span<const std::int64_t>) const {
+  validate_broadcast(tensor_, shape, "dense mask");
+}
+
+std::string DenseMask::to_string() const {
+  return fmt::format("dense({})", fovea::to_string(tensor_->shape()));
+}
+
+}  // namespace fovea

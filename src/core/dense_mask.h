@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A mask given as a boolean tensor that broadcasts to the scores, read in place.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "fovea/mask.h"
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+/// The rule behind dense(); its functions are those of Mask.
+class DenseMask {
+ public:
+  explicit DenseMask(TensorRef tensor);
+
+  bool visible(const ScorePosition& at) const;
+  Visibility classify(const ScoreBlock& block) const;
+  KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
+  void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const;
+  std::string to_string() const;
+
+ private:
+  const std::uint8_t* element(const ScorePosition& at) const;
+
+  TensorRef tensor_;
+  // Between neighbours in [batch, head, query, key]; 0 along what repeats.
+  std::array<std::int64_t, 4> strides_{};
+};
+
+}  // namespace fovea

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward: check, plan, compute on threads (fovea/attention.h).
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "fovea/reference.h"
+
+#include "engine/parallel.h"
+#include "engine/plan.h"
+#include "engine/problem.h"
+#include "engine/workspace.h"
+#include "kernels/forward.h"
+#include "kernels/target.h"
+
+namespace fovea {
+namespace engine {
+namespace {
+
+/// The element at [batch, head, position] of a tensor whose rows are there, and the distance of rows.
+template <class T, class Pointee>
+kernels::RowsOf<T> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
+                           std::int64_t head, std::int64_t position) {
+  if (!tensor.defined()) return {};
+  const Strides& strides = tensor.strides();
+  return {static_cast<T*>(tensor.data()) + batch * strides[0] + head * strides[1] +
+              position * strides[2],
+          strides[2]};
+}
+
+/// The slope of one head, of those that default_alibi_slopes would give where none are given.
+double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
+  return alibi.slopes.empty() ? default_alibi_slope(head, q_heads)
+                              : alibi.slopes[static_cast<std::size_t>(head)];
+}
+
+kernels::ForwardHead head_of(const Problem& problem, const AttentionOutputs& outputs,
+                             const WorkItem& item) {
+  const ProblemShape& shape = problem.shape;
+  const AttentionOptions& options = problem.options;
+  const SequenceSpan span = sequence_span(options, shape, item.sequence);
+  const std::int64_t kv_head = item.head / (shape.q_heads / shape.kv_heads);
+
+  kernels::ForwardHead head;
+  head.origin = {.batch = item.sequence,
+                 .head = item.head,
+                 .offset = query_offset(options, shape, item.sequence),
+                 .query_start = span.query_start,
+                 .key_start = span.key_start};
+  head.q_len = span.q_len;
+  head.kv_len = span.kv_len;
+  head.query = rows_of<const float>(problem.query, span.batch, item.head, span.query_start);
+  head.key = rows_of<const float>(problem.key, span.batch, kv_head, span.key_start);
+  head.value = rows_of<const float>(problem.value, span.batch, kv_head, span.key_start);
+  head.context = rows_of<float>(outputs.context, span.batch, item.head, span.query_start);
+  head.lse = rows_of<float>(outputs.lse, span.batch, item.head, span.query_start);
+  if (options.score.alibi) {
+    head.alibi_slope = alibi_slope(*options.score.alibi, item.head, shape.q_heads);
+  }
+  if (options.score.bias.defined()) {
+    // Aligned from the right; extents of 1 repeat.
+    const TensorView& bias = options.score.bias;
+    const auto stride = [&](int from_right) {
+      const int dim = bias.rank() - from_right;
+      return dim < 0 || bias.extent(dim) == 1 ? 0 : bias.strides()[dim];
+    };
+    head.bias_query_stride = stride(2);
+    head.bias_key_stride = stride(1);
+    head.bias_offset = span.batch * stride(4) + item.head * stride(3) +
+                       span.query_start * stride(2) + span.key_start * stride(1);
+  }
+  return head;
+}
+
+void forward_float32(const Problem& problem, const AttentionOutputs& outputs) {
+  kernels::choose_target();
+  const ForwardPlan plan(problem, outputs.context.defined());
+  const Execution& execution = problem.options.execution;
+  const Workspace workspace(execution.workspace, plan.workspace_bytes());
+  plan.prepare(workspace.data());
+  for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
+    const WorkItem item = plan.item(workspace.data(), number);
+    const kernels::ForwardHead head = head_of(problem, outputs, item);
+    kernels::forward_item(plan.setup(), head, item.q_begin, item.q_end,
+                          plan.scratch_of(workspace.data(), thread), execution.stop);
+  });
+}
+
+/// By the reference, row by row, in parallel.
+void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
+  const ProblemShape& shape = problem.shape;
+  const reference::Inputs inputs{problem.query, problem.key, problem.value};
+  constexpr std::int64_t kRows = 16;  // per item: to poll for a stop often enough
+  const std::int64_t parts = (shape.q_len + kRows - 1) / kRows;
+  const std::int64_t items = shape.batch * shape.q_heads * parts;
+  const Execution& execution = problem.options.execution;
+  const int threads = thread_count(execution, items);
+  for_each_item(execution, threads, items, [&](std::int64_t item, int) {
+    const std::int64_t batch = item / (shape.q_heads * parts);
+    const std::int64_t head = item / parts % shape.q_heads;
+    const std::int64_t begin = item % parts * kRows;
+    std::vector<reference::Row> rows;
+    for (std::int64_t q = begin; q < std::min(begin + kRows, shape.q_len); ++q) {
+      rows.push_back({batch, head, q});
+    }
+    const reference::Rows result = reference::attention_rows(inputs, problem.options, rows);
+    for (std::int64_t r = 0; r < static_cast<std::int64_t>(rows.size()); ++r) {
+      const std::int64_t q = begin + r;
+      if (outputs.lse.defined()) {
+        outputs.lse.at<double>({batch, head, q}) = result.lse.at<double>({r});
+      }
+      for (std::int64_t c = 0; outputs.context.defined() && c < problem.value_dim(); ++c) {
+        outputs.context.at<double>({batch, head, q, c}) = result.context.at<double>({r, c});
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace engine
+
+void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
+                       const AttentionOptions& options, const AttentionOutputs& outputs) {
+  const engine::Problem problem = engine::make_problem(query, key, value, options);
+  engine::validate_outputs(problem, outputs);
+  if (problem.dtype() == DType::kFloat64) {
+    engine::forward_float64(problem, outputs);
+  } else {
+    engine::forward_float32(problem, outputs);
+  }
+}
+
+std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
+                                        const TensorView& value, const AttentionOptions& options) {
+  const engine::Problem problem = engine::make_problem(query, key, value, options);
+  if (problem.dtype() == DType::kFloat64) return 0;
+  kernels::choose_target();
+  return engine::Workspace::bytes_with_alignment(
+      engine::ForwardPlan(problem, true).workspace_bytes());
+}
+
+}  // namespace fovea

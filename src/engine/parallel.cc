@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads by OpenMP (parallel.h). Items are handed out by a counter instead of an OpenMP loop,
+// which could neither be left early nor pass an exception on.
+
+#include "engine/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include <omp.h>
+#include <pthread.h>
+
+#include "fovea/error.h"
+
+namespace fovea::engine {
+namespace {
+
+// More than any machine has, and few enough that a careless number costs no memory to speak of.
+constexpr int kMostThreads = 1024;
+
+std::atomic<bool> in_forked_child = false;
+[[maybe_unused]] const int fork_watched =
+    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true); });
+
+}  // namespace
+
+int thread_count(const Execution& execution, std::int64_t items) {
+  if (in_forked_child.load(std::memory_order_relaxed)) return 1;
+  const int wanted = execution.threads > 0 ? execution.threads : omp_get_max_threads();
+  const int allowed = std::min({wanted, omp_get_thread_limit(), kMostThreads});
+  return static_cast<int>(std::clamp<std::int64_t>(items, 1, std::max(allowed, 1)));
+}
+
+void for_each_item(const Execution& execution, int threads, std::int64_t items,
+                   const std::function<void(std::int64_t item, int thread)>& work) {
+  std::atomic<std::int64_t> next = 0;
+  std::atomic<bool> leave = false;
+  std::mutex mutex;  // of all below
+  std::int64_t done = 0;
+  std::exception_ptr error;
+
+  const auto report = [&](std::int64_t more) {
+    if (!execution.progress) return;
+    const std::lock_guard lock(mutex);
+    done += more;
+    if (!leave.load(std::memory_order_relaxed)) execution.progress(done, items);
+  };
+  const auto run = [&](int thread) {
+    try {
+      while (!leave.load(std::memory_order_relaxed) && !execution.stop.stop_requested()) {
+        const std::int64_t item = next.fetch_add(1, std::memory_order_relaxed);
+        if (item >= items) return;
+        work(item, thread);
+        if (!execution.stop.stop_requested()) report(1);
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+      leave.store(true, std::memory_order_relaxed);
+    }
+  };
+
+  report(0);
+  if (threads == 1) {
+    run(0);
+  } else {
+#pragma omp parallel num_threads(threads)
+    run(omp_get_thread_num());
+  }
+  if (error) std::rethrow_exception(error);
+  if (execution.stop.stop_requested()) throw Stopped("stopped, as was asked");
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Block and item sizes (plan.h).
+
+#include "engine/plan.h"
+
+#include <algorithm>
+
+#include "engine/parallel.h"
+#include "engine/workspace.h"
+
+namespace fovea::engine {
+namespace {
+
+// Keys and values of a block, packed, take a quarter of a second cache of 1 MiB; queries and
+// contexts of an item less than half. Both were measured on Zen 4 (docs/benchmarks.md); smaller
+// blocks rescale more often, larger ones leave the weights of a panel to the second cache.
+constexpr std::int64_t kBlockBytes = 256 << 10;
+constexpr std::int64_t kItemBytes = 400 << 10;
+constexpr std::int64_t kLeastBlockKeys = 64;
+constexpr std::int64_t kMostBlockKeys = 512;
+// Tiles have 8 keys or fewer.
+constexpr std::int64_t kBlockKeysMultiple = 8;
+// Enough items to keep many cores busy to the end, but none so small that packing keys and values,
+// once per item, shows.
+constexpr std::int64_t kWantedItems = 16;
+constexpr std::int64_t kLeastPanels = 6;
+// Below this many multiply-adds starting a thread costs more than it saves.
+constexpr std::int64_t kWorthAThread = 1 << 18;
+
+std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
+  return (number + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+ForwardPlan::ForwardPlan(const Problem& problem, bool context)
+    : problem_(problem), lanes_(kernels::panel_lanes()) {
+  const ProblemShape& shape = problem.shape;
+  setup_.options = &problem.options;
+  setup_.head_dim = problem.head_dim();
+  setup_.value_dim = context ? problem.value_dim() : 0;
+  setup_.scale = problem.scale();
+
+  std::int64_t all_panels = 0;
+  std::int64_t most_queries = 0;
+  for (std::int64_t s = 0; s < shape.items(); ++s) {
+    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
+    most_queries = std::max(most_queries, span.q_len);
+    all_panels += panels(span.q_len) * shape.q_heads;
+  }
+  const std::int64_t row_bytes =
+      std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) * std::int64_t{sizeof(float)};
+  setup_.block_keys = std::min(
+      std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
+                 kLeastBlockKeys, kMostBlockKeys),
+      round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
+
+  const std::int64_t most_panels =
+      std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
+  panels_per_item_ = std::min(std::max(kLeastPanels, all_panels / kWantedItems), most_panels);
+  for (std::int64_t s = 0; s < shape.items(); ++s) {
+    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    const std::int64_t per_head = items_per_head(span.q_len);
+    items_ += per_head * shape.q_heads;
+    if (per_head > 0) {
+      setup_.most_panels =
+          std::max(setup_.most_panels, (panels(span.q_len) + per_head - 1) / per_head);
+    }
+  }
+  scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
+  const double products = static_cast<double>(all_panels * lanes_) *
+                          static_cast<double>(setup_.most_keys) *
+                          static_cast<double>(setup_.head_dim + setup_.value_dim);
+  threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
+}
+
+std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
+  const std::int64_t count = panels(q_len);
+  std::int64_t items = (count + panels_per_item_ - 1) / panels_per_item_;
+  // All of one size and their number a multiple of eight leave no thread with a rest alone.
+  const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
+  while (items > 1 && items < count && items * heads % 8 != 0) ++items;
+  return items;
+}
+
+std::size_t ForwardPlan::list_bytes() const {
+  if (problem_.shape.sequences == 0) return 0;
+  const auto bytes =
+      static_cast<std::size_t>(problem_.shape.sequences + 1) * sizeof(std::int64_t);
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+std::size_t ForwardPlan::workspace_bytes() const {
+  return list_bytes() + static_cast<std::size_t>(threads_) * scratch_bytes_;
+}
+
+std::byte* ForwardPlan::scratch_of(std::byte* workspace, int thread) const {
+  return workspace + list_bytes() + static_cast<std::size_t>(thread) * scratch_bytes_;
+}
+
+void ForwardPlan::prepare(std::byte* workspace) const {
+  if (problem_.shape.sequences == 0) return;
+  auto* const first_item = reinterpret_cast<std::int64_t*>(workspace);
+  first_item[0] = 0;
+  for (std::int64_t s = 0; s < problem_.shape.sequences; ++s) {
+    const SequenceSpan span = sequence_span(problem_.options, problem_.shape, s);
+    first_item[s + 1] = first_item[s] + items_per_head(span.q_len) * problem_.shape.q_heads;
+  }
+}
+
+WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) const {
+  const ProblemShape& shape = problem_.shape;
+  WorkItem item;
+  std::int64_t q_len = shape.q_len;
+  if (shape.sequences > 0) {
+    const auto* const first_item = reinterpret_cast<const std::int64_t*>(workspace);
+    const auto* const after =
+        std::upper_bound(first_item, first_item + shape.sequences + 1, number);
+    item.sequence = after - first_item - 1;
+    number -= first_item[item.sequence];
+    q_len = sequence_span(problem_.options, shape, item.sequence).q_len;
+  }
+  const std::int64_t per_head = items_per_head(q_len);
+  if (shape.sequences == 0) {
+    item.sequence = number / (per_head * shape.q_heads);
+    number %= per_head * shape.q_heads;
+  }
+  item.head = number / per_head;
+  const std::int64_t part = per_head - 1 - number % per_head;
+  const std::int64_t count = panels(q_len);
+  item.q_begin = part * count / per_head * lanes_;
+  item.q_end = std::min((part + 1) * count / per_head * lanes_, q_len);
+  return item;
+}
+
+}  // namespace fovea::engine

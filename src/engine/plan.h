@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a problem is cut: blocks of keys by the size of the caches, work items by the shape. Never by
+// the number of threads, so that every number of threads computes the same.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/problem.h"
+#include "kernels/forward.h"
+
+namespace fovea::engine {
+
+/// One work item: some queries of one head of one sequence.
+struct WorkItem {
+  std::int64_t sequence = 0;
+  std::int64_t head = 0;
+  std::int64_t q_begin = 0;
+  std::int64_t q_end = 0;
+};
+
+class ForwardPlan {
+ public:
+  /// `context`: whether the context is asked for; without it only lse is computed.
+  ForwardPlan(const Problem& problem, bool context);
+
+  const kernels::ForwardSetup& setup() const { return setup_; }
+  std::int64_t items() const { return items_; }
+  int threads() const { return threads_; }
+
+  /// The bytes of workspace: the list of items before each sequence, then each thread's scratch.
+  std::size_t workspace_bytes() const;
+  std::byte* scratch_of(std::byte* workspace, int thread) const;
+
+  /// Writes into the workspace what item() reads. Nothing unless sequences are packed.
+  void prepare(std::byte* workspace) const;
+  /// Within a head later queries come first: under a causal mask they have more to do, and what is
+  /// short should come last.
+  WorkItem item(const std::byte* workspace, std::int64_t number) const;
+
+ private:
+  std::int64_t items_per_head(std::int64_t q_len) const;
+  std::int64_t panels(std::int64_t q_len) const { return (q_len + lanes_ - 1) / lanes_; }
+  std::size_t list_bytes() const;
+
+  const Problem& problem_;
+  kernels::ForwardSetup setup_;
+  std::int64_t lanes_ = 0;            // queries per panel
+  std::int64_t panels_per_item_ = 0;  // about
+  std::int64_t items_ = 0;
+  std::size_t scratch_bytes_ = 0;
+  int threads_ = 1;
+};
+
+}  // namespace fovea::engine

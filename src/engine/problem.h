@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensors and options of one call, checked.
+
+#pragma once
+
+#include <string_view>
+
+#include "fovea/attention.h"
+#include "fovea/attention_options.h"
+#include "fovea/tensor.h"
+
+namespace fovea::engine {
+
+/// A call whose arguments fit each other.
+struct Problem {
+  const TensorView& query;
+  const TensorView& key;
+  const TensorView& value;
+  const AttentionOptions& options;
+  ProblemShape shape;
+
+  std::int64_t head_dim() const { return query.extent(3); }
+  std::int64_t value_dim() const { return value.extent(3); }
+  DType dtype() const { return query.dtype(); }
+  double scale() const;
+};
+
+/// Throws InvalidArgument naming the argument, what was expected and what came.
+Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
+                     const AttentionOptions& options);
+
+/// Checks the outputs of a forward call against its problem: shape, type, strides, and that no
+/// output shares memory with itself, another output or an input.
+void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
+
+}  // namespace fovea::engine

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How fast this machine could be at best: multiply-adds per second, and bytes read from memory per
+// second. Benchmarks give a kernel's speed as a share of these, measured in the same minute, for
+// clocks and neighbours change.
+
+#pragma once
+
+namespace fovea::kernels {
+
+struct CeilingOptions {
+  /// This many threads work at once; their rates are added up. OpenMP's own limits hold.
+  int threads = 1;
+  /// About how long the measurement takes, but for getting the memory that is read.
+  double seconds = 1.0;
+};
+
+/// What the active target's float32 multiply-add reaches where nothing waits for memory or for an
+/// earlier result, in 10^9 floating-point operations per second (a multiply-add counts two): the
+/// median of several rounds.
+///
+/// Errors  throws InvalidArgument for fewer than one thread, and as choose_target.
+double fma_ceiling_gflops(const CeilingOptions& options = {});
+
+/// How fast memory is read in address order, in 10^9 bytes per second: the median of several rounds
+/// over a buffer far larger than the last-level cache, in huge pages where the system has them.
+///
+/// Errors  throws InvalidArgument as above; std::bad_alloc when the memory (up to 1 GiB) is not
+///         there.
+double read_ceiling_gb_per_s(const CeilingOptions& options = {});
+
+}  // namespace fovea::kernels

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The walk over the parts of the scratch memory (forward_scratch.h).
+
+#include "kernels/forward_scratch.h"
+
+namespace fovea::kernels {
+namespace {
+
+/// Hands out one part after the other, each aligned to a cache line.
+class Arena {
+ public:
+  explicit Arena(std::byte* base) : base_(base) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    std::byte* const here = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine * kLine;
+    return reinterpret_cast<T*>(here);
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  std::byte* base_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& s) {
+  Arena arena(base);
+  const std::int64_t tiles = s.block_keys / s.tile_rows;
+  panels = arena.take<Panel>(s.panels);
+  for (std::int64_t p = 0; p < s.panels; ++p) {
+    Panel unused;
+    Panel& panel = base == nullptr ? unused : panels[p];
+    panel.queries = arena.take<float>(s.head_dim * s.lanes);
+    panel.context = arena.take<float>(s.value_dim * s.lanes);
+    panel.maximum = arena.take<float>(s.lanes);
+    panel.sum = arena.take<float>(s.lanes);
+    panel.key_begin = arena.take<std::int64_t>(s.lanes);
+    panel.key_end = arena.take<std::int64_t>(s.lanes);
+  }
+  scores = arena.take<float>(s.block_keys * s.lanes);
+  keys = arena.take<float>(s.block_keys * s.head_dim);
+  // A line more than the tile, or tiles of a power of two would meet in the same cache sets.
+  value_tile_stride = s.block_keys * s.tile_rows + 16;
+  values = arena.take<float>((s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
+  block_maximum = arena.take<float>(s.lanes);
+  ignored_maximum = arena.take<float>(s.lanes);
+  block_sum = arena.take<float>(s.lanes);
+  factor = arena.take<float>(s.lanes);
+  bias_rows = arena.take<float>(s.bias || s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  bias_tile = arena.take<float>(s.bias || s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  // Distances from the last key to the first query, and from the first key to the last query; a
+  // tile of keys and the lanes of a panel may reach beyond both.
+  position_bias = arena.take<float>(
+      s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
+  key_begin = arena.take<std::int32_t>(s.lanes);
+  key_end = arena.take<std::int32_t>(s.lanes);
+  segments = arena.take<Segment>(tiles);
+  masked = arena.take<std::uint8_t>(tiles);
+  visible = arena.take<std::uint8_t>(s.rows_of_mask ? s.lanes * s.block_keys : 0);
+  doubtful = arena.take<std::int32_t>(s.block_keys);
+  doubtful_visible = arena.take<float>(s.block_keys * s.lanes);
+  return arena.used();
+}
+
+}  // namespace fovea::kernels

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Moving rows between the layouts of tensors and those of tiles (tile-inl.h).
+
+#if defined(FOVEA_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_PACK_INL_H_
+#undef FOVEA_KERNELS_PACK_INL_H_
+#else
+#define FOVEA_KERNELS_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+/// to[c * to_stride + r] = from[r * from_stride + c] for 4 x 4 numbers.
+HWY_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
+                              std::int64_t to_stride) {
+  const hn::Full128<float> d;
+  const hn::RepartitionToWide<decltype(d)> pairs;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + from_stride);
+  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
+}
+#endif
+
+/// to[c * to_stride + r] = from[r * from_stride + c] for rows x columns numbers.
+HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
+                          std::int64_t rows, std::int64_t columns, float* HWY_RESTRICT to,
+                          std::int64_t to_stride) {
+  std::int64_t r = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; r + 4 <= rows; r += 4) {
+    std::int64_t c = 0;
+    for (; c + 4 <= columns; c += 4) {
+      transpose_4x4(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    }
+    for (; c < columns; ++c) {
+      for (std::int64_t i = r; i < r + 4; ++i) to[c * to_stride + i] = from[i * from_stride + c];
+    }
+  }
+#endif
+  for (; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+}
+
+/// One tile of keys: to [dim][kTileRows], zeros where there are fewer keys.
+HWY_INLINE void pack_key_tile(const float* HWY_RESTRICT keys, std::int64_t stride,
+                              std::int64_t count, std::int64_t dim, float* HWY_RESTRICT to) {
+  if (count < kTileRows) std::fill(to, to + dim * kTileRows, 0.0f);
+  transpose(keys, stride, count, dim, to, kTileRows);
+}
+
+/// Values for the second product: one tile after the other of kTileRows dimensions each (the last
+/// one narrower), each [kept][width]; keys from `count` to `kept` are zeros. `tile_stride` is the
+/// distance of tiles. Returns whether all numbers are finite.
+HWY_INLINE bool pack_values(const float* HWY_RESTRICT values, std::int64_t stride,
+                            std::int64_t count, std::int64_t kept, std::int64_t dim,
+                            float* HWY_RESTRICT to, std::int64_t tile_stride) {
+  const std::int64_t whole = dim / kTileRows;
+  const std::int64_t rest = dim % kTileRows;
+#if HWY_TARGET == HWY_SCALAR
+  const hn::CappedTag<float, 1> d;
+#else
+  const hn::CappedTag<float, kTileRows> d;
+#endif
+  constexpr std::int64_t kStep = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
+  // A number minus itself is 0, or nan for nan and inf.
+  auto doubt = hn::Zero(d);
+  float rest_doubt = 0.0f;
+  for (std::int64_t k = 0; k < count; ++k) {
+    const float* HWY_RESTRICT from = values + k * stride;
+    float* HWY_RESTRICT row = to + k * kTileRows;
+    for (std::int64_t t = 0; t < whole; ++t) {
+      for (std::int64_t i = 0; i < kTileRows; i += kStep) {
+        const auto x = hn::LoadU(d, from + t * kTileRows + i);
+        doubt = hn::Add(doubt, hn::Sub(x, x));
+        hn::StoreU(x, d, row + t * tile_stride + i);
+      }
+    }
+    for (std::int64_t i = 0; i < rest; ++i) {
+      const float x = from[whole * kTileRows + i];
+      rest_doubt += x - x;
+      to[whole * tile_stride + k * rest + i] = x;
+    }
+  }
+  for (std::int64_t t = 0; t < whole; ++t) {
+    std::fill(to + t * tile_stride + count * kTileRows, to + t * tile_stride + kept * kTileRows,
+              0.0f);
+  }
+  std::fill(to + whole * tile_stride + count * rest, to + whole * tile_stride + kept * rest, 0.0f);
+  return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d))) && rest_doubt == 0.0f;
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_PACK_INL_H_

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which SIMD target the kernels run on. It is chosen once per process, before the first dispatch:
+// the best that the CPU has and this build holds, or the one that FOVEA_TARGET names.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fovea::kernels {
+
+/// Makes the process's choice, which then holds for every HWY_DYNAMIC_DISPATCH. Each public
+/// operation calls this before it dispatches.
+///
+/// FOVEA_TARGET  one of available_targets(); unset or empty: the best. Read at the first call that
+///               succeeds.
+/// Cost          an atomic load after the first call.
+/// Threads       any number may call it at once.
+/// Errors        throws InvalidArgument when FOVEA_TARGET names no available target.
+void choose_target();
+
+/// The target that kernels run on, as code compiled for it reports. Errors as choose_target.
+std::string active_target();
+
+/// What FOVEA_TARGET may name: the targets that this CPU offers and this build holds, best first,
+/// under Highway's names, but for the portable fallback of x86, which comes last and is always
+/// "SCALAR". Never empty, and the same whatever was chosen.
+std::vector<std::string> available_targets();
+
+}  // namespace fovea::kernels

@@ -1,0 +1,567 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a mask says of blocks, rows and runs of keys, against what it says of each score: every
+// rule, alone and joined, over all small rectangles, where sequences begin anywhere and offsets
+// point beyond the keys.
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/mask.h"
+#include "fovea/random.h"
+#include "fovea/tensor.h"
+
+namespace fovea {
+
+// What gtest prints of them.
+static void PrintTo(const Visibility& visibility, std::ostream* out) {
+  *out << std::array{"none", "all", "some"}[static_cast<std::size_t>(visibility)];
+}
+static bool operator==(const KeyRange& a, const KeyRange& b) {
+  return a.begin == b.begin && a.end == b.end && a.exact == b.exact;
+}
+static void PrintTo(const KeyRange& range, std::ostream* out) {
+  *out << "[" << range.begin << ", " << range.end << ")" << (range.exact ? ", exact" : "");
+}
+
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kFar = std::int64_t{1} << 40;  // as far as an alignment may be
+
+/// Two batch items, or two of a packed tensor's sequences, of two heads each. The tensors are
+/// longer than an item, so that one can begin anywhere in them.
+constexpr std::int64_t kItems = 2, kHeads = 2, kQueries = 5, kKeys = 6;
+constexpr std::int64_t kAllQueries = 9, kAllKeys = 11;
+
+std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+Tensor ids(const std::vector<std::int64_t>& values) {
+  return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+/// Mostly true or mostly false, by the seed.
+Tensor drawn_mask(const Shape& shape, std::uint64_t seed) {
+  RandomState random(seed);
+  Tensor result(DType::kBool, shape);
+  const std::int64_t share = 1 + static_cast<std::int64_t>(seed % 3) * 4;  // of 10
+  for (bool& one : result.span<bool>()) one = random.randint(0, 10) < share;
+  return result;
+}
+
+struct NamedMask {
+  Mask mask;
+  /// One of the rules that always know.
+  bool exact = true;
+  bool documents = false;
+};
+
+/// Every rule in every kind. What has a batch dimension has extent 1 there where sequences are
+/// packed.
+std::vector<NamedMask> rules(bool packed) {
+  const std::int64_t batch = packed ? 1 : kItems;
+  const Tensor unsorted_rows = RandomState(5).randint(0, 3, {batch, kAllKeys});
+  const Tensor query_rows = RandomState(6).randint(0, 3, {batch, kAllQueries});
+  std::vector<NamedMask> result = {
+      {Mask()},
+      {causal()},
+      {window(1, 0)},
+      {window(0, 2)},
+      {window(0, 0)},
+      {window(-1, 1)},
+      {window(2, -1)},
+      {window(-1, -1)},
+      {window(kMost, 0)},
+      {window(0, kMost)},
+      {window(kMost, kMost)},
+      {prefix(0)},
+      {prefix(3)},
+      {prefix(kMost)},
+      {key_lengths({4})},
+      {key_lengths({0, 5})},
+      {documents(ids({0, 0, 1, 1, 1, 3, 3, 4, 5}), ids({0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 5})), true,
+       true},
+      {documents(ids({0, 0, 1, 1, 0, 0, 1, 2, 0}), ids({4, 4, 4, 4, 0, 0, 0, 1, 1, 2, 2})), true,
+       true},
+      {documents(query_rows, unsorted_rows), false, true},
+      {dense(drawn_mask({batch, kHeads, kAllQueries, kAllKeys}, 1)), false},
+      {dense(drawn_mask({batch, 1, kAllQueries, kAllKeys}, 2)), false},
+      {dense(drawn_mask({kAllKeys}, 3)), false},
+      {dense(drawn_mask({kHeads, kAllQueries, 1}, 4)), true},
+      {dense(drawn_mask({batch, kHeads, 1, 1}, 7)), true},
+  };
+  return result;
+}
+
+/// Where an item is, and how its queries are aligned.
+ScorePosition place(bool packed, std::int64_t item, std::int64_t head, std::int64_t offset) {
+  const std::int64_t query_start = packed ? 1 + item : 0;
+  const std::int64_t key_start = packed ? 4 * item + 1 : 0;
+  return {item, head, 0, 0, offset, query_start, key_start};
+}
+
+/// What a mask says of every score of an item.
+struct Truth {
+  std::array<std::array<bool, kKeys>, kQueries> visible;
+
+  Truth(const Mask& mask, const ScorePosition& item) {
+    ScorePosition one = item;
+    for (one.query = 0; one.query < kQueries; ++one.query) {
+      for (one.key = 0; one.key < kKeys; ++one.key) {
+        visible[at(one.query)][at(one.key)] = mask.visible(one);
+      }
+    }
+  }
+
+  Visibility of(const ScoreBlock& block) const {
+    std::int64_t seen = 0;
+    for (std::int64_t i = 0; i < block.queries; ++i) {
+      for (std::int64_t j = 0; j < block.keys; ++j) {
+        seen += visible[at(block.first.query + i)][at(block.first.key + j)] ? 1 : 0;
+      }
+    }
+    if (seen == 0) return Visibility::kNone;
+    return seen == block.queries * block.keys ? Visibility::kAll : Visibility::kSome;
+  }
+};
+
+/// Calls visit(block) for every rectangle of an item that holds a score.
+void for_each_block(const ScorePosition& item, const auto& visit) {
+  ScoreBlock block{item, 0, 0};
+  for (block.first.query = 0; block.first.query < kQueries; ++block.first.query) {
+    for (block.first.key = 0; block.first.key < kKeys; ++block.first.key) {
+      for (block.queries = 1; block.first.query + block.queries <= kQueries; ++block.queries) {
+        for (block.keys = 1; block.first.key + block.keys <= kKeys; ++block.keys) visit(block);
+      }
+    }
+  }
+}
+
+/// What holds of every mask: blocks are not told wrongly, ranges hold what is visible, and runs are
+/// what they are.
+void check_against_each_score(const Mask& mask, const ScorePosition& item) {
+  const Truth truth(mask, item);
+  for_each_block(item, [&](const ScoreBlock& block) {
+    const Visibility found = mask.classify(block);
+    if (found == Visibility::kSome || found == truth.of(block)) return;
+    ADD_FAILURE() << "block " << block.first.query << ", " << block.first.key << " + "
+                  << block.queries << ", " << block.keys << ": " << testing::PrintToString(found)
+                  << ", truly " << testing::PrintToString(truth.of(block));
+  });
+  ScorePosition row = item;
+  for (row.query = 0; row.query < kQueries; ++row.query) {
+    const auto& seen = truth.visible[at(row.query)];
+    for (std::int64_t kv_len = 0; kv_len <= kKeys; ++kv_len) {
+      row.key = 77;  // has no meaning
+      const KeyRange range = mask.key_range(row, kv_len);
+      ASSERT_TRUE(0 <= range.begin && range.begin <= range.end && range.end <= kv_len);
+      if (range.begin == range.end) {
+        EXPECT_EQ(range, (KeyRange{0, 0, true}));
+      }
+      for (std::int64_t j = 0; j < kv_len; ++j) {
+        const bool inside = range.begin <= j && j < range.end;
+        EXPECT_TRUE(inside || !seen[at(j)]) << "query " << row.query << ", key " << j;
+        EXPECT_TRUE(!inside || !range.exact || seen[at(j)])
+            << "query " << row.query << ", key " << j;
+      }
+    }
+    for (row.key = 0; row.key < kKeys; ++row.key) {
+      for (std::int64_t count = 0; row.key + count <= kKeys; ++count) {
+        std::array<std::uint8_t, kKeys + 2> found;
+        found.fill(9);
+        mask.fill(row, count, &found[1]);
+        EXPECT_TRUE(std::equal(&found[1], &found[at(1 + count)], &seen[at(row.key)]));
+        EXPECT_TRUE(found[0] == 9 && found[at(1 + count)] == 9) << "written beyond the run";
+      }
+    }
+  }
+}
+
+/// Calls visit(item) for heads, items and offsets. Far ones at the ends of what may be.
+void for_each_item(bool packed, std::span<const std::int64_t> offsets, const auto& visit) {
+  for (const std::int64_t offset : offsets) {
+    for (std::int64_t item = 0; item < kItems; ++item) {
+      for (std::int64_t head = 0; head < kHeads; ++head) visit(place(packed, item, head, offset));
+    }
+  }
+}
+
+constexpr std::array<std::int64_t, 10> kOffsets = {-kFar, -9, -5, -2, 0, 1, 2, 5, 9, kFar};
+constexpr std::array<std::int64_t, 3> kFewOffsets = {-2, 1, kFar};
+
+std::string trace(const Mask& mask, const ScorePosition& item) {
+  return mask.to_string() + ", item " + std::to_string(item.batch) + ", head " +
+         std::to_string(item.head) + ", offset " + std::to_string(item.offset);
+}
+
+TEST(MaskBlocks, EveryRuleAlone) {
+  for (const bool packed : {false, true}) {
+    for (const NamedMask& rule : rules(packed)) {
+      for_each_item(packed, kOffsets, [&](const ScorePosition& item) {
+        SCOPED_TRACE(trace(rule.mask, item));
+        check_against_each_score(rule.mask, item);
+        const Truth truth(rule.mask, item);
+        for_each_block(item, [&](const ScoreBlock& block) {
+          if (!rule.documents) {
+            EXPECT_EQ(rule.mask.classify(block), truth.of(block));
+          }
+        });
+        ScorePosition row = item;
+        for (row.query = 0; rule.exact && row.query < kQueries; ++row.query) {
+          const KeyRange range = rule.mask.key_range(row, kKeys);
+          const bool unsorted = rule.documents && !range.exact;
+          EXPECT_TRUE(range.exact || (unsorted && item.key_start < 4)) << "query " << row.query;
+        }
+      });
+    }
+  }
+}
+
+TEST(MaskBlocks, EmptyBlocksHaveNothingVisible) {
+  for (const NamedMask& rule : rules(false)) {
+    EXPECT_EQ(rule.mask.classify({{0, 0, 1, 2, 9}, 0, 3}), Visibility::kNone);
+    EXPECT_EQ(rule.mask.classify({{0, 0, 1, 2, 9}, 3, 0}), Visibility::kNone);
+  }
+  EXPECT_EQ(Mask().classify({{}, 1, 1}), Visibility::kAll);
+}
+
+/// The table of nine.
+Visibility joined(bool both, Visibility a, Visibility b) {
+  const Visibility decides = both ? Visibility::kNone : Visibility::kAll;
+  const Visibility leaves = both ? Visibility::kAll : Visibility::kNone;
+  if (a == decides || b == decides) return decides;
+  return a == leaves && b == leaves ? leaves : Visibility::kSome;
+}
+
+KeyRange joined(bool both, const KeyRange& a, const KeyRange& b) {
+  if (both) {
+    const std::int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+    return begin < end ? KeyRange{begin, end, a.exact && b.exact} : KeyRange{};
+  }
+  if (a.begin == a.end) return b;
+  if (b.begin == b.end) return a;
+  const std::int64_t begin = std::min(a.begin, b.begin), end = std::max(a.end, b.end);
+  const bool touch = a.exact && b.exact && a.begin <= b.end && b.begin <= a.end;
+  const bool a_is_all = a.exact && a.begin == begin && a.end == end;
+  const bool b_is_all = b.exact && b.begin == begin && b.end == end;
+  return {begin, end, touch || a_is_all || b_is_all};
+}
+
+TEST(MaskBlocks, EveryPair) {
+  for (const bool packed : {false, true}) {
+    const std::vector<NamedMask> all = rules(packed);
+    for (const NamedMask& a : all) {
+      for (const NamedMask& b : all) {
+        for (const bool both : {false, true}) {
+          const Mask mask = both ? a.mask & b.mask : a.mask | b.mask;
+          for_each_item(packed, kFewOffsets, [&](const ScorePosition& item) {
+            SCOPED_TRACE(trace(mask, item));
+            check_against_each_score(mask, item);
+            for_each_block(item, [&](const ScoreBlock& block) {
+              EXPECT_EQ(mask.classify(block),
+                        joined(both, a.mask.classify(block), b.mask.classify(block)));
+            });
+            ScorePosition row = item;
+            for (row.query = 0; row.query < kQueries; ++row.query) {
+              EXPECT_EQ(mask.key_range(row, kKeys),
+                        joined(both, a.mask.key_range(row, kKeys), b.mask.key_range(row, kKeys)));
+            }
+          });
+          if (HasFailure()) return;  // one case says enough
+        }
+      }
+    }
+  }
+}
+
+TEST(MaskBlocks, TriplesAndTrees) {
+  RandomState random(8);
+  for (const bool packed : {false, true}) {
+    const std::vector<NamedMask> all = rules(packed);
+    const auto drawn = [&] {
+      return all[at(random.randint(1, static_cast<std::int64_t>(all.size())))].mask;
+    };
+    for (int n = 0; n < 100; ++n) {
+      const Mask a = drawn(), b = drawn(), c = drawn(), d = drawn();
+      for (const Mask& mask : {(a & b) | c, (a | b) & c, a & b & c, a | b | c, (a | b) & (c | d)}) {
+        const std::int64_t offset = random.randint(-6, 8);
+        for_each_item(packed, std::array{offset}, [&](const ScorePosition& item) {
+          SCOPED_TRACE(trace(mask, item));
+          check_against_each_score(mask, item);
+        });
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(MaskBlocks, RangesAtTheEndsOfTheNumbers) {
+  const auto range = [](const Mask& mask, std::int64_t query, std::int64_t offset) {
+    return mask.key_range({0, 0, query, 0, offset}, 10);
+  };
+  const KeyRange all{0, 10, true}, none{};
+  EXPECT_EQ(range(causal(), 0, kFar), all);
+  EXPECT_EQ(range(causal(), 0, -kFar), none);
+  EXPECT_EQ(range(causal(), 3, -kFar + kFar), (KeyRange{0, 4, true}));
+  EXPECT_EQ(range(window(kMost, -1), 0, -kFar), all);
+  EXPECT_EQ(range(window(kMost, -1), 0, kFar), all);
+  EXPECT_EQ(range(window(-1, kMost), 0, -kFar), all);
+  EXPECT_EQ(range(window(-1, kMost), 0, kFar), all);
+  EXPECT_EQ(range(window(kMost, 2), 0, 0), (KeyRange{0, 3, true}));
+  EXPECT_EQ(range(window(2, kMost), 0, 5), (KeyRange{3, 10, true}));
+  EXPECT_EQ(range(window(kFar, kFar), 0, kFar), all);
+  EXPECT_EQ(range(window(kFar - 4, 0), 0, kFar), (KeyRange{4, 10, true}));
+  EXPECT_EQ(range(window(0, kFar + 4), 0, -kFar), (KeyRange{0, 5, true}));
+  EXPECT_EQ(range(window(0, 0), 0, kFar), none);
+  EXPECT_EQ(range(prefix(kMost), 0, 0), all);
+}
+
+// ---- Runs ---------------------------------------------------------------------------------------
+
+TEST(MaskBlocks, LongRunsInChunks) {
+  const std::int64_t length = 1000;
+  const Tensor key_ids = RandomState(3).randint(0, 2, {length});
+  const Tensor query_ids = ids({0, 1});
+  const Tensor open = drawn_mask({length}, 2);
+  const Mask parts[] = {causal(), window(300, 260), prefix(700), documents(query_ids, key_ids),
+                        dense(open)};
+  for (const Mask& a : parts) {
+    for (const Mask& b : parts) {
+      for (const Mask& mask : {a & b, a | b, (a | b) & (b | prefix(513))}) {
+        for (const std::int64_t first : {0, 1, 255}) {
+          for (const std::int64_t count : {255, 256, 257, 512, 745}) {
+            std::vector<std::uint8_t> found(at(count + 1), 9);
+            ScorePosition row{0, 0, 1, first, 520};
+            mask.fill(row, count, found.data());
+            std::int64_t wrong = 0;
+            for (std::int64_t j = 0; j < count; ++j, ++row.key) {
+              wrong += found[at(j)] == (mask.visible(row) ? 1 : 0) ? 0 : 1;
+            }
+            EXPECT_EQ(wrong, 0) << mask.to_string();
+            EXPECT_EQ(found.back(), 9);
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- Documents ----------------------------------------------------------------------------------
+
+TEST(MaskBlocks, DocumentsCompareTheRangesOfIds) {
+  RandomState random(11);
+  const std::int64_t length = 300;  // several groups of 64, the last one not full
+  Tensor rising(DType::kInt64, {2, length});
+  for (std::int64_t i = 0; i < length; ++i) {
+    rising.at<std::int64_t>({0, i}) = i / 37;
+    rising.at<std::int64_t>({1, i}) = -i / 90;
+  }
+  Tensor runs = rising;  // constant where a group is, but for one id
+  for (std::int64_t i = 0; i < length; ++i) runs.at<std::int64_t>({0, i}) = i == 130 ? 7 : 1;
+  const Tensor drawn = random.randint(0, 3, {2, length});
+  std::array<int, 3> found{};
+  const std::array<const Tensor*, 3> all = {&rising, &runs, &drawn};
+  for (const Tensor* query_ids : all) {
+    for (const Tensor* key_ids : all) {
+      const Mask mask = documents(*query_ids, *key_ids);
+      for (int n = 0; n < 400; ++n) {
+        const std::int64_t item = random.randint(0, 2);
+        const std::int64_t q = random.randint(0, length), k = random.randint(0, length);
+        ScoreBlock block{
+            {item, 0, q, k}, random.randint(1, length - q + 1), random.randint(1, length - k + 1)};
+        if (n % 2 == 0) block.queries = std::min<std::int64_t>(block.queries, 5);
+        if (n % 4 < 2) block.keys = std::min<std::int64_t>(block.keys, 5);
+        if (n % 3 == 0) {  // the same, as a sequence that begins there
+          block.first.query -= block.first.query_start = q / 2;
+          block.first.key -= block.first.key_start = k / 2;
+        }
+        const auto bounds = [&](const Tensor& tensor, std::int64_t begin, std::int64_t count) {
+          const auto part =
+              tensor.span<std::int64_t>().subspan(at(item * length + begin), at(count));
+          const auto [least, most] = std::minmax_element(part.begin(), part.end());
+          return std::pair(*least, *most);
+        };
+        const auto of_q = bounds(*query_ids, q, block.queries);
+        const auto of_k = bounds(*key_ids, k, block.keys);
+        Visibility expected = Visibility::kSome;
+        if (of_q.second < of_k.first || of_k.second < of_q.first) expected = Visibility::kNone;
+        if (of_q == of_k && of_q.first == of_q.second) expected = Visibility::kAll;
+        EXPECT_EQ(mask.classify(block), expected);
+        ++found[static_cast<std::size_t>(expected)];
+      }
+    }
+  }
+  for (const int count : found) EXPECT_GT(count, 100);
+}
+
+TEST(MaskBlocks, DocumentsFindTheRunOfARowWhereIdsAscend) {
+  // Sequences of every length and place in ids that fall back to 0 here and there.
+  const std::int64_t length = 330;
+  std::vector<std::int64_t> all(at(length));
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t since = i < 64 ? i : i < 128 ? i - 64 : i < 200 ? i - 128 : i - 200;
+    all[at(i)] = since / 20;
+  }
+  const Tensor key_ids = ids(all);
+  const Mask mask = documents(ids({0, 1, 2, 3, 4, 99, -1}), key_ids);
+  int ascending = 0;
+  for (std::int64_t start = 0; start < length; start += 3) {
+    for (const std::int64_t kv_len : {0, 1, 2, 7, 63, 64, 65, 72, 73, 100, 130}) {
+      if (start + kv_len > length) continue;
+      const auto begin = all.begin() + start;
+      const bool sorted = std::is_sorted(begin, begin + kv_len);
+      ascending += sorted ? 1 : 0;
+      for (std::int64_t query = 0; query < 7; ++query) {
+        const KeyRange range = mask.key_range({0, 0, query, 0, 0, 0, start}, kv_len);
+        if (!sorted) {
+          EXPECT_EQ(range, (KeyRange{0, kv_len, false}));
+          continue;
+        }
+        const std::int64_t id = query < 5 ? query : query == 5 ? 99 : -1;
+        const auto first = std::find(begin, begin + kv_len, id) - begin;
+        const auto count = std::count(begin, begin + kv_len, id);
+        EXPECT_EQ(range, (count > 0 ? KeyRange{first, first + count, true} : KeyRange{}));
+      }
+    }
+  }
+  EXPECT_GT(ascending, 300);
+}
+
+// ---- Dense masks --------------------------------------------------------------------------------
+
+/// A tensor's elements in memory laid out otherwise; the view lies in `memory`.
+struct Layout {
+  std::vector<std::uint8_t> memory;
+  TensorView view;
+
+  /// `order` is the dimension with the largest stride first, `step` the distance of neighbours
+  /// along the last of them, backwards where it is negative.
+  Layout(const Tensor& tensor, const std::vector<int>& order, std::int64_t step) {
+    Strides strides = tensor.shape();
+    std::int64_t stride = step;
+    for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+      strides[*dim] = stride;
+      stride *= tensor.extent(*dim);
+    }
+    const std::int64_t size = stride < 0 ? -stride : stride;
+    memory.assign(at(size + 1), 7);  // neither value, where there is no element
+    std::uint8_t* const first = memory.data() + (stride < 0 ? size : 0);
+    for_each_index(tensor.shape(), [&](const Index& index) {
+      std::int64_t offset = 0;
+      for (int dim = 0; dim < tensor.rank(); ++dim) offset += index[dim] * strides[dim];
+      first[offset] = tensor.at<bool>(index) ? 1 : 0;
+    });
+    view = TensorView(first, DType::kBool, tensor.shape(), strides);
+  }
+};
+
+TEST(MaskBlocks, DenseOfEveryBroadcastAndLayout) {
+  const Shape full{2, 3, 4, 21};  // rows of more than two times eight
+  RandomState random(12);
+  std::array<int, 3> found{};
+  for (int pattern = 0; pattern < 16; ++pattern) {
+    for (int rank = 0; rank <= 4; ++rank) {
+      Shape shape;
+      for (int dim = 4 - rank; dim < 4; ++dim) {
+        shape.push_back((pattern >> dim & 1) != 0 ? 1 : full[dim]);
+      }
+      for (std::int64_t content = 0; content < 4; ++content) {
+        Tensor open(DType::kBool, shape);
+        for (bool& one : open.span<bool>()) one = content % 2 == 0;
+        if (content >= 2) {  // one that differs
+          bool& one = open.span<bool>()[at(random.randint(0, open.size()))];
+          one = !one;
+        }
+        std::vector<int> rows, columns;
+        for (int dim = 0; dim < rank; ++dim) rows.push_back(dim);
+        columns = rows;
+        if (rank >= 2) std::swap(columns[at(rank - 1)], columns[at(rank - 2)]);
+        for (const Layout& layout : {Layout(open, rows, 1), Layout(open, rows, 2),
+                                     Layout(open, columns, 1), Layout(open, rows, -1)}) {
+          const Mask mask = dense(layout.view);
+          for (int n = 0; n < 12; ++n) {
+            ScoreBlock block;
+            block.first.batch = random.randint(0, full[0]);
+            block.first.head = random.randint(0, full[1]);
+            block.first.query_start = random.randint(0, 2);
+            block.first.key_start = random.randint(0, 4);
+            block.first.query = random.randint(0, full[2] - block.first.query_start);
+            block.first.key = random.randint(0, full[3] - block.first.key_start);
+            const std::int64_t q = block.first.query_start + block.first.query;
+            const std::int64_t k = block.first.key_start + block.first.key;
+            block.queries = n % 3 == 0 ? full[2] - q : random.randint(1, full[2] - q + 1);
+            block.keys = n % 2 == 0 ? full[3] - k : random.randint(1, full[3] - k + 1);
+            // Element by element, by the tensor's own indices.
+            const auto element = [&](std::int64_t i, std::int64_t j) {
+              const Shape place{block.first.batch, block.first.head, q + i, k + j};
+              Index index = shape;
+              for (int dim = 0; dim < rank; ++dim) {
+                index[dim] = shape[dim] == 1 ? 0 : place[dim + 4 - rank];
+              }
+              return open.at<bool>(index);
+            };
+            std::int64_t seen = 0;
+            for (std::int64_t i = 0; i < block.queries; ++i) {
+              std::vector<std::uint8_t> run(at(block.keys));
+              ScorePosition row = block.first;
+              row.query += i;
+              mask.fill(row, block.keys, run.data());
+              for (std::int64_t j = 0; j < block.keys; ++j) {
+                const std::uint8_t expected = element(i, j) ? 1 : 0;
+                seen += expected;
+                ASSERT_EQ(run[at(j)], expected);
+                ScorePosition one = row;
+                one.key += j;
+                ASSERT_EQ(mask.visible(one), expected != 0);
+              }
+            }
+            Visibility expected = Visibility::kSome;
+            if (seen == 0) expected = Visibility::kNone;
+            if (seen == block.queries * block.keys) expected = Visibility::kAll;
+            ASSERT_EQ(mask.classify(block), expected) << to_string(shape);
+            ++found[static_cast<std::size_t>(expected)];
+            const bool repeats = rank == 0 || shape[rank - 1] == 1;
+            const KeyRange range = mask.key_range(block.first, full[3]);
+            ASSERT_EQ(range, (!repeats        ? KeyRange{0, full[3], false}
+                              : element(0, 0) ? KeyRange{0, full[3], true}
+                                              : KeyRange{}));
+          }
+        }
+      }
+    }
+  }
+  for (const int count : found) EXPECT_GT(count, 400);
+}
+
+TEST(MaskBlocks, DenseRowsFindOneOddElementAnywhere) {
+  const std::int64_t length = 41;
+  for (const bool common : {false, true}) {
+    for (std::int64_t odd = 0; odd < length; ++odd) {
+      Tensor open(DType::kBool, {length});
+      for (bool& one : open.span<bool>()) one = common;
+      open.at<bool>({odd}) = !common;
+      const Mask mask = dense(open);
+      for (std::int64_t first = 0; first < length; ++first) {
+        for (std::int64_t keys = 1; first + keys <= length; ++keys) {
+          const bool inside = first <= odd && odd < first + keys;
+          const bool only = inside && keys == 1;
+          const Visibility expected = inside && !only  ? Visibility::kSome
+                                      : common != only ? Visibility::kAll
+                                                       : Visibility::kNone;
+          ASSERT_EQ(mask.classify({{0, 0, 0, first}, 3, keys}), expected);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea
