@@ -17,6 +17,14 @@ CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
 DEMO_SCENE := examples/scenes/001_your_journey.json
 DEMO_PAGE := build/demo/your_journey.html
 
+# The tests that run with ThreadSanitizer: those of threads and of what runs on them. The others have
+# one thread, and are several times slower there.
+TSAN_TESTS := Attention|Threads|Target|Ceilings
+# Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
+# would look like a race. It lies beside libomp, in Clang's own folder.
+TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
+  OMP_TOOL_LIBRARIES="$$(clang -print-file-name=libarcher.so)"
+
 # Where sources are; not what git knows of, so that an archive without git is checked as well.
 SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)
 
@@ -37,7 +45,7 @@ build: ## Build the libraries and build/release/fovea (the default)
 setup: ## Install every Debian package that any target here needs
 	$(SETUP) build test check bench
 
-demo: ## Explain a sentence, as text here and as a page in build/demo
+demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 16,384 tokens
 	$(SETUP) build
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release --target fovea_cli
@@ -46,6 +54,8 @@ demo: ## Explain a sentence, as text here and as a page in build/demo
 	@build/release/fovea explain $(DEMO_SCENE) --format html --output $(DEMO_PAGE)
 	@printf '\nThe same as a page, every step to click through:\n  %s\n' "$(CURDIR)/$(DEMO_PAGE)"
 	@printf 'In a browser:\n  file://%s\n' "$$(echo "$(CURDIR)/$(DEMO_PAGE)" | sed 's/ /%20/g')"
+	@printf '\nAttention over 16,384 tokens, checked against the reference:\n'
+	@build/release/fovea bench --q-len 16384 --repeat 3
 
 test: ## Build everything and run the tests
 	$(SETUP) build test
@@ -53,16 +63,19 @@ test: ## Build everything and run the tests
 	$(BUILD) release
 	$(CTEST) release
 
-check: ## Check the format, warnings of GCC and Clang, and the tests under sanitizers
+check: ## Check the format, warnings of GCC and Clang, and the tests under three sanitizers
 	$(SETUP) build test check
 	@echo "check: format"
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
-	@for preset in dev dev-clang asan-ubsan; do \
+	@for preset in dev dev-clang asan-ubsan tsan; do \
 	  echo "check: $$preset" && tools/configure.sh $$preset && \
 	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
 	done
 	$(CTEST) asan-ubsan
+	@echo "check: $(TSAN_TESTS) under ThreadSanitizer"
+	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
+	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
 
 bench: ## Build and run the benchmarks
 	$(SETUP) build bench

@@ -33,6 +33,12 @@ def machine():
     return "unknown CPU"
 
 
+def commit():
+    """The commit, and whether the tree has changes on top."""
+    dirty = output("git", "status", "--porcelain", "--untracked-files=no").strip()
+    return output("git", "rev-parse", "--short", "HEAD").strip(), bool(dirty)
+
+
 def keep():
     run = json.loads(RUN.read_text())
     info = json.loads(output("build/release/fovea", "info", "--json"))
@@ -42,12 +48,12 @@ def keep():
         if aggregate in ("median", "stddev"):
             entry = medians.setdefault(name.removesuffix("/real_time"), {})
             entry[aggregate + "_ms"] = round(row["real_time"], 4)
-    dirty = output("git", "status", "--porcelain", "--untracked-files=no").strip()
+    name, dirty = commit()
     kept = {
         "machine": machine(),
         "processors": run["context"]["num_cpus"],
         "compiler": info["compiler"],
-        "commit": output("git", "rev-parse", "--short", "HEAD").strip() + ("+" if dirty else ""),
+        "commit": name + ("+" if dirty else ""),
         "date": run["context"]["date"][:10],
         "repetitions": 9,
         "results": medians,
@@ -78,13 +84,14 @@ def tables(kept):
     return "\n".join(lines)
 
 
-def write_page():
-    text = PAGE.read_text()
-    body = tables(json.loads(KEPT.read_text()))
-    pattern = re.escape(MARKERS[0]) + ".*?" + re.escape(MARKERS[1])
-    replaced, count = re.subn(pattern, lambda _: f"{MARKERS[0]}\n{body}\n{MARKERS[1]}", text, flags=re.S)
+def replace_part(markers, body):
+    """Puts body between these two markers of the page, which has them once; the rest stays."""
+    pattern = re.escape(markers[0]) + ".*?" + re.escape(markers[1])
+    replaced, count = re.subn(
+        pattern, lambda _: f"{markers[0]}\n{body}\n{markers[1]}", PAGE.read_text(), flags=re.S
+    )
     if count != 1:
-        raise SystemExit(f"{PAGE}: expected one pair of markers, got {count}")
+        raise SystemExit(f"{PAGE}: expected one pair of {markers[0]} ... {markers[1]}, got {count}")
     PAGE.write_text(replaced)
 
 
@@ -93,7 +100,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="only rewrite the page")
     if not parser.parse_args().keep:
         keep()
-    write_page()
+    replace_part(MARKERS, tables(json.loads(KEPT.read_text())))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,7 @@
 
 #include "explain_command.h"
 
-#include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -16,15 +14,14 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "fovea/error.h"
 
 #include "explain_page.h"
 #include "input.h"
 #include "message.h"
+#include "option_types.h"
 #include "output.h"
-#include "scene/nearest.h"
 
 namespace fovea::cli {
 namespace {
@@ -38,36 +35,6 @@ constexpr std::int64_t kMaxDim = 4096;  // as in scenes
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
-}
-
-// An option that takes one of a few words.
-CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
-                        std::vector<std::string> choices, const std::string& description) {
-  return app.add_option(name, target, description)
-      ->check([choices = std::move(choices)](const std::string& value) {
-        if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
-        return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
-                           scene::did_you_mean(value, choices));
-      });
-}
-
-// An option that takes a decimal number from `least` to `most`.
-template <class Integer>
-CLI::Option* add_integer(CLI::App& app, const std::string& name, Integer& target,
-                         std::pair<Integer, Integer> range, const std::string& description) {
-  const auto assign = [name, &target, range](const std::string& value) {
-    Integer number = 0;
-    const char* end = value.data() + value.size();
-    const auto [stopped, error] = std::from_chars(value.data(), end, number);
-    const bool fits = number >= range.first && number <= range.second;
-    if (error != std::errc() || stopped != end || !fits) {
-      throw CLI::ValidationError(
-          name, fmt::format("expected a whole number from {} to {}, got \"{}\"", range.first,
-                            range.second, value));
-    }
-    target = number;
-  };
-  return app.add_option_function<std::string>(name, assign, description)->type_name("N");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "fovea/error.h"
 #include "fovea/info.h"
 
+#include "bench_command.h"
 #include "explain_command.h"
 #include "help.h"
 #include "info_command.h"
@@ -30,19 +31,22 @@ constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
 Page root_page() {
-  return {.synopsis = {"fovea COMMAND [ARGUMENT]...", "fovea COMMAND --help"},
-          .description =
-              "Attention is how a language model lets each word look at the others. Fovea computes "
-              "it exactly, on CPUs, and so that one can look inside.",
-          .sections = {exit_status_section(),
-                       {"EXAMPLES",
-                        " fovea explain --text \"Your journey starts with one step\"\n"
-                        " fovea explain lesson.json --output lesson.html\n"
-                        " fovea info"},
-                       {"ENVIRONMENT",
-                        "COLUMNS, NO_COLOR, TERM and COLORTERM shape text; fovea explain --help "
-                        "says how."},
-                       {"SEE ALSO", "fovea explain --help, fovea info --help"}}};
+  return {
+      .synopsis = {"fovea COMMAND [ARGUMENT]...", "fovea COMMAND --help"},
+      .description =
+          "Attention is how a language model lets each word look at the others. Fovea computes "
+          "it exactly, on CPUs, and so that one can look inside.",
+      .sections = {exit_status_section(),
+                   {"EXAMPLES",
+                    " fovea explain --text \"Your journey starts with one step\"\n"
+                    " fovea explain lesson.json --output lesson.html\n"
+                    " fovea bench\n"
+                    " fovea info"},
+                   {"ENVIRONMENT",
+                    "COLUMNS, NO_COLOR, TERM and COLORTERM shape text; fovea explain --help "
+                    "says how. FOVEA_TARGET and OpenMP's variables say what to compute with; "
+                    "fovea info --help says how."},
+                   {"SEE ALSO", "fovea explain --help, fovea bench --help, fovea info --help"}}};
 }
 
 // "fovea", or "fovea explain" when that is the command.
@@ -114,6 +118,7 @@ int run_command(int argc, const char* const* argv) {
   app.allow_extras();
   app.require_subcommand(0, 1);
   const ExplainCommand explain(app);
+  const BenchCommand bench(app);
   const InfoCommand info(app);
   app.set_version_flag(
       "--version", [] { return "fovea " + build_info().version; }, "Print the version and exit.");
@@ -131,6 +136,7 @@ int run_command(int argc, const char* const* argv) {
   }
   refuse_extras(app);
   if (explain.chosen()) return explain.run();
+  if (bench.chosen()) return bench.run();
   if (info.chosen()) return info.run();
   write_stderr(short_help(app));
   return kBadInput;

@@ -36,10 +36,7 @@ fovea::AttentionOptions options_of(const fovea_call& call) {
   if (call.window_left >= 0 || call.window_right >= 0) {
     options.mask = options.mask & fovea::window(call.window_left, call.window_right);
   }
-  if (call.key_length >= 0) {
-    options.mask = options.mask & fovea::key_lengths({call.key_length});
-    // Every real key is there for every query; positions do not matter.
-  }
+  if (call.key_length >= 0) options.mask = options.mask & fovea::key_lengths({call.key_length});
   if (call.document_ids != nullptr) {
     const std::span ids(call.document_ids, static_cast<std::size_t>(call.q_len));
     options.mask = options.mask & fovea::documents(fovea::Tensor::from({call.q_len}, ids));
@@ -81,5 +78,11 @@ const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
 const char* fovea_call_version() {
   static const std::string version = fovea::build_info().version;
   return version.c_str();
+}
+
+/// "GCC 12.2.0": what the library was compiled with.
+const char* fovea_call_compiler() {
+  static const std::string compiler = fovea::build_info().compiler;
+  return compiler.c_str();
 }
 }

@@ -106,7 +106,7 @@ class Mask {
   std::optional<std::int64_t> key_length(std::int64_t item) const;
 
   /// Throws InvalidArgument when a rule does not fit the problem, naming the rule. `kv_lens` has
-  /// the number of keys of each packed sequence.
+  /// the number of keys of each packed sequence; without it, what counts keys may count all.
   void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens = {}) const;
 
   /// The rules as they are written in C++: "causal() & window(3, 0)"; "all" without a rule.

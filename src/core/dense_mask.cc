@@ -30,8 +30,7 @@ void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
     std::uint64_t eight;
     std::memcpy(&eight, elements + i, sizeof eight);
     met.visible = met.visible || eight != 0;
-    // Subtracting 1 from every byte sets the top bit of one that was 0.
-    met.hidden = met.hidden || ((eight - kOnes) & ~eight & (kOnes << 7)) != 0;
+    met.hidden = met.hidden || eight != kOnes;
   }
   for (; i < count && !met.both(); ++i) (elements[i] != 0 ? met.visible : met.hidden) = true;
 }
@@ -81,10 +80,8 @@ Visibility DenseMask::classify(const ScoreBlock& block) const {
 }
 
 KeyRange DenseMask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
-  if (kv_len == 0 || strides_[3] != 0) return {0, kv_len, false};
-  ScorePosition any_key = row;
-  any_key.key = 0;
-  return {0, visible(any_key) ? kv_len : 0, true};
+  if (strides_[3] != 0) return {0, kv_len, false};
+  return {0, visible(row) ? kv_len : 0, true};
 }
 
 void DenseMask::fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {

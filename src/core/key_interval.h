@@ -56,7 +56,7 @@ struct IntervalRule {
     const KeyInterval seen = self().interval(first);
     // Clamped before subtracting, as the extremes are far away.
     const std::int64_t begin = std::clamp(seen.begin, first.key, first.key + count) - first.key;
-    const std::int64_t end = std::clamp(seen.end, first.key + begin, first.key + count) - first.key;
+    const std::int64_t end = std::clamp(seen.end, first.key, first.key + count) - first.key;
     std::memset(visible, 0, static_cast<std::size_t>(count));
     std::memset(visible + begin, 1, static_cast<std::size_t>(end - begin));
   }

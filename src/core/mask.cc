@@ -200,9 +200,9 @@ struct Combined {
     return {std::max(x.begin, y.begin), std::min(x.end, y.end), x.exact && y.exact};
   }
   static KeyRange hull(const KeyRange& x, const KeyRange& y) {
+    if (y.begin == y.end || covers(x, y)) return x;
+    if (x.begin == x.end || covers(y, x)) return y;
     const bool gapless = x.begin <= y.end && y.begin <= x.end;
-    if (covers(x, y) || y.begin == y.end) return x;
-    if (covers(y, x) || x.begin == x.end) return y;
     return {std::min(x.begin, y.begin), std::max(x.end, y.end), gapless && x.exact && y.exact};
   }
   static bool covers(const KeyRange& x, const KeyRange& y) {

@@ -21,10 +21,10 @@ constexpr std::int64_t kLeastBlockKeys = 64;
 constexpr std::int64_t kMostBlockKeys = 512;
 // Tiles have 8 keys or fewer.
 constexpr std::int64_t kBlockKeysMultiple = 8;
-// Enough items to keep many cores busy to the end, but none so small that packing keys and values,
-// once per item, shows.
-constexpr std::int64_t kWantedItems = 16;
-constexpr std::int64_t kLeastPanels = 6;
+// Several items for each thread keep all of them busy to the end, but each item packs its keys and
+// values anew.
+constexpr std::int64_t kItemsPerThread = 4;
+constexpr std::int64_t kLeastPanels = 2;
 // Below this many multiply-adds starting a thread costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 18;
 
@@ -57,9 +57,15 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
                  kLeastBlockKeys, kMostBlockKeys),
       round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
 
-  const std::int64_t most_panels =
-      std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
-  panels_per_item_ = std::min(std::max(kLeastPanels, all_panels / kWantedItems), most_panels);
+  const double products = static_cast<double>(all_panels * lanes_) *
+                          static_cast<double>(setup_.most_keys) *
+                          static_cast<double>(setup_.head_dim + setup_.value_dim);
+  threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_panels);
+  const std::int64_t most_panels = std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
+  panels_per_item_ =
+      threads_ == 1 ? most_panels
+                    : std::clamp(all_panels / (threads_ * kItemsPerThread),
+                                 std::min(kLeastPanels, most_panels), most_panels);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);
     const std::int64_t per_head = items_per_head(span.q_len);
@@ -70,18 +76,16 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
     }
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
-  const double products = static_cast<double>(all_panels * lanes_) *
-                          static_cast<double>(setup_.most_keys) *
-                          static_cast<double>(setup_.head_dim + setup_.value_dim);
-  threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
+  threads_ = static_cast<int>(std::clamp<std::int64_t>(items_, 1, threads_));
 }
 
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
   const std::int64_t count = panels(q_len);
   std::int64_t items = (count + panels_per_item_ - 1) / panels_per_item_;
-  // All of one size and their number a multiple of eight leave no thread with a rest alone.
+  // Items of one size, as many for each thread as for the next.
   const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
-  while (items > 1 && items < count && items * heads % 8 != 0) ++items;
+  const std::int64_t before = items;
+  while (items > 1 && items < count && items < 2 * before && items * heads % threads_ != 0) ++items;
   return items;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a problem is cut: blocks of keys by the size of the caches, work items by the shape. Never by
-// the number of threads, so that every number of threads computes the same.
+// How a problem is cut. Panels of queries and blocks of keys, which decide how numbers are rounded,
+// follow from the shape and the caches alone; the number of threads only decides how many panels
+// make a work item, so that every number of threads computes the same bits.
 
 #pragma once
 

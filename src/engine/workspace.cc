@@ -4,8 +4,11 @@
 
 #include "engine/workspace.h"
 
+#include <cstdlib>
 #include <new>
 #include <utility>
+
+#include <sys/mman.h>
 
 #include <fmt/format.h>
 
@@ -15,9 +18,29 @@ namespace fovea::engine {
 
 thread_local Workspace::Owned Workspace::kept_;
 
-void Workspace::Free::operator()(std::byte* memory) const {
-  ::operator delete(memory, std::align_val_t{kWorkspaceAlignment});
+namespace {
+
+// Small pages scatter a workspace over the sets of the second cache, and each of them needs an entry
+// in the tables of addresses; one large page costs neither.
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kWorthLargePages = kLargePage / 4;
+
+std::byte* allocate(std::size_t bytes) {
+  const bool large = bytes >= kWorthLargePages;
+  const std::size_t rounded = large ? (bytes + kLargePage - 1) / kLargePage * kLargePage : bytes;
+  void* const memory = std::aligned_alloc(
+      large ? kLargePage : kWorkspaceAlignment,
+      (rounded + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
+  if (memory == nullptr) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+  if (large) madvise(memory, rounded, MADV_HUGEPAGE);  // only ever a hint
+#endif
+  return static_cast<std::byte*>(memory);
 }
+
+}  // namespace
+
+void Workspace::Free::operator()(std::byte* memory) const { std::free(memory); }
 
 Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
   if (!given.empty()) {
@@ -33,8 +56,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
   owned_ = std::exchange(kept_, {});
   if (owned_.bytes < bytes) {
     owned_ = {};  // first, or both would be there for a moment
-    owned_.memory.reset(static_cast<std::byte*>(
-        ::operator new(bytes, std::align_val_t{kWorkspaceAlignment})));
+    owned_.memory.reset(allocate(bytes));
     owned_.bytes = bytes;
   }
   data_ = owned_.memory.get();

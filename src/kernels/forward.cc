@@ -71,21 +71,25 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .position_bias = score.alibi.has_value() || score.relative.has_value()};
 }
 
-/// Fetches the rows of the next block into the second cache, a few lines at a time.
+/// Fetches rows that are needed soon into the second cache, a few lines at a time.
+template <class T>
 class Prefetcher {
  public:
-  void start(const RowsOf<const float>& rows, std::int64_t first, std::int64_t count,
+  /// `count` rows from `first` on, of `dim` numbers each, within so many calls of fetch().
+  void start(const RowsOf<T>& rows, std::int64_t first, std::int64_t count,
              std::int64_t dim, std::int64_t calls) {
+    left_ = 0;
+    if (count <= 0) return;
     row_ = reinterpret_cast<const char*>(rows.data + first * rows.stride);
     stride_ = rows.stride * std::int64_t{sizeof(float)};
     lines_ = (dim * std::int64_t{sizeof(float)} + kLine - 1) / kLine;
     line_ = 0;
     left_ = count * lines_;
-    per_call_ = (left_ + calls - 1) / std::max<std::int64_t>(calls, 1);
+    per_call_ = (left_ + calls - 1) / calls;
   }
   HWY_INLINE void fetch() {
     for (std::int64_t i = std::min(per_call_, left_); i > 0; --i) {
-      __builtin_prefetch(row_ + line_ * kLine, 0, 2);
+      __builtin_prefetch(row_ + line_ * kLine, std::is_const_v<T> ? 0 : 1, 2);
       if (++line_ == lines_) {
         line_ = 0;
         row_ += stride_;
@@ -125,6 +129,7 @@ class ForwardItem {
       if (stop.stop_requested()) return;
       visit_block(block);
     }
+    if (keys_begin_ < keys_end_) return;
     for (std::int64_t p = 0; p < panels_; ++p) close_panel(scratch_.panels[p]);
   }
 
@@ -147,44 +152,63 @@ class ForwardItem {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = (rows + kLanes - 1) / kLanes;
-    panel.exact = true;
-    for (std::int64_t lane = 0; lane < kPanelLanes; ++lane) {
-      const std::int64_t row = std::min(lane, rows - 1);
-      if (row == lane) {
-        const KeyRange range = mask_.key_range(place(first_query + row, 0), head_.kv_len);
-        panel.key_begin[lane] = range.begin;
-        panel.key_end[lane] = range.end;
-        panel.exact = panel.exact && range.exact;
-        if (range.begin < range.end) {
-          keys_begin_ = keys_end_ == 0 ? range.begin : std::min(keys_begin_, range.begin);
-          keys_end_ = std::max(keys_end_, range.end);
-        }
-      } else {
-        panel.key_begin[lane] = panel.key_begin[row];
-        panel.key_end[lane] = panel.key_end[row];
-      }
-    }
-    // Lanes without a row compute with zeros, and nobody looks at them.
-    if (rows % kLanes != 0) {
-      for (std::int64_t c = 0; c < setup_.head_dim; ++c) {
-        std::fill(panel.queries + c * kPanelLanes + rows,
-                  panel.queries + c * kPanelLanes + panel.vectors * kLanes, 0.0f);
-      }
-    }
-    transpose(head_.query.data + first_query * head_.query.stride, head_.query.stride, rows,
-              setup_.head_dim, panel.queries, kPanelLanes);
-    const Vector factor = hn::Set(d, query_factor());
+    panel.loaded = false;
+    find_ranges(panel);
     const Vector zero = hn::Zero(d);
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      for (std::int64_t c = 0; c < setup_.head_dim; ++c) {
-        float* at = panel.queries + c * kPanelLanes + lane;
-        hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
-      }
       for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
         hn::Store(zero, d, panel.context + c * kPanelLanes + lane);
       }
       hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
       hn::Store(zero, d, panel.sum + lane);
+    }
+  }
+
+  void find_ranges(Panel& panel) {
+    panel.exact = true;
+    for (std::int64_t v = 0; v < panel.vectors; ++v) {
+      VectorRange& seen = panel.ranges[v];
+      seen = {.begin = head_.kv_len, .end = 0, .all_begin = 0, .all_end = head_.kv_len};
+      for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
+        // Lanes without a row take after the last one, so as not to narrow what all see.
+        const std::int64_t row = std::min(lane, panel.rows - 1);
+        const KeyRange range =
+            row == lane ? mask_.key_range(place(panel.first_query + row, 0), head_.kv_len)
+                        : KeyRange{panel.key_begin[row], panel.key_end[row], true};
+        panel.key_begin[lane] = range.begin;
+        panel.key_end[lane] = range.end;
+        panel.exact = panel.exact && range.exact;
+        if (range.begin < range.end) {
+          seen.begin = std::min(seen.begin, range.begin);
+          seen.end = std::max(seen.end, range.end);
+        }
+        seen.all_begin = std::max(seen.all_begin, range.begin);
+        seen.all_end = std::min(seen.all_end, range.end);
+      }
+      if (seen.begin >= seen.end) continue;
+      keys_begin_ = keys_end_ == 0 ? seen.begin : std::min(keys_begin_, seen.begin);
+      keys_end_ = std::max(keys_end_, seen.end);
+    }
+  }
+
+  void load_queries(Panel& panel) {
+    const Floats d;
+    // Lanes without a row compute with zeros, and nobody looks at them.
+    if (panel.rows % kLanes != 0) {
+      for (std::int64_t c = 0; c < setup_.head_dim; ++c) {
+        std::fill(panel.queries + c * kPanelLanes + panel.rows,
+                  panel.queries + c * kPanelLanes + panel.vectors * kLanes, 0.0f);
+      }
+    }
+    panel.loaded = true;
+    transpose(head_.query.data + panel.first_query * head_.query.stride, head_.query.stride,
+              panel.rows, setup_.head_dim, panel.queries, kPanelLanes);
+    const Vector factor = hn::Set(d, query_factor());
+    for (std::int64_t c = 0; c < setup_.head_dim; ++c) {
+      for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+        float* at = panel.queries + c * kPanelLanes + lane;
+        hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
+      }
     }
   }
 
@@ -237,15 +261,35 @@ class ForwardItem {
   void visit_block(std::int64_t block) {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    const bool last = block + count >= keys_end_;
     bool packed = false;
     for (std::int64_t p = 0; p < panels_; ++p) {
-      const Panel& panel = scratch_.panels[p];
+      Panel& panel = scratch_.panels[p];
       const std::int64_t segments = find_segments(panel, block, tiles);
-      if (segments == 0) continue;
-      if (!packed) pack_block(block, count, tiles);
-      packed = true;
-      attend(panel, block, segments);
+      if (segments > 0) {
+        if (!packed) pack_block(block, count, tiles);
+        packed = true;
+        if (!panel.loaded) load_queries(panel);
+        prefetch_around(p, tiles, last);
+        attend(panel, block, segments);
+      }
+      if (last) close_panel(panel);
     }
+  }
+
+  /// Queries of the next panel, if they are still to be loaded, and this one's rows of the context
+  /// if they are about to be written.
+  void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
+    const Panel& panel = scratch_.panels[p];
+    const bool next = p + 1 < panels_ && !scratch_.panels[p + 1].loaded;
+    next_queries_.start(head_.query, panel.first_query + kPanelLanes,
+                        next ? scratch_.panels[p + 1].rows : 0, setup_.head_dim, tiles);
+    context_rows_.start(head_.context, panel.first_query,
+                        last && head_.context.data != nullptr ? panel.rows : 0, setup_.value_dim,
+                        value_tiles());
+  }
+  std::int64_t value_tiles() const {
+    return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);
   }
 
   void pack_block(std::int64_t block, std::int64_t count, std::int64_t tiles) {
@@ -265,8 +309,7 @@ class ForwardItem {
     const std::int64_t rows =
         std::clamp<std::int64_t>(keys_end_ - next, 0, setup_.block_keys);
     next_keys_.start(head_.key, next, rows, setup_.head_dim, panels_ * tiles);
-    next_values_.start(head_.value, next, rows, setup_.value_dim,
-                       panels_ * ((setup_.value_dim + kTileRows - 1) / kTileRows));
+    next_values_.start(head_.value, next, rows, setup_.value_dim, panels_ * value_tiles());
   }
 
   /// Lists the keys of the block whose values are not all finite and packs them as zeros.
@@ -288,32 +331,27 @@ class ForwardItem {
   /// Splits the tiles of a block into segments that are seen by the same vectors of the panel, and
   /// notes which tiles need the mask. Returns the number of segments; 0 when nothing is visible.
   std::int64_t find_segments(const Panel& panel, std::int64_t block, std::int64_t tiles) {
-    // Per vector: all its rows see keys within [begin, end) only, and all of [all_begin, all_end).
-    std::int64_t begin[kPanelVectors], end[kPanelVectors];
-    std::int64_t all_begin[kPanelVectors], all_end[kPanelVectors];
-    const std::int64_t block_end = std::min(block + tiles * kTileRows, head_.kv_len);
+    const std::int64_t tiles_end = block + tiles * kTileRows;
+    const std::int64_t block_end = std::min(tiles_end, head_.kv_len);
     bool any = false;
+    bool all = true;
     for (std::int64_t v = 0; v < panel.vectors; ++v) {
-      begin[v] = all_end[v] = std::numeric_limits<std::int64_t>::max();
-      end[v] = all_begin[v] = 0;
-      for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
-        const std::int64_t from = panel.key_begin[lane];
-        const std::int64_t to = panel.key_end[lane];
-        if (from < to) begin[v] = std::min(begin[v], from);
-        end[v] = std::max(end[v], to);
-        all_begin[v] = std::max(all_begin[v], from);
-        all_end[v] = std::min(all_end[v], to);
-      }
-      any = any || (begin[v] < block_end && end[v] > block);
+      const VectorRange& seen = panel.ranges[v];
+      any = any || (seen.begin < block_end && seen.end > block);
+      all = all && seen.all_begin <= block && seen.all_end >= tiles_end;
     }
     if (!any) return 0;
+    bool ranges_tell = panel.exact;
     if (!panel.exact) {
       const Visibility visibility =
           mask_.classify({place(panel.first_query, block), panel.rows, block_end - block});
       if (visibility == Visibility::kNone) return 0;
-      for (std::int64_t v = 0; v < panel.vectors && visibility == Visibility::kSome; ++v) {
-        all_begin[v] = all_end[v] = 0;
-      }
+      ranges_tell = visibility == Visibility::kAll;
+    }
+    if (all && ranges_tell) {
+      std::fill(scratch_.masked, scratch_.masked + tiles, std::uint8_t{0});
+      scratch_.segments[0] = {0, tiles * kTileRows, 0, panel.vectors, false};
+      return 1;
     }
 
     std::int64_t segments = 0;
@@ -322,16 +360,15 @@ class ForwardItem {
       const std::int64_t to = from + kTileRows;
       std::int64_t first = panel.vectors;
       std::int64_t last = -1;
-      bool masked = false;
       for (std::int64_t v = 0; v < panel.vectors; ++v) {
-        if (begin[v] < to && end[v] > from) {
-          first = std::min(first, v);
-          last = v;
-        }
+        if (panel.ranges[v].begin >= to || panel.ranges[v].end <= from) continue;
+        first = std::min(first, v);
+        last = v;
       }
       if (last < 0) continue;
+      bool masked = !ranges_tell;
       for (std::int64_t v = first; v <= last; ++v) {
-        masked = masked || all_begin[v] > from || all_end[v] < to;
+        masked = masked || panel.ranges[v].all_begin > from || panel.ranges[v].all_end < to;
       }
       scratch_.masked[t] = masked;
       Segment* previous = segments == 0 ? nullptr : &scratch_.segments[segments - 1];
@@ -339,8 +376,9 @@ class ForwardItem {
           previous->vectors == last - first + 1 &&
           previous->first_key + previous->keys == t * kTileRows) {
         previous->keys += kTileRows;
+        previous->masked = previous->masked || masked;
       } else {
-        scratch_.segments[segments++] = {t * kTileRows, kTileRows, first, last - first + 1};
+        scratch_.segments[segments++] = {t * kTileRows, kTileRows, first, last - first + 1, masked};
       }
     }
     return segments;
@@ -359,7 +397,7 @@ class ForwardItem {
       with_vectors(segment.vectors, [&](auto vectors) {
         compute_scores<decltype(vectors)::value>(panel, segment);
       });
-      finish_scores(panel, block, segment);
+      if (has_stages() || segment.masked) finish_scores(panel, block, segment);
       if (doubtful_ > 0) note_who_sees_doubtful_keys(segment);
     }
     raise_panel_maximum(panel);
@@ -401,6 +439,7 @@ class ForwardItem {
       // Where more is to come, the maximum is found afterwards.
       const bool last_word = !stages && scratch_.masked[k / kTileRows] == 0;
       next_keys_.fetch();
+      next_queries_.fetch();
       tile<kTileRows, kVectors, Finish::kMaximum>(
           scratch_.keys + k * setup_.head_dim, panel.queries + lane, setup_.head_dim,
           scratch_.scores + k * kPanelLanes + lane,
@@ -427,7 +466,7 @@ class ForwardItem {
         add_bias_tile(scores + k * kPanelLanes, lanes, scratch_.bias_tile, kLog2E);
       }
     }
-    mask_segment(panel, block, segment);
+    if (segment.masked) mask_segment(panel, block, segment);
     for (std::int64_t k = 0; k < segment.keys; k += kTileRows) {
       if (!has_stages() && scratch_.masked[(segment.first_key + k) / kTileRows] == 0) continue;
       raise_maximum(scores + k * kPanelLanes, kTileRows, lanes, scratch_.block_maximum + lane);
@@ -437,7 +476,6 @@ class ForwardItem {
   void mask_segment(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::uint8_t* masked = scratch_.masked + segment.first_key / kTileRows;
     const std::int64_t tiles = segment.keys / kTileRows;
-    if (std::none_of(masked, masked + tiles, [](std::uint8_t m) { return m != 0; })) return;
     const std::int64_t lane = segment.first_vector * kLanes;
     const std::int64_t lanes = segment.vectors * kLanes;
     if (panel.exact) {
@@ -580,6 +618,7 @@ class ForwardItem {
       const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);
       const float* values = scratch_.values + c / kTileRows * scratch_.value_tile_stride;
       next_values_.fetch();
+      context_rows_.fetch();
       tile_of<kVectors, Finish::kAccumulate>(width, values + segment.first_key * width, weights,
                                              segment.keys, panel.context + c * kPanelLanes + lane,
                                              scratch_.factor + lane);
@@ -632,7 +671,8 @@ class ForwardItem {
   std::int64_t keys_end_ = 0;    // to here
   std::int64_t first_distance_ = 0;  // of the table of position biases
   std::int32_t doubtful_ = 0;        // keys of the block whose values are not finite
-  Prefetcher next_keys_, next_values_;
+  Prefetcher<const float> next_keys_, next_values_, next_queries_;
+  Prefetcher<float> context_rows_;
 };
 
 std::int64_t PanelLanes() { return kPanelLanes; }

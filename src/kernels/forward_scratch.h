@@ -10,12 +10,20 @@
 
 namespace fovea::kernels {
 
+/// The keys that the rows of one vector see: none outside of begin to end, and, where the mask is
+/// made of ranges, all of them all keys from all_begin to all_end.
+struct VectorRange {
+  std::int64_t begin, end, all_begin, all_end;
+};
+
 /// One panel of queries and what is known of its rows so far.
 struct Panel {
   std::int64_t first_query;
   std::int64_t rows;     // fewer than lanes only in the last panel
   std::int64_t vectors;  // that hold rows
   bool exact;            // every row sees all keys in its range (KeyRange::exact)
+  bool loaded;           // `queries` are there
+  VectorRange ranges[4];
   float* queries;        // [head_dim][lanes], scaled
   float* context;        // [value_dim][lanes], to be divided by `sum`
   float* maximum;        // [lanes], of the scores times log2(e)
@@ -30,6 +38,7 @@ struct Segment {
   std::int64_t keys;       // likewise
   std::int64_t first_vector;
   std::int64_t vectors;
+  bool masked;  // there are tiles in it with a hidden key
 };
 
 struct ForwardScratchSizes {

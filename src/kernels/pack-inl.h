@@ -18,11 +18,24 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-/// to[c * to_stride + r] = from[r * from_stride + c] for 4 x 4 numbers.
-HWY_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float* to,
-                              std::int64_t to_stride) {
-  const hn::Full128<float> d;
-  const hn::RepartitionToWide<decltype(d)> pairs;
+/// Stores the 128-bit blocks of a vector at to, to + 4 to_stride, to + 8 to_stride, ...
+template <class D>
+HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, std::int64_t to_stride) {
+  constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  if constexpr (kWidth == 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    store_blocks(half, hn::LowerHalf(half, v), to, to_stride);
+    store_blocks(half, hn::UpperHalf(half, v), to + kWidth / 2 * to_stride, to_stride);
+  }
+}
+
+/// to[c * to_stride + r] = from[r * from_stride + c] for 4 rows and as many columns as D has lanes.
+template <class D>
+HWY_INLINE void transpose_4_rows(D d, const float* from, std::int64_t from_stride, float* to,
+                                 std::int64_t to_stride) {
+  const hn::RepartitionToWide<D> pairs;
   const auto r0 = hn::LoadU(d, from);
   const auto r1 = hn::LoadU(d, from + from_stride);
   const auto r2 = hn::LoadU(d, from + 2 * from_stride);
@@ -31,10 +44,14 @@ HWY_INLINE void transpose_4x4(const float* from, std::int64_t from_stride, float
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, to + 3 * to_stride);
+  // Interleaving works within blocks of 4 columns, so each block is a 4 x 4 transpose of its own.
+  store_blocks(d, hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), to, to_stride);
+  store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), to + to_stride,
+               to_stride);
+  store_blocks(d, hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), to + 2 * to_stride,
+               to_stride);
+  store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), to + 3 * to_stride,
+               to_stride);
 }
 #endif
 
@@ -44,13 +61,19 @@ HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stri
                           std::int64_t to_stride) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
+  const Floats d;
+  const hn::Full128<float> block;
   for (; r + 4 <= rows; r += 4) {
+    const float* row = from + r * from_stride;
     std::int64_t c = 0;
+    for (; c + kLanes <= columns; c += kLanes) {
+      transpose_4_rows(d, row + c, from_stride, to + c * to_stride + r, to_stride);
+    }
     for (; c + 4 <= columns; c += 4) {
-      transpose_4x4(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+      transpose_4_rows(block, row + c, from_stride, to + c * to_stride + r, to_stride);
     }
     for (; c < columns; ++c) {
-      for (std::int64_t i = r; i < r + 4; ++i) to[c * to_stride + i] = from[i * from_stride + c];
+      for (std::int64_t i = 0; i < 4; ++i) to[c * to_stride + r + i] = row[i * from_stride + c];
     }
   }
 #endif

@@ -52,9 +52,9 @@ std::int64_t find_target(std::string_view name) {
   for (const std::int64_t target : available()) {
     if (name == name_of(target) || name == hwy::TargetName(target)) return target;
   }
-  throw InvalidArgument(
-      fmt::format("FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
-                  fmt::join(available_targets(), ", "), name));
+  throw InvalidArgument(fmt::format(
+      "FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
+      fmt::join(available_targets(), ", "), name));
 }
 
 std::atomic<bool> chosen = false;

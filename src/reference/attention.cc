@@ -140,14 +140,12 @@ class RowAttention {
     const std::int64_t kv_head = row.head / (problem_.shape.q_heads / problem_.shape.kv_heads);
     const ScoreOptions& score = problem_.options.score;
     const std::int64_t offset = query_offset(problem_.options, problem_.shape, item);
+    const ScorePosition first_key{
+        item, row.head, row.query - span.query_start, 0, offset, span.query_start, span.key_start};
     const auto place = [&](std::size_t j) {
-      return ScorePosition{item,
-                           row.head,
-                           row.query - span.query_start,
-                           static_cast<std::int64_t>(j),
-                           offset,
-                           span.query_start,
-                           span.key_start};
+      ScorePosition at = first_key;
+      at.key = static_cast<std::int64_t>(j);
+      return at;
     };
     const auto key_row = [&](const Contiguous<Real>& tensor, std::size_t j) {
       return row_of<Real>(tensor, row.batch, kv_head,

@@ -5,11 +5,12 @@ import json
 import re
 import unittest
 
-from support import CliTest, run
+from support import CliTest, environment, run
 
 PAGES = {
     "fovea": ["--help"],
     "fovea explain": ["explain", "--help"],
+    "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
 EXPLAIN_OPTIONS = ["--query", "--format", "--output", "--check", "--color", "--width", "--text",
@@ -99,15 +100,31 @@ class InfoTest(CliTest):
         self.assertTrue(all(isinstance(target, str) and target for target in info["targets"]))
         self.assertRegex(info["compiler"], r"\d+\.\d+")
         self.assertTrue(info["build_type"])
-        # What computes today, whatever the CPU could do.
-        self.assertEqual(info["computes_with"], {"engine": "reference", "threads": 1})
+        self.assertEqual(info["computes_with"]["engine"], "fused")
+        self.assertIn(info["computes_with"]["target"], info["targets"])
+        self.assertGreaterEqual(info["computes_with"]["threads"], 1)
+        self.assertEqual(info["judged_by"], "reference")
 
     def test_info_text_says_the_same(self):
         info = json.loads(self.succeed("info", "--json"))
         text = self.succeed("info")
         for fact in (info["version"], info["compiler"], info["build_type"], *info["targets"]):
             self.assertIn(fact, text)
-        self.assertIn("scalar reference, one thread", text)
+        self.assertIn(f"the fused engine, on {info['computes_with']['target']}, up to", text)
+        self.assertIn("the scalar reference", text)
+
+    def test_the_environment_chooses_target_and_threads(self):
+        for target in json.loads(self.succeed("info", "--json"))["targets"]:
+            changed = environment(FOVEA_TARGET=target, OMP_NUM_THREADS="1")
+            info = json.loads(self.succeed("info", "--json", env=changed))
+            self.assertEqual(info["computes_with"],
+                             {"engine": "fused", "target": target, "threads": 1})
+            self.assertIn(f"on {target}, up to 1 thread\n", self.succeed("info", env=changed))
+
+    def test_an_unknown_target_is_refused(self):
+        message = self.fail_with(2, "info", env=environment(FOVEA_TARGET="AVX9"))
+        self.assertIn("FOVEA_TARGET: expected one of", message)
+        self.assertIn('got "AVX9"', message)
 
 
 if __name__ == "__main__":

@@ -435,6 +435,23 @@ TEST(MaskBlocks, DocumentsFindTheRunOfARowWhereIdsAscend) {
   EXPECT_GT(ascending, 300);
 }
 
+TEST(MaskBlocks, DocumentsSeeADescentAnywhere) {
+  const std::int64_t length = 200;
+  for (std::int64_t fall = 1; fall < length; ++fall) {
+    std::vector<std::int64_t> all(at(length), 1);
+    std::fill(all.begin() + fall, all.end(), 0);
+    const Mask mask = documents(ids({0}), ids(all));
+    for (const std::int64_t start : {0, 1, 63, 64, 65, 128}) {
+      for (const std::int64_t end : {64, 65, 127, 128, 129, 199, 200}) {
+        if (end <= start) continue;
+        const bool falls = start < fall && fall < end;
+        EXPECT_EQ(mask.key_range({0, 0, 0, 0, 0, 0, start}, end - start).exact, !falls)
+            << start << " to " << end << ", fall at " << fall;
+      }
+    }
+  }
+}
+
 // ---- Dense masks --------------------------------------------------------------------------------
 
 /// A tensor's elements in memory laid out otherwise; the view lies in `memory`.

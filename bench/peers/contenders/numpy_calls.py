@@ -15,7 +15,7 @@ class NumPy:
 
     def prepare(self, problem):
         if not problem.cell.tiny:
-            raise Cannot("stores all N x N scores; only the tiny problem is measured")
+            raise Cannot("is here for the tiny problem only")
         query, value = problem.query[0, 0], problem.value[0, 0]
         scaled_key = np.ascontiguousarray(problem.key[0, 0].T) * np.float32(problem.scale)
         last = []

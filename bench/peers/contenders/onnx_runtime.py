@@ -125,14 +125,25 @@ class OrtGroupQueryAttention(OnnxRuntime):
 class OrtAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
-        attributes, mask, how = {}, None, "native"
+        attributes, mask, lengths, how = {}, None, None, "native"
         if cell.mask == "causal" and cell.score == "plain":
             attributes["is_causal"] = 1
+        elif cell.mask == "padding" and cell.score == "plain":
+            lengths = np.array([cell.keys], np.int64)
         elif (mask := problem.additive_mask()) is not None:
-            mask = np.ascontiguousarray(np.broadcast_to(mask, (*mask.shape[:2], cell.length, cell.length)))
             how = "native" if cell.score == "bias" and cell.mask == "full" else "mask tensor"
         if cell.score == "softcap":
             attributes["softcap"] = cell.softcap
-        feeds = [("Q", problem.query), ("K", problem.key), ("V", problem.value), ("attn_mask", mask)]
+        feeds = [
+            ("Q", problem.query),
+            ("K", problem.key),
+            ("V", problem.value),
+            ("attn_mask", mask),
+            ("past_key", None),
+            ("past_value", None),
+            ("nonpad_kv_seqlen", lengths),
+        ]
         node = ("Attention", "", attributes)
-        return self.prepared(node, feeds, ["context"], lambda context: context, how, opset=23)
+        # The lengths came with opset 24.
+        opset = 23 if lengths is None else 24
+        return self.prepared(node, feeds, ["context"], lambda context: context, how, opset=opset)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs contenders side by side: one persistent worker process each, taking turns in every round."""
+
+import dataclasses
+import json
+import os
+import random
+import select
+import statistics
+import subprocess
+import sys
+import time
+
+from environment import PEERS
+
+# A batch lasts about as long as this, whatever one call takes.
+BATCH_SECONDS = 0.12
+# Before each batch, for the threads of the contender before to fall asleep.
+PAUSE_SECONDS = 0.02
+# Compiling a kernel counts as preparing.
+PREPARE_LIMIT = 240
+TIME_LIMIT = 120
+
+
+class WorkerDied(Exception):
+    pass
+
+
+def cpus_available():
+    return sorted(os.sched_getaffinity(0))
+
+
+def log(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Worker:
+    """A worker.py process; every request has a time limit, after which it is ended."""
+
+    def __init__(self, python, name, threads, environment):
+        # The last ones: the first serves most of the system's interrupts.
+        cpus = cpus_available()[-threads:]
+        command = [python, str(PEERS / "worker.py"), name, str(threads), ",".join(map(str, cpus))]
+        environment = {**os.environ, **environment}
+        pipe = subprocess.PIPE
+        self.name = name
+        self.errors = open(environment["FOVEA_PEERS_LOG"], "ab")
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, env=environment)
+
+    def ask(self, limit, **request):
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise WorkerDied(self.end()) from None
+        # One line comes per request, so nothing is left in the buffer when select looks.
+        if not select.select([self.process.stdout], [], [], limit)[0]:
+            self.end()
+            raise WorkerDied(f"took longer than {limit} s")
+        line = self.process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise WorkerDied(self.end())
+        return json.loads(line)
+
+    def end(self):
+        """Ends the process, at once; how it ended."""
+        if self.process.poll() is None and self.process.stdin.closed is False:
+            try:
+                self.process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        status = self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.errors):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+        return f"the worker ended with {status}; build/peers/workers.log may say why"
+
+
+class Team:
+    """The workers of one thread count. A worker that dies is started anew for the next cell."""
+
+    def __init__(self, python, names, threads, environment):
+        self.python, self.names, self.threads, self.environment = python, names, threads, environment
+        self.workers, self.versions = {}, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for worker in self.workers.values():
+            worker.process.kill()
+            worker.end()
+
+    def ask(self, name, limit, **request):
+        if name not in self.workers:
+            worker = self.workers[name] = Worker(self.python, name, self.threads, self.environment)
+            try:
+                answer = worker.ask(PREPARE_LIMIT, do="versions")
+            except WorkerDied:
+                del self.workers[name]
+                raise
+            self.versions.update(answer.get("versions", {}))
+        try:
+            return self.workers[name].ask(limit, **request)
+        except WorkerDied:
+            del self.workers[name]
+            raise
+
+    def prepare(self, cell):
+        """{contender: answer}: checked and warm, or why not."""
+        answers = {}
+        for name in self.names:
+            if name == "numpy" and not cell.tiny:
+                continue
+            start = time.monotonic()
+            try:
+                answers[name] = self.ask(name, PREPARE_LIMIT, do="prepare", cell=dataclasses.asdict(cell))
+            except WorkerDied as death:
+                answers[name] = {"failed": str(death)}
+            if "seconds" not in answers[name]:
+                reason = "; ".join(f"{key}: {text}" for key, text in answers[name].items())
+                log(f"    {name:14} {reason}")
+            elif time.monotonic() - start > 20:
+                log(f"    {name:14} took {time.monotonic() - start:.0f} s to prepare")
+        return answers
+
+    def measure(self, cell, rounds, seed):
+        """One cell's record: {contender: {"samples_us": [...], ...} or {"cannot" ...}}."""
+        record = self.prepare(cell)
+        active = [name for name in record if "seconds" in record[name]]
+        repeats = {name: max(1, round(BATCH_SECONDS / record[name]["seconds"])) for name in active}
+        samples = {name: [] for name in active}
+        order = random.Random(f"{seed} {cell.name} {self.threads}")
+        for _ in range(rounds):
+            for name in order.sample(active, len(active)):
+                time.sleep(PAUSE_SECONDS)
+                try:
+                    samples[name].append(self.ask(name, TIME_LIMIT, do="time", repeats=repeats[name]))
+                except WorkerDied as death:
+                    record[name] = {"failed": str(death)}
+                    active.remove(name)
+        for name in active:
+            answer = record[name]
+            answer.pop("seconds")
+            failed = [sample["failed"] for sample in samples[name] if "failed" in sample]
+            if failed:
+                record[name] = {"failed": failed[0]}
+                continue
+            answer["repeats"] = repeats[name]
+            answer["samples_us"] = [round(sample["seconds"] * 1e6, 3) for sample in samples[name]]
+            answer["median_us"] = round(statistics.median(answer["samples_us"]), 3)
+            answer["cpu_share"] = min(sample["cpu"] for sample in samples[name])
+        for name in list(self.workers):
+            try:
+                self.ask(name, TIME_LIMIT, do="forget")
+            except WorkerDied:
+                pass
+        return record

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the measurement stands on: the virtual environment, Fovea's built library, the machine."""
+
+import ctypes
+import datetime
+import hashlib
+import os
+import pathlib
+import subprocess
+import sys
+
+PEERS = pathlib.Path(__file__).resolve().parent
+ROOT = PEERS.parent.parent
+BUILD = ROOT / "build" / "peers"
+VENV_PYTHON = BUILD / "venv" / "bin" / "python"
+RELEASE = ROOT / "build" / "release"
+
+sys.path.insert(0, str(PEERS.parent))
+import report  # noqa: E402: bench/report.py, for what all records of measurements say
+
+
+def set_up_venv(log):
+    """build/peers/venv as requirements.txt says; made anew when that or Python changed."""
+    requirements = PEERS / "requirements.txt"
+    wanted = hashlib.sha256(sys.version.encode() + requirements.read_bytes()).hexdigest()
+    stamp = BUILD / "venv" / "made-from"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    log("setting up build/peers/venv (about 1.6 GB, once)")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(BUILD / "venv")], check=True)
+    command = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "-r", str(requirements)]
+    if subprocess.run(command, stdout=sys.stderr).returncode != 0:
+        raise SystemExit("bench/peers: pip could not install bench/peers/requirements.txt; its comments "
+                         "say where a CPU build of torch comes from")
+    stamp.write_text(wanted)
+
+
+def build_fovea_call(build, log):
+    """fovea_call.cc compiled against the libfovea.so of a build tree; its path."""
+    found = sorted(build.resolve().rglob("libfovea.so"))
+    if not found:
+        raise SystemExit(f"bench/peers: no libfovea.so below {build}; run make first")
+    newest = max(path.stat().st_mtime for folder in ("src", "include") for path in (ROOT / folder).rglob("*.*"))
+    if found[0].stat().st_mtime < newest:
+        log(f"note: a source is newer than {found[0]}; run make to measure what is in the tree")
+    target, source = BUILD / "libfovea_call.so", PEERS / "fovea_call.cc"
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
+               f"-I{ROOT / 'include'}", str(source), f"-L{found[0].parent}", "-lfovea",
+               f"-Wl,-rpath,{found[0].parent}", "-Wl,--no-undefined", "-o", str(target)]
+    BUILD.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(command).returncode != 0:
+        raise SystemExit("bench/peers: fovea_call.cc did not compile against " + str(found[0]))
+    return target
+
+
+def for_workers(threads, fovea_call):
+    """The environment of workers with so many threads. JAX counts the CPUs of its affinity mask."""
+    count = str(threads)
+    return {
+        **{f"{library}_NUM_THREADS": count for library in ("OMP", "OPENBLAS", "MKL")},
+        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'}",
+        "JAX_PLATFORMS": "cpu",
+        "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"),
+        # Compiles in the worker itself, without processes that stay and compete.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "FOVEA_CALL_LIBRARY": str(fovea_call),
+        "FOVEA_PEERS_LOG": str(BUILD / "workers.log"),
+    }
+
+
+def provenance(arguments, fovea_call):
+    """Where, when and with what a run measures; versions of the contenders come later."""
+    compiler = ctypes.CDLL(str(fovea_call)).fovea_call_compiler
+    compiler.restype = ctypes.c_char_p
+    commit, dirty = report.commit()
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cpu": report.machine(),
+        "cores": os.cpu_count(),
+        "kernel": f"{os.uname().sysname} {os.uname().release}",
+        "compiler": compiler().decode(),
+        "commit": commit,
+        "dirty": dirty,
+        "load_before": round(os.getloadavg()[0], 2),
+        "python": sys.version.split()[0],
+        "arguments": arguments,
+        "versions": {},
+    }

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results: kept in a JSON file, merged cell by cell, and turned into the tables of a page.
+
+{"runs": {id: {date, cpu, commit, versions, ...}},
+ "results": {"full_512_64/1": {"run": id, "cell": {...}, "threads": 1, "useful_gflop": ...,
+                               "measured": {contender: {"samples_us", "median_us", ...} or a reason}}}}
+
+A cell that is measured again replaces the old one as a whole: figures that are compared with each
+other come from the same rounds. A run that no cell names any more is dropped.
+"""
+
+import dataclasses
+import json
+import math
+import os
+
+import cells
+
+HEADINGS = {
+    "fovea": "Fovea",
+    "torch_sdpa": "PyTorch SDPA",
+    "torch_flex": "FlexAttention",
+    "ort_mha": "ORT MHA",
+    "ort_gqa": "ORT GQA",
+    "ort_attention": "ORT Attention",
+    "jax": "JAX",
+    "numpy": "NumPy, five calls",
+}
+# numpy is there for the tiny problem, which has a table of its own.
+PEERS_OF_THE_TABLE = [name for name in HEADINGS if name not in ("fovea", "numpy")]
+REASONS = ("cannot", "wrong", "failed")
+
+
+def load(path):
+    if not path.exists():
+        return {"runs": {}, "results": {}}
+    return json.loads(path.read_text())
+
+
+def save(path, kept):
+    """In one step: a reader, or a run that is interrupted, finds the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps(kept, indent=1) + "\n")
+    os.replace(beside, path)
+
+
+def key_of(cell, threads):
+    return f"{cell.name}/{threads}"
+
+
+def merge(kept, run_id, run, cell, threads, measured):
+    """kept with this cell's record in the place of an older one."""
+    results = dict(kept["results"])
+    results[key_of(cell, threads)] = {
+        "run": run_id,
+        "cell": dataclasses.asdict(cell),
+        "threads": threads,
+        "useful_gflop": cell.useful_flop() / 1e9,
+        "measured": measured,
+    }
+    used = {result["run"] for result in results.values()}
+    runs = {name: old for name, old in {**kept["runs"], run_id: run}.items() if name in used}
+    return {"runs": runs, "results": results}
+
+
+def rate(result, name):
+    """GFLOP/s of useful work by the median sample; None where there is none."""
+    median = result["measured"].get(name, {}).get("median_us")
+    return result["useful_gflop"] / median * 1e6 if median else None
+
+
+def in_order(kept):
+    """The results as every_cell has them; those of cells that are no more come last."""
+    places = {cell.name: place for place, cell in enumerate(cells.every_cell())}
+    return sorted(
+        kept["results"].values(),
+        key=lambda result: (places.get(result["cell"]["name"], len(places)), result["threads"]),
+    )
+
+
+def multiple(ours, theirs):
+    """Rounded down, so that what is slower never reads as 1.00."""
+    return f"{math.floor(ours / theirs * 100 + 1e-6) / 100:.2f}"
+
+
+def peer_text(result, name):
+    """A peer's entry: its rate, and ours as a multiple of it."""
+    measured = result["measured"].get(name)
+    if measured is None:
+        return ""
+    for reason in REASONS:
+        if reason in measured:
+            return "–" if reason == "cannot" else f"**{reason}**"
+    theirs, ours = rate(result, name), rate(result, "fovea")
+    mark = " ᵐ" if measured["how"] == "mask tensor" else ""
+    mark += " ᵘ" if measured["note"] else ""
+    return f"{theirs:.1f}{mark}" + (f" ({multiple(ours, theirs)})" if ours else "")
+
+
+def verdict(result, peers):
+    """Ours against the best of the peers."""
+    theirs, ours = [rate(result, name) for name in peers if rate(result, name)], rate(result, "fovea")
+    if not theirs or not ours:
+        return ""
+    text = multiple(ours, max(theirs))
+    return text if ours >= max(theirs) else f"**{text} lost**"
+
+
+def own_text(result, text):
+    measured = result["measured"].get("fovea", {})
+    failed = [reason for reason in REASONS if reason in measured]
+    return f"**{failed[0]}**" if failed else text(measured["median_us"]) if measured else ""
+
+
+def table(results):
+    present = [name for name in PEERS_OF_THE_TABLE if any(name in result["measured"] for result in results)]
+    heading = ["GFLOP/s of useful work", "threads", "Fovea", *(HEADINGS[name] for name in present), "Fovea / best peer"]
+    lines = ["| " + " | ".join(heading) + " |", "|:--|" + "--:|" * (len(heading) - 1)]
+    for result in results:
+        ours = own_text(result, lambda _: f"{rate(result, 'fovea'):.1f}")
+        row = [cells.Cell(**result["cell"]).title(), str(result["threads"]), ours]
+        row += [peer_text(result, name) for name in present]
+        lines.append("| " + " | ".join([*row, verdict(result, present)]) + " |")
+    return lines
+
+
+def tiny_table(results):
+    names = [name for name in HEADINGS if any("median_us" in result["measured"].get(name, {}) for result in results)]
+    heading = ["one call, in µs", "threads", *(HEADINGS[name] for name in names)]
+    lines = ["| " + " | ".join(heading) + " |", "|:--|" + "--:|" * (len(heading) - 1)]
+    for result in results:
+        medians = [result["measured"].get(name, {}).get("median_us") for name in names]
+        row = [f"{median:.2f}" if median else "" for median in medians]
+        title = "{length} x {length} x {key_dim}, one head".format(**result["cell"])
+        lines.append("| " + " | ".join([title, str(result["threads"]), *row]) + " |")
+    return lines
+
+
+def sentence(runs):
+    """What was measured where, when and with what; one per run that the tables draw on."""
+    lines = []
+    for run in sorted(runs.values(), key=lambda run: run["date"]):
+        versions = ", ".join(f"{name} {version}" for name, version in sorted(run["versions"].items()))
+        commit = run["commit"] + (" with changes on top" if run["dirty"] else "")
+        lines.append(
+            f"{run['cpu']}, {run['cores']} cores, {run['kernel']}; {run['compiler']}; commit {commit}; "
+            f"{run['date'][:10]}; {versions}."
+        )
+    return lines
+
+
+def footnotes(results):
+    """Why entries are missing or marked, each reason once."""
+    reasons = {}
+    for result in results:
+        for name, measured in result["measured"].items():
+            for reason in REASONS:
+                if reason in measured:
+                    cell = cells.Cell(**result["cell"])
+                    reasons.setdefault((HEADINGS[name], reason, measured[reason]), set()).add(cell.title())
+    lines = []
+    for (heading, reason, why), titles in sorted(reasons.items()):
+        where = "" if reason == "cannot" else f" ({'; '.join(sorted(titles))})"
+        lines.append(f"- {heading}, {reason}: {why}{where}.")
+    return lines
+
+
+def page(kept):
+    """The body between the markers of docs/benchmarks.md."""
+    results = in_order(kept)
+    if not results:
+        return "Not measured yet: `bench/peers/run` does."
+    large = [result for result in results if not result["cell"]["tiny"]]
+    tiny = [result for result in results if result["cell"]["tiny"]]
+    rounds = [len(entry["samples_us"]) for result in results for entry in result["measured"].values()
+              if "samples_us" in entry]
+    lines = [
+        *sentence(kept["runs"]),
+        "",
+        f"Each rate is the median of at least {min(rounds, default=0)} rounds in which the contenders took turns in random "
+        "order, each in a process of its own on the same CPUs, with the same inputs; each result was first "
+        "compared with float64. Useful work is 2 (key dim + value dim) flop per visible pair of query and "
+        "key. In parentheses: Fovea's rate as a multiple of the peer's. ᵐ: the mask or bias was given as a "
+        "tensor N x N (or one row of it), built beforehand. ᵘ: not its fused path. –: cannot. D is key dim "
+        "or key/value dim, H heads or query/key heads; float32, batch 1.",
+    ]
+    if large:
+        lost = sum("lost" in verdict(result, PEERS_OF_THE_TABLE) for result in large)
+        lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows.", "", *table(large)]
+    if tiny:
+        lines += ["", *tiny_table(tiny)]
+    if large and (notes := footnotes(large)):
+        lines += ["", *notes]
+    return "\n".join(lines)

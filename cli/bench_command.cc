@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea bench` (bench_command.h).
+
+#include "bench_command.h"
+
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "fovea/info.h"
+
+#include "bench_page.h"
+#include "bench_report.h"
+#include "bench_table.h"
+#include "machine.h"
+#include "message.h"
+#include "option_types.h"
+#include "output.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxHeads = 1024;
+constexpr std::int64_t kMaxDim = 4096;
+constexpr std::int64_t kMaxThreads = 1024;
+constexpr std::int64_t kMaxRepeat = 1000;
+constexpr std::int64_t kDefaultLength = 4096;
+constexpr std::int64_t kDefaultDim = 64;
+
+const std::vector<std::string> kProblemOptions = {"--q-len",     "--kv-len", "--q-heads",
+                                                  "--kv-heads",  "--batch",  "--head-dim",
+                                                  "--value-dim", "--mask",   "--score"};
+
+[[noreturn]] void fail_usage(std::string_view message) {
+  throw UsageError(fmt::format("{}; see fovea bench --help", message));
+}
+
+}  // namespace
+
+BenchCommand::BenchCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("bench", "how fast attention is on this machine")) {
+  app_->formatter(std::make_shared<PageFormatter>(bench_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_choice(*app_, "PART", part_, {"ceilings", "forward", "tiny"},
+             "ceilings, forward or tiny. Default: forward where a problem is described, else all "
+             "three.");
+  add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
+              "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
+  add_integer(*app_, "--repeat", repeat_, {std::int64_t{1}, kMaxRepeat},
+              "Rounds through all rows (default 7, with --quick 1).");
+  app_->add_flag("--quick", quick_, "Measure as little as gives a figure at all.");
+  app_->add_flag("--json", json_, "Print one JSON object instead of text.");
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+  add_problem_options();
+}
+
+void BenchCommand::add_problem_options() {
+  app_->option_defaults()->group("Options for a problem");
+  const auto add = [this](const std::string& name, std::int64_t& target, std::int64_t most,
+                          const std::string& description) {
+    add_integer(*app_, name, target, {std::int64_t{1}, most}, description);
+  };
+  add("--q-len", shape_.q_len, kMaxLength, "Queries (default 4096).");
+  add("--kv-len", shape_.kv_len, kMaxLength, "Keys and values. Default: as many as queries.");
+  add("--q-heads", shape_.q_heads, kMaxHeads, "Heads of the queries (default 1).");
+  add("--kv-heads", shape_.kv_heads, kMaxHeads,
+      "Heads of keys and values, a divisor of the queries'. Default: as many.");
+  add("--batch", shape_.batch, kMaxHeads, "Problems side by side (default 1).");
+  add("--head-dim", shape_.head_dim, kMaxDim, "Numbers in a query and in a key (default 64).");
+  add("--value-dim", shape_.value_dim, kMaxDim, "Numbers in a value. Default: as in a key.");
+  app_->add_option("--mask", masks_,
+                   "Who sees whom: causal, window:LEFT,RIGHT (-1: no bound) or prefix:N. Given "
+                   "several times, every rule must allow; but a prefix allows what the rules "
+                   "before it do not.")
+      ->type_name("RULE");
+  app_->add_option("--score", scores_,
+                   "What is added to plain scores: alibi, bias (a random number for each query and "
+                   "key), relative (T5's table) or softcap:CAP. May be given several times.")
+      ->type_name("RULE");
+  for (const char* name : {"--mask", "--score"}) {
+    app_->get_option(name)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+  app_->option_defaults()->group("Options");
+}
+
+bool BenchCommand::own_problem() const {
+  for (const std::string& option : kProblemOptions) {
+    if (given(option)) return true;
+  }
+  return false;
+}
+
+bool BenchCommand::wants(const std::string& part) const {
+  if (!part_.empty()) return part_ == part;
+  return !own_problem() || part == "forward";
+}
+
+void BenchCommand::check_usage() const {
+  if (wants("forward")) return;
+  for (const std::string& option : kProblemOptions) {
+    if (given(option)) fail_usage(fmt::format("{} goes with forward, not with {}", option, part_));
+  }
+  if (part_ == "tiny" && given("--threads")) {
+    fail_usage("--threads goes with ceilings and forward; tiny is too small for threads");
+  }
+}
+
+BenchProblem BenchCommand::problem() const {
+  BenchProblem problem = shape_;
+  if (!given("--q-len")) problem.q_len = kDefaultLength;
+  if (!given("--head-dim")) problem.head_dim = kDefaultDim;
+  if (!given("--kv-len")) problem.kv_len = problem.q_len;
+  if (!given("--kv-heads")) problem.kv_heads = problem.q_heads;
+  if (!given("--value-dim")) problem.value_dim = problem.head_dim;
+  if (problem.q_heads % problem.kv_heads != 0) {
+    fail_usage(fmt::format("--kv-heads: expected a divisor of the {} query heads, got {}",
+                           problem.q_heads, problem.kv_heads));
+  }
+  for (const std::string& text : masks_) {
+    const Mask rule = parse_mask(text);
+    const bool whole_prefix = text.starts_with("prefix") && !problem.mask.allows_all();
+    problem.mask = problem.mask.allows_all() ? rule
+                   : whole_prefix            ? problem.mask | rule
+                                             : problem.mask & rule;
+  }
+  for (const std::string& text : scores_) parse_score(text, problem.score);
+  return problem;
+}
+
+std::vector<BenchRow> BenchCommand::rows() const {
+  const int threads = static_cast<int>(threads_);
+  if (!own_problem()) return standard_table(threads, build_info().threads);
+  return {{.problem = problem(), .threads = threads}};
+}
+
+std::vector<int> BenchCommand::ceiling_threads() const {
+  if (given("--threads")) return {static_cast<int>(threads_)};
+  const std::set<int> distinct = {1, omp_get_max_threads()};
+  return {distinct.begin(), distinct.end()};
+}
+
+BenchEffort BenchCommand::effort() const {
+  BenchEffort effort;
+  if (quick_) {
+    effort = {.rounds = 1,
+              .seconds_per_round = 0.0,
+              .seconds_per_ceiling = 0.01,
+              .seconds_per_own_ceiling = 0.1};
+  }
+  if (given("--repeat")) effort.rounds = static_cast<int>(repeat_);
+  return effort;
+}
+
+int BenchCommand::run() const {
+  check_usage();
+  const std::vector<BenchRow> rows = this->rows();
+  const BenchEffort effort = this->effort();
+  BenchReport report = {
+      .build = build_info(), .machine = this_machine(), .ceilings = {}, .forward = {}, .tiny = {}};
+  Progress progress;
+  const auto print = [&](const std::string& text) {
+    progress.clear();
+    if (!json_) write_stdout(text);
+  };
+  print(heading_text(report));
+  if (wants("ceilings")) {
+    for (const int threads : ceiling_threads()) {
+      progress.show(fmt::format("ceilings, {} threads", threads));
+      report.ceilings.push_back(measure_ceilings(threads, effort));
+    }
+    print("\n" + ceilings_text(report));
+  }
+  if (wants("forward")) {
+    report.forward = measure_rows(rows, effort, progress);
+    print("\n" + forward_text(report));
+  }
+  if (wants("tiny")) {
+    progress.show("tiny");
+    report.tiny = measure_tiny(effort);
+    print("\n" + tiny_text(report));
+  }
+  progress.clear();
+  if (json_) write_stdout(bench_json(report));
+  return 0;
+}
+
+}  // namespace fovea::cli

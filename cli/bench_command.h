@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea bench`: this machine's ceilings, and how near to them attention comes.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "bench_measure.h"
+#include "bench_problem.h"
+#include "progress.h"
+
+namespace fovea::cli {
+
+class BenchCommand {
+ public:
+  explicit BenchCommand(CLI::App& parent);
+  BenchCommand(const BenchCommand&) = delete;
+  BenchCommand& operator=(const BenchCommand&) = delete;
+
+  bool chosen() const { return app_->parsed(); }
+  /// Measures and prints; returns the exit code. Throws UsageError, InvalidArgument, OutputError
+  /// and WrongResult.
+  int run() const;
+
+ private:
+  void add_problem_options();
+  bool given(const std::string& option) const { return app_->count(option) > 0; }
+  /// Whether a problem of the user's own is described.
+  bool own_problem() const;
+  bool wants(const std::string& part) const;
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  BenchProblem problem() const;
+  std::vector<BenchRow> rows() const;
+  std::vector<int> ceiling_threads() const;
+  BenchEffort effort() const;
+
+  CLI::App* app_;
+  std::string part_;
+  BenchProblem shape_;
+  std::vector<std::string> masks_;
+  std::vector<std::string> scores_;
+  std::int64_t threads_ = 1;
+  std::int64_t repeat_ = 0;
+  bool quick_ = false;
+  bool json_ = false;
+};
+
+}  // namespace fovea::cli

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Measuring: results are compared with the reference first; then times and ceilings are taken in
+// turns.
+
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "bench_table.h"
+#include "progress.h"
+
+namespace fovea::cli {
+
+/// The engine's result is not what the reference says; there is no speed to tell.
+class WrongResult : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// How much is measured.
+struct BenchEffort {
+  int rounds = 7;
+  /// The time that a row's calls take in each round, at least; at least one call is timed.
+  double seconds_per_round = 0.1;
+  /// The time of one measurement of a ceiling beside a row, and of one by itself.
+  double seconds_per_ceiling = 0.03;
+  double seconds_per_own_ceiling = 1.0;
+};
+
+struct CeilingResult {
+  int threads = 1;
+  double fma_gflops = 0.0;
+  double read_gb_per_s = 0.0;
+};
+
+/// One round of one row.
+struct BenchRound {
+  std::vector<double> seconds;             ///< of each call
+  std::vector<double> one_thread_seconds;  ///< the same for one thread, where that was asked for
+  double ceiling_before = 0.0;             ///< GFLOP/s
+  double ceiling_after = 0.0;
+};
+
+struct RowResult {
+  BenchRow row;
+  double flop = 0.0;
+  /// Of the context, against the reference in float64: the largest, and how much was allowed.
+  double error = 0.0;
+  double allowed_error = 0.0;
+  std::vector<BenchRound> rounds;
+
+  double median_seconds() const;
+  double best_seconds() const;
+  /// 10^9 useful flop per second, at the median.
+  double gflops() const;
+  /// The median over rounds of the speed as a share of the mean of the two ceilings around it.
+  double share() const;
+  /// The median over rounds of one thread's time divided by this row's.
+  double speedup() const;
+};
+
+struct TinyResult {
+  std::int64_t calls_per_sample = 0;
+  std::vector<double> seconds;  ///< per call, of each sample
+
+  double median_seconds() const;
+  double best_seconds() const;
+};
+
+CeilingResult measure_ceilings(int threads, const BenchEffort& effort);
+
+/// Throws WrongResult, and InvalidArgument for a row whose options do not fit its problem.
+std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const BenchEffort& effort,
+                                    Progress& progress);
+
+/// The C++ call on 4 queries, 4 keys and 3 numbers each. Throws WrongResult.
+TinyResult measure_tiny(const BenchEffort& effort);
+
+}  // namespace fovea::cli

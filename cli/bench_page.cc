@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The manual page of `fovea bench` (bench_page.h). What the options are for stands where they are
+// added, in bench_command.cc.
+
+#include "bench_page.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Measures how fast this machine computes, and how near attention comes to that. Every result "
+    "is compared with the reference first; one that is wrong ends the run, without a figure.\n"
+    "\n"
+    "ceilings\tWhat the machine can do at best: float32 multiply-adds that wait for nothing, and "
+    "reading memory in order.\n"
+    "forward\tThe C++ call attention_forward, on the standard table of problems or on one that the "
+    "options describe.\n"
+    "tiny\tThe same call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.";
+
+constexpr const char* kTable =
+    "Inputs are normal random numbers, the same in every run. In each round every row has its "
+    "turn: "
+    "a ceiling, a call to warm up, calls for a tenth of a second, the ceiling again.\n"
+    "\n"
+    "threads\tThreads of the call and of its ceiling.\n"
+    "median, best\tTime of a call, over all rounds.\n"
+    "GFLOP/s\tUseful work at the median time: 2 (D + value D) flop for each pair of a query and a "
+    "key that it sees. What a mask leaves out does not count.\n"
+    "of ceiling\tThe share of the multiply-add ceiling that was measured right before and after, "
+    "with the same threads and target: the median of all rounds. The rows with two threads show "
+    "how many times faster they are than one.\n"
+    "at least\tWhat Fovea promises on AMD's Zen 4 and Zen 5, with one thread; \"missed\" where it "
+    "is not kept, which on a busy machine may be the neighbours' doing. On other CPUs, and for "
+    "problems of your own, nothing is promised.\n"
+    "error\tThe largest difference between the context and the reference in float64, in rows of "
+    "the first, middle and last query and head.\n"
+    "\n"
+    "With AVX2 other floors hold. To see them on a CPU that has more, set FOVEA_TARGET=AVX2.";
+
+constexpr const char* kJson =
+    "One object, with the parts that were measured. Times are in seconds, shares and speedups are "
+    "numbers (0.9 for 90 %), and what does not apply is null.\n"
+    "\n"
+    "version, compiler, build_type\tof this build\n"
+    "cpu, cpus\tthe CPU's name, and how many may be used\n"
+    "target\tthe SIMD target\n"
+    "ceilings\tarray of {threads, fma_gflops, read_gb_per_s}\n"
+    "forward\tarray of rows: {problem, threads, flop, median_s, best_s, gflops, share, "
+    "share_at_least, speedup, speedup_at_least, error, allowed_error, rounds}\n"
+    "forward[].problem\t{batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, "
+    "softcap, alibi, bias, relative}\n"
+    "forward[].rounds\tarray of {seconds, ceilings_gflops}: the time of each call, and the "
+    "ceilings before and after; against one thread also one_thread_seconds\n"
+    "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample";
+
+constexpr const char* kEnvironment =
+    "FOVEA_TARGET\tThe SIMD target to compute with; fovea info lists them.\n"
+    "OMP_PROC_BIND, OMP_PLACES\tKeep threads on their CPUs; more of OpenMP's variables hold too.";
+
+constexpr const char* kExamples =
+    " fovea bench\n"
+    " fovea bench ceilings --threads 4\n"
+    " FOVEA_TARGET=AVX2 fovea bench forward\n"
+    " fovea bench --q-len 16384 --q-heads 2 --mask causal\n"
+    " fovea bench --q-len 2048 --q-heads 32 --kv-heads 8 --head-dim 128\n"
+    " fovea bench --mask window:255,0 --score alibi --quick\n"
+    " fovea bench forward --json > forward.json";
+
+}  // namespace
+
+Page bench_page() {
+  return {.synopsis = {"fovea bench [ceilings|forward|tiny] [--threads N] [--repeat N]",
+                       "            [--quick] [--json]",
+                       "fovea bench [forward] [--q-len N] [--kv-len N] [--q-heads N]",
+                       "            [--kv-heads N] [--batch N] [--head-dim N] [--value-dim N]",
+                       "            [--mask RULE]... [--score RULE]... [OPTION]..."},
+          .description = kDescription,
+          .sections = {{"THE TABLE", kTable},
+                       {"JSON", kJson},
+                       exit_status_section(),
+                       {"ENVIRONMENT", kEnvironment},
+                       {"EXAMPLES", kExamples},
+                       {"SEE ALSO", "fovea --help, fovea info --help"}}};
+}
+
+}  // namespace fovea::cli

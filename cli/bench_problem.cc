@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problems to measure (bench_problem.h).
+
+#include "bench_problem.h"
+
+#include <charconv>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/random.h"
+
+#include "scene/nearest.h"
+
+namespace fovea::cli {
+namespace {
+
+// "window:3,0" is the rule "window" with the numbers 3 and 0.
+struct Rule {
+  std::string_view name;
+  std::vector<double> numbers;
+};
+
+/// Splits `text`; a number that is none is as wrong as a missing one.
+Rule split_rule(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  Rule rule = {.name = text.substr(0, colon), .numbers = {}};
+  if (colon == std::string_view::npos) return rule;
+  std::string_view rest = text.substr(colon + 1);
+  while (true) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    double number = 0.0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, number);
+    if (error != std::errc() || end != rest.data() + comma) return {.name = {}, .numbers = {}};
+    rule.numbers.push_back(number);
+    if (comma == rest.size()) return rule;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+bool is(const Rule& rule, std::string_view name, std::size_t numbers) {
+  return rule.name == name && rule.numbers.size() == numbers;
+}
+
+/// The number as a whole one, if it is.
+bool is_whole(double number) {
+  constexpr double kFar = 1e15;  // below, doubles hold every whole number
+  return number >= -kFar && number <= kFar &&
+         number == static_cast<double>(static_cast<std::int64_t>(number));
+}
+
+std::int64_t whole(double number) { return static_cast<std::int64_t>(number); }
+
+/// For each head of each batch item, the pairs of a query and a key that it sees.
+std::int64_t visible_pairs(const BenchProblem& problem) {
+  std::int64_t pairs = 0;
+  for (std::int64_t query = 0; query < problem.q_len; ++query) {
+    ScorePosition at = {.query = query, .offset = problem.kv_len - problem.q_len};
+    const KeyRange range = problem.mask.key_range(at, problem.kv_len);
+    if (range.exact) {
+      pairs += range.end - range.begin;
+      continue;
+    }
+    for (at.key = range.begin; at.key < range.end; ++at.key) pairs += problem.mask.visible(at);
+  }
+  return pairs;
+}
+
+Tensor random_numbers(RandomState& random, const Shape& shape) {
+  return convert(random.randn(shape), DType::kFloat32);
+}
+
+}  // namespace
+
+Mask parse_mask(std::string_view text) {
+  const Rule rule = split_rule(text);
+  bool all_whole = true;
+  for (const double number : rule.numbers) all_whole = all_whole && is_whole(number);
+  if (is(rule, "causal", 0)) return causal();
+  if (is(rule, "window", 2) && all_whole)
+    return window(whole(rule.numbers[0]), whole(rule.numbers[1]));
+  if (is(rule, "prefix", 1) && all_whole) return prefix(whole(rule.numbers[0]));
+  throw InvalidArgument(
+      fmt::format("--mask: expected causal, window:LEFT,RIGHT or prefix:N, got \"{}\"{}", text,
+                  scene::did_you_mean(text, {"causal", "window:", "prefix:"})));
+}
+
+void parse_score(std::string_view text, BenchScore& score) {
+  const Rule rule = split_rule(text);
+  if (is(rule, "softcap", 1) && rule.numbers[0] > 0.0) {
+    score.softcap = rule.numbers[0];
+  } else if (is(rule, "alibi", 0)) {
+    score.alibi = true;
+  } else if (is(rule, "bias", 0)) {
+    score.bias = true;
+  } else if (is(rule, "relative", 0)) {
+    score.relative = true;
+  } else {
+    throw InvalidArgument(
+        fmt::format("--score: expected alibi, bias, relative or softcap:CAP, CAP above 0, got "
+                    "\"{}\"{}",
+                    text, scene::did_you_mean(text, {"alibi", "bias", "relative", "softcap:"})));
+  }
+}
+
+std::string describe(const BenchProblem& problem) {
+  std::string text = fmt::format("N {}", problem.q_len);
+  if (problem.kv_len != problem.q_len) text += fmt::format(" x {}", problem.kv_len);
+  text += fmt::format(", D {}", problem.head_dim);
+  if (problem.value_dim != problem.head_dim) text += fmt::format("/{}", problem.value_dim);
+  if (problem.kv_heads != problem.q_heads) {
+    text += fmt::format(", {}/{} heads", problem.q_heads, problem.kv_heads);
+  } else if (problem.q_heads != 1) {
+    text += fmt::format(", {} heads", problem.q_heads);
+  }
+  if (problem.batch != 1) text += fmt::format(", batch {}", problem.batch);
+  if (!problem.mask.allows_all()) text += ", " + problem.mask.to_string();
+  if (problem.score.softcap > 0.0) text += fmt::format(", softcap {}", problem.score.softcap);
+  if (problem.score.alibi) text += ", ALiBi";
+  if (problem.score.bias) text += ", bias";
+  if (problem.score.relative) text += ", relative table";
+  return text;
+}
+
+double useful_flop(const BenchProblem& problem) {
+  return 2.0 * static_cast<double>(problem.head_dim + problem.value_dim) *
+         static_cast<double>(problem.batch * problem.q_heads) *
+         static_cast<double>(visible_pairs(problem));
+}
+
+BenchTensors make_tensors(const BenchProblem& problem) {
+  constexpr std::uint64_t kSeed = 42;
+  constexpr std::int64_t kBuckets = 32;  // T5's own number
+  const auto& [batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, score] = problem;
+  RandomState random(kSeed);
+  BenchTensors tensors;
+  tensors.query = random_numbers(random, {batch, q_heads, q_len, head_dim});
+  tensors.key = random_numbers(random, {batch, kv_heads, kv_len, head_dim});
+  tensors.value = random_numbers(random, {batch, kv_heads, kv_len, value_dim});
+  tensors.options.mask = mask;
+  tensors.options.score.softcap = score.softcap;
+  if (score.alibi) tensors.options.score.alibi = Alibi{};
+  if (score.bias) tensors.options.score.bias = random_numbers(random, {q_len, kv_len});
+  if (score.relative) {
+    tensors.options.score.relative = RelativeTable{random_numbers(random, {kBuckets, q_heads})};
+  }
+  validate(tensors.options, problem.shape());
+  tensors.context = Tensor(DType::kFloat32, {batch, q_heads, q_len, value_dim});
+  tensors.lse = Tensor(DType::kFloat32, {batch, q_heads, q_len});
+  return tensors;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `fovea bench` measures: one attention problem, its random inputs, the work it is, and how it
+// is written on the command line and in a table.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+#include "fovea/tensor.h"
+
+namespace fovea::cli {
+
+/// What is added to plain scores.
+struct BenchScore {
+  double softcap = 0.0;   ///< 0: none
+  bool alibi = false;     ///< with the paper's slopes
+  bool bias = false;      ///< random numbers [q_len, kv_len], alike for all heads
+  bool relative = false;  ///< random numbers in T5's 32 buckets, for each head
+};
+
+struct BenchProblem {
+  std::int64_t batch = 1;
+  std::int64_t q_heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t q_len = 0;
+  std::int64_t kv_len = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+  Mask mask = {};
+  BenchScore score = {};
+
+  ProblemShape shape() const {
+    return {
+        .batch = batch, .q_heads = q_heads, .kv_heads = kv_heads, .q_len = q_len, .kv_len = kv_len};
+  }
+};
+
+/// "causal", "window:LEFT,RIGHT" or "prefix:N". Throws InvalidArgument for anything else.
+Mask parse_mask(std::string_view text);
+
+/// Puts "softcap:CAP", "alibi", "bias" or "relative" into `score`. Throws InvalidArgument for
+/// anything else.
+void parse_score(std::string_view text, BenchScore& score);
+
+/// As a line of a table: "N 4096, D 64, 8 heads, causal()".
+std::string describe(const BenchProblem& problem);
+
+/// The flop of a call that leave nothing out and do nothing twice: for each pair of a query and a
+/// key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
+double useful_flop(const BenchProblem& problem);
+
+/// The tensors of a problem and where its results go, all float32.
+struct BenchTensors {
+  Tensor query;
+  Tensor key;
+  Tensor value;
+  AttentionOptions options;
+  Tensor context;
+  Tensor lse;
+};
+
+/// Normal numbers, the same at every call. Throws InvalidArgument when the options do not fit the
+/// problem.
+BenchTensors make_tensors(const BenchProblem& problem);
+
+}  // namespace fovea::cli

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reports of measurements (bench_report.h).
+
+#include "bench_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "scene/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Cells = std::vector<std::string>;
+
+constexpr std::string_view kMissed = "missed";
+constexpr std::string_view kNone = "-";
+
+/// "81.2 ms", "812 us": three digits, as many as such times are good for.
+std::string time_text(double seconds) {
+  constexpr std::array<std::pair<std::string_view, double>, 3> kUnits = {
+      {{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}}};
+  for (const auto& [unit, per_second] : kUnits) {
+    const double number = seconds * per_second;
+    if (number < 9.995) return fmt::format("{:.2f} {}", number, unit);
+    if (number < 99.95) return fmt::format("{:.1f} {}", number, unit);
+    if (number < 999.5) return fmt::format("{:.0f} {}", number, unit);
+  }
+  return fmt::format("{:.2f} s ", seconds);
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100.0); }
+
+/// The first column to the left, all others to the right, as wide as they need.
+std::string table(const std::vector<Cells>& rows) {
+  std::vector<int> widths;
+  for (const Cells& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], scene::display_width(row[i]));
+    }
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    std::string line = scene::pad_right(row[0], widths[0]);
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      line += "  " + scene::pad_left(row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+/// What a row is judged by, and whether it holds.
+struct Verdict {
+  std::string measured;
+  std::string floor;
+  bool missed = false;
+};
+
+Verdict judge(const RowResult& result, const BenchReport& report) {
+  if (result.row.against_one_thread) {
+    const double speedup = result.speedup();
+    const auto floor = speedup_floor(result.row, report.machine.kind, report.build.target);
+    return {.measured = fmt::format("{:.2f} x", speedup),
+            .floor = floor ? fmt::format("{:.2f} x", *floor) : std::string(kNone),
+            .missed = floor && speedup < *floor};
+  }
+  const double share = result.share();
+  const auto floor = share_floor(result.row, report.machine.kind, report.build.target);
+  return {.measured = percent(share),
+          .floor = floor ? percent(*floor) : std::string(kNone),
+          .missed = floor && share < *floor};
+}
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+Json problem_json(const BenchProblem& problem) {
+  return {{"batch", problem.batch},           {"q_heads", problem.q_heads},
+          {"kv_heads", problem.kv_heads},     {"q_len", problem.q_len},
+          {"kv_len", problem.kv_len},         {"head_dim", problem.head_dim},
+          {"value_dim", problem.value_dim},   {"mask", problem.mask.to_string()},
+          {"softcap", problem.score.softcap}, {"alibi", problem.score.alibi},
+          {"bias", problem.score.bias},       {"relative", problem.score.relative}};
+}
+
+Json row_json(const RowResult& result, const BenchReport& report) {
+  Json rounds = Json::array();
+  for (const BenchRound& round : result.rounds) {
+    Json one = {{"seconds", round.seconds},
+                {"ceilings_gflops", std::array{round.ceiling_before, round.ceiling_after}}};
+    if (result.row.against_one_thread) one["one_thread_seconds"] = round.one_thread_seconds;
+    rounds.push_back(one);
+  }
+  const bool speedup = result.row.against_one_thread;
+  const auto& [machine, target] = std::pair(report.machine.kind, report.build.target);
+  return {{"problem", problem_json(result.row.problem)},
+          {"threads", result.row.threads},
+          {"flop", result.flop},
+          {"median_s", result.median_seconds()},
+          {"best_s", result.best_seconds()},
+          {"gflops", result.gflops()},
+          {"share", result.share()},
+          {"share_at_least", optional_json(share_floor(result.row, machine, target))},
+          {"speedup", speedup ? Json(result.speedup()) : Json()},
+          {"speedup_at_least", optional_json(speedup_floor(result.row, machine, target))},
+          {"error", result.error},
+          {"allowed_error", result.allowed_error},
+          {"rounds", rounds}};
+}
+
+}  // namespace
+
+std::string heading_text(const BenchReport& report) {
+  return fmt::format("fovea {}, {}, {}, target {}\n{}, {} CPU{}\n", report.build.version,
+                     report.build.compiler, report.build.build_type, report.build.target,
+                     scene::visible(report.machine.cpu), report.build.threads,
+                     report.build.threads == 1 ? "" : "s");
+}
+
+std::string ceilings_text(const BenchReport& report) {
+  std::vector<Cells> rows = {{"Ceilings", "GFLOP/s", "GB/s read"}};
+  for (const CeilingResult& result : report.ceilings) {
+    rows.push_back({fmt::format("{} thread{}", result.threads, result.threads == 1 ? "" : "s"),
+                    fmt::format("{:.1f}", result.fma_gflops),
+                    fmt::format("{:.1f}", result.read_gb_per_s)});
+  }
+  return table(rows);
+}
+
+std::string forward_text(const BenchReport& report) {
+  std::vector<Cells> rows = {
+      {"Forward", "threads", "median", "best", "GFLOP/s", "of ceiling", "at least", "", "error"}};
+  for (const RowResult& result : report.forward) {
+    const Verdict verdict = judge(result, report);
+    rows.push_back({describe(result.row.problem), std::to_string(result.row.threads),
+                    time_text(result.median_seconds()), time_text(result.best_seconds()),
+                    fmt::format("{:.1f}", result.gflops()), verdict.measured, verdict.floor,
+                    std::string(verdict.missed ? kMissed : ""),
+                    fmt::format("{:.1e}", result.error)});
+  }
+  return table(rows);
+}
+
+std::string tiny_text(const BenchReport& report) {
+  const TinyResult& tiny = *report.tiny;
+  const auto limit = tiny_limit(report.machine.kind, report.build.target);
+  const double median = tiny.median_seconds();
+  return table({{"Tiny", "median", "best", "at most", ""},
+                {"N 4, D 3", time_text(median), time_text(tiny.best_seconds()),
+                 limit ? time_text(*limit) : std::string(kNone),
+                 std::string(limit && median > *limit ? kMissed : "")}});
+}
+
+std::string bench_json(const BenchReport& report) {
+  Json json = {{"version", report.build.version},       {"compiler", report.build.compiler},
+               {"build_type", report.build.build_type}, {"cpu", report.machine.cpu},
+               {"cpus", report.build.threads},          {"target", report.build.target}};
+  if (!report.ceilings.empty()) {
+    json["ceilings"] = Json::array();
+    for (const CeilingResult& result : report.ceilings) {
+      json["ceilings"].push_back({{"threads", result.threads},
+                                  {"fma_gflops", result.fma_gflops},
+                                  {"read_gb_per_s", result.read_gb_per_s}});
+    }
+  }
+  if (!report.forward.empty()) {
+    json["forward"] = Json::array();
+    for (const RowResult& result : report.forward) {
+      json["forward"].push_back(row_json(result, report));
+    }
+  }
+  if (report.tiny) {
+    const auto limit = tiny_limit(report.machine.kind, report.build.target);
+    json["tiny"] = {{"median_s", report.tiny->median_seconds()},
+                    {"best_s", report.tiny->best_seconds()},
+                    {"at_most_s", optional_json(limit)},
+                    {"calls_per_sample", report.tiny->calls_per_sample},
+                    {"seconds", report.tiny->seconds}};
+  }
+  // A CPU may call itself anything; what is not UTF-8 is replaced.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `fovea bench` says of its measurements: aligned tables, or one JSON object.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fovea/info.h"
+
+#include "bench_measure.h"
+#include "machine.h"
+
+namespace fovea::cli {
+
+/// Everything that one run measured; parts that were not asked for are empty.
+struct BenchReport {
+  BuildInfo build;
+  Machine machine;
+  std::vector<CeilingResult> ceilings;
+  std::vector<RowResult> forward;
+  std::optional<TinyResult> tiny;
+};
+
+/// The machine and the build, in two lines.
+std::string heading_text(const BenchReport& report);
+std::string ceilings_text(const BenchReport& report);
+std::string forward_text(const BenchReport& report);
+std::string tiny_text(const BenchReport& report);
+
+/// All of it, with every sample; the help page has the members.
+std::string bench_json(const BenchReport& report);
+
+}  // namespace fovea::cli

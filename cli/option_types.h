@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kinds of options that several commands have, on top of CLI11, whose own conversions would not say
+// what was expected.
+
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace fovea::cli {
+
+/// An option or argument that takes one of a few words.
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
+                        std::vector<std::string> choices, const std::string& description);
+
+/// An option that takes a decimal number from the first to the second of `range`.
+template <class Integer>
+CLI::Option* add_integer(CLI::App& app, const std::string& name, Integer& target,
+                         std::pair<Integer, Integer> range, const std::string& description) {
+  const auto assign = [name, &target, range](const std::string& value) {
+    Integer number = 0;
+    const char* end = value.data() + value.size();
+    const auto [stopped, error] = std::from_chars(value.data(), end, number);
+    const bool fits = number >= range.first && number <= range.second;
+    if (error != std::errc() || stopped != end || !fits) {
+      throw CLI::ValidationError(
+          name, fmt::format("expected a whole number from {} to {}, got \"{}\"", range.first,
+                            range.second, value));
+    }
+    target = number;
+  };
+  return app.add_option_function<std::string>(name, assign, description)->type_name("N");
+}
+
+}  // namespace fovea::cli

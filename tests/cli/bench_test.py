@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fovea bench`: what it measures, what it refuses, and how it says so. Not how fast anything is."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
+
+ROW_MEMBERS = ["problem", "threads", "flop", "median_s", "best_s", "gflops", "share",
+               "share_at_least", "speedup", "speedup_at_least", "error", "allowed_error", "rounds"]
+
+
+def pairs(q_len, kv_len, visible):
+    """How many keys all queries see, with queries aligned to the last keys."""
+    offset = kv_len - q_len
+    return sum(visible(i + offset, j) for i in range(q_len) for j in range(kv_len))
+
+
+class BenchTest(CliTest):
+    def bench(self, *options, **run_options):
+        return json.loads(self.succeed("bench", *options, "--quick", "--json", **run_options))
+
+    def row(self, *options, **run_options):
+        report = self.bench(*options, **run_options)
+        self.assertNotIn("ceilings", report)
+        self.assertNotIn("tiny", report)
+        self.assertEqual(len(report["forward"]), 1)
+        return report["forward"][0]
+
+    def test_one_problem(self):
+        row = self.row("--q-len", "33", "--kv-len", "50", "--q-heads", "4", "--kv-heads", "2",
+                       "--batch", "2", "--head-dim", "12", "--value-dim", "20")
+        self.assertEqual(list(row), ROW_MEMBERS)
+        self.assertEqual(row["problem"], {
+            "batch": 2, "q_heads": 4, "kv_heads": 2, "q_len": 33, "kv_len": 50, "head_dim": 12,
+            "value_dim": 20, "mask": "all", "softcap": 0.0, "alibi": False, "bias": False,
+            "relative": False})
+        self.assertEqual(row["flop"], 2 * (12 + 20) * 2 * 4 * 33 * 50)
+        self.assertLessEqual(row["error"], row["allowed_error"])
+        # Promises are made for the standard table only.
+        for name in ("share_at_least", "speedup", "speedup_at_least"):
+            self.assertIsNone(row[name], name)
+
+    def test_figures_follow_from_the_samples(self):
+        row = self.row("--q-len", "64", "--repeat", "3")
+        self.assertEqual(len(row["rounds"]), 3)
+        seconds = sorted(s for part in row["rounds"] for s in part["seconds"])
+        self.assertGreater(seconds[0], 0.0)
+        self.assertEqual(row["best_s"], seconds[0])
+        self.assertEqual(row["median_s"], seconds[len(seconds) // 2])
+        self.assertAlmostEqual(row["gflops"], row["flop"] / row["median_s"] * 1e-9)
+        shares = []
+        for part in row["rounds"]:
+            middle = sorted(part["seconds"])[len(part["seconds"]) // 2]
+            shares.append(row["flop"] / middle * 1e-9 / (sum(part["ceilings_gflops"]) / 2))
+        self.assertAlmostEqual(row["share"], sorted(shares)[1])
+
+    def test_only_visible_pairs_count(self):
+        masks = {
+            ("causal",): lambda i, j: j <= i,
+            ("window:5,2",): lambda i, j: i - 5 <= j <= i + 2,
+            ("window:-1,0",): lambda i, j: j <= i,
+            ("prefix:7",): lambda i, j: j < 7,
+            ("causal", "window:9,9"): lambda i, j: i - 9 <= j <= i,
+            ("causal", "prefix:7"): lambda i, j: j <= i or j < 7,
+        }
+        for rules, visible in masks.items():
+            options = [part for rule in rules for part in ("--mask", rule)]
+            for q_len, kv_len in ((20, 20), (13, 30), (30, 13)):
+                row = self.row("--q-len", str(q_len), "--kv-len", str(kv_len), "--head-dim", "8",
+                               *options)
+                self.assertEqual(row["flop"], 2 * 16 * pairs(q_len, kv_len, visible),
+                                 (rules, q_len, kv_len))
+
+    def test_scores(self):
+        row = self.row("--q-len", "40", "--q-heads", "2", "--score", "softcap:2.5", "--score",
+                       "alibi", "--score", "bias", "--score", "relative")
+        self.assertEqual([row["problem"][name] for name in ("softcap", "alibi", "bias", "relative")],
+                         [2.5, True, True, True])
+
+    def test_every_target(self):
+        for target in json.loads(self.succeed("info", "--json"))["targets"]:
+            report = self.bench("--q-len", "65", env=environment(FOVEA_TARGET=target))
+            self.assertEqual(report["target"], target)
+            self.assertEqual(len(report["forward"]), 1)
+
+    def test_threads(self):
+        self.assertEqual(self.row("--q-len", "32", "--threads", "2")["threads"], 2)
+        report = self.bench("ceilings", "--threads", "2")
+        self.assertEqual([c["threads"] for c in report["ceilings"]], [2])
+
+    def test_ceilings(self):
+        report = self.bench("ceilings")
+        self.assertNotIn("forward", report)
+        self.assertEqual(report["ceilings"][0]["threads"], 1)
+        for ceiling in report["ceilings"]:
+            self.assertEqual(list(ceiling), ["threads", "fma_gflops", "read_gb_per_s"])
+            self.assertTrue(all(number > 0 for number in ceiling.values()), ceiling)
+
+    def test_tiny(self):
+        tiny = self.bench("tiny")["tiny"]
+        self.assertEqual(tiny["best_s"], min(tiny["seconds"]))
+        self.assertTrue(0.0 < tiny["best_s"] <= tiny["median_s"])
+
+    def test_text_is_an_aligned_table(self):
+        info = json.loads(self.succeed("info", "--json"))
+        text = self.succeed("bench", "--q-len", "64", "--kv-len", "70", "--q-heads", "4",
+                            "--kv-heads", "2", "--head-dim", "16", "--value-dim", "8", "--mask",
+                            "causal", "--score", "alibi", "--quick")
+        heading, cpu, empty, titles, row = text.splitlines()
+        for fact in (info["version"], info["compiler"], info["build_type"],
+                     info["computes_with"]["target"]):
+            self.assertIn(fact, heading)
+        self.assertRegex(cpu, r".+, \d+ CPUs?$")
+        self.assertEqual(empty, "")
+        self.assertTrue(row.startswith("N 64 x 70, D 16/8, 4/2 heads, causal(), ALiBi  "), row)
+        for title in ("threads", "median", "best", "GFLOP/s", "of ceiling", "at least", "error"):
+            end = titles.index(title) + len(title)
+            self.assertRegex(row[:end], r"\S$", title)
+            self.assertRegex(row[end:], r"^($|  )", title)
+
+    def test_wrong_usage(self):
+        for arguments, message in (
+                (["speed"], 'expected one of ceilings, forward, tiny; got "speed"'),
+                (["forwrd"], 'did you mean "forward"?'),
+                (["tiny", "--q-len", "5"], "--q-len goes with forward, not with tiny"),
+                (["ceilings", "--mask", "causal"], "--mask goes with forward, not with ceilings"),
+                (["tiny", "--threads", "2"], "--threads goes with ceilings and forward"),
+                (["--q-len", "0"], "expected a whole number from 1 to 16777216"),
+                (["--threads", "0"], "expected a whole number from 1 to 1024"),
+                (["--repeat", "many"], "expected a whole number from 1 to 1000"),
+                (["--q-heads", "4", "--kv-heads", "3"],
+                 "--kv-heads: expected a divisor of the 4 query heads, got 3"),
+                (["--mask", "casual"], 'got "casual" (did you mean "causal"?)'),
+                (["--mask", "window:1"], "expected causal, window:LEFT,RIGHT or prefix:N"),
+                (["--mask", "window:1,2,3"], "expected causal, window:LEFT,RIGHT or prefix:N"),
+                (["--mask", "window:1.5,2"], "expected causal, window:LEFT,RIGHT or prefix:N"),
+                (["--mask", "window:1,"], "expected causal, window:LEFT,RIGHT or prefix:N"),
+                (["--mask", "window:-2,0"], "-2"),
+                (["--mask", "prefix:1e300"], "expected causal, window:LEFT,RIGHT or prefix:N"),
+                (["--score", "softcap"], "softcap:CAP, CAP above 0"),
+                (["--score", "softcap:0"], "softcap:CAP, CAP above 0"),
+                (["--score", "alibi:1"], "expected alibi, bias, relative or softcap:CAP")):
+            self.assertIn(message, self.fail_with(2, "bench", *arguments), arguments)
+
+    def test_an_unknown_target_is_refused(self):
+        message = self.fail_with(2, "bench", "tiny", env=environment(FOVEA_TARGET="MMX"))
+        self.assertIn("FOVEA_TARGET: expected one of", message)
+
+    def test_closed_pipe(self):
+        result = run("bench", "tiny", "--quick", stdout=self.pipe_without_reader())
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_interrupt_ends_it_at_once(self):
+        with subprocess.Popen([FOVEA, "bench", "forward"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env=environment(),
+                              preexec_fn=default_signals) as process:
+            process.stdout.readline()  # the heading: from here on it measures
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=5), 130)
+            self.assertEqual(process.stderr.read(), b"")
+
+    def test_progress_is_for_terminals(self):
+        for term, shown in (("xterm", True), ("dumb", False)):
+            master, terminal = pty.openpty()
+            with subprocess.Popen([FOVEA, "bench", "--q-len", "32", "--quick"], stderr=terminal,
+                                  stdout=subprocess.PIPE, env=environment(TERM=term)) as process:
+                out = process.communicate(timeout=TIMEOUT_S)[0]
+            os.close(terminal)
+            seen = b""
+            try:
+                while part := os.read(master, 4096):
+                    seen += part
+            except OSError:  # the other end is closed
+                pass
+            os.close(master)
+            self.assertNotIn(b"\x1b", out)
+            self.assertEqual(process.returncode, 0)
+            if shown:
+                self.assertIn(b"checking 1 of 1: N 32, D 64", seen)
+                self.assertIn(b"round 1 of 1, row 1 of 1", seen)
+                self.assertTrue(seen.endswith(b"\r\x1b[K"), seen)
+            else:
+                self.assertEqual(seen, b"")
+
+    def test_the_examples_of_the_page_run(self):
+        page = self.succeed("bench", "--help").partition("\nEXAMPLES\n")[2]
+        examples = re.findall(r"^    (?:FOVEA_TARGET=\S+ )?fovea (bench .*)$", page, re.MULTILINE)
+        self.assertGreaterEqual(len(examples), 5)
+        for example in examples:
+            options = example.partition(" >")[0].split()
+            # The last of two equal options counts: made small, the example takes no time.
+            small = [] if "ceilings" in options else ["--q-len", "16"]
+            self.assertGreater(len(self.succeed(*options, *small, "--quick")), 100, example)
+
+
+if __name__ == "__main__":
+    unittest.main()

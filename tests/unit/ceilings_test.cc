@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kernels/ceilings.h: figures come, in about the time that was asked for. Whether they are this
+// machine's ceilings only a comparison with other programs can tell.
+
+#include "kernels/ceilings.h"
+
+#include <chrono>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "support/message_of.h"
+
+namespace fovea::kernels {
+namespace {
+
+// Far below what any machine does, sanitizers and all, and far above.
+constexpr double kLeast = 1e-3;
+constexpr double kMost = 1e7;
+
+TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
+  for (const int threads : {1, 2, 3}) {
+    const CeilingOptions options = {.threads = threads, .seconds = 0.02};
+    for (const double rate : {fma_ceiling_gflops(options), read_ceiling_gb_per_s(options)}) {
+      EXPECT_GT(rate, kLeast) << threads;
+      EXPECT_LT(rate, kMost) << threads;
+    }
+  }
+}
+
+TEST(Ceilings, TakeTheTimeThatWasAskedFor) {
+  const auto start = std::chrono::steady_clock::now();
+  fma_ceiling_gflops({.seconds = 0.2});
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(elapsed.count(), 0.2);
+}
+
+TEST(Ceilings, NeedAThread) {
+  const std::string expected = "threads: expected at least 1, got 0";
+  EXPECT_EQ(test::message_of([] { fma_ceiling_gflops({.threads = 0}); }), expected);
+  EXPECT_EQ(test::message_of([] { read_ceiling_gb_per_s({.threads = 0}); }), expected);
+}
+
+}  // namespace
+}  // namespace fovea::kernels

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// kernels/target.h: the target that is asked for is the one that runs. The choice is made once per
+// process, so each case makes it in a process of its own: a death test that ends well.
+
+#include "kernels/target.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fovea/error.h"
+
+namespace fovea::kernels {
+namespace {
+
+/// In a new process: sets FOVEA_TARGET, writes what is active (or the error) to standard error and
+/// exits with 0.
+[[noreturn]] void report_active(const char* wish) {
+  setenv("FOVEA_TARGET", wish, 1);
+  try {
+    std::cerr << "active: " << active_target() << ";\n";
+  } catch (const InvalidArgument& error) {
+    std::cerr << "refused: " << error.what() << ";\n";
+  }
+  std::_Exit(0);
+}
+
+class Target : public testing::Test {
+ protected:
+  // A child then starts over instead of being a copy that has chosen already.
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+};
+
+TEST_F(Target, TheForcedOneRuns) {
+  for (const std::string& target : available_targets()) {
+    EXPECT_EXIT(report_active(target.c_str()), testing::ExitedWithCode(0),
+                "active: " + target + ";");
+  }
+}
+
+TEST_F(Target, EmptyMeansTheBest) {
+  EXPECT_EXIT(report_active(""), testing::ExitedWithCode(0),
+              "active: " + available_targets().front() + ";");
+}
+
+TEST_F(Target, AnUnknownOneIsRefusedWithWhatThereIs) {
+  for (const char* wish : {"AVX9", "avx2", " ", "AVX2,SSE4"}) {
+    EXPECT_EXIT(report_active(wish), testing::ExitedWithCode(0),
+                testing::AllOf(testing::HasSubstr("refused: FOVEA_TARGET: expected one of "),
+                               testing::HasSubstr(available_targets().back() + ", which"),
+                               testing::HasSubstr(std::string("got \"") + wish + "\";")));
+  }
+}
+
+TEST_F(Target, ARefusalDoesNotStick) {
+  const auto refused_then_best = [] {
+    setenv("FOVEA_TARGET", "AVX9", 1);
+    EXPECT_THROW(choose_target(), InvalidArgument);
+    report_active("");
+  };
+  EXPECT_EXIT(refused_then_best(), testing::ExitedWithCode(0),
+              "active: " + available_targets().front() + ";");
+}
+
+TEST_F(Target, ItStaysWhatItWas) {
+  const auto chosen_then_changed = [] {
+    setenv("FOVEA_TARGET", "", 1);
+    choose_target();
+    report_active(available_targets().back().c_str());
+  };
+  EXPECT_EXIT(chosen_then_changed(), testing::ExitedWithCode(0),
+              "active: " + available_targets().front() + ";");
+}
+
+TEST_F(Target, ThreadsThatChooseAtOnceAgree) {
+  const auto choose_at_once = [](const std::string& wish) {
+    setenv("FOVEA_TARGET", wish.c_str(), 1);
+    std::vector<std::string> found(8);
+    std::vector<std::thread> threads;
+    for (std::string& name : found) threads.emplace_back([&name] { name = active_target(); });
+    for (std::thread& thread : threads) thread.join();
+    std::_Exit(std::count(found.begin(), found.end(), wish) == 8 ? 0 : 1);
+  };
+  EXPECT_EXIT(choose_at_once(available_targets().back()), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(Target, TheEnvironmentOfTheseTestsHolds) {
+  const char* wish = std::getenv("FOVEA_TARGET");
+  const bool forced = wish != nullptr && *wish != '\0';
+  EXPECT_EQ(active_target(), forced ? wish : available_targets().front());
+}
+
+TEST_F(Target, AvailableOnesHaveDistinctNamesAndDoNotDependOnTheChoice) {
+  const std::vector<std::string> before = available_targets();
+  choose_target();
+  EXPECT_EQ(available_targets(), before);
+  EXPECT_EQ(std::set<std::string>(before.begin(), before.end()).size(), before.size());
+#if defined(__x86_64__)
+  EXPECT_EQ(before.back(), "SCALAR");
+  EXPECT_THAT(before, testing::Not(testing::Contains("SSSE3")));
+#endif
+}
+
+}  // namespace
+}  // namespace fovea::kernels
