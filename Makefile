@@ -21,9 +21,9 @@ DEMO_PAGE := build/demo/your_journey.html
 # one thread, and are several times slower there.
 TSAN_TESTS := Attention|Threads|Target|Ceilings
 # Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
-# would look like a race. It lies beside libomp, in Clang's own folder.
+# would look like a race. It lies beside libomp, two folders above Clang's own.
 TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
-  OMP_TOOL_LIBRARIES="$$(clang -print-file-name=libarcher.so)"
+  OMP_TOOL_LIBRARIES="$$(clang -print-resource-dir)/../../libarcher.so"
 
 # Where sources are; not what git knows of, so that an archive without git is checked as well.
 SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)

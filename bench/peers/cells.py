@@ -44,8 +44,10 @@ class Cell:
         return 2 * self.visible_pairs() * self.q_heads * (self.key_dim + self.value_dim)
 
     def title(self):
-        dims = f"{self.key_dim}" if self.key_dim == self.value_dim else f"{self.key_dim}/{self.value_dim}"
-        heads = f"{self.q_heads}" if self.q_heads == self.kv_heads else f"{self.q_heads}/{self.kv_heads}"
+        def both(a, b):
+            return f"{a}" if a == b else f"{a}/{b}"
+
+        dims, heads = both(self.key_dim, self.value_dim), both(self.q_heads, self.kv_heads)
         masks = {
             "full": "full",
             "causal": "causal",
@@ -53,7 +55,12 @@ class Cell:
             "padding": f"{self.keys} real keys",
             "documents": f"{self.documents} documents",
         }
-        scores = {"plain": "", "softcap": f", softcap {self.softcap:g}", "alibi": ", ALiBi", "bias": ", dense bias"}
+        scores = {
+            "plain": "",
+            "softcap": f", softcap {self.softcap:g}",
+            "alibi": ", ALiBi",
+            "bias": ", dense bias",
+        }
         return f"{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}"
 
 

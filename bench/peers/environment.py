@@ -36,13 +36,20 @@ def set_up_venv(log):
     stamp.write_text(wanted)
 
 
+def newest_below(folder):
+    return max(path.stat().st_mtime for path in (ROOT / folder).rglob("*.*"))
+
+
 def build_fovea_call(build, log):
     """fovea_call.cc compiled against the libfovea.so of a build tree; its path."""
     found = sorted(build.resolve().rglob("libfovea.so"))
     if not found:
         raise SystemExit(f"bench/peers: no libfovea.so below {build}; run make first")
-    newest = max(path.stat().st_mtime for folder in ("src", "include") for path in (ROOT / folder).rglob("*.*"))
-    if found[0].stat().st_mtime < newest:
+    built = found[0].stat().st_mtime
+    if newest_below("include") > built:
+        # Compiled here against other structures than the library's, calls would go wrong.
+        raise SystemExit(f"bench/peers: a public header is newer than {found[0]}; run make first")
+    if newest_below("src") > built:
         log(f"note: a source is newer than {found[0]}; run make to measure what is in the tree")
     target, source = BUILD / "libfovea_call.so", PEERS / "fovea_call.cc"
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",

@@ -115,7 +115,8 @@ def own_text(result, text):
 
 def table(results):
     present = [name for name in PEERS_OF_THE_TABLE if any(name in result["measured"] for result in results)]
-    heading = ["GFLOP/s of useful work", "threads", "Fovea", *(HEADINGS[name] for name in present), "Fovea / best peer"]
+    peers = [HEADINGS[name] for name in present]
+    heading = ["GFLOP/s of useful work", "threads", "Fovea", *peers, "Fovea / best peer"]
     lines = ["| " + " | ".join(heading) + " |", "|:--|" + "--:|" * (len(heading) - 1)]
     for result in results:
         ours = own_text(result, lambda _: f"{rate(result, 'fovea'):.1f}")
@@ -126,7 +127,8 @@ def table(results):
 
 
 def tiny_table(results):
-    names = [name for name in HEADINGS if any("median_us" in result["measured"].get(name, {}) for result in results)]
+    timed = [name for result in results for name, entry in result["measured"].items() if "median_us" in entry]
+    names = [name for name in HEADINGS if name in timed]
     heading = ["one call, in µs", "threads", *(HEADINGS[name] for name in names)]
     lines = ["| " + " | ".join(heading) + " |", "|:--|" + "--:|" * (len(heading) - 1)]
     for result in results:
@@ -166,25 +168,36 @@ def footnotes(results):
     return lines
 
 
+HOW_TO_READ = """\
+`bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The contenders take
+turns in random order, each in a process of its own on the same CPUs, with the same inputs, after its result was
+compared with float64; a rate is the median of {rounds}. float32, batch 1; D is the key dim, or key/value dim; H
+the heads, or query/key heads. Useful work is 2 (key dim + value dim) flop for each pair of a query and a key that it
+sees. In parentheses: Fovea's rate as a multiple of the peer's.
+
+- ᵐ the mask or bias was given as a tensor, N x N or one row of it, built before the clock ran
+- ᵘ not the library's fused path
+- – cannot; the reasons are below"""
+
+
+def rounds_text(results):
+    counts = [len(entry["samples_us"]) for result in results for entry in result["measured"].values()
+              if "samples_us" in entry]
+    fewest, most = min(counts, default=0), max(counts, default=0)
+    if fewest == most:
+        return "one round" if most == 1 else f"{most} rounds"
+    return f"{fewest} to {most} rounds"
+
+
 def page(kept):
     """The body between the markers of docs/benchmarks.md."""
     results = in_order(kept)
+    lines = ["## Beside other libraries", ""]
     if not results:
-        return "Not measured yet: `bench/peers/run` does."
+        return "\n".join([*lines, "Not measured yet: `bench/peers/run` does."])
     large = [result for result in results if not result["cell"]["tiny"]]
     tiny = [result for result in results if result["cell"]["tiny"]]
-    rounds = [len(entry["samples_us"]) for result in results for entry in result["measured"].values()
-              if "samples_us" in entry]
-    lines = [
-        *sentence(kept["runs"]),
-        "",
-        f"Each rate is the median of at least {min(rounds, default=0)} rounds in which the contenders took turns in random "
-        "order, each in a process of its own on the same CPUs, with the same inputs; each result was first "
-        "compared with float64. Useful work is 2 (key dim + value dim) flop per visible pair of query and "
-        "key. In parentheses: Fovea's rate as a multiple of the peer's. ᵐ: the mask or bias was given as a "
-        "tensor N x N (or one row of it), built beforehand. ᵘ: not its fused path. –: cannot. D is key dim "
-        "or key/value dim, H heads or query/key heads; float32, batch 1.",
-    ]
+    lines += [*sentence(kept["runs"]), "", HOW_TO_READ.format(rounds=rounds_text(results))]
     if large:
         lost = sum("lost" in verdict(result, PEERS_OF_THE_TABLE) for result in large)
         lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows.", "", *table(large)]

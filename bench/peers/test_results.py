@@ -127,9 +127,9 @@ class Page(unittest.TestCase):
         self.assertIn("| **failed** | 200.0 |", row)
 
     def test_says_what_was_measured(self):
-        self.assertEqual(
-            self.lines({"fovea": measured(1)})[0],
+        self.assertIn(
             "Some CPU, 2 cores, Linux 6; GCC 12; commit abc1234; 2026-11-21; fovea 0.1, torch 1.0.",
+            self.lines({"fovea": measured(1)}),
         )
 
     def test_the_tiny_problem_is_in_microseconds(self):

@@ -85,7 +85,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker(name, threads)
-    actions = {"versions": worker.versions, "prepare": worker.prepare, "time": worker.time, "forget": worker.forget}
+    actions = {name: getattr(worker, name) for name in ("versions", "prepare", "time", "forget")}
     for line in sys.stdin:
         request = json.loads(line)
         try:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -75,12 +76,36 @@ struct RelativeTable {
 /// valid one.
 std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative);
 
-/// What turns query . key into a score; in this order: scale, softcap, biases.
+/// A rectangle of scores for a custom function: scores[k * stride + i] is that of the query
+/// first.query + i and the key first.key + k. There may be more of them than the problem has, whose
+/// results nobody looks at.
+struct ScoreTile {
+  float* scores = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t keys = 0;
+  std::int64_t lanes = 0;  ///< queries; `scores` has room for a multiple of 16 of them
+  ScorePosition first = {};
+  float factor = 1.0f;  ///< to be multiplied to every result
+};
+
+/// A score function of your own, for the engine and for the reference. fovea/custom_score.h makes
+/// one from a functor on vectors, for every SIMD target.
+struct CustomScore {
+  /// Replaces every score of the tile by factor * f(score). Null: no function.
+  void (*tile)(const void* state, const ScoreTile& tile) = nullptr;
+  /// The same for one score in double precision.
+  double (*one)(const void* state, double score, const ScorePosition& at) = nullptr;
+  /// The parameters, whatever they are; handed to both.
+  std::shared_ptr<const void> state = nullptr;
+};
+
+/// What turns query . key into a score; in this order: scale, softcap, custom function, biases.
 struct ScoreOptions {
   /// Factor on query . key; 1 / sqrt(head_dim) when not given (1 where head_dim is 0).
   std::optional<double> scale = std::nullopt;
   /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
   double softcap = 0.0;
+  CustomScore custom = {};
   /// Added to the scores, float32 or float64; broadcast to [batch, q_heads, q_len, kv_len] from the
   /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever the score and
   /// other biases are; so does any score of -inf.

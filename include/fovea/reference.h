@@ -102,13 +102,14 @@ struct Steps {
 ///
 /// Order    query . key, then scale, softcap, bias (additive, ALiBi, relative table), mask.
 /// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
-///          leak. So does a key whose score is -inf after the biases, from wherever: a product that
-///          overflows, a key of -inf, a bias; a bias of -inf masks whatever the score and other
-///          biases are, even nan. A fully masked row gives context 0 and lse -inf, or lse = the
-///          sink where there is one. What is visible follows plain arithmetic: nan spreads.
+///          leak. Nor does a key take part whose score is -inf after the biases, wherever that
+///          comes from: a product that overflows, a key of -inf, a bias. A bias of -inf masks
+///          whatever the score and other biases are, even nan. A fully masked row gives context 0
+///          and lse -inf, or lse = the sink where there is one. What is visible follows plain
+///          arithmetic: nan spreads.
 /// Packing  with AttentionOptions::sequences the arrays keep their shapes, with batch 1 and the
 ///          total lengths. A key of another sequence takes no part: it has the score -inf at
-///          every step, weight 0, hidden layer 0, and costs nothing.
+///          every step, weight 0 and a hidden layer of 0.
 /// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came.
 Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,

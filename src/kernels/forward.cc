@@ -55,6 +55,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
+/// Keys whose additive bias is loaded together: a line of cache.
+constexpr std::int64_t kBiasKeys = 16;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
@@ -66,7 +68,7 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .head_dim = setup.head_dim,
           .value_dim = setup.value_dim,
           .most_keys = setup.most_keys,
-          .bias = score.bias.defined(),
+          .bias_keys = score.bias.defined() ? kBiasKeys : 0,
           .rows_of_mask = !setup.options->mask.allows_all(),
           .position_bias = score.alibi.has_value() || score.relative.has_value()};
 }
@@ -136,7 +138,8 @@ class ForwardItem {
  private:
   bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
   bool has_stages() const {
-    return score_.softcap > 0 || score_.bias.defined() || has_position_bias();
+    return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
+           has_position_bias();
   }
   ScorePosition place(std::int64_t query, std::int64_t key) const {
     ScorePosition at = head_.origin;
@@ -214,9 +217,10 @@ class ForwardItem {
 
   /// What the queries are multiplied by: all that is linear in the scores before the first stage.
   float query_factor() const {
-    const double to_first_stage =
-        score_.softcap > 0 ? 1.0 / score_.softcap : std::numbers::log2e_v<double>;
-    return static_cast<float>(setup_.scale * to_first_stage);
+    if (score_.softcap > 0) return static_cast<float>(setup_.scale / score_.softcap);
+    // A custom function sees the score itself.
+    const bool custom = score_.custom.tile != nullptr;
+    return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
   }
 
   void close_panel(Panel& panel) {
@@ -394,10 +398,10 @@ class ForwardItem {
     }
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
+      if (segment.masked) prepare_mask(panel, block, segment);
       with_vectors(segment.vectors, [&](auto vectors) {
-        compute_scores<decltype(vectors)::value>(panel, segment);
+        compute_scores<decltype(vectors)::value>(panel, block, segment);
       });
-      if (has_stages() || segment.masked) finish_scores(panel, block, segment);
       if (doubtful_ > 0) note_who_sees_doubtful_keys(segment);
     }
     raise_panel_maximum(panel);
@@ -432,75 +436,74 @@ class ForwardItem {
   }
 
   template <int kVectors>
-  HWY_INLINE void compute_scores(const Panel& panel, const Segment& segment) {
+  HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t lane = segment.first_vector * kLanes;
     const bool stages = has_stages();
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
-      // Where more is to come, the maximum is found afterwards.
-      const bool last_word = !stages && scratch_.masked[k / kTileRows] == 0;
+      float* scores = scratch_.scores + k * kPanelLanes + lane;
+      const bool masked = scratch_.masked[k / kTileRows] != 0;
       next_keys_.fetch();
       next_queries_.fetch();
+      // Where more is to come, the maximum is found afterwards.
       tile<kTileRows, kVectors, Finish::kMaximum>(
-          scratch_.keys + k * setup_.head_dim, panel.queries + lane, setup_.head_dim,
-          scratch_.scores + k * kPanelLanes + lane,
-          (last_word ? scratch_.block_maximum : scratch_.ignored_maximum) + lane);
+          scratch_.keys + k * setup_.head_dim, panel.queries + lane, setup_.head_dim, scores,
+          (stages || masked ? scratch_.ignored_maximum : scratch_.block_maximum) + lane);
+      if (!stages && !masked) continue;
+      if (stages) run_stages(panel, block, k, lane, kVectors * kLanes);
+      if (masked) mask_tile(panel, k, lane, kVectors * kLanes);
+      raise_maximum(scores, kVectors * kLanes, scratch_.block_maximum + lane);
     }
   }
 
-  /// All stages after the product, each over the whole segment, then the mask where it is needed.
-  void finish_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
-    const std::int64_t lane = segment.first_vector * kLanes;
-    const std::int64_t lanes = segment.vectors * kLanes;
-    float* scores = scratch_.scores + segment.first_key * kPanelLanes + lane;
+  /// All that comes after the product, in order, for the tile whose first key is block + key.
+  void run_stages(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
+                  std::int64_t lanes) {
+    float* scores = scratch_.scores + key * kPanelLanes + lane;
+    const bool custom = score_.custom.tile != nullptr;
     if (score_.softcap > 0) {
-      softcap_scores(scores, segment.keys, lanes, static_cast<float>(score_.softcap) * kLog2E);
+      softcap_tile(scores, lanes, static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E));
+    }
+    if (custom) {
+      score_.custom.tile(score_.custom.state.get(),
+                         {.scores = scores,
+                          .stride = kPanelLanes,
+                          .keys = kTileRows,
+                          .lanes = lanes,
+                          .first = place(panel.first_query + lane, block + key),
+                          .factor = kLog2E});
     }
     if (has_position_bias()) {
-      const std::int64_t distance = panel.first_query + lane + head_.origin.offset -
-                                    (block + segment.first_key) - first_distance_;
-      add_position_bias(scores, segment.keys, lanes, scratch_.position_bias + distance);
+      const std::int64_t distance =
+          panel.first_query + lane + head_.origin.offset - (block + key) - first_distance_;
+      add_position_bias(scores, lanes, scratch_.position_bias + distance);
     }
     if (score_.bias.defined()) {
-      for (std::int64_t k = 0; k < segment.keys; k += kTileRows) {
-        load_bias_tile(panel, block + segment.first_key + k, lane, lanes);
-        add_bias_tile(scores + k * kPanelLanes, lanes, scratch_.bias_tile, kLog2E);
-      }
-    }
-    if (segment.masked) mask_segment(panel, block, segment);
-    for (std::int64_t k = 0; k < segment.keys; k += kTileRows) {
-      if (!has_stages() && scratch_.masked[(segment.first_key + k) / kTileRows] == 0) continue;
-      raise_maximum(scores + k * kPanelLanes, kTileRows, lanes, scratch_.block_maximum + lane);
+      load_bias(panel, block + key, lane, lanes);
+      add_bias_tile(scores, lanes, scratch_.bias_tile + key % kBiasKeys * kPanelLanes, kLog2E);
     }
   }
 
-  void mask_segment(const Panel& panel, std::int64_t block, const Segment& segment) {
-    const std::uint8_t* masked = scratch_.masked + segment.first_key / kTileRows;
-    const std::int64_t tiles = segment.keys / kTileRows;
+  /// What mask_tile needs to know of a segment's rows.
+  void prepare_mask(const Panel& panel, std::int64_t block, const Segment& segment) {
+    if (!panel.exact) return fill_visible(panel, block, segment);
+    const auto within = [&](std::int64_t key) {
+      return static_cast<std::int32_t>(std::clamp<std::int64_t>(key - block, 0, setup_.block_keys));
+    };
     const std::int64_t lane = segment.first_vector * kLanes;
-    const std::int64_t lanes = segment.vectors * kLanes;
-    if (panel.exact) {
-      for (std::int64_t i = lane; i < lane + lanes; ++i) {
-        const auto within = [&](std::int64_t key) {
-          return static_cast<std::int32_t>(
-              std::clamp<std::int64_t>(key - block, 0, setup_.block_keys));
-        };
-        scratch_.key_begin[i] = within(panel.key_begin[i]);
-        scratch_.key_end[i] = within(panel.key_end[i]);
-      }
-    } else {
-      fill_visible(panel, block, segment);
+    for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
+      scratch_.key_begin[i] = within(panel.key_begin[i]);
+      scratch_.key_end[i] = within(panel.key_end[i]);
     }
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      if (masked[t] == 0) continue;
-      const std::int64_t key = segment.first_key + t * kTileRows;
-      float* scores = scratch_.scores + key * kPanelLanes + lane;
-      if (panel.exact) {
-        mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key),
-                           scratch_.key_begin + lane, scratch_.key_end + lane);
-      } else {
-        mask_tile_by_rows(scores, lanes, scratch_.visible + lane * setup_.block_keys + key,
-                          setup_.block_keys, scratch_.bias_rows, scratch_.bias_tile);
-      }
+  }
+
+  void mask_tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+    float* scores = scratch_.scores + key * kPanelLanes + lane;
+    if (panel.exact) {
+      mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key), scratch_.key_begin + lane,
+                         scratch_.key_end + lane);
+    } else {
+      mask_tile_by_rows(scores, lanes, scratch_.visible + lane * setup_.block_keys + key,
+                        setup_.block_keys, scratch_.mask_rows, scratch_.mask_tile);
     }
   }
 
@@ -519,34 +522,35 @@ class ForwardItem {
     }
   }
 
-  /// bias_tile[k][lane] = the additive bias of the tile that begins at `key`; what lies beyond the
-  /// last row or key repeats it.
-  void load_bias_tile(const Panel& panel, std::int64_t key, std::int64_t lane,
-                      std::int64_t lanes) {
+  /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
+  /// line of cache in each row, unless it is there already. What lies beyond the last row or key
+  /// repeats it.
+  void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+    key = key / kBiasKeys * kBiasKeys;
+    const std::int64_t query = panel.first_query + lane;
+    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return;
+    bias_key_ = key;
+    bias_query_ = query;
+    bias_lanes_ = lanes;
+
     const TensorView& bias = score_.bias;
     const std::int64_t rows = std::min(lanes, panel.rows - lane);
-    const std::int64_t keys = std::min<std::int64_t>(kTileRows, head_.kv_len - key);
-    const std::int64_t offset = head_.bias_offset +
-                                (panel.first_query + lane) * head_.bias_query_stride +
-                                key * head_.bias_key_stride;
-    if (bias.dtype() == DType::kFloat32 && head_.bias_key_stride == 1 && keys == kTileRows) {
+    const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
+    const std::int64_t query_stride = head_.bias_query_stride;
+    const std::int64_t key_stride = head_.bias_key_stride;
+    const std::int64_t offset = head_.bias_offset + query * query_stride + key * key_stride;
+    if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
+        keys == kBiasKeys) {
       const float* from = static_cast<const float*>(bias.data()) + offset;
-      if (head_.bias_query_stride == 0) {
-        const Floats d;
-        for (std::int64_t k = 0; k < kTileRows; ++k) {
-          for (std::int64_t i = 0; i < lanes; i += kLanes) {
-            hn::Store(hn::Set(d, from[k]), d, scratch_.bias_tile + k * kPanelLanes + i);
-          }
-        }
-        return;
+      transpose(from, query_stride, rows, kBiasKeys, scratch_.bias_tile, kPanelLanes);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        __builtin_prefetch(from + i * query_stride + 2 * kBiasKeys, 0, 2);
       }
-      transpose(from, head_.bias_query_stride, rows, kTileRows, scratch_.bias_tile, kPanelLanes);
       return;
     }
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t k = 0; k < kTileRows; ++k) {
-        const std::int64_t at = offset + i * head_.bias_query_stride +
-                                std::min(k, keys - 1) * head_.bias_key_stride;
+    for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const std::int64_t at = offset + i * query_stride + std::min(k, keys - 1) * key_stride;
         scratch_.bias_tile[k * kPanelLanes + i] =
             bias.dtype() == DType::kFloat32
                 ? static_cast<const float*>(bias.data())[at]
@@ -670,6 +674,8 @@ class ForwardItem {
   std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here
   std::int64_t keys_end_ = 0;    // to here
   std::int64_t first_distance_ = 0;  // of the table of position biases
+  // What load_bias() last loaded.
+  std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
   std::int32_t doubtful_ = 0;        // keys of the block whose values are not finite
   Prefetcher<const float> next_keys_, next_values_, next_queries_;
   Prefetcher<float> context_rows_;

@@ -51,8 +51,9 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   ignored_maximum = arena.take<float>(s.lanes);
   block_sum = arena.take<float>(s.lanes);
   factor = arena.take<float>(s.lanes);
-  bias_rows = arena.take<float>(s.bias || s.rows_of_mask ? s.lanes * s.tile_rows : 0);
-  bias_tile = arena.take<float>(s.bias || s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  bias_tile = arena.take<float>(s.lanes * s.bias_keys);
+  mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   // Distances from the last key to the first query, and from the first key to the last query; a
   // tile of keys and the lanes of a panel may reach beyond both.
   position_bias = arena.take<float>(

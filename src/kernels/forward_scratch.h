@@ -42,8 +42,8 @@ struct Segment {
 };
 
 struct ForwardScratchSizes {
-  std::int64_t panels, lanes, tile_rows, block_keys, head_dim, value_dim, most_keys;
-  bool bias, rows_of_mask, position_bias;
+  std::int64_t panels, lanes, tile_rows, block_keys, head_dim, value_dim, most_keys, bias_keys;
+  bool rows_of_mask, position_bias;
 };
 
 struct ForwardScratch {
@@ -55,8 +55,9 @@ struct ForwardScratch {
   float* ignored_maximum;   // [lanes]
   float* block_sum;         // [lanes]
   float* factor;            // [lanes], by which what was summed before the block shrinks
-  float* bias_rows;         // [lanes][tile_rows]
-  float* bias_tile;         // [tile_rows][lanes]
+  float* bias_tile;         // [bias_keys][lanes]
+  float* mask_rows;         // [lanes][tile_rows]
+  float* mask_tile;         // [tile_rows][lanes]
   float* position_bias;     // by distance
   std::int32_t* key_begin;  // [lanes], panel.key_begin within the block
   std::int32_t* key_end;    // [lanes]

@@ -55,26 +55,33 @@ HWY_INLINE void transpose_4_rows(D d, const float* from, std::int64_t from_strid
 }
 #endif
 
+#if HWY_TARGET != HWY_SCALAR
+/// The columns from `c` on of 4 rows: as many at a time as there are lanes, then half as many.
+template <class D>
+HWY_INLINE void transpose_columns(D d, const float* from, std::int64_t from_stride, std::int64_t c,
+                                  std::int64_t columns, float* to, std::int64_t to_stride) {
+  constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  for (; c + kWidth <= columns; c += kWidth) {
+    transpose_4_rows(d, from + c, from_stride, to + c * to_stride, to_stride);
+  }
+  if constexpr (kWidth > 4) {
+    transpose_columns(hn::Half<D>(), from, from_stride, c, columns, to, to_stride);
+  } else {
+    for (; c < columns; ++c) {
+      for (std::int64_t r = 0; r < 4; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+    }
+  }
+}
+#endif
+
 /// to[c * to_stride + r] = from[r * from_stride + c] for rows x columns numbers.
 HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
                           std::int64_t rows, std::int64_t columns, float* HWY_RESTRICT to,
                           std::int64_t to_stride) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const Floats d;
-  const hn::Full128<float> block;
   for (; r + 4 <= rows; r += 4) {
-    const float* row = from + r * from_stride;
-    std::int64_t c = 0;
-    for (; c + kLanes <= columns; c += kLanes) {
-      transpose_4_rows(d, row + c, from_stride, to + c * to_stride + r, to_stride);
-    }
-    for (; c + 4 <= columns; c += 4) {
-      transpose_4_rows(block, row + c, from_stride, to + c * to_stride + r, to_stride);
-    }
-    for (; c < columns; ++c) {
-      for (std::int64_t i = 0; i < 4; ++i) to[c * to_stride + r + i] = row[i * from_stride + c];
-    }
+    transpose_columns(Floats(), from + r * from_stride, from_stride, 0, columns, to + r, to_stride);
   }
 #endif
   for (; r < rows; ++r) {

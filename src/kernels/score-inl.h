@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What happens to scores between the first product and the softmax: softcap, a custom function,
-// position biases, an additive bias, masks. Each is a pass over a segment of the block while it is
-// in the first two caches, and costs 1 to 5 % of a head dimension of 64; fused into one pass they
-// would be a kernel per combination. Scores come times log2(e), as the softmax takes them.
+// position biases, an additive bias, masks. Each is a pass over one tile, which is in the first
+// cache; fused into one pass they would be a kernel for each combination. Scores are kept times
+// log2(e), as the softmax takes them.
 
 #if defined(FOVEA_KERNELS_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SCORE_INL_H_
@@ -25,11 +25,10 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// scores = factor * tanh(scores), for `keys` rows of `lanes` lanes.
-HWY_INLINE void softcap_scores(float* HWY_RESTRICT scores, std::int64_t keys, std::int64_t lanes,
-                               float factor) {
+/// scores = factor * tanh(scores) for one tile of `lanes` lanes.
+HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
   const Floats d;
-  for (std::int64_t k = 0; k < keys; ++k) {
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
       hn::Store(hn::Mul(hn::Set(d, factor), tanh(hn::Load(d, at))), d, at);
@@ -37,21 +36,25 @@ HWY_INLINE void softcap_scores(float* HWY_RESTRICT scores, std::int64_t keys, st
   }
 }
 
-/// Adds by_distance[lane - key] for `keys` rows: the bias of a query and a key that depends on their
-/// distance alone stands in a table in which the lanes of a panel are neighbours.
-HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t keys,
-                                  std::int64_t lanes, const float* HWY_RESTRICT by_distance) {
+/// Adds by_distance[lane - key] for one tile: the bias of a query and a key that depends on their
+/// distance alone stands in a table in which the lanes of a panel are neighbours. -inf masks,
+/// whatever the score is.
+HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes,
+                                  const float* HWY_RESTRICT by_distance) {
   const Floats d;
-  for (std::int64_t k = 0; k < keys; ++k) {
+  const Vector hidden = hn::Set(d, kMinusInfinity);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
-      hn::Store(hn::Add(hn::Load(d, at), hn::LoadU(d, by_distance + lane - k)), d, at);
+      const Vector bias = hn::LoadU(d, by_distance + lane - k);
+      const Vector sum = hn::Add(hn::Load(d, at), bias);
+      hn::Store(hn::IfThenElse(hn::Eq(bias, hidden), hidden, sum), d, at);
     }
   }
 }
 
-/// Adds factor * bias, both [keys][kPanelLanes], for one tile. -inf on either side masks, whatever
-/// the other holds.
+/// Adds factor * bias, both [kTileRows][kPanelLanes]. -inf on either side masks, whatever the other
+/// holds.
 HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
                               const float* HWY_RESTRICT bias, float factor) {
   const Floats d;
@@ -93,9 +96,16 @@ HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes
                                   const std::uint8_t* HWY_RESTRICT visible, std::int64_t stride,
                                   float* HWY_RESTRICT rows, float* HWY_RESTRICT turned) {
   const Floats d;
+  const hn::CappedTag<float, kTileRows> dk;
+  const hn::RebindToSigned<decltype(dk)> dki;
+  const hn::Rebind<std::uint8_t, decltype(dk)> bytes;
+  constexpr auto kStep = static_cast<std::int64_t>(hn::MaxLanes(decltype(dk)()));
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    for (std::int64_t k = 0; k < kTileRows; ++k) {
-      rows[lane * kTileRows + k] = visible[lane * stride + k] != 0 ? 0.0f : kMinusInfinity;
+    for (std::int64_t k = 0; k < kTileRows; k += kStep) {
+      const auto seen = hn::PromoteTo(dki, hn::LoadU(bytes, visible + lane * stride + k));
+      const auto gone = hn::RebindMask(dk, hn::Eq(seen, hn::Zero(dki)));
+      hn::StoreU(hn::IfThenElseZero(gone, hn::Set(dk, kMinusInfinity)), dk,
+                 rows + lane * kTileRows + k);
     }
   }
   transpose(rows, kTileRows, lanes, kTileRows, turned, kPanelLanes);
@@ -109,14 +119,14 @@ HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes
   }
 }
 
-/// maximum = max(maximum, scores) over `keys` rows. A nan may or may not stay: it comes back when
-/// the maximum is subtracted.
-HWY_INLINE void raise_maximum(const float* HWY_RESTRICT scores, std::int64_t keys,
-                              std::int64_t lanes, float* HWY_RESTRICT maximum) {
+/// maximum = max(maximum, scores) over the rows of one tile. A nan may or may not stay: it comes
+/// back when the maximum is subtracted.
+HWY_INLINE void raise_maximum(const float* HWY_RESTRICT scores, std::int64_t lanes,
+                              float* HWY_RESTRICT maximum) {
   const Floats d;
   for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
     Vector most = hn::Load(d, maximum + lane);
-    for (std::int64_t k = 0; k < keys; ++k) {
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
       most = hn::Max(most, hn::Load(d, scores + k * kPanelLanes + lane));
     }
     hn::Store(most, d, maximum + lane);

@@ -12,18 +12,18 @@ import numpy as np
 from . import Prepared
 
 
+EXTENTS = ("q_heads", "kv_heads", "q_len", "kv_len", "key_dim", "value_dim")
+ARRAYS = ("query", "key", "value", "context", "bias", "document_ids")
+REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads")
+
+
 class Call(ctypes.Structure):
     """struct fovea_call of fovea_call.cc."""
 
     _fields_ = [
-        *[(name, ctypes.c_int64) for name in ("q_heads", "kv_heads", "q_len", "kv_len", "key_dim", "value_dim")],
-        *[(name, ctypes.c_void_p) for name in ("query", "key", "value", "context", "bias", "document_ids")],
-        ("causal", ctypes.c_int64),
-        ("window_left", ctypes.c_int64),
-        ("window_right", ctypes.c_int64),
-        ("key_length", ctypes.c_int64),
-        ("alibi", ctypes.c_int64),
-        ("threads", ctypes.c_int64),
+        *[(name, ctypes.c_int64) for name in EXTENTS],
+        *[(name, ctypes.c_void_p) for name in ARRAYS],
+        *[(name, ctypes.c_int64) for name in REST],
         ("softcap", ctypes.c_double),
     ]
 
