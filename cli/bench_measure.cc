@@ -23,10 +23,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Of an even number the mean of the two in the middle: with few rounds neither may win by luck.
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2.0;
 }
 
 void call(BenchTensors& tensors, int threads) {
@@ -166,7 +168,8 @@ double RowResult::gflops() const { return flop / median_seconds() * 1e-9; }
 double RowResult::share() const {
   std::vector<double> shares;
   for (const BenchRound& round : rounds) {
-    const double ceiling = (round.ceiling_before + round.ceiling_after) / 2.0;
+    // What disturbs a measurement makes it lower, never higher.
+    const double ceiling = std::max(round.ceiling_before, round.ceiling_after);
     shares.push_back(flop / median(round.seconds) * 1e-9 / ceiling);
   }
   return median(shares);

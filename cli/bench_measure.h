@@ -56,7 +56,7 @@ struct RowResult {
   double best_seconds() const;
   /// 10^9 useful flop per second, at the median.
   double gflops() const;
-  /// The median over rounds of the speed as a share of the mean of the two ceilings around it.
+  /// The median over rounds of the speed as a share of the higher of the two ceilings around it.
   double share() const;
   /// The median over rounds of one thread's time divided by this row's.
   double speedup() const;

@@ -88,6 +88,7 @@ struct Steps {
   Tensor scores;             ///< [batch, q_heads, q_len, kv_len]
   Tensor scaled_scores;      ///< the same shape; absent when scale is 1
   Tensor softcapped_scores;  ///< absent without softcap
+  Tensor custom_scores;      ///< absent without a custom function
   Tensor biased_scores;      ///< absent without bias, alibi and relative table
   Tensor masked_scores;      ///< -inf where masked; absent without a mask or packed sequences
   Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
@@ -100,7 +101,7 @@ struct Steps {
 
 /// context = normalize(scores, masked) V, with every intermediate array kept.
 ///
-/// Order    query . key, then scale, softcap, bias (additive, ALiBi, relative table), mask.
+/// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative table), mask.
 /// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
 ///          leak. Nor does a key take part whose score is -inf after the biases, wherever that
 ///          comes from: a product that overflows, a key of -inf, a bias. A bias of -inf masks

@@ -150,6 +150,10 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
     throw InvalidArgument(
         fmt::format("softcap: expected a finite number of 0 (off) or more, got {}", score.softcap));
   }
+  if ((score.custom.tile == nullptr) != (score.custom.one == nullptr)) {
+    throw InvalidArgument(
+        "custom: expected a function for tiles and one for single scores, got one of them");
+  }
   if (score.bias.defined()) {
     validate_broadcast(score.bias, shape, "bias");
     validate_float(score.bias, "bias");

@@ -15,8 +15,8 @@ namespace {
 // Keys and values of a block, packed, take a quarter of a second cache of 1 MiB; queries and
 // contexts of an item less than half. Both were measured on Zen 4 (docs/benchmarks.md); smaller
 // blocks rescale more often, larger ones leave the weights of a panel to the second cache.
-constexpr std::int64_t kBlockBytes = 256 << 10;
-constexpr std::int64_t kItemBytes = 400 << 10;
+constexpr std::int64_t kBlockBytes = 128 << 10;
+constexpr std::int64_t kItemBytes = 800 << 10;
 constexpr std::int64_t kLeastBlockKeys = 64;
 constexpr std::int64_t kMostBlockKeys = 512;
 // Tiles have 8 keys or fewer.

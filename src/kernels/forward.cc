@@ -43,7 +43,6 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/exp-inl.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/pack-inl.h"
@@ -565,7 +564,7 @@ class ForwardItem {
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       const Vector before = hn::Load(d, panel.maximum + lane);
       const Vector after = hn::Max(before, hn::Load(d, scratch_.block_maximum + lane));
-      const Vector factor = exp2_of_nonpositive(hn::Sub(before, after));
+      const Vector factor = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(before, after));
       hn::Store(after, d, panel.maximum + lane);
       hn::Store(factor, d, scratch_.factor + lane);
       hn::Store(hn::Mul(factor, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
@@ -591,7 +590,7 @@ class ForwardItem {
         HWY_UNROLL(3)
         for (int v = 0; v < kVectors; ++v) {
           float* at = scores + i * kPanelLanes + v * kLanes;
-          const Vector weight = exp2_of_nonpositive(hn::Sub(hn::Load(d, at), maximum[v]));
+          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(hn::Load(d, at), maximum[v]));
           hn::Store(weight, d, at);
           sum[v] = hn::Add(sum[v], weight);
         }

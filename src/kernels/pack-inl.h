@@ -84,8 +84,9 @@ HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stri
     transpose_columns(Floats(), from + r * from_stride, from_stride, 0, columns, to + r, to_stride);
   }
 #endif
-  for (; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  const float* row = from + r * from_stride;
+  for (; r < rows; ++r, row += from_stride) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = row[c];
   }
 }
 

@@ -16,7 +16,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/exp-inl.h"
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/pack-inl.h"
 #include "kernels/simd-inl.h"
 
@@ -31,7 +32,7 @@ HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, flo
   for (std::int64_t k = 0; k < kTileRows; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
-      hn::Store(hn::Mul(hn::Set(d, factor), tanh(hn::Load(d, at))), d, at);
+      hn::Store(hn::Mul(hn::Set(d, factor), fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, at))), d, at);
     }
   }
 }

@@ -49,7 +49,7 @@ template <class Real>
 struct RowSteps {
   std::int64_t key_start = 0;
   std::vector<Real> hidden;  // [kv_len * hidden_dim]
-  std::vector<Real> scores, scaled, softcapped, biased, masked, weights;
+  std::vector<Real> scores, scaled, softcapped, custom, biased, masked, weights;
   std::vector<bool> visible;
   Real row_sum = 0;
   Real lse = 0;
@@ -170,9 +170,16 @@ class RowAttention {
       for (Real& x : s.softcapped) x = c * std::tanh(x / c);
     }
 
+    // A custom function, of the caller's own.
+    s.custom = s.softcapped;
+    for (std::size_t j = 0; score.custom.one != nullptr && j < kv_len; ++j) {
+      const double x = static_cast<double>(s.custom[j]);
+      s.custom[j] = static_cast<Real>(score.custom.one(score.custom.state.get(), x, place(j)));
+    }
+
     // Bias: what the positions say.
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
-    s.biased = s.softcapped;
+    s.biased = s.custom;
     for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
       const auto bias = position_bias(place(j));
       s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
@@ -406,6 +413,7 @@ Steps all_steps(const Problem& problem) {
   steps.scores = make_scores(true);
   steps.scaled_scores = make_scores(problem.scale() != 1.0);
   steps.softcapped_scores = make_scores(problem.options.score.softcap > 0);
+  steps.custom_scores = make_scores(problem.options.score.custom.one != nullptr);
   steps.biased_scores = make_scores(problem.has_bias());
   steps.masked_scores = make_scores(masks);
   steps.weights = make(true, p.kv_len);
@@ -425,6 +433,7 @@ Steps all_steps(const Problem& problem) {
     store(steps.scores, first_key, row.scores);
     store(steps.scaled_scores, first_key, row.scaled);
     store(steps.softcapped_scores, first_key, row.softcapped);
+    store(steps.custom_scores, first_key, row.custom);
     store(steps.biased_scores, first_key, row.biased);
     store(steps.masked_scores, first_key, row.masked);
     store(steps.weights, first_key, row.weights);

@@ -18,6 +18,7 @@ namespace fovea::test {
 struct RandomProblem {
   Tensor query, key, value;
 
+  RandomProblem() = default;
   RandomProblem(const ProblemShape& shape, std::int64_t head_dim, std::int64_t value_dim,
                 std::uint64_t seed = 1) {
     RandomState random(seed);
@@ -28,6 +29,42 @@ struct RandomProblem {
 
   reference::Inputs inputs() const { return {query, key, value}; }
 };
+
+/// What inputs are made of.
+enum class InputKind : std::uint8_t {
+  kNormal,
+  /// Queries times 30: one weight of a row is nearly all of it.
+  kLargeLogits,
+  /// Student's t with two degrees of freedom: without a variance.
+  kHeavyTailed,
+};
+inline constexpr InputKind kInputKinds[] = {InputKind::kNormal, InputKind::kLargeLogits,
+                                            InputKind::kHeavyTailed};
+
+inline const char* name_of(InputKind kind) {
+  constexpr const char* kNames[] = {"normal", "large logits", "heavy tails"};
+  return kNames[static_cast<int>(kind)];
+}
+
+/// The same in float32, of the kind that is asked for: what the engine and those that judge it are
+/// all given.
+inline RandomProblem float32_problem(const ProblemShape& shape, std::int64_t head_dim,
+                                     std::int64_t value_dim, InputKind kind = InputKind::kNormal,
+                                     std::uint64_t seed = 1) {
+  RandomProblem p(shape, head_dim, value_dim, seed);
+  if (kind == InputKind::kLargeLogits) {
+    for (double& x : p.query.span<double>()) x *= 30.0;
+  }
+  if (kind == InputKind::kHeavyTailed) {
+    RandomState random(seed + 1'000'000);
+    for (Tensor* tensor : {&p.query, &p.key, &p.value}) {
+      // A normal number over the root of an exponential one has this distribution.
+      for (double& x : tensor->span<double>()) x /= std::sqrt(-std::log(1.0 - random.rand()));
+    }
+  }
+  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, DType::kFloat32);
+  return p;
+}
 
 /// The largest difference of two tensors of one shape; equal infinities and nans differ by 0. Nan
 /// where the shapes differ or only one of two elements is finite, so that no comparison holds.

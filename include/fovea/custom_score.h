@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A score function of your own, compiled for every SIMD target and fused into the engine. The only
+// header of Fovea that needs Highway. In a source file of its own, which Highway compiles once per
+// target:
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE "capped.cc"        // this file, as #include would find it
+//   #include <hwy/foreach_target.h>
+//   #include <fovea/custom_score.h>
+//
+//   #ifndef CAPPED_PARAMETERS                     // once, not once per target
+//   #define CAPPED_PARAMETERS
+//   struct CapParameters { double cap; };
+//   #endif
+//
+//   HWY_BEFORE_NAMESPACE();
+//   namespace capped::HWY_NAMESPACE {
+//   namespace hn = hwy::HWY_NAMESPACE;
+//   struct Cap {
+//     CapParameters with;
+//     template <class D, class V>                 // D: a tag of float or double; V: its vector
+//     HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
+//       const V cap = hn::Set(d, static_cast<hn::TFromD<D>>(with.cap));
+//       return hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Div(score, cap)));
+//     }
+//   };
+//   FOVEA_SCORE_KERNELS(Cap, CapParameters)
+//   }
+//   HWY_AFTER_NAMESPACE();
+//
+//   #if HWY_ONCE
+//   namespace capped {
+//   FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)   // fovea::CustomScore make_cap(CapParameters)
+//   }
+//   #endif
+//
+// and then: options.score.custom = capped::make_cap({.cap = 30}). tanh is from
+// fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
+
+// The parts that are the same for all targets.
+#ifndef FOVEA_CUSTOM_SCORE_H_
+#define FOVEA_CUSTOM_SCORE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include <hwy/highway.h>
+
+#include "fovea/attention_options.h"
+
+/// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, for it.
+#define FOVEA_SCORE_KERNELS(Functor, Parameters)                                             \
+  inline void Functor##Tile(const void* state, const fovea::ScoreTile& tile) {               \
+    const Functor functor{*static_cast<const Parameters*>(state)};                           \
+    fovea::HWY_NAMESPACE::score_tile(functor, tile);                                         \
+  }                                                                                          \
+  inline double Functor##One(const void* state, double score,                                \
+                             const fovea::ScorePosition& at) {                               \
+    const Functor functor{*static_cast<const Parameters*>(state)};                           \
+    return fovea::HWY_NAMESPACE::score_one(functor, score, at);                              \
+  }
+
+/// Outside of it, within #if HWY_ONCE: defines fovea::CustomScore name(Parameters), which takes the
+/// best target that the CPU has, as the engine does.
+#define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                                      \
+  HWY_EXPORT(Functor##Tile);                                                                 \
+  HWY_EXPORT(Functor##One);                                                                  \
+  fovea::CustomScore name(Parameters parameters) {                                           \
+    return {.tile =                                                                          \
+                [](const void* state, const fovea::ScoreTile& tile) {                        \
+                  HWY_DYNAMIC_DISPATCH(Functor##Tile)(state, tile);                          \
+                },                                                                           \
+            .one =                                                                           \
+                [](const void* state, double score, const fovea::ScorePosition& at) {        \
+                  return HWY_DYNAMIC_DISPATCH(Functor##One)(state, score, at);               \
+                },                                                                           \
+            .state = std::make_shared<const Parameters>(std::move(parameters))};             \
+  }
+
+#endif  // FOVEA_CUSTOM_SCORE_H_
+
+// The parts that are compiled once per target.
+#if defined(FOVEA_CUSTOM_SCORE_PER_TARGET_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_CUSTOM_SCORE_PER_TARGET_H_
+#undef FOVEA_CUSTOM_SCORE_PER_TARGET_H_
+#else
+#define FOVEA_CUSTOM_SCORE_PER_TARGET_H_
+#endif
+
+#include "fovea/simd_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::HWY_NAMESPACE {
+
+/// Where the scores of a vector stand: neighbouring queries and one key.
+template <class D>
+class ScoreLanes {
+  using DInt = hwy::HWY_NAMESPACE::RebindToSigned<D>;
+  using Int = hwy::HWY_NAMESPACE::TFromD<DInt>;
+
+ public:
+  explicit ScoreLanes(const ScorePosition& first) : first_(first) {}
+
+  /// Batch item, or the number of a packed sequence.
+  std::int64_t batch() const { return first_.batch; }
+  std::int64_t head() const { return first_.head; }
+  std::int64_t key() const { return first_.key; }
+  /// The queries' numbers as integers of the scores' size, ascending by one.
+  HWY_INLINE hwy::HWY_NAMESPACE::Vec<DInt> queries() const {
+    return hwy::HWY_NAMESPACE::Iota(DInt(), static_cast<Int>(first_.query));
+  }
+  /// How far each query stands behind the key, after alignment: query + offset - key. Distances
+  /// beyond 2^30 stop growing.
+  HWY_INLINE hwy::HWY_NAMESPACE::Vec<DInt> distances() const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    const std::int64_t distance =
+        std::clamp(first_.query + first_.offset - first_.key, -kMost, kMost);
+    return hwy::HWY_NAMESPACE::Iota(DInt(), static_cast<Int>(distance));
+  }
+
+ private:
+  ScorePosition first_;
+};
+
+/// scores = factor * functor(scores) over a tile.
+template <class Functor>
+HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::CappedTag<float, 16> d;
+  using D = decltype(d);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factor = hn::Set(d, tile.factor);
+  ScorePosition at = tile.first;
+  for (std::int64_t k = 0; k < tile.keys; ++k) {
+    at.key = tile.first.key + k;
+    for (std::int64_t i = 0; i < tile.lanes; i += lanes) {
+      at.query = tile.first.query + i;
+      float* scores = tile.scores + k * tile.stride + i;
+      const auto result =
+          functor(d, hn::LoadU(d, scores), ScoreLanes<std::remove_const_t<D>>(at));
+      hn::StoreU(hn::Mul(factor, result), d, scores);
+    }
+  }
+}
+
+/// The functor on one score in double precision.
+template <class Functor>
+HWY_INLINE double score_one(const Functor& functor, double score, const ScorePosition& at) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::CappedTag<double, 1> d;
+  using D = decltype(d);
+  return hn::GetLane(functor(d, hn::Set(d, score), ScoreLanes<std::remove_const_t<D>>(at)));
+}
+
+}  // namespace fovea::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_CUSTOM_SCORE_PER_TARGET_H_

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward as tests call it, beside the oracle and the naive computation, and the check of
+// one against the others.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/attention_options.h"
+#include "fovea/random.h"
+#include "fovea/reference.h"
+#include "fovea/tensor.h"
+
+#include "support/exactness.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+
+/// Both outputs: of the whole problem, or [rows, value_dim] and [rows] of selected rows.
+struct Forward {
+  Tensor context, lse;
+};
+
+inline ProblemShape shape_of(const reference::Inputs& in, const AttentionOptions& options = {}) {
+  return {in.query.extent(0), in.query.extent(1), in.key.extent(1),
+          in.query.extent(2), in.key.extent(2),   options.sequences.count()};
+}
+
+/// A number that no computation here gives, to see what is written and what is not.
+inline constexpr float kUntouched = -12345.678F;
+
+/// What attention_forward writes into fresh tensors of the inputs' type.
+inline Forward forward(const reference::Inputs& in, const AttentionOptions& options = {}) {
+  const ProblemShape shape = shape_of(in);
+  const DType dtype = in.query.dtype();
+  Forward result{Tensor(dtype, {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)}),
+                 Tensor(dtype, {shape.batch, shape.q_heads, shape.q_len})};
+  if (dtype == DType::kFloat32) {
+    for (Tensor* tensor : {&result.context, &result.lse}) {
+      std::ranges::fill(tensor->span<float>(), kUntouched);
+    }
+  }
+  attention_forward(in.query, in.key, in.value, options, {result.context, result.lse});
+  return result;
+}
+
+inline testing::AssertionResult same_bits(const Forward& a, const Forward& b) {
+  const testing::AssertionResult context = same_bits(a.context, b.context);
+  const testing::AssertionResult lse = same_bits(a.lse, b.lse);
+  if (context && lse) return context;
+  return testing::AssertionFailure() << "context: " << context.message()
+                                     << "; lse: " << lse.message();
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+using RowList = std::vector<reference::Row>;
+
+inline RowList all_rows(const ProblemShape& shape) {
+  RowList rows;
+  for_each_index({shape.batch, shape.q_heads, shape.q_len}, [&](const Index& at) {
+    rows.push_back({at[0], at[1], at[2]});
+  });
+  return rows;
+}
+
+/// The first and the last row, and others at random.
+inline RowList some_rows(const ProblemShape& shape, int count, std::uint64_t seed = 1) {
+  RandomState random(seed);
+  RowList rows{{0, 0, 0}, {shape.batch - 1, shape.q_heads - 1, shape.q_len - 1}};
+  while (static_cast<int>(rows.size()) < count) {
+    rows.push_back({random.randint(0, shape.batch), random.randint(0, shape.q_heads),
+                    random.randint(0, shape.q_len)});
+  }
+  return rows;
+}
+
+/// Those rows of a whole problem's outputs.
+inline Forward rows_of(const Forward& whole, std::span<const reference::Row> rows) {
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const std::int64_t dim = whole.context.extent(3);
+  Forward result{Tensor(whole.context.dtype(), {count, dim}), Tensor(whole.lse.dtype(), {count})};
+  for (std::int64_t r = 0; r < count; ++r) {
+    const reference::Row& row = rows[static_cast<std::size_t>(r)];
+    result.lse.at<float>({r}) = whole.lse.at<float>({row.batch, row.head, row.query});
+    for (std::int64_t c = 0; c < dim; ++c) {
+      result.context.at<float>({r, c}) =
+          whole.context.at<float>({row.batch, row.head, row.query, c});
+    }
+  }
+  return result;
+}
+
+inline Forward by_reference(const reference::Inputs& in, const AttentionOptions& options,
+                            std::span<const reference::Row> rows, DType arithmetic) {
+  reference::Rows result =
+      reference::attention_rows(in, options, rows, {.arithmetic = arithmetic});
+  return {std::move(result.context), std::move(result.lse)};
+}
+
+/// The oracle's.
+inline Forward oracle(const reference::Inputs& in, const AttentionOptions& options,
+                      std::span<const reference::Row> rows) {
+  return by_reference(in, options, rows, DType::kFloat64);
+}
+
+/// The naive computation's, in the precision of the engine.
+inline Forward naive(const reference::Inputs& in, const AttentionOptions& options,
+                     std::span<const reference::Row> rows) {
+  return by_reference(in, options, rows, DType::kFloat32);
+}
+
+// ---- the check ----------------------------------------------------------------------------------
+
+/// The largest sum of |q_c k_c| of the rows, times |scale|: the size of what is summed in a score.
+inline double size_of_products(const reference::Inputs& in, const AttentionOptions& options,
+                               std::span<const reference::Row> rows) {
+  const Tensor query(in.query);
+  const Tensor key(in.key);
+  const ProblemShape shape = shape_of(in);
+  const auto dim = static_cast<std::size_t>(query.extent(3));
+  if (dim == 0 || shape.kv_len == 0) return 0.0;
+  double largest = 0.0;
+  for (const reference::Row& row : rows) {
+    const std::int64_t kv_head = row.head / (shape.q_heads / shape.kv_heads);
+    const std::int64_t q_row = (row.batch * shape.q_heads + row.head) * shape.q_len + row.query;
+    const std::int64_t k_row = (row.batch * shape.kv_heads + kv_head) * shape.kv_len;
+    const float* const q = query.span<float>().data() + static_cast<std::size_t>(q_row) * dim;
+    const float* k = key.span<float>().data() + static_cast<std::size_t>(k_row) * dim;
+    for (std::int64_t j = 0; j < shape.kv_len; ++j, k += dim) {
+      float sum = 0.0F;
+      for (std::size_t c = 0; c < dim; ++c) sum += std::abs(q[c] * k[c]);
+      if (std::isfinite(sum)) largest = std::max(largest, static_cast<double>(sum));
+    }
+  }
+  const double scale = options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(dim)));
+  return largest * std::abs(scale);
+}
+
+/// The largest finite magnitude.
+inline double size_of(const TensorView& tensor) {
+  double largest = 0.0;
+  for_each_index(tensor.shape(), [&](const Index& at) {
+    const double x = std::abs(tensor.value(at));
+    if (std::isfinite(x)) largest = std::max(largest, x);
+  });
+  return largest;
+}
+
+/// What is added to a score, and what a sink is, at most.
+inline double size_of_biases(const ProblemShape& shape, const AttentionOptions& options) {
+  const ScoreOptions& score = options.score;
+  double size = 0.0;
+  if (score.bias.defined()) size += size_of(score.bias);
+  if (score.relative) size += size_of(score.relative->table);
+  if (score.alibi) {
+    double slope = 0.0;
+    for (std::int64_t h = 0; h < shape.q_heads; ++h) {
+      slope = std::max(slope, std::abs(score.alibi->slopes.empty()
+                                           ? default_alibi_slope(h, shape.q_heads)
+                                           : score.alibi->slopes[static_cast<std::size_t>(h)]));
+    }
+    std::int64_t distance = 0;
+    for (std::int64_t item = 0; item < shape.items(); ++item) {
+      const std::int64_t offset = query_offset(options, shape, item);
+      distance = std::max({distance, std::abs(offset - shape.kv_len), offset + shape.q_len});
+    }
+    size += slope * static_cast<double>(distance);
+  }
+  for (const double sink : score.sinks) {
+    if (std::isfinite(sink)) size += std::abs(sink);
+  }
+  return size;
+}
+
+/// What the 1x rule allows on top of the naive computation's error: docs/numerics.md derives it.
+struct Allowance {
+  double context = 0.0;
+  double lse = 0.0;
+};
+
+inline Allowance allowance_of(const reference::Inputs& in, const AttentionOptions& options,
+                              std::span<const reference::Row> rows) {
+  const ProblemShape shape = shape_of(in, options);
+  const double products = size_of_products(in, options, rows);
+  // tanh is right to 3 units in the last place.
+  const double capped = options.score.softcap > 0 ? 3 * std::min(products, options.score.softcap) : 0;
+  const double scores = products + capped + size_of_biases(shape, options);
+  const double keys = static_cast<double>(std::max<std::int64_t>(shape.kv_len, 1));
+  return {2 * kRounding * (1 + scores) * size_of(in.value),
+          2 * kRounding * (1 + scores + std::log(keys))};
+}
+
+/// Holds the engine to the 1x rule for some rows; all of them where none are given.
+inline void expect_exact(const reference::Inputs& in, const AttentionOptions& options = {},
+                         RowList rows = {}) {
+  if (rows.empty()) rows = all_rows(shape_of(in));
+  const Forward found = rows_of(forward(in, options), rows);
+  const Forward exact = oracle(in, options, rows);
+  const Forward plain = naive(in, options, rows);
+  const Allowance allowance = allowance_of(in, options, rows);
+  EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context, allowance.context))
+      << "context";
+  EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse)) << "lse";
+}
+
+}  // namespace fovea::test

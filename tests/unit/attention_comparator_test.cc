@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The comparator that holds the engine to the 1x rule (support/exactness.h): what it must not let
+// pass, and what it must.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "fovea/random.h"
+#include "fovea/tensor.h"
+
+#include "support/exactness.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// An oracle, and what two float32 computations might make of it.
+class AttentionComparator : public testing::Test {
+ protected:
+  AttentionComparator() {
+    RandomState random(7);
+    oracle_ = random.randn({2, 3, 5});
+    naive_ = convert(oracle_, DType::kFloat32);
+    for (float& x : naive_.span<float>()) x *= 1.0F + 4.0F * static_cast<float>(kRounding);
+    found_ = convert(oracle_, DType::kFloat32);
+  }
+
+  bool passes() const { return as_exact_as(found_, naive_, oracle_, kAllowance); }
+  float& last() { return found_.at<float>({1, 2, 4}); }
+
+  static constexpr double kAllowance = 2 * kRounding;
+  Tensor oracle_, naive_, found_;
+};
+
+TEST_F(AttentionComparator, PassesWhatIsRoundedAndWhatNaiveIs) {
+  EXPECT_TRUE(passes());
+  found_ = naive_;
+  EXPECT_TRUE(passes());
+}
+
+TEST_F(AttentionComparator, FailsOnNan) {
+  last() = kNan;
+  EXPECT_FALSE(passes());
+  for (float& x : found_.span<float>()) x = kNan;
+  EXPECT_FALSE(passes());
+}
+
+TEST_F(AttentionComparator, FailsOnInfinity) {
+  for (const float infinity : {kInfinity, -kInfinity}) {
+    last() = infinity;
+    EXPECT_FALSE(passes());
+  }
+}
+
+TEST_F(AttentionComparator, FailsOnAFlippedSign) {
+  last() = -last();
+  EXPECT_FALSE(passes());
+  for (float& x : found_.span<float>()) x = -x;
+  EXPECT_FALSE(passes());
+}
+
+TEST_F(AttentionComparator, FailsOnZerosInsteadOfNumbers) {
+  found_ = Tensor(DType::kFloat32, found_.shape());
+  EXPECT_FALSE(passes());
+}
+
+TEST_F(AttentionComparator, FailsOnOneBadElementWhereverItIs) {
+  for (float& x : found_.span<float>()) {
+    const float good = x;
+    x = good + 1e-5F;
+    EXPECT_FALSE(passes());
+    x = good;
+  }
+  EXPECT_TRUE(passes());
+}
+
+TEST_F(AttentionComparator, FailsOnAnotherShape) {
+  const Tensor good = found_;
+  found_ = Tensor(good).reshaped({3, 2, 5});
+  EXPECT_FALSE(passes());
+  found_ = Tensor(good).reshaped({2, 3, 5, 1});
+  EXPECT_FALSE(passes());
+  found_ = Tensor(DType::kFloat32, {2, 3, 4});
+  EXPECT_FALSE(passes());
+  found_ = Tensor(DType::kFloat32, {0, 3, 5});
+  EXPECT_FALSE(passes());
+  found_ = Tensor();
+  EXPECT_FALSE(passes());
+}
+
+TEST_F(AttentionComparator, FailsJustBeyondTheBound) {
+  const Deviation of_naive = deviation(naive_, oracle_);
+  Tensor almost = oracle_;  // float64, to go as near to the bound as one likes
+  double& x = almost.at<double>({0, 0, 0});
+  x += of_naive.largest + kAllowance * 0.999;
+  EXPECT_TRUE(as_exact_as(almost, naive_, oracle_, kAllowance));
+  x += kAllowance * 0.002;
+  EXPECT_FALSE(as_exact_as(almost, naive_, oracle_, kAllowance));
+}
+
+TEST_F(AttentionComparator, NamesTheElementAndTheNumbers) {
+  found_.at<float>({1, 0, 3}) = 99.0F;
+  const testing::AssertionResult result = as_exact_as(found_, naive_, oracle_, kAllowance);
+  EXPECT_NE(std::string(result.message()).find("found 99 at [1, 0, 3], the oracle has "),
+            std::string::npos)
+      << result.message();
+}
+
+TEST_F(AttentionComparator, NanAndInfinityMatchTheirOwnKindOnly) {
+  const float kinds[] = {kNan, kInfinity, -kInfinity, 1.0F};
+  for (const float expected : kinds) {
+    oracle_.at<double>({1, 2, 4}) = static_cast<double>(expected);
+    naive_.at<float>({1, 2, 4}) = expected;
+    for (const float found : kinds) {
+      last() = found;
+      const bool same = found == expected || (std::isnan(found) && std::isnan(expected));
+      EXPECT_EQ(passes(), same) << found << " for " << expected;
+    }
+  }
+}
+
+TEST_F(AttentionComparator, AYardstickThatIsNoNumberAllowsNothing) {
+  for (const float broken : {kNan, kInfinity}) {
+    naive_.at<float>({0, 1, 2}) = broken;
+    EXPECT_FALSE(passes());
+    found_.at<float>({0, 1, 2}) = broken;
+    EXPECT_FALSE(passes());
+  }
+}
+
+TEST_F(AttentionComparator, AnAllowanceThatIsNoNumberAllowsNothing) {
+  for (const double allowance : {-1.0, std::nan(""), HUGE_VAL}) {
+    EXPECT_FALSE(as_exact_as(found_, naive_, oracle_, allowance));
+  }
+}
+
+TEST_F(AttentionComparator, BitsAreOfEveryElementAndOfTheSignOfZero) {
+  const Tensor copy = found_;
+  EXPECT_TRUE(same_bits(found_, copy));
+  last() = std::nextafter(last(), kInfinity);
+  EXPECT_FALSE(same_bits(found_, copy));
+  EXPECT_FALSE(same_bits(found_, convert(copy, DType::kFloat64)));
+  EXPECT_FALSE(same_bits(found_, Tensor(copy).reshaped({30})));
+  EXPECT_FALSE(same_bits(Tensor(), Tensor()));
+  const Tensor zero = Tensor::from<float>({1}, {0.0F});
+  EXPECT_FALSE(same_bits(zero, Tensor::from<float>({1}, {-0.0F})));
+  EXPECT_TRUE(same_bits(Tensor::from<float>({1}, {kNan}), Tensor::from<float>({1}, {kNan})));
+}
+
+}  // namespace
+}  // namespace fovea::test
