@@ -39,8 +39,8 @@ double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) 
                               : alibi.slopes[static_cast<std::size_t>(head)];
 }
 
-kernels::ForwardHead head_of(const Problem& problem, const AttentionOutputs& outputs,
-                             const WorkItem& item) {
+kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
+                                 const WorkItem& item) {
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
   const SequenceSpan span = sequence_span(options, shape, item.sequence);
@@ -74,7 +74,7 @@ kernels::ForwardHead head_of(const Problem& problem, const AttentionOutputs& out
     head.bias_offset = span.batch * stride(4) + item.head * stride(3) +
                        span.query_start * stride(2) + span.key_start * stride(1);
   }
-  return head;
+  return {head, item.q_begin, item.q_end};
 }
 
 void forward_float32(const Problem& problem, const AttentionOutputs& outputs) {
@@ -84,9 +84,14 @@ void forward_float32(const Problem& problem, const AttentionOutputs& outputs) {
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   plan.prepare(workspace.data());
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
-    const WorkItem item = plan.item(workspace.data(), number);
-    const kernels::ForwardHead head = head_of(problem, outputs, item);
-    kernels::forward_item(plan.setup(), head, item.q_begin, item.q_end,
+    const auto item = [&](std::int64_t i) {
+      return kernel_item(problem, outputs, plan.item(workspace.data(), i));
+    };
+    const kernels::ForwardItem current = item(number);
+    kernels::ForwardItem next;
+    const bool more = number + plan.threads() < plan.items();
+    if (more) next = item(number + plan.threads());
+    kernels::forward_item(plan.setup(), current, more ? &next : nullptr,
                           plan.scratch_of(workspace.data(), thread), execution.stop);
   });
 }

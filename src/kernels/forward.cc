@@ -106,20 +106,22 @@ class Prefetcher {
 };
 
 /// One work item: some queries of one head against all the keys they see.
-class ForwardItem {
+class ItemPass {
  public:
-  ForwardItem(const ForwardSetup& setup, const ForwardHead& head, std::byte* scratch)
-      : setup_(setup), head_(head), score_(setup.options->score), mask_(setup.options->mask) {
+  ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+           std::byte* scratch)
+      : setup_(setup), item_(item), head_(item.head), next_(next), score_(setup.options->score), mask_(setup.options->mask) {
     scratch_.lay_out(scratch, scratch_sizes(setup));
   }
 
-  void run(std::int64_t q_begin, std::int64_t q_end, const std::stop_token& stop) {
-    for (std::int64_t q = q_begin; q < q_end; q += kPanelLanes) {
-      open_panel(scratch_.panels[panels_++], q, std::min(kPanelLanes, q_end - q));
+  void run(const std::stop_token& stop) {
+    for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
+      open_panel(scratch_.panels[panels_++], q, std::min(kPanelLanes, item_.q_end - q));
     }
     if (has_position_bias()) {
-      first_distance_ = q_begin + head_.origin.offset - (keys_end_ + kTileRows);
-      const std::int64_t last = q_begin + panels_ * kPanelLanes + head_.origin.offset - keys_begin_;
+      first_distance_ = item_.q_begin + head_.origin.offset - (keys_end_ + kTileRows);
+      const std::int64_t last =
+          item_.q_begin + panels_ * kPanelLanes + head_.origin.offset - keys_begin_;
       fill_position_bias(score_, head_.origin.head, head_.alibi_slope, first_distance_,
                          {scratch_.position_bias,
                           static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
@@ -130,8 +132,9 @@ class ForwardItem {
       if (stop.stop_requested()) return;
       visit_block(block);
     }
-    if (keys_begin_ < keys_end_) return;
-    for (std::int64_t p = 0; p < panels_; ++p) close_panel(scratch_.panels[p]);
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      if (!scratch_.panels[p].closed) close_panel(scratch_.panels[p]);  // without a visible key
+    }
   }
 
  private:
@@ -154,7 +157,7 @@ class ForwardItem {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = (rows + kLanes - 1) / kLanes;
-    panel.loaded = false;
+    panel.loaded = panel.closed = false;
     find_ranges(panel);
     const Vector zero = hn::Zero(d);
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
@@ -168,6 +171,7 @@ class ForwardItem {
 
   void find_ranges(Panel& panel) {
     panel.exact = true;
+    panel.keys_end = 0;
     for (std::int64_t v = 0; v < panel.vectors; ++v) {
       VectorRange& seen = panel.ranges[v];
       seen = {.begin = head_.kv_len, .end = 0, .all_begin = 0, .all_end = head_.kv_len};
@@ -188,6 +192,7 @@ class ForwardItem {
         seen.all_end = std::min(seen.all_end, range.end);
       }
       if (seen.begin >= seen.end) continue;
+      panel.keys_end = std::max(panel.keys_end, seen.end);
       keys_begin_ = keys_end_ == 0 ? seen.begin : std::min(keys_begin_, seen.begin);
       keys_end_ = std::max(keys_end_, seen.end);
     }
@@ -223,6 +228,7 @@ class ForwardItem {
   }
 
   void close_panel(Panel& panel) {
+    panel.closed = true;
     constexpr double kLn2 = std::numbers::ln2_v<double>;
     const Floats d;
     const bool sink = !score_.sinks.empty();
@@ -264,10 +270,11 @@ class ForwardItem {
   void visit_block(std::int64_t block) {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
-    const bool last = block + count >= keys_end_;
     bool packed = false;
     for (std::int64_t p = 0; p < panels_; ++p) {
       Panel& panel = scratch_.panels[p];
+      if (panel.closed) continue;
+      const bool last = block + count >= panel.keys_end;
       const std::int64_t segments = find_segments(panel, block, tiles);
       if (segments > 0) {
         if (!packed) pack_block(block, count, tiles);
@@ -280,13 +287,19 @@ class ForwardItem {
     }
   }
 
-  /// Queries of the next panel, if they are still to be loaded, and this one's rows of the context
-  /// if they are about to be written.
+  /// Queries of the next panel, if they are still to be loaded, or of the next item; and this
+  /// panel's rows of the context if they are about to be written.
   void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
     const Panel& panel = scratch_.panels[p];
-    const bool next = p + 1 < panels_ && !scratch_.panels[p + 1].loaded;
-    next_queries_.start(head_.query, panel.first_query + kPanelLanes,
-                        next ? scratch_.panels[p + 1].rows : 0, setup_.head_dim, tiles);
+    if (p + 1 < panels_) {
+      const Panel& next = scratch_.panels[p + 1];
+      next_queries_.start(head_.query, next.first_query, next.loaded ? 0 : next.rows,
+                          setup_.head_dim, tiles);
+    } else if (last && next_ != nullptr) {
+      next_queries_.start(next_->head.query, next_->q_begin,
+                          std::min(kPanelLanes, next_->q_end - next_->q_begin), setup_.head_dim,
+                          tiles);
+    }
     context_rows_.start(head_.context, panel.first_query,
                         last && head_.context.data != nullptr ? panel.rows : 0, setup_.value_dim,
                         value_tiles());
@@ -308,11 +321,19 @@ class ForwardItem {
                      scratch_.values, scratch_.value_tile_stride)) {
       set_doubtful_keys_aside(values, count);
     }
-    const std::int64_t next = block + count;
+    prefetch_next_block(block + count, tiles);
+  }
+
+  /// Keys and values of the next block, or of the first one of what comes next.
+  void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
+    const bool ours = next < keys_end_;
+    if (!ours && next_ == nullptr) return;
+    const ForwardHead& head = ours ? head_ : next_->head;
+    const std::int64_t first = ours ? next : 0;
     const std::int64_t rows =
-        std::clamp<std::int64_t>(keys_end_ - next, 0, setup_.block_keys);
-    next_keys_.start(head_.key, next, rows, setup_.head_dim, panels_ * tiles);
-    next_values_.start(head_.value, next, rows, setup_.value_dim, panels_ * value_tiles());
+        std::min(setup_.block_keys, (ours ? keys_end_ : head.kv_len) - first);
+    next_keys_.start(head.key, first, rows, setup_.head_dim, panels_ * tiles);
+    next_values_.start(head.value, first, rows, setup_.value_dim, panels_ * value_tiles());
   }
 
   /// Lists the keys of the block whose values are not all finite and packs them as zeros.
@@ -665,7 +686,9 @@ class ForwardItem {
   }
 
   const ForwardSetup& setup_;
+  const ForwardItem& item_;
   const ForwardHead& head_;
+  const ForwardItem* next_;
   const ScoreOptions& score_;
   const Mask& mask_;
   ForwardScratch scratch_;
@@ -686,9 +709,9 @@ std::size_t ScratchBytes(const ForwardSetup& setup) {
   return ForwardScratch().lay_out(nullptr, scratch_sizes(setup));
 }
 
-void RunItem(const ForwardSetup& setup, const ForwardHead& head, std::int64_t q_begin,
-             std::int64_t q_end, std::byte* scratch, const std::stop_token& stop) {
-  ForwardItem(setup, head, scratch).run(q_begin, q_end, stop);
+void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+             std::byte* scratch, const std::stop_token& stop) {
+  ItemPass(setup, item, next, scratch).run(stop);
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
@@ -707,9 +730,9 @@ std::size_t forward_scratch_bytes(const ForwardSetup& setup) {
   return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup);
 }
 
-void forward_item(const ForwardSetup& setup, const ForwardHead& head, std::int64_t q_begin,
-                  std::int64_t q_end, std::byte* scratch, const std::stop_token& stop) {
-  HWY_DYNAMIC_DISPATCH(RunItem)(setup, head, q_begin, q_end, scratch, stop);
+void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+                  std::byte* scratch, const std::stop_token& stop) {
+  HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
 }
 
 }  // namespace fovea::kernels

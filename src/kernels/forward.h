@@ -52,9 +52,17 @@ std::int64_t panel_lanes();
 /// The bytes of scratch that one thread needs, a multiple of 64.
 std::size_t forward_scratch_bytes(const ForwardSetup& setup);
 
-/// Computes the queries q_begin to q_end of a head: at most most_panels * panel_lanes() of them.
-/// `scratch` is aligned to 64 bytes. Returns early, with the rows unspecified, when `stop` asks.
-void forward_item(const ForwardSetup& setup, const ForwardHead& head, std::int64_t q_begin,
-                  std::int64_t q_end, std::byte* scratch, const std::stop_token& stop);
+/// Some queries of a head: at most most_panels * panel_lanes() of them.
+struct ForwardItem {
+  ForwardHead head;
+  std::int64_t q_begin = 0;
+  std::int64_t q_end = 0;
+};
+
+/// Computes an item. `scratch` is aligned to 64 bytes. `next`, if any, is the item that the same
+/// thread will probably be given then, whose first rows are fetched into the cache meanwhile.
+/// Returns early, with the rows unspecified, when `stop` asks.
+void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+                  std::byte* scratch, const std::stop_token& stop);
 
 }  // namespace fovea::kernels

@@ -23,6 +23,8 @@ struct Panel {
   std::int64_t vectors;  // that hold rows
   bool exact;            // every row sees all keys in its range (KeyRange::exact)
   bool loaded;           // `queries` are there
+  bool closed;           // the rows' results are written
+  std::int64_t keys_end;  // of the last key that a row sees
   VectorRange ranges[4];
   float* queries;        // [head_dim][lanes], scaled
   float* context;        // [value_dim][lanes], to be divided by `sum`

@@ -13,6 +13,7 @@
 #include "fovea/mask.h"
 
 #include "kernels/forward.h"
+#include "kernels/target.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
 
@@ -61,22 +62,18 @@ int check_queries(std::int64_t most, std::int64_t kv_len, std::int64_t head_dim,
   return problems;
 }
 
-// A panel is two or three vectors.
-std::int64_t past_two_vectors() { return kernels::panel_lanes() + 1; }
-std::int64_t past_two_panels() { return 2 * kernels::panel_lanes() + 1; }
+/// The panel of the target that runs.
+std::int64_t panel_lanes() {
+  kernels::choose_target();
+  return kernels::panel_lanes();
+}
 
-class AttentionSweep : public testing::Test {
- protected:
-  // Targets choose their own sizes, and the choice of a target is that of the first call.
-  void SetUp() override { forward(RandomProblem32().inputs()); }
-  static RandomProblem RandomProblem32() { return float32_problem({1, 1, 1, 1, 1}, 1, 1); }
-};
-
-TEST_F(AttentionSweep, EveryNumberOfKeysAndDimensionsWithEveryNumberOfQueries) {
-  const std::int64_t most = std::min<std::int64_t>(33, past_two_vectors());
+TEST(AttentionSweep, EveryNumberOfKeysAndDimensionsWithEveryNumberOfQueries) {
+  // Past two vectors (a panel is two or three) and two tiles.
+  const std::int64_t most = std::clamp<std::int64_t>(panel_lanes() + 1, 9, 33);
   int problems = 0;
   for (std::int64_t kv_len = 1; kv_len <= most; ++kv_len) {
-    for (std::int64_t head_dim = 1; head_dim <= most && !HasFailure(); ++head_dim) {
+    for (std::int64_t head_dim = 1; head_dim <= most && !testing::Test::HasFailure(); ++head_dim) {
       // All pairs of dimensions would be `most` times as many: each meets each once per most keys.
       const std::int64_t value_dim = (head_dim + 5 * kv_len) % most + 1;
       problems += check_queries(most, kv_len, head_dim, value_dim);
@@ -85,15 +82,15 @@ TEST_F(AttentionSweep, EveryNumberOfKeysAndDimensionsWithEveryNumberOfQueries) {
   EXPECT_EQ(problems, 2 * most * most * most);
 }
 
-TEST_F(AttentionSweep, EveryNumberOfQueriesPastTwoPanels) {
+TEST(AttentionSweep, EveryNumberOfQueriesPastTwoPanels) {
   for (const std::int64_t kv_len : {1, 9, 40, 70}) {
     for (const std::int64_t head_dim : {1, 8, 19}) {
-      check_queries(past_two_panels(), kv_len, head_dim, head_dim + 3);
+      check_queries(2 * panel_lanes() + 1, kv_len, head_dim, head_dim + 3);
     }
   }
 }
 
-TEST_F(AttentionSweep, EveryNumberOfKeysPastTwoBlocks) {
+TEST(AttentionSweep, EveryNumberOfKeysPastTwoBlocks) {
   // Rows of 2 KiB are the longest that count: blocks of 64 keys.
   constexpr std::int64_t kBlock = 64;
   for (std::int64_t kv_len = 1; kv_len <= 2 * kBlock + 1; ++kv_len) {
@@ -105,7 +102,7 @@ TEST_F(AttentionSweep, EveryNumberOfKeysPastTwoBlocks) {
   }
 }
 
-TEST_F(AttentionSweep, EveryDimensionOfTheValuesWithEveryRestOfATile) {
+TEST(AttentionSweep, EveryDimensionOfTheValuesWithEveryRestOfATile) {
   for (std::int64_t value_dim = 1; value_dim <= 33; ++value_dim) {
     for (const std::int64_t kv_len : {7, 8, 9}) {
       check_queries(5, kv_len, 3, value_dim);
@@ -113,7 +110,7 @@ TEST_F(AttentionSweep, EveryDimensionOfTheValuesWithEveryRestOfATile) {
   }
 }
 
-TEST_F(AttentionSweep, AwkwardSizes) {
+TEST(AttentionSweep, AwkwardSizes) {
   for (const std::int64_t q_len : {59, 97, 111}) {
     for (const std::int64_t kv_len : {59, 97, 111}) {
       for (const std::int64_t head_dim : {59, 97, 111}) {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The engine touches its tensors and nothing else: inputs and outputs beside pages that nobody may
+// touch, outputs within larger buffers, and the workspace it asked for.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/guarded_memory.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+struct Size {
+  ProblemShape shape;
+  std::int64_t head_dim, value_dim;
+};
+
+/// Around the tiles, vectors and panels of every target.
+std::vector<Size> sizes() {
+  std::vector<Size> all;
+  for (const std::int64_t q_len : {1, 3, 16, 47, 49}) {
+    for (const std::int64_t kv_len : {1, 5, 8, 17, 63}) {
+      for (const std::int64_t dim : {1, 3, 4, 8, 15, 17}) {
+        all.push_back({{1, 2, 1, q_len, kv_len}, dim, dim % 7 + 1});
+      }
+    }
+  }
+  all.push_back({{2, 2, 2, 50, 600}, 16, 16});
+  all.push_back({{1, 1, 1, 97, 150}, 256, 250});
+  return all;
+}
+
+TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
+  for (const Size& size : sizes()) {
+    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const Tensor bias = convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}),
+                                DType::kFloat32);
+    const AttentionOptions plain{.mask = causal(), .score = {.bias = bias}};
+    const Forward expected = forward(p.inputs(), plain);
+    for (const Side side : {Side::kBefore, Side::kAfter}) {
+      for (const std::int64_t gap : {0, 5}) {
+        const GuardedTensor q(p.query, side, gap), k(p.key, side, gap), v(p.value, side, gap);
+        const GuardedTensor b(bias, side, gap);
+        const GuardedTensor context(Tensor(DType::kFloat32, expected.context.shape()), side, gap);
+        const GuardedTensor lse(Tensor(DType::kFloat32, expected.lse.shape()), side, gap);
+        const AttentionOptions options{.mask = causal(), .score = {.bias = TensorView(b.view())}};
+        attention_forward(q.view(), k.view(), v.view(), options, {context.view(), lse.view()});
+        ASSERT_TRUE(same_bits(context.view(), expected.context));
+        ASSERT_TRUE(same_bits(lse.view(), expected.lse));
+      }
+    }
+  }
+}
+
+TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
+  for (const Size& size : sizes()) {
+    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const Tensor open = convert(
+        RandomState(3).randint(0, 2, {size.shape.q_len, size.shape.kv_len}), DType::kBool);
+    AttentionOptions options{.mask = dense(open),
+                             .score = {.softcap = 3.0, .alibi = Alibi{}}};
+    const Forward expected = forward(p.inputs(), options);
+    const std::size_t bytes = attention_forward_workspace(p.query, p.key, p.value, options);
+    const GuardedMemory after(bytes, Side::kAfter), before(bytes, Side::kBefore);
+    for (const GuardedMemory* memory : {&after, &before}) {
+      options.execution.workspace = {memory->data(), bytes};
+      ASSERT_TRUE(same_bits(forward(p.inputs(), options), expected));
+    }
+  }
+}
+
+TEST(AttentionMemory, NothingBesideTheOutputsIsWritten) {
+  for (const Size& size : sizes()) {
+    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const Forward expected = forward(p.inputs(), {.mask = causal()});
+    // Every second row and column of a larger buffer.
+    const ProblemShape& s = size.shape;
+    const std::int64_t row = 2 * size.value_dim + 3;
+    const std::int64_t lead = 17;
+    std::vector<float> context(static_cast<std::size_t>(lead + s.batch * s.q_heads * s.q_len * row),
+                               kUntouched);
+    std::vector<float> lse(static_cast<std::size_t>(lead + s.batch * s.q_heads * s.q_len * 3),
+                           kUntouched);
+    const MutableTensorView context_view(
+        context.data() + lead, DType::kFloat32, expected.context.shape(),
+        {s.q_heads * s.q_len * row, s.q_len * row, row, 1});
+    const MutableTensorView lse_view(lse.data() + lead, DType::kFloat32, expected.lse.shape(),
+                                     {s.q_heads * s.q_len * 3, s.q_len * 3, 3});
+    attention_forward(p.query, p.key, p.value, {.mask = causal()}, {context_view, lse_view});
+    ASSERT_TRUE(same_bits(context_view, expected.context));
+    ASSERT_TRUE(same_bits(lse_view, expected.lse));
+    const auto overwrite = [](const MutableTensorView& view) {
+      for_each_index(view.shape(), [&](const Index& at) { view.at<float>(at) = kUntouched; });
+    };
+    overwrite(context_view);
+    overwrite(lse_view);
+    const auto untouched = [](float x) { return x == kUntouched; };
+    ASSERT_TRUE(std::ranges::all_of(context, untouched));
+    ASSERT_TRUE(std::ranges::all_of(lse, untouched));
+  }
+}
+
+TEST(AttentionMemory, InputsAreNotWritten) {
+  const RandomProblem p = float32_problem({2, 4, 2, 50, 70}, 9, 9);
+  const RandomProblem copy = p;
+  forward(p.inputs(), {.mask = causal()});
+  EXPECT_TRUE(same_bits(p.query, copy.query));
+  EXPECT_TRUE(same_bits(p.key, copy.key));
+  EXPECT_TRUE(same_bits(p.value, copy.value));
+}
+
+}  // namespace
+}  // namespace fovea::test

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nan and inf in the engine: hidden keys and values never leak, not by a bit; visible ones spread to
+// the rows that see them and to no other; rows without a key are 0 and -inf, or the sink.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// Two blocks of keys, of 512 and 38.
+constexpr ProblemShape kShape{1, 2, 1, 53, 550};
+constexpr std::int64_t kHeadDim = 5, kValueDim = 11;
+
+struct Poison {
+  std::string name;
+  float number;
+  bool whole_row;  // or only its last element but one
+  bool in_key, in_value;
+};
+
+std::vector<Poison> poisons() {
+  std::vector<Poison> all;
+  for (const float number : {kNan, kInfinity, -kInfinity}) {
+    for (const bool whole_row : {true, false}) {
+      for (const auto& [in_key, in_value] : {std::pair(true, false), {false, true}, {true, true}}) {
+        all.push_back({std::to_string(number) + (whole_row ? " in all" : " in one") + " of " +
+                           (in_key ? "key " : "") + (in_value ? "value" : ""),
+                       number, whole_row, in_key, in_value});
+      }
+    }
+  }
+  return all;
+}
+
+void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
+  const std::int64_t dim = tensor.extent(3);
+  for (std::int64_t c = poison.whole_row ? 0 : dim - 2; c < (poison.whole_row ? dim : dim - 1); ++c) {
+    tensor.at<float>({0, 0, key, c}) = poison.number;
+  }
+}
+
+class AttentionNonfinite : public testing::Test {
+ protected:
+  /// Poisons some keys: rows that see none of them keep their bits, the others become what the
+  /// reference says.
+  void check(const AttentionOptions& options, const std::vector<std::int64_t>& keys,
+             const Poison& poison) {
+    const Forward clean = forward(problem_.inputs(), options);
+    const reference::Steps steps = reference::attention_steps(problem_.inputs(), options);
+    RandomProblem poisoned = problem_;
+    for (const std::int64_t key : keys) {
+      if (poison.in_key) poison_row(poisoned.key, key, poison);
+      if (poison.in_value) poison_row(poisoned.value, key, poison);
+    }
+    const Forward found = forward(poisoned.inputs(), options);
+    RowList see, see_not;
+    for (const reference::Row& row : all_rows(kShape)) {
+      bool sees = false;
+      for (const std::int64_t key : keys) {
+        sees = sees || steps.visible.at<bool>({0, row.head, row.query, key});
+      }
+      (sees ? see : see_not).push_back(row);
+    }
+    EXPECT_TRUE(same_bits(rows_of(found, see_not), rows_of(clean, see_not)));
+    if (see.size() > 24) see.resize(24);
+    const Forward exact = oracle(poisoned.inputs(), options, see);
+    const Forward plain = naive(poisoned.inputs(), options, see);
+    const Allowance allowance = allowance_of(poisoned.inputs(), options, see);
+    const Forward seen = rows_of(found, see);
+    EXPECT_TRUE(as_exact_as(seen.context, plain.context, exact.context, allowance.context));
+    EXPECT_TRUE(as_exact_as(seen.lse, plain.lse, exact.lse, allowance.lse));
+    rows_kept_ += see_not.size();
+    rows_spread_ += see.size();
+  }
+
+  RandomProblem problem_ = float32_problem(kShape, kHeadDim, kValueDim);
+  std::size_t rows_kept_ = 0, rows_spread_ = 0;
+};
+
+std::vector<AttentionOptions> all_options() {
+  const Tensor open =
+      convert(RandomState(2).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
+  const Tensor query_ids = RandomState(3).randint(0, 4, {kShape.q_len});
+  const Tensor key_ids = RandomState(4).randint(0, 4, {kShape.kv_len});
+  Tensor bias = RandomState(5).randn({kShape.q_len, kShape.kv_len});
+  for_each_index(bias.shape(), [&](const Index& at) {
+    if (!open.at<bool>(at)) bias.at<double>(at) = -HUGE_VAL;
+  });
+  Tensor hides_key(DType::kFloat32, {kShape.kv_len});
+  for (std::int64_t j = 7; j < kShape.kv_len; j += 3) hides_key.at<float>({j}) = -kInfinity;
+  std::vector<AttentionOptions> all{
+      {},
+      {.mask = causal()},
+      {.mask = causal(), .alignment = Alignment::top_left()},
+      {.mask = window(20, 4)},
+      {.mask = window(3, 0), .alignment = Alignment::offset(490)},
+      {.mask = prefix(519)},
+      {.mask = key_lengths({13})},
+      {.mask = documents(query_ids, key_ids)},
+      {.mask = dense(Tensor(open))},
+      {.mask = causal() & dense(Tensor(open))},
+      {.mask = window(7, 7) | prefix(3)},
+      {.score = {.bias = Tensor(bias)}},
+      {.score = {.bias = convert(bias, DType::kFloat32)}},
+      {.score = {.bias = Tensor(hides_key)}},
+      {.mask = causal(), .score = {.softcap = 2.0, .alibi = Alibi{}, .sinks = {0, 1}}},
+      {.mask = causal(), .score = {.bias = Tensor(hides_key), .alibi = Alibi{}}},
+  };
+  return all;
+}
+
+TEST_F(AttentionNonfinite, SpreadsToTheRowsThatSeeItAndToNoOther) {
+  RandomState random(6);
+  std::size_t number = 0;
+  for (const AttentionOptions& options : all_options()) {
+    for (const Poison& poison : poisons()) {
+      SCOPED_TRACE(testing::Message() << poison.name << ", options " << number);
+      check(options, {random.randint(0, kShape.kv_len)}, poison);
+      check(options, {random.randint(500, kShape.kv_len), random.randint(490, 525)}, poison);
+    }
+    ++number;
+  }
+  EXPECT_GT(rows_kept_, 10000U);
+  EXPECT_GT(rows_spread_, 1000U);
+}
+
+TEST_F(AttentionNonfinite, EveryKeyAroundTheDiagonalOfATile) {
+  const Poison poison{"nan", kNan, true, true, true};
+  for (std::int64_t key = 490; key < kShape.kv_len; ++key) {
+    SCOPED_TRACE(key);
+    check({.mask = causal()}, {key}, poison);
+    check({.mask = window(5, 0)}, {key}, poison);
+  }
+}
+
+TEST_F(AttentionNonfinite, AllHiddenKeysAtOnce) {
+  // Whatever no row sees may hold anything.
+  const std::vector<AttentionOptions> cases{
+      {.mask = prefix(509)},
+      {.mask = key_lengths({514})},
+      {.mask = window(0, 0), .alignment = Alignment::offset(480)},
+      {.mask = causal(), .alignment = Alignment::top_left()},
+  };
+  for (const AttentionOptions& options : cases) {
+    const reference::Steps steps = reference::attention_steps(problem_.inputs(), options);
+    std::vector<std::int64_t> hidden;
+    for (std::int64_t key = 0; key < kShape.kv_len; ++key) {
+      bool seen = false;
+      for (const reference::Row& row : all_rows(kShape)) {
+        seen = seen || steps.visible.at<bool>({0, row.head, row.query, key});
+      }
+      if (!seen) hidden.push_back(key);
+    }
+    EXPECT_GT(hidden.size(), 30U);
+    for (const Poison& poison : poisons()) {
+      SCOPED_TRACE(poison.name);
+      check(options, hidden, poison);
+    }
+  }
+}
+
+TEST_F(AttentionNonfinite, AMinusInfinityOfARelativeTableHidesNanToo) {
+  Tensor table = RandomState(7).randn({32, kShape.q_heads});
+  for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+    table.at<double>({3, head}) = -HUGE_VAL;  // the key three before the query
+  }
+  for (const Poison& poison : poisons()) {
+    SCOPED_TRACE(poison.name);
+    check({.score = {.relative = RelativeTable{table}}}, {530}, poison);
+    check({.mask = causal(), .score = {.alibi = Alibi{}, .relative = RelativeTable{table}}}, {530},
+          poison);
+  }
+}
+
+TEST_F(AttentionNonfinite, QueriesSpoilTheirOwnRowOnly) {
+  for (const float number : {kNan, kInfinity}) {
+    for (const std::int64_t row : {0, 15, 16, 31, 47, 48, 52}) {
+      for (const AttentionOptions& options : {AttentionOptions{}, {.mask = causal()}}) {
+        RandomProblem poisoned = problem_;
+        poisoned.query.at<float>({0, 1, row, 2}) = number;
+        const Forward clean = forward(problem_.inputs(), options);
+        const Forward found = forward(poisoned.inputs(), options);
+        for (const reference::Row& one : all_rows(kShape)) {
+          const bool spoiled = one.head == 1 && one.query == row;
+          const float lse = found.lse.at<float>({0, one.head, one.query});
+          EXPECT_EQ(std::isnan(lse), spoiled);
+          if (spoiled) continue;
+          EXPECT_EQ(lse, clean.lse.at<float>({0, one.head, one.query}));
+        }
+        expect_exact(poisoned.inputs(), options, {{0, 1, row}, {0, 0, row}});
+      }
+    }
+  }
+}
+
+TEST_F(AttentionNonfinite, ScoresThatOverflowAreAsInNaive) {
+  // The oracle holds such numbers, float32 does not: the naive computation is what is expected.
+  RandomProblem large = problem_;
+  for (std::int64_t c = 0; c < kHeadDim; ++c) {
+    large.query.at<float>({0, 0, 20, c}) = 1e25F;
+    large.key.at<float>({0, 0, 530, c}) = 1e25F;
+    large.key.at<float>({0, 0, 7, c}) = -1e25F;
+  }
+  for (const AttentionOptions& options :
+       {AttentionOptions{}, {.mask = prefix(100)}, {.mask = causal()}}) {
+    const RowList row{{0, 0, 20}};
+    const Forward found = rows_of(forward(large.inputs(), options), row);
+    const Forward plain = naive(large.inputs(), options, row);
+    EXPECT_EQ(std::isnan(found.lse.at<float>({0})), std::isnan(plain.lse.at<float>({0})));
+    EXPECT_EQ(std::isnan(found.context.at<float>({0, 3})),
+              std::isnan(plain.context.at<float>({0, 3})));
+  }
+  const Forward found = forward(large.inputs());
+  EXPECT_TRUE(std::isnan(found.lse.at<float>({0, 0, 20})));  // +inf - +inf
+}
+
+TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
+  for (const float score : {kNan, kInfinity, -kInfinity}) {
+    RandomProblem poisoned = problem_;
+    for (std::int64_t c = 0; c < kHeadDim; ++c) poisoned.key.at<float>({0, 0, 530, c}) = score;
+    for (float& x : poisoned.query.span<float>()) x = std::abs(x) + 1.0F;
+    RandomProblem clean = problem_;
+    clean.query = poisoned.query;
+    Tensor bias(DType::kFloat32, {kShape.kv_len});
+    bias.at<float>({530}) = -kInfinity;
+    for (const double softcap : {0.0, 3.0}) {
+      const AttentionOptions options{.score = {.softcap = softcap, .bias = bias}};
+      EXPECT_TRUE(same_bits(forward(poisoned.inputs(), options), forward(clean.inputs(), options)));
+    }
+  }
+}
+
+TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
+  RandomProblem poisoned = problem_;
+  for (Tensor* tensor : {&poisoned.key, &poisoned.value}) {
+    for (float& x : tensor->span<float>()) x = kNan;
+  }
+  Tensor bias(DType::kFloat32, {kShape.kv_len});
+  for (float& x : bias.span<float>()) x = -kInfinity;
+  const std::vector<AttentionOptions> cases{
+      {.mask = prefix(0)},
+      {.mask = causal(), .alignment = Alignment::offset(-600)},
+      {.mask = dense(Tensor(DType::kBool, {kShape.q_len, kShape.kv_len}))},
+      {.mask = key_lengths({0})},
+      {.score = {.bias = Tensor(bias)}},
+  };
+  for (AttentionOptions options : cases) {
+    for (const std::vector<double>& sinks :
+         {std::vector<double>{}, {0.3, -100.7}, {-HUGE_VAL, 1e20}}) {
+      options.score.sinks = sinks;
+      const Forward found = forward(poisoned.inputs(), options);
+      for (const float x : found.context.span<float>()) ASSERT_EQ(x, 0.0F);
+      for (const reference::Row& row : all_rows(kShape)) {
+        const float expected =
+            sinks.empty() ? -kInfinity
+                          : static_cast<float>(sinks[static_cast<std::size_t>(row.head)]);
+        ASSERT_EQ(found.lse.at<float>({0, row.head, row.query}), expected);
+      }
+    }
+  }
+}
+
+/// The additive masks of others: the lowest number there is, where -inf is meant. No key of it is
+/// hidden (a bias of -inf is), but beside any other it weighs nothing.
+TEST_F(AttentionNonfinite, TheLowestNumberAsABiasHidesBesideOthers) {
+  Tensor bias(DType::kFloat32, {kShape.kv_len});
+  for (std::int64_t j = 10; j < kShape.kv_len; ++j) {
+    bias.at<float>({j}) = std::numeric_limits<float>::lowest();
+  }
+  const Forward found = forward(problem_.inputs(), {.score = {.bias = bias}});
+  const Forward expected = forward(problem_.inputs(), {.mask = prefix(10)});
+  EXPECT_TRUE(same_bits(found, expected));
+}
+
+TEST_F(AttentionNonfinite, AloneTheLowestNumberAsABiasIsANumber) {
+  for (const float lowest : {-1e30F, -2e38F, std::numeric_limits<float>::lowest()}) {
+    SCOPED_TRACE(lowest);
+    Tensor bias(DType::kFloat32, {kShape.kv_len});
+    for (float& x : bias.span<float>()) x = lowest;
+    const RowList rows{{0, 0, 0}, {0, 1, 52}};
+    const Forward found = rows_of(forward(problem_.inputs(), {.score = {.bias = bias}}), rows);
+    const Forward plain = naive(problem_.inputs(), {.score = {.bias = bias}}, rows);
+    for (std::int64_t r = 0; r < 2; ++r) {
+      EXPECT_NEAR(found.lse.at<float>({r}) / plain.lse.at<float>({r}), 1.0, 1e-6);
+      EXPECT_NEAR(found.context.at<float>({r, 0}), plain.context.at<float>({r, 0}), 1e-6);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea::test

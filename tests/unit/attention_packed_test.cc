@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packed sequences in the engine: the bits of a call for each sequence, whatever counts within them.
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+/// Empty ones at both ends, without queries, without keys, of one row, longer than a panel, longer
+/// than a block.
+const PackedSequences kSequences = {{0, 0, 3, 60, 64, 64, 65, 165, 177, 177},
+                                    {0, 5, 8, 70, 70, 90, 91, 200, 800, 800}};
+constexpr ProblemShape kShape{1, 4, 2, 177, 800, 9};
+
+/// Rows from `start` to `start + count` of a tensor of rank 4.
+TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
+  Shape shape = tensor.shape();
+  shape[2] = count;
+  const float* const first = tensor.span<float>().data() + start * tensor.extent(3);
+  return {first, DType::kFloat32, shape, tensor.view().strides()};
+}
+
+/// The options of one sequence, of those that a call of its own has.
+using OptionsOf = std::function<AttentionOptions(std::int64_t sequence, const SequenceSpan& span)>;
+
+class AttentionPacked : public testing::Test {
+ protected:
+  void same_as_separate(AttentionOptions packed, const OptionsOf& of_one) {
+    packed.sequences = kSequences;
+    const Forward all = forward(problem_.inputs(), packed);
+    for (std::int64_t s = 0; s < kSequences.count(); ++s) {
+      const SequenceSpan span = sequence_span(packed, kShape, s);
+      const Forward one = forward({rows_from(problem_.query, span.query_start, span.q_len),
+                                   rows_from(problem_.key, span.key_start, span.kv_len),
+                                   rows_from(problem_.value, span.key_start, span.kv_len)},
+                                  of_one(s, span));
+      const TensorView context = rows_from(all.context, span.query_start, span.q_len);
+      const TensorView lse(all.lse.span<float>().data() + span.query_start, DType::kFloat32,
+                           {1, kShape.q_heads, span.q_len}, {0, kShape.q_len, 1});
+      EXPECT_TRUE(same_bits(context, one.context)) << "sequence " << s;
+      EXPECT_TRUE(same_bits(lse, one.lse)) << "sequence " << s;
+    }
+    expect_exact(problem_.inputs(), packed, some_rows(kShape, 40));
+  }
+  void same_as_separate(const AttentionOptions& options) {
+    same_as_separate(options, [&](std::int64_t, const SequenceSpan&) { return options; });
+  }
+
+  RandomProblem problem_ = float32_problem(kShape, 12, 10);
+};
+
+TEST_F(AttentionPacked, Plain) { same_as_separate({}); }
+
+TEST_F(AttentionPacked, MasksCountWithinASequence) {
+  for (const Mask& mask : {causal(), window(20, 3), prefix(6), causal() | prefix(4)}) {
+    for (const Alignment& alignment :
+         {Alignment::bottom_right(), Alignment::top_left(), Alignment::offset(9)}) {
+      same_as_separate({.mask = mask, .alignment = alignment});
+    }
+  }
+}
+
+TEST_F(AttentionPacked, ScoresCountWithinASequence) {
+  const Tensor table = RandomState(2).randn({32, kShape.q_heads});
+  same_as_separate({.score = {.softcap = 4.0, .alibi = Alibi{}, .sinks = {0, 1, -1, 2}}});
+  same_as_separate({.mask = causal(), .score = {.relative = RelativeTable{table}}});
+}
+
+TEST_F(AttentionPacked, WhatThereIsOneOfPerSequence) {
+  const std::vector<std::int64_t> offsets{0, -2, 30, 5, 7, 0, 9, 580, 3};
+  same_as_separate({.mask = causal(), .alignment = Alignment::offsets(offsets)},
+                   [&](std::int64_t s, const SequenceSpan&) {
+                     return AttentionOptions{
+                         .mask = causal(),
+                         .alignment = Alignment::offset(offsets[static_cast<std::size_t>(s)])};
+                   });
+  const std::vector<std::int64_t> lengths{5, 0, 33, 0, 20, 1, 100, 599, 0};
+  same_as_separate({.mask = causal() & key_lengths(lengths)},
+                   [&](std::int64_t s, const SequenceSpan&) {
+                     const Mask real = key_lengths({lengths[static_cast<std::size_t>(s)]});
+                     return AttentionOptions{.mask = causal() & real};
+                   });
+}
+
+TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
+  const Tensor bias =
+      convert(RandomState(3).randn({kShape.q_heads, kShape.q_len, kShape.kv_len}), DType::kFloat32);
+  const Tensor open =
+      convert(RandomState(4).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
+  const Tensor query_ids = RandomState(5).randint(0, 3, {kShape.q_len});
+  const Tensor key_ids = RandomState(6).randint(0, 3, {kShape.kv_len});
+  const auto ids_of = [](const Tensor& ids, std::int64_t start, std::int64_t count) {
+    const auto part = ids.span<std::int64_t>().subspan(static_cast<std::size_t>(start),
+                                                       static_cast<std::size_t>(count));
+    return Tensor::from<std::int64_t>({count}, part);
+  };
+  same_as_separate(
+      {.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
+      [&](std::int64_t, const SequenceSpan& span) {
+        const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
+        const TensorView part(bias.span<float>().data() + first, DType::kFloat32,
+                              {kShape.q_heads, span.q_len, span.kv_len},
+                              {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
+        const TensorView open_part(open.span<bool>().data() + first, DType::kBool,
+                                   {span.q_len, span.kv_len}, {kShape.kv_len, 1});
+        return AttentionOptions{
+            .mask = dense(Tensor(open_part)) &
+                    documents(ids_of(query_ids, span.query_start, span.q_len),
+                              ids_of(key_ids, span.key_start, span.kv_len)),
+            .score = {.bias = Tensor(part)}};
+      });
+}
+
+TEST_F(AttentionPacked, AnyNumberOfThreads) {
+  AttentionOptions options{.mask = causal(), .sequences = kSequences};
+  options.execution.threads = 1;
+  const Forward one = forward(problem_.inputs(), options);
+  for (const int threads : {2, 3, 8}) {
+    options.execution.threads = threads;
+    EXPECT_TRUE(same_bits(forward(problem_.inputs(), options), one)) << threads;
+  }
+}
+
+TEST_F(AttentionPacked, ManySequencesOfOneQuery) {
+  const std::int64_t count = 177;
+  PackedSequences sequences;
+  for (std::int64_t s = 0; s <= count; ++s) {
+    sequences.query_starts.push_back(s);
+    sequences.key_starts.push_back(s * 4);
+  }
+  sequences.key_starts.back() = 800;
+  expect_exact(problem_.inputs(), {.sequences = sequences});
+}
+
+TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
+  AttentionOptions options{.sequences = kSequences};
+  const Forward clean = forward(problem_.inputs(), options);
+  for (const std::int64_t row : {5, 69, 199}) {  // the last keys but one and the first of sequences
+    for (Tensor* tensor : {&problem_.key, &problem_.value}) {
+      for (float& x : tensor->span<float>().subspan(static_cast<std::size_t>(row * tensor->extent(3)),
+                                                   static_cast<std::size_t>(tensor->extent(3)))) {
+        x = std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+  }
+  const Forward poisoned = forward(problem_.inputs(), options);
+  for (std::int64_t q = 0; q < kShape.q_len; ++q) {
+    // Keys 5, 69 and 199 belong to the sequences of the queries 0 to 2, 3 to 59 and 65 to 164.
+    const bool sees = q < 60 || (q >= 65 && q < 165);
+    EXPECT_EQ(std::isnan(poisoned.lse.at<float>({0, 0, q})), sees) << q;
+    if (sees) continue;
+    EXPECT_EQ(poisoned.lse.at<float>({0, 0, q}), clean.lse.at<float>({0, 0, q})) << q;
+  }
+}
+
+}  // namespace
+}  // namespace fovea::test

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What turns a product into a score, in the engine: scale, softcap, additive biases of every
+// layout, ALiBi, relative tables and sinks, alone and joined.
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+/// Two blocks of keys; neither lengths nor heads are round.
+constexpr ProblemShape kShape{2, 6, 3, 53, 531};
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class AttentionScore : public testing::Test {
+ protected:
+  void check(const AttentionOptions& options, int rows = 24) {
+    expect_exact(problem_.inputs(), options, some_rows(kShape, rows, seed_++));
+  }
+
+  RandomProblem problem_ = float32_problem(kShape, 7, 5);
+  std::uint64_t seed_ = 1;
+};
+
+TEST_F(AttentionScore, Scale) {
+  for (const double scale : {0.0, 1.0, -1.0, 0.37, 3.0, 1e-3, 1e-30, 1e-60}) {
+    SCOPED_TRACE(scale);
+    check({.score = {.scale = scale}});
+  }
+}
+
+TEST_F(AttentionScore, TheDefaultScaleIsOneOverTheRootOfHeadDim) {
+  const Forward found = forward(problem_.inputs());
+  EXPECT_TRUE(same_bits(found, forward(problem_.inputs(), {.score = {.scale = 1 / std::sqrt(7)}})));
+}
+
+TEST_F(AttentionScore, Softcap) {
+  for (const double softcap : {1e-3, 0.5, 3.0, 50.0, 1e6, 1e30}) {
+    for (const double scale : {0.1, 1.0, 40.0}) {
+      SCOPED_TRACE(testing::Message() << softcap << ", scale " << scale);
+      check({.score = {.scale = scale, .softcap = softcap}});
+    }
+  }
+}
+
+// ---- Additive biases ----------------------------------------------------------------------------
+
+Tensor random_bias(const Shape& shape, DType dtype, std::uint64_t seed) {
+  RandomState random(seed);
+  Tensor bias = random.randn(shape);
+  for (double& x : bias.span<double>()) x = random.rand() < 0.1 ? -kInfinity : x;
+  return convert(bias, dtype);
+}
+
+TEST_F(AttentionScore, BiasesOfEveryBroadcastPattern) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    for (unsigned pattern = 0; pattern < 16; ++pattern) {
+      const Shape shape{(pattern & 1) != 0 ? kShape.batch : 1, (pattern & 2) != 0 ? kShape.q_heads : 1,
+                        (pattern & 4) != 0 ? kShape.q_len : 1, (pattern & 8) != 0 ? kShape.kv_len : 1};
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
+      const Tensor bias = random_bias(shape, dtype, 20 + pattern);
+      check({.score = {.bias = bias}});
+      check({.mask = causal(), .score = {.bias = bias}});
+    }
+    for (const Shape& shape : {Shape{}, Shape{kShape.kv_len}, Shape{1}, Shape{kShape.q_len, 1},
+                               Shape{kShape.q_len, kShape.kv_len},
+                               Shape{kShape.q_heads, 1, kShape.kv_len}}) {
+      SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
+      check({.score = {.bias = random_bias(shape, dtype, 40)}});
+    }
+  }
+}
+
+/// The elements of a tensor in other places of memory: the view has the same shape and numbers.
+class AttentionBiasLayout : public AttentionScore {
+ protected:
+  void same_as_contiguous(const TensorView& view) {
+    for (const Mask& mask : {Mask(), causal()}) {
+      EXPECT_TRUE(
+          same_bits(forward(problem_.inputs(), {.mask = mask, .score = {.bias = view}}),
+                    forward(problem_.inputs(), {.mask = mask, .score = {.bias = Tensor(view)}})));
+    }
+  }
+};
+
+TEST_F(AttentionBiasLayout, StridesOfAllKindsGiveTheBitsOfAContiguousOne) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    const auto size = static_cast<std::int64_t>(dtype_size(dtype));
+    const Tensor turned = random_bias({kShape.kv_len, kShape.q_len}, dtype, 50);
+    same_as_contiguous(turned.view().transposed(0, 1));
+
+    const Tensor wide = random_bias({kShape.q_len, kShape.kv_len + 3}, dtype, 51);
+    const Shape shape{kShape.q_len, kShape.kv_len};
+    const auto* const first = static_cast<const std::byte*>(wide.view().data());
+    same_as_contiguous({first + 3 * size, dtype, shape, {kShape.kv_len + 3, 1}});
+
+    const auto* const last = first + (wide.size() - 1) * size;
+    same_as_contiguous({last, dtype, shape, {-(kShape.kv_len + 3), -1}});
+    same_as_contiguous({first, dtype, shape, {0, 1}});
+    same_as_contiguous({first, dtype, shape, {kShape.kv_len + 3, 0}});
+
+    const Tensor sparse = random_bias({kShape.kv_len, 2}, dtype, 52);
+    same_as_contiguous({sparse.view().data(), dtype, {kShape.kv_len}, {2}});
+    const Tensor heads = random_bias({kShape.q_heads, kShape.batch, 1, kShape.kv_len}, dtype, 53);
+    same_as_contiguous(heads.view().transposed(0, 1));
+  }
+}
+
+// ---- Position biases ----------------------------------------------------------------------------
+
+std::vector<Alignment> alignments() {
+  return {Alignment::bottom_right(), Alignment::top_left(), Alignment::offset(-700),
+          Alignment::offset(900), Alignment::offsets({3, 500})};
+}
+
+TEST_F(AttentionScore, Alibi) {
+  for (const Alignment& alignment : alignments()) {
+    check({.score = {.alibi = Alibi{}}, .alignment = alignment});
+    check({.mask = window(9, 200), .score = {.alibi = Alibi{{0, 1, -0.01, 0.3, 2, 1e-9}}},
+           .alignment = alignment});
+  }
+}
+
+TEST_F(AttentionScore, RelativeTables) {
+  for (const bool bidirectional : {true, false}) {
+    for (const std::int64_t buckets : {4, 32, 33}) {
+      for (const Alignment& alignment : alignments()) {
+        const RelativeTable table{RandomState(60).randn({buckets, kShape.q_heads}), bidirectional,
+                                  128};
+        check({.score = {.relative = table}, .alignment = alignment}, 12);
+        check({.mask = causal(), .score = {.relative = table}, .alignment = alignment}, 12);
+      }
+    }
+  }
+}
+
+TEST_F(AttentionScore, ARelativeTableMayHideDistancesAndBeFloat32) {
+  Tensor table = RandomState(61).randn({32, kShape.q_heads});
+  for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+    table.at<double>({head + 1, head}) = -kInfinity;
+    table.at<double>({20, head}) = -kInfinity;
+  }
+  check({.score = {.relative = RelativeTable{table}}});
+  check({.score = {.alibi = Alibi{}, .relative = RelativeTable{convert(table, DType::kFloat32)}}});
+}
+
+// ---- Sinks --------------------------------------------------------------------------------------
+
+TEST_F(AttentionScore, Sinks) {
+  for (const std::vector<double>& sinks :
+       {std::vector<double>{-3, 0, 1, 5, 20, 90}, {-kInfinity, 1, 2, 3, -kInfinity, -90},
+        {1e4, -1e4, 1e2, -1e2, 1e3, -1e3}}) {
+    check({.score = {.sinks = sinks}});
+    check({.mask = causal(), .score = {.sinks = sinks}, .alignment = Alignment::offset(-30)});
+  }
+}
+
+// ---- Joined -------------------------------------------------------------------------------------
+
+TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
+  using Change = std::function<void(ScoreOptions&)>;
+  const Tensor full = random_bias({2, 6, kShape.q_len, kShape.kv_len}, DType::kFloat32, 70);
+  const Tensor by_key = random_bias({kShape.kv_len}, DType::kFloat64, 71);
+  const Tensor table = RandomState(72).randn({32, kShape.q_heads});
+  const std::vector<Change> changes{
+      [](ScoreOptions& score) { score.scale = 0.9; },
+      [](ScoreOptions& score) { score.softcap = 2.0; },
+      [&](ScoreOptions& score) { score.bias = full; },
+      [&](ScoreOptions& score) { score.bias = by_key; },
+      [](ScoreOptions& score) { score.alibi = Alibi{}; },
+      [&](ScoreOptions& score) { score.relative = RelativeTable{table}; },
+      [](ScoreOptions& score) { score.sinks = {0, 1, 2, -1, -2, 3}; },
+  };
+  const std::vector<Mask> masks{
+      Mask(), causal(), window(100, 20), key_lengths({500, 531}),
+      dense(convert(RandomState(73).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool))};
+  for (std::size_t a = 0; a < changes.size(); ++a) {
+    for (std::size_t b = a + 1; b < changes.size(); ++b) {
+      AttentionOptions options;
+      changes[a](options.score);
+      changes[b](options.score);
+      for (std::size_t m = 0; m < masks.size(); ++m) {
+        SCOPED_TRACE(testing::Message() << "options " << a << " and " << b << ", mask " << m);
+        options.mask = masks[m];
+        check(options, 10);
+      }
+    }
+  }
+  AttentionOptions all{.mask = causal() & key_lengths({500, 531})};
+  for (const Change& change : changes) change(all.score);
+  check(all, 40);
+}
+
+TEST_F(AttentionScore, OptionsInSeveralBlocksOfLongRows) {
+  const ProblemShape shape{1, 2, 1, 40, 300};
+  const RandomProblem p = float32_problem(shape, 256, 256);  // blocks of 128 keys
+  const Tensor bias = random_bias({40, 300}, DType::kFloat32, 80);
+  expect_exact(p.inputs(), {.mask = causal(),
+                            .score = {.softcap = 5.0, .bias = bias, .alibi = Alibi{}, .sinks = {1, 2}}},
+               some_rows(shape, 30));
+}
+
+}  // namespace
+}  // namespace fovea::test
