@@ -35,7 +35,7 @@ int thread_count(const Execution& execution, std::int64_t items) {
 }
 
 void for_each_item(const Execution& execution, int threads, std::int64_t items,
-                   const std::function<void(std::int64_t item, int thread)>& work) {
+                   const Work& work) {
   std::atomic<std::int64_t> next = 0;
   std::atomic<bool> leave = false;
   std::mutex mutex;  // of all below

@@ -5,11 +5,26 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "fovea/execution.h"
 
 namespace fovea::engine {
+
+/// What is to be done with an item: a reference to any callable that outlives the call. Unlike
+/// std::function it never allocates.
+class Work {
+ public:
+  template <class Callable>
+  Work(const Callable& callable)  // NOLINT: implicit on purpose
+      : callable_(&callable), call_([](const void* of, std::int64_t item, int thread) {
+          (*static_cast<const Callable*>(of))(item, thread);
+        }) {}
+  void operator()(std::int64_t item, int thread) const { call_(callable_, item, thread); }
+
+ private:
+  const void* callable_;
+  void (*call_)(const void*, std::int64_t, int);
+};
 
 /// How many threads `items` work items may use: what Execution and OpenMP allow, no more than items,
 /// and one in a forked child, where OpenMP's threads are gone and libgomp would wait for them.
@@ -19,6 +34,6 @@ int thread_count(const Execution& execution, std::int64_t items);
 /// handed out in order. Throws Stopped when execution.stop asks, and passes on what work or
 /// execution.progress throw; items not begun by then are left out.
 void for_each_item(const Execution& execution, int threads, std::int64_t items,
-                   const std::function<void(std::int64_t item, int thread)>& work);
+                   const Work& work);
 
 }  // namespace fovea::engine

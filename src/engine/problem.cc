@@ -28,17 +28,20 @@ std::string came(const TensorView& tensor) {
 /// Distances of rows are added up in 64 bits, and so must stay far from that.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
-/// The bytes from the first to one past the last that a tensor touches, before and after its data
-/// pointer. Empty tensors touch none.
-struct Extent {
-  std::int64_t before = 0;
-  std::int64_t after = 0;
+/// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
+struct Memory {
+  std::intptr_t begin = 0;
+  std::intptr_t end = 0;
+
+  bool overlaps(const Memory& other) const { return begin < other.end && other.begin < end; }
 };
 
-Extent extent_of(const TensorView& tensor, std::string_view name) {
+/// Throws for sizes and strides beyond memory, and for a null pointer.
+Memory memory_of(const TensorView& tensor, std::string_view name) {
   if (element_count(tensor.shape()) == 0) return {};
   const auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
-  Extent extent{0, size};
+  std::int64_t before = 0;
+  std::int64_t after = size;
   for (int dim = 0; dim < tensor.rank(); ++dim) {
     std::int64_t reach = 0;
     const bool overflows =
@@ -48,16 +51,13 @@ Extent extent_of(const TensorView& tensor, std::string_view name) {
       fail("{}: expected strides that stay within memory, got {} for shape {}", name,
            to_string(tensor.strides()), to_string(tensor.shape()));
     }
-    (reach < 0 ? extent.before : extent.after) += reach;
+    (reach < 0 ? before : after) += reach;
   }
-  return extent;
-}
-
-void check_memory(const TensorView& tensor, std::string_view name) {
-  const Extent extent = extent_of(tensor, name);  // throws for sizes beyond 63 bits
-  if (extent.after > 0 && tensor.data() == nullptr) {
+  if (tensor.data() == nullptr) {
     fail("{}: expected data for shape {}, got a null pointer", name, to_string(tensor.shape()));
   }
+  const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
+  return {at + before, at + after};
 }
 
 void check_input(const TensorView& tensor, std::string_view name) {
@@ -71,18 +71,7 @@ void check_input(const TensorView& tensor, std::string_view name) {
     fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
          to_string(tensor.strides()));
   }
-  check_memory(tensor, name);
-}
-
-bool overlap(const TensorView& a, const TensorView& b) {
-  const Extent extent_a = extent_of(a, "");
-  const Extent extent_b = extent_of(b, "");
-  if (extent_a.after == 0 || extent_b.after == 0) return false;
-  const auto begin_a = reinterpret_cast<std::intptr_t>(a.data()) + extent_a.before;
-  const auto begin_b = reinterpret_cast<std::intptr_t>(b.data()) + extent_b.before;
-  const auto end_a = reinterpret_cast<std::intptr_t>(a.data()) + extent_a.after;
-  const auto end_b = reinterpret_cast<std::intptr_t>(b.data()) + extent_b.after;
-  return begin_a < end_b && begin_b < end_a;
+  memory_of(tensor, name);
 }
 
 /// Whether different indices are different elements, shown by strides that each exceed what the
@@ -107,8 +96,9 @@ bool elements_are_distinct(const TensorView& tensor) {
   return true;
 }
 
-void check_output(const Problem& problem, const MutableTensorView& output, std::string_view name,
-                  const Shape& expected, std::string_view what) {
+/// Checks one output but for its place in memory, which it returns.
+Memory check_output(const Problem& problem, const MutableTensorView& output, std::string_view name,
+                    const Shape& expected, std::string_view what) {
   if (output.shape() != expected) {
     fail("{}: expected {} = {}, got {}", name, what, to_string(expected),
          to_string(output.shape()));
@@ -117,22 +107,12 @@ void check_output(const Problem& problem, const MutableTensorView& output, std::
     fail("{}: expected {} as query has, got {}", name, dtype_name(problem.dtype()),
          dtype_name(output.dtype()));
   }
-  check_memory(output, name);
+  const Memory memory = memory_of(output, name);
   if (!elements_are_distinct(output)) {
     fail("{}: expected an element in memory for each index, got strides {} for shape {}", name,
          to_string(output.strides()), to_string(output.shape()));
   }
-  const std::array inputs{std::pair{&problem.query, "query"}, std::pair{&problem.key, "key"},
-                          std::pair{&problem.value, "value"}};
-  for (const auto& [input, input_name] : inputs) {
-    if (overlap(output, *input)) {
-      fail("{}: expected memory of its own, got some that {} uses", name, input_name);
-    }
-  }
-  const ScoreOptions& score = problem.options.score;
-  if (score.bias.defined() && overlap(output, score.bias)) {
-    fail("{}: expected memory of its own, got some that bias uses", name);
-  }
+  return memory;
 }
 
 }  // namespace
@@ -195,20 +175,35 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
   const MutableTensorView& context = outputs.context;
   const MutableTensorView& lse = outputs.lse;
+  Memory context_memory, lse_memory;
   if (context.defined()) {
-    check_output(problem, context, "context",
-                 {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
-                 "[batch, q_heads, q_len, value_dim]");
+    context_memory = check_output(problem, context, "context",
+                                  {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
+                                  "[batch, q_heads, q_len, value_dim]");
     if (context.extent(3) > 1 && context.strides()[3] != 1) {
       fail("context: expected a contiguous last dimension (stride 1), got strides {}",
            to_string(context.strides()));
     }
   }
   if (lse.defined()) {
-    check_output(problem, lse, "lse", {shape.batch, shape.q_heads, shape.q_len},
-                 "[batch, q_heads, q_len]");
+    lse_memory = check_output(problem, lse, "lse", {shape.batch, shape.q_heads, shape.q_len},
+                              "[batch, q_heads, q_len]");
   }
-  if (context.defined() && lse.defined() && overlap(context, lse)) {
+  const auto keep_apart = [&](const TensorView& other, std::string_view other_name) {
+    if (!other.defined()) return;
+    const Memory taken = memory_of(other, other_name);
+    for (const auto& [memory, name] :
+         {std::pair{context_memory, "context"}, std::pair{lse_memory, "lse"}}) {
+      if (memory.overlaps(taken)) {
+        fail("{}: expected memory of its own, got some that {} uses", name, other_name);
+      }
+    }
+  };
+  keep_apart(problem.query, "query");
+  keep_apart(problem.key, "key");
+  keep_apart(problem.value, "value");
+  keep_apart(problem.options.score.bias, "bias");
+  if (lse_memory.overlaps(context_memory)) {
     fail("lse: expected memory of its own, got some that context uses");
   }
 }

@@ -171,6 +171,15 @@ class ItemPass {
 
   void find_ranges(Panel& panel) {
     panel.exact = true;
+    if (mask_.allows_all()) {
+      std::fill(panel.key_begin, panel.key_begin + kPanelLanes, std::int64_t{0});
+      std::fill(panel.key_end, panel.key_end + kPanelLanes, head_.kv_len);
+      std::fill(panel.ranges, panel.ranges + panel.vectors,
+                VectorRange{.begin = 0, .end = head_.kv_len, .all_begin = 0,
+                            .all_end = head_.kv_len});
+      panel.keys_end = keys_end_ = head_.kv_len;
+      return;
+    }
     panel.keys_end = 0;
     for (std::int64_t v = 0; v < panel.vectors; ++v) {
       VectorRange& seen = panel.ranges[v];

@@ -75,18 +75,17 @@ HWY_INLINE void transpose_columns(D d, const float* from, std::int64_t from_stri
 #endif
 
 /// to[c * to_stride + r] = from[r * from_stride + c] for rows x columns numbers.
-HWY_INLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
-                          std::int64_t rows, std::int64_t columns, float* HWY_RESTRICT to,
-                          std::int64_t to_stride) {
+inline HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
+                                   std::int64_t rows, std::int64_t columns,
+                                   float* HWY_RESTRICT to, std::int64_t to_stride) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   for (; r + 4 <= rows; r += 4) {
     transpose_columns(Floats(), from + r * from_stride, from_stride, 0, columns, to + r, to_stride);
   }
 #endif
-  const float* row = from + r * from_stride;
-  for (; r < rows; ++r, row += from_stride) {
-    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = row[c];
+  for (; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
   }
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A score function of one's own inside the engine. This one is cap * tanh(score / cap), which Fovea
+// has as `softcap`, so that the two can be compared. Highway compiles the file once for each SIMD
+// target; it needs to find it by the name below, and the program links to Highway as well.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "custom_score.cc"
+#include <hwy/foreach_target.h>
+// Highway wants to be first.
+#include "fovea/custom_score.h"
+
+#ifndef CAP_PARAMETERS  // once, not once per target
+#define CAP_PARAMETERS
+struct CapParameters {
+  double cap;
+};
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace capped::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Cap {
+  CapParameters with;
+  template <class D, class V>  // D: a tag of float or double; V: its vector
+  HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
+    const V cap = hn::Set(d, static_cast<hn::TFromD<D>>(with.cap));
+    return hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Div(score, cap)));
+  }
+};
+FOVEA_SCORE_KERNELS(Cap, CapParameters)
+
+}  // namespace capped::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+
+#include "fovea/attention.h"
+#include "fovea/random.h"
+
+namespace capped {
+FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)
+}
+
+int main() {
+  fovea::RandomState random(42);
+  const auto numbers = [&] {
+    return fovea::convert(random.randn({1, 2, 500, 64}), fovea::DType::kFloat32);
+  };
+  const fovea::Tensor query = numbers(), key = numbers(), value = numbers();
+  try {
+    const auto attend = [&](const fovea::ScoreOptions& score) {
+      fovea::Tensor context(fovea::DType::kFloat32, query.shape());
+      fovea::attention_forward(query, key, value, {.mask = fovea::causal(), .score = score},
+                               {.context = context});
+      return context;
+    };
+    const fovea::Tensor ours = attend({.custom = capped::make_cap({.cap = 2})});
+    const fovea::Tensor built_in = attend({.softcap = 2});
+    const fovea::Tensor uncapped = attend({});
+
+    const auto difference = [&](const fovea::Tensor& other) {
+      double largest = 0.0;
+      for (std::size_t i = 0; i < ours.span<float>().size(); ++i) {
+        const double apart = ours.span<float>()[i] - other.span<float>()[i];
+        largest = std::max(largest, std::abs(apart));
+      }
+      return largest;
+    };
+    std::printf("%s 0.00001 of softcap = 2\n",
+                difference(built_in) <= 1e-5 ? "within" : "NOT within");
+    std::printf("%.2f from scores without a cap\n", difference(uncapped));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+#endif  // HWY_ONCE

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The vector functions of fovea/simd_math-inl.h against the C library's in double, over all of
+// their range, on the target that runs.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "unit/attention_math_test.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/target.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::test::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// In place, for a multiple of 16 numbers.
+void Exp2OfNonpositive(std::vector<float>& numbers) {
+  const hn::CappedTag<float, 16> d;
+  for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
+    float* const at = numbers.data() + i;
+    hn::StoreU(fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::LoadU(d, at)), d, at);
+  }
+}
+
+void Tanh(std::vector<float>& numbers) {
+  const hn::CappedTag<float, 16> d;
+  for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
+    float* const at = numbers.data() + i;
+    hn::StoreU(fovea::HWY_NAMESPACE::tanh(d, hn::LoadU(d, at)), d, at);
+  }
+}
+
+}  // namespace fovea::test::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::test {
+namespace {
+
+HWY_EXPORT(Exp2OfNonpositive);
+HWY_EXPORT(Tanh);
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// Every n-th float32 from 0 to `last`, by their bits.
+std::vector<float> numbers_to(float last) {
+  constexpr std::uint32_t kStep = 509;
+  std::vector<float> numbers;
+  for (std::uint32_t bits = 0; bits <= std::bit_cast<std::uint32_t>(last); bits += kStep) {
+    numbers.push_back(std::bit_cast<float>(bits));
+  }
+  return numbers;
+}
+
+template <class Function>
+std::vector<float> run_on(const Function& function, std::vector<float> numbers) {
+  const std::size_t count = numbers.size();
+  numbers.resize((count + 15) / 16 * 16);
+  kernels::choose_target();
+  function(numbers);
+  numbers.resize(count);
+  return numbers;
+}
+
+std::vector<float> exp2_of(std::vector<float> numbers) {
+  return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Exp2OfNonpositive)(all); }, std::move(numbers));
+}
+std::vector<float> tanh_of(std::vector<float> numbers) {
+  return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Tanh)(all); }, std::move(numbers));
+}
+
+/// The distance in units in the last place of the float32 next to `exact`.
+double units(float found, double exact) {
+  const int exponent = std::max(std::ilogb(exact), -126);
+  return std::abs(static_cast<double>(found) - exact) / std::ldexp(1.0, exponent - 23);
+}
+
+TEST(AttentionMath, Exp2IsRightToOneUnitInTheLastPlace) {
+  std::vector<float> numbers = numbers_to(126.499F);
+  for (float& x : numbers) x = -x;
+  const std::vector<float> found = exp2_of(numbers);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    worst = std::max(worst, units(found[i], std::exp2(static_cast<double>(numbers[i]))));
+  }
+  RecordProperty("units_in_the_last_place", std::to_string(worst));
+  EXPECT_LE(worst, 1.0);
+  EXPECT_GT(worst, 0.4);  // it was looked at
+}
+
+TEST(AttentionMath, Exp2AtItsEnds) {
+  const std::vector<float> found =
+      exp2_of({0.0F, -0.0F, -1.0F, -126.0F, -126.5F, -126.6F, -127.0F, -128.0F, -1e10F,
+               std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
+  const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F, 0.0F,
+                                    0.0F, 0.0F, 0.0F, 0.0F};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
+        << i << ": " << found[i];
+  }
+  EXPECT_TRUE(std::isnan(found[11]));
+  EXPECT_TRUE(std::isnan(found[12]));
+}
+
+TEST(AttentionMath, TanhIsRightToFourUnitsInTheLastPlace) {
+  const std::vector<float> numbers = numbers_to(100.0F);
+  const std::vector<float> found = tanh_of(numbers);
+  std::vector<float> negative = numbers;
+  for (float& x : negative) x = -x;
+  negative = tanh_of(negative);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    ASSERT_EQ(negative[i], -found[i]) << numbers[i];
+    ASSERT_LE(found[i], 1.0F) << numbers[i];
+    if (numbers[i] == 0.0F) continue;
+    worst = std::max(worst, units(found[i], std::tanh(static_cast<double>(numbers[i]))));
+  }
+  RecordProperty("units_in_the_last_place", std::to_string(worst));
+  EXPECT_LE(worst, 4.0);
+  EXPECT_GT(worst, 0.4);
+}
+
+TEST(AttentionMath, TanhAtItsEnds) {
+  const std::vector<float> found =
+      tanh_of({0.0F, -0.0F, 10.0F, -10.0F, kInfinity, -kInfinity, 3e38F, kNan});
+  const std::vector<float> expected{0.0F, -0.0F, 1.0F, -1.0F, 1.0F, -1.0F, 1.0F};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
+        << i << ": " << found[i];
+  }
+  EXPECT_TRUE(std::isnan(found[7]));
+}
+
+}  // namespace
+}  // namespace fovea::test
+#endif  // HWY_ONCE

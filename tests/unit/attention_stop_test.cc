@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Ending a call early, and watching it: stop tokens, progress, and what a progress callback throws.
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "fovea/mask.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Much longer than anybody waits: 2^42 scores, of three rows of memory.
+class AttentionStop : public testing::Test {
+ protected:
+  AttentionStop() : query_(far(row_)), key_(far(row_)), value_(far(row_)) {}
+
+  static TensorView far(const Tensor& row) {
+    constexpr std::int64_t kFar = std::int64_t{1} << 21;
+    return {row.view().data(), DType::kFloat32, {1, 1, kFar, 8}, {0, 0, 0, 1}};
+  }
+  void run(const AttentionOptions& options) {
+    attention_forward(query_, key_, value_, options, {.lse = lse_});
+  }
+
+  // A fraction of a second, and what a slow, busy machine and sanitizers make of it.
+  static constexpr double kSoon = 5.0;
+
+  Tensor row_ = Tensor::from<float>({8}, {1, -1, 2, -2, 3, -3, 4, -4});
+  Tensor lse_ = Tensor(DType::kFloat32, {1, 1, std::int64_t{1} << 21});
+  TensorView query_, key_, value_;
+};
+
+TEST_F(AttentionStop, RequestedBefore) {
+  for (const int threads : {1, 2}) {
+    std::stop_source source;
+    source.request_stop();
+    AttentionOptions options;
+    options.execution = {.threads = threads, .stop = source.get_token()};
+    const Clock::time_point start = Clock::now();
+    EXPECT_THROW(run(options), Stopped);
+    EXPECT_LT(seconds_since(start), kSoon);
+  }
+}
+
+TEST_F(AttentionStop, RequestedByAnotherThread) {
+  for (const int threads : {1, 2}) {
+    std::stop_source source;
+    AttentionOptions options;
+    options.execution = {.threads = threads, .stop = source.get_token()};
+    Clock::time_point asked;
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      asked = Clock::now();
+      source.request_stop();
+    });
+    EXPECT_THROW(run(options), Stopped);
+    const Clock::time_point ended = Clock::now();
+    other.join();
+    EXPECT_GE(ended, asked);
+    EXPECT_LT(std::chrono::duration<double>(ended - asked).count(), kSoon);
+  }
+}
+
+TEST_F(AttentionStop, WithinOneLongRow) {
+  const TensorView one(row_.view().data(), DType::kFloat32, {1, 1, 1, 8}, {0, 0, 0, 1});
+  const TensorView keys(row_.view().data(), DType::kFloat32, {1, 1, std::int64_t{1} << 40, 8},
+                        {0, 0, 0, 1});
+  Tensor lse(DType::kFloat32, {1, 1, 1});
+  std::stop_source source;
+  AttentionOptions options;
+  options.execution.stop = source.get_token();
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    source.request_stop();
+  });
+  const Clock::time_point start = Clock::now();
+  EXPECT_THROW(attention_forward(one, keys, keys, options, {.lse = lse}), Stopped);
+  EXPECT_LT(seconds_since(start), kSoon);
+  other.join();
+}
+
+TEST_F(AttentionStop, RequestedByProgress) {
+  for (const int threads : {1, 2}) {
+    std::stop_source source;
+    std::int64_t last = -1, total = 0;
+    AttentionOptions options{.mask = window(3, 3)};
+    options.execution = {.threads = threads,
+                         .stop = source.get_token(),
+                         .progress = [&](std::int64_t done, std::int64_t all) {
+                           last = done;
+                           total = all;
+                           if (done == 3) source.request_stop();
+                         }};
+    EXPECT_THROW(run(options), Stopped);
+    EXPECT_GE(last, 3);
+    EXPECT_LT(last, total);
+  }
+}
+
+TEST_F(AttentionStop, OfFloat64) {
+  const RandomProblem p({1, 2, 1, 2000, 2000}, 64, 64);
+  Tensor lse(DType::kFloat64, {1, 2, 2000});
+  std::stop_source source;
+  AttentionOptions options;
+  options.execution = {.stop = source.get_token(),
+                       .progress = [&](std::int64_t done, std::int64_t) {
+                         if (done == 1) source.request_stop();
+                       }};
+  const Clock::time_point start = Clock::now();
+  EXPECT_THROW(attention_forward(p.query, p.key, p.value, options, {.lse = lse}), Stopped);
+  EXPECT_LT(seconds_since(start), kSoon);
+}
+
+TEST_F(AttentionStop, AStoppedCallLeavesNothingBehind) {
+  const RandomProblem p = float32_problem({1, 2, 1, 200, 300}, 16, 16);
+  const Forward expected = forward(p.inputs());
+  std::stop_source source;
+  source.request_stop();
+  AttentionOptions options;
+  options.execution.stop = source.get_token();
+  EXPECT_THROW(run(options), Stopped);
+  EXPECT_TRUE(same_bits(forward(p.inputs()), expected));
+}
+
+// ---- Progress -----------------------------------------------------------------------------------
+
+TEST(AttentionProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    RandomProblem p = float32_problem({2, 3, 1, 300, 200}, 32, 32);
+    for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
+    for (const int threads : {1, 2, 3}) {
+      std::atomic<int> inside = 0, twice = 0;
+      std::vector<std::pair<std::int64_t, std::int64_t>> calls;
+      AttentionOptions options;
+      options.execution = {.threads = threads,
+                           .progress = [&](std::int64_t done, std::int64_t total) {
+                             if (inside.fetch_add(1) != 0) twice.fetch_add(1);
+                             calls.emplace_back(done, total);
+                             std::this_thread::yield();
+                             inside.fetch_sub(1);
+                           }};
+      forward(p.inputs(), options);
+      EXPECT_EQ(twice, 0);
+      ASSERT_GT(calls.size(), 2U);
+      const std::int64_t total = calls[0].second;
+      ASSERT_EQ(static_cast<std::int64_t>(calls.size()), total + 1);
+      for (std::size_t n = 0; n < calls.size(); ++n) {
+        EXPECT_EQ(calls[n], std::pair(static_cast<std::int64_t>(n), total));
+      }
+    }
+  }
+}
+
+TEST(AttentionProgress, OfNothingIsNothing) {
+  const RandomProblem p = float32_problem({0, 2, 1, 3, 4}, 5, 6);
+  std::vector<std::pair<std::int64_t, std::int64_t>> calls;
+  AttentionOptions options;
+  options.execution.progress = [&](std::int64_t done, std::int64_t total) {
+    calls.emplace_back(done, total);
+  };
+  forward(p.inputs(), options);
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0], std::pair(std::int64_t{0}, std::int64_t{0}));
+}
+
+TEST(AttentionProgress, WhatItThrowsComesOut) {
+  const RandomProblem p = float32_problem({2, 3, 1, 300, 200}, 32, 32);
+  const Forward expected = forward(p.inputs());
+  for (const int threads : {1, 2, 3}) {
+    for (const std::int64_t when : {0, 1, 4}) {
+      std::atomic<int> after = 0;
+      bool thrown = false;
+      AttentionOptions options;
+      options.execution = {.threads = threads,
+                           .progress = [&](std::int64_t done, std::int64_t) {
+                             if (thrown) after.fetch_add(1);
+                             if (done < when) return;
+                             thrown = true;
+                             throw std::out_of_range("enough of " + std::to_string(done));
+                           }};
+      try {
+        forward(p.inputs(), options);
+        ADD_FAILURE() << "nothing was thrown";
+      } catch (const std::out_of_range& error) {
+        EXPECT_EQ(error.what(), "enough of " + std::to_string(when));
+      }
+      EXPECT_EQ(after, 0) << threads;
+      EXPECT_TRUE(same_bits(forward(p.inputs()), expected));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fovea::test

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The same bits whoever computes: any number of threads, again, in a workspace of the caller's, two
+// calls at once, a call within a call, a forked child. And no memory taken once a thread has its
+// workspace.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/error.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/allocations.h"
+#include "support/forward.h"
+#include "support/message_of.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+/// Options that take all ways through the kernel, for kShape.
+constexpr ProblemShape kShape{2, 6, 3, 200, 700};
+
+struct Options {
+  std::string name;
+  AttentionOptions options;
+};
+
+std::vector<Options> all_options() {
+  const Tensor ids = RandomState(1).randint(0, 3, {kShape.kv_len});
+  const Tensor query_ids = RandomState(2).randint(0, 3, {kShape.q_len});
+  Tensor open = convert(RandomState(3).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
+  Tensor bias = convert(RandomState(4).randn({kShape.q_len, kShape.kv_len}), DType::kFloat32);
+  Tensor table = RandomState(5).randn({32, kShape.q_heads});
+  return {{"plain", {}},
+          {"causal", {.mask = causal()}},
+          {"window", {.mask = window(60, 9), .score = {.softcap = 2.0, .alibi = Alibi{}}}},
+          {"documents", {.mask = documents(query_ids, ids) & key_lengths({700, 333})}},
+          {"dense", {.mask = dense(std::move(open)), .score = {.sinks = {0, 1, 2, 3, 4, 5}}}},
+          {"bias", {.score = {.bias = std::move(bias)}}},
+          {"table", {.mask = causal(), .score = {.relative = RelativeTable{std::move(table)}}}}};
+}
+
+class AttentionThreads : public testing::Test {
+ protected:
+  Forward run(AttentionOptions options, int threads) const {
+    options.execution.threads = threads;
+    return forward(problem_.inputs(), options);
+  }
+
+  RandomProblem problem_ = float32_problem(kShape, 33, 20);
+};
+
+TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
+  for (const auto& [name, options] : all_options()) {
+    const Forward one = run(options, 1);
+    for (const int threads : {0, 2, 3, 8, 5000}) {
+      EXPECT_TRUE(same_bits(run(options, threads), one)) << name << ", " << threads;
+    }
+  }
+}
+
+TEST_F(AttentionThreads, ManySizesGiveTheSameBits) {
+  RandomState random(9);
+  for (int number = 0; number < 60; ++number) {
+    const ProblemShape shape{random.randint(1, 3), 2, 1, random.randint(1, 400),
+                             random.randint(1, 1200)};
+    const std::int64_t dim = random.randint(1, 100);
+    SCOPED_TRACE(testing::Message() << shape.batch << " x " << shape.q_len << " x " << shape.kv_len
+                                    << " x " << dim);
+    const RandomProblem p = float32_problem(shape, dim, dim);
+    AttentionOptions options;
+    if (number % 2 == 0) options.mask = causal();
+    options.execution.threads = 1;
+    const Forward one = forward(p.inputs(), options);
+    for (const int threads : {2, 3, 8}) {
+      options.execution.threads = threads;
+      ASSERT_TRUE(same_bits(forward(p.inputs(), options), one)) << threads;
+    }
+  }
+}
+
+TEST_F(AttentionThreads, AgainGivesTheSameBits) {
+  // What an earlier call left in the workspace does not count.
+  const RandomProblem other = float32_problem({1, 1, 1, 100, 2000}, 64, 64);
+  for (const auto& [name, options] : all_options()) {
+    const Forward first = run(options, 2);
+    forward(other.inputs(), {.mask = window(5, 5)});
+    EXPECT_TRUE(same_bits(run(options, 2), first)) << name;
+  }
+}
+
+// ---- Workspaces ---------------------------------------------------------------------------------
+
+TEST_F(AttentionThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
+  for (const auto& [name, options] : all_options()) {
+    for (const int threads : {1, 3}) {
+      AttentionOptions own = options;
+      own.execution.threads = threads;
+      const Forward expected = forward(problem_.inputs(), own);
+      const std::size_t bytes =
+          attention_forward_workspace(problem_.query, problem_.key, problem_.value, own);
+      // All alignments will do, and what is in it does not count.
+      std::vector<std::byte> memory(bytes + 64, std::byte{0xFF});
+      for (const std::size_t shift : {0U, 1U, 4U, 63U}) {
+        own.execution.workspace = {memory.data() + shift, bytes};
+        EXPECT_TRUE(same_bits(forward(problem_.inputs(), own), expected)) << name << shift;
+      }
+      EXPECT_TRUE(std::all_of(memory.begin() + static_cast<std::ptrdiff_t>(bytes) + 63, memory.end(),
+                              [](std::byte one) { return one == std::byte{0xFF}; }));
+    }
+  }
+}
+
+TEST_F(AttentionThreads, AWorkspaceServesCallsThatAskForOneOutputOnly) {
+  RandomState random(11);
+  std::vector<std::byte> memory;
+  for (int number = 0; number < 3000; ++number) {
+    const ProblemShape shape{1, 1, 1, random.randint(1, 1000), random.randint(1, 40)};
+    const std::int64_t head_dim = random.randint(1, 80), value_dim = random.randint(1, 80);
+    const Tensor query(DType::kFloat32, {1, 1, shape.q_len, head_dim});
+    const Tensor key(DType::kFloat32, {1, 1, shape.kv_len, head_dim});
+    const Tensor value(DType::kFloat32, {1, 1, shape.kv_len, value_dim});
+    AttentionOptions options;
+    options.execution.threads = 2;
+    memory.resize(attention_forward_workspace(query, key, value, options));
+    options.execution.workspace = memory;
+    Tensor lse(DType::kFloat32, {1, 1, shape.q_len});
+    ASSERT_EQ(message_of([&] { attention_forward(query, key, value, options, {.lse = lse}); }),
+              "no error")
+        << shape.q_len << " x " << shape.kv_len << ", dims " << head_dim << " and " << value_dim;
+  }
+}
+
+TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
+  AttentionOptions options;
+  const std::size_t bytes =
+      attention_forward_workspace(problem_.query, problem_.key, problem_.value, options);
+  std::vector<std::byte> memory(bytes);
+  Tensor context(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len, 20});
+  Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
+  for (Tensor* tensor : {&context, &lse}) std::ranges::fill(tensor->span<float>(), kUntouched);
+  for (const std::size_t given : {std::size_t{1}, bytes / 2, bytes - 64}) {
+    options.execution.workspace = {memory.data(), given};
+    EXPECT_EQ(message_of([&] {
+                attention_forward(problem_.query, problem_.key, problem_.value, options,
+                                  {context, lse});
+              }),
+              "workspace: expected " + std::to_string(bytes) + " bytes, got " +
+                  std::to_string(given));
+  }
+  for (const Tensor* tensor : {&context, &lse}) {
+    for (const float x : tensor->span<float>()) ASSERT_EQ(x, kUntouched);
+  }
+}
+
+TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
+  if (!counts_allocations()) GTEST_SKIP() << "the sanitizer counts allocations itself";
+  Tensor context(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len, 20});
+  Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
+  for (auto& [name, options] : all_options()) {
+    options.execution.threads = 1;
+    const auto call = [&, &own = options] {
+      attention_forward(problem_.query, problem_.key, problem_.value, own, {context, lse});
+    };
+    call();
+    const std::int64_t before = allocations();
+    for (int again = 0; again < 3; ++again) call();
+    EXPECT_EQ(allocations() - before, 0) << name;
+  }
+}
+
+// ---- Calls at once ------------------------------------------------------------------------------
+
+TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
+  const std::vector<Options> options = all_options();
+  std::vector<Forward> expected;
+  for (const Options& one : options) expected.push_back(run(one.options, 1));
+  std::vector<int> wrong(2, 0);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t n = 0; n < 2 * options.size(); ++n) {
+        const std::size_t which = (n + 3 * t) % options.size();
+        const Forward found = run(options[which].options, t == 0 ? 2 : 1);
+        if (!same_bits(found, expected[which])) ++wrong[t];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(2, 0));
+}
+
+TEST_F(AttentionThreads, ACallWithinACall) {
+  const RandomProblem inner = float32_problem({1, 1, 1, 300, 300}, 64, 64);
+  const Forward inner_expected = forward(inner.inputs(), {.mask = causal()});
+  const Forward expected = run({}, 1);
+  for (const int threads : {1, 2}) {
+    int calls = 0, wrong = 0;
+    AttentionOptions options;
+    options.execution.progress = [&](std::int64_t, std::int64_t) {
+      ++calls;
+      if (!same_bits(forward(inner.inputs(), {.mask = causal()}), inner_expected)) ++wrong;
+    };
+    EXPECT_TRUE(same_bits(run(options, threads), expected));
+    EXPECT_GT(calls, 1);
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+TEST_F(AttentionThreads, AForkedChildComputesTheSameBits) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";
+#endif
+  const Forward expected = run({.mask = causal()}, 2);  // OpenMP's threads are there now
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(60);  // rather than hang
+    const bool same = same_bits(run({.mask = causal()}, 2), expected) &&
+                      same_bits(run({.mask = causal()}, 0), expected);
+    std::_Exit(same ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(same_bits(run({.mask = causal()}, 2), expected)) << "the parent, afterwards";
+}
+
+}  // namespace
+}  // namespace fovea::test
