@@ -44,8 +44,8 @@ struct AttentionOutputs {
 void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionOptions& options, const AttentionOutputs& outputs);
 
-/// The bytes that Execution::workspace needs for the same call, with its threads and options. Errors
-/// as attention_forward.
+/// The bytes that Execution::workspace needs for the same call, with its threads and options.
+/// Errors as attention_forward.
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                         const TensorView& value, const AttentionOptions& options);
 

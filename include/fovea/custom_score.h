@@ -31,7 +31,8 @@
 //
 //   #if HWY_ONCE
 //   namespace capped {
-//   FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)   // fovea::CustomScore make_cap(CapParameters)
+//   FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)   // fovea::CustomScore
+//   make_cap(CapParameters)
 //   }
 //   #endif
 //
@@ -52,32 +53,31 @@
 #include "fovea/attention_options.h"
 
 /// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, for it.
-#define FOVEA_SCORE_KERNELS(Functor, Parameters)                                             \
-  inline void Functor##Tile(const void* state, const fovea::ScoreTile& tile) {               \
-    const Functor functor{*static_cast<const Parameters*>(state)};                           \
-    fovea::HWY_NAMESPACE::score_tile(functor, tile);                                         \
-  }                                                                                          \
-  inline double Functor##One(const void* state, double score,                                \
-                             const fovea::ScorePosition& at) {                               \
-    const Functor functor{*static_cast<const Parameters*>(state)};                           \
-    return fovea::HWY_NAMESPACE::score_one(functor, score, at);                              \
+#define FOVEA_SCORE_KERNELS(Functor, Parameters)                                                \
+  inline void Functor##Tile(const void* state, const fovea::ScoreTile& tile) {                  \
+    const Functor functor{*static_cast<const Parameters*>(state)};                              \
+    fovea::HWY_NAMESPACE::score_tile(functor, tile);                                            \
+  }                                                                                             \
+  inline double Functor##One(const void* state, double score, const fovea::ScorePosition& at) { \
+    const Functor functor{*static_cast<const Parameters*>(state)};                              \
+    return fovea::HWY_NAMESPACE::score_one(functor, score, at);                                 \
   }
 
 /// Outside of it, within #if HWY_ONCE: defines fovea::CustomScore name(Parameters), which takes the
 /// best target that the CPU has, as the engine does.
-#define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                                      \
-  HWY_EXPORT(Functor##Tile);                                                                 \
-  HWY_EXPORT(Functor##One);                                                                  \
-  fovea::CustomScore name(Parameters parameters) {                                           \
-    return {.tile =                                                                          \
-                [](const void* state, const fovea::ScoreTile& tile) {                        \
-                  HWY_DYNAMIC_DISPATCH(Functor##Tile)(state, tile);                          \
-                },                                                                           \
-            .one =                                                                           \
-                [](const void* state, double score, const fovea::ScorePosition& at) {        \
-                  return HWY_DYNAMIC_DISPATCH(Functor##One)(state, score, at);               \
-                },                                                                           \
-            .state = std::make_shared<const Parameters>(std::move(parameters))};             \
+#define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                               \
+  HWY_EXPORT(Functor##Tile);                                                          \
+  HWY_EXPORT(Functor##One);                                                           \
+  fovea::CustomScore name(Parameters parameters) {                                    \
+    return {.tile =                                                                   \
+                [](const void* state, const fovea::ScoreTile& tile) {                 \
+                  HWY_DYNAMIC_DISPATCH(Functor##Tile)(state, tile);                   \
+                },                                                                    \
+            .one =                                                                    \
+                [](const void* state, double score, const fovea::ScorePosition& at) { \
+                  return HWY_DYNAMIC_DISPATCH(Functor##One)(state, score, at);        \
+                },                                                                    \
+            .state = std::make_shared<const Parameters>(std::move(parameters))};      \
   }
 
 #endif  // FOVEA_CUSTOM_SCORE_H_
@@ -139,8 +139,7 @@ HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
     for (std::int64_t i = 0; i < tile.lanes; i += lanes) {
       at.query = tile.first.query + i;
       float* scores = tile.scores + k * tile.stride + i;
-      const auto result =
-          functor(d, hn::LoadU(d, scores), ScoreLanes<std::remove_const_t<D>>(at));
+      const auto result = functor(d, hn::LoadU(d, scores), ScoreLanes<std::remove_const_t<D>>(at));
       hn::StoreU(hn::Mul(factor, result), d, scores);
     }
   }

@@ -21,8 +21,8 @@ namespace simd_math {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The larger of a bound and x; x where x is nan. hn::Max leaves nan to the instruction: x86 returns
-/// its second operand, which is what is wanted, and others need a comparison.
+/// The larger of a bound and x; x where x is nan. hn::Max leaves nan to the instruction: x86
+/// returns its second operand, which is what is wanted, and others need a comparison.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, float bound, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128

@@ -2,6 +2,8 @@
 //
 // attention_forward: check, plan, compute on threads (fovea/attention.h).
 
+#include "kernels/forward.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,14 +17,14 @@
 #include "engine/plan.h"
 #include "engine/problem.h"
 #include "engine/workspace.h"
-#include "kernels/forward.h"
 #include "kernels/target.h"
 
 namespace fovea {
 namespace engine {
 namespace {
 
-/// The element at [batch, head, position] of a tensor whose rows are there, and the distance of rows.
+/// The element at [batch, head, position] of a tensor whose rows are there, and the distance of
+/// rows.
 template <class T, class Pointee>
 kernels::RowsOf<T> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
                            std::int64_t head, std::int64_t position) {

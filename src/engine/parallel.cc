@@ -34,8 +34,7 @@ int thread_count(const Execution& execution, std::int64_t items) {
   return static_cast<int>(std::clamp<std::int64_t>(items, 1, std::max(allowed, 1)));
 }
 
-void for_each_item(const Execution& execution, int threads, std::int64_t items,
-                   const Work& work) {
+void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work) {
   std::atomic<std::int64_t> next = 0;
   std::atomic<bool> leave = false;
   std::mutex mutex;  // of all below

@@ -19,8 +19,8 @@ constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
 constexpr std::int64_t kLeastBlockKeys = 64;
 constexpr std::int64_t kMostBlockKeys = 512;
-// Tiles have 8 keys or fewer.
-constexpr std::int64_t kBlockKeysMultiple = 8;
+// Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
+constexpr std::int64_t kBlockKeysMultiple = 16;
 // Several items for each thread keep all of them busy to the end, but each item packs its keys and
 // values anew.
 constexpr std::int64_t kItemsPerThread = 4;
@@ -50,22 +50,21 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
     most_queries = std::max(most_queries, span.q_len);
     all_panels += panels(span.q_len) * shape.q_heads;
   }
-  const std::int64_t row_bytes =
-      std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) * std::int64_t{sizeof(float)};
-  setup_.block_keys = std::min(
-      std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
-                 kLeastBlockKeys, kMostBlockKeys),
-      round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
+  const std::int64_t row_bytes = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) *
+                                 std::int64_t{sizeof(float)};
+  setup_.block_keys =
+      std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
+                          kLeastBlockKeys, kMostBlockKeys),
+               round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
 
   const double products = static_cast<double>(all_panels * lanes_) *
                           static_cast<double>(setup_.most_keys) *
                           static_cast<double>(setup_.head_dim + setup_.value_dim);
   threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_panels);
   const std::int64_t most_panels = std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
-  panels_per_item_ =
-      threads_ == 1 ? most_panels
-                    : std::clamp(all_panels / (threads_ * kItemsPerThread),
-                                 std::min(kLeastPanels, most_panels), most_panels);
+  panels_per_item_ = threads_ == 1 ? most_panels
+                                   : std::clamp(all_panels / (threads_ * kItemsPerThread),
+                                                std::min(kLeastPanels, most_panels), most_panels);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);
     const std::int64_t per_head = items_per_head(span.q_len);
@@ -91,8 +90,7 @@ std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
 
 std::size_t ForwardPlan::list_bytes() const {
   if (problem_.shape.sequences == 0) return 0;
-  const auto bytes =
-      static_cast<std::size_t>(problem_.shape.sequences + 1) * sizeof(std::int64_t);
+  const auto bytes = static_cast<std::size_t>(problem_.shape.sequences + 1) * sizeof(std::int64_t);
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 

@@ -128,8 +128,8 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   check_input(key, "key");
   check_input(value, "value");
   Problem problem{query, key, value, options, {}};
-  problem.shape = {query.extent(0), query.extent(1), key.extent(1), query.extent(2),
-                   key.extent(2), options.sequences.count()};
+  problem.shape = {query.extent(0), query.extent(1), key.extent(1),
+                   query.extent(2), key.extent(2),   options.sequences.count()};
   const ProblemShape& shape = problem.shape;
   if (key.dtype() != query.dtype() || value.dtype() != query.dtype()) {
     fail("dtype: expected the same for query, key and value, got {}, {} and {}",
@@ -140,9 +140,10 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
          key.extent(0), value.extent(0));
   }
   if (value.extent(1) != shape.kv_heads || value.extent(2) != shape.kv_len) {
-    fail("value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and kv_len = {} "
-         "as key has, got {}",
-         shape.kv_heads, shape.kv_len, to_string(value.shape()));
+    fail(
+        "value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and kv_len = {} "
+        "as key has, got {}",
+        shape.kv_heads, shape.kv_len, to_string(value.shape()));
   }
   const bool divides =
       shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0;
@@ -155,8 +156,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   }
   validate(options, shape);
   if (options.execution.threads < 0) {
-    fail("threads: expected 0 (as many as OpenMP says) or more, got {}",
-         options.execution.threads);
+    fail("threads: expected 0 (as many as OpenMP says) or more, got {}", options.execution.threads);
   }
   if (problem.dtype() == DType::kFloat32) {
     const auto scale = static_cast<float>(problem.scale());
@@ -166,6 +166,11 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
     }
     if (!std::isfinite(softcap) || (softcap == 0.0f && options.score.softcap > 0.0)) {
       fail("softcap: expected a number that float32 holds, got {}", options.score.softcap);
+    }
+    if (softcap > 0.0f &&
+        !std::isfinite(static_cast<float>(problem.scale() / options.score.softcap))) {
+      fail("softcap: expected scale / softcap to be a number that float32 holds, got {} / {}",
+           problem.scale(), options.score.softcap);
     }
   }
   return problem;

@@ -8,9 +8,8 @@
 #include <new>
 #include <utility>
 
-#include <sys/mman.h>
-
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include "fovea/error.h"
 
@@ -20,8 +19,8 @@ thread_local Workspace::Owned Workspace::kept_;
 
 namespace {
 
-// Small pages scatter a workspace over the sets of the second cache, and each of them needs an entry
-// in the tables of addresses; one large page costs neither.
+// Small pages scatter a workspace over the sets of the second cache, and each of them needs an
+// entry in the tables of addresses; one large page costs neither.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::size_t kWorthLargePages = kLargePage / 4;
 

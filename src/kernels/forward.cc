@@ -22,10 +22,10 @@
 // (the diagonal of a causal mask narrows from three vectors to one); tiles that all rows see in
 // full pay nothing for the mask.
 //
-// What was tried. Keys along the lanes (6 x 64 tiles, as most kernels have it): 2 to 3 points of the
-// ceiling slower, needs a padded head dimension, and horizontal reductions per row. Reading keys in
-// place instead of packing: the first product loses 10 % to eight strided streams. A polynomial of
-// degree 5 for 2^x: 0.2 points faster, twice the error.
+// What was tried. Keys along the lanes (6 x 64 tiles, as most kernels have it): 2 to 3 points of
+// the ceiling slower, needs a padded head dimension, and horizontal reductions per row. Reading
+// keys in place instead of packing: the first product loses 10 % to eight strided streams. A
+// polynomial of degree 5 for 2^x: 0.2 points faster, twice the error.
 //
 // Nan. A hidden key has weight 0, but 0 * nan is nan. So packing looks for values that are not
 // finite; such keys are packed as zeros, and afterwards added to the rows that do see them.
@@ -45,17 +45,17 @@
 
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
+#include "kernels/key_block-inl.h"
 #include "kernels/pack-inl.h"
-#include "kernels/position_bias.h"
+#include "kernels/prefetcher.h"
 #include "kernels/score-inl.h"
+#include "kernels/segments-inl.h"
+#include "kernels/stages-inl.h"
 #include "kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-constexpr float kLog2E = std::numbers::log2e_v<float>;
-/// Keys whose additive bias is loaded together: a line of cache.
-constexpr std::int64_t kBiasKeys = 16;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
@@ -72,45 +72,19 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .position_bias = score.alibi.has_value() || score.relative.has_value()};
 }
 
-/// Fetches rows that are needed soon into the second cache, a few lines at a time.
-template <class T>
-class Prefetcher {
- public:
-  /// `count` rows from `first` on, of `dim` numbers each, within so many calls of fetch().
-  void start(const RowsOf<T>& rows, std::int64_t first, std::int64_t count,
-             std::int64_t dim, std::int64_t calls) {
-    left_ = 0;
-    if (count <= 0) return;
-    row_ = reinterpret_cast<const char*>(rows.data + first * rows.stride);
-    stride_ = rows.stride * std::int64_t{sizeof(float)};
-    lines_ = (dim * std::int64_t{sizeof(float)} + kLine - 1) / kLine;
-    line_ = 0;
-    left_ = count * lines_;
-    per_call_ = (left_ + calls - 1) / calls;
-  }
-  HWY_INLINE void fetch() {
-    for (std::int64_t i = std::min(per_call_, left_); i > 0; --i) {
-      __builtin_prefetch(row_ + line_ * kLine, std::is_const_v<T> ? 0 : 1, 2);
-      if (++line_ == lines_) {
-        line_ = 0;
-        row_ += stride_;
-      }
-    }
-    left_ -= std::min(per_call_, left_);
-  }
-
- private:
-  static constexpr std::int64_t kLine = 64;
-  const char* row_ = nullptr;
-  std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
-};
-
 /// One work item: some queries of one head against all the keys they see.
 class ItemPass {
  public:
   ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
            std::byte* scratch)
-      : setup_(setup), item_(item), head_(item.head), next_(next), score_(setup.options->score), mask_(setup.options->mask) {
+      : setup_(setup),
+        item_(item),
+        head_(item.head),
+        next_(next),
+        score_(setup.options->score),
+        mask_(setup.options->mask),
+        stages_(setup, item.head, scratch_),
+        keys_(setup, item.head, scratch_) {
     scratch_.lay_out(scratch, scratch_sizes(setup));
   }
 
@@ -118,15 +92,9 @@ class ItemPass {
     for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
       open_panel(scratch_.panels[panels_++], q, std::min(kPanelLanes, item_.q_end - q));
     }
-    if (has_position_bias()) {
-      first_distance_ = item_.q_begin + head_.origin.offset - (keys_end_ + kTileRows);
-      const std::int64_t last =
-          item_.q_begin + panels_ * kPanelLanes + head_.origin.offset - keys_begin_;
-      fill_position_bias(score_, head_.origin.head, head_.alibi_slope, first_distance_,
-                         {scratch_.position_bias,
-                          static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
-    }
-    // Blocks lie where they would for any other cut into items, so that results do not depend on it.
+    stages_.begin(item_.q_begin, panels_ * kPanelLanes, keys_begin_, keys_end_);
+    // Blocks lie where they would for any other cut into items, so that results do not depend on
+    // it.
     const std::int64_t first = keys_begin_ / setup_.block_keys * setup_.block_keys;
     for (std::int64_t block = first; block < keys_end_; block += setup_.block_keys) {
       if (stop.stop_requested()) return;
@@ -138,18 +106,6 @@ class ItemPass {
   }
 
  private:
-  bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
-  bool has_stages() const {
-    return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
-           has_position_bias();
-  }
-  ScorePosition place(std::int64_t query, std::int64_t key) const {
-    ScorePosition at = head_.origin;
-    at.query = query;
-    at.key = key;
-    return at;
-  }
-
   // ---- panels -----------------------------------------------------------------------------------
 
   void open_panel(Panel& panel, std::int64_t first_query, std::int64_t rows) {
@@ -158,7 +114,11 @@ class ItemPass {
     panel.rows = rows;
     panel.vectors = (rows + kLanes - 1) / kLanes;
     panel.loaded = panel.closed = false;
-    find_ranges(panel);
+    find_ranges(mask_, head_, panel);
+    if (panel.keys_begin < panel.keys_end) {
+      keys_begin_ = keys_end_ == 0 ? panel.keys_begin : std::min(keys_begin_, panel.keys_begin);
+      keys_end_ = std::max(keys_end_, panel.keys_end);
+    }
     const Vector zero = hn::Zero(d);
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
@@ -166,44 +126,6 @@ class ItemPass {
       }
       hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
       hn::Store(zero, d, panel.sum + lane);
-    }
-  }
-
-  void find_ranges(Panel& panel) {
-    panel.exact = true;
-    if (mask_.allows_all()) {
-      std::fill(panel.key_begin, panel.key_begin + kPanelLanes, std::int64_t{0});
-      std::fill(panel.key_end, panel.key_end + kPanelLanes, head_.kv_len);
-      std::fill(panel.ranges, panel.ranges + panel.vectors,
-                VectorRange{.begin = 0, .end = head_.kv_len, .all_begin = 0,
-                            .all_end = head_.kv_len});
-      panel.keys_end = keys_end_ = head_.kv_len;
-      return;
-    }
-    panel.keys_end = 0;
-    for (std::int64_t v = 0; v < panel.vectors; ++v) {
-      VectorRange& seen = panel.ranges[v];
-      seen = {.begin = head_.kv_len, .end = 0, .all_begin = 0, .all_end = head_.kv_len};
-      for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
-        // Lanes without a row take after the last one, so as not to narrow what all see.
-        const std::int64_t row = std::min(lane, panel.rows - 1);
-        const KeyRange range =
-            row == lane ? mask_.key_range(place(panel.first_query + row, 0), head_.kv_len)
-                        : KeyRange{panel.key_begin[row], panel.key_end[row], true};
-        panel.key_begin[lane] = range.begin;
-        panel.key_end[lane] = range.end;
-        panel.exact = panel.exact && range.exact;
-        if (range.begin < range.end) {
-          seen.begin = std::min(seen.begin, range.begin);
-          seen.end = std::max(seen.end, range.end);
-        }
-        seen.all_begin = std::max(seen.all_begin, range.begin);
-        seen.all_end = std::min(seen.all_end, range.end);
-      }
-      if (seen.begin >= seen.end) continue;
-      panel.keys_end = std::max(panel.keys_end, seen.end);
-      keys_begin_ = keys_end_ == 0 ? seen.begin : std::min(keys_begin_, seen.begin);
-      keys_end_ = std::max(keys_end_, seen.end);
     }
   }
 
@@ -219,21 +141,13 @@ class ItemPass {
     panel.loaded = true;
     transpose(head_.query.data + panel.first_query * head_.query.stride, head_.query.stride,
               panel.rows, setup_.head_dim, panel.queries, kPanelLanes);
-    const Vector factor = hn::Set(d, query_factor());
+    const Vector factor = hn::Set(d, stages_.query_factor());
     for (std::int64_t c = 0; c < setup_.head_dim; ++c) {
       for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
         float* at = panel.queries + c * kPanelLanes + lane;
         hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
       }
     }
-  }
-
-  /// What the queries are multiplied by: all that is linear in the scores before the first stage.
-  float query_factor() const {
-    if (score_.softcap > 0) return static_cast<float>(setup_.scale / score_.softcap);
-    // A custom function sees the score itself.
-    const bool custom = score_.custom.tile != nullptr;
-    return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
   }
 
   void close_panel(Panel& panel) {
@@ -284,10 +198,13 @@ class ItemPass {
       Panel& panel = scratch_.panels[p];
       if (panel.closed) continue;
       const bool last = block + count >= panel.keys_end;
-      const std::int64_t segments = find_segments(panel, block, tiles);
+      const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
       if (segments > 0) {
-        if (!packed) pack_block(block, count, tiles);
-        packed = true;
+        if (!packed) {
+          keys_.pack(block, count, tiles);
+          prefetch_next_block(block + count, tiles);
+          packed = true;
+        }
         if (!panel.loaded) load_queries(panel);
         prefetch_around(p, tiles, last);
         attend(panel, block, segments);
@@ -317,104 +234,15 @@ class ItemPass {
     return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);
   }
 
-  void pack_block(std::int64_t block, std::int64_t count, std::int64_t tiles) {
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t key = block + t * kTileRows;
-      pack_key_tile(head_.key.data + key * head_.key.stride, head_.key.stride,
-                    std::min<std::int64_t>(kTileRows, head_.kv_len - key), setup_.head_dim,
-                    scratch_.keys + t * kTileRows * setup_.head_dim);
-    }
-    doubtful_ = 0;
-    const float* values = head_.value.data + block * head_.value.stride;
-    if (!pack_values(values, head_.value.stride, count, tiles * kTileRows, setup_.value_dim,
-                     scratch_.values, scratch_.value_tile_stride)) {
-      set_doubtful_keys_aside(values, count);
-    }
-    prefetch_next_block(block + count, tiles);
-  }
-
   /// Keys and values of the next block, or of the first one of what comes next.
   void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
     const bool ours = next < keys_end_;
     if (!ours && next_ == nullptr) return;
     const ForwardHead& head = ours ? head_ : next_->head;
     const std::int64_t first = ours ? next : 0;
-    const std::int64_t rows =
-        std::min(setup_.block_keys, (ours ? keys_end_ : head.kv_len) - first);
+    const std::int64_t rows = std::min(setup_.block_keys, (ours ? keys_end_ : head.kv_len) - first);
     next_keys_.start(head.key, first, rows, setup_.head_dim, panels_ * tiles);
     next_values_.start(head.value, first, rows, setup_.value_dim, panels_ * value_tiles());
-  }
-
-  /// Lists the keys of the block whose values are not all finite and packs them as zeros.
-  void set_doubtful_keys_aside(const float* values, std::int64_t count) {
-    for (std::int64_t k = 0; k < count; ++k) {
-      const float* value = values + k * head_.value.stride;
-      const bool finite = std::all_of(value, value + setup_.value_dim,
-                                      [](float x) { return std::isfinite(x); });
-      if (finite) continue;
-      scratch_.doubtful[doubtful_++] = static_cast<std::int32_t>(k);
-      for (std::int64_t c = 0; c < setup_.value_dim; c += kTileRows) {
-        const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);
-        float* row = scratch_.values + c / kTileRows * scratch_.value_tile_stride + k * width;
-        std::fill(row, row + width, 0.0f);
-      }
-    }
-  }
-
-  /// Splits the tiles of a block into segments that are seen by the same vectors of the panel, and
-  /// notes which tiles need the mask. Returns the number of segments; 0 when nothing is visible.
-  std::int64_t find_segments(const Panel& panel, std::int64_t block, std::int64_t tiles) {
-    const std::int64_t tiles_end = block + tiles * kTileRows;
-    const std::int64_t block_end = std::min(tiles_end, head_.kv_len);
-    bool any = false;
-    bool all = true;
-    for (std::int64_t v = 0; v < panel.vectors; ++v) {
-      const VectorRange& seen = panel.ranges[v];
-      any = any || (seen.begin < block_end && seen.end > block);
-      all = all && seen.all_begin <= block && seen.all_end >= tiles_end;
-    }
-    if (!any) return 0;
-    bool ranges_tell = panel.exact;
-    if (!panel.exact) {
-      const Visibility visibility =
-          mask_.classify({place(panel.first_query, block), panel.rows, block_end - block});
-      if (visibility == Visibility::kNone) return 0;
-      ranges_tell = visibility == Visibility::kAll;
-    }
-    if (all && ranges_tell) {
-      std::fill(scratch_.masked, scratch_.masked + tiles, std::uint8_t{0});
-      scratch_.segments[0] = {0, tiles * kTileRows, 0, panel.vectors, false};
-      return 1;
-    }
-
-    std::int64_t segments = 0;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t from = block + t * kTileRows;
-      const std::int64_t to = from + kTileRows;
-      std::int64_t first = panel.vectors;
-      std::int64_t last = -1;
-      for (std::int64_t v = 0; v < panel.vectors; ++v) {
-        if (panel.ranges[v].begin >= to || panel.ranges[v].end <= from) continue;
-        first = std::min(first, v);
-        last = v;
-      }
-      if (last < 0) continue;
-      bool masked = !ranges_tell;
-      for (std::int64_t v = first; v <= last; ++v) {
-        masked = masked || panel.ranges[v].all_begin > from || panel.ranges[v].all_end < to;
-      }
-      scratch_.masked[t] = masked;
-      Segment* previous = segments == 0 ? nullptr : &scratch_.segments[segments - 1];
-      if (previous != nullptr && previous->first_vector == first &&
-          previous->vectors == last - first + 1 &&
-          previous->first_key + previous->keys == t * kTileRows) {
-        previous->keys += kTileRows;
-        previous->masked = previous->masked || masked;
-      } else {
-        scratch_.segments[segments++] = {t * kTileRows, kTileRows, first, last - first + 1, masked};
-      }
-    }
-    return segments;
   }
 
   // ---- one panel and one block ------------------------------------------------------------------
@@ -427,11 +255,11 @@ class ItemPass {
     }
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
-      if (segment.masked) prepare_mask(panel, block, segment);
+      if (segment.masked) stages_.prepare_mask(panel, block, segment);
       with_vectors(segment.vectors, [&](auto vectors) {
         compute_scores<decltype(vectors)::value>(panel, block, segment);
       });
-      if (doubtful_ > 0) note_who_sees_doubtful_keys(segment);
+      keys_.note_who_sees_doubtful(segment);
     }
     raise_panel_maximum(panel);
     for (std::int64_t s = 0; s < segments; ++s) {
@@ -444,10 +272,9 @@ class ItemPass {
     if (head_.context.data == nullptr) return;
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
-      with_vectors(segment.vectors, [&](auto vectors) {
-        add_values<decltype(vectors)::value>(panel, segment);
-      });
-      if (doubtful_ > 0) add_doubtful_values(panel, block, segment);
+      with_vectors(segment.vectors,
+                   [&](auto vectors) { add_values<decltype(vectors)::value>(panel, segment); });
+      keys_.add_doubtful(panel, segment);
     }
   }
 
@@ -458,16 +285,16 @@ class ItemPass {
       case 1:
         return act(std::integral_constant<int, 1>());
       case 2:
-        return act(std::integral_constant<int, kPanelVectors >= 2 ? 2 : 1>());
+        return act(std::integral_constant < int, kPanelVectors >= 2 ? 2 : 1 > ());
       default:
-        return act(std::integral_constant<int, kPanelVectors >= 3 ? 3 : kPanelVectors>());
+        return act(std::integral_constant < int, kPanelVectors >= 3 ? 3 : kPanelVectors > ());
     }
   }
 
   template <int kVectors>
   HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
     const std::int64_t lane = segment.first_vector * kLanes;
-    const bool stages = has_stages();
+    const bool stages = stages_.any();
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
       float* scores = scratch_.scores + k * kPanelLanes + lane;
       const bool masked = scratch_.masked[k / kTileRows] != 0;
@@ -478,113 +305,9 @@ class ItemPass {
           scratch_.keys + k * setup_.head_dim, panel.queries + lane, setup_.head_dim, scores,
           (stages || masked ? scratch_.ignored_maximum : scratch_.block_maximum) + lane);
       if (!stages && !masked) continue;
-      if (stages) run_stages(panel, block, k, lane, kVectors * kLanes);
-      if (masked) mask_tile(panel, k, lane, kVectors * kLanes);
+      if (stages) stages_.run(panel, block, k, lane, kVectors * kLanes);
+      if (masked) stages_.mask_tile(panel, k, lane, kVectors * kLanes);
       raise_maximum(scores, kVectors * kLanes, scratch_.block_maximum + lane);
-    }
-  }
-
-  /// All that comes after the product, in order, for the tile whose first key is block + key.
-  void run_stages(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
-                  std::int64_t lanes) {
-    float* scores = scratch_.scores + key * kPanelLanes + lane;
-    const bool custom = score_.custom.tile != nullptr;
-    if (score_.softcap > 0) {
-      softcap_tile(scores, lanes, static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E));
-    }
-    if (custom) {
-      score_.custom.tile(score_.custom.state.get(),
-                         {.scores = scores,
-                          .stride = kPanelLanes,
-                          .keys = kTileRows,
-                          .lanes = lanes,
-                          .first = place(panel.first_query + lane, block + key),
-                          .factor = kLog2E});
-    }
-    if (has_position_bias()) {
-      const std::int64_t distance =
-          panel.first_query + lane + head_.origin.offset - (block + key) - first_distance_;
-      add_position_bias(scores, lanes, scratch_.position_bias + distance);
-    }
-    if (score_.bias.defined()) {
-      load_bias(panel, block + key, lane, lanes);
-      add_bias_tile(scores, lanes, scratch_.bias_tile + key % kBiasKeys * kPanelLanes, kLog2E);
-    }
-  }
-
-  /// What mask_tile needs to know of a segment's rows.
-  void prepare_mask(const Panel& panel, std::int64_t block, const Segment& segment) {
-    if (!panel.exact) return fill_visible(panel, block, segment);
-    const auto within = [&](std::int64_t key) {
-      return static_cast<std::int32_t>(std::clamp<std::int64_t>(key - block, 0, setup_.block_keys));
-    };
-    const std::int64_t lane = segment.first_vector * kLanes;
-    for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
-      scratch_.key_begin[i] = within(panel.key_begin[i]);
-      scratch_.key_end[i] = within(panel.key_end[i]);
-    }
-  }
-
-  void mask_tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
-    float* scores = scratch_.scores + key * kPanelLanes + lane;
-    if (panel.exact) {
-      mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key), scratch_.key_begin + lane,
-                         scratch_.key_end + lane);
-    } else {
-      mask_tile_by_rows(scores, lanes, scratch_.visible + lane * setup_.block_keys + key,
-                        setup_.block_keys, scratch_.mask_rows, scratch_.mask_tile);
-    }
-  }
-
-  void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
-    const std::int64_t key = block + segment.first_key;
-    const std::int64_t keys = std::min(segment.keys, head_.kv_len - key);
-    const std::int64_t lane = segment.first_vector * kLanes;
-    for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
-      std::uint8_t* row = scratch_.visible + i * setup_.block_keys + segment.first_key;
-      if (i < panel.rows) {
-        mask_.fill(place(panel.first_query + i, key), keys, row);
-        std::fill(row + keys, row + segment.keys, std::uint8_t{0});
-      } else {
-        std::fill(row, row + segment.keys, std::uint8_t{0});
-      }
-    }
-  }
-
-  /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
-  /// line of cache in each row, unless it is there already. What lies beyond the last row or key
-  /// repeats it.
-  void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
-    key = key / kBiasKeys * kBiasKeys;
-    const std::int64_t query = panel.first_query + lane;
-    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return;
-    bias_key_ = key;
-    bias_query_ = query;
-    bias_lanes_ = lanes;
-
-    const TensorView& bias = score_.bias;
-    const std::int64_t rows = std::min(lanes, panel.rows - lane);
-    const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
-    const std::int64_t query_stride = head_.bias_query_stride;
-    const std::int64_t key_stride = head_.bias_key_stride;
-    const std::int64_t offset = head_.bias_offset + query * query_stride + key * key_stride;
-    if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
-        keys == kBiasKeys) {
-      const float* from = static_cast<const float*>(bias.data()) + offset;
-      transpose(from, query_stride, rows, kBiasKeys, scratch_.bias_tile, kPanelLanes);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        __builtin_prefetch(from + i * query_stride + 2 * kBiasKeys, 0, 2);
-      }
-      return;
-    }
-    for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const std::int64_t at = offset + i * query_stride + std::min(k, keys - 1) * key_stride;
-        scratch_.bias_tile[k * kPanelLanes + i] =
-            bias.dtype() == DType::kFloat32
-                ? static_cast<const float*>(bias.data())[at]
-                : static_cast<float>(static_cast<const double*>(bias.data())[at]);
-      }
     }
   }
 
@@ -620,7 +343,8 @@ class ItemPass {
         HWY_UNROLL(3)
         for (int v = 0; v < kVectors; ++v) {
           float* at = scores + i * kPanelLanes + v * kLanes;
-          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(hn::Load(d, at), maximum[v]));
+          const Vector weight =
+              fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(hn::Load(d, at), maximum[v]));
           hn::Store(weight, d, at);
           sum[v] = hn::Add(sum[v], weight);
         }
@@ -636,9 +360,8 @@ class ItemPass {
   void add_block_sum(const Panel& panel) {
     const Floats d;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      hn::Store(
-          hn::Add(hn::Load(d, panel.sum + lane), hn::Load(d, scratch_.block_sum + lane)), d,
-          panel.sum + lane);
+      hn::Store(hn::Add(hn::Load(d, panel.sum + lane), hn::Load(d, scratch_.block_sum + lane)), d,
+                panel.sum + lane);
     }
   }
 
@@ -662,38 +385,6 @@ class ItemPass {
     }
   }
 
-  // ---- values that are not finite ---------------------------------------------------------------
-
-  /// Which lanes see a doubtful key, while the scores still tell: those not hidden by -inf.
-  void note_who_sees_doubtful_keys(const Segment& segment) {
-    const std::int64_t lane = segment.first_vector * kLanes;
-    for (std::int32_t i = 0; i < doubtful_; ++i) {
-      const std::int32_t key = scratch_.doubtful[i];
-      if (key < segment.first_key || key >= segment.first_key + segment.keys) continue;
-      const float* scores = scratch_.scores + key * kPanelLanes;
-      float* visible = scratch_.doubtful_visible + i * kPanelLanes;
-      for (std::int64_t at = lane; at < lane + segment.vectors * kLanes; ++at) {
-        visible[at] = scores[at] == kMinusInfinity ? 0.0f : 1.0f;
-      }
-    }
-  }
-
-  void add_doubtful_values(const Panel& panel, std::int64_t block, const Segment& segment) {
-    const std::int64_t lane = segment.first_vector * kLanes;
-    for (std::int32_t i = 0; i < doubtful_; ++i) {
-      const std::int32_t key = scratch_.doubtful[i];
-      if (key < segment.first_key || key >= segment.first_key + segment.keys) continue;
-      const float* value = head_.value.data + (block + key) * head_.value.stride;
-      for (std::int64_t at = lane; at < lane + segment.vectors * kLanes; ++at) {
-        if (scratch_.doubtful_visible[i * kPanelLanes + at] == 0.0f) continue;
-        const float weight = scratch_.scores[key * kPanelLanes + at];
-        for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
-          panel.context[c * kPanelLanes + at] += weight * value[c];
-        }
-      }
-    }
-  }
-
   const ForwardSetup& setup_;
   const ForwardItem& item_;
   const ForwardHead& head_;
@@ -701,13 +392,11 @@ class ItemPass {
   const ScoreOptions& score_;
   const Mask& mask_;
   ForwardScratch scratch_;
+  ScoreStages stages_;
+  KeyBlock keys_;
   std::int64_t panels_ = 0;
   std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here
   std::int64_t keys_end_ = 0;    // to here
-  std::int64_t first_distance_ = 0;  // of the table of position biases
-  // What load_bias() last loaded.
-  std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
-  std::int32_t doubtful_ = 0;        // keys of the block whose values are not finite
   Prefetcher<const float> next_keys_, next_values_, next_queries_;
   Prefetcher<float> context_rows_;
 };

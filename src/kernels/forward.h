@@ -25,8 +25,8 @@ struct RowsOf {
 struct ForwardSetup {
   const AttentionOptions* options = nullptr;
   std::int64_t head_dim = 0;
-  std::int64_t value_dim = 0;  // 0 where no context is asked for
-  std::int64_t most_keys = 0;  // kv_len, of the longest sequence
+  std::int64_t value_dim = 0;    // 0 where no context is asked for
+  std::int64_t most_keys = 0;    // kv_len, of the longest sequence
   std::int64_t block_keys = 0;   // keys per block, a multiple of every tile's rows
   std::int64_t most_panels = 0;  // panels of queries per work item
   double scale = 1.0;
@@ -44,6 +44,13 @@ struct ForwardHead {
   /// distances along both; 0 where it repeats.
   std::int64_t bias_offset = 0, bias_query_stride = 0, bias_key_stride = 0;
   double alibi_slope = 0.0;
+
+  ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {
+    ScorePosition at = origin;
+    at.query = query_number;
+    at.key = key_number;
+    return at;
+  }
 };
 
 /// The queries that the active target computes side by side.

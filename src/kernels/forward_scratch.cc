@@ -56,8 +56,8 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   // Distances from the last key to the first query, and from the first key to the last query; a
   // tile of keys and the lanes of a panel may reach beyond both.
-  position_bias = arena.take<float>(
-      s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
+  position_bias =
+      arena.take<float>(s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
   key_begin = arena.take<std::int32_t>(s.lanes);
   key_end = arena.take<std::int32_t>(s.lanes);
   segments = arena.take<Segment>(tiles);

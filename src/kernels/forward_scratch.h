@@ -19,17 +19,18 @@ struct VectorRange {
 /// One panel of queries and what is known of its rows so far.
 struct Panel {
   std::int64_t first_query;
-  std::int64_t rows;     // fewer than lanes only in the last panel
-  std::int64_t vectors;  // that hold rows
-  bool exact;            // every row sees all keys in its range (KeyRange::exact)
-  bool loaded;           // `queries` are there
-  bool closed;           // the rows' results are written
-  std::int64_t keys_end;  // of the last key that a row sees
+  std::int64_t rows;        // fewer than lanes only in the last panel
+  std::int64_t vectors;     // that hold rows
+  bool exact;               // every row sees all keys in its range (KeyRange::exact)
+  bool loaded;              // `queries` are there
+  bool closed;              // the rows' results are written
+  std::int64_t keys_begin;  // all keys that a row sees lie from here
+  std::int64_t keys_end;    // to here
   VectorRange ranges[4];
-  float* queries;        // [head_dim][lanes], scaled
-  float* context;        // [value_dim][lanes], to be divided by `sum`
-  float* maximum;        // [lanes], of the scores times log2(e)
-  float* sum;            // [lanes], of 2^(score - maximum)
+  float* queries;           // [head_dim][lanes], scaled
+  float* context;           // [value_dim][lanes], to be divided by `sum`
+  float* maximum;           // [lanes], of the scores times log2(e)
+  float* sum;               // [lanes], of 2^(score - maximum)
   std::int64_t* key_begin;  // [lanes], the range of keys a row sees;
   std::int64_t* key_end;    // lanes without a row have that of the last row
 };

@@ -76,8 +76,8 @@ HWY_INLINE void transpose_columns(D d, const float* from, std::int64_t from_stri
 
 /// to[c * to_stride + r] = from[r * from_stride + c] for rows x columns numbers.
 inline HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
-                                   std::int64_t rows, std::int64_t columns,
-                                   float* HWY_RESTRICT to, std::int64_t to_stride) {
+                                   std::int64_t rows, std::int64_t columns, float* HWY_RESTRICT to,
+                                   std::int64_t to_stride) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   for (; r + 4 <= rows; r += 4) {

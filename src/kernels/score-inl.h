@@ -73,8 +73,8 @@ HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
 
 /// -inf for the keys outside of a lane's range, for one tile whose first key is `key`; key, begin
 /// and end count from the same place.
-HWY_INLINE void mask_tile_by_range(float* HWY_RESTRICT scores, std::int64_t lanes,
-                                   std::int32_t key, const std::int32_t* HWY_RESTRICT begin,
+HWY_INLINE void mask_tile_by_range(float* HWY_RESTRICT scores, std::int64_t lanes, std::int32_t key,
+                                   const std::int32_t* HWY_RESTRICT begin,
                                    const std::int32_t* HWY_RESTRICT end) {
   const Floats d;
   const Ints di;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and runs main.cc as an outside program would: against the installed tree, found by CMake or
-by pkg-config, with either library; and with Fovea as a subdirectory of its own build.
+"""Builds and runs main.cc, and custom_score.cc with a score function of its own, as an outside program
+would: against the installed tree, found by CMake or by pkg-config, with either library; and with
+Fovea as a subdirectory of its own build.
 
 Run by ctest, which sets FOVEA_BUILD, FOVEA_SOURCE, CMAKE and CXX.
 """
@@ -53,25 +54,35 @@ class Installed(unittest.TestCase):
         cls.prefix = (cls.scratch / "first").rename(cls.scratch / "moved")
         cls.libdir = next(cls.prefix.rglob("libfovea.a")).parent
 
-    def build_with_cmake(self, name, *arguments):
+    def build_with_cmake(self, name, *arguments, program="consumer"):
         build = self.scratch / name
         configure(build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *arguments)
-        run(CMAKE, "--build", build)
-        self.assertEqual(run(build / "consumer"), "ok\n")
-        return needed_libraries(build / "consumer")
+        run(CMAKE, "--build", build, "--target", program)
+        self.assertEqual(run(build / program), "ok\n")
+        return needed_libraries(build / program)
 
-    def build_with_pkg_config(self, name, library_dir, *options):
+    def build_with_pkg_config(self, name, library_dir, *options, source="main.cc", also=()):
         config = {"PKG_CONFIG_PATH": str(library_dir / "pkgconfig")}
-        flags = run("pkg-config", "--cflags", "--libs", *options, "fovea", env=config).split()
+        flags = run("pkg-config", "--cflags", "--libs", *options, "fovea", *also, env=config).split()
         program = self.scratch / name
-        run(CXX, "-std=c++20", HERE / "main.cc", "-o", program, *flags)
+        run(CXX, "-std=c++20", f"-I{HERE}", HERE / source, "-o", program, *flags)
         self.assertEqual(run(program, env={"LD_LIBRARY_PATH": str(library_dir)}), "ok\n")
         return needed_libraries(program)
 
+    def archive_only(self, name):
+        """The library folder of a copy without the shared library, which a linker would prefer."""
+        prefix = self.scratch / name
+        shutil.copytree(self.prefix, prefix, symlinks=True)
+        library_dir = prefix / self.libdir.relative_to(self.prefix)
+        for shared in library_dir.glob("libfovea.so*"):
+            shared.unlink()
+        return library_dir
+
     def test_what_is_installed(self):
-        for path in ("include/fovea/tensor.h", "bin/fovea", "share/fovea/scene.schema.json",
-                     "share/fovea/scenes/001_your_journey.json", "share/doc/fovea/LICENSE",
-                     "share/doc/fovea/README.md"):
+        for path in ("include/fovea/tensor.h", "include/fovea/attention.h",
+                     "include/fovea/custom_score.h", "include/fovea/simd_math-inl.h", "bin/fovea",
+                     "share/fovea/scene.schema.json", "share/fovea/scenes/001_your_journey.json",
+                     "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
             self.assertTrue((self.prefix / path).is_file(), path)
 
     def test_command_line_runs_where_it_is_installed(self):
@@ -90,7 +101,8 @@ class Installed(unittest.TestCase):
 
     def test_find_package_shared(self):
         # What only the static library links to is not looked for.
-        hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("fmt", "hwy", "PkgConfig")]
+        hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON"
+                  for name in ("fmt", "hwy", "OpenMP", "PkgConfig")]
         needed = self.build_with_cmake("shared", "-DFOVEA_KIND=shared", *hidden)
         self.assertIn("libfovea.so", " ".join(needed))
 
@@ -112,14 +124,23 @@ class Installed(unittest.TestCase):
         self.assertIn("libfovea.so", " ".join(needed))
 
     def test_pkg_config_static(self):
-        # A linker takes the shared library where both lie; a tree with the archive alone shows that
         # `--static` names all that the archive needs.
-        prefix = self.scratch / "archive_only"
-        shutil.copytree(self.prefix, prefix, symlinks=True)
-        library_dir = prefix / self.libdir.relative_to(self.prefix)
-        for shared in library_dir.glob("libfovea.so*"):
-            shared.unlink()
-        needed = self.build_with_pkg_config("pc_static", library_dir, "--static")
+        needed = self.build_with_pkg_config("pc_static", self.archive_only("archive"), "--static")
+        self.assertNotIn("libfovea", " ".join(needed))
+
+    def test_custom_score_by_find_package(self):
+        for kind in ("static", "shared"):
+            with self.subTest(kind):
+                needed = self.build_with_cmake(f"custom_{kind}", f"-DFOVEA_KIND={kind}",
+                                               "-DCUSTOM_SCORE=ON", program="consumer_custom_score")
+                self.assertEqual("libfovea" in " ".join(needed), kind == "shared")
+
+    def test_custom_score_by_pkg_config(self):
+        custom = {"source": "custom_score.cc", "also": ["libhwy"]}
+        needed = self.build_with_pkg_config("pc_custom_shared", self.libdir, **custom)
+        self.assertIn("libfovea.so", " ".join(needed))
+        library_dir = self.archive_only("archive_custom")
+        needed = self.build_with_pkg_config("pc_custom_static", library_dir, "--static", **custom)
         self.assertNotIn("libfovea", " ".join(needed))
 
 
@@ -130,9 +151,10 @@ class Subdirectory(unittest.TestCase):
         build = BUILD / "consumer" / "subdirectory"
         configure(build, f"-DFOVEA_SOURCE={SOURCE}", "-DCMAKE_BUILD_TYPE=Debug",
                   "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
-                  "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON")
+                  "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON", "-DCUSTOM_SCORE=ON")
         run(CMAKE, "--build", build)
-        self.assertEqual(run(build / "consumer"), "ok\n")
+        for program in ("consumer", "consumer_custom_score"):
+            self.assertEqual(run(build / program), "ok\n", program)
 
         prefix = fresh(BUILD / "consumer" / "subdirectory_prefix")
         run(CMAKE, "--install", build, "--prefix", prefix)

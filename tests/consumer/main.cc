@@ -3,10 +3,12 @@
 // A program outside Fovea, as a user writes one: it includes the public headers and prints "ok".
 // consumer_test.py builds it in every way that is supported.
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
 #include "fovea/array_format.h"
+#include "fovea/attention.h"
 #include "fovea/error.h"
 #include "fovea/info.h"
 #include "fovea/random.h"
@@ -29,6 +31,20 @@ int main() {
   const auto steps =
       fovea::reference::attention_steps({words, words, words}, {.mask = fovea::prefix(1)});
   if (fovea::format_array(steps.weights.view()[0][0]) != "[[1. 0.]\n [1. 0.]]") return 1;
+
+  // The engine, and that its threads are there: eight heads, each over the same words.
+  const fovea::Tensor heads =
+      fovea::convert(fovea::RandomState(42).randn({1, 8, 300, 16}), fovea::DType::kFloat32);
+  const fovea::AttentionOptions options = {.mask = fovea::causal() & fovea::window(99, 0),
+                                           .execution = {.threads = 2}};
+  fovea::Tensor context(fovea::DType::kFloat32, heads.shape());
+  fovea::attention_forward(heads, heads, heads, options, {.context = context});
+  const auto row = fovea::reference::attention_rows({heads, heads, heads}, options,
+                                                    {{{.head = 7, .query = 299}}});
+  for (int c = 0; c < 16; ++c) {
+    const double difference = context.value({0, 7, 299, c}) - row.context.value({0, c});
+    if (!(std::abs(difference) < 1e-5)) return 1;
+  }
 
   const auto trace = fovea::scene::trace_scene(fovea::scene::scene_from_sentence("two words"));
   if (fovea::scene::to_text(trace).find("two words") == std::string::npos) return 1;

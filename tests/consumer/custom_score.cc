@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program outside Fovea with a score function of its own, as fovea/custom_score.h says: a bias
+// that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "custom_score.cc"
+#include <hwy/foreach_target.h>
+// Highway wants to be first.
+#include "fovea/custom_score.h"
+
+#ifndef DISTANCE_PARAMETERS  // once, not once per target
+#define DISTANCE_PARAMETERS
+struct DistanceParameters {
+  double slope;
+};
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace consumer::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Distance {
+  DistanceParameters with;
+  template <class D, class V>
+  HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
+    const V slope = hn::Set(d, static_cast<hn::TFromD<D>>(with.slope));
+    const V distance = hn::Abs(hn::ConvertTo(d, at.distances()));
+    return hn::NegMulAdd(slope, distance, score);
+  }
+};
+FOVEA_SCORE_KERNELS(Distance, DistanceParameters)
+
+}  // namespace consumer::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include <cmath>
+#include <cstdio>
+
+#include "fovea/attention.h"
+#include "fovea/random.h"
+#include "fovea/reference.h"
+
+namespace consumer {
+FOVEA_SCORE_FUNCTION(make_distance, Distance, DistanceParameters)
+}
+
+int main() {
+  fovea::RandomState random(42);
+  const auto numbers = [&] {
+    return fovea::convert(random.randn({1, 1, 50, 8}), fovea::DType::kFloat32);
+  };
+  const fovea::Tensor query = numbers(), key = numbers(), value = numbers();
+  const fovea::AttentionOptions built_in = {.score = {.alibi = fovea::Alibi{{0.25}}}};
+  const fovea::AttentionOptions ours = {
+      .score = {.custom = consumer::make_distance({.slope = 0.25})}};
+
+  // In the engine, and one by one in the reference.
+  fovea::Tensor lse(fovea::DType::kFloat32, {1, 1, 50});
+  fovea::attention_forward(query, key, value, ours, {.lse = lse});
+  const auto expected = fovea::reference::attention_steps({query, key, value}, built_in);
+  const auto by_reference = fovea::reference::attention_steps({query, key, value}, ours);
+  for (int i = 0; i < 50; ++i) {
+    const double exact = expected.lse.value({0, 0, i});
+    if (!(std::abs(lse.value({0, 0, i}) - exact) < 1e-5)) return 1;
+    if (!(std::abs(by_reference.lse.value({0, 0, i}) - exact) < 1e-12)) return 1;
+  }
+  std::puts("ok");
+}
+
+#endif  // HWY_ONCE

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tests of the engine on the SIMD target that FOVEA_TARGET asks for: it is the one that runs,
+// and a CPU without it ends the program with 77, which ctest counts as a skip.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/forward.h"
+#include "kernels/target.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr int kSkipped = 77;
+
+std::string wish() {
+  const char* const target = std::getenv("FOVEA_TARGET");
+  return target == nullptr ? "" : target;
+}
+
+class Skip : public testing::Environment {
+ public:
+  void SetUp() override {
+    const std::vector<std::string> targets = kernels::available_targets();
+    if (wish().empty() || std::ranges::count(targets, wish()) > 0) return;
+    std::cout << "Skipped: this CPU or this build does not have " << wish() << ", but";
+    for (const std::string& target : targets) std::cout << ' ' << target;
+    std::cout << std::endl;
+    std::_Exit(kSkipped);
+  }
+};
+
+[[maybe_unused]] testing::Environment* const skip =
+    testing::AddGlobalTestEnvironment(new Skip);  // which GoogleTest deletes
+
+TEST(AttentionTarget, TheForcedOneRuns) {
+  EXPECT_EQ(kernels::active_target(),
+            wish().empty() ? kernels::available_targets().front() : wish());
+}
+
+TEST(AttentionTarget, HasPanelsOfItsVectors) {
+  kernels::choose_target();
+  const std::string target = kernels::active_target();
+  const std::int64_t lanes = kernels::panel_lanes();
+  if (target == "SCALAR") EXPECT_EQ(lanes, 2);
+  if (target == "SSE4") EXPECT_EQ(lanes, 8);
+  if (target == "AVX2") EXPECT_EQ(lanes, 24);
+  if (target.starts_with("AVX3")) EXPECT_EQ(lanes, 48);
+}
+
+}  // namespace
+}  // namespace fovea::test
