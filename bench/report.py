@@ -1,25 +1,44 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a benchmark run, and writes its tables into docs/benchmarks.md.
+"""Keeps benchmark runs in bench/results, and writes the tables of README.md and docs/benchmarks.md.
 
-    make bench && python3 bench/report.py
+  bench/report.py                    write the tables anew from what is kept
+  bench/report.py --measure          run the benchmarks, keep their figures, write the tables;
+                                     `make bench` builds and does this
+  bench/report.py --take FILE...     keep what `fovea bench --json` printed instead of measuring
 
-reads build/release/explain_bench.json, keeps what matters in bench/results/explain.json together
-with the machine, the compiler, the commit and the date, and replaces the part of
-docs/benchmarks.md between its markers. Give --keep to only rewrite the page from what is kept.
+`fovea explain` is in bench/results/explain.json, attention_forward in forward.json, there once for
+each SIMD target: the machine's best and AVX2. What is measured again replaces the old as a whole.
+Other libraries are measured by bench/peers/run, which writes its own tables; of its figures, the
+README repeats a few.
 """
 
 import argparse
+import datetime
 import json
+import os
 import pathlib
 import re
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RUN = ROOT / "build" / "release" / "explain_bench.json"
-KEPT = ROOT / "bench" / "results" / "explain.json"
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "bench" / "peers"))
+import cells  # noqa: E402
+import results  # noqa: E402
+
+KEPT = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
-MARKERS = ("<!-- begin: written by bench/report.py -->", "<!-- end -->")
+README = ROOT / "README.md"
+EXPLAIN_MARKERS = ("<!-- explain:begin -->", "<!-- explain:end -->")
+FORWARD_MARKERS = ("<!-- forward:begin -->", "<!-- forward:end -->")
+SPEED_MARKERS = ("<!-- speed:begin -->", "<!-- speed:end -->")
+EXPLAIN_REPETITIONS = 9
+
+
+# ---- records -----------------------------------------------------------------------------------
 
 
 def output(*command):
@@ -34,73 +53,367 @@ def machine():
 
 
 def commit():
-    """The commit, and whether the tree has changes on top."""
-    dirty = output("git", "status", "--porcelain", "--untracked-files=no").strip()
+    """The commit, and whether the tree has changes on top that can change a figure."""
+    texts = [f":(exclude){path}" for path in ("*.md", "docs", "bench/results")]
+    dirty = output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", *texts).strip()
     return output("git", "rev-parse", "--short", "HEAD").strip(), bool(dirty)
 
 
-def keep():
-    run = json.loads(RUN.read_text())
-    info = json.loads(output("build/release/fovea", "info", "--json"))
+def commit_text():
+    name, dirty = commit()
+    return name + ("+" if dirty else "")
+
+
+def caption(kept):
+    """Where, with what and when: the first sentence of every table."""
+    return (f"{kept['machine']}, {kept['processors']} processors; {kept['compiler']}; "
+            f"commit {kept['commit']}; {kept['date']}.")
+
+
+def load(name):
+    """None when there is no such record yet."""
+    path = KEPT / name
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def measured(program, *arguments, **environment):
+    """What the program printed; its progress is for the terminal."""
+    if not program.exists():
+        raise SystemExit(f"bench/report.py: no {program}; run make bench")
+    run = subprocess.run([program, *arguments], env={**os.environ, **environment}, stdout=subprocess.PIPE)
+    if run.returncode != 0:
+        raise SystemExit(f"bench/report.py: {program.name} ended with {run.returncode}; nothing was kept")
+    return run.stdout.decode()
+
+
+def measure_explain(build, commit_name):
+    run = json.loads(measured(
+        build / "bench" / "explain_bench", f"--benchmark_repetitions={EXPLAIN_REPETITIONS}",
+        "--benchmark_min_time=0.1", "--benchmark_enable_random_interleaving=true",
+        "--benchmark_report_aggregates_only=true", "--benchmark_format=json"))
+    info = json.loads(measured(build / "fovea", "info", "--json"))
     medians = {}
     for row in run["benchmarks"]:
         name, _, aggregate = row["name"].rpartition("_")
         if aggregate in ("median", "stddev"):
             entry = medians.setdefault(name.removesuffix("/real_time"), {})
             entry[aggregate + "_ms"] = round(row["real_time"], 4)
-    name, dirty = commit()
-    kept = {
+    return {
         "machine": machine(),
         "processors": run["context"]["num_cpus"],
         "compiler": info["compiler"],
-        "commit": name + ("+" if dirty else ""),
+        "commit": commit_name,
         "date": run["context"]["date"][:10],
-        "repetitions": 9,
+        "repetitions": EXPLAIN_REPETITIONS,
         "results": medians,
     }
-    KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_text(json.dumps(kept, indent=2) + "\n")
 
 
-def tables(kept):
-    results = kept["results"]
-    lines = [
-        f"{kept['machine']}, {kept['processors']} processors; {kept['compiler']}; "
-        f"commit {kept['commit']}; {kept['date']}. Medians of {kept['repetitions']} interleaved "
-        "repetitions, in milliseconds.",
-        "",
-        "| whole process, start to exit | text | html |",
-        "|:--|--:|--:|",
-    ]
-    scenes = sorted({name.split("/")[1] for name in results if name.startswith("process/")})
-    for scene in scenes:
-        cells = [f"{results[f'process/{scene}/{form}']['median_ms']:.2f}" for form in ("text", "html")]
-        lines.append(f"| {scene} | {' | '.join(cells)} |")
-    parts = ["parse", "trace", "text", "json", "markdown", "html"]
-    lines += ["", "| in the library | " + " | ".join(parts) + " |", "|:--|" + "--:|" * len(parts)]
-    for scene in sorted({name.split("/")[1] for name in results if name.startswith("library/")}):
-        cells = [f"{results[f'library/{scene}/{part}']['median_ms']:.3f}" for part in parts]
-        lines.append(f"| {scene} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def measure_forward(build):
+    """What `fovea bench --json` prints, for the best SIMD target and for AVX2."""
+    program = build / "fovea"
+    info = json.loads(measured(program, "info", "--json"))
+    targets = [info["targets"][0], *(["AVX2"] if "AVX2" in info["targets"][1:] else [])]
+    return [measured(program, "bench", "--json", FOVEA_TARGET=target) for target in targets]
 
 
-def replace_part(markers, body):
-    """Puts body between these two markers of the page, which has them once; the rest stays."""
+def median(numbers):
+    ordered = sorted(numbers)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def in_short(number):
+    return float(f"{number:.5g}") if isinstance(number, float) else number
+
+
+def kept_row(row):
+    """A row as it is kept: of each round the median call, and numbers with five digits."""
+    kept = {name: in_short(value) for name, value in row.items() if name != "rounds"}
+    kept["rounds"] = [{"calls": len(one["seconds"]), "median_s": in_short(median(one["seconds"])),
+                       "ceilings_gflops": [in_short(ceiling) for ceiling in one["ceilings_gflops"]]}
+                      for one in row["rounds"]]
+    return kept
+
+
+def forward_record(printed, commit_name, date):
+    """(target, record) of what `fovea bench --json` printed."""
+    run = json.loads(printed)
+    if not run.get("forward"):
+        raise ValueError("it has no part \"forward\"")
+    record = {"machine": run["cpu"], "processors": run["cpus"], "compiler": run["compiler"],
+              "build_type": run["build_type"], "commit": commit_name, "date": date}
+    record["ceilings"] = [{name: in_short(value) for name, value in one.items()}
+                          for one in run.get("ceilings", [])]
+    record["forward"] = [kept_row(row) for row in run["forward"]]
+    if "tiny" in run:
+        record["tiny"] = {name: in_short(run["tiny"][name]) for name in ("median_s", "best_s", "at_most_s")}
+    return run["target"], record
+
+
+def keep_forward(records):
+    kept = {**(load("forward.json") or {}), **dict(records)}
+    results.save(KEPT / "forward.json", kept)
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def table(heading, rows):
+    """The first column to the left, all others to the right."""
+    lines = ["| " + " | ".join(row) + " |" for row in [heading, *rows]]
+    lines.insert(1, "|:--|" + "--:|" * (len(heading) - 1))
+    return lines
+
+
+def explain_tables(kept):
+    figures = kept["results"]
+
+    def rows(kind, parts, digits):
+        scenes = sorted({name.split("/")[1] for name in figures if name.startswith(kind + "/")})
+        return [[scene, *(f"{figures[f'{kind}/{scene}/{part}']['median_ms']:.{digits}f}" for part in parts)]
+                for scene in scenes]
+
+    forms, parts = ["text", "html"], ["parse", "trace", "text", "json", "markdown", "html"]
+    return "\n".join([
+        f"{caption(kept)} Medians of {kept['repetitions']} interleaved repetitions, in milliseconds.",
+        "", *table(["whole process, start to exit", *forms], rows("process", forms, 2)),
+        "", *table(["in the library", *parts], rows("library", parts, 3)),
+    ])
+
+
+def describe(problem):
+    """A problem of `fovea bench`'s JSON, in the words of its table."""
+    def both(a, b):
+        return f"{a}" if a == b else f"{a}/{b}"
+
+    length = f"{problem['q_len']}" + (f" x {problem['kv_len']}" if problem["kv_len"] != problem["q_len"] else "")
+    parts = [f"N {length}", f"D {both(problem['head_dim'], problem['value_dim'])}"]
+    if (problem["q_heads"], problem["kv_heads"]) != (1, 1):
+        parts.append(f"{both(problem['q_heads'], problem['kv_heads'])} heads")
+    if problem["batch"] != 1:
+        parts.append(f"batch {problem['batch']}")
+    if problem["mask"] != "all":
+        parts.append(problem["mask"])
+    if problem["softcap"]:
+        parts.append(f"softcap {problem['softcap']:g}")
+    parts += [name for key, name in (("alibi", "ALiBi"), ("bias", "bias"), ("relative", "relative table"))
+              if problem[key]]
+    return ", ".join(parts)
+
+
+def time_text(seconds):
+    for unit, per_second in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3), ("s", 1)):
+        number = seconds * per_second
+        if number < 999.5 or unit == "s":
+            return f"{number:.{2 if number < 9.995 else 1 if number < 99.95 else 0}f} {unit}"
+
+
+def percent(share):
+    return f"{share * 100:.1f} %"
+
+
+def judged(row):
+    """(measured, at least) of a row: its share of the ceiling, or its speed beside one thread's."""
+    if row["speedup"] is not None:
+        value, floor, text = row["speedup"], row["speedup_at_least"], lambda number: f"{number:.2f} x"
+    else:
+        value, floor, text = row["share"], row["share_at_least"], percent
+    if floor is None:
+        return text(value), "–"
+    return text(value), text(floor) + (" **missed**" if value < floor else "")
+
+
+def forward_table(rows):
+    lines = []
+    for row in rows:
+        lines.append([describe(row["problem"]), str(row["threads"]), time_text(row["median_s"]),
+                      f"{row['gflops']:.1f}", *judged(row), f"{row['error']:.1e}", f"{row['allowed_error']:.1e}"])
+    return table(["one call", "threads", "median", "GFLOP/s", "of ceiling", "at least", "error", "allowed"], lines)
+
+
+def fastest_first(kept):
+    return sorted(kept.items(), key=lambda item: -item[1]["forward"][0]["gflops"])
+
+
+def rounds_text(rows):
+    fewest, most = min(len(row["rounds"]) for row in rows), max(len(row["rounds"]) for row in rows)
+    return f"{most} round" + ("s" if most > 1 else "") if fewest == most else f"{fewest} to {most} rounds"
+
+
+def forward_page(kept):
+    """The part of docs/benchmarks.md on attention_forward."""
+    if not kept:
+        return "Not measured yet: `make bench` does."
+    lines = []
+    for target, record in fastest_first(kept):
+        rows = record["forward"]
+        missed = sum("missed" in judged(row)[1] for row in rows)
+        floors = sum(judged(row)[1] != "–" for row in rows)
+        lines += [f"### {target}", "", f"{caption(record)} Medians of {rounds_text(rows)}."]
+        if floors:
+            lines.append(f"Of {floors} rows with a floor, {missed or 'none'} missed it.")
+        for one in record["ceilings"]:
+            threads = f"{one['threads']} thread" + ("s" if one["threads"] > 1 else "")
+            lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of multiply-adds, "
+                         f"{one['read_gb_per_s']:.1f} GB/s read.")
+        if "tiny" in record:
+            tiny = record["tiny"]
+            limit = f" (at most {time_text(tiny['at_most_s'])})" if tiny["at_most_s"] else ""
+            lines.append(f"A call on 4 queries and 4 keys of 3 numbers: {time_text(tiny['median_s'])}{limit}.")
+        lines += ["", *forward_table(rows), ""]
+    return "\n".join(lines[:-1])
+
+
+# ---- the README's table ------------------------------------------------------------------------
+
+# Of bench/peers/cells.py, with one thread.
+SPEED_ROWS = ["full_4096_64", "full_4096_128", "full_512_64", "full_2048_59", "causal_4096_64",
+              "causal_512_64", "window_16384_64", "softcap_4096_64"]
+LIBRARIES = {
+    "PyTorch": ["torch_sdpa", "torch_flex"],
+    "ONNX Runtime": ["ort_mha", "ort_gqa", "ort_attention"],
+    "JAX": ["jax"],
+}
+SPEED_TEXT = """\
+GFLOP/s of useful work in float32 on one thread, for N queries and as many keys of D numbers each. *Of ceiling*: as a
+share of what the CPU's multiply-add units can do at best."""
+PEERS_TEXT = """\
+On the right: how many times as fast Fovea is as the fastest call of each library, so that **below 1** Fovea is slower;
+– where the library has no such call."""
+
+
+def problem_of(cell):
+    """A cell of bench/peers as `fovea bench` has it; what differs from all of its rows finds none."""
+    masks = {"full": "all", "causal": "causal()", "window": f"window({cell.window}, 0)"}
+    return {"batch": 1, "q_heads": cell.q_heads, "kv_heads": cell.kv_heads, "q_len": cell.length,
+            "kv_len": cell.length, "head_dim": cell.key_dim, "value_dim": cell.value_dim,
+            "mask": masks.get(cell.mask, cell.mask), "softcap": cell.softcap, "alibi": cell.score == "alibi",
+            "bias": cell.score == "bias", "relative": False}
+
+
+def own_cells(record, problem):
+    """Fovea's speed and share of the ceiling, on one thread."""
+    for row in record["forward"]:
+        if row["threads"] == 1 and describe(row["problem"]) == describe(problem):
+            return [f"{row['gflops']:.1f}", percent(row["share"])]
+    return ["", ""]
+
+
+def multiple_text(result, names):
+    """Fovea's speed as a multiple of the fastest of these."""
+    if result is None:
+        return ""
+    ours = results.rate(result, "fovea")
+    theirs = [rate for rate in (results.rate(result, name) for name in names) if rate]
+    if not ours:
+        return "**failed**"
+    if not theirs:
+        reasons = {reason for name in names for reason in result["measured"].get(name, {})}
+        return "**failed**" if reasons & {"wrong", "failed"} else "–"
+    text = results.multiple(ours, max(theirs))
+    return text if ours >= max(theirs) else f"**{text}**"
+
+
+def peers_sentence(peers):
+    lost = [result for result in results.in_order(peers)
+            if not result["cell"]["tiny"] and "lost" in results.verdict(result, results.PEERS_OF_THE_TABLE)]
+    total = sum(not result["cell"]["tiny"] for result in peers["results"].values())
+    return (f"Of all {total} problems measured beside them, on one and two threads, Fovea is slower than the best "
+            f"peer in {len(lost) or 'none'}.")
+
+
+def speed_page(forward, peers):
+    """The README's table; what was not measured is said, not left out in silence."""
+    if not forward and not peers:
+        return "Speed: not measured yet; `make bench` and `make bench-peers` do."
+    every_cell = {cell.name: cell for cell in cells.every_cell()}
+    heading, lines, missing = ["one thread"], [], []
+    target, record = fastest_first(forward)[0] if forward else (None, None)
+    if forward:
+        heading += ["GFLOP/s", "of ceiling"]
+        lines += [SPEED_TEXT]
+    else:
+        missing.append("Fovea by itself: not measured yet; `make bench` does.")
+    if peers:
+        heading += LIBRARIES
+        lines += [PEERS_TEXT, peers_sentence(peers)]
+    else:
+        missing.append("Beside other libraries: not measured yet; `make bench-peers` does.")
+    rows = []
+    for name in SPEED_ROWS:
+        problem = problem_of(every_cell[name])
+        row = [describe(problem)]
+        if forward:
+            row += own_cells(record, problem)
+        if peers:
+            result = peers["results"].get(results.key_of(every_cell[name], 1))
+            row += [multiple_text(result, names) for names in LIBRARIES.values()]
+        if any(row[1:]):
+            rows.append(row)
+    lines += ["", *table(heading, rows), ""]
+    if forward:
+        lines.append(f"By itself: {target}; {caption(record)}")
+    if peers:
+        lines += [f"Beside others: {text}" for text in results.sentence(peers["runs"])]
+    return "\n".join([*lines, *missing])
+
+
+# ---- writing -----------------------------------------------------------------------------------
+
+
+def replace_part(markers, body, page=PAGE):
+    """Puts body between these two markers of a page, which has them once; the rest stays."""
     pattern = re.escape(markers[0]) + ".*?" + re.escape(markers[1])
-    replaced, count = re.subn(
-        pattern, lambda _: f"{markers[0]}\n{body}\n{markers[1]}", PAGE.read_text(), flags=re.S
-    )
+    replaced, count = re.subn(pattern, lambda _: f"{markers[0]}\n{body}\n{markers[1]}",
+                              page.read_text(encoding="utf-8"), flags=re.S)
     if count != 1:
-        raise SystemExit(f"{PAGE}: expected one pair of {markers[0]} ... {markers[1]}, got {count}")
-    PAGE.write_text(replaced)
+        raise SystemExit(f"{page}: expected one pair of {markers[0]} ... {markers[1]}, got {count}")
+    page.write_text(replaced, encoding="utf-8")
+
+
+def write_pages():
+    explain, forward = load("explain.json"), load("forward.json")
+    if explain:
+        replace_part(EXPLAIN_MARKERS, explain_tables(explain))
+    replace_part(FORWARD_MARKERS, forward_page(forward))
+    replace_part(SPEED_MARKERS, speed_page(forward, load("peers.json")), README)
+
+
+def take(paths):
+    records = []
+    for path in paths:
+        date = datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
+        try:
+            records.append(forward_record(path.read_text(encoding="utf-8"), commit_text(), date))
+        except (ValueError, KeyError) as error:
+            raise SystemExit(f"{path}: expected what `fovea bench forward --json` prints: {error}") from None
+    keep_forward(records)
+
+
+def measure(build):
+    name, today = commit_text(), datetime.date.today().isoformat()
+    explain = measure_explain(build, name)
+    records = [forward_record(printed, name, today) for printed in measure_forward(build)]
+    results.save(KEPT / "explain.json", explain)
+    keep_forward(records)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", action="store_true", help="only rewrite the page")
-    if not parser.parse_args().keep:
-        keep()
-    replace_part(MARKERS, tables(json.loads(KEPT.read_text())))
+    what, _, how = __doc__.partition("\n\n")
+    parser = argparse.ArgumentParser(description=f"{what}\n\n{how}",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--measure", action="store_true", help="run the benchmarks of a build tree")
+    source.add_argument("--take", nargs="+", type=pathlib.Path, metavar="FILE",
+                        help="keep these; dated by the files, and taken to be of this commit")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release", metavar="DIR",
+                        help="the build tree (build/release)")
+    arguments = parser.parse_args()
+    if arguments.measure:
+        measure(arguments.build.resolve())
+    elif arguments.take:
+        take(arguments.take)
+    write_pages()
 
 
 if __name__ == "__main__":

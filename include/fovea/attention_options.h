@@ -83,7 +83,7 @@ struct ScoreTile {
   float* scores = nullptr;
   std::int64_t stride = 0;
   std::int64_t keys = 0;
-  std::int64_t lanes = 0;  ///< queries; `scores` has room for a multiple of 16 of them
+  std::int64_t lanes = 0;  ///< queries
   ScorePosition first = {};
   float factor = 1.0f;  ///< to be multiplied to every result
 };

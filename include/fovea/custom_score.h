@@ -125,23 +125,32 @@ class ScoreLanes {
   ScorePosition first_;
 };
 
+/// scores = factor * functor(scores), from lane `i` of a row on: as many at a time as D has lanes.
+/// Returns the first lane that was too much.
+template <class D, class Functor>
+HWY_INLINE std::int64_t score_lanes(D d, const Functor& functor, ScoreTile tile, ScorePosition at,
+                                    float* scores, std::int64_t i) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (; i + lanes <= tile.lanes; i += lanes) {
+    at.query = tile.first.query + i;
+    const auto result = functor(d, hn::LoadU(d, scores + i), ScoreLanes<D>(at));
+    hn::StoreU(hn::Mul(hn::Set(d, tile.factor), result), d, scores + i);
+  }
+  return i;
+}
+
 /// scores = factor * functor(scores) over a tile.
 template <class Functor>
 HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::CappedTag<float, 16> d;
-  using D = decltype(d);
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto factor = hn::Set(d, tile.factor);
   ScorePosition at = tile.first;
   for (std::int64_t k = 0; k < tile.keys; ++k) {
     at.key = tile.first.key + k;
-    for (std::int64_t i = 0; i < tile.lanes; i += lanes) {
-      at.query = tile.first.query + i;
-      float* scores = tile.scores + k * tile.stride + i;
-      const auto result = functor(d, hn::LoadU(d, scores), ScoreLanes<std::remove_const_t<D>>(at));
-      hn::StoreU(hn::Mul(factor, result), d, scores);
-    }
+    float* scores = tile.scores + k * tile.stride;
+    const std::int64_t rest = score_lanes(hn::CappedTag<float, 16>(), functor, tile, at, scores, 0);
+    // Only where the engine's vectors are shorter than these.
+    score_lanes(hn::CappedTag<float, 1>(), functor, tile, at, scores, rest);
   }
 }
 
@@ -149,9 +158,8 @@ HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
 template <class Functor>
 HWY_INLINE double score_one(const Functor& functor, double score, const ScorePosition& at) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const hn::CappedTag<double, 1> d;
-  using D = decltype(d);
-  return hn::GetLane(functor(d, hn::Set(d, score), ScoreLanes<std::remove_const_t<D>>(at)));
+  using D = hn::CappedTag<double, 1>;
+  return hn::GetLane(functor(D(), hn::Set(D(), score), ScoreLanes<D>(at)));
 }
 
 }  // namespace fovea::HWY_NAMESPACE

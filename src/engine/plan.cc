@@ -26,7 +26,7 @@ constexpr std::int64_t kBlockKeysMultiple = 16;
 constexpr std::int64_t kItemsPerThread = 4;
 constexpr std::int64_t kLeastPanels = 2;
 // Below this many multiply-adds starting a thread costs more than it saves.
-constexpr std::int64_t kWorthAThread = 1 << 18;
+constexpr std::int64_t kWorthAThread = 1 << 20;
 
 std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;

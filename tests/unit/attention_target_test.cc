@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,11 +49,11 @@ TEST(AttentionTarget, TheForcedOneRuns) {
 TEST(AttentionTarget, HasPanelsOfItsVectors) {
   kernels::choose_target();
   const std::string target = kernels::active_target();
-  const std::int64_t lanes = kernels::panel_lanes();
-  if (target == "SCALAR") EXPECT_EQ(lanes, 2);
-  if (target == "SSE4") EXPECT_EQ(lanes, 8);
-  if (target == "AVX2") EXPECT_EQ(lanes, 24);
-  if (target.starts_with("AVX3")) EXPECT_EQ(lanes, 48);
+  const std::map<std::string, std::int64_t> expected{
+      {"SCALAR", 2}, {"SSE4", 8}, {"NEON", 12}, {"AVX2", 24}, {"AVX3", 48}};
+  const auto known = expected.find(target);
+  if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
+  EXPECT_EQ(kernels::panel_lanes(), known->second);
 }
 
 }  // namespace
