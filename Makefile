@@ -33,7 +33,7 @@ SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check bench install clean help
+.PHONY: build setup demo test check test-peers bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
@@ -77,10 +77,20 @@ check: ## Check the format, warnings of GCC and Clang, and the tests under three
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
 	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
 
-bench: ## Build and run the benchmarks
+test-peers: ## Run the suites that ONNX and PyTorch test their attention with, against the engine
+	$(SETUP) build test
+	$(CONFIGURE) release $(first_time)
+	$(BUILD) release --target fovea_shared
+	@tests/peers/run
+
+bench: ## Build and run the benchmarks, keep the figures and write their tables
 	$(SETUP) build bench
 	$(CONFIGURE) release $(first_time) FOVEA_BENCH=ON
 	$(BUILD) release --target bench
+
+bench-peers: build ## Measure PyTorch, ONNX Runtime and JAX beside Fovea (installs them into build/peers)
+	@bench/peers/run
+	@python3 bench/report.py
 
 install: build ## Install under PREFIX (default /usr/local), below DESTDIR if given
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(prefix)"
@@ -89,7 +99,7 @@ clean: ## Remove everything that was built
 	@rm -rf build
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
 	@echo "  PREFIX=DIR           where make install puts things"

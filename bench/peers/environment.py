@@ -19,25 +19,48 @@ sys.path.insert(0, str(PEERS.parent))
 import report  # noqa: E402: bench/report.py, for what all records of measurements say
 
 
-def set_up_venv(log):
-    """build/peers/venv as requirements.txt says; made anew when that or Python changed."""
-    requirements = PEERS / "requirements.txt"
+def make_venv(folder, requirements, note, hint, log):
+    """A virtual environment as a requirements file says; made anew when that or Python changed."""
     wanted = hashlib.sha256(sys.version.encode() + requirements.read_bytes()).hexdigest()
-    stamp = BUILD / "venv" / "made-from"
+    stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    log("setting up build/peers/venv (about 1.6 GB, once)")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "venv", "--clear", str(BUILD / "venv")], check=True)
-    command = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "-r", str(requirements)]
-    if subprocess.run(command, stdout=sys.stderr).returncode != 0:
-        raise SystemExit("bench/peers: pip could not install bench/peers/requirements.txt; its comments "
-                         "say where a CPU build of torch comes from")
+    log(f"setting up {folder.relative_to(ROOT)} ({note})")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    steps = (
+        ([sys.executable, "-m", "venv", "--clear", str(folder)],
+         "python3 -m venv failed; Debian has it in the package python3-venv"),
+        ([*pip, "install", "--quiet", "--retries", "1", "-r", str(requirements)],
+         f"pip could not install {requirements.relative_to(ROOT)}; {hint}"),
+    )
+    for command, problem in steps:
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+        if result.returncode != 0:
+            sys.stderr.write(result.stdout)
+            raise SystemExit(f"{requirements.parent.relative_to(ROOT)}: {problem}")
     stamp.write_text(wanted)
+
+
+def set_up_venv(log):
+    """build/peers/venv."""
+    make_venv(BUILD / "venv", PEERS / "requirements.txt", "about 1.6 GB, once",
+              "its comments say where a CPU build of torch comes from", log)
 
 
 def newest_below(folder):
     return max(path.stat().st_mtime for path in (ROOT / folder).rglob("*.*"))
+
+
+def compile_against(library, source, target):
+    """A library of C functions, compiled against the tree's headers and a build's libfovea.so."""
+    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
+               f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", "-lfovea",
+               f"-Wl,-rpath,{library.parent}", "-Wl,--no-undefined", "-o", str(target)]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if subprocess.run(command).returncode != 0:
+        raise SystemExit(f"{source.relative_to(ROOT)} did not compile against {library}")
+    return target
 
 
 def build_fovea_call(build, log):
@@ -51,14 +74,7 @@ def build_fovea_call(build, log):
         raise SystemExit(f"bench/peers: a public header is newer than {found[0]}; run make first")
     if newest_below("src") > built:
         log(f"note: a source is newer than {found[0]}; run make to measure what is in the tree")
-    target, source = BUILD / "libfovea_call.so", PEERS / "fovea_call.cc"
-    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
-               f"-I{ROOT / 'include'}", str(source), f"-L{found[0].parent}", "-lfovea",
-               f"-Wl,-rpath,{found[0].parent}", "-Wl,--no-undefined", "-o", str(target)]
-    BUILD.mkdir(parents=True, exist_ok=True)
-    if subprocess.run(command).returncode != 0:
-        raise SystemExit("bench/peers: fovea_call.cc did not compile against " + str(found[0]))
-    return target
+    return compile_against(found[0], PEERS / "fovea_call.cc", BUILD / "libfovea_call.so")
 
 
 def for_workers(threads, fovea_call):

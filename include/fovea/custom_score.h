@@ -21,8 +21,9 @@
 //     CapParameters with;
 //     template <class D, class V>                 // D: a tag of float or double; V: its vector
 //     HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
-//       const V cap = hn::Set(d, static_cast<hn::TFromD<D>>(with.cap));
-//       return hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Div(score, cap)));
+//       using T = hn::TFromD<D>;
+//       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
+//       return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
 //     }
 //   };
 //   FOVEA_SCORE_KERNELS(Cap, CapParameters)
@@ -31,13 +32,15 @@
 //
 //   #if HWY_ONCE
 //   namespace capped {
-//   FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)   // fovea::CustomScore
-//   make_cap(CapParameters)
+//   FOVEA_SCORE_FUNCTION(make_cap, Cap, CapParameters)
 //   }
 //   #endif
 //
-// and then: options.score.custom = capped::make_cap({.cap = 30}). tanh is from
-// fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
+// That defines fovea::CustomScore capped::make_cap(CapParameters), declared wherever it is called:
+//
+//   options.score.custom = capped::make_cap({.cap = 30});
+//
+// tanh is from fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
 
 // The parts that are the same for all targets.
 #ifndef FOVEA_CUSTOM_SCORE_H_

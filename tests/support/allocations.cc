@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that give memory, counting (allocations.h). The dynamic linker finds a program's own
-// before those of the C library, whatever library calls them.
+// The functions that give memory, counting (allocations.h). The dynamic linker finds a program's
+// own before those of the C library, whatever library calls them.
 
 #include "support/allocations.h"
 

@@ -50,8 +50,8 @@ inline testing::AssertionResult as_exact_as(const TensorView& found, const Tenso
                                             const TensorView& oracle, double allowance) {
   if (!found.defined() || found.shape() != oracle.shape() || naive.shape() != oracle.shape()) {
     return testing::AssertionFailure()
-           << "shapes: found " << to_string(found.shape()) << ", naive "
-           << to_string(naive.shape()) << ", oracle " << to_string(oracle.shape());
+           << "shapes: found " << to_string(found.shape()) << ", naive " << to_string(naive.shape())
+           << ", oracle " << to_string(oracle.shape());
   }
   const Deviation of_naive = deviation(naive, oracle);
   if (!std::isfinite(of_naive.largest) || !std::isfinite(allowance) || allowance < 0.0) {

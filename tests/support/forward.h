@@ -57,8 +57,8 @@ inline testing::AssertionResult same_bits(const Forward& a, const Forward& b) {
   const testing::AssertionResult context = same_bits(a.context, b.context);
   const testing::AssertionResult lse = same_bits(a.lse, b.lse);
   if (context && lse) return context;
-  return testing::AssertionFailure() << "context: " << context.message()
-                                     << "; lse: " << lse.message();
+  return testing::AssertionFailure()
+         << "context: " << context.message() << "; lse: " << lse.message();
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -102,8 +102,7 @@ inline Forward rows_of(const Forward& whole, std::span<const reference::Row> row
 
 inline Forward by_reference(const reference::Inputs& in, const AttentionOptions& options,
                             std::span<const reference::Row> rows, DType arithmetic) {
-  reference::Rows result =
-      reference::attention_rows(in, options, rows, {.arithmetic = arithmetic});
+  reference::Rows result = reference::attention_rows(in, options, rows, {.arithmetic = arithmetic});
   return {std::move(result.context), std::move(result.lse)};
 }
 
@@ -193,7 +192,8 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
   const ProblemShape shape = shape_of(in, options);
   const double products = size_of_products(in, options, rows);
   // tanh is right to 3 units in the last place.
-  const double capped = options.score.softcap > 0 ? 3 * std::min(products, options.score.softcap) : 0;
+  const double capped =
+      options.score.softcap > 0 ? 3 * std::min(products, options.score.softcap) : 0;
   const double scores = products + capped + size_of_biases(shape, options);
   const double keys = static_cast<double>(std::max<std::int64_t>(shape.kv_len, 1));
   return {2 * kRounding * (1 + scores) * size_of(in.value),

@@ -27,8 +27,7 @@ class GuardedMemory {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t room = (bytes + page - 1) / page * page;
     mapped_ = room + 2 * page;
-    void* const all =
-        mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const all = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (all == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<std::byte*>(all);
     if (room > 0 && mprotect(base_ + page, room, PROT_READ | PROT_WRITE) != 0) {
@@ -57,9 +56,7 @@ class GuardedTensor {
       : shape_(source.shape()),
         strides_(strides_of(source.shape(), gap)),
         memory_(bytes_of(source.shape(), gap), side) {
-    for_each_index(shape_, [&](const Index& at) {
-      view().at<float>(at) = source.at<float>(at);
-    });
+    for_each_index(shape_, [&](const Index& at) { view().at<float>(at) = source.at<float>(at); });
   }
 
   MutableTensorView view() const { return {memory_.data(), DType::kFloat32, shape_, strides_}; }

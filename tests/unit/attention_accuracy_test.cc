@@ -34,9 +34,8 @@ TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
     for (const std::int64_t kv_len : {10, 100, 1000}) {
       for (const std::int64_t head_dim : {16, 64, 128}) {
         for (const Mask& mask : {Mask(), causal()}) {
-          SCOPED_TRACE(testing::Message() << name_of(kind) << ", kv_len " << kv_len
-                                          << ", head_dim " << head_dim << ", "
-                                          << mask.to_string());
+          SCOPED_TRACE(testing::Message() << name_of(kind) << ", kv_len " << kv_len << ", head_dim "
+                                          << head_dim << ", " << mask.to_string());
           const RandomProblem p =
               float32_problem({2, 4, 2, kv_len, kv_len}, head_dim, head_dim, kind, 3);
           expect_exact(p.inputs(), {.mask = mask}, some_rows(shape_of(p.inputs()), 80));
@@ -47,9 +46,16 @@ TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
 }
 
 /// The lengths of FlashAttention's tests.
-constexpr std::array<std::pair<std::int64_t, std::int64_t>, 10> kLengths{
-    {{113, 203}, {128, 217}, {113, 211}, {108, 256}, {256, 512},
-     {512, 256}, {1024, 1024}, {1023, 1024}, {1024, 1023}, {2048, 2048}}};
+constexpr std::array<std::pair<std::int64_t, std::int64_t>, 10> kLengths{{{113, 203},
+                                                                          {128, 217},
+                                                                          {113, 211},
+                                                                          {108, 256},
+                                                                          {256, 512},
+                                                                          {512, 256},
+                                                                          {1024, 1024},
+                                                                          {1023, 1024},
+                                                                          {1024, 1023},
+                                                                          {2048, 2048}}};
 
 TEST(AttentionAccuracy, AtTheSizesOfFlashAttention) {
   int turn = 0;
@@ -97,8 +103,7 @@ TEST(AttentionAccuracy, ErrorsOfTheTable) {
       std::printf("| %s | %d | %.2g | %.2g | %.2g | %.2g |\n", name_of(kind),
                   static_cast<int>(kv_len), deviation(found.context, exact.context).largest,
                   deviation(plain.context, exact.context).largest,
-                  deviation(found.lse, exact.lse).largest,
-                  deviation(plain.lse, exact.lse).largest);
+                  deviation(found.lse, exact.lse).largest, deviation(plain.lse, exact.lse).largest);
       expect_exact(p.inputs());
     }
   }

@@ -51,9 +51,9 @@ TEST(AttentionFloat64, OfAnyLayout) {
   RandomState random(4);
   const Tensor q = random.randn(shape), k = random.randn({2, 50, 2, 9}),
                v = random.randn({2, 50, 2, 7});
-  same_as_reference({q.view().transposed(1, 2), k.view().transposed(1, 2),
-                     v.view().transposed(1, 2)},
-                    {.mask = causal()});
+  same_as_reference(
+      {q.view().transposed(1, 2), k.view().transposed(1, 2), v.view().transposed(1, 2)},
+      {.mask = causal()});
 }
 
 TEST(AttentionFloat64, OfPackedSequences) {

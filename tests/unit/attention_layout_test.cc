@@ -58,15 +58,15 @@ TEST(AttentionLayout, EmptyExtents) {
     std::int64_t head_dim, value_dim;
   };
   const std::vector<Case> cases{
-      {{0, 2, 1, 3, 4}, 5, 6}, {{2, 0, 0, 3, 4}, 5, 6}, {{2, 0, 3, 3, 4}, 5, 6},
-      {{2, 2, 1, 0, 4}, 5, 6}, {{2, 2, 1, 3, 0}, 5, 6}, {{2, 2, 1, 3, 4}, 0, 6},
-      {{2, 2, 1, 3, 4}, 5, 0}, {{2, 2, 1, 3, 4}, 0, 0}, {{0, 0, 0, 0, 0}, 0, 0},
+      {{0, 2, 1, 3, 4}, 5, 6}, {{2, 0, 0, 3, 4}, 5, 6},    {{2, 0, 3, 3, 4}, 5, 6},
+      {{2, 2, 1, 0, 4}, 5, 6}, {{2, 2, 1, 3, 0}, 5, 6},    {{2, 2, 1, 3, 4}, 0, 6},
+      {{2, 2, 1, 3, 4}, 5, 0}, {{2, 2, 1, 3, 4}, 0, 0},    {{0, 0, 0, 0, 0}, 0, 0},
       {{1, 1, 1, 0, 0}, 0, 0}, {{1, 1, 1, 60, 600}, 0, 7}, {{1, 1, 1, 60, 600}, 7, 0}};
   for (const Case& one : cases) {
-    SCOPED_TRACE(testing::Message() << "batch " << one.shape.batch << ", heads "
-                                    << one.shape.q_heads << ", " << one.shape.q_len << " x "
-                                    << one.shape.kv_len << ", dims " << one.head_dim << " and "
-                                    << one.value_dim);
+    SCOPED_TRACE(testing::Message()
+                 << "batch " << one.shape.batch << ", heads " << one.shape.q_heads << ", "
+                 << one.shape.q_len << " x " << one.shape.kv_len << ", dims " << one.head_dim
+                 << " and " << one.value_dim);
     const RandomProblem p = float32_problem(one.shape, one.head_dim, one.value_dim);
     for (const Mask& mask : {Mask(), causal()}) {
       expect_exact(p.inputs(), {.mask = mask});
@@ -125,7 +125,8 @@ Tensor random_floats(const Shape& shape, std::uint64_t seed) {
 
 TEST(AttentionLayout, BatchLengthHeadsDim) {
   const Shape shape{kBatch, kLength, kHeads, kDim};
-  const Tensor q = random_floats(shape, 1), k = random_floats(shape, 2), v = random_floats(shape, 3);
+  const Tensor q = random_floats(shape, 1), k = random_floats(shape, 2),
+               v = random_floats(shape, 3);
   same_as_contiguous(q.view().transposed(1, 2), k.view().transposed(1, 2),
                      v.view().transposed(1, 2));
 }
@@ -196,9 +197,13 @@ TEST(AttentionLayout, OutputsOfAnyStrides) {
   const std::int64_t per_head = kLength * 11;
   check({memory.data(), DType::kFloat32, shape, {kHeads * per_head, per_head, 11, 1}},
         {lse_memory.data(), DType::kFloat32, rows, {kHeads * kLength * 7, kLength * 7, 7}});
-  check({memory.data() + (kBatch * kHeads * kLength - 1) * 11, DType::kFloat32, shape,
+  check({memory.data() + (kBatch * kHeads * kLength - 1) * 11,
+         DType::kFloat32,
+         shape,
          {-kHeads * per_head, -per_head, -11, 1}},
-        {lse_memory.data() + kBatch * kHeads * kLength - 1, DType::kFloat32, rows,
+        {lse_memory.data() + kBatch * kHeads * kLength - 1,
+         DType::kFloat32,
+         rows,
          {-kHeads * kLength, -kLength, -1}});
 }
 

@@ -85,10 +85,10 @@ constexpr std::size_t kInPairs = 13;
 
 std::vector<Alignment> alignments() {
   constexpr std::int64_t kHuge = std::int64_t{1} << 40;
-  return {Alignment::bottom_right(),         Alignment::top_left(),
-          Alignment::offset(517),            Alignment::offsets({-30, 1000}),
-          Alignment::offsets({1099, -52}),   Alignment::offset(-2000),
-          Alignment::offset(kHuge),          Alignment::offset(-kHuge)};
+  return {Alignment::bottom_right(),       Alignment::top_left(),
+          Alignment::offset(517),          Alignment::offsets({-30, 1000}),
+          Alignment::offsets({1099, -52}), Alignment::offset(-2000),
+          Alignment::offset(kHuge),        Alignment::offset(-kHuge)};
 }
 
 class AttentionMask : public testing::Test {
@@ -129,8 +129,8 @@ TEST_F(AttentionMask, EveryPairOfRules) {
 TEST_F(AttentionMask, RulesOfRules) {
   const Mask documents_of_pairs =
       documents(random_ids({53}, 5, true, 11), random_ids({1100}, 5, true, 12));
-  const Mask deep = (causal() | prefix(64)) & (window(700, 20) | documents_of_pairs) &
-                    key_lengths({1090, 77});
+  const Mask deep =
+      (causal() | prefix(64)) & (window(700, 20) | documents_of_pairs) & key_lengths({1090, 77});
   Mask bands = window(2, 2);
   for (std::int64_t n = 1; n < 20; ++n) bands = bands | (prefix(40 * n) & window(3 * n, 0));
   for (const Alignment& alignment : alignments()) {

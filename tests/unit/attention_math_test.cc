@@ -80,7 +80,9 @@ std::vector<float> run_on(const Function& function, std::vector<float> numbers) 
 }
 
 std::vector<float> exp2_of(std::vector<float> numbers) {
-  return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Exp2OfNonpositive)(all); }, std::move(numbers));
+  return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Exp2OfNonpositive)
+                                (all); },
+                std::move(numbers));
 }
 std::vector<float> tanh_of(std::vector<float> numbers) {
   return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Tanh)(all); }, std::move(numbers));
@@ -109,8 +111,8 @@ TEST(AttentionMath, Exp2AtItsEnds) {
   const std::vector<float> found =
       exp2_of({0.0F, -0.0F, -1.0F, -126.0F, -126.5F, -126.6F, -127.0F, -128.0F, -1e10F,
                std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
-  const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F, 0.0F,
-                                    0.0F, 0.0F, 0.0F, 0.0F};
+  const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F,
+                                    0.0F, 0.0F, 0.0F, 0.0F,      0.0F};
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
         << i << ": " << found[i];

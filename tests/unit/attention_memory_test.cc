@@ -44,8 +44,8 @@ std::vector<Size> sizes() {
 TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
   for (const Size& size : sizes()) {
     const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
-    const Tensor bias = convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}),
-                                DType::kFloat32);
+    const Tensor bias =
+        convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}), DType::kFloat32);
     const AttentionOptions plain{.mask = causal(), .score = {.bias = bias}};
     const Forward expected = forward(p.inputs(), plain);
     for (const Side side : {Side::kBefore, Side::kAfter}) {
@@ -66,10 +66,9 @@ TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
 TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
   for (const Size& size : sizes()) {
     const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
-    const Tensor open = convert(
-        RandomState(3).randint(0, 2, {size.shape.q_len, size.shape.kv_len}), DType::kBool);
-    AttentionOptions options{.mask = dense(open),
-                             .score = {.softcap = 3.0, .alibi = Alibi{}}};
+    const Tensor open =
+        convert(RandomState(3).randint(0, 2, {size.shape.q_len, size.shape.kv_len}), DType::kBool);
+    AttentionOptions options{.mask = dense(open), .score = {.softcap = 3.0, .alibi = Alibi{}}};
     const Forward expected = forward(p.inputs(), options);
     const std::size_t bytes = attention_forward_workspace(p.query, p.key, p.value, options);
     const GuardedMemory after(bytes, Side::kAfter), before(bytes, Side::kBefore);
@@ -92,9 +91,9 @@ TEST(AttentionMemory, NothingBesideTheOutputsIsWritten) {
                                kUntouched);
     std::vector<float> lse(static_cast<std::size_t>(lead + s.batch * s.q_heads * s.q_len * 3),
                            kUntouched);
-    const MutableTensorView context_view(
-        context.data() + lead, DType::kFloat32, expected.context.shape(),
-        {s.q_heads * s.q_len * row, s.q_len * row, row, 1});
+    const MutableTensorView context_view(context.data() + lead, DType::kFloat32,
+                                         expected.context.shape(),
+                                         {s.q_heads * s.q_len * row, s.q_len * row, row, 1});
     const MutableTensorView lse_view(lse.data() + lead, DType::kFloat32, expected.lse.shape(),
                                      {s.q_heads * s.q_len * 3, s.q_len * 3, 3});
     attention_forward(p.query, p.key, p.value, {.mask = causal()}, {context_view, lse_view});

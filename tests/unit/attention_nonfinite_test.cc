@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nan and inf in the engine: hidden keys and values never leak, not by a bit; visible ones spread to
-// the rows that see them and to no other; rows without a key are 0 and -inf, or the sink.
+// Nan and inf in the engine: hidden keys and values never leak, not by a bit; visible ones spread
+// to the rows that see them and to no other; rows without a key are 0 and -inf, or the sink.
 
 #include <cmath>
 #include <cstdint>
@@ -52,7 +52,8 @@ std::vector<Poison> poisons() {
 
 void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
   const std::int64_t dim = tensor.extent(3);
-  for (std::int64_t c = poison.whole_row ? 0 : dim - 2; c < (poison.whole_row ? dim : dim - 1); ++c) {
+  for (std::int64_t c = poison.whole_row ? 0 : dim - 2; c < (poison.whole_row ? dim : dim - 1);
+       ++c) {
     tensor.at<float>({0, 0, key, c}) = poison.number;
   }
 }
@@ -269,9 +270,9 @@ TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
       const Forward found = forward(poisoned.inputs(), options);
       for (const float x : found.context.span<float>()) ASSERT_EQ(x, 0.0F);
       for (const reference::Row& row : all_rows(kShape)) {
-        const float expected =
-            sinks.empty() ? -kInfinity
-                          : static_cast<float>(sinks[static_cast<std::size_t>(row.head)]);
+        const float expected = sinks.empty()
+                                   ? -kInfinity
+                                   : static_cast<float>(sinks[static_cast<std::size_t>(row.head)]);
         ASSERT_EQ(found.lse.at<float>({0, row.head, row.query}), expected);
       }
     }

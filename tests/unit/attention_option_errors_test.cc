@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_forward says of every mistake in its options, and that it has not touched an output
-// by then.
+// What attention_forward says of every mistake in its options, and that it has not touched an
+// output by then.
 
 #include <cmath>
 #include <cstdint>
@@ -46,49 +46,87 @@ const std::vector<BadCall> kBadScores{
     {"softcap below float32", [](Call& c) { c.options.score.softcap = 1e-60; },
      "softcap: expected a number that float32 holds, got 1e-60"},
     {"bias of another shape",
-     [](Call& c) { c.options.score.bias = Tensor(DType::kFloat32, {6, 7}); },
-     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], got "
+     [](Call& c) {
+       c.options.score.bias = Tensor(DType::kFloat32, {6, 7});
+     },
+     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], "
+     "got "
      "[6, 7]"},
     {"bias of rank 5",
-     [](Call& c) { c.options.score.bias = Tensor(DType::kFloat32, {1, 2, 4, 6, 8}); },
-     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], got "
+     [](Call& c) {
+       c.options.score.bias = Tensor(DType::kFloat32, {1, 2, 4, 6, 8});
+     },
+     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], "
+     "got "
      "[1, 2, 4, 6, 8]"},
     {"bias of the heads of key",
-     [](Call& c) { c.options.score.bias = Tensor(DType::kFloat32, {2, 2, 6, 8}); },
-     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], got "
+     [](Call& c) {
+       c.options.score.bias = Tensor(DType::kFloat32, {2, 2, 6, 8});
+     },
+     "bias: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = [2, 4, 6, 8], "
+     "got "
      "[2, 2, 6, 8]"},
-    {"bias of int64", [](Call& c) { c.options.score.bias = Tensor(DType::kInt64, {6, 8}); },
+    {"bias of int64",
+     [](Call& c) {
+       c.options.score.bias = Tensor(DType::kInt64, {6, 8});
+     },
      "bias: expected float32 or float64, got int64"},
-    {"alibi with too few slopes", [](Call& c) { c.options.score.alibi = Alibi{{1, 2}}; },
+    {"alibi with too few slopes",
+     [](Call& c) {
+       c.options.score.alibi = Alibi{{1, 2}};
+     },
      "alibi: expected one number per query head (4), got 2"},
-    {"alibi with nan", [](Call& c) { c.options.score.alibi = Alibi{{1, 2, std::nan(""), 4}}; },
+    {"alibi with nan",
+     [](Call& c) {
+       c.options.score.alibi = Alibi{{1, 2, std::nan(""), 4}};
+     },
      "alibi: expected numbers, got nan"},
-    {"alibi with minus inf", [](Call& c) { c.options.score.alibi = Alibi{{1, 2, -kInfinity, 4}}; },
+    {"alibi with minus inf",
+     [](Call& c) {
+       c.options.score.alibi = Alibi{{1, 2, -kInfinity, 4}};
+     },
      "alibi: expected finite slopes, got -inf"},
     {"relative without a table", [](Call& c) { c.options.score.relative = RelativeTable{}; },
      "relative: expected a table [buckets, q_heads] = [4 or more, 4], got nothing"},
     {"relative with too few buckets",
-     [](Call& c) { c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {3, 4})}; },
+     [](Call& c) {
+       c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {3, 4})};
+     },
      "relative: expected a table [buckets, q_heads] = [4 or more, 4], got [3, 4]"},
     {"relative of other heads",
-     [](Call& c) { c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {32, 2})}; },
+     [](Call& c) {
+       c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {32, 2})};
+     },
      "relative: expected a table [buckets, q_heads] = [4 or more, 4], got [32, 2]"},
     {"relative of rank 3",
-     [](Call& c) { c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {1, 32, 4})}; },
+     [](Call& c) {
+       c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {1, 32, 4})};
+     },
      "relative: expected a table [buckets, q_heads] = [4 or more, 4], got [1, 32, 4]"},
     {"relative of bool",
-     [](Call& c) { c.options.score.relative = RelativeTable{Tensor(DType::kBool, {32, 4})}; },
+     [](Call& c) {
+       c.options.score.relative = RelativeTable{Tensor(DType::kBool, {32, 4})};
+     },
      "relative: expected float32 or float64, got bool"},
     {"relative with too short a distance",
      [](Call& c) {
        c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {32, 4}), true, 8};
      },
      "relative: expected max_distance above 8 (the distances with a bucket of their own), got 8"},
-    {"too many sinks", [](Call& c) { c.options.score.sinks = {1, 2, 3, 4, 5}; },
+    {"too many sinks",
+     [](Call& c) {
+       c.options.score.sinks = {1, 2, 3, 4, 5};
+     },
      "sinks: expected one number per query head (4), got 5"},
-    {"a sink of nan", [](Call& c) { c.options.score.sinks = {1, 2, std::nan(""), 4}; },
+    {"a sink of nan",
+     [](Call& c) {
+       c.options.score.sinks = {1, 2, std::nan(""), 4};
+     },
      "sinks: expected numbers, got nan"},
-    {"a sink of inf", [](Call& c) { c.options.score.sinks = {1, 2, kInfinity, 4}; },
+    {"a sink of inf",
+     [](Call& c) {
+       c.options.score.sinks = {1, 2, kInfinity, 4};
+     },
      "sinks: expected numbers, got inf"},
 };
 
@@ -101,9 +139,15 @@ const std::vector<BadCall> kBadMasks{
      "prefix: expected 0 or more keys, got -1"},
     {"no key lengths", [](Call& c) { c.options.mask = key_lengths({}); },
      "key_lengths: expected at least 1 length, got none"},
-    {"too many key lengths", [](Call& c) { c.options.mask = key_lengths({1, 2, 3}); },
+    {"too many key lengths",
+     [](Call& c) {
+       c.options.mask = key_lengths({1, 2, 3});
+     },
      "key_lengths: expected 1 length or one per batch item (2), got 3"},
-    {"a key length beyond the keys", [](Call& c) { c.options.mask = key_lengths({8, 9}); },
+    {"a key length beyond the keys",
+     [](Call& c) {
+       c.options.mask = key_lengths({8, 9});
+     },
      "key_lengths: expected lengths from 0 to kv_len = 8, got 9"},
     {"a negative key length", [](Call& c) { c.options.mask = causal() & key_lengths({-1}); },
      "key_lengths: expected lengths from 0 to kv_len = 8, got -1"},
@@ -113,26 +157,39 @@ const std::vector<BadCall> kBadMasks{
     {"one array of ids where lengths differ", [](Call& c) { c.options.mask = documents(ids({6})); },
      "documents: expected key ids of shape [8] or [2, 8], got [6]"},
     {"too many query ids",
-     [](Call& c) { c.options.mask = causal() | documents(ids({2, 7}), ids({8})); },
+     [](Call& c) {
+       c.options.mask = causal() | documents(ids({2, 7}), ids({8}));
+     },
      "documents: expected query ids of shape [6] or [2, 6], got [2, 7]"},
     {"key ids of another batch",
-     [](Call& c) { c.options.mask = documents(ids({6}), ids({3, 8})); },
+     [](Call& c) {
+       c.options.mask = documents(ids({6}), ids({3, 8}));
+     },
      "documents: expected key ids of shape [8] or [2, 8], got [3, 8]"},
     {"a dense mask of floats",
-     [](Call& c) { c.options.mask = dense(Tensor(DType::kFloat32, {6, 8})); },
+     [](Call& c) {
+       c.options.mask = dense(Tensor(DType::kFloat32, {6, 8}));
+     },
      "dense mask: expected bool, true where visible, got float32; additive numbers are a bias "
      "(ScoreOptions::bias)"},
     {"a dense mask of another shape",
-     [](Call& c) { c.options.mask = dense(Tensor(DType::kBool, {8, 6})); },
+     [](Call& c) {
+       c.options.mask = dense(Tensor(DType::kBool, {8, 6}));
+     },
      "dense mask: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = "
      "[2, 4, 6, 8], got [8, 6]"},
     {"too many rules",
      [](Call& c) {
-       for (int rule = 0; rule < kMaxMaskRules + 1; ++rule) c.options.mask = c.options.mask & causal();
+       for (int rule = 0; rule < kMaxMaskRules + 1; ++rule)
+         c.options.mask = c.options.mask & causal();
      },
-     "mask: expected at most 64 rules, got more; many documents are one rule, and so is any boolean "
+     "mask: expected at most 64 rules, got more; many documents are one rule, and so is any "
+     "boolean "
      "tensor"},
-    {"too many offsets", [](Call& c) { c.options.alignment = Alignment::offsets({1, 2, 3}); },
+    {"too many offsets",
+     [](Call& c) {
+       c.options.alignment = Alignment::offsets({1, 2, 3});
+     },
      "alignment: expected 1 offset or one per batch item (2), got 3"},
     {"no offsets", [](Call& c) { c.options.alignment = Alignment::offsets({}); },
      "alignment: expected 1 offset or one per batch item (2), got 0"},
@@ -140,7 +197,9 @@ const std::vector<BadCall> kBadMasks{
      [](Call& c) { c.options.alignment = Alignment::offset((std::int64_t{1} << 40) + 1); },
      "alignment: expected offsets from -1099511627776 to 1099511627776, got 1099511627777"},
     {"an offset too small",
-     [](Call& c) { c.options.alignment = Alignment::offsets({0, -(std::int64_t{1} << 41)}); },
+     [](Call& c) {
+       c.options.alignment = Alignment::offsets({0, -(std::int64_t{1} << 41)});
+     },
      "alignment: expected offsets from -1099511627776 to 1099511627776, got -2199023255552"},
 };
 
@@ -157,17 +216,32 @@ void pack(Call& c, std::vector<std::int64_t> query_starts, std::vector<std::int6
 }
 
 const std::vector<BadCall> kBadSequences{
-    {"packed into a batch of 2", [](Call& c) { c.options.sequences = {{0, 6}, {0, 8}}; },
+    {"packed into a batch of 2",
+     [](Call& c) {
+       c.options.sequences = {{0, 6}, {0, 8}};
+     },
      "sequences: expected tensors of batch 1 to be packed into, got batch 2"},
-    {"query starts alone", [](Call& c) { pack(c, {0, 6}, {}); },
+    {"query starts alone",
+     [](Call& c) {
+       pack(c, {0, 6}, {});
+     },
      "sequences: expected as many query_starts as key_starts, got 2 and 0"},
     {"one start", [](Call& c) { pack(c, {0}, {0}); },
      "sequences: expected 2 starts or more, one more than there are sequences, got 1"},
-    {"query starts that end early", [](Call& c) { pack(c, {0, 5}, {0, 8}); },
+    {"query starts that end early",
+     [](Call& c) {
+       pack(c, {0, 5}, {0, 8});
+     },
      "sequences: expected query_starts from 0 to q_len = 6, got from 0 to 5"},
-    {"key starts that begin late", [](Call& c) { pack(c, {0, 6}, {1, 8}); },
+    {"key starts that begin late",
+     [](Call& c) {
+       pack(c, {0, 6}, {1, 8});
+     },
      "sequences: expected key_starts from 0 to kv_len = 8, got from 1 to 8"},
-    {"starts that decrease", [](Call& c) { pack(c, {0, 4, 3, 6}, {0, 1, 2, 8}); },
+    {"starts that decrease",
+     [](Call& c) {
+       pack(c, {0, 4, 3, 6}, {0, 1, 2, 8});
+     },
      "sequences: expected query_starts that never decrease, got 3 after 4"},
     {"offsets of another number of sequences",
      [](Call& c) {
@@ -220,9 +294,13 @@ TEST(AttentionOptionErrorsDeathTest, NoDataWhereThereShouldBe) {
   EXPECT_EXIT(refusal_of([&](Call& c) {
                 c.options.score.relative = RelativeTable{nothing(DType::kFloat64, {32, 4})};
               }),
-              testing::ExitedWithCode(0), "^relative: expected data for shape .32, 4., got a null ");
-  EXPECT_EXIT(refusal_of([&](Call& c) { c.options.mask = dense(nothing(DType::kBool, {6, 8})); }),
-              testing::ExitedWithCode(0), "^dense mask: expected data for shape .6, 8., got a null ");
+              testing::ExitedWithCode(0),
+              "^relative: expected data for shape .32, 4., got a null ");
+  EXPECT_EXIT(refusal_of([&](Call& c) {
+                c.options.mask = dense(nothing(DType::kBool, {6, 8}));
+              }),
+              testing::ExitedWithCode(0),
+              "^dense mask: expected data for shape .6, 8., got a null ");
 }
 
 }  // namespace

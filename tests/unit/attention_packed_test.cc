@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed sequences in the engine: the bits of a call for each sequence, whatever counts within them.
+// Packed sequences in the engine: the bits of a call for each sequence, whatever counts within
+// them.
 
 #include <cmath>
 #include <cstdint>
@@ -109,21 +110,20 @@ TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
                                                        static_cast<std::size_t>(count));
     return Tensor::from<std::int64_t>({count}, part);
   };
-  same_as_separate(
-      {.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
-      [&](std::int64_t, const SequenceSpan& span) {
-        const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
-        const TensorView part(bias.span<float>().data() + first, DType::kFloat32,
-                              {kShape.q_heads, span.q_len, span.kv_len},
-                              {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
-        const TensorView open_part(open.span<bool>().data() + first, DType::kBool,
-                                   {span.q_len, span.kv_len}, {kShape.kv_len, 1});
-        return AttentionOptions{
-            .mask = dense(Tensor(open_part)) &
-                    documents(ids_of(query_ids, span.query_start, span.q_len),
-                              ids_of(key_ids, span.key_start, span.kv_len)),
-            .score = {.bias = Tensor(part)}};
-      });
+  same_as_separate({.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
+                   [&](std::int64_t, const SequenceSpan& span) {
+                     const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
+                     const TensorView part(bias.span<float>().data() + first, DType::kFloat32,
+                                           {kShape.q_heads, span.q_len, span.kv_len},
+                                           {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
+                     const TensorView open_part(open.span<bool>().data() + first, DType::kBool,
+                                                {span.q_len, span.kv_len}, {kShape.kv_len, 1});
+                     return AttentionOptions{
+                         .mask = dense(Tensor(open_part)) &
+                                 documents(ids_of(query_ids, span.query_start, span.q_len),
+                                           ids_of(key_ids, span.key_start, span.kv_len)),
+                         .score = {.bias = Tensor(part)}};
+                   });
 }
 
 TEST_F(AttentionPacked, AnyNumberOfThreads) {
@@ -152,8 +152,9 @@ TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
   const Forward clean = forward(problem_.inputs(), options);
   for (const std::int64_t row : {5, 69, 199}) {  // the last keys but one and the first of sequences
     for (Tensor* tensor : {&problem_.key, &problem_.value}) {
-      for (float& x : tensor->span<float>().subspan(static_cast<std::size_t>(row * tensor->extent(3)),
-                                                   static_cast<std::size_t>(tensor->extent(3)))) {
+      for (float& x :
+           tensor->span<float>().subspan(static_cast<std::size_t>(row * tensor->extent(3)),
+                                         static_cast<std::size_t>(tensor->extent(3)))) {
         x = std::numeric_limits<float>::quiet_NaN();
       }
     }

@@ -69,16 +69,17 @@ Tensor random_bias(const Shape& shape, DType dtype, std::uint64_t seed) {
 TEST_F(AttentionScore, BiasesOfEveryBroadcastPattern) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (unsigned pattern = 0; pattern < 16; ++pattern) {
-      const Shape shape{(pattern & 1) != 0 ? kShape.batch : 1, (pattern & 2) != 0 ? kShape.q_heads : 1,
-                        (pattern & 4) != 0 ? kShape.q_len : 1, (pattern & 8) != 0 ? kShape.kv_len : 1};
+      const Shape shape{
+          (pattern & 1) != 0 ? kShape.batch : 1, (pattern & 2) != 0 ? kShape.q_heads : 1,
+          (pattern & 4) != 0 ? kShape.q_len : 1, (pattern & 8) != 0 ? kShape.kv_len : 1};
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
       const Tensor bias = random_bias(shape, dtype, 20 + pattern);
       check({.score = {.bias = bias}});
       check({.mask = causal(), .score = {.bias = bias}});
     }
-    for (const Shape& shape : {Shape{}, Shape{kShape.kv_len}, Shape{1}, Shape{kShape.q_len, 1},
-                               Shape{kShape.q_len, kShape.kv_len},
-                               Shape{kShape.q_heads, 1, kShape.kv_len}}) {
+    for (const Shape& shape :
+         {Shape{}, Shape{kShape.kv_len}, Shape{1}, Shape{kShape.q_len, 1},
+          Shape{kShape.q_len, kShape.kv_len}, Shape{kShape.q_heads, 1, kShape.kv_len}}) {
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
       check({.score = {.bias = random_bias(shape, dtype, 40)}});
     }
@@ -130,7 +131,8 @@ std::vector<Alignment> alignments() {
 TEST_F(AttentionScore, Alibi) {
   for (const Alignment& alignment : alignments()) {
     check({.score = {.alibi = Alibi{}}, .alignment = alignment});
-    check({.mask = window(9, 200), .score = {.alibi = Alibi{{0, 1, -0.01, 0.3, 2, 1e-9}}},
+    check({.mask = window(9, 200),
+           .score = {.alibi = Alibi{{0, 1, -0.01, 0.3, 2, 1e-9}}},
            .alignment = alignment});
   }
 }
@@ -161,9 +163,9 @@ TEST_F(AttentionScore, ARelativeTableMayHideDistancesAndBeFloat32) {
 // ---- Sinks --------------------------------------------------------------------------------------
 
 TEST_F(AttentionScore, Sinks) {
-  for (const std::vector<double>& sinks :
-       {std::vector<double>{-3, 0, 1, 5, 20, 90}, {-kInfinity, 1, 2, 3, -kInfinity, -90},
-        {1e4, -1e4, 1e2, -1e2, 1e3, -1e3}}) {
+  for (const std::vector<double>& sinks : {std::vector<double>{-3, 0, 1, 5, 20, 90},
+                                           {-kInfinity, 1, 2, 3, -kInfinity, -90},
+                                           {1e4, -1e4, 1e2, -1e2, 1e3, -1e3}}) {
     check({.score = {.sinks = sinks}});
     check({.mask = causal(), .score = {.sinks = sinks}, .alignment = Alignment::offset(-30)});
   }
@@ -209,8 +211,9 @@ TEST_F(AttentionScore, OptionsInSeveralBlocksOfLongRows) {
   const ProblemShape shape{1, 2, 1, 40, 300};
   const RandomProblem p = float32_problem(shape, 256, 256);  // blocks of 128 keys
   const Tensor bias = random_bias({40, 300}, DType::kFloat32, 80);
-  expect_exact(p.inputs(), {.mask = causal(),
-                            .score = {.softcap = 5.0, .bias = bias, .alibi = Alibi{}, .sinks = {1, 2}}},
+  expect_exact(p.inputs(),
+               {.mask = causal(),
+                .score = {.softcap = 5.0, .bias = bias, .alibi = Alibi{}, .sinks = {1, 2}}},
                some_rows(shape, 30));
 }
 

@@ -189,8 +189,7 @@ TEST(AttentionProgress, WhatItThrowsComesOut) {
   for (const int threads : {1, 2, 3}) {
     for (const std::int64_t when : {0, 1, 4}) {
       AttentionOptions options;
-      options.execution = {.threads = threads,
-                           .progress = [&](std::int64_t done, std::int64_t) {
+      options.execution = {.threads = threads, .progress = [&](std::int64_t done, std::int64_t) {
                              if (done >= when) throw std::out_of_range("enough");
                            }};
       EXPECT_THROW(forward(p.inputs(), options), std::out_of_range) << threads;

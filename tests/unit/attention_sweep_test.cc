@@ -31,8 +31,8 @@ TensorView first_rows(const Tensor& tensor, std::int64_t count) {
 /// of each dimension. Returns how many problems that were.
 int check_queries(std::int64_t most, std::int64_t kv_len, std::int64_t head_dim,
                   std::int64_t value_dim) {
-  const RandomProblem p = float32_problem({1, 1, 1, most, kv_len}, head_dim, value_dim,
-                                          InputKind::kNormal, 1);
+  const RandomProblem p =
+      float32_problem({1, 1, 1, most, kv_len}, head_dim, value_dim, InputKind::kNormal, 1);
   const RowList rows = all_rows(shape_of(p.inputs()));
   int problems = 0;
   for (const Mask& mask : {Mask(), causal()}) {
@@ -115,8 +115,7 @@ TEST(AttentionSweep, AwkwardSizes) {
     for (const std::int64_t kv_len : {59, 97, 111}) {
       for (const std::int64_t head_dim : {59, 97, 111}) {
         SCOPED_TRACE(testing::Message() << q_len << " x " << kv_len << " x " << head_dim);
-        const RandomProblem p =
-            float32_problem({1, 1, 1, q_len, kv_len}, head_dim, 170 - head_dim);
+        const RandomProblem p = float32_problem({1, 1, 1, q_len, kv_len}, head_dim, 170 - head_dim);
         expect_exact(p.inputs(), {.mask = causal()}, some_rows(shape_of(p.inputs()), 24));
       }
     }
