@@ -231,8 +231,9 @@ def forward_table(rows):
     return table(["one call", "threads", "median", "GFLOP/s", "of ceiling", "at least", "error", "allowed"], lines)
 
 
-def fastest_first(kept):
-    return sorted(kept.items(), key=lambda item: -item[1]["forward"][0]["gflops"])
+def best_first(kept):
+    """The records by target. AVX2 comes last: measured for those who have no more, beside the best."""
+    return sorted(kept.items(), key=lambda item: item[0] == "AVX2")
 
 
 def rounds_text(rows):
@@ -245,7 +246,7 @@ def forward_page(kept):
     if not kept:
         return "Not measured yet: `make bench` does."
     lines = []
-    for target, record in fastest_first(kept):
+    for target, record in best_first(kept):
         rows = record["forward"]
         missed = sum("missed" in judged(row)[1] for row in rows)
         floors = sum(judged(row)[1] != "–" for row in rows)
@@ -328,7 +329,7 @@ def speed_page(forward, peers):
         return "Speed: not measured yet; `make bench` and `make bench-peers` do."
     every_cell = {cell.name: cell for cell in cells.every_cell()}
     heading, lines, missing = ["one thread"], [], []
-    target, record = fastest_first(forward)[0] if forward else (None, None)
+    target, record = best_first(forward)[0] if forward else (None, None)
     if forward:
         heading += ["GFLOP/s", "of ceiling"]
         lines += [SPEED_TEXT]

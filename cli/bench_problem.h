@@ -50,8 +50,8 @@ void parse_score(std::string_view text, BenchScore& score);
 /// As a line of a table: "N 4096, D 64, 8 heads, causal()".
 std::string describe(const BenchProblem& problem);
 
-/// The flop of a call that leave nothing out and do nothing twice: for each pair of a query and a
-/// key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
+/// The flop of a call that leaves nothing out and does nothing twice: for each pair of a query and
+/// a key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
 double useful_flop(const BenchProblem& problem);
 
 /// The tensors of a problem and where its results go, all float32.

@@ -32,6 +32,8 @@ check | clang-format       | checks the format of the code               | clang
 check | CLANG-RT           | run-time library of the sanitizers          | compiler-rt 14
 check | CLANG-OMP          | OpenMP for Clang                            | libomp 14 (LLVM)
 bench | libbenchmark-dev   | measures                                    | Google Benchmark 1.7
+bench | python3            | writes results and tables                   | Python 3.9
+bench | python3-venv       | environments of other libraries             | venv of Python 3.9
 '
 
 fail() {

@@ -31,7 +31,7 @@ def make_venv(folder, requirements, note, hint, log):
     steps = (
         ([sys.executable, "-m", "venv", "--clear", str(folder)],
          "python3 -m venv failed; Debian has it in the package python3-venv"),
-        ([*pip, "install", "--quiet", "--retries", "1", "-r", str(requirements)],
+        ([*pip, "install", "--quiet", "-r", str(requirements)],
          f"pip could not install {requirements.relative_to(ROOT)}; {hint}"),
     )
     for command, problem in steps:

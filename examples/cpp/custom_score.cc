@@ -25,8 +25,9 @@ struct Cap {
   CapParameters with;
   template <class D, class V>  // D: a tag of float or double; V: its vector
   HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
-    const V cap = hn::Set(d, static_cast<hn::TFromD<D>>(with.cap));
-    return hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Div(score, cap)));
+    using T = hn::TFromD<D>;
+    const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
+    return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
   }
 };
 FOVEA_SCORE_KERNELS(Cap, CapParameters)

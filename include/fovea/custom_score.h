@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A score function of your own, compiled for every SIMD target and fused into the engine. The only
-// header of Fovea that needs Highway. In a source file of its own, which Highway compiles once per
-// target:
+// A score function of your own, compiled for every SIMD target and fused into the engine. This
+// header and the one it includes, fovea/simd_math-inl.h, are the only ones of Fovea that need
+// Highway. In a source file of its own, which Highway compiles once per target:
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "capped.cc"        // this file, as #include would find it
 //   #include <hwy/foreach_target.h>
+//   // What follows is compiled once per target: foreach_target.h has to stand above it.
 //   #include <fovea/custom_score.h>
 //
 //   #ifndef CAPPED_PARAMETERS                     // once, not once per target

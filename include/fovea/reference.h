@@ -101,8 +101,9 @@ struct Steps {
 
 /// context = normalize(scores, masked) V, with every intermediate array kept.
 ///
-/// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative table), mask.
-/// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
+/// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative
+/// table), mask. Masking  a masked key takes no part, whatever its key and value hold: nan and inf
+/// there never
 ///          leak. Nor does a key take part whose score is -inf after the biases, wherever that
 ///          comes from: a product that overflows, a key of -inf, a bias. A bias of -inf masks
 ///          whatever the score and other biases are, even nan. A fully masked row gives context 0

@@ -12,9 +12,11 @@
 namespace fovea::engine {
 namespace {
 
-// Keys and values of a block, packed, take a quarter of a second cache of 1 MiB; queries and
-// contexts of an item less than half. Both were measured on Zen 4 (docs/benchmarks.md); smaller
-// blocks rescale more often, larger ones leave the weights of a panel to the second cache.
+// Keys and values of a block, packed, take an eighth of a second cache of 1 MiB and are read by
+// every panel of an item; queries and contexts of an item are read and written once per block, so
+// that they may fill most of the rest. Both as measured on Zen 4 (docs/benchmarks.md): smaller
+// blocks rescale more often, larger ones leave the weights of a panel to the second cache; larger
+// items pack less often.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
 constexpr std::int64_t kLeastBlockKeys = 64;

@@ -15,7 +15,7 @@
 // softmax -> context. Packed keys and values of a block share the second cache with the panels;
 // a panel of queries (the B of the first product) and the weights being read (the B of the second)
 // pass through the first. While a block is worked on, the next one's rows are prefetched, a few
-// lines per tile: packing straight from memory cost 7 % (N = 4096, D = 128, Zen 4), now 2 to 3 %.
+// lines per tile: packing straight from memory cost 7 % (N = 4096, D = 128, Zen 4), now 1 to 2 %.
 //
 // Masks. A row's rule gives a range of keys, for most rules exact. Tiles that no row of the panel's
 // vectors sees are not computed, and vectors without a row that sees the tile are left out of it
