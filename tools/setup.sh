@@ -26,6 +26,7 @@ test  | libgtest-dev       | unit tests                                  | Googl
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6
 test  | python3            | runs the tests of the command line          | Python 3.9
+test  | python3-venv       | environment of the suites of others         | venv of Python 3.10
 test  | python3-jsonschema | checks scenes against their JSON Schema     | jsonschema 3.0
 check | clang              | second compiler, and the sanitizers         | Clang 14
 check | clang-format       | checks the format of the code               | clang-format 14

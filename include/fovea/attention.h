@@ -23,9 +23,12 @@ struct AttentionOutputs {
 /// query    [batch, q_heads,  q_len,  head_dim]   any strides, last dimension contiguous
 /// key      [batch, kv_heads, kv_len, head_dim]   q_heads % kv_heads == 0 (grouped heads)
 /// value    [batch, kv_heads, kv_len, value_dim]
-/// context  [batch, q_heads,  q_len,  value_dim]  optional; must not overlap an input or lse
+/// context  [batch, q_heads,  q_len,  value_dim]  optional; last dimension contiguous
 /// lse      [batch, q_heads,  q_len]              optional, any strides; natural log of the row's
 ///                                                sum of exponentials
+///
+/// An output's memory, from its first to its last element, is its own: not shared with an input or
+/// the other output, nor twice by itself.
 ///
 /// All float32, or all float64, which is computed by the reference. Lengths and dimensions may be
 /// 0. Packed sequences of different lengths: AttentionOptions::sequences.
@@ -36,6 +39,8 @@ struct AttentionOutputs {
 ///          A fully masked row gives context = 0, lse = -inf (with a sink: lse = the sink). Nan and
 ///          inf in a masked key or value never leak; in a visible one they propagate.
 /// Numerics float32 accumulation, online softmax; bounds and their tests in docs/numerics.md.
+///          Scores count from -2.3e38 to 2.3e38 (float32's largest number / log2(e)); a context
+///          whose values add up to more than float32 holds is inf.
 /// Cost     2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less what blocks of
 ///          keys without a visible one save (about half when causal); O(q_len + kv_len) memory.
 /// Threads  re-entrant; the result is bit-identical for any number of threads.
@@ -44,8 +49,8 @@ struct AttentionOutputs {
 void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionOptions& options, const AttentionOutputs& outputs);
 
-/// The bytes that Execution::workspace needs for the same call, with its threads and options.
-/// Errors as attention_forward.
+/// The bytes that Execution::workspace needs for the same call with the same options, on as many
+/// threads as are now to be had or on one. Errors as attention_forward.
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                         const TensorView& value, const AttentionOptions& options);
 

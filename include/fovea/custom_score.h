@@ -41,7 +41,9 @@
 //
 //   options.score.custom = capped::make_cap({.cap = 30});
 //
-// tanh is from fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
+// The functor is asked for whole vectors, which may reach beyond the last query and key: what it
+// looks up it has to check. tanh is from fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has
+// more functions.
 
 // The parts that are the same for all targets.
 #ifndef FOVEA_CUSTOM_SCORE_H_

@@ -18,7 +18,8 @@ struct Execution {
   int threads = 0;
   /// Memory for intermediate results, any alignment, of at least as many bytes as the operation's
   /// workspace function says. When empty, the calling thread keeps a workspace of its own, which
-  /// grows to the largest need and serves its later calls without allocating.
+  /// grows to the largest need, serves its later calls without allocating, and goes with the
+  /// thread. Float64 takes what it needs from the heap.
   std::span<std::byte> workspace = {};
   /// Requesting a stop ends the call within a fraction of a second with the exception Stopped.
   std::stop_token stop = {};

@@ -105,9 +105,9 @@ class Mask {
   /// the rest by `&` only; the default alignment counts from there.
   std::optional<std::int64_t> key_length(std::int64_t item) const;
 
-  /// Throws InvalidArgument when a rule does not fit the problem, naming the rule. `kv_lens` has
-  /// the number of keys of each packed sequence; without it, what counts keys may count all.
-  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens = {}) const;
+  /// Throws InvalidArgument when a rule does not fit the problem, naming the rule. `key_starts` are
+  /// those of packed sequences (PackedSequences).
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts = {}) const;
 
   /// The rules as they are written in C++: "causal() & window(3, 0)"; "all" without a rule.
   std::string to_string() const;

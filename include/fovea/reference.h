@@ -102,13 +102,13 @@ struct Steps {
 /// context = normalize(scores, masked) V, with every intermediate array kept.
 ///
 /// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative
-/// table), mask. Masking  a masked key takes no part, whatever its key and value hold: nan and inf
-/// there never
-///          leak. Nor does a key take part whose score is -inf after the biases, wherever that
-///          comes from: a product that overflows, a key of -inf, a bias. A bias of -inf masks
-///          whatever the score and other biases are, even nan. A fully masked row gives context 0
-///          and lse -inf, or lse = the sink where there is one. What is visible follows plain
-///          arithmetic: nan spreads.
+///          table), mask.
+/// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
+///          leak. Nor does a key take part whose score is -inf, before or after the biases,
+///          wherever that comes from: a product that overflows, a key of -inf, a bias. A bias of
+///          -inf masks whatever the score and other biases are, even nan. A fully masked row gives
+///          context 0 and lse -inf, or lse = the sink where there is one. What is visible follows
+///          plain arithmetic: nan spreads.
 /// Packing  with AttentionOptions::sequences the arrays keep their shapes, with batch 1 and the
 ///          total lengths. A key of another sequence takes no part: it has the score -inf at
 ///          every step, weight 0 and a hidden layer of 0.

@@ -23,7 +23,7 @@ class DenseMask {
   Visibility classify(const ScoreBlock& block) const;
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
-  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const;
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const;
   std::string to_string() const;
 
  private:

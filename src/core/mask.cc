@@ -69,21 +69,25 @@ struct KeyLengths : IntervalRule<KeyLengths> {
     return lengths.size() == 1 ? lengths[0] : lengths[static_cast<std::size_t>(item)];
   }
   KeyInterval interval(const ScorePosition& row) const { return {.end = length(row.batch)}; }
-  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
     if (lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != shape.items()) {
       throw InvalidArgument(fmt::format("key_lengths: expected 1 length or one per {} ({}), got {}",
                                         shape.sequences > 0 ? "sequence" : "batch item",
                                         shape.items(), lengths.size()));
     }
-    if (lengths.size() > 1 && !kv_lens.empty()) {
+    const auto kv_len = [&](std::size_t item) { return key_starts[item + 1] - key_starts[item]; };
+    if (lengths.size() > 1 && !key_starts.empty()) {
       for (std::size_t item = 0; item < lengths.size(); ++item) {
-        if (fits(lengths[item], kv_lens[item])) continue;
-        refuse(lengths[item], fmt::format("{}, the keys of sequence {}", kv_lens[item], item));
+        if (fits(lengths[item], kv_len(item))) continue;
+        refuse(lengths[item], fmt::format("{}, the keys of sequence {}", kv_len(item), item));
       }
       return;
     }
-    if (!kv_lens.empty()) {  // shorter sequences have fewer keys than that, all of them real
-      const std::int64_t longest = *std::max_element(kv_lens.begin(), kv_lens.end());
+    if (!key_starts.empty()) {  // shorter sequences have fewer keys than that, all of them real
+      std::int64_t longest = 0;
+      for (std::size_t item = 0; item + 1 < key_starts.size(); ++item) {
+        longest = std::max(longest, kv_len(item));
+      }
       if (fits(lengths[0], longest)) return;
       refuse(lengths[0], fmt::format("{}, the keys of the longest sequence", longest));
     }
@@ -186,9 +190,9 @@ struct Combined {
       }
     }
   }
-  void validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
-    a.validate(shape, kv_lens);
-    b.validate(shape, kv_lens);
+  void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
+    a.validate(shape, key_starts);
+    b.validate(shape, key_starts);
   }
   std::string to_string() const {
     return both ? fmt::format("{} & {}", a.to_string(), b.to_string())
@@ -280,9 +284,9 @@ std::optional<std::int64_t> Mask::key_length(std::int64_t item) const {
   return a ? a : b;
 }
 
-void Mask::validate(const ProblemShape& shape, std::span<const std::int64_t> kv_lens) const {
+void Mask::validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
   if (!node_) return;
-  std::visit([&](const auto& rule) { rule.validate(shape, kv_lens); }, node_->rule);
+  std::visit([&](const auto& rule) { rule.validate(shape, key_starts); }, node_->rule);
 }
 
 std::string Mask::to_string() const {

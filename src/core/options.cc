@@ -178,11 +178,7 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
                                         -kMaxOffset, kMaxOffset, offset));
     }
   }
-  std::vector<std::int64_t> kv_lens;
-  for (std::int64_t item = 0; item < shape.sequences; ++item) {
-    kv_lens.push_back(sequence_span(options, shape, item).kv_len);
-  }
-  options.mask.validate(shape, kv_lens);
+  options.mask.validate(shape, options.sequences.key_starts);
 }
 
 SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
@@ -227,6 +223,10 @@ void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
     throw InvalidArgument(fmt::format(
         "{}: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = {}, got {}",
         name, to_string(full), to_string(tensor.shape())));
+  }
+  if (tensor.data() == nullptr && tensor.size() > 0) {
+    throw InvalidArgument(fmt::format("{}: expected data for shape {}, got a null pointer", name,
+                                      to_string(tensor.shape())));
   }
 }
 

@@ -5,7 +5,6 @@
 #include "kernels/forward.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -28,12 +27,29 @@ namespace {
 template <class T, class Pointee>
 kernels::RowsOf<T> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
                            std::int64_t head, std::int64_t position) {
-  if (!tensor.defined()) return {};
+  if (!tensor.defined() || tensor.data() == nullptr) return {};
   const Strides& strides = tensor.strides();
   return {static_cast<T*>(tensor.data()) + batch * strides[0] + head * strides[1] +
               position * strides[2],
           strides[2]};
 }
+
+/// A view without gaps, of a copy where the original has some.
+class Contiguous {
+ public:
+  explicit Contiguous(const TensorView& source) : view_(source) {
+    if (source.strides() == contiguous_strides(source.shape())) return;
+    copy_ = Tensor(source);
+    view_ = copy_;
+  }
+  Contiguous(const Contiguous&) = delete;
+  Contiguous& operator=(const Contiguous&) = delete;
+  const TensorView& view() const { return view_; }
+
+ private:
+  Tensor copy_;
+  TensorView view_;
+};
 
 /// The slope of one head, of those that default_alibi_slopes would give where none are given.
 double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
@@ -54,7 +70,6 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
                  .offset = query_offset(options, shape, item.sequence),
                  .query_start = span.query_start,
                  .key_start = span.key_start};
-  head.q_len = span.q_len;
   head.kv_len = span.kv_len;
   head.query = rows_of<const float>(problem.query, span.batch, item.head, span.query_start);
   head.key = rows_of<const float>(problem.key, span.batch, kv_head, span.key_start);
@@ -101,18 +116,23 @@ void forward_float32(const Problem& problem, const AttentionOutputs& outputs) {
 /// By the reference, row by row, in parallel.
 void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
-  const reference::Inputs inputs{problem.query, problem.key, problem.value};
-  constexpr std::int64_t kRows = 16;  // per item: to poll for a stop often enough
-  const std::int64_t parts = (shape.q_len + kRows - 1) / kRows;
+  // The reference would copy what is strided, at every call.
+  const Contiguous query(problem.query), key(problem.key), value(problem.value);
+  const reference::Inputs inputs{query.view(), key.view(), value.view()};
+  // Few rows per item where they are long: a stop is asked for between items.
+  const std::int64_t row_cost = shape.kv_len * (problem.head_dim() + problem.value_dim());
+  const std::int64_t rows_per_item =
+      std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
+  const std::int64_t parts = (shape.q_len + rows_per_item - 1) / rows_per_item;
   const std::int64_t items = shape.batch * shape.q_heads * parts;
   const Execution& execution = problem.options.execution;
   const int threads = thread_count(execution, items);
   for_each_item(execution, threads, items, [&](std::int64_t item, int) {
     const std::int64_t batch = item / (shape.q_heads * parts);
     const std::int64_t head = item / parts % shape.q_heads;
-    const std::int64_t begin = item % parts * kRows;
+    const std::int64_t begin = item % parts * rows_per_item;
     std::vector<reference::Row> rows;
-    for (std::int64_t q = begin; q < std::min(begin + kRows, shape.q_len); ++q) {
+    for (std::int64_t q = begin; q < std::min(begin + rows_per_item, shape.q_len); ++q) {
       rows.push_back({batch, head, q});
     }
     const reference::Rows result = reference::attention_rows(inputs, problem.options, rows);
@@ -135,6 +155,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
                        const AttentionOptions& options, const AttentionOutputs& outputs) {
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   engine::validate_outputs(problem, outputs);
+  if (!outputs.context.defined() && !outputs.lse.defined()) return;
   if (problem.dtype() == DType::kFloat64) {
     engine::forward_float64(problem, outputs);
   } else {
@@ -147,8 +168,13 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   if (problem.dtype() == DType::kFloat64) return 0;
   kernels::choose_target();
+  // On one thread items are largest.
+  AttentionOptions on_one_thread = options;
+  on_one_thread.execution.threads = 1;
+  const engine::Problem alone = engine::make_problem(query, key, value, on_one_thread);
   return engine::Workspace::bytes_with_alignment(
-      engine::ForwardPlan(problem, true).workspace_bytes());
+      std::max(engine::ForwardPlan(problem, true).workspace_bytes(),
+               engine::ForwardPlan(alone, true).workspace_bytes()));
 }
 
 }  // namespace fovea

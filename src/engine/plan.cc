@@ -5,6 +5,7 @@
 #include "engine/plan.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "engine/parallel.h"
 #include "engine/workspace.h"
@@ -61,11 +62,11 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
 
   const double products = static_cast<double>(all_panels * lanes_) *
                           static_cast<double>(setup_.most_keys) *
-                          static_cast<double>(setup_.head_dim + setup_.value_dim);
-  threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_panels);
+                          static_cast<double>(problem.head_dim() + problem.value_dim());
+  cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_panels);
   const std::int64_t most_panels = std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
-  panels_per_item_ = threads_ == 1 ? most_panels
-                                   : std::clamp(all_panels / (threads_ * kItemsPerThread),
+  panels_per_item_ = cut_for_ == 1 ? most_panels
+                                   : std::clamp(all_panels / (cut_for_ * kItemsPerThread),
                                                 std::min(kLeastPanels, most_panels), most_panels);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);
@@ -77,7 +78,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
     }
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
-  threads_ = static_cast<int>(std::clamp<std::int64_t>(items_, 1, threads_));
+  threads_ = static_cast<int>(std::clamp<std::int64_t>(items_, 1, cut_for_));
 }
 
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
@@ -86,7 +87,7 @@ std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
   // Items of one size, as many for each thread as for the next.
   const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
   const std::int64_t before = items;
-  while (items > 1 && items < count && items < 2 * before && items * heads % threads_ != 0) ++items;
+  while (items > 1 && items < count && items < 2 * before && items * heads % cut_for_ != 0) ++items;
   return items;
 }
 
@@ -112,6 +113,7 @@ void ForwardPlan::prepare(std::byte* workspace) const {
     const SequenceSpan span = sequence_span(problem_.options, problem_.shape, s);
     first_item[s + 1] = first_item[s] + items_per_head(span.q_len) * problem_.shape.q_heads;
   }
+  assert(first_item[problem_.shape.sequences] == items_);
 }
 
 WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) const {

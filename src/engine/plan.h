@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "engine/problem.h"
 #include "kernels/forward.h"
@@ -53,7 +52,8 @@ class ForwardPlan {
   std::int64_t panels_per_item_ = 0;  // about
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
-  int threads_ = 1;
+  int cut_for_ = 1;  // threads; what decides about the cut is settled before the first item
+  int threads_ = 1;  // no more than there are items
 };
 
 }  // namespace fovea::engine

@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include <fmt/format.h>
 
@@ -25,8 +26,8 @@ std::string came(const TensorView& tensor) {
   return tensor.defined() ? to_string(tensor.shape()) : "nothing";
 }
 
-/// Distances of rows are added up in 64 bits, and so must stay far from that.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+/// Extents and distances are multiplied and added up in 64 bits, and so must stay far from that.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
 /// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
 struct Memory {
@@ -38,7 +39,13 @@ struct Memory {
 
 /// Throws for sizes and strides beyond memory, and for a null pointer.
 Memory memory_of(const TensorView& tensor, std::string_view name) {
-  if (element_count(tensor.shape()) == 0) return {};
+  const std::int64_t elements = element_count(tensor.shape());
+  for (const std::int64_t extent : tensor.shape()) {
+    if (extent > kMostBytes) {
+      fail("{}: expected extents up to {}, got {}", name, kMostBytes, to_string(tensor.shape()));
+    }
+  }
+  if (elements == 0) return {};
   const auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
   std::int64_t before = 0;
   std::int64_t after = size;
@@ -115,6 +122,31 @@ Memory check_output(const Problem& problem, const MutableTensorView& output, std
   return memory;
 }
 
+/// What float64 holds may be nothing or everything in float32, where scores are kept times log2(e).
+void check_float32(const Problem& problem) {
+  const ScoreOptions& score = problem.options.score;
+  const auto holds = [](double number) {
+    return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
+  };
+  if (!holds(problem.scale())) {
+    fail("scale: expected a number that float32 holds, got {}", problem.scale());
+  }
+  if (score.softcap > 0.0) {
+    if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
+      fail("softcap: expected a number that float32 holds, got {}", score.softcap);
+    }
+    if (!holds(problem.scale() / score.softcap)) {
+      fail("softcap: expected scale / softcap to be a number that float32 holds, got {} / {}",
+           problem.scale(), score.softcap);
+    }
+  }
+  for (const double sink : score.sinks) {
+    if (!holds(sink) && !std::isinf(sink)) {
+      fail("sinks: expected numbers that float32 holds, got {}", sink);
+    }
+  }
+}
+
 }  // namespace
 
 double Problem::scale() const {
@@ -159,19 +191,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
     fail("threads: expected 0 (as many as OpenMP says) or more, got {}", options.execution.threads);
   }
   if (problem.dtype() == DType::kFloat32) {
-    const auto scale = static_cast<float>(problem.scale());
-    const auto softcap = static_cast<float>(options.score.softcap);
-    if (!std::isfinite(scale)) {
-      fail("scale: expected a number that float32 holds, got {}", problem.scale());
-    }
-    if (!std::isfinite(softcap) || (softcap == 0.0f && options.score.softcap > 0.0)) {
-      fail("softcap: expected a number that float32 holds, got {}", options.score.softcap);
-    }
-    if (softcap > 0.0f &&
-        !std::isfinite(static_cast<float>(problem.scale() / options.score.softcap))) {
-      fail("softcap: expected scale / softcap to be a number that float32 holds, got {} / {}",
-           problem.scale(), options.score.softcap);
-    }
+    check_float32(problem);
   }
   return problem;
 }

@@ -35,7 +35,6 @@ struct ForwardSetup {
 /// One head of one sequence.
 struct ForwardHead {
   ScorePosition origin;  // batch, head, offset and starts; query and key are 0
-  std::int64_t q_len = 0;
   std::int64_t kv_len = 0;
   RowsOf<const float> query, key, value;
   RowsOf<float> context;  // null where it is not asked for

@@ -12,8 +12,8 @@
 namespace fovea::kernels {
 namespace {
 
-/// The last distance from `distance` to `last` in the same bucket. Buckets never go back as the
-/// distance grows, so the boundary is found by halving.
+/// The last distance from `distance` to `last` in the same bucket. A bucket once left is not met
+/// again as the distance grows, so the boundary is found by halving.
 std::int64_t bucket_end(std::int64_t distance, std::int64_t last, std::int64_t bucket,
                         const RelativeTable& relative) {
   // Far apart all distances share a bucket, and long runs are what halving is good at.

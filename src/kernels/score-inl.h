@@ -38,8 +38,8 @@ HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, flo
 }
 
 /// Adds by_distance[lane - key] for one tile: the bias of a query and a key that depends on their
-/// distance alone stands in a table in which the lanes of a panel are neighbours. -inf masks,
-/// whatever the score is.
+/// distance alone stands in a table in which the lanes of a panel are neighbours. -inf on either
+/// side masks, whatever the other holds.
 HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes,
                                   const float* HWY_RESTRICT by_distance) {
   const Floats d;
@@ -48,14 +48,15 @@ HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       float* at = scores + k * kPanelLanes + lane;
       const Vector bias = hn::LoadU(d, by_distance + lane - k);
-      const Vector sum = hn::Add(hn::Load(d, at), bias);
-      hn::Store(hn::IfThenElse(hn::Eq(bias, hidden), hidden, sum), d, at);
+      const Vector score = hn::Load(d, at);
+      const auto masks = hn::Or(hn::Eq(score, hidden), hn::Eq(bias, hidden));
+      hn::Store(hn::IfThenElse(masks, hidden, hn::Add(score, bias)), d, at);
     }
   }
 }
 
 /// Adds factor * bias, both [kTileRows][kPanelLanes]. -inf on either side masks, whatever the other
-/// holds.
+/// holds; a number never does, however low: the lowest ones, in use as masks, would overflow.
 HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
                               const float* HWY_RESTRICT bias, float factor) {
   const Floats d;
@@ -66,7 +67,10 @@ HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
       const Vector score = hn::Load(d, at);
       const Vector b = hn::Load(d, bias + k * kPanelLanes + lane);
       const auto masks = hn::Or(hn::Eq(score, hidden), hn::Eq(b, hidden));
-      hn::Store(hn::IfThenElse(masks, hidden, hn::MulAdd(hn::Set(d, factor), b, score)), d, at);
+      const Vector sum = hn::MulAdd(hn::Set(d, factor), b, score);
+      const Vector number =
+          fovea::HWY_NAMESPACE::simd_math::at_least(d, std::numeric_limits<float>::lowest(), sum);
+      hn::Store(hn::IfThenElse(masks, hidden, number), d, at);
     }
   }
 }

@@ -132,6 +132,13 @@ class ScoreStages {
     }
   }
 
+  float bias_at(std::int64_t index) const {
+    const TensorView& bias = score_.bias;
+    return bias.dtype() == DType::kFloat32
+               ? static_cast<const float*>(bias.data())[index]
+               : static_cast<float>(static_cast<const double*>(bias.data())[index]);
+  }
+
   /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
   /// line of cache in each row, unless it is there already. What lies beyond the last row or key
   /// repeats it.
@@ -159,13 +166,13 @@ class ScoreStages {
       return;
     }
     for (std::int64_t k = 0; k < kBiasKeys; ++k) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const std::int64_t at = offset + i * query_stride + std::min(k, keys - 1) * key_stride;
-        scratch_.bias_tile[k * kPanelLanes + i] =
-            bias.dtype() == DType::kFloat32
-                ? static_cast<const float*>(bias.data())[at]
-                : static_cast<float>(static_cast<const double*>(bias.data())[at]);
+      float* row = scratch_.bias_tile + k * kPanelLanes;
+      const std::int64_t at = offset + std::min(k, keys - 1) * key_stride;
+      if (query_stride == 0) {
+        std::fill(row, row + lanes, bias_at(at));
+        continue;
       }
+      for (std::int64_t i = 0; i < rows; ++i) row[i] = bias_at(at + i * query_stride);
     }
   }
 

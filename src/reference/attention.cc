@@ -182,7 +182,7 @@ class RowAttention {
     s.biased = s.custom;
     for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
       const auto bias = position_bias(place(j));
-      s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
+      if (s.biased[j] != -kInfinity) s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
     }
 
     // Mask: what may not be seen takes no part from here on, nor does what has a score of -inf.

@@ -139,6 +139,18 @@ TEST_F(AttentionMask, RulesOfRules) {
   }
 }
 
+TEST_F(AttentionMask, RangesThatBeginAndEndAtEveryKeyAroundTheBounds) {
+  const RandomProblem p = float32_problem({1, 1, 1, 2, 1100}, 5, 3);
+  for (const std::int64_t bound : {512, 1024, 1100}) {
+    for (std::int64_t key = bound - 20; key < bound + 3; ++key) {
+      for (const Mask& mask : {window(0, 0), window(9, 0), window(0, 9), causal()}) {
+        SCOPED_TRACE(testing::Message() << mask.to_string() << " at " << key);
+        expect_exact(p.inputs(), {.mask = mask, .alignment = Alignment::offset(key)});
+      }
+    }
+  }
+}
+
 /// Every row, with the rules that lie across panels and blocks in every way.
 TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   const ProblemShape shape{1, 1, 1, 150, 200};

@@ -32,7 +32,7 @@ constexpr std::int64_t kHeadDim = 5, kValueDim = 11;
 struct Poison {
   std::string name;
   float number;
-  bool whole_row;  // or only its last element but one
+  bool whole_row;  // or one element of it
   bool in_key, in_value;
 };
 
@@ -50,11 +50,11 @@ std::vector<Poison> poisons() {
   return all;
 }
 
+/// One element is in another column for each key: columns are packed in tiles and a rest.
 void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
   const std::int64_t dim = tensor.extent(3);
-  for (std::int64_t c = poison.whole_row ? 0 : dim - 2; c < (poison.whole_row ? dim : dim - 1);
-       ++c) {
-    tensor.at<float>({0, 0, key, c}) = poison.number;
+  for (std::int64_t c = 0; c < dim; ++c) {
+    if (poison.whole_row || c == key % dim) tensor.at<float>({0, 0, key, c}) = poison.number;
   }
 }
 
