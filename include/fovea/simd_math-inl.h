@@ -82,21 +82,22 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
   const V slope = hn::Mul(exp2_slope(d, split.fraction), split.fraction);
   const V less_one = hn::MulAdd(split.power, slope, hn::Sub(split.power, hn::Set(d, 1.0f)));
   const V more_one = hn::Add(less_one, hn::Set(d, 2.0f));
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  const V quotient = hn::Div(less_one, more_one);
-#else
-  // An estimate of 12 bits or more, after a step of Newton's method, is as exact as is needed and
-  // takes a third of a division's time.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // An estimate of 14 bits and a step of Newton's method take a third of a division's time. Where
+  // estimates have 12 bits, a step is not enough and two take as long.
   const V estimate = hn::ApproximateReciprocal(more_one);
   const V correction = hn::NegMulAdd(estimate, more_one, hn::Set(d, 2.0f));
-  const V quotient = hn::Mul(less_one, hn::Mul(estimate, correction));
+  const V quotient = hn::Min(hn::Set(d, 1.0f), hn::Mul(less_one, hn::Mul(estimate, correction)));
+#else
+  const V quotient = hn::Div(less_one, more_one);
 #endif
   return hn::CopySign(quotient, x);
 }
 
 }  // namespace simd_math
 
-/// 2^x of floats x <= 0, to 1 unit in the last place; 1 for 0, exactly 0 from -126.5 down and for
+/// 2^x of floats x <= 0, to 1 unit in the last place (2 without fused
+/// multiply-add); 1 for 0, exactly 0 from -126.5 down and for
 /// -inf, nan for nan. An exponential that is clamped to the smallest number instead would let a
 /// masked key through, and one clamped by comparing bits would hide a nan.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
@@ -107,7 +108,7 @@ HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
 }
 
-/// tanh x; of floats to 4 units in the last place, of doubles the C library's. +-1 for +-inf, nan
+/// tanh x; of floats to 5 units in the last place, of doubles the C library's. +-1 for +-inf, nan
 /// for nan.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V tanh(D d, V x) {

@@ -51,6 +51,10 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
                     least, q_heads, table.defined() ? to_string(table.shape()) : "nothing"));
   }
   validate_float(table, "relative");
+  if (table.data() == nullptr) {
+    throw InvalidArgument(fmt::format("relative: expected data for shape {}, got a null pointer",
+                                      to_string(table.shape())));
+  }
   const std::int64_t exact = table.extent(0) / least;
   if (relative.max_distance <= exact) {
     throw InvalidArgument(

@@ -159,6 +159,8 @@ class ItemPass {
         sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       double maximum = static_cast<double>(panel.maximum[lane]);
+      // What is lowest times log2(e) was the lowest before as well, or nearly.
+      if (panel.maximum[lane] == kLowest) maximum /= kLn2;
       double sum = static_cast<double>(panel.sum[lane]);
       double shrink = 1.0;
       if (sink && std::isfinite(sink_logit)) {

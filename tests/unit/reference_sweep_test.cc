@@ -302,7 +302,8 @@ struct ByHand {
       softcapped.push_back(cap > 0 ? cap * std::tanh(scaled.back() / cap) : scaled.back());
       const Pair pair{b, h, i, j, i + p.offsets[at(b)]};
       const Numbers terms = biases(p, pair);
-      const bool hole = std::count(terms.begin(), terms.end(), -kInfinity) > 0;
+      const bool hole =
+          std::count(terms.begin(), terms.end(), -kInfinity) > 0 || softcapped.back() == -kInfinity;
       const double sum = std::accumulate(terms.begin(), terms.end(), softcapped.back());
       biased.push_back(hole ? -kInfinity : sum);
       visible.push_back(biased.back() != -kInfinity && p.rule.sees(pair) ? 1 : 0);
