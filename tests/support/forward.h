@@ -191,9 +191,9 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
                               std::span<const reference::Row> rows) {
   const ProblemShape shape = shape_of(in, options);
   const double products = size_of_products(in, options, rows);
-  // tanh is right to 3 units in the last place.
+  // tanh is right to 5 units in the last place, of 2 roundings each at most.
   const double capped =
-      options.score.softcap > 0 ? 3 * std::min(products, options.score.softcap) : 0;
+      options.score.softcap > 0 ? 5 * std::min(products, options.score.softcap) : 0;
   const double scores = products + capped + size_of_biases(shape, options);
   const double keys = static_cast<double>(std::max<std::int64_t>(shape.kv_len, 1));
   return {2 * kRounding * (1 + scores) * size_of(in.value),

@@ -233,6 +233,16 @@ TEST_F(AttentionNonfinite, ScoresThatOverflowAreAsInNaive) {
   EXPECT_TRUE(std::isnan(found.lse.at<float>({0, 0, 20})));  // +inf - +inf
 }
 
+TEST_F(AttentionNonfinite, InfWithAWeightTooSmallIsNan) {
+  // Scores of 0 and -100: a weight of 2^-144, which float32 has as a denormal and the engine has
+  // not.
+  const Tensor query = Tensor::from<float>({1, 1, 1, 1}, {1.0F});
+  const Tensor key = Tensor::from<float>({1, 1, 2, 1}, {0.0F, -100.0F});
+  const Tensor value = Tensor::from<float>({1, 1, 2, 1}, {1.0F, kInfinity});
+  EXPECT_TRUE(std::isnan(forward({query, key, value}).context.at<float>({0, 0, 0, 0})));
+  EXPECT_EQ(forward({query, key, value}).lse.at<float>({0, 0, 0}), 0.0F);
+}
+
 TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
   for (const float score : {kNan, kInfinity, -kInfinity}) {
     RandomProblem poisoned = problem_;
