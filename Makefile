@@ -72,7 +72,7 @@ check: ## Check the format, warnings of GCC and Clang, and the tests under three
 	  echo "check: $$preset" && tools/configure.sh $$preset && \
 	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
 	done
-	$(CTEST) asan-ubsan
+	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp ctest --output-on-failure --parallel $(JOBS) --preset asan-ubsan
 	@echo "check: $(TSAN_TESTS) under ThreadSanitizer"
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
 	  --tests-regex '$(TSAN_TESTS)' --no-tests=error

@@ -44,8 +44,14 @@ void for_each_item(const Execution& execution, int threads, std::int64_t items, 
   const auto report = [&](std::int64_t more) {
     if (!execution.progress) return;
     const std::lock_guard lock(mutex);
+    if (leave.load(std::memory_order_relaxed)) return;
     done += more;
-    if (!leave.load(std::memory_order_relaxed)) execution.progress(done, items);
+    try {
+      execution.progress(done, items);
+    } catch (...) {
+      leave.store(true, std::memory_order_relaxed);  // before another thread has its turn
+      throw;
+    }
   };
   const auto run = [&](int thread) {
     try {
