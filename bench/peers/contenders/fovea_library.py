@@ -31,13 +31,13 @@ class Call(ctypes.Structure):
 class Fovea:
     def __init__(self, threads):
         self.threads = threads
-        self.library = ctypes.CDLL(os.environ["FOVEA_CALL_LIBRARY"])
-        self.library.fovea_call_run.argtypes = [ctypes.POINTER(Call), ctypes.c_int64]
-        self.library.fovea_call_run.restype = ctypes.c_char_p
-        self.library.fovea_call_version.restype = ctypes.c_char_p
+        self.shim = ctypes.CDLL(os.environ["FOVEA_CALL_LIBRARY"])
+        self.shim.fovea_call_run.argtypes = [ctypes.POINTER(Call), ctypes.c_int64]
+        self.shim.fovea_call_run.restype = ctypes.c_char_p
+        self.shim.fovea_call_version.restype = ctypes.c_char_p
 
     def versions(self):
-        return {"fovea": self.library.fovea_call_version().decode()}
+        return {"fovea": self.shim.fovea_call_version().decode()}
 
     def prepare(self, problem):
         cell = problem.cell
@@ -70,7 +70,7 @@ class Fovea:
         )
 
         def run(repeats):
-            message = self.library.fovea_call_run(ctypes.byref(call), repeats)
+            message = self.shim.fovea_call_run(ctypes.byref(call), repeats)
             if message:
                 raise RuntimeError(message.decode())
 
