@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,12 @@ TEST(AttentionTarget, TheForcedOneRuns) {
 TEST(AttentionTarget, HasPanelsOfItsVectors) {
   kernels::choose_target();
   const std::string target = kernels::active_target();
-  const std::map<std::string, std::int64_t> expected{
-      {"SCALAR", 2}, {"SSE4", 8}, {"NEON", 12}, {"AVX2", 24}, {"AVX3", 48}};
+  // By compiler, SCALAR has single numbers or vectors of four without instructions of their own.
+  const std::map<std::string, std::set<std::int64_t>> expected{
+      {"SCALAR", {2, 8}}, {"SSE4", {8}}, {"NEON", {12}}, {"AVX2", {24}}, {"AVX3", {48}}};
   const auto known = expected.find(target);
   if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
-  EXPECT_EQ(kernels::panel_lanes(), known->second);
+  EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();
 }
 
 }  // namespace
