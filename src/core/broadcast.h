@@ -5,12 +5,18 @@
 
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
+
+/// The distances between neighbours in [batch, q_heads, q_len, kv_len] when `tensor` is broadcast:
+/// 0 along what repeats. All 0 for a tensor of more dimensions, which validate_broadcast refuses.
+std::array<std::int64_t, 4> broadcast_strides(const TensorView& tensor);
 
 /// The element that stands at `at` when `tensor` is broadcast.
 double broadcast_value(const TensorView& tensor, const ScorePosition& at);

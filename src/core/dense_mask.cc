@@ -37,14 +37,8 @@ void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
 
 }  // namespace
 
-DenseMask::DenseMask(TensorRef tensor) : tensor_(std::move(tensor)) {
-  const int missing = static_cast<int>(strides_.size()) - tensor_->rank();
-  if (missing < 0) return;  // validate() refuses it
-  for (int dim = 0; dim < tensor_->rank(); ++dim) {
-    const bool repeats = tensor_->extent(dim) == 1;
-    strides_[static_cast<std::size_t>(dim + missing)] = repeats ? 0 : tensor_->strides()[dim];
-  }
-}
+DenseMask::DenseMask(TensorRef tensor)
+    : tensor_(std::move(tensor)), strides_(broadcast_strides(tensor_)) {}
 
 const std::uint8_t* DenseMask::element(const ScorePosition& at) const {
   return static_cast<const std::uint8_t*>(tensor_->data()) + at.batch * strides_[0] +

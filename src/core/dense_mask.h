@@ -30,8 +30,7 @@ class DenseMask {
   const std::uint8_t* element(const ScorePosition& at) const;
 
   TensorRef tensor_;
-  // Between neighbours in [batch, head, query, key]; 0 along what repeats.
-  std::array<std::int64_t, 4> strides_{};
+  std::array<std::int64_t, 4> strides_;  // broadcast_strides(tensor_)
 };
 
 }  // namespace fovea

@@ -205,6 +205,16 @@ std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& s
   return offsets.size() == 1 ? offsets[0] : offsets[static_cast<std::size_t>(item)];
 }
 
+std::array<std::int64_t, 4> broadcast_strides(const TensorView& tensor) {
+  std::array<std::int64_t, 4> strides{};
+  const int missing = static_cast<int>(strides.size()) - tensor.rank();
+  for (int dim = 0; missing >= 0 && dim < tensor.rank(); ++dim) {
+    const bool repeats = tensor.extent(dim) == 1;
+    strides[static_cast<std::size_t>(dim + missing)] = repeats ? 0 : tensor.strides()[dim];
+  }
+  return strides;
+}
+
 double broadcast_value(const TensorView& tensor, const ScorePosition& at) {
   const Shape full{at.batch, at.head, at.query_start + at.query, at.key_start + at.key};
   Index index = tensor.shape();

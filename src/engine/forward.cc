@@ -12,6 +12,7 @@
 #include "fovea/error.h"
 #include "fovea/reference.h"
 
+#include "core/broadcast.h"
 #include "engine/parallel.h"
 #include "engine/plan.h"
 #include "engine/problem.h"
@@ -80,16 +81,11 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
     head.alibi_slope = alibi_slope(*options.score.alibi, item.head, shape.q_heads);
   }
   if (options.score.bias.defined()) {
-    // Aligned from the right; extents of 1 repeat.
-    const TensorView& bias = options.score.bias;
-    const auto stride = [&](int from_right) {
-      const int dim = bias.rank() - from_right;
-      return dim < 0 || bias.extent(dim) == 1 ? 0 : bias.strides()[dim];
-    };
-    head.bias_query_stride = stride(2);
-    head.bias_key_stride = stride(1);
-    head.bias_offset = span.batch * stride(4) + item.head * stride(3) +
-                       span.query_start * stride(2) + span.key_start * stride(1);
+    const auto strides = broadcast_strides(options.score.bias);
+    head.bias_query_stride = strides[2];
+    head.bias_key_stride = strides[3];
+    head.bias_offset = span.batch * strides[0] + item.head * strides[1] +
+                       span.query_start * strides[2] + span.key_start * strides[3];
   }
   return {head, item.q_begin, item.q_end};
 }
