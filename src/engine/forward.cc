@@ -167,7 +167,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   // On one thread items are largest.
   AttentionOptions on_one_thread = options;
   on_one_thread.execution.threads = 1;
-  const engine::Problem alone = engine::make_problem(query, key, value, on_one_thread);
+  const engine::Problem alone{query, key, value, on_one_thread, problem.shape};
   return engine::Workspace::bytes_with_alignment(
       std::max(engine::ForwardPlan(problem, true).workspace_bytes(),
                engine::ForwardPlan(alone, true).workspace_bytes()));

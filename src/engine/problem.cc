@@ -22,10 +22,6 @@ template <class... Args>
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-std::string came(const TensorView& tensor) {
-  return tensor.defined() ? to_string(tensor.shape()) : "nothing";
-}
-
 /// Extents and distances are multiplied and added up in 64 bits, and so must stay far from that.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
@@ -68,12 +64,7 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
 }
 
 void check_input(const TensorView& tensor, std::string_view name) {
-  if (!tensor.defined() || tensor.rank() != 4) {
-    fail("{}: expected [batch, heads, length, dim], got {}", name, came(tensor));
-  }
-  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kFloat64) {
-    fail("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype()));
-  }
+  validate_input(tensor, name);
   if (tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
     fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
          to_string(tensor.strides()));
@@ -149,44 +140,20 @@ void check_float32(const Problem& problem) {
 
 }  // namespace
 
-double Problem::scale() const {
-  const double dim = static_cast<double>(std::max<std::int64_t>(head_dim(), 1));
-  return options.score.scale.value_or(1.0 / std::sqrt(dim));
-}
-
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options) {
   check_input(query, "query");
   check_input(key, "key");
   check_input(value, "value");
-  Problem problem{query, key, value, options, {}};
-  problem.shape = {query.extent(0), query.extent(1), key.extent(1),
-                   query.extent(2), key.extent(2),   options.sequences.count()};
-  const ProblemShape& shape = problem.shape;
   if (key.dtype() != query.dtype() || value.dtype() != query.dtype()) {
     fail("dtype: expected the same for query, key and value, got {}, {} and {}",
          dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
   }
-  if (key.extent(0) != shape.batch || value.extent(0) != shape.batch) {
-    fail("batch: expected the same for query, key and value, got {}, {} and {}", shape.batch,
-         key.extent(0), value.extent(0));
-  }
-  if (value.extent(1) != shape.kv_heads || value.extent(2) != shape.kv_len) {
-    fail(
-        "value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and kv_len = {} "
-        "as key has, got {}",
-        shape.kv_heads, shape.kv_len, to_string(value.shape()));
-  }
-  const bool divides =
-      shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0;
-  if (!divides) {
-    fail("heads: expected q_heads to be a multiple of kv_heads, got {} and {}", shape.q_heads,
-         shape.kv_heads);
-  }
+  const Problem problem{query, key, value, options, problem_shape(query, key, value, options)};
   if (key.extent(3) != query.extent(3)) {
     fail("key: expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }
-  validate(options, shape);
+  validate(options, problem.shape);
   if (options.execution.threads < 0) {
     fail("threads: expected 0 (as many as OpenMP says) or more, got {}", options.execution.threads);
   }

@@ -10,6 +10,8 @@
 #include "fovea/attention_options.h"
 #include "fovea/tensor.h"
 
+#include "core/problem_shape.h"
+
 namespace fovea::engine {
 
 /// A call whose arguments fit each other.
@@ -23,7 +25,7 @@ struct Problem {
   std::int64_t head_dim() const { return query.extent(3); }
   std::int64_t value_dim() const { return value.extent(3); }
   DType dtype() const { return query.dtype(); }
-  double scale() const;
+  double scale() const { return score_scale(options.score, head_dim()); }
 };
 
 /// Throws InvalidArgument naming the argument, what was expected and what came.

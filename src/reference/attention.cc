@@ -20,6 +20,7 @@
 #include "fovea/reference.h"
 
 #include "core/broadcast.h"
+#include "core/problem_shape.h"
 
 namespace fovea::reference {
 namespace {
@@ -34,10 +35,7 @@ struct Problem {
   std::int64_t value_dim = 0;
   std::int64_t hidden_dim = 0;  // 0 unless the score is additive
 
-  double scale() const {
-    const double dim = static_cast<double>(std::max<std::int64_t>(head_dim, 1));
-    return options.score.scale.value_or(1.0 / std::sqrt(dim));
-  }
+  double scale() const { return score_scale(options.score, head_dim); }
   bool has_bias() const {
     return options.score.bias.defined() || options.score.alibi || options.score.relative;
   }
@@ -311,14 +309,6 @@ void require_arithmetic(DType arithmetic) {
           fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(arithmetic)));
 }
 
-void require_input(const TensorView& tensor, const char* name) {
-  require(tensor.defined() && tensor.rank() == 4,
-          fmt::format("{}: expected [batch, heads, length, dim], got {}", name,
-                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
-  require(tensor.dtype() == DType::kFloat32 || tensor.dtype() == DType::kFloat64,
-          fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
-}
-
 void require_shape(const TensorView& tensor, const char* name, const Shape& expected) {
   require(tensor.defined() && tensor.shape() == expected,
           fmt::format("{}: expected shape {}, got {}", name, to_string(expected),
@@ -328,26 +318,12 @@ void require_shape(const TensorView& tensor, const char* name, const Shape& expe
 /// Checks everything before anything is computed.
 Problem make_problem(const Inputs& in, const AttentionOptions& options,
                      const ReferenceOptions& how) {
-  require_input(in.query, "query");
-  require_input(in.key, "key");
-  require_input(in.value, "value");
-  Problem problem{in, options, how, {}, in.query.extent(3), in.value.extent(3), 0};
-  problem.shape = {in.query.extent(0), in.query.extent(1), in.key.extent(1),
-                   in.query.extent(2), in.key.extent(2),   options.sequences.count()};
-  const ProblemShape& shape = problem.shape;
-  require(in.key.extent(0) == shape.batch && in.value.extent(0) == shape.batch,
-          fmt::format("batch: expected the same for query, key and value, got {}, {} and {}",
-                      shape.batch, in.key.extent(0), in.value.extent(0)));
-  require(in.value.extent(1) == shape.kv_heads && in.value.extent(2) == shape.kv_len,
-          fmt::format("value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and "
-                      "kv_len = {} as key has, got {}",
-                      shape.kv_heads, shape.kv_len, to_string(in.value.shape())));
-  require(shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0,
-          fmt::format("heads: expected q_heads to be a multiple of kv_heads, got {} and {}",
-                      shape.q_heads, shape.kv_heads));
-  require(
-      how.arithmetic == DType::kFloat64 || how.arithmetic == DType::kFloat32,
-      fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(how.arithmetic)));
+  validate_input(in.query, "query");
+  validate_input(in.key, "key");
+  validate_input(in.value, "value");
+  const ProblemShape shape = problem_shape(in.query, in.key, in.value, options);
+  Problem problem{in, options, how, shape, in.query.extent(3), in.value.extent(3), 0};
+  require_arithmetic(how.arithmetic);
   require(how.normalization != Normalization::kSum || options.score.sinks.empty(),
           "sinks: a sink is a logit; division by the sum has none");
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The tensors of a problem (problem_shape.h).
+
+#include "core/problem_shape.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+namespace fovea {
+
+void validate_input(const TensorView& tensor, std::string_view name) {
+  if (!tensor.defined() || tensor.rank() != 4) {
+    throw InvalidArgument(fmt::format("{}: expected [batch, heads, length, dim], got {}", name,
+                                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
+  }
+  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kFloat64) {
+    throw InvalidArgument(
+        fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
+  }
+}
+
+ProblemShape problem_shape(const TensorView& query, const TensorView& key, const TensorView& value,
+                           const AttentionOptions& options) {
+  const ProblemShape shape{query.extent(0), query.extent(1), key.extent(1),
+                           query.extent(2), key.extent(2),   options.sequences.count()};
+  if (key.extent(0) != shape.batch || value.extent(0) != shape.batch) {
+    throw InvalidArgument(
+        fmt::format("batch: expected the same for query, key and value, got {}, {} and {}",
+                    shape.batch, key.extent(0), value.extent(0)));
+  }
+  if (value.extent(1) != shape.kv_heads || value.extent(2) != shape.kv_len) {
+    throw InvalidArgument(
+        fmt::format("value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and "
+                    "kv_len = {} as key has, got {}",
+                    shape.kv_heads, shape.kv_len, to_string(value.shape())));
+  }
+  const bool divides =
+      shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0;
+  if (!divides) {
+    throw InvalidArgument(
+        fmt::format("heads: expected q_heads to be a multiple of kv_heads, got {} and {}",
+                    shape.q_heads, shape.kv_heads));
+  }
+  return shape;
+}
+
+double score_scale(const ScoreOptions& score, std::int64_t head_dim) {
+  const double dim = static_cast<double>(std::max<std::int64_t>(head_dim, 1));
+  return score.scale.value_or(1.0 / std::sqrt(dim));
+}
+
+}  // namespace fovea
