@@ -19,16 +19,21 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/half.h"
+
 namespace fovea {
 
 /// The type of one element.
-enum class DType : std::uint8_t { kFloat32, kFloat64, kInt64, kBool };
+enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kBool };
 
-/// "float32", "float64", "int64" or "bool".
+/// "float32", "float64", "float16", "bfloat16", "int64" or "bool".
 std::string_view dtype_name(DType dtype);
 
 /// Bytes per element.
 std::size_t dtype_size(DType dtype);
+
+/// Whether the elements are floating-point numbers.
+bool is_float(DType dtype);
 
 /// The DType of a C++ type.
 template <class T>
@@ -36,11 +41,14 @@ constexpr DType dtype_of() {
   using U = std::remove_cv_t<T>;
   if constexpr (std::is_same_v<U, float>) return DType::kFloat32;
   if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
+  if constexpr (std::is_same_v<U, Float16>) return DType::kFloat16;
+  if constexpr (std::is_same_v<U, BFloat16>) return DType::kBFloat16;
   if constexpr (std::is_same_v<U, std::int64_t>) return DType::kInt64;
   if constexpr (std::is_same_v<U, bool>) return DType::kBool;
   static_assert(std::is_same_v<U, float> || std::is_same_v<U, double> ||
+                    std::is_same_v<U, Float16> || std::is_same_v<U, BFloat16> ||
                     std::is_same_v<U, std::int64_t> || std::is_same_v<U, bool>,
-                "an element is a float, double, int64_t or bool");
+                "an element is a float, double, Float16, BFloat16, int64_t or bool");
 }
 
 /// Tensors have at most this many dimensions.
@@ -140,6 +148,12 @@ class BasicTensorView {
     return static_cast<Element<T>*>(data_)[offset(index)];
   }
 
+  /// Where the element at `index` lies, whatever its type.
+  Pointee* address(const Index& index) const {
+    assert(defined_);
+    return advance(offset(index));
+  }
+
   /// The element at `index` as a double (int64 beyond 2^53 is rounded; bool gives 0 or 1).
   double value(const Index& index) const {
     const std::int64_t at = offset(index);
@@ -148,6 +162,10 @@ class BasicTensorView {
         return static_cast<double>(static_cast<const float*>(data_)[at]);
       case DType::kFloat64:
         return static_cast<const double*>(data_)[at];
+      case DType::kFloat16:
+        return static_cast<double>(static_cast<float>(static_cast<const Float16*>(data_)[at]));
+      case DType::kBFloat16:
+        return static_cast<double>(static_cast<float>(static_cast<const BFloat16*>(data_)[at]));
       case DType::kInt64:
         return static_cast<double>(static_cast<const std::int64_t*>(data_)[at]);
       case DType::kBool:

@@ -6,6 +6,7 @@
 #include "fovea/array_format.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -38,20 +39,7 @@ Tensor corners(const TensorView& values, std::int64_t edge) {
     for (int dim = 0; dim < shape.rank(); ++dim) {
       if (index[dim] >= edge) source[dim] += values.extent(dim) - shape[dim];
     }
-    switch (values.dtype()) {
-      case DType::kFloat32:
-        result.at<float>(index) = values.at<float>(source);
-        break;
-      case DType::kFloat64:
-        result.at<double>(index) = values.at<double>(source);
-        break;
-      case DType::kInt64:
-        result.at<std::int64_t>(index) = values.at<std::int64_t>(source);
-        break;
-      case DType::kBool:
-        result.at<bool>(index) = values.at<bool>(source);
-        break;
-    }
+    std::memcpy(result.view().address(index), values.address(source), dtype_size(values.dtype()));
   });
   return result;
 }

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,10 +48,33 @@ Digits rounded_digits(double value, std::chars_format form, int count) {
   return digits_of(value, form, count);
 }
 
+// The number of fewest decimal digits that rounds to `value`, a Half.
+template <class Half>
+double shortest_decimal(double value) {
+  double decimal = value;
+  for (int digits = 0; digits < 5; ++digits) {  // five more than the first tell all of them apart
+    std::array<char, 32> text;
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
+                                   std::chars_format::scientific, digits)
+                         .ptr;
+    std::from_chars(text.data(), end, decimal);
+    if (Half(decimal).bits == Half(value).bits) break;
+  }
+  return decimal;
+}
+
 // The fewest digits that no other number of the same type shares.
 Digits shortest_digits(double value, DType dtype, std::chars_format form) {
-  if (dtype == DType::kFloat32) return digits_of(static_cast<float>(value), form);
-  return digits_of(value, form);
+  switch (dtype) {
+    case DType::kFloat32:
+      return digits_of(static_cast<float>(value), form);
+    case DType::kFloat16:
+      return digits_of(shortest_decimal<Float16>(value), form);
+    case DType::kBFloat16:
+      return digits_of(shortest_decimal<BFloat16>(value), form);
+    default:
+      return digits_of(value, form);
+  }
 }
 
 int length(const std::string& text) { return static_cast<int>(text.size()); }
@@ -77,14 +99,26 @@ Digits needed_digits(double value, DType dtype, std::chars_format form, int prec
   return digits;
 }
 
-// NumPy decides in the tensor's own type: float32's 1e-4 is a little less than double's.
-template <class T>
-bool needs_exponent(T largest, T smallest, bool suppress) {
-  constexpr T kLarge = static_cast<T>(std::is_same_v<T, float> ? 1e6 : 1e8);
-  constexpr T kSmall = static_cast<T>(1e-4);
-  constexpr T kSpread = static_cast<T>(1000);
-  if (largest >= kLarge) return true;
-  return !suppress && (smallest < kSmall || largest / smallest > kSpread);
+double rounded_to(DType dtype, double x) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return static_cast<double>(static_cast<float>(x));
+    case DType::kFloat16:
+      return static_cast<double>(static_cast<float>(Float16(x)));
+    case DType::kBFloat16:
+      return static_cast<double>(static_cast<float>(BFloat16(x)));
+    default:
+      return x;
+  }
+}
+
+// NumPy decides in the tensor's own type: float32's 1e-4 is a little less than double's. It has no
+// bfloat16, which is written as float32.
+bool needs_exponent(double largest, double smallest, bool suppress, DType dtype) {
+  const double large = dtype == DType::kFloat64 ? 1e8 : dtype == DType::kFloat16 ? 1e3 : 1e6;
+  if (largest >= large) return true;
+  return !suppress &&
+         (smallest < rounded_to(dtype, 1e-4) || rounded_to(dtype, largest / smallest) > 1000.0);
 }
 
 // What the form of a float tensor depends on.
@@ -124,6 +158,8 @@ NumberFormat::NumberFormat(const TensorView& values, const ArrayFormat& options)
   switch (dtype_) {
     case DType::kFloat32:
     case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
       fit_floats(values, options.suppress);
       break;
     case DType::kInt64:
@@ -139,10 +175,7 @@ void NumberFormat::fit_floats(const TensorView& values, bool suppress) {
   FloatSurvey survey;
   for_each_index(values.shape(), [&](const Index& index) { survey.add(values.value(index)); });
   if (survey.largest > 0.0) {
-    scientific_ = dtype_ == DType::kFloat32
-                      ? needs_exponent(static_cast<float>(survey.largest),
-                                       static_cast<float>(survey.smallest), suppress)
-                      : needs_exponent(survey.largest, survey.smallest, suppress);
+    scientific_ = needs_exponent(survey.largest, survey.smallest, suppress, dtype_);
   }
 
   // Pass 1: every number as its own digits ask for. Pass 2, in padded_float, widens them to the
@@ -215,6 +248,8 @@ std::string NumberFormat::padded(double value) const {
   switch (dtype_) {
     case DType::kFloat32:
     case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
       return padded_float(value);
     case DType::kInt64:
       return fmt::format("{:>{}.0f}", value, width_);

@@ -37,6 +37,10 @@ std::string_view dtype_name(DType dtype) {
       return "float32";
     case DType::kFloat64:
       return "float64";
+    case DType::kFloat16:
+      return "float16";
+    case DType::kBFloat16:
+      return "bfloat16";
     case DType::kInt64:
       return "int64";
     case DType::kBool:
@@ -52,11 +56,16 @@ std::size_t dtype_size(DType dtype) {
     case DType::kFloat64:
     case DType::kInt64:
       return 8;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return 2;
     case DType::kBool:
       return 1;
   }
   return 0;
 }
+
+bool is_float(DType dtype) { return dtype != DType::kInt64 && dtype != DType::kBool; }
 
 Shape::Shape(std::initializer_list<std::int64_t> extents)
     : Shape(std::span(extents.begin(), extents.end())) {}
@@ -201,9 +210,10 @@ Tensor convert(const TensorView& source, DType dtype) {
   Tensor result(dtype, source.shape());
   MutableTensorView target = result.view();
   for_each_index(source.shape(), [&](const Index& index) {
-    // Between equal types the element is copied as it is: int64 must not pass through a double.
-    if (source.dtype() == DType::kInt64 && dtype == DType::kInt64) {
-      target.at<std::int64_t>(index) = source.at<std::int64_t>(index);
+    // Between equal types the element is copied as it is: int64 must not pass through a double, nor
+    // may a nan lose its bits.
+    if (source.dtype() == dtype) {
+      std::memcpy(target.address(index), source.address(index), dtype_size(dtype));
       return;
     }
     const double value = source.value(index);
@@ -213,6 +223,12 @@ Tensor convert(const TensorView& source, DType dtype) {
         break;
       case DType::kFloat64:
         target.at<double>(index) = value;
+        break;
+      case DType::kFloat16:
+        target.at<Float16>(index) = Float16(value);
+        break;
+      case DType::kBFloat16:
+        target.at<BFloat16>(index) = BFloat16(value);
         break;
       case DType::kInt64:
         target.at<std::int64_t>(index) = to_int64(value);

@@ -52,8 +52,7 @@ void for_each_value(const Tensor& tensor, Visit&& visit) {
     case DType::kFloat32:
       for (const float value : tensor.span<float>()) visit(static_cast<double>(value));
       return;
-    case DType::kInt64:
-    case DType::kBool:
+    default:
       for_each_index(tensor.shape(), [&](const Index& index) { visit(tensor.value(index)); });
       return;
   }
