@@ -106,7 +106,7 @@ struct ScoreOptions {
   /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
   double softcap = 0.0;
   CustomScore custom = {};
-  /// Added to the scores, float32 or float64; broadcast to [batch, q_heads, q_len, kv_len] from the
+  /// Added to the scores, floats of any type; broadcast to [batch, q_heads, q_len, kv_len] from the
   /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever the score and
   /// other biases are; so does any score of -inf.
   TensorRef bias = {};

@@ -53,12 +53,14 @@ struct ReferenceOptions {
   Normalization normalization = Normalization::kSoftmax;
   /// kFloat64: the oracle. kFloat32: every product, sum, exponential and division rounded to
   /// float32, in plain order: the naive computation that faster ones must not be less exact than.
+  /// kBFloat16, kFloat16: the same for tensors stored in these types, in float32 but for weights,
+  /// which are rounded to the type before they meet the values, and the context, rounded at last.
   DType arithmetic = DType::kFloat64;
 };
 
 /// rows times weights, every product and sum rounded to the arithmetic's type, from first to last.
 ///
-/// rows     [..., dim]    float32 or float64, any strides
+/// rows     [..., dim]    floats of any type, any strides
 /// weights  [dim, columns]
 /// returns  [..., columns], of the arithmetic's type
 ///
@@ -66,7 +68,7 @@ struct ReferenceOptions {
 Tensor project(const TensorView& rows, const TensorView& weights,
                DType arithmetic = DType::kFloat64);
 
-/// The tensors of a problem: float32 or float64 (each element is converted to the arithmetic's
+/// The tensors of a problem: floats of any type (each element is converted to the arithmetic's
 /// type), any strides.
 ///
 /// query  [batch, q_heads,  q_len,  head_dim]
@@ -81,8 +83,8 @@ struct Inputs {
   TensorView value;
 };
 
-/// Every intermediate array, of the arithmetic's type. A step that the options do not have is an
-/// absent tensor.
+/// Every intermediate array, of the arithmetic's type (float32 for the types of 16 bits). A step
+/// that the options do not have is an absent tensor.
 struct Steps {
   Tensor hidden;             ///< [batch, q_heads, q_len, kv_len, hidden_dim]  tanh(q W + k U)
   Tensor scores;             ///< [batch, q_heads, q_len, kv_len]

@@ -20,9 +20,9 @@ namespace {
 constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // positions stay far from overflow
 
 void validate_float(const TensorView& tensor, const char* name) {
-  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kFloat64) {
-    throw InvalidArgument(
-        fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
+  if (!is_float(tensor.dtype())) {
+    throw InvalidArgument(fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}",
+                                      name, dtype_name(tensor.dtype())));
   }
 }
 

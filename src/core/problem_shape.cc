@@ -18,9 +18,9 @@ void validate_input(const TensorView& tensor, std::string_view name) {
     throw InvalidArgument(fmt::format("{}: expected [batch, heads, length, dim], got {}", name,
                                       tensor.defined() ? to_string(tensor.shape()) : "nothing"));
   }
-  if (tensor.dtype() != DType::kFloat32 && tensor.dtype() != DType::kFloat64) {
-    throw InvalidArgument(
-        fmt::format("{}: expected float32 or float64, got {}", name, dtype_name(tensor.dtype())));
+  if (!is_float(tensor.dtype())) {
+    throw InvalidArgument(fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}",
+                                      name, dtype_name(tensor.dtype())));
   }
 }
 

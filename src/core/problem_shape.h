@@ -13,7 +13,7 @@
 
 namespace fovea {
 
-/// Throws InvalidArgument unless `tensor` is [batch, heads, length, dim] of float32 or float64;
+/// Throws InvalidArgument unless `tensor` is [batch, heads, length, dim] of floats of any size;
 /// `name` is what the message calls it.
 void validate_input(const TensorView& tensor, std::string_view name);
 

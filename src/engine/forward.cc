@@ -23,16 +23,15 @@ namespace fovea {
 namespace engine {
 namespace {
 
-/// The element at [batch, head, position] of a tensor whose rows are there, and the distance of
-/// rows.
-template <class T, class Pointee>
-kernels::RowsOf<T> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
-                           std::int64_t head, std::int64_t position) {
+/// The rows of a head from `position` on.
+template <class Pointee>
+kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
+                                 std::int64_t head, std::int64_t position) {
   if (!tensor.defined() || tensor.data() == nullptr) return {};
   const Strides& strides = tensor.strides();
-  return {static_cast<T*>(tensor.data()) + batch * strides[0] + head * strides[1] +
-              position * strides[2],
-          strides[2]};
+  const kernels::RowsOf<Pointee> rows{tensor.data(), 1, tensor.dtype()};
+  return {rows.row(batch * strides[0] + head * strides[1] + position * strides[2]), strides[2],
+          tensor.dtype()};
 }
 
 /// A view without gaps, of a copy where the original has some.
@@ -72,11 +71,11 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
                  .query_start = span.query_start,
                  .key_start = span.key_start};
   head.kv_len = span.kv_len;
-  head.query = rows_of<const float>(problem.query, span.batch, item.head, span.query_start);
-  head.key = rows_of<const float>(problem.key, span.batch, kv_head, span.key_start);
-  head.value = rows_of<const float>(problem.value, span.batch, kv_head, span.key_start);
-  head.context = rows_of<float>(outputs.context, span.batch, item.head, span.query_start);
-  head.lse = rows_of<float>(outputs.lse, span.batch, item.head, span.query_start);
+  head.query = rows_of(problem.query, span.batch, item.head, span.query_start);
+  head.key = rows_of(problem.key, span.batch, kv_head, span.key_start);
+  head.value = rows_of(problem.value, span.batch, kv_head, span.key_start);
+  head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
+  head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
   if (options.score.alibi) {
     head.alibi_slope = alibi_slope(*options.score.alibi, item.head, shape.q_heads);
   }
@@ -90,7 +89,7 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   return {head, item.q_begin, item.q_end};
 }
 
-void forward_float32(const Problem& problem, const AttentionOutputs& outputs) {
+void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   kernels::choose_target();
   const ForwardPlan plan(problem, outputs.context.defined());
   const Execution& execution = problem.options.execution;
@@ -152,17 +151,17 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   engine::validate_outputs(problem, outputs);
   if (!outputs.context.defined() && !outputs.lse.defined()) return;
-  if (problem.dtype() == DType::kFloat64) {
+  if (problem.is_float64()) {
     engine::forward_float64(problem, outputs);
   } else {
-    engine::forward_float32(problem, outputs);
+    engine::forward_fused(problem, outputs);
   }
 }
 
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                         const TensorView& value, const AttentionOptions& options) {
   const engine::Problem problem = engine::make_problem(query, key, value, options);
-  if (problem.dtype() == DType::kFloat64) return 0;
+  if (problem.is_float64()) return 0;
   kernels::choose_target();
   // On one thread items are largest.
   AttentionOptions on_one_thread = options;

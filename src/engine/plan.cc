@@ -41,6 +41,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
     : problem_(problem), lanes_(kernels::panel_lanes()) {
   const ProblemShape& shape = problem.shape;
   setup_.options = &problem.options;
+  setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
   setup_.head_dim = problem.head_dim();
   setup_.value_dim = context ? problem.value_dim() : 0;
   setup_.scale = problem.scale();
@@ -54,7 +55,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
     all_panels += panels(span.q_len) * shape.q_heads;
   }
   const std::int64_t row_bytes = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) *
-                                 std::int64_t{sizeof(float)};
+                                 kernels::packed_number_bytes(setup_);
   setup_.block_keys =
       std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
                           kLeastBlockKeys, kMostBlockKeys),

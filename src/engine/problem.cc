@@ -95,15 +95,11 @@ bool elements_are_distinct(const TensorView& tensor) {
 }
 
 /// Checks one output but for its place in memory, which it returns.
-Memory check_output(const Problem& problem, const MutableTensorView& output, std::string_view name,
-                    const Shape& expected, std::string_view what) {
+Memory check_output(const MutableTensorView& output, std::string_view name, const Shape& expected,
+                    std::string_view what) {
   if (output.shape() != expected) {
     fail("{}: expected {} = {}, got {}", name, what, to_string(expected),
          to_string(output.shape()));
-  }
-  if (output.dtype() != problem.dtype()) {
-    fail("{}: expected {} as query has, got {}", name, dtype_name(problem.dtype()),
-         dtype_name(output.dtype()));
   }
   const Memory memory = memory_of(output, name);
   if (!elements_are_distinct(output)) {
@@ -145,8 +141,11 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   check_input(query, "query");
   check_input(key, "key");
   check_input(value, "value");
-  if (key.dtype() != query.dtype() || value.dtype() != query.dtype()) {
-    fail("dtype: expected the same for query, key and value, got {}, {} and {}",
+  const auto is_float64 = [](const TensorView& tensor) {
+    return tensor.dtype() == DType::kFloat64;
+  };
+  if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
+    fail("dtype: expected float64 for query, key and value or for none of them, got {}, {} and {}",
          dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
   }
   const Problem problem{query, key, value, options, problem_shape(query, key, value, options)};
@@ -157,9 +156,7 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   if (options.execution.threads < 0) {
     fail("threads: expected 0 (as many as OpenMP says) or more, got {}", options.execution.threads);
   }
-  if (problem.dtype() == DType::kFloat32) {
-    check_float32(problem);
-  }
+  if (!problem.is_float64()) check_float32(problem);
   return problem;
 }
 
@@ -169,7 +166,14 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
   const MutableTensorView& lse = outputs.lse;
   Memory context_memory, lse_memory;
   if (context.defined()) {
-    context_memory = check_output(problem, context, "context",
+    const DType type = context.dtype();
+    if (problem.is_float64() ? type != DType::kFloat64
+                             : !is_float(type) || type == DType::kFloat64) {
+      fail("context: expected {} for inputs of {}, got {}",
+           problem.is_float64() ? "float64" : "float32, float16 or bfloat16",
+           dtype_name(problem.query.dtype()), dtype_name(type));
+    }
+    context_memory = check_output(context, "context",
                                   {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
                                   "[batch, q_heads, q_len, value_dim]");
     if (context.extent(3) > 1 && context.strides()[3] != 1) {
@@ -178,7 +182,12 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
     }
   }
   if (lse.defined()) {
-    lse_memory = check_output(problem, lse, "lse", {shape.batch, shape.q_heads, shape.q_len},
+    const DType type = problem.is_float64() ? DType::kFloat64 : DType::kFloat32;
+    if (lse.dtype() != type) {
+      fail("lse: expected {} for inputs of {}, got {}", dtype_name(type),
+           dtype_name(problem.query.dtype()), dtype_name(lse.dtype()));
+    }
+    lse_memory = check_output(lse, "lse", {shape.batch, shape.q_heads, shape.q_len},
                               "[batch, q_heads, q_len]");
   }
   const auto keep_apart = [&](const TensorView& other, std::string_view other_name) {

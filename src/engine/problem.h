@@ -24,7 +24,8 @@ struct Problem {
 
   std::int64_t head_dim() const { return query.extent(3); }
   std::int64_t value_dim() const { return value.extent(3); }
-  DType dtype() const { return query.dtype(); }
+  /// All inputs are float64, or none is.
+  bool is_float64() const { return query.dtype() == DType::kFloat64; }
   double scale() const { return score_scale(options.score, head_dim()); }
 };
 

@@ -5,25 +5,54 @@
 
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <stop_token>
+#include <type_traits>
 
 #include "fovea/attention_options.h"
 #include "fovea/mask.h"
+#include "fovea/tensor.h"
 
 namespace fovea::kernels {
 
-/// Rows of numbers: row r begins at data + r * stride.
-template <class T>
+/// Rows of numbers in a tensor's own type: row r begins r * stride elements after data. `Pointee`
+/// is void or const void.
+template <class Pointee>
 struct RowsOf {
-  T* data = nullptr;
+  using Byte = std::conditional_t<std::is_const_v<Pointee>, const std::byte, std::byte>;
+
+  Pointee* data = nullptr;
   std::int64_t stride = 0;
+  DType dtype = DType::kFloat32;
+
+  /// Where row `row` begins.
+  Byte* row(std::int64_t row) const {
+    return static_cast<Byte*>(data) + row * stride * static_cast<std::int64_t>(dtype_size(dtype));
+  }
+  /// The same as T, which must be the tensor's type.
+  template <class T>
+  auto* row_as(std::int64_t number) const {
+    using Element = std::conditional_t<std::is_const_v<Pointee>, const T, T>;
+    assert(dtype == dtype_of<T>());
+    return static_cast<Element*>(data) + number * stride;
+  }
+};
+using InputRows = RowsOf<const void>;
+using OutputRows = RowsOf<void>;
+
+/// What the queries, keys and values of a call are stored as, which decides how it is computed.
+struct StorageTypes {
+  DType query = DType::kFloat32;
+  DType key = DType::kFloat32;
+  DType value = DType::kFloat32;
 };
 
 /// What all heads of a call have in common.
 struct ForwardSetup {
   const AttentionOptions* options = nullptr;
+  StorageTypes types;
   std::int64_t head_dim = 0;
   std::int64_t value_dim = 0;    // 0 where no context is asked for
   std::int64_t most_keys = 0;    // kv_len, of the longest sequence
@@ -36,9 +65,9 @@ struct ForwardSetup {
 struct ForwardHead {
   ScorePosition origin;  // batch, head, offset and starts; query and key are 0
   std::int64_t kv_len = 0;
-  RowsOf<const float> query, key, value;
-  RowsOf<float> context;  // null where it is not asked for
-  RowsOf<float> lse;      // one number per row; null where it is not asked for
+  InputRows query, key, value;
+  OutputRows context;  // null where it is not asked for
+  OutputRows lse;      // one float per row; null where it is not asked for
   /// The additive bias of query 0 and key 0 of this head, as an index into its tensor, and its
   /// distances along both; 0 where it repeats.
   std::int64_t bias_offset = 0, bias_query_stride = 0, bias_key_stride = 0;
@@ -54,6 +83,9 @@ struct ForwardHead {
 
 /// The queries that the active target computes side by side.
 std::int64_t panel_lanes();
+
+/// The bytes that a number of a tensor takes once it is packed for the products.
+std::int64_t packed_number_bytes(const ForwardSetup& setup);
 
 /// The bytes of scratch that one thread needs, a multiple of 64.
 std::size_t forward_scratch_bytes(const ForwardSetup& setup);

@@ -35,7 +35,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   for (std::int64_t p = 0; p < s.panels; ++p) {
     Panel unused;
     Panel& panel = base == nullptr ? unused : panels[p];
-    panel.queries = arena.take<float>(s.head_dim * s.lanes);
+    panel.queries = arena.take<float>(s.query_steps * s.lanes);
     panel.context = arena.take<float>(s.value_dim * s.lanes);
     panel.maximum = arena.take<float>(s.lanes);
     panel.sum = arena.take<float>(s.lanes);
@@ -43,9 +43,9 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
     panel.key_end = arena.take<std::int64_t>(s.lanes);
   }
   scores = arena.take<float>(s.block_keys * s.lanes);
-  keys = arena.take<float>(s.block_keys * s.head_dim);
+  keys = arena.take<float>(s.block_keys * s.query_steps);
   // A line more than the tile, or tiles of a power of two would meet in the same cache sets.
-  value_tile_stride = s.block_keys * s.tile_rows + 16;
+  value_tile_stride = s.block_steps * s.tile_rows + 16;
   values = arena.take<float>((s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
   block_maximum = arena.take<float>(s.lanes);
   ignored_maximum = arena.take<float>(s.lanes);

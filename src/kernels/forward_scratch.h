@@ -27,7 +27,7 @@ struct Panel {
   std::int64_t keys_begin;  // all keys that a row sees lie from here
   std::int64_t keys_end;    // to here
   VectorRange ranges[4];
-  float* queries;           // [head_dim][lanes], scaled
+  float* queries;           // [query_steps][lanes]
   float* context;           // [value_dim][lanes], to be divided by `sum`
   float* maximum;           // [lanes], of the scores times log2(e)
   float* sum;               // [lanes], of 2^(score - maximum)
@@ -45,15 +45,17 @@ struct Segment {
 };
 
 struct ForwardScratchSizes {
-  std::int64_t panels, lanes, tile_rows, block_keys, head_dim, value_dim, most_keys, bias_keys;
+  std::int64_t panels, lanes, tile_rows, block_keys;
+  std::int64_t query_steps, block_steps;  // of a tile, over head_dim and over the keys of a block
+  std::int64_t value_dim, most_keys, bias_keys;
   bool rows_of_mask, position_bias;
 };
 
 struct ForwardScratch {
   Panel* panels;            // [panels]
-  float* scores;            // [block_keys][lanes]; then the weights
-  float* keys;              // tiles of [head_dim][tile_rows]
-  float* values;            // tiles of [block_keys][tile_rows], `value_tile_stride` apart
+  float* scores;            // [block_keys][lanes]; then the weights, [block_steps][lanes]
+  float* keys;              // tiles of [query_steps][tile_rows]
+  float* values;            // tiles of [block_steps][tile_rows], `value_tile_stride` apart
   float* block_maximum;     // [lanes]
   float* ignored_maximum;   // [lanes]
   float* block_sum;         // [lanes]

@@ -20,10 +20,12 @@
 #include "kernels/pack-inl.h"
 #include "kernels/score-inl.h"
 #include "kernels/simd-inl.h"
+#include "kernels/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
+template <class Arithmetic>
 class KeyBlock {
  public:
   KeyBlock(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
@@ -32,17 +34,11 @@ class KeyBlock {
   /// Packs the keys from `block` on and their values into tiles.
   void pack(std::int64_t block, std::int64_t count, std::int64_t tiles) {
     block_ = block;
-    for (std::int64_t t = 0; t < tiles; ++t) {
-      const std::int64_t key = block + t * kTileRows;
-      pack_key_tile(head_.key.data + key * head_.key.stride, head_.key.stride,
-                    std::min<std::int64_t>(kTileRows, head_.kv_len - key), setup_.head_dim,
-                    scratch_.keys + t * kTileRows * setup_.head_dim);
-    }
+    Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.keys);
     doubtful_ = 0;
-    const float* values = head_.value.data + block * head_.value.stride;
-    if (!pack_values(values, head_.value.stride, count, tiles * kTileRows, setup_.value_dim,
-                     scratch_.values, scratch_.value_tile_stride)) {
-      set_doubtful_aside(values, count);
+    if (!Arithmetic::pack_values(head_.value, block, count, tiles * kTileRows, setup_.value_dim,
+                                 scratch_.values, scratch_.value_tile_stride)) {
+      set_doubtful_aside(count);
     }
   }
 
@@ -68,30 +64,37 @@ class KeyBlock {
     for (std::int32_t i = 0; i < doubtful_; ++i) {
       const std::int32_t key = scratch_.doubtful[i];
       if (key < segment.first_key || key >= segment.first_key + segment.keys) continue;
-      const float* value = head_.value.data + (block_ + key) * head_.value.stride;
       for (std::int64_t at = lane; at < lane + segment.vectors * kLanes; ++at) {
         if (scratch_.doubtful_visible[i * kPanelLanes + at] == 0.0f) continue;
-        const float weight = scratch_.scores[key * kPanelLanes + at];
+        const float weight = Arithmetic::weight(scratch_.scores, key, at);
         for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
-          panel.context[c * kPanelLanes + at] += weight * value[c];
+          panel.context[c * kPanelLanes + at] += weight * value_at(key, c);
         }
       }
     }
   }
 
  private:
+  float value_at(std::int64_t key, std::int64_t c) const {
+    return with_element_type(head_.value.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      return static_cast<float>(head_.value.row_as<T>(block_ + key)[c]);
+    });
+  }
+
   /// Lists the keys of the block whose values are not all finite and packs them as zeros.
-  void set_doubtful_aside(const float* values, std::int64_t count) {
+  void set_doubtful_aside(std::int64_t count) {
     for (std::int64_t k = 0; k < count; ++k) {
-      const float* value = values + k * head_.value.stride;
-      const bool finite =
-          std::all_of(value, value + setup_.value_dim, [](float x) { return std::isfinite(x); });
+      bool finite = true;
+      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
+        finite = finite && std::isfinite(value_at(k, c));
+      }
       if (finite) continue;
       scratch_.doubtful[doubtful_++] = static_cast<std::int32_t>(k);
       for (std::int64_t c = 0; c < setup_.value_dim; c += kTileRows) {
         const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);
-        float* row = scratch_.values + c / kTileRows * scratch_.value_tile_stride + k * width;
-        std::fill(row, row + width, 0.0f);
+        Arithmetic::clear_value(scratch_.values + c / kTileRows * scratch_.value_tile_stride, k,
+                                width);
       }
     }
   }

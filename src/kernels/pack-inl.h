@@ -13,9 +13,23 @@
 #include <cstdint>
 
 #include "kernels/simd-inl.h"
+#include "kernels/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Numbers of a tensor, as floats.
+template <class T>
+struct Numbers {
+  const T* data;
+
+  Numbers from(std::int64_t element) const { return {data + element}; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> vector(D d, std::int64_t column) const {
+    return load_floats(d, data + column);
+  }
+  float one(std::int64_t column) const { return static_cast<float>(data[column]); }
+};
 
 #if HWY_TARGET != HWY_SCALAR
 /// Stores the 128-bit blocks of a vector at to, to + 4 to_stride, to + 8 to_stride, ...
@@ -31,15 +45,16 @@ HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, std::int64_t to_strid
   }
 }
 
-/// to[c * to_stride + r] = from[r * from_stride + c] for 4 rows and as many columns as D has lanes.
-template <class D>
-HWY_INLINE void transpose_4_rows(D d, const float* from, std::int64_t from_stride, float* to,
-                                 std::int64_t to_stride) {
+/// to[c * to_stride + r] = from[r * from_stride + column + c] for 4 rows and as many columns as D
+/// has lanes.
+template <class D, class Source>
+HWY_INLINE void transpose_4_rows(D d, Source from, std::int64_t from_stride, std::int64_t column,
+                                 float* to, std::int64_t to_stride) {
   const hn::RepartitionToWide<D> pairs;
-  const auto r0 = hn::LoadU(d, from);
-  const auto r1 = hn::LoadU(d, from + from_stride);
-  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
-  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto r0 = from.vector(d, column);
+  const auto r1 = from.from(from_stride).vector(d, column);
+  const auto r2 = from.from(2 * from_stride).vector(d, column);
+  const auto r3 = from.from(3 * from_stride).vector(d, column);
   const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
@@ -53,55 +68,61 @@ HWY_INLINE void transpose_4_rows(D d, const float* from, std::int64_t from_strid
   store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), to + 3 * to_stride,
                to_stride);
 }
-#endif
 
-#if HWY_TARGET != HWY_SCALAR
 /// The columns from `c` on of 4 rows: as many at a time as there are lanes, then half as many.
-template <class D>
-HWY_INLINE void transpose_columns(D d, const float* from, std::int64_t from_stride, std::int64_t c,
+template <class D, class Source>
+HWY_INLINE void transpose_columns(D d, Source from, std::int64_t from_stride, std::int64_t c,
                                   std::int64_t columns, float* to, std::int64_t to_stride) {
   constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(D()));
   for (; c + kWidth <= columns; c += kWidth) {
-    transpose_4_rows(d, from + c, from_stride, to + c * to_stride, to_stride);
+    transpose_4_rows(d, from, from_stride, c, to + c * to_stride, to_stride);
   }
   if constexpr (kWidth > 4) {
     transpose_columns(hn::Half<D>(), from, from_stride, c, columns, to, to_stride);
   } else {
     for (; c < columns; ++c) {
-      for (std::int64_t r = 0; r < 4; ++r) to[c * to_stride + r] = from[r * from_stride + c];
+      for (std::int64_t r = 0; r < 4; ++r) {
+        to[c * to_stride + r] = from.from(r * from_stride).one(c);
+      }
     }
   }
 }
 #endif
 
-/// to[c * to_stride + r] = from[r * from_stride + c] for rows x columns numbers.
-inline HWY_NOINLINE void transpose(const float* HWY_RESTRICT from, std::int64_t from_stride,
-                                   std::int64_t rows, std::int64_t columns, float* HWY_RESTRICT to,
-                                   std::int64_t to_stride) {
+/// to[c * to_stride + r] = column c of row r of `from`, for rows x columns numbers; `from_stride`
+/// counts elements.
+template <class Source>
+HWY_NOINLINE void transpose(Source from, std::int64_t from_stride, std::int64_t rows,
+                            std::int64_t columns, float* HWY_RESTRICT to, std::int64_t to_stride) {
   std::int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   for (; r + 4 <= rows; r += 4) {
-    transpose_columns(Floats(), from + r * from_stride, from_stride, 0, columns, to + r, to_stride);
+    transpose_columns(Floats(), from.from(r * from_stride), from_stride, 0, columns, to + r,
+                      to_stride);
   }
 #endif
   for (; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+    for (std::int64_t c = 0; c < columns; ++c) {
+      to[c * to_stride + r] = from.from(r * from_stride).one(c);
+    }
   }
 }
 
-/// One tile of keys: to [dim][kTileRows], zeros where there are fewer keys.
-HWY_INLINE void pack_key_tile(const float* HWY_RESTRICT keys, std::int64_t stride,
-                              std::int64_t count, std::int64_t dim, float* HWY_RESTRICT to) {
-  if (count < kTileRows) std::fill(to, to + dim * kTileRows, 0.0f);
-  transpose(keys, stride, count, dim, to, kTileRows);
+/// One tile of keys: to [columns][kTileRows], zeros where there are fewer keys.
+template <class Source>
+HWY_INLINE void pack_key_tile(Source keys, std::int64_t stride, std::int64_t count,
+                              std::int64_t columns, float* HWY_RESTRICT to) {
+  if (count < kTileRows) std::fill(to, to + columns * kTileRows, 0.0f);
+  transpose(keys, stride, count, columns, to, kTileRows);
 }
 
 /// Values for the second product: one tile after the other of kTileRows dimensions each (the last
 /// one narrower), each [kept][width]; keys from `count` to `kept` are zeros. `tile_stride` is the
 /// distance of tiles. Returns whether all numbers are finite.
-HWY_INLINE bool pack_values(const float* HWY_RESTRICT values, std::int64_t stride,
-                            std::int64_t count, std::int64_t kept, std::int64_t dim,
-                            float* HWY_RESTRICT to, std::int64_t tile_stride) {
+template <class T>
+HWY_INLINE bool pack_values(Numbers<T> values, std::int64_t stride, std::int64_t count,
+                            std::int64_t kept, std::int64_t dim, float* HWY_RESTRICT to,
+                            std::int64_t tile_stride) {
   const std::int64_t whole = dim / kTileRows;
   const std::int64_t rest = dim % kTileRows;
 #if HWY_TARGET == HWY_SCALAR
@@ -114,17 +135,17 @@ HWY_INLINE bool pack_values(const float* HWY_RESTRICT values, std::int64_t strid
   auto doubt = hn::Zero(d);
   float rest_doubt = 0.0f;
   for (std::int64_t k = 0; k < count; ++k) {
-    const float* HWY_RESTRICT from = values + k * stride;
+    const Numbers<T> from = values.from(k * stride);
     float* HWY_RESTRICT row = to + k * kTileRows;
     for (std::int64_t t = 0; t < whole; ++t) {
       for (std::int64_t i = 0; i < kTileRows; i += kStep) {
-        const auto x = hn::LoadU(d, from + t * kTileRows + i);
+        const auto x = from.vector(d, t * kTileRows + i);
         doubt = hn::Add(doubt, hn::Sub(x, x));
         hn::StoreU(x, d, row + t * tile_stride + i);
       }
     }
     for (std::int64_t i = 0; i < rest; ++i) {
-      const float x = from[whole * kTileRows + i];
+      const float x = from.one(whole * kTileRows + i);
       rest_doubt += x - x;
       to[whole * tile_stride + k * rest + i] = x;
     }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -13,24 +14,25 @@
 namespace fovea::kernels {
 
 /// Fetches rows that are needed soon into the second cache, a few lines at a time.
-template <class T>
+template <class Pointee>
 class Prefetcher {
  public:
   /// `count` rows from `first` on, of `dim` numbers each, within so many calls of fetch().
-  void start(const RowsOf<T>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
+  void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
              std::int64_t calls) {
     left_ = 0;
     if (count <= 0) return;
-    row_ = reinterpret_cast<const char*>(rows.data + first * rows.stride);
-    stride_ = rows.stride * std::int64_t{sizeof(float)};
-    lines_ = (dim * std::int64_t{sizeof(float)} + kLine - 1) / kLine;
+    const auto element = static_cast<std::int64_t>(dtype_size(rows.dtype));
+    row_ = rows.row(first);
+    stride_ = rows.stride * element;
+    lines_ = (dim * element + kLine - 1) / kLine;
     line_ = 0;
     left_ = count * lines_;
     per_call_ = (left_ + calls - 1) / calls;
   }
   void fetch() {
     for (std::int64_t i = std::min(per_call_, left_); i > 0; --i) {
-      __builtin_prefetch(row_ + line_ * kLine, std::is_const_v<T> ? 0 : 1, 2);
+      __builtin_prefetch(row_ + line_ * kLine, std::is_const_v<Pointee> ? 0 : 1, 2);
       if (++line_ == lines_) {
         line_ = 0;
         row_ += stride_;
@@ -41,7 +43,7 @@ class Prefetcher {
 
  private:
   static constexpr std::int64_t kLine = 64;
-  const char* row_ = nullptr;
+  const std::byte* row_ = nullptr;
   std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
 };
 

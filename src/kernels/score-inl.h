@@ -26,6 +26,17 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
+/// scores = factor * scores for one tile of `lanes` lanes.
+HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
+  const Floats d;
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, at)), d, at);
+    }
+  }
+}
+
 /// scores = factor * tanh(scores) for one tile of `lanes` lanes.
 HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
   const Floats d;
@@ -113,7 +124,7 @@ HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes
                  rows + lane * kTileRows + k);
     }
   }
-  transpose(rows, kTileRows, lanes, kTileRows, turned, kPanelLanes);
+  transpose(Numbers<float>{rows}, kTileRows, lanes, kTileRows, turned, kPanelLanes);
   const Vector hidden = hn::Set(d, kMinusInfinity);
   for (std::int64_t k = 0; k < kTileRows; ++k) {
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {

@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numbers>
 
@@ -20,6 +21,7 @@
 #include "kernels/position_bias.h"
 #include "kernels/score-inl.h"
 #include "kernels/simd-inl.h"
+#include "kernels/storage-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -30,12 +32,15 @@ constexpr std::int64_t kBiasKeys = 16;
 
 class ScoreStages {
  public:
-  ScoreStages(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
+  /// `queries_are_scaled`: whether query_factor() is applied to the queries or left to the scores.
+  ScoreStages(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
+              bool queries_are_scaled)
       : setup_(setup),
         head_(head),
         score_(setup.options->score),
         mask_(setup.options->mask),
-        scratch_(scratch) {}
+        scratch_(scratch),
+        scores_are_scaled_(queries_are_scaled) {}
 
   /// What the queries are multiplied by: all that is linear in the scores before the first stage.
   float query_factor() const {
@@ -43,6 +48,10 @@ class ScoreStages {
     // A custom function sees the score itself.
     const bool custom = score_.custom.tile != nullptr;
     return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
+  }
+  /// What is left of it, without its sign, for the softmax to multiply scores by.
+  float score_factor() const {
+    return scores_are_scaled_ || any() ? 1.0f : std::abs(query_factor());
   }
 
   /// Makes what the item's queries, q_begin to q_begin + queries, and keys need.
@@ -66,6 +75,7 @@ class ScoreStages {
            std::int64_t lanes) {
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     const bool custom = score_.custom.tile != nullptr;
+    if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
     if (score_.softcap > 0) {
       softcap_tile(scores, lanes, static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E));
     }
@@ -134,9 +144,12 @@ class ScoreStages {
 
   float bias_at(std::int64_t index) const {
     const TensorView& bias = score_.bias;
-    return bias.dtype() == DType::kFloat32
-               ? static_cast<const float*>(bias.data())[index]
-               : static_cast<float>(static_cast<const double*>(bias.data())[index]);
+    if (bias.dtype() == DType::kFloat64) {
+      return static_cast<float>(static_cast<const double*>(bias.data())[index]);
+    }
+    return with_element_type(bias.dtype(), [&](auto* type) {
+      return static_cast<float>(static_cast<decltype(type)>(bias.data())[index]);
+    });
   }
 
   /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
@@ -159,7 +172,8 @@ class ScoreStages {
     if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
         keys == kBiasKeys) {
       const float* from = static_cast<const float*>(bias.data()) + offset;
-      transpose(from, query_stride, rows, kBiasKeys, scratch_.bias_tile, kPanelLanes);
+      transpose(Numbers<float>{from}, query_stride, rows, kBiasKeys, scratch_.bias_tile,
+                kPanelLanes);
       for (std::int64_t i = 0; i < rows; ++i) {
         __builtin_prefetch(from + i * query_stride + 2 * kBiasKeys, 0, 2);
       }
@@ -181,6 +195,7 @@ class ScoreStages {
   const ScoreOptions& score_;
   const Mask& mask_;
   ForwardScratch& scratch_;
+  const bool scores_are_scaled_;
   std::int64_t first_distance_ = 0;  // of the table of position biases
   // What load_bias() last loaded.
   std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;

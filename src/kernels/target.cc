@@ -38,19 +38,43 @@ HWY_EXPORT(compiled_target);
 // The fallback is one of two, by compiler: EMU128, or HWY_SCALAR where the compiler miscompiles it.
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
 
-std::string name_of(std::int64_t target) {
-  return (target & kFallback) != 0 ? "SCALAR" : hwy::TargetName(target);
+/// One of Highway's, or its AVX3 with the dot products of bfloat16, which it does not know of.
+struct Target {
+  std::int64_t highway = 0;
+  bool bf16_dots = false;
+};
+
+std::string name_of(const Target& target) {
+  if ((target.highway & kFallback) != 0) return "SCALAR";
+  return std::string(hwy::TargetName(target.highway)) + (target.bf16_dots ? "_BF16" : "");
+}
+
+bool cpu_has_bf16_dots() {
+#if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3) != 0
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return false;
+#endif
 }
 
 // Asked of Highway once, before a choice of ours changes what it answers.
-const std::vector<std::int64_t>& available() {
-  static const std::vector<std::int64_t> targets = hwy::SupportedAndGeneratedTargets();
+const std::vector<Target>& available() {
+  static const std::vector<Target> targets = [] {
+    std::vector<Target> found;
+    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      if (target == HWY_AVX3 && cpu_has_bf16_dots()) found.push_back({target, true});
+      found.push_back({target, false});
+    }
+    return found;
+  }();
   return targets;
 }
 
-std::int64_t find_target(std::string_view name) {
-  for (const std::int64_t target : available()) {
-    if (name == name_of(target) || name == hwy::TargetName(target)) return target;
+Target find_target(std::string_view name) {
+  for (const Target& target : available()) {
+    if (name == name_of(target) || (!target.bf16_dots && name == hwy::TargetName(target.highway))) {
+      return target;
+    }
   }
   throw InvalidArgument(fmt::format(
       "FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
@@ -58,17 +82,21 @@ std::int64_t find_target(std::string_view name) {
 }
 
 std::atomic<bool> chosen = false;
+std::atomic<bool> bf16_dots = false;
 
 void choose() {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (chosen.load(std::memory_order_relaxed)) return;
   const char* wish = std::getenv("FOVEA_TARGET");
+  Target target = available().front();
   if (wish != nullptr && *wish != '\0') {
+    target = find_target(wish);
     // Whoever in this process makes Highway ask for the CPU's targets anew gets this answer too.
-    hwy::SetSupportedTargetsForTest(find_target(wish));
+    hwy::SetSupportedTargetsForTest(target.highway);
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  bf16_dots.store(target.bf16_dots, std::memory_order_relaxed);
   chosen.store(true, std::memory_order_release);
 }
 
@@ -78,14 +106,19 @@ void choose_target() {
   if (!chosen.load(std::memory_order_acquire)) choose();
 }
 
+bool bf16_dots_active() {
+  choose_target();
+  return bf16_dots.load(std::memory_order_relaxed);
+}
+
 std::string active_target() {
   choose_target();
-  return name_of(HWY_DYNAMIC_DISPATCH(compiled_target)());
+  return name_of({HWY_DYNAMIC_DISPATCH(compiled_target)(), bf16_dots_active()});
 }
 
 std::vector<std::string> available_targets() {
   std::vector<std::string> names;
-  for (const std::int64_t target : available()) names.push_back(name_of(target));
+  for (const Target& target : available()) names.push_back(name_of(target));
   return names;
 }
 

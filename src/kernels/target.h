@@ -23,9 +23,14 @@ void choose_target();
 /// The target that kernels run on, as code compiled for it reports. Errors as choose_target.
 std::string active_target();
 
+/// Whether the target that kernels run on multiplies pairs of bfloat16 (AVX-512's vdpbf16ps), which
+/// is then "AVX3_BF16". Errors as choose_target.
+bool bf16_dots_active();
+
 /// What FOVEA_TARGET may name: the targets that this CPU offers and this build holds, best first,
 /// under Highway's names, but for the portable fallback of x86, which comes last and is always
-/// "SCALAR". Never empty, and the same whatever was chosen.
+/// "SCALAR", and for "AVX3_BF16", AVX3 with dot products of bfloat16, which has no name there.
+/// Never empty, and the same whatever was chosen.
 std::vector<std::string> available_targets();
 
 }  // namespace fovea::kernels

@@ -36,7 +36,7 @@ enum class Finish {
 
 /// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes];
 /// b, c and per_lane begin at the first of the kVectors vectors.
-template <int kRows, int kVectors, Finish kFinish>
+template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
                      float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane) {
   const Floats d;
@@ -54,7 +54,9 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
     for (int i = 0; i < kRows; ++i) {
       const Vector x = hn::Set(d, a[i]);
 #pragma GCC unroll 3
-      for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::MulAdd(x, row[v], sum[i][v]);
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+      }
     }
     a += kRows;
     b += kPanelLanes;
@@ -77,13 +79,13 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
 }
 
 /// The same with a number of rows from 1 to kTileRows that is known only now.
-template <int kVectors, Finish kFinish, int kRows = kTileRows>
+template <class Arithmetic, int kVectors, Finish kFinish, int kRows = kTileRows>
 HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
                         float* c, float* per_lane) {
   if (rows == kRows) {
-    tile<kRows, kVectors, kFinish>(a, b, steps, c, per_lane);
+    tile<Arithmetic, kRows, kVectors, kFinish>(a, b, steps, c, per_lane);
   } else if constexpr (kRows > 1) {
-    tile_of<kVectors, kFinish, kRows - 1>(rows, a, b, steps, c, per_lane);
+    tile_of<Arithmetic, kVectors, kFinish, kRows - 1>(rows, a, b, steps, c, per_lane);
   }
 }
 

@@ -194,6 +194,7 @@ class RowAttention {
     // Weights: positive numbers that add up to one.
     normalize(row, s);
     for (const Real weight : s.weights) s.row_sum += weight;
+    round_as_stored(s.weights);
 
     // Context: the values, mixed by their weights.
     s.context.assign(static_cast<std::size_t>(problem_.value_dim), Real(0));
@@ -202,10 +203,21 @@ class RowAttention {
       const std::span<const Real> value = key_row(value_, j);
       for (std::size_t d = 0; d < value.size(); ++d) s.context[d] += s.weights[j] * value[d];
     }
+    round_as_stored(s.context);
     return s;
   }
 
  private:
+  /// To the type of 16 bits that the arithmetic is of, if it is.
+  void round_as_stored(std::vector<Real>& numbers) const {
+    const DType type = problem_.how.arithmetic;
+    if (type == DType::kBFloat16) {
+      for (Real& x : numbers) x = static_cast<Real>(static_cast<float>(BFloat16(x)));
+    } else if (type == DType::kFloat16) {
+      for (Real& x : numbers) x = static_cast<Real>(static_cast<float>(Float16(x)));
+    }
+  }
+
   /// The batch item or packed sequence that a query belongs to.
   std::int64_t item_of(const Row& row) const {
     if (problem_.shape.sequences == 0) return row.batch;
@@ -304,11 +316,6 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw InvalidArgument(message);
 }
 
-void require_arithmetic(DType arithmetic) {
-  require(arithmetic == DType::kFloat64 || arithmetic == DType::kFloat32,
-          fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(arithmetic)));
-}
-
 void require_shape(const TensorView& tensor, const char* name, const Shape& expected) {
   require(tensor.defined() && tensor.shape() == expected,
           fmt::format("{}: expected shape {}, got {}", name, to_string(expected),
@@ -323,7 +330,9 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   validate_input(in.value, "value");
   const ProblemShape shape = problem_shape(in.query, in.key, in.value, options);
   Problem problem{in, options, how, shape, in.query.extent(3), in.value.extent(3), 0};
-  require_arithmetic(how.arithmetic);
+  require(is_float(how.arithmetic),
+          fmt::format("arithmetic: expected float64, float32, float16 or bfloat16, got {}",
+                      dtype_name(how.arithmetic)));
   require(how.normalization != Normalization::kSum || options.score.sinks.empty(),
           "sinks: a sink is a logit; division by the sum has none");
 
@@ -344,7 +353,7 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
             fmt::format("key: expected dim {} as query has, got {}", problem.head_dim, key_dim));
   }
   validate(options, shape);
-  if (how.arithmetic == DType::kFloat32) {
+  if (how.arithmetic != DType::kFloat64) {
     // What float64 holds may be nothing or everything in float32.
     const auto scale = static_cast<float>(problem.scale());
     const auto softcap = static_cast<float>(options.score.softcap);
@@ -447,7 +456,8 @@ Tensor project(const TensorView& rows, const TensorView& weights, DType arithmet
           fmt::format("project: expected rows [..., dim] and weights [dim, columns], got {} and {}",
                       rows.defined() ? to_string(rows.shape()) : "nothing",
                       weights.defined() ? to_string(weights.shape()) : "nothing"));
-  require_arithmetic(arithmetic);
+  require(arithmetic == DType::kFloat64 || arithmetic == DType::kFloat32,
+          fmt::format("arithmetic: expected float64 or float32, got {}", dtype_name(arithmetic)));
   return arithmetic == DType::kFloat64
              ? multiply(Contiguous<double>(rows), Contiguous<double>(weights))
              : multiply(Contiguous<float>(rows), Contiguous<float>(weights));

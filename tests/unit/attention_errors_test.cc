@@ -54,13 +54,15 @@ const std::vector<BadCall> kBadInputs{
      },
      "value: expected [batch, heads, length, dim], got [1, 2, 2, 8, 3]"},
     {"query of int64", [](Call& c) { c.query = with_dtype(c.query, DType::kInt64); },
-     "query: expected float32 or float64, got int64"},
+     "query: expected float32, float64, float16 or bfloat16, got int64"},
     {"key of bool", [](Call& c) { c.key = with_dtype(c.key, DType::kBool); },
-     "key: expected float32 or float64, got bool"},
+     "key: expected float32, float64, float16 or bfloat16, got bool"},
     {"key of another type", [](Call& c) { c.key = with_dtype(c.key, DType::kFloat64); },
-     "dtype: expected the same for query, key and value, got float32, float64 and float32"},
+     "dtype: expected float64 for query, key and value or for none of them, got float32, float64 "
+     "and float32"},
     {"value of another type", [](Call& c) { c.value = with_dtype(c.value, DType::kFloat64); },
-     "dtype: expected the same for query, key and value, got float32, float32 and float64"},
+     "dtype: expected float64 for query, key and value or for none of them, got float32, float32 "
+     "and float64"},
     {"query with a strided last dimension",
      [](Call& c) {
        c.query = with_strides(c.query, {2, 4, 3, 2}, {120, 30, 5, 2});
@@ -187,12 +189,12 @@ const std::vector<BadCall> kBadOutputs{
      [](Call& c) {
        c.context = {c.context.data(), DType::kFloat64, c.context.shape(), c.context.strides()};
      },
-     "context: expected float32 as query has, got float64"},
+     "context: expected float32, float16 or bfloat16 for inputs of float32, got float64"},
     {"lse of float64",
      [](Call& c) {
        c.lse = {c.lse.data(), DType::kFloat64, c.lse.shape(), c.lse.strides()};
      },
-     "lse: expected float32 as query has, got float64"},
+     "lse: expected float32 for inputs of float32, got float64"},
     {"context without data",
      [](Call& c) {
        c.context = {nullptr, DType::kFloat32, {2, 4, 6, 3}, {72, 18, 3, 1}};

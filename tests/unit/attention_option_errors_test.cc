@@ -70,7 +70,7 @@ const std::vector<BadCall> kBadScores{
      [](Call& c) {
        c.options.score.bias = Tensor(DType::kInt64, {6, 8});
      },
-     "bias: expected float32 or float64, got int64"},
+     "bias: expected float32, float64, float16 or bfloat16, got int64"},
     {"alibi with too few slopes",
      [](Call& c) {
        c.options.score.alibi = Alibi{{1, 2}};
@@ -107,7 +107,7 @@ const std::vector<BadCall> kBadScores{
      [](Call& c) {
        c.options.score.relative = RelativeTable{Tensor(DType::kBool, {32, 4})};
      },
-     "relative: expected float32 or float64, got bool"},
+     "relative: expected float32, float64, float16 or bfloat16, got bool"},
     {"relative with too short a distance",
      [](Call& c) {
        c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {32, 4}), true, 8};

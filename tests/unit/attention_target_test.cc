@@ -52,7 +52,8 @@ TEST(AttentionTarget, HasPanelsOfItsVectors) {
   const std::string target = kernels::active_target();
   // By compiler, SCALAR has single numbers or vectors of four without instructions of their own.
   const std::map<std::string, std::set<std::int64_t>> expected{
-      {"SCALAR", {2, 8}}, {"SSE4", {8}}, {"NEON", {12}}, {"AVX2", {24}}, {"AVX3", {48}}};
+      {"SCALAR", {2, 8}}, {"SSE4", {8}},  {"NEON", {12}},
+      {"AVX2", {24}},     {"AVX3", {48}}, {"AVX3_BF16", {48}}};
   const auto known = expected.find(target);
   if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
   EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();

@@ -492,7 +492,7 @@ TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
   EXPECT_EQ(run({tensor({3, 4}), good.key, good.value}),
             "query: expected [batch, heads, length, dim], got [3, 4]");
   EXPECT_EQ(run({Tensor(DType::kInt64, {2, 4, 3, 6}), good.key, good.value}),
-            "query: expected float32 or float64, got int64");
+            "query: expected float32, float64, float16 or bfloat16, got int64");
   EXPECT_EQ(run({good.query, tensor({2, 2, 5, 4}), good.value}),
             "key: expected dim 6 as query has, got 4");
   EXPECT_EQ(run({good.query, tensor({2, 3, 5, 6}), tensor({2, 3, 5, 7})}),
@@ -513,7 +513,7 @@ TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
                 {.normalization = Normalization::kSum}),
             "sinks: a sink is a logit; division by the sum has none");
   EXPECT_EQ(run(good.inputs(), {}, {.arithmetic = DType::kInt64}),
-            "arithmetic: expected float64 or float32, got int64");
+            "arithmetic: expected float64, float32, float16 or bfloat16, got int64");
   const Tensor narrow = tensor({5, 6});
   const Tensor narrow_rows = tensor({2, 3});
   EXPECT_EQ(run(good.inputs(), {}, {.score_kind = GeneralScore{narrow}}),
@@ -527,7 +527,7 @@ TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
   EXPECT_EQ(run(good.inputs(), {.alignment = Alignment::offset(std::int64_t{1} << 41)}),
             "alignment: expected offsets from -1099511627776 to 1099511627776, got 2199023255552");
   EXPECT_EQ(run(good.inputs(), {.score = {.bias = Tensor(DType::kBool, {3, 5})}}),
-            "bias: expected float32 or float64, got bool");
+            "bias: expected float32, float64, float16 or bfloat16, got bool");
   EXPECT_EQ(run(good.inputs(), {.score = {.sinks = {0, 0, kInfinity, 0}}}),
             "sinks: expected numbers, got inf");
   EXPECT_EQ(run(good.inputs(), {.score = {.sinks = {0, 0, kNan, 0}}}),

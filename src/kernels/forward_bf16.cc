@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass (forward-inl.h) in bfloat16. Highway 1.0.3 has no target with vdpbf16ps, so the
+// sources of its target AVX3 are compiled here once more with that instruction allowed, in a
+// namespace of their own, so that no function of theirs is mistaken for one of the others.
+
+#include "kernels/forward_bf16.h"
+
+#include "kernels/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/forward_bf16.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
+#undef HWY_TARGET_STR
+#define HWY_TARGET_STR HWY_TARGET_STR_AVX3 ",avx512bf16"
+namespace hwy {
+namespace N_AVX3_BF16 = N_AVX3;
+}
+#undef HWY_NAMESPACE
+#define HWY_NAMESPACE N_AVX3_BF16
+
+#include "kernels/bf16_arithmetic-inl.h"
+#include "kernels/forward-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t scratch_bytes(const ForwardSetup& setup) {
+  return ForwardScratch().lay_out(nullptr, scratch_sizes<Bf16Arithmetic>(setup));
+}
+
+void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+              std::byte* scratch, const std::stop_token& stop) {
+  ItemPass<Bf16Arithmetic>(setup, item, next, scratch).run(stop);
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define FOVEA_HAS_BF16_FORWARD
+#endif
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+#ifdef FOVEA_HAS_BF16_FORWARD
+
+bool has_bf16_forward(const ForwardSetup& setup) {
+  const StorageTypes& types = setup.types;
+  return types.query == DType::kBFloat16 && types.key == DType::kBFloat16 &&
+         types.value == DType::kBFloat16 && bf16_dots_active();
+}
+
+std::size_t bf16_forward_scratch_bytes(const ForwardSetup& setup) {
+  return N_AVX3_BF16::scratch_bytes(setup);
+}
+
+void bf16_forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+                       std::byte* scratch, const std::stop_token& stop) {
+  N_AVX3_BF16::run_item(setup, item, next, scratch, stop);
+}
+
+#else
+
+bool has_bf16_forward(const ForwardSetup&) { return false; }
+std::size_t bf16_forward_scratch_bytes(const ForwardSetup&) { return 0; }
+void bf16_forward_item(const ForwardSetup&, const ForwardItem&, const ForwardItem*, std::byte*,
+                       const std::stop_token&) {}
+
+#endif
+
+}  // namespace fovea::kernels
+#endif
