@@ -30,7 +30,8 @@ struct AttentionOutputs {
 /// An output's memory, from its first to its last element, is its own: not shared with an input or
 /// the other output, nor twice by itself.
 ///
-/// All float32, or all float64, which is computed by the reference. Lengths and dimensions may be
+/// Query, key, value and context are float32, float16 or bfloat16, each as it likes, and lse is
+/// float32; or all are float64, which is computed by the reference. Lengths and dimensions may be
 /// 0. Packed sequences of different lengths: AttentionOptions::sequences.
 ///
 /// Masking  causal is bottom-right aligned; q_len = 2, kv_len = 5:
@@ -38,7 +39,9 @@ struct AttentionOutputs {
 ///            1 1 1 1 1
 ///          A fully masked row gives context = 0, lse = -inf (with a sink: lse = the sink). Nan and
 ///          inf in a masked key or value never leak; in a visible one they propagate.
-/// Numerics float32 accumulation, online softmax; bounds and their tests in docs/numerics.md.
+/// Numerics float32 accumulation, online softmax; bounds and their tests in docs/numerics.md. Where
+///          query, key and value are bfloat16 and the processor multiplies such numbers (AVX-512's
+///          vdpbf16ps), weights are rounded to bfloat16 before they meet the values.
 ///          Scores count from -2.3e38 to 2.3e38 (float32's largest number / log2(e)); a context
 ///          whose values add up to more than float32 holds is inf.
 /// Cost     2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less what blocks of
@@ -53,5 +56,23 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
 /// threads as are now to be had or on one. Errors as attention_forward.
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                         const TensorView& value, const AttentionOptions& options);
+
+/// The same function for one to a few queries against a long cache, as in generating text: bound by
+/// memory, where attention_forward, bound by arithmetic, would leave most of its lanes empty. The
+/// queries of a group of heads share each key that is read.
+///
+/// Everything is as in attention_forward, options included. Up to about 32 queries per head of keys
+/// this is the faster one.
+///
+/// Cost     kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
+///          sees are not read.
+/// Threads  parts of the keys are computed on several threads and merged by their lse (Dao et al.
+///          2023, Flash-Decoding); re-entrant; the same bits for any number of threads.
+void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
+                      const AttentionOptions& options, const AttentionOutputs& outputs);
+
+/// The bytes that Execution::workspace needs for the same call. Errors as attention_decode.
+std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
+                                       const TensorView& value, const AttentionOptions& options);
 
 }  // namespace fovea

@@ -16,23 +16,13 @@
 #include "engine/parallel.h"
 #include "engine/plan.h"
 #include "engine/problem.h"
+#include "engine/rows.h"
 #include "engine/workspace.h"
 #include "kernels/target.h"
 
 namespace fovea {
 namespace engine {
 namespace {
-
-/// The rows of a head from `position` on.
-template <class Pointee>
-kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
-                                 std::int64_t head, std::int64_t position) {
-  if (!tensor.defined() || tensor.data() == nullptr) return {};
-  const Strides& strides = tensor.strides();
-  const kernels::RowsOf<Pointee> rows{tensor.data(), 1, tensor.dtype()};
-  return {rows.row(batch * strides[0] + head * strides[1] + position * strides[2]), strides[2],
-          tensor.dtype()};
-}
 
 /// A view without gaps, of a copy where the original has some.
 class Contiguous {

@@ -4,29 +4,9 @@
 
 #include "kernels/forward_scratch.h"
 
+#include "kernels/arena.h"
+
 namespace fovea::kernels {
-namespace {
-
-/// Hands out one part after the other, each aligned to a cache line.
-class Arena {
- public:
-  explicit Arena(std::byte* base) : base_(base) {}
-
-  template <class T>
-  T* take(std::int64_t count) {
-    std::byte* const here = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + kLine - 1) / kLine * kLine;
-    return reinterpret_cast<T*>(here);
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  static constexpr std::size_t kLine = 64;
-  std::byte* base_;
-  std::size_t used_ = 0;
-};
-
-}  // namespace
 
 std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& s) {
   Arena arena(base);

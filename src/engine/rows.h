@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From tensors to the rows that kernels read and write.
+
+#pragma once
+
+#include <cstdint>
+
+#include "fovea/tensor.h"
+
+#include "kernels/forward.h"
+
+namespace fovea::engine {
+
+/// The rows of a head from `position` on.
+template <class Pointee>
+kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
+                                 std::int64_t head, std::int64_t position) {
+  if (!tensor.defined() || tensor.data() == nullptr) return {};
+  const Strides& strides = tensor.strides();
+  const kernels::RowsOf<Pointee> elements{tensor.data(), 1, tensor.dtype()};
+  return {elements.row(batch * strides[0] + head * strides[1] + position * strides[2]), strides[2],
+          tensor.dtype()};
+}
+
+}  // namespace fovea::engine

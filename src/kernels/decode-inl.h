@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding: a few queries against a long cache, the softmax of one part of it.
+//
+// The limit is memory. Each key and value is read once and takes part in two flop for each query
+// per number, so that one query needs a tenth of what the multiply-add units can do, and only the
+// order of the loads counts: strictly along memory, one row after the other (rows-inl.h). Nothing
+// is packed, then; keys stand along no lanes. A score is a sum over the lanes, four keys at a time
+// (store_sums_of_4), and a context is summed up in registers, whole vectors of the value wide.
+//
+// The order. Per chunk of keys, of which a quarter of a megabyte is read: scores of all queries
+// that share the head -> softcap, biases, masks -> weights, by the running maximum of
+// forward-inl.h -> sums of values. Queries go a few at a time (kRowsAtOnce) over the chunk, which
+// then still is in the second cache.
+//
+// What was tried, by others' figures on Zen 4: software prefetch hurts; loads of several rows mixed
+// by the compiler cost three times; the cache in pages of 4 KB a third.
+//
+// Hidden keys. A score of -inf, wherever it comes from, has no weight, and its value is not even
+// looked at: where a chunk holds one, each row sums up its runs of visible keys.
+
+#if defined(FOVEA_KERNELS_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_DECODE_INL_H_
+#undef FOVEA_KERNELS_DECODE_INL_H_
+#else
+#define FOVEA_KERNELS_DECODE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/arena.h"
+#include "kernels/decode.h"
+#include "kernels/position_bias.h"
+#include "kernels/rows-inl.h"
+#include "kernels/simd-inl.h"
+#include "kernels/storage-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// How one thread's scratch memory is divided.
+struct DecodeScratch {
+  float* queries;         // [rows][query_stride], times the scale
+  float* scores;          // [kRowsAtOnce][chunk_keys]; then the weights
+  float* context;         // [rows][context_stride]
+  float* maximum;         // [rows], of scores times log2(e)
+  float* sum;             // [rows]
+  KeyRange* ranges;       // [rows], of keys that the row sees
+  float* by_distance;     // [chunk_keys], position biases
+  std::uint8_t* visible;  // [chunk_keys]
+  std::int64_t query_stride, context_stride;
+
+  std::size_t lay_out(std::byte* base, const DecodeSetup& setup) {
+    const auto padded = [](std::int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; };
+    const std::int64_t rows = setup.most_rows();
+    const ScoreOptions& score = setup.options->score;
+    const bool position_bias = score.alibi.has_value() || score.relative.has_value();
+    query_stride = padded(setup.head_dim);
+    context_stride = padded(setup.value_dim);
+    Arena arena(base);
+    queries = arena.take<float>(rows * query_stride);
+    scores = arena.take<float>(kRowsAtOnce * setup.chunk_keys);
+    context = arena.take<float>(rows * context_stride);
+    maximum = arena.take<float>(rows);
+    sum = arena.take<float>(rows);
+    ranges = arena.take<KeyRange>(rows);
+    by_distance = arena.take<float>(position_bias ? setup.chunk_keys : 0);
+    visible = arena.take<std::uint8_t>(setup.options->mask.allows_all() ? 0 : setup.chunk_keys);
+    return arena.used();
+  }
+};
+
+/// One item: some keys of one head and all queries that look at it.
+class DecodePass {
+ public:
+  DecodePass(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+             std::byte* scratch)
+      : setup_(setup),
+        item_(item),
+        part_(part),
+        score_(setup.options->score),
+        mask_(setup.options->mask),
+        rows_(item.rows(setup.group)) {
+    scratch_.lay_out(scratch, setup);
+  }
+
+  void run(const std::stop_token& stop) {
+    begin();
+    const std::int64_t chunk = setup_.chunk_keys;
+    // Chunks lie where they would for any other cut.
+    for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
+      const std::int64_t first = std::max(k, keys_begin_);
+      const std::int64_t count = std::min(k + chunk, keys_end_) - first;
+      for (std::int64_t row = 0; row < rows_; row += kRowsAtOnce) {
+        if (stop.stop_requested()) return;
+        attend(row, std::min<std::int64_t>(kRowsAtOnce, rows_ - row), first, count);
+      }
+    }
+    finish();
+  }
+
+ private:
+  /// What queries are multiplied by: all that is linear in the scores before the first stage.
+  float query_factor() const {
+    if (score_.softcap > 0) return static_cast<float>(setup_.scale / score_.softcap);
+    const bool custom = score_.custom.one != nullptr;  // which sees the score itself
+    return static_cast<float>(setup_.scale * (custom ? 1.0 : kLog2E));
+  }
+
+  void begin() {
+    const Floats d;
+    const Vector factor = hn::Set(d, query_factor());
+    std::fill_n(scratch_.queries, rows_ * scratch_.query_stride, 0.0f);
+    std::fill_n(scratch_.context, rows_ * scratch_.context_stride, 0.0f);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      float* const query = scratch_.queries + row * scratch_.query_stride;
+      with_element_type(item_.query.dtype, [&](auto* type) {
+        using T = std::remove_cvref_t<decltype(*type)>;
+        const T* from =
+            item_.query.row_as<T>(row % item_.q_len) + row / item_.q_len * item_.query_head_stride;
+        for (std::int64_t c = 0; c < setup_.head_dim; ++c) query[c] = static_cast<float>(from[c]);
+      });
+      for (std::int64_t c = 0; c < scratch_.query_stride; c += kLanes) {
+        hn::Store(hn::Mul(factor, hn::Load(d, query + c)), d, query + c);
+      }
+      scratch_.maximum[row] = kLowestScore;
+      scratch_.sum[row] = 0.0f;
+      see_keys(row);
+    }
+  }
+
+  void see_keys(std::int64_t row) {
+    KeyRange seen{0, item_.kv_len, true};
+    if (!mask_.allows_all()) seen = mask_.key_range(item_.place(row, 0), item_.kv_len);
+    scratch_.ranges[row] = seen;
+    const std::int64_t first = std::max(seen.begin, item_.key_begin);
+    const std::int64_t last = std::min(seen.end, item_.key_end);
+    if (first >= last) return;
+    keys_begin_ = keys_end_ == 0 ? first : std::min(keys_begin_, first);
+    keys_end_ = std::max(keys_end_, last);
+  }
+
+  /// `rows` rows and `count` keys from `first` on.
+  void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
+    if (rows == kRowsAtOnce) {
+      attend_rows<kRowsAtOnce>(row, first, count);
+    } else {
+      for (std::int64_t r = 0; r < rows; ++r) attend_rows<1>(row + r, first, count);
+    }
+  }
+
+  template <int kRows>
+  void attend_rows(std::int64_t row, std::int64_t first, std::int64_t count) {
+    item_.key.for_each_run(
+        first, first + count, [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
+          with_element_type(run.dtype, [&](auto* type) {
+            using T = std::remove_cvref_t<decltype(*type)>;
+            score_keys<kRows>(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride,
+                              run.row_as<T>(0), run.stride, keys, setup_.head_dim,
+                              scratch_.scores + (begin - first), setup_.chunk_keys);
+          });
+        });
+    bool hidden[kRows];
+    bool any_hidden = false;
+    for (int r = 0; r < kRows; ++r) {
+      float* const scores = scratch_.scores + r * setup_.chunk_keys;
+      run_stages(scores, row + r, first, count);
+      apply_mask(scores, row + r, first, count);
+      hidden[r] = weigh(scores, row + r, count);
+      any_hidden = any_hidden || hidden[r];
+    }
+    if (setup_.value_dim == 0) return;
+    if (!any_hidden) {
+      add_run<kRows>(row, 0, first, first, first + count);
+      return;
+    }
+    for (int r = 0; r < kRows; ++r) add_visible(row + r, r, first, count);
+  }
+
+  // ---- scores -----------------------------------------------------------------------------------
+
+  void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const bool custom = score_.custom.tile != nullptr;
+    if (score_.softcap > 0) {
+      const Floats d;
+      const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
+      const Vector cap = hn::Set(d, static_cast<float>(factor));
+      for (std::int64_t k = 0; k < count; k += kLanes) {  // a chunk is whole vectors
+        hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, scores + k))), d,
+                  scores + k);
+      }
+    }
+    if (custom) {
+      score_.custom.tile(score_.custom.state.get(), {.scores = scores,
+                                                     .stride = 1,
+                                                     .keys = count,
+                                                     .lanes = 1,
+                                                     .first = item_.place(row, first),
+                                                     .factor = static_cast<float>(kLog2E)});
+    }
+    if (score_.alibi.has_value() || score_.relative.has_value()) {
+      add_position_bias(scores, row, first, count);
+    }
+    if (score_.bias.defined()) add_bias(scores, row, first, count);
+  }
+
+  void add_position_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const ScorePosition at = item_.place(row, first);
+    // Distances shrink as keys go on.
+    const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
+    fill_position_bias(score_, at.head, alibi_slope(at.head), last_distance,
+                       {scratch_.by_distance, static_cast<std::size_t>(count)});
+    for (std::int64_t k = 0; k < count; ++k) {
+      scores[k] = with_bias(scores[k], scratch_.by_distance[count - 1 - k]);
+    }
+  }
+  double alibi_slope(std::int64_t head) const {
+    if (!score_.alibi) return 0.0;
+    return score_.alibi->slopes.empty() ? default_alibi_slope(head, setup_.q_heads)
+                                        : score_.alibi->slopes[static_cast<std::size_t>(head)];
+  }
+
+  void add_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const TensorView& bias = score_.bias;
+    const std::int64_t at = item_.bias_offset + row / item_.q_len * item_.bias_head_stride +
+                            row % item_.q_len * item_.bias_query_stride +
+                            first * item_.bias_key_stride;
+    const auto add = [&](const auto* numbers) {
+      for (std::int64_t k = 0; k < count; ++k) {
+        const auto number = static_cast<float>(numbers[at + k * item_.bias_key_stride]);
+        const float scaled = number * static_cast<float>(kLog2E);
+        // A number never masks, however low.
+        scores[k] =
+            with_bias(scores[k], number == kHidden ? kHidden : std::max(scaled, kLowestScore));
+      }
+    };
+    if (bias.dtype() == DType::kFloat64) {
+      add(static_cast<const double*>(bias.data()));
+    } else {
+      with_element_type(bias.dtype(),
+                        [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
+    }
+  }
+  /// -inf on either side masks, whatever the other is; two numbers never make it.
+  static float with_bias(float score, float bias) {
+    if (score == kHidden || bias == kHidden) return kHidden;
+    const float sum = score + bias;
+    return sum < kLowestScore ? kLowestScore : sum;
+  }
+
+  void apply_mask(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    if (mask_.allows_all()) return;
+    const KeyRange& seen = scratch_.ranges[row];
+    const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - first, 0, count);
+    const std::int64_t end = std::clamp<std::int64_t>(seen.end - first, begin, count);
+    std::fill(scores, scores + begin, kHidden);
+    std::fill(scores + end, scores + count, kHidden);
+    if (seen.exact || begin == end) return;
+    mask_.fill(item_.place(row, first + begin), end - begin, scratch_.visible);
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (scratch_.visible[k - begin] == 0) scores[k] = kHidden;
+    }
+  }
+
+  // ---- softmax ----------------------------------------------------------------------------------
+
+  /// scores -> 2^(score - maximum), but for hidden ones, which stay -inf in a row that has some.
+  /// Returns whether it has.
+  bool weigh(float* scores, std::int64_t row, std::int64_t count) {
+    const Floats d;
+    const std::int64_t whole = count / kLanes * kLanes;
+    // Where one of two is nan, hn::Max and hn::Min give their second argument on x86, any of the
+    // two elsewhere: nan comes back when the maximum is subtracted.
+    Vector most = hn::Set(d, scratch_.maximum[row]);
+    Vector least = most;
+    for (std::int64_t k = 0; k < whole; k += kLanes) {
+      const Vector x = hn::Load(d, scores + k);
+      most = hn::Max(x, most);
+      least = hn::Min(x, least);
+    }
+    float maximum = hn::GetLane(hn::MaxOfLanes(d, most));
+    bool hidden = hn::GetLane(hn::MinOfLanes(d, least)) == kHidden;
+    for (std::int64_t k = whole; k < count; ++k) {
+      maximum = std::max(maximum, scores[k]);
+      hidden = hidden || scores[k] == kHidden;
+    }
+    shrink(row, maximum);
+
+    const Vector top = hn::Set(d, maximum);
+    Vector total = hn::Zero(d);
+    const auto weight = [&](Vector x) HWY_ATTR {
+      return fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(x, top));
+    };
+    const auto keep = [&](Vector x, Vector w) HWY_ATTR {
+      return hidden ? hn::IfThenElse(hn::Eq(x, hn::Set(d, kHidden)), x, w) : w;
+    };
+    for (std::int64_t k = 0; k < whole; k += kLanes) {
+      const Vector x = hn::Load(d, scores + k);
+      const Vector w = weight(x);
+      total = hn::Add(total, w);
+      hn::Store(keep(x, w), d, scores + k);
+    }
+    if (whole < count) {
+      std::fill(scores + count, scores + whole + kLanes, kHidden);
+      const Vector x = hn::Load(d, scores + whole);
+      const Vector w = weight(x);
+      total = hn::Add(total, w);
+      hn::Store(keep(x, w), d, scores + whole);
+    }
+    scratch_.sum[row] += hn::GetLane(hn::SumOfLanes(d, total));
+    return hidden;
+  }
+
+  /// Raises the maximum of a row, which makes what was summed up so far smaller.
+  void shrink(std::int64_t row, float maximum) {
+    const Floats d;
+    const float before = scratch_.maximum[row];
+    if (before == maximum) return;
+    scratch_.maximum[row] = maximum;
+    const Vector factor =
+        fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Set(d, before - maximum));
+    scratch_.sum[row] *= hn::GetLane(factor);
+    float* const context = scratch_.context + row * scratch_.context_stride;
+    for (std::int64_t c = 0; c < scratch_.context_stride; c += kLanes) {
+      hn::Store(hn::Mul(factor, hn::Load(d, context + c)), d, context + c);
+    }
+  }
+
+  // ---- context ----------------------------------------------------------------------------------
+
+  /// Adds the values from `begin` to before `end`, of a chunk that begins with `first`, to kRows
+  /// rows from `row` on, whose weights are the chunk's from row `r` on.
+  template <int kRows>
+  void add_run(std::int64_t row, int r, std::int64_t first, std::int64_t begin, std::int64_t end) {
+    item_.value.for_each_run(
+        begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
+          with_element_type(run.dtype, [&](auto* type) {
+            using T = std::remove_cvref_t<decltype(*type)>;
+            for (std::int64_t k = 0; k < keys; k += kValuesAtOnce) {
+              const std::int64_t count = std::min(kValuesAtOnce, keys - k);
+              const T* const values = run.row_as<T>(k);
+              const float* const weights =
+                  scratch_.scores + r * setup_.chunk_keys + (key + k - first);
+              constexpr int kPair = kRows > 1 ? 2 : 1;
+              for (int i = 0; i < kRows; i += kPair) {
+                add_values<kPair>(values, run.stride, count, setup_.value_dim,
+                                  weights + i * setup_.chunk_keys, setup_.chunk_keys,
+                                  scratch_.context + (row + i) * scratch_.context_stride,
+                                  scratch_.context_stride);
+              }
+            }
+          });
+        });
+  }
+
+  /// The runs of visible keys of one row.
+  void add_visible(std::int64_t row, int r, std::int64_t first, std::int64_t count) {
+    const float* const weights = scratch_.scores + r * setup_.chunk_keys;
+    for (std::int64_t k = 0; k < count;) {
+      if (weights[k] == kHidden) {
+        ++k;
+        continue;
+      }
+      const std::int64_t begin = k;
+      while (k < count && weights[k] != kHidden) ++k;
+      add_run<1>(row, r, first, first + begin, first + k);
+    }
+  }
+
+  void finish() {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      part_.maximum[row] = scratch_.maximum[row];
+      part_.sum[row] = scratch_.sum[row];
+      std::copy_n(scratch_.context + row * scratch_.context_stride, setup_.value_dim,
+                  part_.context + row * setup_.value_dim);
+    }
+  }
+
+  static constexpr double kLog2E = std::numbers::log2e_v<double>;
+  static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
+  static constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+  const DecodeSetup& setup_;
+  const DecodeItem& item_;
+  const DecodePart& part_;
+  const ScoreOptions& score_;
+  const Mask& mask_;
+  const std::int64_t rows_;
+  DecodeScratch scratch_;
+  std::int64_t keys_begin_ = 0;  // all keys that a row sees lie from here
+  std::int64_t keys_end_ = 0;    // to here
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_DECODE_INL_H_

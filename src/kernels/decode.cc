@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding (decode-inl.h), compiled once per SIMD target.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/decode.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <hwy/highway.h>
+
+#include "kernels/decode-inl.h"
+#include "kernels/decode.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t DecodeScratchBytes(const DecodeSetup& setup) {
+  return DecodeScratch().lay_out(nullptr, setup);
+}
+
+void RunDecodeItem(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+                   std::byte* scratch, const std::stop_token& stop) {
+  DecodePass(setup, item, part, scratch).run(stop);
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+HWY_EXPORT(DecodeScratchBytes);
+HWY_EXPORT(RunDecodeItem);
+
+std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
+  return HWY_DYNAMIC_DISPATCH(DecodeScratchBytes)(setup);
+}
+
+void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+                 std::byte* scratch, const std::stop_token& stop) {
+  HWY_DYNAMIC_DISPATCH(RunDecodeItem)(setup, item, part, scratch, stop);
+}
+
+}  // namespace fovea::kernels
+#endif

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding as the engine sees it: a few queries against a long cache, in plain structures. The
+// kernel itself (decode-inl.h) is compiled once per SIMD target.
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stop_token>
+
+#include "fovea/attention_options.h"
+
+#include "kernels/forward.h"
+
+namespace fovea::kernels {
+
+/// The keys or values of one head, in runs of rows: one run, or blocks in the order of a table.
+struct CacheRows {
+  InputRows rows;                        // of the first run, or of block 0
+  const std::int64_t* blocks = nullptr;  // null: one run
+  std::int64_t table_stride = 0;         // from one entry of the table to the next
+  std::int64_t block_size = 0;           // rows
+  std::int64_t block_stride = 0;         // elements from one block to the next
+
+  /// Calls visit(rows, first, count) for each run of the rows from `begin` to before `end`: `rows`
+  /// begins with number `first`.
+  template <class Visit>
+  void for_each_run(std::int64_t begin, std::int64_t end, const Visit& visit) const {
+    if (blocks == nullptr) {
+      visit(InputRows{rows.row(begin), rows.stride, rows.dtype}, begin, end - begin);
+      return;
+    }
+    while (begin < end) {
+      const std::int64_t within = begin % block_size;
+      const std::int64_t count = std::min(block_size - within, end - begin);
+      const InputRows elements{rows.data, 1, rows.dtype};
+      const std::int64_t block = blocks[begin / block_size * table_stride];
+      visit(InputRows{elements.row(block * block_stride + within * rows.stride), rows.stride,
+                      rows.dtype},
+            begin, count);
+      begin += count;
+    }
+  }
+};
+
+/// What all items of a call have in common.
+struct DecodeSetup {
+  const AttentionOptions* options = nullptr;
+  StorageTypes types;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;  // 0 where no context is asked for
+  std::int64_t q_heads = 0;
+  std::int64_t group = 0;  // query heads that share a head of keys
+  std::int64_t most_queries = 0;
+  std::int64_t chunk_keys = 0;  // that are scored, weighed and summed up at a time
+  double scale = 1.0;
+
+  /// Rows of an item at most: each query of each head of a group is one.
+  std::int64_t most_rows() const { return group * most_queries; }
+};
+
+/// Some of the keys of one head of keys, and all queries that look at it. Row r is query r % q_len
+/// of head origin.head + r / q_len.
+struct DecodeItem {
+  ScorePosition origin;  // batch, first head of the group, offset and starts; the rest is 0
+  std::int64_t q_len = 0;
+  std::int64_t kv_len = 0;
+  InputRows query;                     // of the first head
+  std::int64_t query_head_stride = 0;  // elements
+  CacheRows key, value;
+  std::int64_t key_begin = 0;  // a multiple of chunk_keys
+  std::int64_t key_end = 0;
+  /// The additive bias as in ForwardHead, for the first head, and its distance from head to head.
+  std::int64_t bias_offset = 0, bias_head_stride = 0, bias_query_stride = 0, bias_key_stride = 0;
+
+  std::int64_t rows(std::int64_t group) const { return group * q_len; }
+  ScorePosition place(std::int64_t row, std::int64_t key_number) const {
+    ScorePosition at = origin;
+    at.head += row / q_len;
+    at.query = row % q_len;
+    at.key = key_number;
+    return at;
+  }
+};
+
+/// The part of a row's softmax that an item's keys are: weights are 2^(score log2(e) - maximum).
+/// `context` is their sum times the values, `value_dim` floats.
+struct DecodePart {
+  float* maximum;  // [rows]; the lowest float where no key is visible
+  float* sum;      // [rows]
+  float* context;  // [rows][value_dim]
+};
+
+/// The bytes of scratch that one thread needs, a multiple of 64.
+std::size_t decode_scratch_bytes(const DecodeSetup& setup);
+
+/// Computes an item's part. `scratch` is aligned to 64 bytes. Returns early, with the part
+/// unspecified, when `stop` asks.
+void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+                 std::byte* scratch, const std::stop_token& stop);
+
+}  // namespace fovea::kernels
