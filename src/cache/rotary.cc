@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of rotary embedding (fovea/rotary.h); the rotation itself is in rows.cc.
+
+#include "fovea/rotary.h"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "cache/rows.h"
+#include "core/tensor_memory.h"
+
+namespace fovea {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+Memory check_rows(const TensorView& tensor, std::string_view name) {
+  if (!tensor.defined() || tensor.rank() < 2) {
+    fail("{}: expected [..., length, dim], got {}", name,
+         tensor.defined() ? to_string(tensor.shape()) : "nothing");
+  }
+  if (!is_float(tensor.dtype())) {
+    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
+         dtype_name(tensor.dtype()));
+  }
+  return memory_of(tensor, name);
+}
+
+/// Whether two tensors of one shape are the same elements.
+bool same_elements(const TensorView& a, const TensorView& b) {
+  if (a.data() != b.data() || a.dtype() != b.dtype()) return false;
+  for (int dim = 0; dim < a.rank(); ++dim) {
+    if (a.extent(dim) > 1 && a.strides()[dim] != b.strides()[dim]) return false;
+  }
+  return true;
+}
+
+/// Checks the tensors; returns the memory that target takes.
+Memory check_tensors(const TensorView& source, const TensorView& target) {
+  const Memory read = check_rows(source, "source");
+  const Memory written = check_rows(target, "target");
+  if (target.shape() != source.shape()) {
+    fail("target: expected the shape of source = {}, got {}", to_string(source.shape()),
+         to_string(target.shape()));
+  }
+  if (!elements_are_distinct(target)) {
+    fail("target: expected an element in memory for each index, got strides {} for shape {}",
+         to_string(target.strides()), to_string(target.shape()));
+  }
+  if (written.overlaps(read) && !same_elements(source, target)) {
+    fail("target: expected memory of its own, or source itself, got memory that overlaps source");
+  }
+  return written;
+}
+
+void check_position(std::int64_t position, std::string_view name) {
+  if (position < -kMostPosition || position > kMostPosition) {
+    fail("{}: expected positions from {} to {}, got {}", name, -kMostPosition, kMostPosition,
+         position);
+  }
+}
+
+void check_positions(const TensorView& positions, const TensorView& source, const Memory& written) {
+  const std::int64_t length = source.extent(source.rank() - 2);
+  const bool per_item = source.rank() > 2;
+  const bool fits = positions.defined() && positions.dtype() == DType::kInt64 &&
+                    (positions.shape() == Shape{length} ||
+                     (per_item && positions.shape() == Shape{source.extent(0), length}));
+  if (!fits) {
+    const std::string expected =
+        per_item ? fmt::format("[{}] or [{}, {}]", length, source.extent(0), length)
+                 : fmt::format("[{}]", length);
+    fail("positions: expected int64 {}, got {}", expected,
+         positions.defined()
+             ? fmt::format("{} {}", dtype_name(positions.dtype()), to_string(positions.shape()))
+             : "nothing");
+  }
+  if (memory_of(positions, "positions").overlaps(written)) {
+    fail(
+        "target: expected memory of its own, or source itself, got memory that overlaps "
+        "positions");
+  }
+  for_each_index(positions.shape(), [&](const Index& at) {
+    check_position(positions.at<std::int64_t>(at), "positions");
+  });
+}
+
+}  // namespace
+
+std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims) {
+  if (dims < 0 || dims % 2 != 0) {
+    fail("rotary: expected an even number of dims to rotate, got {}", dims);
+  }
+  if (!(base > 0.0) || !std::isfinite(base)) {
+    fail("rotary: expected a base above 0, got {}", base);
+  }
+  std::vector<double> result(static_cast<std::size_t>(dims / 2));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(dims));
+  }
+  return result;
+}
+
+void apply_rotary(const TensorView& source, std::int64_t first_position, const Rotary& rotary,
+                  const MutableTensorView& target) {
+  check_tensors(source, target);
+  check_position(first_position, "first_position");
+  // One behind the last; both are far from the ends of int64, as check_tensors has seen.
+  check_position(first_position + source.extent(source.rank() - 2), "first_position + length");
+  Rotation rotation(rotary, source.extent(source.rank() - 1));
+  write_rows(source, target, &rotation, {.first = first_position});
+}
+
+void apply_rotary(const TensorView& source, const TensorView& positions, const Rotary& rotary,
+                  const MutableTensorView& target) {
+  const Memory written = check_tensors(source, target);
+  check_positions(positions, source, written);
+  Rotation rotation(rotary, source.extent(source.rank() - 1));
+  write_rows(source, target, &rotation, {.given = positions});
+}
+
+}  // namespace fovea
