@@ -21,6 +21,13 @@ class IoError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A cache has no room for what was to be appended, and is as it was. Nobody's mistake: who serves
+/// many sequences waits until one of them ends, or lets one go.
+class CacheFull : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.
 class Stopped : public std::runtime_error {
  public:

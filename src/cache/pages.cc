@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The memory of caches (pages.h).
+
+#include "cache/pages.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "fovea/error.h"
+
+#include "core/tensor_memory.h"
+
+namespace fovea {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+// Decoding from pages of 4 KB reaches only 65 to 85 % of the memory's bandwidth: each of them needs
+// an entry in the tables of addresses, and prefetchers stop at its end.
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kWorthLargePages = kLargePage / 4;
+
+std::shared_ptr<std::byte> map_pages(std::size_t bytes) {
+  const std::size_t rounded = (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  // One page more, to begin at a multiple of its size. Not reserved: a capacity is a limit, which
+  // may well be beyond what the machine has, and few sequences ever reach it.
+  const std::size_t mapped = rounded + kLargePage;
+  void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) throw std::bad_alloc();
+  const auto begin = reinterpret_cast<std::uintptr_t>(all);
+  const std::uintptr_t aligned = (begin + kLargePage - 1) / kLargePage * kLargePage;
+  auto* const memory = static_cast<std::byte*>(all) + (aligned - begin);
+#if defined(MADV_HUGEPAGE)
+  madvise(memory, rounded, MADV_HUGEPAGE);  // only ever a hint
+#endif
+  return {memory, [all, mapped](std::byte*) { munmap(all, mapped); }};
+}
+
+}  // namespace
+
+std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
+  auto bytes = static_cast<std::int64_t>(dtype_size(dtype));
+  bool overflows = false;
+  bool empty = false;
+  for (const std::int64_t extent : shape) {
+    empty = empty || extent == 0;
+    // Of a tensor without elements, too, the other extents must be such that can be multiplied.
+    overflows = overflows || extent > kMostBytes / bytes;
+    if (!overflows) bytes *= std::max<std::int64_t>(extent, 1);
+  }
+  if (overflows) {
+    throw InvalidArgument(fmt::format("{}: expected at most {} bytes, got {} of {}", name,
+                                      kMostBytes, to_string(shape), dtype_name(dtype)));
+  }
+  return empty ? 0 : bytes;
+}
+
+std::shared_ptr<std::byte> allocate_pages(std::int64_t bytes) {
+  if (bytes == 0) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  if (size >= kWorthLargePages) return map_pages(size);
+  auto* const memory = static_cast<std::byte*>(::operator new[](size, kAlignment));
+  return {memory, [](std::byte* p) { ::operator delete[](p, kAlignment); }};
+}
+
+void validate_cache_dtype(DType dtype) {
+  if (!is_float(dtype) || dtype == DType::kFloat64) {
+    throw InvalidArgument(
+        fmt::format("dtype: expected float32, float16 or bfloat16, got {}", dtype_name(dtype)));
+  }
+}
+
+void validate_at_least(std::int64_t number, std::int64_t least, std::string_view name) {
+  if (number < least) {
+    throw InvalidArgument(fmt::format("{}: expected {} or more, got {}", name, least, number));
+  }
+}
+
+}  // namespace fovea

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What tests of caches share: tokens to append, and what a full cache says.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "fovea/error.h"
+#include "fovea/random.h"
+#include "fovea/tensor.h"
+
+namespace fovea::test {
+
+/// The message of the CacheFull that `call` throws, or "no error".
+std::string full_message_of(const auto& call) {
+  try {
+    call();
+  } catch (const CacheFull& full) {
+    return full.what();
+  }
+  return "no error";
+}
+
+/// Standard normal numbers.
+inline Tensor random_tokens(RandomState& random, DType dtype, const Shape& shape) {
+  return convert(random.randn(shape), dtype);
+}
+
+/// A number from 0 to before `end`.
+inline std::int64_t random_below(RandomState& random, std::int64_t end) {
+  return static_cast<std::int64_t>(random.rand() * static_cast<double>(end));
+}
+
+/// One of the types that tokens may come in.
+inline DType random_float(RandomState& random) {
+  constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+  return kFloats[random_below(random, 4)];
+}
+
+inline void expect_equal(const TensorView& got, const TensorView& expected) {
+  ASSERT_EQ(got.shape(), expected.shape());
+  ASSERT_EQ(got.dtype(), expected.dtype());
+  for_each_index(got.shape(), [&](const Index& at) {
+    ASSERT_EQ(got.value(at), expected.value(at)) << to_string(at);
+  });
+}
+
+}  // namespace fovea::test
