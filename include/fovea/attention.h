@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "fovea/attention_options.h"
+#include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -69,6 +70,12 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
 /// Threads  parts of the keys are computed on several threads and merged by their lse (Dao et al.
 ///          2023, Flash-Decoding); re-entrant; the same bits for any number of threads.
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
+                      const AttentionOptions& options, const AttentionOutputs& outputs);
+
+/// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
+/// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
+/// largest of them. float32, float16 and bfloat16 only; packed sequences are not for here.
+void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 
 /// The bytes that Execution::workspace needs for the same call. Errors as attention_decode.

@@ -10,8 +10,12 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "fovea/attention.h"
+#include "fovea/error.h"
 #include "fovea/half.h"
 
 #include "core/broadcast.h"
@@ -40,6 +44,8 @@ constexpr std::int64_t kWorthAThread = 2 << 20;
 class Cache {
  public:
   Cache(const TensorView& key, const TensorView& value) : key_(key), value_(value) {}
+  explicit Cache(const PagedKeyValue& paged)
+      : key_(paged.key), value_(paged.value), table_(paged.block_table) {}
 
   kernels::CacheRows key(const SequenceSpan& span, std::int64_t head) const {
     return rows(key_, span, head);
@@ -272,6 +278,48 @@ std::size_t attention_decode_workspace(const TensorView& query, const TensorView
   kernels::choose_target();
   return engine::Workspace::bytes_with_alignment(
       engine::DecodePlan(problem, true).workspace_bytes());
+}
+
+void attention_decode(const TensorView& query, const PagedKeyValue& cache,
+                      const AttentionOptions& options, const AttentionOutputs& outputs) {
+  validate(cache);
+  validate_input(query, "query");
+  if (query.dtype() == DType::kFloat64 || cache.key.dtype() == DType::kFloat64 ||
+      cache.value.dtype() == DType::kFloat64) {
+    throw InvalidArgument(fmt::format(
+        "dtype: expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
+        dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype())));
+  }
+  if (cache.lengths.extent(0) != query.extent(0)) {
+    throw InvalidArgument(fmt::format("lengths: expected one per batch item ({}), got {}",
+                                      query.extent(0), cache.lengths.extent(0)));
+  }
+  if (options.sequences.count() > 0) {
+    throw InvalidArgument(
+        fmt::format("sequences: expected none with keys in blocks, which have lengths, got {}",
+                    options.sequences.count()));
+  }
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t item = 0; item < query.extent(0); ++item) {
+    lengths.push_back(cache.lengths.at<std::int64_t>({item}));
+  }
+  const std::int64_t kv_len = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
+  AttentionOptions with_lengths = options;
+  with_lengths.mask = options.mask & key_lengths(lengths);
+  // The checks are those of tensors as long as the longest item, all of whose tokens are in one
+  // place; where they really are has been checked.
+  const auto as_long = [&](const TensorView& pool) {
+    return TensorView(pool.data(), pool.dtype(),
+                      {query.extent(0), pool.extent(1), kv_len, pool.extent(3)},
+                      {0, pool.strides()[1], 0, 1});
+  };
+  const TensorView key = as_long(cache.key);
+  const TensorView value = as_long(cache.value);
+  const engine::Problem checked = engine::make_problem(query, key, value, with_lengths);
+  const engine::Problem problem{query, cache.key, cache.value, with_lengths, checked.shape};
+  engine::validate_outputs(problem, outputs);
+  if (!outputs.context.defined() && !outputs.lse.defined()) return;
+  engine::decode(problem, engine::Cache(cache), outputs);
 }
 
 }  // namespace fovea

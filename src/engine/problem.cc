@@ -5,7 +5,6 @@
 #include "engine/problem.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -13,6 +12,8 @@
 #include <fmt/format.h>
 
 #include "fovea/error.h"
+
+#include "core/tensor_memory.h"
 
 namespace fovea::engine {
 namespace {
@@ -22,47 +23,6 @@ template <class... Args>
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Extents and distances are multiplied and added up in 64 bits, and so must stay far from that.
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
-
-/// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
-struct Memory {
-  std::intptr_t begin = 0;
-  std::intptr_t end = 0;
-
-  bool overlaps(const Memory& other) const { return begin < other.end && other.begin < end; }
-};
-
-/// Throws for sizes and strides beyond memory, and for a null pointer.
-Memory memory_of(const TensorView& tensor, std::string_view name) {
-  const std::int64_t elements = element_count(tensor.shape());
-  for (const std::int64_t extent : tensor.shape()) {
-    if (extent > kMostBytes) {
-      fail("{}: expected extents up to {}, got {}", name, kMostBytes, to_string(tensor.shape()));
-    }
-  }
-  if (elements == 0) return {};
-  const auto size = static_cast<std::int64_t>(dtype_size(tensor.dtype()));
-  std::int64_t before = 0;
-  std::int64_t after = size;
-  for (int dim = 0; dim < tensor.rank(); ++dim) {
-    std::int64_t reach = 0;
-    const bool overflows =
-        __builtin_mul_overflow(tensor.extent(dim) - 1, tensor.strides()[dim], &reach) ||
-        __builtin_mul_overflow(reach, size, &reach) || reach > kMostBytes || reach < -kMostBytes;
-    if (overflows) {
-      fail("{}: expected strides that stay within memory, got {} for shape {}", name,
-           to_string(tensor.strides()), to_string(tensor.shape()));
-    }
-    (reach < 0 ? before : after) += reach;
-  }
-  if (tensor.data() == nullptr) {
-    fail("{}: expected data for shape {}, got a null pointer", name, to_string(tensor.shape()));
-  }
-  const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
-  return {at + before, at + after};
-}
-
 void check_input(const TensorView& tensor, std::string_view name) {
   validate_input(tensor, name);
   if (tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
@@ -70,28 +30,6 @@ void check_input(const TensorView& tensor, std::string_view name) {
          to_string(tensor.strides()));
   }
   memory_of(tensor, name);
-}
-
-/// Whether different indices are different elements, shown by strides that each exceed what the
-/// smaller ones reach.
-bool elements_are_distinct(const TensorView& tensor) {
-  if (element_count(tensor.shape()) == 0) return true;
-  std::int64_t reach = 0;
-  std::array<bool, kMaxRank> done{};
-  for (int round = 0; round < tensor.rank(); ++round) {
-    int smallest = -1;
-    for (int dim = 0; dim < tensor.rank(); ++dim) {
-      if (done[static_cast<std::size_t>(dim)] || tensor.extent(dim) == 1) continue;
-      const auto stride = [&](int of) { return std::abs(tensor.strides()[of]); };
-      if (smallest < 0 || stride(dim) < stride(smallest)) smallest = dim;
-    }
-    if (smallest < 0) break;
-    const std::int64_t stride = std::abs(tensor.strides()[smallest]);
-    if (stride <= reach) return false;
-    reach += (tensor.extent(smallest) - 1) * stride;
-    done[static_cast<std::size_t>(smallest)] = true;
-  }
-  return true;
 }
 
 /// Checks one output but for its place in memory, which it returns.

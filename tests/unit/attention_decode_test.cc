@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_decode: what attention_forward gives, within the 1x rule, for a few queries against a
+// cache in one piece or in blocks; the same bits for any number of threads and any place in memory.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/attention_options.h"
+#include "fovea/error.h"
+#include "fovea/mask.h"
+#include "fovea/paged_key_value.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}) {
+  const ProblemShape shape = shape_of(in);
+  Forward result{
+      Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)}),
+      Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len})};
+  for (Tensor* tensor : {&result.context, &result.lse}) {
+    std::ranges::fill(tensor->span<float>(), kUntouched);
+  }
+  attention_decode(in.query, in.key, in.value, options, {result.context, result.lse});
+  return result;
+}
+
+void expect_decode_exact(const reference::Inputs& in, const AttentionOptions& options = {},
+                         RowList rows = {}) {
+  if (rows.empty()) rows = all_rows(shape_of(in));
+  const Forward found = rows_of(decode(in, options), rows);
+  const Forward exact = oracle(in, options, rows);
+  const Forward plain = by_reference(in, options, rows, DType::kFloat32);
+  const Allowance allowance = allowance_of(in, options, rows);
+  EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context, allowance.context));
+  EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse));
+}
+
+RandomProblem in_float32(const ProblemShape& shape, std::int64_t head_dim, std::int64_t value_dim) {
+  RandomProblem p(shape, head_dim, value_dim, 11);
+  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, DType::kFloat32);
+  return p;
+}
+
+TEST(AttentionDecode, OfEverySmallShape) {
+  for (const std::int64_t q_len : {1, 2, 3, 5}) {
+    for (std::int64_t kv_len = 0; kv_len <= 37; kv_len += kv_len < 20 ? 1 : 17) {
+      for (const std::int64_t dim : {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
+        SCOPED_TRACE(testing::Message() << q_len << " x " << kv_len << " x " << dim);
+        expect_decode_exact(in_float32({1, 2, 1, q_len, kv_len}, dim, dim).inputs());
+      }
+    }
+  }
+}
+
+TEST(AttentionDecode, OfGroupsOfHeadsAndMixedDims) {
+  for (const auto& [q_heads, kv_heads] :
+       {std::pair<std::int64_t, std::int64_t>{1, 1}, {4, 4}, {8, 2}, {12, 2}, {5, 1}, {32, 8}}) {
+    for (const auto& [head_dim, value_dim] :
+         {std::pair<std::int64_t, std::int64_t>{128, 128}, {80, 40}, {40, 200}, {256, 96}}) {
+      SCOPED_TRACE(testing::Message()
+                   << q_heads << "/" << kv_heads << " heads, " << head_dim << "/" << value_dim);
+      const RandomProblem p = in_float32({2, q_heads, kv_heads, 1, 700}, head_dim, value_dim);
+      expect_decode_exact(p.inputs());
+    }
+  }
+}
+
+TEST(AttentionDecode, OfLongCachesInSeveralParts) {
+  for (const std::int64_t kv_len : {2047, 4096, 8193, 20011}) {
+    SCOPED_TRACE(testing::Message() << "kv_len " << kv_len);
+    const RandomProblem p = in_float32({1, 4, 2, 2, kv_len}, 64, 64);
+    expect_decode_exact(p.inputs(), {.mask = causal()});
+    expect_decode_exact(p.inputs(), {.mask = window(3000, 0)});
+  }
+}
+
+std::vector<AttentionOptions> many_options(std::int64_t q_heads, std::int64_t q_len,
+                                           std::int64_t kv_len) {
+  const Tensor open = convert(RandomState(2).randint(0, 2, {q_len, kv_len}), DType::kBool);
+  const Tensor ids = RandomState(3).randint(0, 3, {kv_len});
+  const Tensor query_ids = RandomState(4).randint(0, 3, {q_len});
+  Tensor bias = RandomState(5).randn({q_heads, q_len, kv_len});
+  bias.at<double>({0, 0, 3}) = -HUGE_VAL;
+  const auto heads = static_cast<std::size_t>(q_heads);
+  std::vector<double> sinks(heads);
+  std::iota(sinks.begin(), sinks.end(), -1.0);
+  return {
+      {.mask = causal()},
+      {.mask = window(100, 3), .alignment = Alignment::offset(kv_len - 40)},
+      {.mask = prefix(17)},
+      {.mask = key_lengths({kv_len - 5, 2})},
+      {.mask = dense(Tensor(open))},
+      {.mask = documents(query_ids, ids) | prefix(2)},
+      {.mask = causal() & dense(Tensor(open)), .alignment = Alignment::top_left()},
+      {.score = {.softcap = 3.0}},
+      {.score = {.scale = -0.3}},
+      {.score = {.scale = 0.0}},
+      {.score = {.bias = Tensor(bias)}},
+      {.score = {.bias = convert(bias, DType::kFloat32)}},
+      {.mask = causal(), .score = {.alibi = Alibi{}}},
+      {.score = {.relative = RelativeTable{RandomState(6).randn({8, q_heads}), true, 50}}},
+      {.mask = window(9, -1), .score = {.softcap = 1.0, .alibi = Alibi{}, .sinks = sinks}},
+      {.score = {.sinks = sinks}},
+  };
+}
+
+TEST(AttentionDecode, OfEveryOption) {
+  const ProblemShape shape{2, 4, 2, 3, 600};
+  const RandomProblem p = in_float32(shape, 24, 20);
+  int number = 0;
+  for (const AttentionOptions& options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
+    SCOPED_TRACE(testing::Message() << "options " << number++);
+    expect_decode_exact(p.inputs(), options);
+  }
+}
+
+TEST(AttentionDecode, AnyNumberOfThreadsGivesTheSameBits) {
+  const ProblemShape shape{2, 4, 2, 2, 9000};
+  const RandomProblem p = in_float32(shape, 64, 48);
+  for (AttentionOptions options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
+    options.execution.threads = 1;
+    const Forward one = decode(p.inputs(), options);
+    for (const int threads : {2, 3, 8}) {
+      options.execution.threads = threads;
+      EXPECT_TRUE(same_bits(decode(p.inputs(), options), one)) << threads;
+    }
+  }
+}
+
+TEST(AttentionDecode, EqualsForwardWithinTheRule) {
+  const RandomProblem p = in_float32({1, 8, 2, 1, 5000}, 128, 128);
+  const Forward forward = test::forward(p.inputs());
+  const Forward found = decode(p.inputs());
+  const Allowance allowance = allowance_of(p.inputs(), {}, all_rows(shape_of(p.inputs())));
+  EXPECT_LE(max_difference(found.context, forward.context), 2 * allowance.context);
+  EXPECT_LE(max_difference(found.lse, forward.lse), 2 * allowance.lse);
+}
+
+TEST(AttentionDecode, HiddenNanLeaksNowhereAndVisibleNanSpreads) {
+  const ProblemShape shape{1, 4, 2, 2, 300};
+  const RandomProblem clean = in_float32(shape, 16, 12);
+  const AttentionOptions options{.mask = window(120, 0)};
+  const Forward expected = decode(clean.inputs(), options);
+  for (const float number : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    RandomProblem hidden = clean;
+    for (const std::int64_t key : {0, 99, 176}) {  // the window begins at 178 and 179
+      for (std::int64_t c = 0; c < 12; ++c) hidden.value.at<float>({0, 1, key, c}) = number;
+      hidden.key.at<float>({0, 1, key, 3}) = number;
+    }
+    EXPECT_TRUE(same_bits(decode(hidden.inputs(), options), expected));
+    RandomProblem seen = clean;
+    seen.value.at<float>({0, 1, 178, 5}) = number;  // by the first query only
+    const Forward found = decode(seen.inputs(), options);
+    for (const reference::Row& row : all_rows(shape)) {
+      for (std::int64_t c = 0; c < 12; ++c) {
+        const Index at{0, row.head, row.query, c};
+        const bool spreads = row.head >= 2 && row.query == 0 && c == 5;
+        EXPECT_EQ(std::isfinite(found.context.at<float>(at)), !spreads) << to_string(at);
+        if (spreads) continue;
+        EXPECT_EQ(found.context.at<float>(at), expected.context.at<float>(at));
+      }
+    }
+  }
+}
+
+TEST(AttentionDecode, WithoutAKey) {
+  const RandomProblem p = in_float32({1, 2, 1, 2, 0}, 8, 6);
+  const Forward found = decode(p.inputs(), {.score = {.sinks = {0.5, -HUGE_VAL}}});
+  for (const float x : found.context.span<float>()) EXPECT_EQ(x, 0.0F);
+  EXPECT_EQ(found.lse.at<float>({0, 0, 1}), 0.5F);
+  EXPECT_EQ(found.lse.at<float>({0, 1, 1}), -HUGE_VALF);
+}
+
+TEST(AttentionDecode, AWorkspaceOfTheCallers) {
+  const RandomProblem p = in_float32({1, 8, 2, 1, 20000}, 64, 64);
+  const Forward expected = decode(p.inputs());
+  const std::size_t bytes = attention_decode_workspace(p.query, p.key, p.value, {});
+  std::vector<std::byte> memory(bytes + 1);
+  AttentionOptions options;
+  options.execution.workspace = std::span(memory).subspan(1);
+  EXPECT_TRUE(same_bits(decode(p.inputs(), options), expected));
+  options.execution.workspace = std::span(memory).first(100);
+  EXPECT_THROW(decode(p.inputs(), options), InvalidArgument);
+}
+
+// ---- Blocks -------------------------------------------------------------------------------------
+
+/// A cache of tensors [batch, kv_heads, kv_len, dim] in blocks, in random order.
+struct Blocks {
+  Tensor key, value, table, lengths;
+
+  Blocks(const RandomProblem& p, std::int64_t block_size,
+         const std::vector<std::int64_t>& lengths_of, DType dtype) {
+    const std::int64_t batch = p.key.extent(0), heads = p.key.extent(1);
+    const std::int64_t per_item = (p.key.extent(2) + block_size - 1) / block_size + 1;
+    const std::int64_t blocks = batch * per_item + 3;
+    key = Tensor(dtype, {blocks, heads, block_size, p.key.extent(3)});
+    value = Tensor(dtype, {blocks, heads, block_size, p.value.extent(3)});
+    fill_with_nan(key);  // what no token was written to must not be read
+    fill_with_nan(value);
+    table = Tensor(DType::kInt64, {batch, per_item});
+    lengths = Tensor::from<std::int64_t>({batch}, lengths_of);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
+    std::iota(order.begin(), order.end(), 0);
+    RandomState random(7);
+    for (std::size_t i = order.size() - 1; i > 0; --i) {
+      std::swap(
+          order[i],
+          order[static_cast<std::size_t>(random.randint(0, static_cast<std::int64_t>(i) + 1))]);
+    }
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t i = 0; i < per_item; ++i) {
+        table.at<std::int64_t>({b, i}) = order[static_cast<std::size_t>(b * per_item + i)];
+      }
+      const std::int64_t length = lengths_of[static_cast<std::size_t>(b)];
+      for (std::int64_t i = (length + block_size - 1) / block_size; i < per_item; ++i) {
+        table.at<std::int64_t>({b, i}) = -1;  // not looked at
+      }
+      write(p.key, key, b, length);
+      write(p.value, value, b, length);
+    }
+  }
+  PagedKeyValue view() const { return {key, value, table, lengths}; }
+
+ private:
+  static void fill_with_nan(Tensor& tensor) {
+    tensor = convert(tensor, DType::kFloat32);
+    std::ranges::fill(tensor.span<float>(), std::nanf(""));
+  }
+  void write(const Tensor& from, Tensor& to, std::int64_t item, std::int64_t length) {
+    const std::int64_t size = to.extent(2);
+    for_each_index({from.extent(1), length, from.extent(3)}, [&](const Index& at) {
+      const std::int64_t block = table.at<std::int64_t>({item, at[1] / size});
+      to.at<float>({block, at[0], at[1] % size, at[2]}) =
+          static_cast<float>(from.value({item, at[0], at[1], at[2]}));
+    });
+  }
+};
+
+Forward decode_blocks(const Tensor& query, const PagedKeyValue& cache,
+                      const AttentionOptions& options) {
+  Forward result{Tensor(DType::kFloat32,
+                        {query.extent(0), query.extent(1), query.extent(2), cache.value.extent(3)}),
+                 Tensor(DType::kFloat32, {query.extent(0), query.extent(1), query.extent(2)})};
+  attention_decode(query, cache, options, {result.context, result.lse});
+  return result;
+}
+
+TEST(AttentionDecode, BlocksGiveTheBitsOfOnePiece) {
+  const ProblemShape shape{3, 4, 2, 2, 700};
+  const RandomProblem p = in_float32(shape, 24, 20);
+  const std::vector<std::int64_t> lengths{700, 0, 333};
+  for (const std::int64_t block_size : {1, 3, 16, 128, 1000}) {
+    const Blocks blocks(p, block_size, lengths, DType::kFloat32);
+    for (AttentionOptions options :
+         {AttentionOptions{}, AttentionOptions{.mask = causal()},
+          AttentionOptions{.mask = window(100, 0)},
+          AttentionOptions{.score = {.softcap = 2.0, .alibi = Alibi{}}}}) {
+      for (const int threads : {1, 3}) {
+        options.execution.threads = threads;
+        AttentionOptions in_one_piece = options;
+        in_one_piece.mask = options.mask & key_lengths(lengths);
+        SCOPED_TRACE(testing::Message()
+                     << "blocks of " << block_size << ", " << options.mask.to_string());
+        EXPECT_TRUE(same_bits(decode_blocks(p.query, blocks.view(), options),
+                              decode(p.inputs(), in_one_piece)));
+      }
+    }
+  }
+}
+
+TEST(AttentionDecode, BlocksAsOthersLayThemOut) {
+  const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
+  const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);
+  // [blocks, block_size, kv_heads, dim]
+  const Tensor key(blocks.key.view().transposed(1, 2));
+  const Tensor value(blocks.value.view().transposed(1, 2));
+  PagedKeyValue other = blocks.view();
+  other.key = key.view().transposed(1, 2);
+  other.value = value.view().transposed(1, 2);
+  EXPECT_TRUE(
+      same_bits(decode_blocks(p.query, other, {}), decode_blocks(p.query, blocks.view(), {})));
+}
+
+TEST(AttentionDecode, BlocksThatDoNotFit) {
+  const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
+  const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);
+  Tensor context(DType::kFloat32, {2, 4, 1, 16});
+  const auto message = [&](const Tensor& query, const PagedKeyValue& cache,
+                           const AttentionOptions& options = {}) -> std::string {
+    try {
+      attention_decode(query, cache, options, {.context = context});
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message(Tensor(DType::kFloat32, {3, 4, 1, 16}), blocks.view()),
+            "lengths: expected one per batch item (3), got 2");
+  EXPECT_EQ(
+      message(convert(p.query, DType::kFloat64), blocks.view()),
+      "dtype: expected float32, float16 or bfloat16 with keys in blocks, got float64, float32 "
+      "and float32");
+  EXPECT_EQ(message(p.query, blocks.view(), {.sequences = {{0, 1}, {0, 50}}}),
+            "sequences: expected none with keys in blocks, which have lengths, got 1");
+  EXPECT_EQ(message(Tensor(DType::kFloat32, {2, 3, 1, 16}), blocks.view()),
+            "heads: expected q_heads to be a multiple of kv_heads, got 3 and 2");
+  EXPECT_EQ(message(Tensor(DType::kFloat32, {2, 4, 1, 15}), blocks.view()),
+            "key: expected dim 15 as query has, got 16");
+  Blocks wrong = blocks;
+  wrong.table.at<std::int64_t>({1, 2}) = 1000;
+  EXPECT_EQ(message(p.query, wrong.view()).substr(0, 12), "block_table:");
+}
+
+}  // namespace
+}  // namespace fovea::test
