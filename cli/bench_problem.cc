@@ -14,7 +14,7 @@
 #include "fovea/error.h"
 #include "fovea/random.h"
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
 
 namespace fovea::cli {
 namespace {
@@ -86,7 +86,7 @@ Mask parse_mask(std::string_view text) {
   if (is(rule, "prefix", 1) && all_whole) return prefix(whole(rule.numbers[0]));
   throw InvalidArgument(
       fmt::format("--mask: expected causal, window:LEFT,RIGHT or prefix:N, got \"{}\"{}", text,
-                  scene::did_you_mean(text, {"causal", "window:", "prefix:"})));
+                  did_you_mean(text, {"causal", "window:", "prefix:"})));
 }
 
 void parse_score(std::string_view text, BenchScore& score) {
@@ -103,7 +103,7 @@ void parse_score(std::string_view text, BenchScore& score) {
     throw InvalidArgument(
         fmt::format("--score: expected alibi, bias, relative or softcap:CAP, CAP above 0, got "
                     "\"{}\"{}",
-                    text, scene::did_you_mean(text, {"alibi", "bias", "relative", "softcap:"})));
+                    text, did_you_mean(text, {"alibi", "bias", "relative", "softcap:"})));
   }
 }
 

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::cli {
 namespace {
@@ -44,14 +44,14 @@ std::string table(const std::vector<Cells>& rows) {
   for (const Cells& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], scene::display_width(row[i]));
+      widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
   std::string text;
   for (const Cells& row : rows) {
-    std::string line = scene::pad_right(row[0], widths[0]);
+    std::string line = pad_right(row[0], widths[0]);
     for (std::size_t i = 1; i < row.size(); ++i) {
-      line += "  " + scene::pad_left(row[i], widths[i]);
+      line += "  " + pad_left(row[i], widths[i]);
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
@@ -121,7 +121,7 @@ Json row_json(const RowResult& result, const BenchReport& report) {
 std::string heading_text(const BenchReport& report) {
   return fmt::format("fovea {}, {}, {}, target {}\n{}, {} CPU{}\n", report.build.version,
                      report.build.compiler, report.build.build_type, report.build.target,
-                     scene::visible(report.machine.cpu), report.build.threads,
+                     visible(report.machine.cpu), report.build.threads,
                      report.build.threads == 1 ? "" : "s");
 }
 

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::cli {
 namespace {
@@ -26,7 +26,7 @@ using Definition = std::pair<std::string, std::string>;
 std::string spaces(int count) { return std::string(static_cast<std::size_t>(count), ' '); }
 
 void add_paragraph(std::string& page, std::string_view text) {
-  for (const std::string& line : scene::wrap(text, kPageWidth - kIndent)) {
+  for (const std::string& line : wrap(text, kPageWidth - kIndent)) {
     page += spaces(kIndent) + line + "\n";
   }
 }
@@ -34,17 +34,17 @@ void add_paragraph(std::string& page, std::string_view text) {
 void add_definitions(std::string& page, const std::vector<Definition>& definitions) {
   int widest = 0;
   for (const auto& [term, text] : definitions) {
-    const int width = scene::display_width(term);
+    const int width = display_width(term);
     if (width <= kWidestTerm) widest = std::max(widest, width);
   }
   const int column = widest + kGap;
   for (const auto& [term, text] : definitions) {
-    std::string line = spaces(kIndent) + scene::pad_right(term, column);
-    if (scene::display_width(term) > widest) {
+    std::string line = spaces(kIndent) + pad_right(term, column);
+    if (display_width(term) > widest) {
       page += spaces(kIndent) + term + "\n";
       line = spaces(kIndent + column);
     }
-    for (const std::string& part : scene::wrap(text, kPageWidth - kIndent - column)) {
+    for (const std::string& part : wrap(text, kPageWidth - kIndent - column)) {
       page += line + part + "\n";
       line = spaces(kIndent + column);
     }

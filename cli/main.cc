@@ -16,13 +16,13 @@
 #include "fovea/info.h"
 
 #include "bench_command.h"
+#include "core/nearest.h"
 #include "explain_command.h"
 #include "help.h"
 #include "info_command.h"
 #include "interrupt.h"
 #include "message.h"
 #include "output.h"
-#include "scene/nearest.h"
 
 namespace fovea::cli {
 namespace {
@@ -76,12 +76,11 @@ std::vector<std::string> known_commands(const CLI::App& app) {
 std::string complaint(const CLI::App& app, const std::string& argument) {
   if (argument.starts_with("-")) {
     const std::string name = argument.substr(0, argument.find('='));
-    return fmt::format("unknown option \"{}\"{}", name,
-                       scene::did_you_mean(name, known_options(app)));
+    return fmt::format("unknown option \"{}\"{}", name, did_you_mean(name, known_options(app)));
   }
   if (app.get_parent() != nullptr) return fmt::format("unexpected argument \"{}\"", argument);
   return fmt::format("unknown command \"{}\"{}", argument,
-                     scene::did_you_mean(argument, known_commands(app)));
+                     did_you_mean(argument, known_commands(app)));
 }
 
 // Refuses the first argument that is left over.

@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::cli {
 
@@ -24,7 +24,7 @@ void write_stderr(std::string_view text) noexcept {
 
 void print_error(std::string_view message) noexcept {
   try {
-    write_stderr("fovea: " + scene::visible(message) + "\n");
+    write_stderr("fovea: " + visible(message) + "\n");
   } catch (const std::exception&) {
     write_stderr("fovea: out of memory\n");
   }

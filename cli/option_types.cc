@@ -8,7 +8,7 @@
 
 #include <fmt/ranges.h>
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
 
 namespace fovea::cli {
 
@@ -18,7 +18,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& tar
       ->check([choices = std::move(choices)](const std::string& value) {
         if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
         return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
-                           scene::did_you_mean(value, choices));
+                           did_you_mean(value, choices));
       });
 }
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/text_width.h"
 #include "message.h"
-#include "scene/text_width.h"
 
 namespace fovea::cli {
 namespace {
@@ -29,7 +29,7 @@ Progress::Progress() {
 
 void Progress::show(std::string_view text) {
   if (!terminal_) return;
-  write_stderr(fmt::format("{}{}", kEraseLine, scene::fit(text, kColumns)));
+  write_stderr(fmt::format("{}{}", kEraseLine, fit(text, kColumns)));
   shown_ = true;
 }
 

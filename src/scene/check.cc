@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
+#include "core/text_width.h"
 #include "scene/scene_parser.h"
 #include "scene/step_catalogue.h"
-#include "scene/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -9,9 +9,9 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
+#include "core/text_width.h"
 #include "scene/scene_parts.h"
-#include "scene/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "fovea/error.h"
 
-#include "scene/nearest.h"
-#include "scene/text_width.h"
+#include "core/nearest.h"
+#include "core/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "core/text_width.h"
 #include "scene/story.h"
-#include "scene/text_width.h"
 #include "scene/trace_model.h"
 
 namespace fovea::scene {

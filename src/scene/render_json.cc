@@ -10,7 +10,7 @@
 
 #include "fovea/scene.h"
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::scene {
 namespace {

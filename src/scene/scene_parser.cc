@@ -13,10 +13,10 @@
 #include "fovea/scene.h"
 
 #include "core/file_io.h"
-#include "scene/nearest.h"
+#include "core/nearest.h"
+#include "core/text_width.h"
 #include "scene/scene_parts.h"
 #include "scene/step_catalogue.h"
-#include "scene/text_width.h"
 
 namespace fovea::scene {
 namespace {

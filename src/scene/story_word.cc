@@ -9,12 +9,12 @@
 
 #include <fmt/format.h>
 
+#include "core/text_width.h"
 #include "scene/number_text.h"
 #include "scene/scene_parts.h"
 #include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
 #include "scene/story_parts.h"
-#include "scene/text_width.h"
 #include "scene/top_keys.h"
 
 namespace fovea::scene {

@@ -15,10 +15,10 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
+#include "core/text_width.h"
 #include "scene/number_text.h"
 #include "scene/pooled.h"
 #include "scene/story.h"
-#include "scene/text_width.h"
 #include "scene/top_keys.h"
 #include "support/files.h"
 

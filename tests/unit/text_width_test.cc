@@ -2,14 +2,14 @@
 //
 // Columns, and what a terminal must never be given.
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
 
-namespace fovea::scene {
+namespace fovea {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(Nearest, FindsSlipsOnly) {
 }
 
 }  // namespace
-}  // namespace fovea::scene
+}  // namespace fovea

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 namespace fovea::scene::html {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fovea::scene {
+namespace fovea {
 
 bool is_utf8(std::string_view text);
 
@@ -46,4 +46,4 @@ std::vector<std::string> wrap(std::string_view text, int columns);
 /// Split at Unicode white space; no empty words.
 std::vector<std::string> split_words(std::string_view text);
 
-}  // namespace fovea::scene
+}  // namespace fovea

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace fovea::scene {
+namespace fovea {
 
 /// The candidate with the fewest edits (insert, delete, replace, swap neighbours; case counts for
 /// little), when that is few enough to be a slip; the first of equals.
@@ -19,4 +19,4 @@ std::optional<std::string> nearest(std::string_view word,
 /// " (did you mean "weights"?)", or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-}  // namespace fovea::scene
+}  // namespace fovea

@@ -2,16 +2,16 @@
 //
 // Optimal string alignment distance, small words only.
 
-#include "scene/nearest.h"
+#include "core/nearest.h"
 
 #include <algorithm>
 #include <cctype>
 
 #include <fmt/format.h>
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
-namespace fovea::scene {
+namespace fovea {
 namespace {
 
 std::string lower(std::string_view text) {
@@ -63,4 +63,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return best ? fmt::format(" (did you mean \"{}\"?)", visible(*best)) : std::string();
 }
 
-}  // namespace fovea::scene
+}  // namespace fovea

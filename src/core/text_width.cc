@@ -3,7 +3,7 @@
 // One walk over code points and one over grapheme clusters; everything else counts, cuts or copies
 // what they visit. A cluster is as wide as its widest code point.
 
-#include "scene/text_width.h"
+#include "core/text_width.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-namespace fovea::scene {
+namespace fovea {
 namespace {
 
 constexpr utf8proc_int32_t kEmojiPresentation = 0xFE0F;
@@ -214,4 +214,4 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
-}  // namespace fovea::scene
+}  // namespace fovea
