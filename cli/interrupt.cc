@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals (interrupt.h). The handler touches a static buffer and calls only what POSIX lists as
-// safe in a handler.
+// Signals (interrupt.h). The handlers call only what POSIX lists as safe in a handler.
 
 #include "interrupt.h"
 
 #include <array>
-#include <climits>
-#include <cstring>
+#include <csignal>
 
 #include <unistd.h>
+
+#include "fovea/files.h"
+
+#include "message.h"
 
 namespace fovea::cli {
 namespace {
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
-
-// The path of the file to remove, empty when there is none; changed only while signals are held.
-std::array<char, PATH_MAX> temporary_path{};
+constexpr int kBadInput = 2;
 
 extern "C" void end_process(int signal) {
-  if (temporary_path[0] != '\0') ::unlink(temporary_path.data());
+  remove_temporary_files();
   ::_exit(128 + signal);
+}
+
+extern "C" void end_at_lost_memory(int /*signal*/) {
+  remove_temporary_files();
+  write_stderr("fovea: a file became shorter, or its disk failed, while it was being read\n");
+  ::_exit(kBadInput);
 }
 
 }  // namespace
@@ -36,26 +42,11 @@ void handle_signals() {
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     sigaction(signal, &action, nullptr);
   }
+  action.sa_handler = end_at_lost_memory;
+  sigaction(SIGBUS, &action, nullptr);
   // A closed pipe and a file grown too large are then errors of the write itself.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-}
-
-SignalsHeld::SignalsHeld() {
-  sigset_t ending;
-  sigemptyset(&ending);
-  for (const int signal : kEndingSignals) sigaddset(&ending, signal);
-  sigprocmask(SIG_BLOCK, &ending, &before_);
-}
-
-SignalsHeld::~SignalsHeld() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-
-void remove_on_signal(const std::string& path) {
-  if (path.size() >= temporary_path.size()) {
-    temporary_path[0] = '\0';  // no file can have such a path
-    return;
-  }
-  std::memcpy(temporary_path.data(), path.c_str(), path.size() + 1);
 }
 
 }  // namespace fovea::cli

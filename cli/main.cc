@@ -150,7 +150,10 @@ int run(int argc, const char* const* argv) noexcept {
   } catch (const InvalidArgument& error) {
     print_error(error.what());
     return kBadInput;
-  } catch (const IoError& error) {  // what is read; what is written throws OutputError
+  } catch (const OutputError& error) {
+    print_error(error.what());
+    return kFailed;
+  } catch (const IoError& error) {  // what is read
     print_error(error.what());
     return kBadInput;
   } catch (const std::bad_alloc&) {

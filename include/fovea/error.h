@@ -26,6 +26,9 @@ class IoError : public std::runtime_error {
 class CacheFull : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+/// A file, or standard output, that could not be written. The message names it and the reason.
+class OutputError : public IoError {
+  using IoError::IoError;
 };
 
 /// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.

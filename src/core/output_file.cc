@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writing (output_file.h), on file descriptors: every result is checked, and there is no buffer
+// whose last flush could fail unseen.
+
+#include "core/output_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fovea/error.h"
+
+#include "core/temporary_names.h"
+
+namespace fovea {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(std::string_view name, int error) {
+  throw OutputError(
+      fmt::format("{}: cannot be written: {}", name, std::generic_category().message(error)));
+}
+
+/// Whether there is somebody to read what was written.
+bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux takes at most 2 GB at once
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kMost));
+    if (written >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    } else if (errno == EPIPE) {
+      return false;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      // Whoever shares the other end has made it non-blocking.
+      pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
+      ::poll(&ready, 1, -1);
+    } else if (errno != EINTR) {
+      fail(name, errno);
+    }
+  }
+  return true;
+}
+
+// The standard stream that is this very file, or -1. Opened again by its name (/dev/stdout) a
+// redirected file would be overwritten from its start.
+int standard_stream(const struct stat& file) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream {};
+    if (::fstat(fd, &stream) == 0 && stream.st_dev == file.st_dev && stream.st_ino == file.st_ino) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
+// The file that `path` leads to through symbolic links, which need not exist yet.
+fs::path follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  fs::path target = path;
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    if (!fs::is_symlink(fs::symlink_status(target, error))) return target;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) fail(path, error.value());
+    target = target.parent_path() / next;
+  }
+  fail(path, ELOOP);
+}
+
+}  // namespace
+
+/// A file descriptor that closes itself; `close` tells whether that worked.
+class OutputFile::Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() { close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return fd_; }
+  bool close() {
+    if (fd_ < 0) return true;
+    const int fd = std::exchange(fd_, -1);
+    return ::close(fd) == 0 || errno == EINTR;
+  }
+
+ private:
+  int fd_;
+};
+
+/// A new file beside `target` that vanishes, at a signal too, unless it takes the target's name.
+class OutputFile::Temporary {
+ public:
+  Temporary(const fs::path& target, std::string_view name) : target_(target.string()) {
+    constexpr int kMostTries = 100;
+    int fd = -1;
+    int error = EEXIST;
+    for (int attempt = 0; error == EEXIST && attempt < kMostTries; ++attempt) {
+      const std::string file = fmt::format(".fovea-{}-{}.tmp", ::getpid(), attempt);
+      path_ = (target.parent_path() / file).string();
+      kept_.keep(path_);
+      // Opened with these permissions the file gets what the umask leaves of them.
+      fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      error = fd < 0 ? errno : 0;
+    }
+    if (fd < 0) fail(name, error);
+    fd_ = fd;
+  }
+
+  ~Temporary() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  int get() const { return fd_; }
+
+  void take_name(std::string_view name) {
+    const int fd = std::exchange(fd_, -1);
+    if (::close(fd) != 0) fail(name, errno);
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail(name, errno);
+    renamed_ = true;
+  }
+
+ private:
+  std::string target_;
+  std::string path_;
+  TemporaryName kept_;
+  int fd_ = -1;
+  bool renamed_ = false;
+};
+
+OutputFile::OutputFile() = default;
+OutputFile::OutputFile(OutputFile&& other) noexcept = default;
+OutputFile::~OutputFile() = default;
+
+OutputFile OutputFile::standard_output() {
+  OutputFile output;
+  output.name_ = "standard output";
+  output.fd_ = STDOUT_FILENO;
+  return output;
+}
+
+OutputFile::OutputFile(const std::string& path) : name_(path) {
+  struct stat existing {};
+  if (::stat(path.c_str(), &existing) != 0) {
+    if (errno != ENOENT) fail(path, errno);
+    replace(std::nullopt);
+  } else if (const int stream = standard_stream(existing); stream >= 0) {
+    fd_ = stream;
+  } else if (S_ISDIR(existing.st_mode)) {
+    fail(path, EISDIR);
+  } else if (S_ISREG(existing.st_mode)) {
+    replace(existing.st_mode & 07777);
+  } else {
+    opened_ = std::make_unique<Descriptor>(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (opened_->get() < 0) fail(path, errno);
+    fd_ = opened_->get();
+  }
+}
+
+void OutputFile::replace(std::optional<unsigned> permissions) {
+  const fs::path target = follow_links(name_);
+  // Renaming would get round the write protection of the file itself.
+  if (permissions && ::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) {
+    fail(name_, errno);
+  }
+  temporary_ = std::make_unique<Temporary>(target, name_);
+  fd_ = temporary_->get();
+  if (permissions && ::fchmod(fd_, *permissions) != 0) fail(name_, errno);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  if (!reader_left_) reader_left_ = !write_all(fd_, bytes, name_);
+}
+
+void OutputFile::finish() {
+  if (temporary_) temporary_->take_name(name_);
+  if (opened_ && !opened_->close()) fail(name_, errno);
+}
+
+}  // namespace fovea
