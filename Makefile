@@ -77,7 +77,7 @@ check: ## Check the format, warnings of GCC and Clang, and the tests under three
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
 	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
 
-test-peers: ## Run the suites that ONNX and PyTorch test their attention with, against the engine
+test-peers: ## Run suites of ONNX and PyTorch against the engine, and compare files with NumPy's and safetensors'
 	$(SETUP) build test
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release --target fovea_shared

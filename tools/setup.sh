@@ -20,7 +20,9 @@ build | pkg-config         | finds libraries                             | pkg-c
 build | libfmt-dev         | formatting of messages and numbers          | {fmt} 9
 build | libhwy-dev         | SIMD for every processor from one source    | Highway 1.0.3
 build | libutf8proc-dev    | widths of characters in aligned text        | utf8proc 2.8
-build | nlohmann-json3-dev | reading scenes                              | nlohmann/json 3.10
+build | libzip-dev         | reading .npz files                          | libzip 1.7
+build | zlib1g-dev         | checksums of .npz files                     | zlib 1.2.9
+build | nlohmann-json3-dev | reading scenes and .safetensors             | nlohmann/json 3.10
 build | libcli11-dev       | the command line                            | CLI11 2.1
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12

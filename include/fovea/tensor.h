@@ -299,15 +299,18 @@ class Tensor {
   bool defined_ = false;
 };
 
-/// A tensor that options look into for longer than one call: somebody else's, which must outlive
-/// the options; or, given a temporary, one of their own, which copies of the options share.
+/// A tensor that is looked into for longer than one call: somebody else's, which must outlive this;
+/// or, given a temporary or an owner, one that copies of this share and keep.
 class TensorRef {
  public:
   TensorRef() = default;
   TensorRef(const TensorView& view) : view_(view) {}         // NOLINT: implicit on purpose
   TensorRef(const Tensor& tensor) : view_(tensor.view()) {}  // NOLINT: implicit on purpose
   TensorRef(Tensor&& tensor)                                 // NOLINT: implicit on purpose
-      : owner_(std::make_shared<const Tensor>(std::move(tensor))), view_(owner_->view()) {}
+      : TensorRef(std::make_shared<const Tensor>(std::move(tensor))) {}
+  /// Looks into what `owner` keeps: a mapped file, for one.
+  TensorRef(const TensorView& view, std::shared_ptr<const void> owner)
+      : owner_(std::move(owner)), view_(view) {}
 
   bool defined() const { return view_.defined(); }
   const TensorView& view() const { return view_; }
@@ -315,7 +318,11 @@ class TensorRef {
   operator const TensorView&() const { return view_; }  // NOLINT: implicit on purpose
 
  private:
-  std::shared_ptr<const Tensor> owner_;  // null where the tensor is somebody else's
+  explicit TensorRef(std::shared_ptr<const Tensor> owner) : view_(owner->view()) {
+    owner_ = std::move(owner);
+  }
+
+  std::shared_ptr<const void> owner_;  // null where the tensor is somebody else's
   TensorView view_;
 };
 

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which format a file has, and which tensor a name means.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fovea/error.h"
+
+#include "core/nearest.h"
+#include "core/text_width.h"
+#include "files/content.h"
+#include "files/file_format.h"
+#include "files/npy_header.h"
+
+namespace fovea {
+
+using files::ContentRef;
+using files::shown_name;
+
+namespace {
+
+constexpr std::string_view kAsBFloat16 = ":bf16";
+constexpr std::string_view kStandardInput = "standard input";
+
+ContentRef open_as(FileFormat format, FileBytes file, const std::string& path) {
+  switch (format) {
+    case FileFormat::kNpy:
+      return files::open_npy(std::move(file), path);
+    case FileFormat::kNpz:
+      return files::open_npz(std::move(file), path);
+    case FileFormat::kSafetensors:
+      break;
+  }
+  return files::open_safetensors(std::move(file), path);
+}
+
+FileFormat format_of(std::span<const std::byte> bytes, const std::string& path) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 16));
+  if (text.starts_with(files::kNpyMagic)) return FileFormat::kNpy;
+  // A member, or the end of an archive without members.
+  if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return FileFormat::kNpz;
+  if (const auto format = files::format_by_ending(path)) return *format;
+  if (text.size() > 8 && text[8] == '{') return FileFormat::kSafetensors;
+  throw InvalidArgument(fmt::format(
+      "{}: expected an .npy, .npz or .safetensors file, got {}", path,
+      text.empty() ? "an empty file" : fmt::format("one that begins with \"{}\"", visible(text))));
+}
+
+/// The names in a file, the first of them spelled out.
+std::string known_names(const std::vector<TensorInfo>& tensors) {
+  constexpr std::size_t kMost = 10;
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : tensors) {
+    if (names.size() == kMost) break;
+    names.push_back(shown_name(tensor.name));
+  }
+  const std::size_t more = tensors.size() - names.size();
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string slip(std::string_view name, const std::vector<TensorInfo>& tensors) {
+  constexpr std::size_t kMost = 1000;  // each is compared letter by letter
+  std::vector<std::string> names;
+  for (const TensorInfo& tensor : tensors) {
+    if (names.size() == kMost) break;
+    names.push_back(tensor.name);
+  }
+  return did_you_mean(name, names);
+}
+
+}  // namespace
+
+std::string_view file_format_name(FileFormat format) {
+  switch (format) {
+    case FileFormat::kNpy:
+      return "npy";
+    case FileFormat::kNpz:
+      return "npz";
+    case FileFormat::kSafetensors:
+      return "safetensors";
+  }
+  return "unknown";
+}
+
+TensorFile::Content::Content(std::string path, FileFormat format, std::vector<TensorInfo> tensors)
+    : path_(std::move(path)), format_(format), tensors_(std::move(tensors)) {
+  for (std::size_t place = 0; place < tensors_.size(); ++place) {
+    const std::string& name = tensors_[place].name;
+    if (!places_.emplace(name, place).second) {
+      throw InvalidArgument(
+          fmt::format("{}: the name \"{}\" occurs twice", path_, shown_name(name)));
+    }
+  }
+}
+
+std::optional<std::size_t> TensorFile::Content::place_of(std::string_view name) const {
+  const auto found = places_.find(std::string(name));
+  return found == places_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::string TensorFile::Content::name_of(std::size_t place) const {
+  const std::string& name = tensors_[place].name;
+  return name.empty() ? path_ : fmt::format("{}: {}", path_, shown_name(name));
+}
+
+TensorFile::TensorFile(std::shared_ptr<const Content> content) : content_(std::move(content)) {}
+
+TensorFile TensorFile::open(const std::string& path) {
+  FileBytes file = map_file(path);
+  const FileFormat format = format_of(file.bytes, path);
+  return TensorFile(open_as(format, std::move(file), path));
+}
+
+TensorFile TensorFile::from_memory(std::span<const std::byte> bytes, FileFormat format,
+                                   const std::string& name) {
+  return TensorFile(open_as(format, {bytes, nullptr}, name));
+}
+
+TensorFile TensorFile::from_standard_input() {
+  const std::string name(kStandardInput);
+  return TensorFile(files::open_npy(files::read_standard_input(name), name));
+}
+
+const std::string& TensorFile::path() const { return content_->path(); }
+FileFormat TensorFile::format() const { return content_->format(); }
+const std::vector<TensorInfo>& TensorFile::tensors() const { return content_->tensors(); }
+
+std::size_t TensorFile::find(std::string_view name) const {
+  if (const auto place = content_->place_of(name)) return *place;
+  if (tensors().empty()) {
+    throw InvalidArgument(fmt::format("{}: expected a tensor, got a file without any", path()));
+  }
+  if (format() == FileFormat::kNpy) {
+    throw InvalidArgument(
+        fmt::format("{}: expected no name, or bf16, since an .npy file has one tensor without a "
+                    "name; got \"{}\"",
+                    path(), shown_name(name)));
+  }
+  if (!name.empty()) {
+    throw InvalidArgument(fmt::format(
+        "{}: no tensor is called \"{}\"{}; there {}: {}", path(), shown_name(name),
+        slip(name, tensors()), tensors().size() == 1 ? "is" : "are", known_names(tensors())));
+  }
+  if (tensors().size() == 1) return 0;
+  throw InvalidArgument(fmt::format(
+      "{}: expected the name of one of its {} tensors, as in FILE:{}; there are: {}", path(),
+      tensors().size(), shown_name(tensors().front().name), known_names(tensors())));
+}
+
+TensorRef TensorFile::read(std::string_view name) const {
+  const bool bare = format() == FileFormat::kNpy && name == kAsBFloat16.substr(1);
+  const bool bfloat16 = !content_->place_of(name) && (bare || name.ends_with(kAsBFloat16));
+  if (bfloat16) name.remove_suffix(bare ? name.size() : kAsBFloat16.size());
+  const std::size_t place = find(name);
+  const TensorInfo& info = tensors()[place];
+  const bool no_type = info.unreadable == files::kNoTypeHint;
+  if (bfloat16 && !no_type) {
+    throw InvalidArgument(
+        fmt::format("{}: expected elements of two bytes without a type (<V2), as :bf16 was said, "
+                    "got {}",
+                    content_->name_of(place), shown_name(info.stored_type)));
+  }
+  if (!info.unreadable.empty() && !bfloat16) {
+    throw InvalidArgument(
+        fmt::format("{}: cannot be read: {}{}", content_->name_of(place), info.unreadable,
+                    no_type ? fmt::format("; where it is, say so: FILE:{}bf16",
+                                          info.name.empty() ? "" : shown_name(info.name) + ":")
+                            : ""));
+  }
+  return content_->read(place, bfloat16);
+}
+
+namespace files {
+
+std::string shown_name(std::string_view name) {
+  constexpr int kColumns = 60;
+  // Cut before it is made visible: it may be megabytes.
+  return fit(visible(name.substr(0, 256)), kColumns);
+}
+
+}  // namespace files
+}  // namespace fovea

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The writers, one per format. Names and numbers of tensors have been checked.
+
+#pragma once
+
+#include <span>
+
+#include "fovea/files.h"
+
+#include "core/output_file.h"
+
+namespace fovea::files {
+
+void write_npy(OutputFile& file, const TensorView& tensor);
+void write_npz(OutputFile& file, std::span<const NamedTensor> tensors);
+void write_safetensors(OutputFile& file, std::span<const NamedTensor> tensors);
+
+}  // namespace fovea::files
