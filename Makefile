@@ -14,6 +14,10 @@ CONFIGURE := @tools/configure.sh
 BUILD := @cmake --build --parallel $(JOBS) --preset
 CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
 
+# For each format, whichever comes first; 0 is no limit.
+FUZZ_RUNS ?= 3000000
+FUZZ_SECONDS ?= 0
+
 DEMO_SCENE := examples/scenes/001_your_journey.json
 DEMO_PAGE := build/demo/your_journey.html
 
@@ -33,7 +37,7 @@ SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check test-peers bench bench-peers install clean help
+.PHONY: build setup demo test check test-peers fuzz bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
@@ -63,7 +67,7 @@ test: ## Build everything and run the tests
 	$(BUILD) release
 	$(CTEST) release
 
-check: ## Check the format, warnings of GCC and Clang, and the tests under three sanitizers
+check: ## Check the format, warnings of GCC and Clang, the tests under three sanitizers, and fuzz a little
 	$(SETUP) build test check
 	@echo "check: format"
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
@@ -76,12 +80,21 @@ check: ## Check the format, warnings of GCC and Clang, and the tests under three
 	@echo "check: $(TSAN_TESTS) under ThreadSanitizer"
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
 	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
+	$(CONFIGURE) fuzz
+	$(BUILD) fuzz
+	@FUZZ_RUNS=0 FUZZ_SECONDS=20 tests/fuzz/run
 
 test-peers: ## Run suites of ONNX and PyTorch against the engine, and compare files with NumPy's and safetensors'
 	$(SETUP) build test
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release --target fovea_shared
 	@tests/peers/run
+
+fuzz: ## Feed the readers of files with mutations of files, under sanitizers
+	$(SETUP) build check
+	$(CONFIGURE) fuzz
+	$(BUILD) fuzz
+	@FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run
 
 bench: ## Build and run the benchmarks, keep the figures and write their tables
 	$(SETUP) build bench
@@ -102,5 +115,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
+	@echo "  FUZZ_RUNS=N          files that make fuzz tries of each format (default: 3000000; 0: no limit)"
+	@echo "  FUZZ_SECONDS=N       and for how long at most (default: 0, no limit)"
 	@echo "  PREFIX=DIR           where make install puts things"
 	@echo "  FOVEA_SKIP_SETUP=1   install no packages; take the tools and libraries as they are"
