@@ -20,6 +20,7 @@
 #include "explain_command.h"
 #include "help.h"
 #include "info_command.h"
+#include "inspect_command.h"
 #include "interrupt.h"
 #include "message.h"
 #include "output.h"
@@ -40,13 +41,16 @@ Page root_page() {
                    {"EXAMPLES",
                     " fovea explain --text \"Your journey starts with one step\"\n"
                     " fovea explain lesson.json --output lesson.html\n"
+                    " fovea inspect model.safetensors\n"
                     " fovea bench\n"
                     " fovea info"},
                    {"ENVIRONMENT",
                     "COLUMNS, NO_COLOR, TERM and COLORTERM shape text; fovea explain --help "
                     "says how. FOVEA_TARGET and OpenMP's variables say what to compute with; "
                     "fovea info --help says how."},
-                   {"SEE ALSO", "fovea explain --help, fovea bench --help, fovea info --help"}}};
+                   {"SEE ALSO",
+                    "fovea explain --help, fovea inspect --help, fovea bench --help, fovea info "
+                    "--help"}}};
 }
 
 // "fovea", or "fovea explain" when that is the command.
@@ -117,6 +121,7 @@ int run_command(int argc, const char* const* argv) {
   app.allow_extras();
   app.require_subcommand(0, 1);
   const ExplainCommand explain(app);
+  const InspectCommand inspect(app);
   const BenchCommand bench(app);
   const InfoCommand info(app);
   app.set_version_flag(
@@ -135,6 +140,7 @@ int run_command(int argc, const char* const* argv) {
   }
   refuse_extras(app);
   if (explain.chosen()) return explain.run();
+  if (inspect.chosen()) return inspect.run();
   if (bench.chosen()) return bench.run();
   if (info.chosen()) return info.run();
   write_stderr(short_help(app));

@@ -71,8 +71,8 @@ class TensorFile {
   /// In the order of the file.
   const std::vector<TensorInfo>& tensors() const;
 
-  /// The place in `tensors()` of the one with this name, or, for an empty name, of the only one.
-  /// Throws InvalidArgument, with the names that are there, when there is no such one.
+  /// The place in `tensors()` of what `read` reads. Throws InvalidArgument, with the names that are
+  /// there, when there is no such one.
   std::size_t find(std::string_view name) const;
 
   /// The tensor with this name, or, for an empty name, the only one. "NAME:bf16", or "bf16" of an
@@ -84,7 +84,13 @@ class TensorFile {
   class Content;
 
  private:
+  /// A place, and whether its elements are to be taken for bfloat16.
+  struct Found {
+    std::size_t place;
+    bool bfloat16;
+  };
   explicit TensorFile(std::shared_ptr<const Content> content);
+  Found resolve(std::string_view name) const;
   std::shared_ptr<const Content> content_;
 };
 

@@ -58,9 +58,10 @@ FileBytes read_standard_input(const std::string& name);
 /// A foreign name as messages show it: visible, and not too long.
 std::string shown_name(std::string_view name);
 
-/// Whether the elements have two bytes and no type, and so may be meant to be bfloat16.
-inline constexpr std::string_view kNoTypeHint =
-    "elements are two bytes without a type, which is how NumPy writes bfloat16";
+/// Why elements of two bytes without a type cannot be read, unless somebody says what they are.
+inline constexpr std::string_view kUntyped =
+    "elements are two bytes without a type (<V2), which is how NumPy writes bfloat16; if that is "
+    "what they are, say so by :bf16 after the name";
 
 }  // namespace files
 }  // namespace fovea

@@ -42,7 +42,7 @@ TensorInfo tensor_info(const std::string& name, const NpyHeader& header) {
   info.dtype = header.array.type.dtype();
   info.shape = header.array.shape;
   info.bytes = header.byte_count;
-  if (!info.dtype) info.unreadable = kNoTypeHint;
+  if (!info.dtype) info.unreadable = kUntyped;
   return info;
 }
 

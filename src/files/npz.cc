@@ -191,6 +191,8 @@ void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std
 }  // namespace
 
 ContentRef open_npz(FileBytes file, const std::string& path) {
+  // libzip takes it for an archive without members.
+  if (file.bytes.empty()) fail(path, "expected an .npz file, which is a zip archive, got nothing");
   Archive archive = open_archive(file.bytes, path);
   std::vector<TensorInfo> tensors;
   std::vector<Entry> entries;

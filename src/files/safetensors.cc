@@ -150,10 +150,13 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t /*at*/, const std::string& /*token*/,
                    const Json::exception& error) override {
-    const std::string_view what = error.what();
-    const std::size_t words = what.find("] ");
-    fail("expected JSON in UTF-8: " +
-         fit(visible(words == std::string_view::npos ? what : what.substr(words + 2)), kMaxReason));
+    // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error ..."
+    std::string_view what = error.what();
+    for (const std::string_view skip : {"] ", "parse error at "}) {
+      const std::size_t at = what.find(skip);
+      if (at < 50) what.remove_prefix(at + skip.size());
+    }
+    fail("expected JSON in UTF-8; " + fit(visible(what), kMaxReason));
   }
 
  private:

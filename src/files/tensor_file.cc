@@ -132,8 +132,12 @@ const std::string& TensorFile::path() const { return content_->path(); }
 FileFormat TensorFile::format() const { return content_->format(); }
 const std::vector<TensorInfo>& TensorFile::tensors() const { return content_->tensors(); }
 
-std::size_t TensorFile::find(std::string_view name) const {
-  if (const auto place = content_->place_of(name)) return *place;
+TensorFile::Found TensorFile::resolve(std::string_view name) const {
+  if (const auto place = content_->place_of(name)) return {*place, false};
+  const bool bare = format() == FileFormat::kNpy && name == kAsBFloat16.substr(1);
+  const bool bfloat16 = bare || name.ends_with(kAsBFloat16);
+  if (bfloat16) name.remove_suffix(bare ? name.size() : kAsBFloat16.size());
+  if (const auto place = content_->place_of(name)) return {*place, bfloat16};
   if (tensors().empty()) {
     throw InvalidArgument(fmt::format("{}: expected a tensor, got a file without any", path()));
   }
@@ -148,31 +152,26 @@ std::size_t TensorFile::find(std::string_view name) const {
         "{}: no tensor is called \"{}\"{}; there {}: {}", path(), shown_name(name),
         slip(name, tensors()), tensors().size() == 1 ? "is" : "are", known_names(tensors())));
   }
-  if (tensors().size() == 1) return 0;
+  if (tensors().size() == 1) return {0, bfloat16};
   throw InvalidArgument(fmt::format(
       "{}: expected the name of one of its {} tensors, as in FILE:{}; there are: {}", path(),
       tensors().size(), shown_name(tensors().front().name), known_names(tensors())));
 }
 
+std::size_t TensorFile::find(std::string_view name) const { return resolve(name).place; }
+
 TensorRef TensorFile::read(std::string_view name) const {
-  const bool bare = format() == FileFormat::kNpy && name == kAsBFloat16.substr(1);
-  const bool bfloat16 = !content_->place_of(name) && (bare || name.ends_with(kAsBFloat16));
-  if (bfloat16) name.remove_suffix(bare ? name.size() : kAsBFloat16.size());
-  const std::size_t place = find(name);
+  const auto [place, bfloat16] = resolve(name);
   const TensorInfo& info = tensors()[place];
-  const bool no_type = info.unreadable == files::kNoTypeHint;
-  if (bfloat16 && !no_type) {
+  if (bfloat16 && info.unreadable != files::kUntyped) {
     throw InvalidArgument(
         fmt::format("{}: expected elements of two bytes without a type (<V2), as :bf16 was said, "
                     "got {}",
                     content_->name_of(place), shown_name(info.stored_type)));
   }
-  if (!info.unreadable.empty() && !bfloat16) {
+  if (!bfloat16 && !info.unreadable.empty()) {
     throw InvalidArgument(
-        fmt::format("{}: cannot be read: {}{}", content_->name_of(place), info.unreadable,
-                    no_type ? fmt::format("; where it is, say so: FILE:{}bf16",
-                                          info.name.empty() ? "" : shown_name(info.name) + ":")
-                            : ""));
+        fmt::format("{}: cannot be read: {}", content_->name_of(place), info.unreadable));
   }
   return content_->read(place, bfloat16);
 }

@@ -10,6 +10,7 @@ from support import CliTest, environment, run
 PAGES = {
     "fovea": ["--help"],
     "fovea explain": ["explain", "--help"],
+    "fovea inspect": ["inspect", "--help"],
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Files of tensors as byte strings: put together, and opened from memory.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "fovea/files.h"
+
+#include "support/files.h"
+
+namespace fovea::test {
+
+/// A number as its bytes, the lowest first.
+inline std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
+  return text;
+}
+
+/// The string literal with all its zeros.
+template <std::size_t kSize>
+std::string bytes_of(const char (&literal)[kSize]) {
+  return std::string(literal, kSize - 1);
+}
+
+/// An .npy file with this header, as it stands, and these bytes after it.
+inline std::string npy_file(std::string_view header, std::string_view data = "", int version = 1) {
+  return bytes_of("\x93NUMPY") + static_cast<char>(version) + '\0' +
+         little_endian(header.size(), version == 1 ? 2 : 4) + std::string(header) +
+         std::string(data);
+}
+
+/// An .npy file of an array.
+inline std::string npy_array(std::string_view descr, std::string_view shape, std::string_view data,
+                             bool fortran_order = false) {
+  return npy_file("{'descr': '" + std::string(descr) +
+                      "', 'fortran_order': " + (fortran_order ? "True" : "False") +
+                      ", 'shape': " + std::string(shape) + ", }\n",
+                  data);
+}
+
+/// A .safetensors file with this header and these bytes after it.
+inline std::string safetensors_file(std::string_view header, std::string_view data = "") {
+  return little_endian(header.size(), 8) + std::string(header) + std::string(data);
+}
+
+/// The same of one tensor, called "a".
+inline std::string safetensors_of(std::string_view dtype, std::string_view shape,
+                                  std::string_view data) {
+  return safetensors_file("{\"a\":{\"dtype\":\"" + std::string(dtype) +
+                              "\",\"shape\":" + std::string(shape) + ",\"data_offsets\":[0," +
+                              std::to_string(data.size()) + "]}}",
+                          data);
+}
+
+/// A file from memory, which messages call "file"; `bytes` must outlive it.
+inline TensorFile open_bytes(FileFormat format, const std::string& bytes) {
+  return TensorFile::from_memory(std::as_bytes(std::span(bytes)), format, "file");
+}
+
+/// An empty folder that goes with the test.
+class Folder {
+ public:
+  Folder() {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    path_ = std::filesystem::path(testing::TempDir()) /
+            (std::string("fovea_") + test->test_suite_name() + "_" + test->name());
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  /// The path of a file in it.
+  std::string operator/(std::string_view name) const { return (path_ / name).string(); }
+
+  /// Writes a file; returns its path.
+  std::string write(std::string_view name, std::string_view bytes) const {
+    const std::string path = *this / name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+  }
+
+  /// How many files there are.
+  std::ptrdiff_t count() const {
+    return std::distance(std::filesystem::directory_iterator(path_), {});
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Whether two tensors have the same type, shape and elements, bit by bit.
+inline testing::AssertionResult same_tensor(const TensorView& got, const TensorView& expected) {
+  if (got.dtype() != expected.dtype() || got.shape() != expected.shape()) {
+    return testing::AssertionFailure()
+           << dtype_name(got.dtype()) << to_string(got.shape()) << ", expected "
+           << dtype_name(expected.dtype()) << to_string(expected.shape());
+  }
+  const std::size_t size = dtype_size(got.dtype());
+  testing::AssertionResult result = testing::AssertionSuccess();
+  for_each_index(got.shape(), [&](const Index& index) {
+    if (std::memcmp(got.address(index), expected.address(index), size) != 0) {
+      result = testing::AssertionFailure() << "at " << to_string(index) << ": " << got.value(index)
+                                           << ", expected " << expected.value(index);
+    }
+  });
+  return result;
+}
+
+}  // namespace fovea::test
