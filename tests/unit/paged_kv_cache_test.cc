@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The cache in blocks: against a plain model over random operations, what forks share and what they
+// never see, blocks counted, and every mistake.
+
+#include "fovea/paged_kv_cache.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <new>
+#include <optional>
+#include <set>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/error.h"
+#include "fovea/random.h"
+
+#include "support/bad_value.h"
+#include "support/cache_calls.h"
+#include "support/message_of.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+using Id = PagedKvCache::SequenceId;
+
+static_assert(!std::is_copy_constructible_v<PagedKvCache>);
+static_assert(std::is_nothrow_move_constructible_v<PagedKvCache>);
+static_assert(std::is_nothrow_move_assignable_v<PagedKvCache>);
+
+/// The numbers of one token: its key and value, head by head.
+struct Token {
+  std::vector<double> key;
+  std::vector<double> value;
+  bool operator==(const Token&) const = default;
+};
+using Model = std::map<Id, std::vector<Token>>;
+
+/// Token t of [kv_heads, n, dim] in the cache's type.
+std::vector<double> token_of(const TensorView& tokens, std::int64_t t, DType dtype,
+                             const Rotary* rotary, std::int64_t position) {
+  Tensor one(DType::kFloat64, {tokens.extent(0), 1, tokens.extent(2)});
+  for_each_index(one.shape(), [&](const Index& at) {
+    one.at<double>(at) = tokens.value({at[0], t, at[2]});
+  });
+  Tensor stored = convert(one, dtype);
+  if (rotary != nullptr) apply_rotary(convert(one, tokens.dtype()), position, *rotary, stored);
+  const Tensor numbers = convert(stored, DType::kFloat64);
+  return {numbers.span<double>().begin(), numbers.span<double>().end()};
+}
+
+std::vector<Token> tokens_of(const TensorView& key, const TensorView& value, DType dtype,
+                             const Rotary* rotary, std::int64_t first) {
+  std::vector<Token> tokens;
+  for (std::int64_t t = 0; t < key.extent(1); ++t) {
+    tokens.push_back(
+        {token_of(key, t, dtype, rotary, first + t), token_of(value, t, dtype, nullptr, 0)});
+  }
+  return tokens;
+}
+
+/// Item b as decoding would read it.
+std::vector<Token> tokens_of(const PagedKeyValue& paged, std::int64_t b) {
+  std::vector<Token> tokens;
+  const std::int64_t block_size = paged.key.extent(2);
+  for (std::int64_t t = 0; t < paged.lengths.at<std::int64_t>({b}); ++t) {
+    const std::int64_t block = paged.block_table.at<std::int64_t>({b, t / block_size});
+    const auto read = [&](const TensorView& pool) {
+      std::vector<double> numbers;
+      for (std::int64_t head = 0; head < pool.extent(1); ++head) {
+        for (std::int64_t i = 0; i < pool.extent(3); ++i) {
+          numbers.push_back(pool.value({block, head, t % block_size, i}));
+        }
+      }
+      return numbers;
+    };
+    tokens.push_back({read(paged.key), read(paged.value)});
+  }
+  return tokens;
+}
+
+void expect_same(const PagedKvCache& cache, const Model& model) {
+  ASSERT_EQ(cache.sequences(), static_cast<std::int64_t>(model.size()));
+  std::vector<Id> ids;
+  for (const auto& [id, tokens] : model) {
+    ids.push_back(id);
+    ASSERT_EQ(cache.length(id), static_cast<std::int64_t>(tokens.size()));
+  }
+  const PagedBatch batch = cache.view(ids);
+  validate(batch);
+  const PagedKeyValue paged = batch;
+  std::set<std::int64_t> used;
+  for (std::size_t b = 0; b < ids.size(); ++b) {
+    const auto item = static_cast<std::int64_t>(b);
+    ASSERT_EQ(tokens_of(paged, item), model.at(ids[b])) << "sequence " << ids[b];
+    for (std::int64_t i = 0; i < paged.block_table.extent(1); ++i) {
+      const bool needed = i * cache.options().block_size < cache.length(ids[b]);
+      const std::int64_t block = paged.block_table.at<std::int64_t>({item, i});
+      ASSERT_EQ(block >= 0, needed);
+      if (needed) used.insert(block);
+    }
+  }
+  // Whatever no sequence has is free.
+  ASSERT_EQ(cache.free_blocks(), cache.options().blocks - static_cast<std::int64_t>(used.size()));
+}
+
+/// Tokens in any type, [kv_heads, n, dim], in one of three layouts.
+struct Tokens {
+  Tokens(RandomState& random, const PagedKvCacheOptions& o, std::int64_t n)
+      : layout(random_below(random, 3)),
+        key_memory(make(random, o.kv_heads, n, o.head_dim)),
+        value_memory(make(random, o.kv_heads, n, o.value_dim.value_or(o.head_dim))) {}
+
+  Tensor make(RandomState& random, std::int64_t heads, std::int64_t n, std::int64_t dim) const {
+    const Shape shape = layout == 0   ? Shape{heads, n, dim}
+                        : layout == 1 ? Shape{n, heads, dim}
+                                      : Shape{1, heads, n, dim};
+    return random_tokens(random, random_float(random), shape);
+  }
+  TensorView of(const Tensor& memory) const {
+    return layout == 1 ? memory.view().transposed(0, 1) : memory.view();
+  }
+  TensorView key() const { return of(key_memory); }
+  TensorView value() const { return of(value_memory); }
+  /// Of rank 3.
+  TensorView plain(const TensorView& tokens) const { return layout == 2 ? tokens[0] : tokens; }
+
+  std::int64_t layout;
+  Tensor key_memory;
+  Tensor value_memory;
+};
+
+/// A cache and its model, doing the same.
+struct Both {
+  explicit Both(const PagedKvCacheOptions& options) : cache(options) {}
+
+  Id add() {
+    const Id id = cache.add_sequence();
+    EXPECT_TRUE(model.emplace(id, std::vector<Token>{}).second);
+    return id;
+  }
+  void remove(Id id) {
+    cache.remove_sequence(id);
+    model.erase(id);
+  }
+  void truncate(Id id, std::int64_t length) {
+    cache.truncate(id, length);
+    model.at(id).resize(static_cast<std::size_t>(length));
+  }
+  Id fork(Id id, std::int64_t length) {
+    const std::int64_t free = cache.free_blocks();
+    const Id result = cache.fork(id, length);
+    EXPECT_EQ(cache.free_blocks(), free);
+    std::vector<Token> tokens = model.at(id);
+    tokens.resize(static_cast<std::size_t>(length));
+    EXPECT_TRUE(model.emplace(result, std::move(tokens)).second);
+    return result;
+  }
+  /// Appends where there is room, and as many blocks as were said.
+  void append(Id id, RandomState& random, std::int64_t n, const Rotary* rotary = nullptr) {
+    const Tokens tokens(random, cache.options(), n);
+    const std::int64_t free = cache.free_blocks();
+    const std::int64_t needed = cache.blocks_needed(id, n);
+    if (needed > free) {
+      EXPECT_THROW(cache.append(id, tokens.key(), tokens.value(), rotary), CacheFull);
+      EXPECT_EQ(cache.free_blocks(), free);
+      return;
+    }
+    const std::vector<Token> more =
+        tokens_of(tokens.plain(tokens.key()), tokens.plain(tokens.value()), cache.options().dtype,
+                  rotary, cache.length(id));
+    cache.append(id, tokens.key(), tokens.value(), rotary);
+    EXPECT_EQ(cache.free_blocks(), free - needed);
+    std::vector<Token>& all = model.at(id);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+
+  PagedKvCache cache;
+  Model model;
+};
+
+TEST(PagedKvCache, RandomOperationsAsTheModel) {
+  const PagedKvCacheOptions kinds[] = {
+      {.blocks = 40, .block_size = 4, .kv_heads = 2, .head_dim = 4, .value_dim = 3},
+      {.dtype = DType::kBFloat16, .blocks = 12, .block_size = 16, .head_dim = 2},
+      {.dtype = DType::kFloat16, .blocks = 100, .block_size = 1, .kv_heads = 2, .head_dim = 2},
+      {.blocks = 20, .block_size = 3, .kv_heads = 0, .head_dim = 2},
+      {.blocks = 20, .block_size = 3, .head_dim = 0, .value_dim = 1},
+      {.blocks = 0, .head_dim = 2},
+  };
+  const Rotary rotary{.base = 50.0};
+  std::uint64_t seed = 0;
+  for (const PagedKvCacheOptions& options : kinds) {
+    RandomState random(++seed);
+    Both both(options);
+    for (int step = 0; step < 400; ++step) {
+      const double what = random.rand();
+      if (both.model.empty() || what < 0.1) {
+        both.add();
+      } else {
+        auto at = both.model.begin();
+        std::advance(at, random_below(random, static_cast<std::int64_t>(both.model.size())));
+        const Id id = at->first;
+        const std::int64_t part = random_below(random, both.cache.length(id) + 1);
+        if (what < 0.6) {
+          both.append(id, random, random_below(random, 12),
+                      random.rand() < 0.5 ? &rotary : nullptr);
+        } else if (what < 0.75) {
+          both.fork(id, part);
+        } else if (what < 0.88) {
+          both.truncate(id, part);
+        } else {
+          both.remove(id);
+        }
+      }
+      expect_same(both.cache, both.model);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    while (!both.model.empty()) both.remove(both.model.begin()->first);
+    EXPECT_EQ(both.cache.free_blocks(), options.blocks);
+  }
+}
+
+TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
+  RandomState random(1);
+  Both both({.blocks = 20, .block_size = 4, .kv_heads = 2, .head_dim = 4});
+  const Id parent = both.add();
+  both.append(parent, random, 10);  // 2 blocks and a half
+  EXPECT_EQ(both.cache.free_blocks(), 17);
+  const Id child = both.fork(parent, 10);
+  const Id other = both.fork(parent, 5);
+  EXPECT_EQ(both.cache.free_blocks(), 17);
+  // The child gets a block of its own for tokens 8 and on; then nobody shares the parent's.
+  EXPECT_EQ(both.cache.blocks_needed(child, 0), 0);
+  EXPECT_EQ(both.cache.blocks_needed(child, 1), 1);
+  EXPECT_EQ(both.cache.blocks_needed(child, 2), 1);
+  EXPECT_EQ(both.cache.blocks_needed(child, 3), 2);
+  both.append(child, random, 1);
+  EXPECT_EQ(both.cache.free_blocks(), 16);
+  EXPECT_EQ(both.cache.blocks_needed(parent, 2), 0);
+  both.append(parent, random, 2);
+  EXPECT_EQ(both.cache.free_blocks(), 16);
+  expect_same(both.cache, both.model);
+  // Token 5 lies in a block that all three have: truncated to it, each would copy.
+  both.append(other, random, 3);
+  EXPECT_EQ(both.cache.free_blocks(), 15);
+  both.truncate(parent, 7);
+  EXPECT_EQ(both.cache.free_blocks(), 16);
+  EXPECT_EQ(both.cache.blocks_needed(parent, 1), 1);
+  both.append(parent, random, 1);
+  EXPECT_EQ(both.cache.blocks_needed(child, 1), 0);
+  expect_same(both.cache, both.model);
+  // Blocks are free when the last that has them goes.
+  both.remove(parent);
+  EXPECT_EQ(both.cache.free_blocks(), 16);  // the copy went; block 0 is still shared
+  both.remove(child);
+  EXPECT_EQ(both.cache.free_blocks(), 18);
+  expect_same(both.cache, both.model);
+  both.remove(other);
+  EXPECT_EQ(both.cache.free_blocks(), 20);
+}
+
+TEST(PagedKvCache, ForkAtABlocksEndNeedsNoCopy) {
+  RandomState random(2);
+  Both both({.blocks = 4, .block_size = 4, .head_dim = 2});
+  const Id parent = both.add();
+  both.append(parent, random, 8);
+  const Id child = both.fork(parent, 8);
+  EXPECT_EQ(both.cache.blocks_needed(child, 4), 1);
+  both.append(child, random, 4);
+  both.append(parent, random, 4);
+  EXPECT_EQ(both.cache.free_blocks(), 0);
+  expect_same(both.cache, both.model);
+}
+
+TEST(PagedKvCache, FullPoolSaysSoAndChangesNothing) {
+  RandomState random(3);
+  Both both({.blocks = 4, .block_size = 4, .head_dim = 2});
+  const Id first = both.add();
+  const Id second = both.add();
+  both.append(first, random, 6);
+  both.append(second, random, 4);
+  const Tensor tokens = random_tokens(random, DType::kFloat32, {1, 9, 2});
+  EXPECT_EQ(both.cache.blocks_needed(second, 9), 3);
+  EXPECT_EQ(full_message_of([&] { both.cache.append(second, tokens, tokens); }),
+            "cache: expected 3 free blocks for 9 tokens behind 4, got 1");
+  expect_same(both.cache, both.model);
+  // A copy counts as well.
+  const Id fork = both.fork(first, 6);
+  both.append(second, random, 4);
+  const TensorView one(tokens.view().data(), DType::kFloat32, {1, 1, 2}, {2, 2, 1});
+  EXPECT_EQ(full_message_of([&] { both.cache.append(fork, one, one); }),
+            "cache: expected 1 free blocks for 1 tokens behind 6, got 0");
+  expect_same(both.cache, both.model);
+  // The last block has room yet, and once the other is gone, so has the fork's.
+  both.remove(first);
+  both.append(fork, random, 2);
+  EXPECT_EQ(both.cache.length(fork), 8);
+  expect_same(both.cache, both.model);
+}
+
+TEST(PagedKvCache, BlocksThatWereUsedAreUsedAgainFirst) {
+  RandomState random(4);
+  Both both({.blocks = 1000, .block_size = 2, .head_dim = 2});
+  for (int i = 0; i < 20; ++i) {
+    const Id id = both.add();
+    both.append(id, random, 20);
+    const PagedBatch batch = both.cache.view(std::vector<Id>{id});
+    const auto table = batch.block_table.span<std::int64_t>();
+    EXPECT_LT(*std::ranges::max_element(table), 10);
+    both.remove(id);
+  }
+}
+
+TEST(PagedKvCache, AppendsTokensOfItsOwn) {
+  RandomState random(5);
+  Both both({.blocks = 8, .block_size = 4, .kv_heads = 2, .head_dim = 2});
+  const Id id = both.add();
+  both.append(id, random, 6);
+  const PagedBatch batch = both.cache.view(std::vector<Id>{id});
+  // The first block once more, across the end of the second.
+  std::vector<Token>& tokens = both.model.at(id);
+  const std::vector<Token> again(tokens.begin(), tokens.begin() + 4);
+  tokens.insert(tokens.end(), again.begin(), again.end());
+  const std::int64_t block = batch.block_table.at<std::int64_t>({0, 0});
+  both.cache.append(id, batch.key[block], batch.value[block]);
+  expect_same(both.cache, both.model);
+}
+
+TEST(PagedKvCache, ViewOfABatch) {
+  RandomState random(6);
+  Both both({.dtype = DType::kFloat16,
+             .blocks = 10,
+             .block_size = 4,
+             .kv_heads = 2,
+             .head_dim = 6,
+             .value_dim = 5});
+  const Id long_one = both.add();
+  const Id empty = both.add();
+  both.append(long_one, random, 9);
+  const PagedBatch batch = both.cache.view(std::vector<Id>{empty, long_one, long_one});
+  EXPECT_EQ(batch.key.shape(), (Shape{10, 2, 4, 6}));
+  EXPECT_EQ(batch.value.shape(), (Shape{10, 2, 4, 5}));
+  EXPECT_EQ(batch.key.dtype(), DType::kFloat16);
+  EXPECT_EQ(batch.block_table.shape(), (Shape{3, 3}));
+  expect_equal(
+      batch.block_table,
+      Tensor::from<std::int64_t>({3, 3}, std::vector<std::int64_t>{-1, -1, -1, 0, 1, 2, 0, 1, 2}));
+  expect_equal(batch.lengths, Tensor::from<std::int64_t>({3}, std::vector<std::int64_t>{0, 9, 9}));
+  EXPECT_EQ(tokens_of(batch, 2), both.model.at(long_one));
+  // Batches can be kept and moved.
+  PagedBatch moved = PagedBatch(batch);
+  const PagedBatch last = std::move(moved);
+  EXPECT_EQ(tokens_of(last, 1), both.model.at(long_one));
+  const PagedBatch none = both.cache.view({});
+  EXPECT_EQ(none.block_table.shape(), (Shape{0, 0}));
+  validate(none);
+  const PagedBatch empties = both.cache.view(std::vector<Id>{empty});
+  EXPECT_EQ(empties.block_table.shape(), (Shape{1, 0}));
+  validate(empties);
+}
+
+TEST(PagedKvCache, MovedFromHasNothing) {
+  RandomState random(7);
+  Both both({.blocks = 10, .block_size = 4, .head_dim = 2});
+  const Id id = both.add();
+  both.append(id, random, 7);
+  PagedKvCache moved = std::move(both.cache);
+  expect_same(moved, both.model);
+  EXPECT_EQ(both.cache.sequences(), 0);  // NOLINT: what is left is the point
+  EXPECT_EQ(both.cache.free_blocks(), 0);
+  EXPECT_EQ(both.cache.bytes(), 0);
+  const Id other = both.cache.add_sequence();
+  EXPECT_NE(other, id);
+  const Tensor one(DType::kFloat32, {1, 1, 2});
+  EXPECT_THROW(both.cache.append(other, one, one), CacheFull);
+  both.cache = std::move(moved);
+  expect_same(both.cache, both.model);
+  PagedKvCache& self = both.cache;
+  both.cache = std::move(self);
+  expect_same(both.cache, both.model);
+}
+
+TEST(PagedKvCache, APoolOfTerabytesTakesNoMemory) {
+  std::optional<PagedKvCache> cache;
+  const PagedKvCacheOptions options{.dtype = DType::kFloat16,
+                                    .blocks = std::int64_t{1} << 28,
+                                    .block_size = 4,
+                                    .kv_heads = 4,
+                                    .head_dim = 128};
+  try {
+    cache.emplace(options);
+  } catch (const std::bad_alloc&) {
+    GTEST_SKIP() << "this system gives out no addresses beyond its memory";
+  }
+  EXPECT_EQ(cache->bytes(), std::int64_t{1} << 41);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(cache->view({}).key.data()) % (2U << 20), 0U);
+  RandomState random(8);
+  Both both(options);
+  both.append(both.add(), random, 50);
+  expect_same(both.cache, both.model);
+}
+
+TEST(PagedKvCache, MoreThanAllAddresses) {
+  // 2^47 bytes of keys: no more than is counted in, but more than a process has addresses for.
+  EXPECT_THROW(PagedKvCache({.blocks = std::int64_t{1} << 38, .block_size = 16, .head_dim = 8}),
+               std::bad_alloc);
+}
+
+TEST(PagedKvCache, NothingToAppend) {
+  RandomState random(9);
+  Both both({.blocks = 3, .block_size = 4, .kv_heads = 2, .head_dim = 2});
+  const Id id = both.add();
+  both.append(id, random, 0);
+  both.append(id, random, 3);
+  const Id fork = both.fork(id, 3);
+  both.append(fork, random, 0);  // copies nothing
+  EXPECT_EQ(both.cache.free_blocks(), 2);
+  expect_same(both.cache, both.model);
+}
+
+/// Blocks of 4 tokens, 3 heads, dims 4 and 6; sequence 0 was removed, sequence 1 has 5 tokens.
+struct Call {
+  Call() {
+    cache.remove_sequence(cache.add_sequence());
+    id = cache.add_sequence();
+    cache.append(id, Tensor(DType::kFloat32, {3, 5, 4}), Tensor(DType::kFloat32, {3, 5, 6}));
+  }
+  void append() { cache.append(id, key, value, rotary ? &*rotary : nullptr); }
+
+  PagedKvCacheOptions options{
+      .blocks = 10, .block_size = 4, .kv_heads = 3, .head_dim = 4, .value_dim = 6};
+  PagedKvCache cache{options};
+  Id id = 0;
+  Tensor key_memory{DType::kFloat32, {3, 3, 4}};
+  Tensor value_memory{DType::kFloat32, {3, 3, 6}};
+  TensorView key = key_memory;
+  TensorView value = value_memory;
+  std::optional<Rotary> rotary;
+};
+
+TensorView zeros(DType dtype, const Shape& shape) {
+  static std::vector<double> memory(1000);
+  return {memory.data(), dtype, shape, contiguous_strides(shape)};
+}
+
+/// Spoils an option, and makes a cache of them.
+std::function<void(Call&)> with_options(const std::function<void(PagedKvCacheOptions&)>& spoil) {
+  return [spoil](Call& c) {
+    spoil(c.options);
+    PagedKvCache cache(c.options);
+  };
+}
+
+const std::vector<Bad<Call>> kBadCalls{
+    {"dtype float64", with_options([](auto& o) { o.dtype = DType::kFloat64; }),
+     "dtype: expected float32, float16 or bfloat16, got float64"},
+    {"dtype bool", with_options([](auto& o) { o.dtype = DType::kBool; }),
+     "dtype: expected float32, float16 or bfloat16, got bool"},
+    {"negative blocks", with_options([](auto& o) { o.blocks = -1; }),
+     "blocks: expected 0 or more, got -1"},
+    {"blocks of no tokens", with_options([](auto& o) { o.block_size = 0; }),
+     "block_size: expected 1 or more, got 0"},
+    {"negative kv_heads", with_options([](auto& o) { o.kv_heads = -2; }),
+     "kv_heads: expected 0 or more, got -2"},
+    {"negative head_dim", with_options([](auto& o) { o.head_dim = -3; }),
+     "head_dim: expected 0 or more, got -3"},
+    {"negative value_dim", with_options([](auto& o) { o.value_dim = -4; }),
+     "value_dim: expected 0 or more, got -4"},
+    {"too many keys", with_options([](auto& o) { o.blocks = kMost; }),
+     "key cache: expected at most 281474976710656 bytes, got [9223372036854775807, 3, 4, 4] of "
+     "float32"},
+    {"too many values", with_options([](auto& o) { o.value_dim = kMost; }),
+     "value cache: expected at most 281474976710656 bytes, got [10, 3, 4, 9223372036854775807] of "
+     "float32"},
+    {"tokens of no sequence", [](Call& c) { c.id = 2; },
+     "sequence: expected one of the 1 that there are, got 2"},
+    {"tokens of a sequence that was removed", [](Call& c) { c.id = 0; },
+     "sequence: expected one of the 1 that there are, got 0, which was removed"},
+    {"removed twice", [](Call& c) { c.cache.remove_sequence(0); },
+     "sequence: expected one of the 1 that there are, got 0, which was removed"},
+    {"length of no sequence", [](Call& c) { c.cache.length(-1); },
+     "sequence: expected one of the 1 that there are, got -1"},
+    {"truncating no sequence", [](Call& c) { c.cache.truncate(7, 0); },
+     "sequence: expected one of the 1 that there are, got 7"},
+    {"fork of no sequence", [](Call& c) { c.cache.fork(7, 0); },
+     "sequence: expected one of the 1 that there are, got 7"},
+    {"blocks for no sequence", [](Call& c) { c.cache.blocks_needed(7, 0); },
+     "sequence: expected one of the 1 that there are, got 7"},
+    {"view of no sequence",
+     [](Call& c) {
+       c.cache.view(std::vector<Id>{1, 7});
+     },
+     "sequence: expected one of the 1 that there are, got 7"},
+    {"blocks for fewer than no tokens", [](Call& c) { c.cache.blocks_needed(1, -1); },
+     "tokens: expected 0 to 281474976710656 of them, got -1"},
+    {"blocks for too many tokens", [](Call& c) { c.cache.blocks_needed(1, kMost); },
+     "tokens: expected 0 to 281474976710656 of them, got 9223372036854775807"},
+    {"truncated to more", [](Call& c) { c.cache.truncate(1, 6); },
+     "truncate: expected 0 to 5 tokens, those that there are, got 6"},
+    {"truncated to less than nothing", [](Call& c) { c.cache.truncate(1, -1); },
+     "truncate: expected 0 to 5 tokens, those that there are, got -1"},
+    {"fork of more", [](Call& c) { c.cache.fork(1, 6); },
+     "fork: expected 0 to 5 tokens, those that there are, got 6"},
+    {"no key", [](Call& c) { c.key = {}; },
+     "key: expected [kv_heads, n, head_dim] = [3, n, 4], got nothing"},
+    {"no value", [](Call& c) { c.value = {}; },
+     "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got nothing"},
+    {"key of rank 2", [](Call& c) { c.key = c.key[0]; },
+     "key: expected [kv_heads, n, head_dim] = [3, n, 4], got [3, 4]"},
+    {"keys of two sequences",
+     [](Call& c) {
+       c.key = zeros(DType::kFloat32, {2, 3, 3, 4});
+     },
+     "key: expected [1, kv_heads, n, head_dim] = [1, 3, n, 4], got [2, 3, 3, 4]"},
+    {"values of two sequences",
+     [](Call& c) {
+       c.value = zeros(DType::kFloat32, {2, 3, 3, 6});
+     },
+     "value: expected [1, kv_heads, n, value_dim] = [1, 3, 3, 6], got [2, 3, 3, 6]"},
+    {"heads of key",
+     [](Call& c) {
+       c.key = zeros(DType::kFloat32, {2, 3, 4});
+     },
+     "key: expected [kv_heads, n, head_dim] = [3, n, 4], got [2, 3, 4]"},
+    {"dim of value", [](Call& c) { c.value = c.key; },
+     "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got [3, 3, 4]"},
+    {"fewer values than keys",
+     [](Call& c) {
+       c.value = zeros(DType::kFloat32, {3, 2, 6});
+     },
+     "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got [3, 2, 6]"},
+    {"key of int64",
+     [](Call& c) {
+       c.key = zeros(DType::kInt64, {3, 3, 4});
+     },
+     "key: expected float32, float64, float16 or bfloat16, got int64"},
+    {"key without data",
+     [](Call& c) {
+       c.key = TensorView(nullptr, DType::kFloat32, {3, 3, 4}, {12, 4, 1});
+     },
+     "key: expected data for shape [3, 3, 4], got a null pointer"},
+    {"value beyond memory",
+     [](Call& c) {
+       c.value = TensorView(c.value.data(), DType::kFloat32, {3, 3, 6}, {kMost, 6, 1});
+     },
+     "value: expected strides that stay within memory, got [9223372036854775807, 6, 1] for shape "
+     "[3, 3, 6]"},
+    {"odd dims to rotate", [](Call& c) { c.rotary = Rotary{.dims = 3}; },
+     "rotary: expected an even number of dims to rotate, got 3"},
+};
+
+class PagedKvCacheErrors : public testing::TestWithParam<Bad<Call>> {};
+
+TEST_P(PagedKvCacheErrors, Message) {
+  Call call;
+  EXPECT_EQ(message_of([&] {
+              GetParam().spoil(call);
+              call.append();
+            }),
+            GetParam().message);
+  EXPECT_EQ(call.cache.length(1), 5);
+  EXPECT_EQ(call.cache.free_blocks(), 8);
+  EXPECT_EQ(call.cache.sequences(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PagedKvCacheErrors, testing::ValuesIn(kBadCalls), name_of_bad<Call>);
+
+}  // namespace
+}  // namespace fovea::test
