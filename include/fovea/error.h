@@ -21,14 +21,17 @@ class IoError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A file, or standard output, that could not be written. The message names it and the reason.
+class OutputError : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// A cache has no room for what was to be appended, and is as it was. Nobody's mistake: who serves
 /// many sequences waits until one of them ends, or lets one go.
 class CacheFull : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-/// A file, or standard output, that could not be written. The message names it and the reason.
-class OutputError : public IoError {
-  using IoError::IoError;
 };
 
 /// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.
