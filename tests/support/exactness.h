@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The comparator of float32 results: as exact as the naive computation in the same precision is,
+// The comparator of results: as exact as the naive computation in the same precision is,
 // both judged by the float64 oracle, and a rounding or two (docs/numerics.md, "The 1x rule"). It
 // has tests of its own (attention_comparator_test.cc).
 
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -76,11 +75,7 @@ inline testing::AssertionResult same_bits(const TensorView& a, const TensorView&
   std::int64_t different = 0;
   Index first;
   for_each_index(a.shape(), [&](const Index& at) {
-    const bool same = a.dtype() == DType::kFloat32
-                          ? std::bit_cast<std::uint32_t>(a.at<float>(at)) ==
-                                std::bit_cast<std::uint32_t>(b.at<float>(at))
-                          : std::bit_cast<std::uint64_t>(a.at<double>(at)) ==
-                                std::bit_cast<std::uint64_t>(b.at<double>(at));
+    const bool same = std::memcmp(a.address(at), b.address(at), dtype_size(a.dtype())) == 0;
     if (!same && different++ == 0) first = at;
   });
   if (different == 0) return testing::AssertionSuccess();

@@ -7,14 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <new>
-#include <span>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "fovea/tensor.h"
+
+#include "support/storage.h"
 
 namespace fovea::test {
 
@@ -48,18 +48,19 @@ class GuardedMemory {
   std::size_t mapped_ = 0;
 };
 
-/// The elements of a float32 tensor, each row of the last dimension `gap` elements behind the one
+/// The elements of a tensor, each row of the last dimension `gap` elements behind the one
 /// before, and none behind the last.
 class GuardedTensor {
  public:
   GuardedTensor(const TensorView& source, Side side, std::int64_t gap = 0)
-      : shape_(source.shape()),
+      : dtype_(source.dtype()),
+        shape_(source.shape()),
         strides_(strides_of(source.shape(), gap)),
-        memory_(bytes_of(source.shape(), gap), side) {
-    for_each_index(shape_, [&](const Index& at) { view().at<float>(at) = source.at<float>(at); });
+        memory_(bytes_of(source, gap), side) {
+    for_each_index(shape_, [&](const Index& at) { copy_element(source, at, view(), at); });
   }
 
-  MutableTensorView view() const { return {memory_.data(), DType::kFloat32, shape_, strides_}; }
+  MutableTensorView view() const { return {memory_.data(), dtype_, shape_, strides_}; }
 
  private:
   static Strides strides_of(const Shape& shape, std::int64_t gap) {
@@ -67,13 +68,14 @@ class GuardedTensor {
     wide[shape.rank() - 1] += gap;
     return contiguous_strides(wide);
   }
-  static std::size_t bytes_of(const Shape& shape, std::int64_t gap) {
-    if (element_count(shape) == 0) return 0;
-    Shape wide = shape;
-    wide[shape.rank() - 1] += gap;
-    return static_cast<std::size_t>(element_count(wide) - gap) * sizeof(float);
+  static std::size_t bytes_of(const TensorView& source, std::int64_t gap) {
+    if (source.size() == 0) return 0;
+    Shape wide = source.shape();
+    wide[wide.rank() - 1] += gap;
+    return static_cast<std::size_t>(element_count(wide) - gap) * dtype_size(source.dtype());
   }
 
+  DType dtype_;
   Shape shape_;
   Strides strides_;
   GuardedMemory memory_;

@@ -12,6 +12,8 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
+#include "support/storage.h"
+
 namespace fovea::test {
 
 /// Query, key and value with standard normal elements.
@@ -46,11 +48,11 @@ inline const char* name_of(InputKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-/// The same in float32, of the kind that is asked for: what the engine and those that judge it are
-/// all given.
-inline RandomProblem float32_problem(const ProblemShape& shape, std::int64_t head_dim,
-                                     std::int64_t value_dim, InputKind kind = InputKind::kNormal,
-                                     std::uint64_t seed = 1) {
+/// The same in the type that is tested, of the kind that is asked for: what the engine and those
+/// that judge it are all given.
+inline RandomProblem stored_problem(const ProblemShape& shape, std::int64_t head_dim,
+                                    std::int64_t value_dim, InputKind kind = InputKind::kNormal,
+                                    std::uint64_t seed = 1) {
   RandomProblem p(shape, head_dim, value_dim, seed);
   if (kind == InputKind::kLargeLogits) {
     for (double& x : p.query.span<double>()) x *= 30.0;
@@ -62,7 +64,7 @@ inline RandomProblem float32_problem(const ProblemShape& shape, std::int64_t hea
       for (double& x : tensor->span<double>()) x /= std::sqrt(-std::log(1.0 - random.rand()));
     }
   }
-  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, DType::kFloat32);
+  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = stored(*tensor);
   return p;
 }
 

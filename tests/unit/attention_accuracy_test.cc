@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <span>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -29,6 +30,18 @@ double root_mean_square(const TensorView& found, const TensorView& oracle) {
   return std::sqrt(sum / static_cast<double>(oracle.size()));
 }
 
+/// Where the scores of a few rows are the largest by far, the largest error is that of one or two
+/// sums, and one computation may have next to none by luck: a sum of D terms is off by the root of
+/// D roundings, as often as not. In 16 bits it is naive more often, whose products are then exact,
+/// where the engine rounds a query as it scales it.
+Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
+                       std::span<const reference::Row> rows) {
+  if (kind == InputKind::kNormal || storage() == DType::kFloat32) return {};
+  const double root = std::sqrt(static_cast<double>(in.query.extent(3)));
+  const double lse = kRounding * root * size_of_products(in, {}, rows);
+  return {lse * size_of(in.value), lse};
+}
+
 TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
   for (const InputKind kind : kInputKinds) {
     for (const std::int64_t kv_len : {10, 100, 1000}) {
@@ -37,8 +50,9 @@ TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
           SCOPED_TRACE(testing::Message() << name_of(kind) << ", kv_len " << kv_len << ", head_dim "
                                           << head_dim << ", " << mask.to_string());
           const RandomProblem p =
-              float32_problem({2, 4, 2, kv_len, kv_len}, head_dim, head_dim, kind, 3);
-          expect_exact(p.inputs(), {.mask = mask}, some_rows(shape_of(p.inputs()), 80));
+              stored_problem({2, 4, 2, kv_len, kv_len}, head_dim, head_dim, kind, 3);
+          const RowList rows = some_rows(shape_of(p.inputs()), 80);
+          expect_exact(p.inputs(), {.mask = mask}, rows, luck_of_sums(kind, p.inputs(), rows));
         }
       }
     }
@@ -65,7 +79,7 @@ TEST(AttentionAccuracy, AtTheSizesOfFlashAttention) {
       if (q_len * kv_len > 1000 * 1000 && head_dim > 64 && turn++ % 3 != 0) continue;
       SCOPED_TRACE(testing::Message() << q_len << " x " << kv_len << " x " << head_dim);
       const ProblemShape shape{1, 2, 1, q_len, kv_len};
-      const RandomProblem p = float32_problem(shape, head_dim, head_dim, InputKind::kNormal, 4);
+      const RandomProblem p = stored_problem(shape, head_dim, head_dim, InputKind::kNormal, 4);
       const RowList rows = some_rows(shape, 16);
       expect_exact(p.inputs(), {.mask = causal()}, rows);
       if (turn % 2 == 0) expect_exact(p.inputs(), {.mask = window(kv_len / 3, 5)}, rows);
@@ -78,7 +92,7 @@ TEST(AttentionAccuracy, OfUsualInputsIsBetterThanNaiveOnAverage) {
   // one digit less, or sums in plain order.
   for (const std::int64_t kv_len : {1024, 4096}) {
     const ProblemShape shape{1, 2, 1, 96, kv_len};
-    const RandomProblem p = float32_problem(shape, 64, 64, InputKind::kNormal, 5);
+    const RandomProblem p = stored_problem(shape, 64, 64, InputKind::kNormal, 5);
     const RowList rows = all_rows(shape);
     const Forward exact = oracle(p.inputs(), {}, rows);
     const Forward plain = naive(p.inputs(), {}, rows);
@@ -96,7 +110,7 @@ TEST(AttentionAccuracy, ErrorsOfTheTable) {
   for (const InputKind kind : kInputKinds) {
     for (const std::int64_t kv_len : {128, 1024, 4096}) {
       const ProblemShape shape{1, 1, 1, 96, kv_len};
-      const RandomProblem p = float32_problem(shape, 64, 64, kind, 6);
+      const RandomProblem p = stored_problem(shape, 64, 64, kind, 6);
       const RowList rows = all_rows(shape);
       const Forward exact = oracle(p.inputs(), {}, rows);
       const Forward plain = naive(p.inputs(), {}, rows);
@@ -107,9 +121,11 @@ TEST(AttentionAccuracy, ErrorsOfTheTable) {
                   root_mean_square(found.context, exact.context),
                   root_mean_square(plain.context, exact.context),
                   deviation(found.lse, exact.lse).largest, deviation(plain.lse, exact.lse).largest);
-      const Allowance allowance = allowance_of(p.inputs(), {}, rows);
-      EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context, allowance.context));
-      EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse));
+      const Allowance allowance = allowance_of(p.inputs(), {}, rows, exact);
+      const Allowance luck = luck_of_sums(kind, p.inputs(), rows);
+      EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context,
+                              allowance.context + luck.context));
+      EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse + luck.lse));
     }
   }
 }

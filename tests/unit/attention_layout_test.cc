@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -27,7 +26,7 @@ TEST(AttentionLayout, BatchesAndGroupedHeads) {
     for (const std::int64_t batch : {1, 3}) {
       SCOPED_TRACE(testing::Message() << batch << " x " << q_heads << "/" << kv_heads);
       const ProblemShape shape{batch, q_heads, kv_heads, 19, 33};
-      const RandomProblem p = float32_problem(shape, 9, 6);
+      const RandomProblem p = stored_problem(shape, 9, 6);
       expect_exact(p.inputs());
       expect_exact(p.inputs(), {.mask = causal()});
     }
@@ -36,17 +35,17 @@ TEST(AttentionLayout, BatchesAndGroupedHeads) {
 
 TEST(AttentionLayout, FewerKeysThanQueries) {
   for (const std::int64_t kv_len : {1, 2, 30, 76}) {
-    const RandomProblem p = float32_problem({1, 2, 2, 77, kv_len}, 8, 8);
+    const RandomProblem p = stored_problem({1, 2, 2, 77, kv_len}, 8, 8);
     for (const Alignment& alignment : {Alignment::bottom_right(), Alignment::top_left()}) {
       expect_exact(p.inputs(), {.mask = causal(), .alignment = alignment});
     }
     // The first rows stand before all keys.
     const Forward found = forward(p.inputs(), {.mask = causal()});
     for (std::int64_t row = 0; row < 77 - kv_len; ++row) {
-      EXPECT_EQ(found.lse.at<float>({0, 1, row}), -std::numeric_limits<float>::infinity());
-      EXPECT_EQ(found.context.at<float>({0, 1, row, 7}), 0.0F);
+      EXPECT_EQ(found.lse.value({0, 1, row}), -HUGE_VAL);
+      EXPECT_EQ(found.context.value({0, 1, row, 7}), 0.0);
     }
-    EXPECT_TRUE(std::isfinite(found.lse.at<float>({0, 1, 77 - kv_len})));
+    EXPECT_TRUE(std::isfinite(found.lse.value({0, 1, 77 - kv_len})));
   }
 }
 
@@ -67,7 +66,7 @@ TEST(AttentionLayout, EmptyExtents) {
                  << "batch " << one.shape.batch << ", heads " << one.shape.q_heads << ", "
                  << one.shape.q_len << " x " << one.shape.kv_len << ", dims " << one.head_dim
                  << " and " << one.value_dim);
-    const RandomProblem p = float32_problem(one.shape, one.head_dim, one.value_dim);
+    const RandomProblem p = stored_problem(one.shape, one.head_dim, one.value_dim);
     for (const Mask& mask : {Mask(), causal()}) {
       expect_exact(p.inputs(), {.mask = mask});
       AttentionOptions options{.mask = mask, .score = {.softcap = 3.0, .alibi = Alibi{}}};
@@ -78,28 +77,27 @@ TEST(AttentionLayout, EmptyExtents) {
 }
 
 TEST(AttentionLayout, WithoutKeysTheContextIsZeroAndLseMinusInfinityOrTheSink) {
-  const RandomProblem p = float32_problem({1, 2, 1, 50, 0}, 4, 3);
+  const RandomProblem p = stored_problem({1, 2, 1, 50, 0}, 4, 3);
   for (const bool sink : {false, true}) {
     AttentionOptions options;
     if (sink) options.score.sinks = {0.25, -7.5};
     const Forward found = forward(p.inputs(), options);
-    for (const float x : found.context.span<float>()) EXPECT_EQ(x, 0.0F);
+    EXPECT_TRUE(all_are(found.context, 0.0));
     for (std::int64_t row = 0; row < 50; ++row) {
-      constexpr float kNone = -std::numeric_limits<float>::infinity();
-      EXPECT_EQ(found.lse.at<float>({0, 0, row}), sink ? 0.25F : kNone);
-      EXPECT_EQ(found.lse.at<float>({0, 1, row}), sink ? -7.5F : kNone);
+      EXPECT_EQ(found.lse.value({0, 0, row}), sink ? 0.25 : -HUGE_VAL);
+      EXPECT_EQ(found.lse.value({0, 1, row}), sink ? -7.5 : -HUGE_VAL);
     }
   }
 }
 
 TEST(AttentionLayout, EmptyTensorsNeedNoMemory) {
-  const TensorView empty(nullptr, DType::kFloat32, {1, 1, 0, 4}, {0, 0, 4, 1});
-  const Tensor query(DType::kFloat32, {1, 1, 3, 4});
-  Tensor context(DType::kFloat32, {1, 1, 3, 4});
-  context.at<float>({0, 0, 2, 3}) = 1.0F;
+  const TensorView empty(nullptr, storage(), {1, 1, 0, 4}, {0, 0, 4, 1});
+  const Tensor query(storage(), {1, 1, 3, 4});
+  Tensor context(storage(), {1, 1, 3, 4});
+  fill(context, 1.0);
   attention_forward(query, empty, empty, {}, {.context = context});
-  EXPECT_EQ(context.at<float>({0, 0, 2, 3}), 0.0F);
-  const MutableTensorView nothing(nullptr, DType::kFloat32, {1, 1, 0, 4}, {0, 0, 4, 1});
+  EXPECT_TRUE(all_are(context, 0.0));
+  const MutableTensorView nothing(nullptr, storage(), {1, 1, 0, 4}, {0, 0, 4, 1});
   EXPECT_NO_THROW(attention_forward(empty, query, query, {}, {.context = nothing}));
 }
 
@@ -119,102 +117,94 @@ void same_as_contiguous(const TensorView& query, const TensorView& key, const Te
   }
 }
 
-Tensor random_floats(const Shape& shape, std::uint64_t seed) {
-  return convert(RandomState(seed).randn(shape), DType::kFloat32);
+Tensor random_numbers(const Shape& shape, std::uint64_t seed) {
+  return stored(RandomState(seed).randn(shape));
 }
 
 TEST(AttentionLayout, BatchLengthHeadsDim) {
   const Shape shape{kBatch, kLength, kHeads, kDim};
-  const Tensor q = random_floats(shape, 1), k = random_floats(shape, 2),
-               v = random_floats(shape, 3);
+  const Tensor q = random_numbers(shape, 1), k = random_numbers(shape, 2),
+               v = random_numbers(shape, 3);
   same_as_contiguous(q.view().transposed(1, 2), k.view().transposed(1, 2),
                      v.view().transposed(1, 2));
 }
 
 TEST(AttentionLayout, PackedQueryKeyValue) {
-  const Tensor packed = random_floats({kBatch, kLength, 3, kHeads, kDim}, 4);
+  const Tensor packed = random_numbers({kBatch, kLength, 3, kHeads, kDim}, 4);
   const Strides strides{3 * kLength * kHeads * kDim, kDim, 3 * kHeads * kDim, 1};
   const auto part = [&](std::int64_t number) {
-    const float* const first = packed.span<float>().data() + number * kHeads * kDim;
-    return TensorView(first, DType::kFloat32, {kBatch, kHeads, kLength, kDim}, strides);
+    return laid_over(packed.view(), number * kHeads * kDim, {kBatch, kHeads, kLength, kDim},
+                     strides);
   };
   same_as_contiguous(part(0), part(1), part(2));
 }
 
 TEST(AttentionLayout, RepeatedAndReversedRows) {
-  const Tensor q = random_floats({kBatch, kHeads, kLength, kDim}, 5);
-  const Tensor one = random_floats({1, 1, 1, kDim}, 6);
-  const Tensor head = random_floats({1, 1, kLength, kDim}, 7);
+  const Tensor q = random_numbers({kBatch, kHeads, kLength, kDim}, 5);
+  const Tensor one = random_numbers({1, 1, 1, kDim}, 6);
+  const Tensor head = random_numbers({1, 1, kLength, kDim}, 7);
   const Shape shape{kBatch, kHeads, kLength, kDim};
-  const TensorView everywhere(one.view().data(), DType::kFloat32, shape, {0, 0, 0, 1});
-  const TensorView every_head(head.view().data(), DType::kFloat32, shape, {0, 0, kDim, 1});
-  const float* const last = q.span<float>().data() + q.size() - kDim;
+  const TensorView everywhere = laid_over(one.view(), 0, shape, {0, 0, 0, 1});
+  const TensorView every_head = laid_over(head.view(), 0, shape, {0, 0, kDim, 1});
   const std::int64_t per_head = kLength * kDim;
-  const TensorView reversed(last, DType::kFloat32, shape,
-                            {-kHeads * per_head, -per_head, -kDim, 1});
+  const TensorView reversed =
+      laid_over(q.view(), q.size() - kDim, shape, {-kHeads * per_head, -per_head, -kDim, 1});
   same_as_contiguous(reversed, every_head, everywhere);
   same_as_contiguous(everywhere, reversed, every_head);
   same_as_contiguous(every_head, everywhere, reversed);
 }
 
 TEST(AttentionLayout, RowsWithGapsAndOverlaps) {
-  const Tensor numbers = random_floats({kBatch * kHeads * kLength * (kDim + 5)}, 8);
-  const float* const first = numbers.span<float>().data() + 1;
+  const Tensor numbers = random_numbers({kBatch * kHeads * kLength * (kDim + 5)}, 8);
   const Shape shape{kBatch, kHeads, kLength, kDim};
   const std::int64_t wide = kDim + 5;
-  const TensorView gaps(first, DType::kFloat32, shape,
-                        {kHeads * kLength * wide, kLength * wide, wide, 1});
+  const TensorView gaps =
+      laid_over(numbers.view(), 1, shape, {kHeads * kLength * wide, kLength * wide, wide, 1});
   // Rows that begin one element after the last: a sliding window over a signal.
-  const TensorView sliding(first, DType::kFloat32, shape, {500, 100, 1, 1});
+  const TensorView sliding = laid_over(numbers.view(), 1, shape, {500, 100, 1, 1});
   same_as_contiguous(gaps, sliding, gaps);
   same_as_contiguous(sliding, gaps, sliding);
 }
 
 TEST(AttentionLayout, ADimensionOfOneMayHaveAnyStride) {
-  const Tensor q = random_floats({1, 1, 20, 1}, 9);
-  const TensorView odd(q.view().data(), DType::kFloat32, {1, 1, 20, 1}, {-3, 77, 1, 1'000'000});
+  const Tensor q = random_numbers({1, 1, 20, 1}, 9);
+  const TensorView odd = laid_over(q.view(), 0, {1, 1, 20, 1}, {-3, 77, 1, 1'000'000});
   same_as_contiguous(odd, odd, odd);
 }
 
 // ---- Outputs ------------------------------------------------------------------------------------
 
 TEST(AttentionLayout, OutputsOfAnyStrides) {
-  const RandomProblem p = float32_problem({kBatch, kHeads, kHeads, kLength, 90}, kDim, 9);
+  const RandomProblem p = stored_problem({kBatch, kHeads, kHeads, kLength, 90}, kDim, 9);
   const Forward expected = forward(p.inputs(), {.mask = causal()});
   const auto check = [&](const MutableTensorView& context, const MutableTensorView& lse) {
     attention_forward(p.query, p.key, p.value, {.mask = causal()}, {context, lse});
     EXPECT_TRUE(same_bits(context, expected.context));
     EXPECT_TRUE(same_bits(lse, expected.lse));
   };
-  Tensor by_length(DType::kFloat32, {kBatch, kLength, kHeads, 9});
+  Tensor by_length(storage(), {kBatch, kLength, kHeads, 9});
   Tensor lse_by_length(DType::kFloat32, {kLength, kHeads, kBatch});
   check(by_length.view().transposed(1, 2), lse_by_length.view().transposed(0, 2));
 
-  std::vector<float> memory(4 * kBatch * kHeads * kLength * 9);
-  std::vector<float> lse_memory(7 * kBatch * kHeads * kLength);
+  Tensor memory(storage(), {4 * kBatch * kHeads * kLength * 9});
+  Tensor lse_memory(DType::kFloat32, {7 * kBatch * kHeads * kLength});
   const Shape shape{kBatch, kHeads, kLength, 9};
   const Shape rows{kBatch, kHeads, kLength};
   const std::int64_t per_head = kLength * 11;
-  check({memory.data(), DType::kFloat32, shape, {kHeads * per_head, per_head, 11, 1}},
-        {lse_memory.data(), DType::kFloat32, rows, {kHeads * kLength * 7, kLength * 7, 7}});
-  check({memory.data() + (kBatch * kHeads * kLength - 1) * 11,
-         DType::kFloat32,
-         shape,
-         {-kHeads * per_head, -per_head, -11, 1}},
-        {lse_memory.data() + kBatch * kHeads * kLength - 1,
-         DType::kFloat32,
-         rows,
-         {-kHeads * kLength, -kLength, -1}});
+  check(laid_over(memory.view(), 0, shape, {kHeads * per_head, per_head, 11, 1}),
+        laid_over(lse_memory.view(), 0, rows, {kHeads * kLength * 7, kLength * 7, 7}));
+  const std::int64_t last = kBatch * kHeads * kLength - 1;
+  check(laid_over(memory.view(), last * 11, shape, {-kHeads * per_head, -per_head, -11, 1}),
+        laid_over(lse_memory.view(), last, rows, {-kHeads * kLength, -kLength, -1}));
 }
 
 TEST(AttentionLayout, OneOutputIsTheSameWithoutTheOther) {
-  const RandomProblem p = float32_problem({2, 4, 2, 60, 90}, 16, 12);
+  const RandomProblem p = stored_problem({2, 4, 2, 60, 90}, 16, 12);
   for (const int threads : {1, 3}) {
     AttentionOptions options{.mask = causal(), .score = {.sinks = {1, 2, 3, 4}}};
     options.execution.threads = threads;
     const Forward both = forward(p.inputs(), options);
-    Forward one{Tensor(DType::kFloat32, both.context.shape()),
-                Tensor(DType::kFloat32, both.lse.shape())};
+    Forward one{Tensor(storage(), both.context.shape()), Tensor(DType::kFloat32, both.lse.shape())};
     attention_forward(p.query, p.key, p.value, options, {.context = one.context});
     attention_forward(p.query, p.key, p.value, options, {.lse = one.lse});
     EXPECT_TRUE(same_bits(one, both));

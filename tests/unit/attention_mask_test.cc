@@ -98,7 +98,7 @@ class AttentionMask : public testing::Test {
                  some_rows(kShape, rows, seed_++));
   }
 
-  RandomProblem problem_ = float32_problem(kShape, 5, 3);
+  RandomProblem problem_ = stored_problem(kShape, 5, 3);
   std::uint64_t seed_ = 1;
 };
 
@@ -140,7 +140,7 @@ TEST_F(AttentionMask, RulesOfRules) {
 }
 
 TEST_F(AttentionMask, RangesThatBeginAndEndAtEveryKeyAroundTheBounds) {
-  const RandomProblem p = float32_problem({1, 1, 1, 2, 1100}, 5, 3);
+  const RandomProblem p = stored_problem({1, 1, 1, 2, 1100}, 5, 3);
   for (const std::int64_t bound : {512, 1024, 1100}) {
     for (std::int64_t key = bound - 20; key < bound + 3; ++key) {
       for (const Mask& mask : {window(0, 0), window(9, 0), window(0, 9), causal()}) {
@@ -155,7 +155,7 @@ TEST_F(AttentionMask, RangesThatBeginAndEndAtEveryKeyAroundTheBounds) {
 TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   const ProblemShape shape{1, 1, 1, 150, 200};
   // Rows of 2 KiB make blocks of 128 keys.
-  const RandomProblem p = float32_problem(shape, 256, 256);
+  const RandomProblem p = stored_problem(shape, 256, 256);
   for (const Mask& mask : {causal(), window(40, 0), window(3, 60)}) {
     for (const Alignment& alignment :
          {Alignment::bottom_right(), Alignment::top_left(), Alignment::offset(-70)}) {
@@ -167,7 +167,7 @@ TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
 /// One bit of a dense mask at a time: each key alone, seen by one row alone.
 TEST_F(AttentionMask, OneVisibleKeyIsTheOnlyOneThatCounts) {
   const ProblemShape shape{1, 1, 1, 50, 70};
-  const RandomProblem p = float32_problem(shape, 3, 9);
+  const RandomProblem p = stored_problem(shape, 3, 9);
   for (std::int64_t key = 0; key < shape.kv_len; ++key) {
     const std::int64_t row = (key * 7) % shape.q_len;
     Tensor one(DType::kBool, {shape.q_len, shape.kv_len});
@@ -175,10 +175,10 @@ TEST_F(AttentionMask, OneVisibleKeyIsTheOnlyOneThatCounts) {
     const Forward found = forward(p.inputs(), {.mask = dense(one)});
     for (std::int64_t i = 0; i < shape.q_len; ++i) {
       const bool sees = i == row;
-      EXPECT_EQ(std::isfinite(found.lse.at<float>({0, 0, i})), sees) << i << ", key " << key;
+      EXPECT_EQ(std::isfinite(found.lse.value({0, 0, i})), sees) << i << ", key " << key;
       for (std::int64_t c = 0; c < 9; ++c) {
-        const float expected = sees ? p.value.at<float>({0, 0, key, c}) : 0.0F;
-        EXPECT_EQ(found.context.at<float>({0, 0, i, c}), expected) << i << ", key " << key;
+        const double expected = sees ? p.value.value({0, 0, key, c}) : 0.0;
+        EXPECT_EQ(found.context.value({0, 0, i, c}), expected) << i << ", key " << key;
       }
     }
   }
@@ -187,14 +187,14 @@ TEST_F(AttentionMask, OneVisibleKeyIsTheOnlyOneThatCounts) {
 TEST_F(AttentionMask, CausalIsAsTheHeaderDrawsIt) {
   // Values that tell which keys were seen; equal scores make the context their mean.
   const auto context_of = [](std::int64_t q_len, std::int64_t kv_len) {
-    const Tensor query(DType::kFloat32, {1, 1, q_len, 1});
-    const Tensor key(DType::kFloat32, {1, 1, kv_len, 1});
-    Tensor value(DType::kFloat32, {1, 1, kv_len, kv_len});
-    for (std::int64_t j = 0; j < kv_len; ++j) value.at<float>({0, 0, j, j}) = 1.0F;
+    const Tensor query(storage(), {1, 1, q_len, 1});
+    const Tensor key(storage(), {1, 1, kv_len, 1});
+    Tensor value(storage(), {1, 1, kv_len, kv_len});
+    for (std::int64_t j = 0; j < kv_len; ++j) set(value, {0, 0, j, j}, 1.0);
     const Forward found = forward({query, key, value}, {.mask = causal()});
     std::string rows;
     for_each_index({q_len, kv_len}, [&](const Index& at) {
-      rows += found.context.at<float>({0, 0, at[0], at[1]}) > 0.0F ? '1' : '0';
+      rows += found.context.value({0, 0, at[0], at[1]}) > 0.0 ? '1' : '0';
     });
     return rows;
   };

@@ -3,7 +3,6 @@
 // The engine touches its tensors and nothing else: inputs and outputs beside pages that nobody may
 // touch, outputs within larger buffers, and the workspace it asked for.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -33,6 +32,7 @@ std::vector<Size> sizes() {
     for (const std::int64_t kv_len : {1, 5, 8, 17, 63}) {
       for (const std::int64_t dim : {1, 3, 4, 8, 15, 17}) {
         all.push_back({{1, 2, 1, q_len, kv_len}, dim, dim % 7 + 1});
+        all.push_back({{1, 2, 1, q_len, kv_len}, dim, dim});
       }
     }
   }
@@ -43,7 +43,7 @@ std::vector<Size> sizes() {
 
 TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
   for (const Size& size : sizes()) {
-    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Tensor bias =
         convert(RandomState(2).randn({size.shape.q_len, size.shape.kv_len}), DType::kFloat32);
     const AttentionOptions plain{.mask = causal(), .score = {.bias = bias}};
@@ -52,7 +52,7 @@ TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
       for (const std::int64_t gap : {0, 5}) {
         const GuardedTensor q(p.query, side, gap), k(p.key, side, gap), v(p.value, side, gap);
         const GuardedTensor b(bias, side, gap);
-        const GuardedTensor context(Tensor(DType::kFloat32, expected.context.shape()), side, gap);
+        const GuardedTensor context(Tensor(storage(), expected.context.shape()), side, gap);
         const GuardedTensor lse(Tensor(DType::kFloat32, expected.lse.shape()), side, gap);
         const AttentionOptions options{.mask = causal(), .score = {.bias = TensorView(b.view())}};
         attention_forward(q.view(), k.view(), v.view(), options, {context.view(), lse.view()});
@@ -65,7 +65,7 @@ TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
 
 TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
   for (const Size& size : sizes()) {
-    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Tensor open =
         convert(RandomState(3).randint(0, 2, {size.shape.q_len, size.shape.kv_len}), DType::kBool);
     AttentionOptions options{.mask = dense(open), .score = {.softcap = 3.0, .alibi = Alibi{}}};
@@ -81,37 +81,33 @@ TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
 
 TEST(AttentionMemory, NothingBesideTheOutputsIsWritten) {
   for (const Size& size : sizes()) {
-    const RandomProblem p = float32_problem(size.shape, size.head_dim, size.value_dim);
+    const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Forward expected = forward(p.inputs(), {.mask = causal()});
     // Every second row and column of a larger buffer.
     const ProblemShape& s = size.shape;
     const std::int64_t row = 2 * size.value_dim + 3;
     const std::int64_t lead = 17;
-    std::vector<float> context(static_cast<std::size_t>(lead + s.batch * s.q_heads * s.q_len * row),
-                               kUntouched);
-    std::vector<float> lse(static_cast<std::size_t>(lead + s.batch * s.q_heads * s.q_len * 3),
-                           kUntouched);
-    const MutableTensorView context_view(context.data() + lead, DType::kFloat32,
-                                         expected.context.shape(),
-                                         {s.q_heads * s.q_len * row, s.q_len * row, row, 1});
-    const MutableTensorView lse_view(lse.data() + lead, DType::kFloat32, expected.lse.shape(),
-                                     {s.q_heads * s.q_len * 3, s.q_len * 3, 3});
+    Tensor context(storage(), {lead + s.batch * s.q_heads * s.q_len * row});
+    Tensor lse(DType::kFloat32, {lead + s.batch * s.q_heads * s.q_len * 3});
+    fill(context, kUntouched);
+    fill(lse, kUntouched);
+    const MutableTensorView context_view =
+        laid_over(context.view(), lead, expected.context.shape(),
+                  {s.q_heads * s.q_len * row, s.q_len * row, row, 1});
+    const MutableTensorView lse_view = laid_over(lse.view(), lead, expected.lse.shape(),
+                                                 {s.q_heads * s.q_len * 3, s.q_len * 3, 3});
     attention_forward(p.query, p.key, p.value, {.mask = causal()}, {context_view, lse_view});
     ASSERT_TRUE(same_bits(context_view, expected.context));
     ASSERT_TRUE(same_bits(lse_view, expected.lse));
-    const auto overwrite = [](const MutableTensorView& view) {
-      for_each_index(view.shape(), [&](const Index& at) { view.at<float>(at) = kUntouched; });
-    };
-    overwrite(context_view);
-    overwrite(lse_view);
-    const auto untouched = [](float x) { return x == kUntouched; };
-    ASSERT_TRUE(std::ranges::all_of(context, untouched));
-    ASSERT_TRUE(std::ranges::all_of(lse, untouched));
+    fill(context_view, kUntouched);
+    fill(lse_view, kUntouched);
+    ASSERT_TRUE(all_are(context, kUntouched));
+    ASSERT_TRUE(all_are(lse, kUntouched));
   }
 }
 
 TEST(AttentionMemory, InputsAreNotWritten) {
-  const RandomProblem p = float32_problem({2, 4, 2, 50, 70}, 9, 9);
+  const RandomProblem p = stored_problem({2, 4, 2, 50, 70}, 9, 9);
   const RandomProblem copy = p;
   forward(p.inputs(), {.mask = causal()});
   EXPECT_TRUE(same_bits(p.query, copy.query));

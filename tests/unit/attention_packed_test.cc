@@ -32,8 +32,7 @@ constexpr ProblemShape kShape{1, 4, 2, 177, 800, 9};
 TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
   Shape shape = tensor.shape();
   shape[2] = count;
-  const float* const first = tensor.span<float>().data() + start * tensor.extent(3);
-  return {first, DType::kFloat32, shape, tensor.view().strides()};
+  return laid_over(tensor.view(), start * tensor.extent(3), shape, tensor.view().strides());
 }
 
 /// The options of one sequence, of those that a call of its own has.
@@ -51,8 +50,8 @@ class AttentionPacked : public testing::Test {
                                    rows_from(problem_.value, span.key_start, span.kv_len)},
                                   of_one(s, span));
       const TensorView context = rows_from(all.context, span.query_start, span.q_len);
-      const TensorView lse(all.lse.span<float>().data() + span.query_start, DType::kFloat32,
-                           {1, kShape.q_heads, span.q_len}, {0, kShape.q_len, 1});
+      const TensorView lse = laid_over(all.lse.view(), span.query_start,
+                                       {1, kShape.q_heads, span.q_len}, {0, kShape.q_len, 1});
       EXPECT_TRUE(same_bits(context, one.context)) << "sequence " << s;
       EXPECT_TRUE(same_bits(lse, one.lse)) << "sequence " << s;
     }
@@ -62,7 +61,7 @@ class AttentionPacked : public testing::Test {
     same_as_separate(options, [&](std::int64_t, const SequenceSpan&) { return options; });
   }
 
-  RandomProblem problem_ = float32_problem(kShape, 12, 10);
+  RandomProblem problem_ = stored_problem(kShape, 12, 10);
 };
 
 TEST_F(AttentionPacked, Plain) { same_as_separate({}); }
@@ -110,20 +109,20 @@ TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
                                                        static_cast<std::size_t>(count));
     return Tensor::from<std::int64_t>({count}, part);
   };
-  same_as_separate({.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
-                   [&](std::int64_t, const SequenceSpan& span) {
-                     const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
-                     const TensorView part(bias.span<float>().data() + first, DType::kFloat32,
-                                           {kShape.q_heads, span.q_len, span.kv_len},
-                                           {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
-                     const TensorView open_part(open.span<bool>().data() + first, DType::kBool,
-                                                {span.q_len, span.kv_len}, {kShape.kv_len, 1});
-                     return AttentionOptions{
-                         .mask = dense(Tensor(open_part)) &
-                                 documents(ids_of(query_ids, span.query_start, span.q_len),
-                                           ids_of(key_ids, span.key_start, span.kv_len)),
-                         .score = {.bias = Tensor(part)}};
-                   });
+  same_as_separate(
+      {.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
+      [&](std::int64_t, const SequenceSpan& span) {
+        const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
+        const TensorView part =
+            laid_over(bias.view(), first, {kShape.q_heads, span.q_len, span.kv_len},
+                      {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
+        const TensorView open_part =
+            laid_over(open.view(), first, {span.q_len, span.kv_len}, {kShape.kv_len, 1});
+        return AttentionOptions{.mask = dense(Tensor(open_part)) &
+                                        documents(ids_of(query_ids, span.query_start, span.q_len),
+                                                  ids_of(key_ids, span.key_start, span.kv_len)),
+                                .score = {.bias = Tensor(part)}};
+      });
 }
 
 TEST_F(AttentionPacked, AnyNumberOfThreads) {
@@ -152,20 +151,16 @@ TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
   const Forward clean = forward(problem_.inputs(), options);
   for (const std::int64_t row : {5, 69, 199}) {  // the last keys but one and the first of sequences
     for (Tensor* tensor : {&problem_.key, &problem_.value}) {
-      for (float& x :
-           tensor->span<float>().subspan(static_cast<std::size_t>(row * tensor->extent(3)),
-                                         static_cast<std::size_t>(tensor->extent(3)))) {
-        x = std::numeric_limits<float>::quiet_NaN();
-      }
+      fill(tensor->view()[0][0][row], std::numeric_limits<double>::quiet_NaN());
     }
   }
   const Forward poisoned = forward(problem_.inputs(), options);
   for (std::int64_t q = 0; q < kShape.q_len; ++q) {
     // Keys 5, 69 and 199 belong to the sequences of the queries 0 to 2, 3 to 59 and 65 to 164.
     const bool sees = q < 60 || (q >= 65 && q < 165);
-    EXPECT_EQ(std::isnan(poisoned.lse.at<float>({0, 0, q})), sees) << q;
+    EXPECT_EQ(std::isnan(poisoned.lse.value({0, 0, q})), sees) << q;
     if (sees) continue;
-    EXPECT_EQ(poisoned.lse.at<float>({0, 0, q}), clean.lse.at<float>({0, 0, q})) << q;
+    EXPECT_EQ(poisoned.lse.value({0, 0, q}), clean.lse.value({0, 0, q})) << q;
   }
 }
 

@@ -32,7 +32,7 @@ class AttentionScore : public testing::Test {
     expect_exact(problem_.inputs(), options, some_rows(kShape, rows, seed_++));
   }
 
-  RandomProblem problem_ = float32_problem(kShape, 7, 5);
+  RandomProblem problem_ = stored_problem(kShape, 7, 5);
   std::uint64_t seed_ = 1;
 };
 
@@ -209,7 +209,7 @@ TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
 
 TEST_F(AttentionScore, OptionsInSeveralBlocksOfLongRows) {
   const ProblemShape shape{1, 2, 1, 40, 300};
-  const RandomProblem p = float32_problem(shape, 256, 256);  // blocks of 128 keys
+  const RandomProblem p = stored_problem(shape, 256, 256);  // blocks of 128 keys
   const Tensor bias = random_bias({40, 300}, DType::kFloat32, 80);
   expect_exact(p.inputs(),
                {.mask = causal(),

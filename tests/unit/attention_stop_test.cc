@@ -36,7 +36,7 @@ class AttentionStop : public testing::Test {
 
   static TensorView far(const Tensor& row) {
     constexpr std::int64_t kFar = std::int64_t{1} << 21;
-    return {row.view().data(), DType::kFloat32, {1, 1, kFar, 8}, {0, 0, 0, 1}};
+    return laid_over(row.view(), 0, {1, 1, kFar, 8}, {0, 0, 0, 1});
   }
   void run(const AttentionOptions& options) {
     attention_forward(query_, key_, value_, options, {.lse = lse_});
@@ -45,7 +45,7 @@ class AttentionStop : public testing::Test {
   // A fraction of a second, and what a slow, busy machine and sanitizers make of it.
   static constexpr double kSoon = 5.0;
 
-  Tensor row_ = Tensor::from<float>({8}, {1, -1, 2, -2, 3, -3, 4, -4});
+  Tensor row_ = stored(Tensor::from<double>({8}, {1, -1, 2, -2, 3, -3, 4, -4}));
   Tensor lse_ = Tensor(DType::kFloat32, {1, 1, std::int64_t{1} << 21});
   TensorView query_, key_, value_;
 };
@@ -82,9 +82,9 @@ TEST_F(AttentionStop, RequestedByAnotherThread) {
 }
 
 TEST_F(AttentionStop, WithinOneLongRow) {
-  const TensorView one(row_.view().data(), DType::kFloat32, {1, 1, 1, 8}, {0, 0, 0, 1});
-  const TensorView keys(row_.view().data(), DType::kFloat32, {1, 1, std::int64_t{1} << 40, 8},
-                        {0, 0, 0, 1});
+  const TensorView row = row_;
+  const TensorView one = laid_over(row, 0, {1, 1, 1, 8}, {0, 0, 0, 1});
+  const TensorView keys = laid_over(row, 0, {1, 1, std::int64_t{1} << 40, 8}, {0, 0, 0, 1});
   Tensor lse(DType::kFloat32, {1, 1, 1});
   std::stop_source source;
   AttentionOptions options;
@@ -132,7 +132,7 @@ TEST_F(AttentionStop, OfFloat64) {
 }
 
 TEST_F(AttentionStop, AStoppedCallLeavesNothingBehind) {
-  const RandomProblem p = float32_problem({1, 2, 1, 200, 300}, 16, 16);
+  const RandomProblem p = stored_problem({1, 2, 1, 200, 300}, 16, 16);
   const Forward expected = forward(p.inputs());
   std::stop_source source;
   source.request_stop();
@@ -145,8 +145,8 @@ TEST_F(AttentionStop, AStoppedCallLeavesNothingBehind) {
 // ---- Progress -----------------------------------------------------------------------------------
 
 TEST(AttentionProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    RandomProblem p = float32_problem({2, 3, 1, 300, 200}, 32, 32);
+  for (const DType dtype : {storage(), DType::kFloat64}) {
+    RandomProblem p = stored_problem({2, 3, 1, 300, 200}, 32, 32);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
     for (const int threads : {1, 2, 3}) {
       std::atomic<int> inside = 0, twice = 0;
@@ -172,7 +172,7 @@ TEST(AttentionProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
 }
 
 TEST(AttentionProgress, OfNothingIsNothing) {
-  const RandomProblem p = float32_problem({0, 2, 1, 3, 4}, 5, 6);
+  const RandomProblem p = stored_problem({0, 2, 1, 3, 4}, 5, 6);
   std::vector<std::pair<std::int64_t, std::int64_t>> calls;
   AttentionOptions options;
   options.execution.progress = [&](std::int64_t done, std::int64_t total) {
@@ -184,7 +184,7 @@ TEST(AttentionProgress, OfNothingIsNothing) {
 }
 
 TEST(AttentionProgress, WhatItThrowsComesOut) {
-  const RandomProblem p = float32_problem({2, 3, 1, 300, 200}, 32, 32);
+  const RandomProblem p = stored_problem({2, 3, 1, 300, 200}, 32, 32);
   const Forward expected = forward(p.inputs());
   for (const int threads : {1, 2, 3}) {
     for (const std::int64_t when : {0, 1, 4}) {

@@ -60,7 +60,7 @@ class AttentionThreads : public testing::Test {
     return forward(problem_.inputs(), options);
   }
 
-  RandomProblem problem_ = float32_problem(kShape, 33, 20);
+  RandomProblem problem_ = stored_problem(kShape, 33, 20);
 };
 
 TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
@@ -73,7 +73,7 @@ TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
 }
 
 TEST_F(AttentionThreads, FarTooManyAreNoMoreThanThereIsWorkFor) {
-  const RandomProblem p = float32_problem({1, 1, 1, 20, 1000}, 64, 64);
+  const RandomProblem p = stored_problem({1, 1, 1, 20, 1000}, 64, 64);
   AttentionOptions options;
   options.execution.threads = 1'000'000'000;
   const Forward many = forward(p.inputs(), options);
@@ -91,7 +91,7 @@ TEST_F(AttentionThreads, ManySizesGiveTheSameBits) {
     const std::int64_t dim = random.randint(1, 100);
     SCOPED_TRACE(testing::Message()
                  << shape.batch << " x " << shape.q_len << " x " << shape.kv_len << " x " << dim);
-    const RandomProblem p = float32_problem(shape, dim, dim);
+    const RandomProblem p = stored_problem(shape, dim, dim);
     AttentionOptions options;
     if (number % 2 == 0) options.mask = causal();
     options.execution.threads = 1;
@@ -105,7 +105,7 @@ TEST_F(AttentionThreads, ManySizesGiveTheSameBits) {
 
 TEST_F(AttentionThreads, AgainGivesTheSameBits) {
   // What an earlier call left in the workspace does not count.
-  const RandomProblem other = float32_problem({1, 1, 1, 100, 2000}, 64, 64);
+  const RandomProblem other = stored_problem({1, 1, 1, 100, 2000}, 64, 64);
   for (const auto& [name, options] : all_options()) {
     const Forward first = run(options, 2);
     forward(other.inputs(), {.mask = window(5, 5)});
@@ -141,9 +141,9 @@ TEST_F(AttentionThreads, AWorkspaceServesCallsThatAskForOneOutputOnly) {
   for (int number = 0; number < 3000; ++number) {
     const ProblemShape shape{1, 1, 1, random.randint(1, 1000), random.randint(1, 40)};
     const std::int64_t head_dim = random.randint(1, 80), value_dim = random.randint(1, 80);
-    const Tensor query(DType::kFloat32, {1, 1, shape.q_len, head_dim});
-    const Tensor key(DType::kFloat32, {1, 1, shape.kv_len, head_dim});
-    const Tensor value(DType::kFloat32, {1, 1, shape.kv_len, value_dim});
+    const Tensor query(storage(), {1, 1, shape.q_len, head_dim});
+    const Tensor key(storage(), {1, 1, shape.kv_len, head_dim});
+    const Tensor value(storage(), {1, 1, shape.kv_len, value_dim});
     AttentionOptions options;
     options.execution.threads = 2;
     memory.resize(attention_forward_workspace(query, key, value, options));
@@ -160,9 +160,10 @@ TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
   const std::size_t bytes =
       attention_forward_workspace(problem_.query, problem_.key, problem_.value, options);
   std::vector<std::byte> memory(bytes);
-  Tensor context(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len, 20});
+  Tensor context(storage(), {kShape.batch, kShape.q_heads, kShape.q_len, 20});
   Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
-  for (Tensor* tensor : {&context, &lse}) std::ranges::fill(tensor->span<float>(), kUntouched);
+  fill(context, kUntouched);
+  fill(lse, kUntouched);
   for (const std::size_t given : {std::size_t{1}, bytes / 2, bytes - 64}) {
     options.execution.workspace = {memory.data(), given};
     EXPECT_EQ(
@@ -171,14 +172,13 @@ TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
         }),
         "workspace: expected " + std::to_string(bytes) + " bytes, got " + std::to_string(given));
   }
-  for (const Tensor* tensor : {&context, &lse}) {
-    for (const float x : tensor->span<float>()) ASSERT_EQ(x, kUntouched);
-  }
+  EXPECT_TRUE(all_are(context, kUntouched));
+  EXPECT_TRUE(all_are(lse, kUntouched));
 }
 
 TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
   if (!counts_allocations()) GTEST_SKIP() << "the sanitizer counts allocations itself";
-  Tensor context(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len, 20});
+  Tensor context(storage(), {kShape.batch, kShape.q_heads, kShape.q_len, 20});
   Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
   for (auto& [name, options] : all_options()) {
     options.execution.threads = 1;
@@ -214,7 +214,7 @@ TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
 }
 
 TEST_F(AttentionThreads, ACallWithinACall) {
-  const RandomProblem inner = float32_problem({1, 1, 1, 300, 300}, 64, 64);
+  const RandomProblem inner = stored_problem({1, 1, 1, 300, 300}, 64, 64);
   const Forward inner_expected = forward(inner.inputs(), {.mask = causal()});
   const Forward expected = run({}, 1);
   for (const int threads : {1, 2}) {

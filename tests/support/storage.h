@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The type that the tests of the engine store their tensors in, and tensors of any type as tests
+// fill and look at them.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "fovea/tensor.h"
+
+namespace fovea::test {
+
+/// What FOVEA_TEST_STORAGE names: float32, unless it is set. So one program runs for each type, as
+/// FOVEA_TARGET has it run for each target.
+inline DType storage() {
+  static const DType type = [] {
+    const char* const wish = std::getenv("FOVEA_TEST_STORAGE");
+    if (wish == nullptr || *wish == '\0') return DType::kFloat32;
+    for (const DType one : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (dtype_name(one) == wish) return one;
+    }
+    std::fprintf(stderr, "FOVEA_TEST_STORAGE: expected float32, bfloat16 or float16, got \"%s\"\n",
+                 wish);
+    std::exit(2);
+  }();
+  return type;
+}
+
+/// A copy in that type.
+inline Tensor stored(const TensorView& tensor) { return convert(tensor, storage()); }
+
+/// The largest relative error of rounding to a type.
+inline double rounding_of(DType type) {
+  switch (type) {
+    case DType::kBFloat16:
+      return 0x1p-9;
+    case DType::kFloat16:
+      return 0x1p-12;
+    default:
+      return 0x1p-24;
+  }
+}
+
+/// What rounding to a type is off by, at most, where its numbers are subnormal: half of the
+/// smallest.
+inline double rounding_near_zero(DType type) {
+  switch (type) {
+    case DType::kBFloat16:
+      return 0x1p-134;
+    case DType::kFloat16:
+      return 0x1p-25;
+    default:
+      return 0x1p-150;
+  }
+}
+
+/// An element = the number, rounded to its type.
+inline void set(const MutableTensorView& tensor, const Index& at, double number) {
+  switch (tensor.dtype()) {
+    case DType::kFloat32:
+      tensor.at<float>(at) = static_cast<float>(number);
+      return;
+    case DType::kFloat64:
+      tensor.at<double>(at) = number;
+      return;
+    case DType::kFloat16:
+      tensor.at<Float16>(at) = Float16(number);
+      return;
+    case DType::kBFloat16:
+      tensor.at<BFloat16>(at) = BFloat16(number);
+      return;
+    case DType::kInt64:
+      tensor.at<std::int64_t>(at) = static_cast<std::int64_t>(number);
+      return;
+    case DType::kBool:
+      tensor.at<bool>(at) = number != 0.0;
+      return;
+  }
+}
+
+/// Every number x becomes change(x).
+template <class Change>
+void change_all(const MutableTensorView& tensor, const Change& change) {
+  for_each_index(tensor.shape(),
+                 [&](const Index& at) { set(tensor, at, change(tensor.value(at))); });
+}
+
+inline void fill(const MutableTensorView& tensor, double number) {
+  change_all(tensor, [&](double) { return number; });
+}
+
+/// Whether all elements are this number, as their type holds it.
+inline bool all_are(const TensorView& tensor, double number) {
+  Tensor one(tensor.dtype(), {});
+  set(one, {}, number);
+  bool same = true;
+  for_each_index(tensor.shape(),
+                 [&](const Index& at) { same = same && tensor.value(at) == one.value({}); });
+  return same;
+}
+
+/// Other strides over the same memory, from element number `first` on.
+template <class Pointee>
+BasicTensorView<Pointee> laid_over(const BasicTensorView<Pointee>& memory, std::int64_t first,
+                                   const Shape& shape, const Strides& strides) {
+  using Byte = std::conditional_t<std::is_const_v<Pointee>, const std::byte, std::byte>;
+  const auto size = static_cast<std::int64_t>(dtype_size(memory.dtype()));
+  return {static_cast<Byte*>(memory.data()) + first * size, memory.dtype(), shape, strides};
+}
+
+/// One element, bit by bit.
+inline void copy_element(const TensorView& from, const Index& at, const MutableTensorView& to,
+                         const Index& there) {
+  std::memcpy(to.address(there), from.address(at), dtype_size(from.dtype()));
+}
+
+}  // namespace fovea::test
