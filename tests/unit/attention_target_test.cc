@@ -14,7 +14,11 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/attention_options.h"
+#include "fovea/tensor.h"
+
 #include "kernels/forward.h"
+#include "kernels/forward_bf16.h"
 #include "kernels/target.h"
 
 namespace fovea::test {
@@ -57,6 +61,24 @@ TEST(AttentionTarget, HasPanelsOfItsVectors) {
   const auto known = expected.find(target);
   if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
   EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();
+}
+
+TEST(AttentionTarget, PairsOfBFloat16AreMultipliedByAvx3Bf16AndOfNothingElse) {
+  const bool dots = kernels::active_target() == "AVX3_BF16";
+  EXPECT_EQ(kernels::bf16_dots_active(), dots);
+  const AttentionOptions options;
+  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  for (const DType query : kTypes) {
+    for (const DType key : kTypes) {
+      for (const DType value : kTypes) {
+        const kernels::ForwardSetup setup{.options = &options, .types = {query, key, value}};
+        const bool pairs = dots && query == DType::kBFloat16 && key == DType::kBFloat16 &&
+                           value == DType::kBFloat16;
+        EXPECT_EQ(kernels::has_bf16_forward(setup), pairs);
+        EXPECT_EQ(kernels::packed_number_bytes(setup), pairs ? 2 : 4);
+      }
+    }
+  }
 }
 
 }  // namespace
