@@ -171,6 +171,39 @@ TEST_F(AttentionScore, Sinks) {
   }
 }
 
+// ---- Custom functions ---------------------------------------------------------------------------
+
+/// Of slope 1 at most, and another one for each key.
+double squashed(double score, std::int64_t key) {
+  return score / (1.0 + std::abs(score)) - 0.25 * static_cast<double>(key % 3);
+}
+
+CustomScore squash() {
+  return {.tile =
+              [](const void*, const ScoreTile& tile) {
+                for (std::int64_t k = 0; k < tile.keys; ++k) {
+                  float* const scores = tile.scores + k * tile.stride;
+                  for (std::int64_t i = 0; i < tile.lanes; ++i) {
+                    const double score =
+                        squashed(static_cast<double>(scores[i]), tile.first.key + k);
+                    scores[i] = tile.factor * static_cast<float>(score);
+                  }
+                }
+              },
+          .one = [](const void*, double score,
+                    const ScorePosition& at) { return squashed(score, at.key); }};
+}
+
+TEST_F(AttentionScore, ACustomFunctionSeesTheScaledScore) {
+  const Tensor bias = random_bias({kShape.q_len, kShape.kv_len}, DType::kFloat32, 65);
+  for (const double scale : {0.4, -3.0, 0.0}) {
+    SCOPED_TRACE(scale);
+    check({.score = {.scale = scale, .custom = squash()}});
+    check({.mask = causal(), .score = {.scale = scale, .softcap = 2.0, .custom = squash()}});
+    check({.score = {.scale = scale, .custom = squash(), .bias = bias, .alibi = Alibi{}}});
+  }
+}
+
 // ---- Joined -------------------------------------------------------------------------------------
 
 TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
