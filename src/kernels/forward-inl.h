@@ -366,7 +366,7 @@ class ItemPass {
     Vector maximum[kVectors], sum[kVectors];
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
-      maximum[v] = scaled_maximum(hn::Load(d, panel.maximum + lane + v * kLanes));
+      maximum[v] = hn::Load(d, panel.maximum + lane + v * kLanes);
       sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
     }
     float* const weights = scratch_.scores + lane;
@@ -378,9 +378,10 @@ class ItemPass {
         HWY_UNROLL(2)
         for (int i = 0; i < 2; ++i) {
           const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
-          const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, maximum[v])
-                                                          : hn::MulSub(score, factor, maximum[v]);
-          pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          // Multiplied last: what rounding the maximum's product leaves may exceed all exponents.
+          const Vector below = hn::Sub(score, maximum[v]);
+          pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+              d, Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
           sum[v] = hn::Add(sum[v], pair[i]);
         }
         Arithmetic::store_weights(pair[0], pair[1], weights + v * kLanes, k);
@@ -390,13 +391,6 @@ class ItemPass {
     for (int v = 0; v < kVectors; ++v) {
       hn::Store(sum[v], d, scratch_.block_sum + lane + v * kLanes);
     }
-  }
-  /// The maximum times the factor of the scores, and a number still where nothing is visible yet:
-  /// -inf minus -inf is none.
-  HWY_INLINE Vector scaled_maximum(Vector maximum) const {
-    const Floats d;
-    if (Arithmetic::kScalesQueries) return maximum;
-    return hn::Max(hn::Mul(maximum, hn::Set(d, score_factor_)), hn::Set(d, kLowest));
   }
 
   void add_block_sum(const Panel& panel) {

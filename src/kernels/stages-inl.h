@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 #include "kernels/forward.h"
@@ -49,9 +50,11 @@ class ScoreStages {
     const bool custom = score_.custom.tile != nullptr;
     return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
   }
-  /// What is left of it, without its sign, for the softmax to multiply scores by.
+  /// What is left of it, without its sign, for the softmax to multiply scores by. Never 0, which
+  /// would make nan of the -inf of hidden keys; the smallest makes as little of all others.
   float score_factor() const {
-    return scores_are_scaled_ || any() ? 1.0f : std::abs(query_factor());
+    if (scores_are_scaled_ || any()) return 1.0f;
+    return std::max(std::abs(query_factor()), std::numeric_limits<float>::min());
   }
 
   /// Makes what the item's queries, q_begin to q_begin + queries, and keys need.
