@@ -43,6 +43,9 @@ foreach(dir LIBDIR INCLUDEDIR)
     set(FOVEA_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
   endif()
 endforeach()
+# Not as a module: that would ask for what libzip's own archive needs, where its shared library does,
+# and of which Debian's package does not bring all.
+list(JOIN libzip_LDFLAGS " " FOVEA_PC_LIBZIP)
 configure_file(cmake/fovea.pc.in ${PROJECT_BINARY_DIR}/package/fovea.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/fovea.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
