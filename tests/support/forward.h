@@ -188,16 +188,16 @@ inline double size_of_biases(const ProblemShape& shape, const AttentionOptions& 
 }
 
 /// What rounding the weights and the context to a type of 16 bits, once each, may move the context
-/// by.
+/// by in one computation and not in the other: half of what it may at most.
 inline double size_of_storing(const reference::Inputs& in, const AttentionOptions& options,
                               std::span<const reference::Row> rows, const Forward& exact,
                               DType type) {
   Tensor sizes = convert(in.value, DType::kFloat64);
   change_all(sizes, [](double x) { return std::abs(x); });
+  const double rounding = rounding_of(type) / 2;
   const double of_weights =
-      rounding_of(type) * size_of(oracle({in.query, in.key, sizes}, options, rows).context);
-  return of_weights +
-         std::max(rounding_of(type) * size_of(exact.context), rounding_near_zero(type));
+      rounding * size_of(oracle({in.query, in.key, sizes}, options, rows).context);
+  return of_weights + std::max(rounding * size_of(exact.context), rounding_near_zero(type));
 }
 
 /// What the 1x rule allows on top of the naive computation's error: docs/numerics.md derives it.

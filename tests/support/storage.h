@@ -39,9 +39,9 @@ inline Tensor stored(const TensorView& tensor) { return convert(tensor, storage(
 inline double rounding_of(DType type) {
   switch (type) {
     case DType::kBFloat16:
-      return 0x1p-9;
+      return 0x1p-8;
     case DType::kFloat16:
-      return 0x1p-12;
+      return 0x1p-11;
     default:
       return 0x1p-24;
   }

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "fovea/files.h"
 
@@ -74,7 +75,8 @@ class Folder {
   Folder() {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(testing::TempDir()) /
-            (std::string("fovea_") + test->test_suite_name() + "_" + test->name());
+            (std::string("fovea_") + test->test_suite_name() + "_" + test->name() + "_" +
+             std::to_string(getpid()));  // two runs of the tests at once
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }

@@ -39,21 +39,27 @@ Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}
   return result;
 }
 
+/// Holds a float32 context to the rule of float32 whatever the inputs are: 16-bit numbers are exact
+/// floats, and weights are not rounded.
 void expect_decode_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));
   const Forward found = rows_of(decode(in, options), rows);
   const Forward exact = oracle(in, options, rows);
   const Forward plain = by_reference(in, options, rows, DType::kFloat32);
-  const Allowance allowance = allowance_of(in, options, rows);
+  const Allowance allowance = allowance_of(in, options, rows, exact, DType::kFloat32);
   EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context, allowance.context));
   EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse));
 }
 
-RandomProblem in_float32(const ProblemShape& shape, std::int64_t head_dim, std::int64_t value_dim) {
+RandomProblem in_type(DType dtype, const ProblemShape& shape, std::int64_t head_dim,
+                      std::int64_t value_dim) {
   RandomProblem p(shape, head_dim, value_dim, 11);
-  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, DType::kFloat32);
+  for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
   return p;
+}
+RandomProblem in_float32(const ProblemShape& shape, std::int64_t head_dim, std::int64_t value_dim) {
+  return in_type(DType::kFloat32, shape, head_dim, value_dim);
 }
 
 TEST(AttentionDecode, OfEverySmallShape) {
@@ -64,6 +70,35 @@ TEST(AttentionDecode, OfEverySmallShape) {
         expect_decode_exact(in_float32({1, 2, 1, q_len, kv_len}, dim, dim).inputs());
       }
     }
+  }
+}
+
+TEST(AttentionDecode, OfEveryTypeAndMixed) {
+  for (const DType query : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const DType cache : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      for (const std::int64_t dim : {1, 5, 16, 37, 64, 128, 136}) {
+        SCOPED_TRACE(testing::Message()
+                     << dtype_name(query) << ", " << dtype_name(cache) << ", " << dim);
+        RandomProblem p = in_type(cache, {1, 8, 2, 1, 133}, dim, dim);
+        p.query = convert(p.query, query);
+        expect_decode_exact(p.inputs());
+        p.value = convert(p.value, DType::kFloat32);
+        expect_decode_exact(p.inputs(), {.mask = window(70, -1), .score = {.softcap = 2.0}});
+      }
+    }
+  }
+}
+
+TEST(AttentionDecode, WritesTheContextInAnyType) {
+  const RandomProblem p = in_float32({1, 4, 2, 1, 90}, 16, 12);
+  const Forward expected = decode(p.inputs());
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    Tensor context(dtype, expected.context.shape());
+    attention_decode(p.query, p.key, p.value, {}, {.context = context});
+    for_each_index(context.shape(), [&](const Index& at) {
+      EXPECT_NEAR(context.value(at), expected.context.value(at),
+                  std::abs(expected.context.value(at)) * rounding_of(dtype) + 1e-7);
+    });
   }
 }
 
@@ -146,7 +181,9 @@ TEST(AttentionDecode, EqualsForwardWithinTheRule) {
   const RandomProblem p = in_float32({1, 8, 2, 1, 5000}, 128, 128);
   const Forward forward = test::forward(p.inputs());
   const Forward found = decode(p.inputs());
-  const Allowance allowance = allowance_of(p.inputs(), {}, all_rows(shape_of(p.inputs())));
+  const RowList rows = all_rows(shape_of(p.inputs()));
+  const Forward exact = oracle(p.inputs(), {}, rows);
+  const Allowance allowance = allowance_of(p.inputs(), {}, rows, exact, DType::kFloat32);
   EXPECT_LE(max_difference(found.context, forward.context), 2 * allowance.context);
   EXPECT_LE(max_difference(found.lse, forward.lse), 2 * allowance.lse);
 }
