@@ -73,10 +73,12 @@ inline TensorFile open_bytes(FileFormat format, const std::string& bytes) {
 class Folder {
  public:
   Folder() {
+    // One test may have several, and may run twice at once.
+    static int number = 0;
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(testing::TempDir()) /
             (std::string("fovea_") + test->test_suite_name() + "_" + test->name() + "_" +
-             std::to_string(getpid()));  // two runs of the tests at once
+             std::to_string(getpid()) + "_" + std::to_string(number++));
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
