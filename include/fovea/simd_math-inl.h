@@ -33,22 +33,14 @@ HWY_INLINE V at_least(D d, float bound, V x) {
 #endif
 }
 
-/// factor * x = whole + fraction, fraction in [-0.5, 0.5], and 2^whole. Adding 1.5 * 2^23 + 127
-/// rounds x to an integer, which then stands in the low bits with the exponent's bias already
-/// added: shifted into place it is 2^whole, and exactly 0 for whole = -127.
+/// x = whole + fraction, fraction in [-0.5, 0.5], and 2^whole. Adding 1.5 * 2^23 + 127 rounds
+/// x to an integer, which then stands in the low bits with the exponent's bias already added:
+/// shifted into place it is 2^whole, and exactly 0 for whole = -127.
 template <class V>
 struct PowerOfTwo {
   V fraction;
   V power;
 };
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE PowerOfTwo<V> split_scaled_exponent(D d, V x, V factor) {
-  const hn::RebindToSigned<D> di;
-  const V magic = hn::Set(d, 12582912.0f + 127.0f);
-  const V shifted = hn::MulAdd(factor, x, magic);
-  return {hn::MulSub(factor, x, hn::Sub(shifted, magic)),
-          hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)))};
-}
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE PowerOfTwo<V> split_exponent(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -112,17 +104,6 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const auto split = simd_math::split_exponent(d, simd_math::at_least(d, -127.0f, x));
-  const V slope = simd_math::exp2_slope(d, split.fraction);
-  return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
-}
-
-/// 2^(factor * x) of floats x <= 0, for a factor of 2^-120 or more; as exp2_of_nonpositive, which
-/// takes as long, where there is fused multiply-add.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V exp2_of_scaled_nonpositive(D d, V x, float factor) {
-  namespace hn = hwy::HWY_NAMESPACE;
-  const V bounded = simd_math::at_least(d, -127.0f / factor, x);
-  const auto split = simd_math::split_scaled_exponent(d, bounded, hn::Set(d, factor));
   const V slope = simd_math::exp2_slope(d, split.fraction);
   return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
 }

@@ -362,6 +362,7 @@ class ItemPass {
   HWY_INLINE void compute_weights(const Panel& panel, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
+    const Vector factor = hn::Set(d, score_factor_);
     Vector maximum[kVectors], sum[kVectors];
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
@@ -379,9 +380,8 @@ class ItemPass {
           const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
           // Multiplied last: what rounding the maximum's product leaves may exceed all exponents.
           const Vector below = hn::Sub(score, maximum[v]);
-          pair[i] = Arithmetic::kScalesQueries
-                        ? fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below)
-                        : fovea::HWY_NAMESPACE::exp2_of_scaled_nonpositive(d, below, score_factor_);
+          pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+              d, Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
           sum[v] = hn::Add(sum[v], pair[i]);
         }
         Arithmetic::store_weights(pair[0], pair[1], weights + v * kLanes, k);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 #include "kernels/forward.h"
@@ -50,12 +51,10 @@ class ScoreStages {
     return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
   }
   /// What is left of it, without its sign, for the softmax to multiply scores by. Never 0, which
-  /// would make nan of the -inf of hidden keys: the least makes as little of all others, and still
-  /// the lowest float so low that its weight is 0.
+  /// would make nan of the -inf of hidden keys; the smallest makes as little of all others.
   float score_factor() const {
-    constexpr float kLeast = 0x1p-120F;
     if (scores_are_scaled_ || any()) return 1.0f;
-    return std::max(std::abs(query_factor()), kLeast);
+    return std::max(std::abs(query_factor()), std::numeric_limits<float>::min());
   }
 
   /// Makes what the item's queries, q_begin to q_begin + queries, and keys need.
