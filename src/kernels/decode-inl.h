@@ -10,8 +10,8 @@
 //
 // The order. Per chunk of keys, of which a quarter of a megabyte is read: scores of all queries
 // that share the head -> softcap, biases, masks -> weights, by the running maximum of
-// forward-inl.h -> sums of values. Queries go a few at a time (kRowsAtOnce) over the chunk, which
-// then still is in the second cache.
+// forward-inl.h -> sums of values. Queries go two at a time over a few keys, which then still are
+// in the first cache, and kRowsPerChunk at a time over the chunk, which then is in the second.
 //
 // What was tried, by others' figures on Zen 4: software prefetch hurts; loads of several rows mixed
 // by the compiler cost three times; the cache in pages of 4 KB a third.
@@ -44,10 +44,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
+constexpr std::int64_t kRowsPerChunk = 8;
+
 /// How one thread's scratch memory is divided.
 struct DecodeScratch {
   float* queries;         // [rows][query_stride], times the scale
-  float* scores;          // [kRowsAtOnce][chunk_keys]; then the weights
+  float* scores;          // [kRowsPerChunk][chunk_keys]; then the weights
   float* context;         // [rows][context_stride]
   float* maximum;         // [rows], of scores times log2(e)
   float* sum;             // [rows]
@@ -65,7 +67,7 @@ struct DecodeScratch {
     context_stride = padded(setup.value_dim);
     Arena arena(base);
     queries = arena.take<float>(rows * query_stride);
-    scores = arena.take<float>(kRowsAtOnce * setup.chunk_keys);
+    scores = arena.take<float>(kRowsPerChunk * setup.chunk_keys);
     context = arena.take<float>(rows * context_stride);
     maximum = arena.take<float>(rows);
     sum = arena.take<float>(rows);
@@ -97,9 +99,9 @@ class DecodePass {
     for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
       const std::int64_t first = std::max(k, keys_begin_);
       const std::int64_t count = std::min(k + chunk, keys_end_) - first;
-      for (std::int64_t row = 0; row < rows_; row += kRowsAtOnce) {
+      for (std::int64_t row = 0; row < rows_; row += kRowsPerChunk) {
         if (stop.stop_requested()) return;
-        attend(row, std::min<std::int64_t>(kRowsAtOnce, rows_ - row), first, count);
+        attend(row, std::min(kRowsPerChunk, rows_ - row), first, count);
       }
     }
     finish();
@@ -148,27 +150,18 @@ class DecodePass {
 
   /// `rows` rows and `count` keys from `first` on.
   void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
-    if (rows == kRowsAtOnce) {
-      attend_rows<kRowsAtOnce>(row, first, count);
-    } else {
-      for (std::int64_t r = 0; r < rows; ++r) attend_rows<1>(row + r, first, count);
-    }
-  }
-
-  template <int kRows>
-  void attend_rows(std::int64_t row, std::int64_t first, std::int64_t count) {
     item_.key.for_each_run(
         first, first + count, [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
           with_element_type(run.dtype, [&](auto* type) {
             using T = std::remove_cvref_t<decltype(*type)>;
-            score_keys<kRows>(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride,
-                              run.row_as<T>(0), run.stride, keys, setup_.head_dim,
-                              scratch_.scores + (begin - first), setup_.chunk_keys);
+            score_keys(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride, rows,
+                       run.row_as<T>(0), run.stride, keys, setup_.head_dim,
+                       scratch_.scores + (begin - first), setup_.chunk_keys);
           });
         });
-    bool hidden[kRows];
+    bool hidden[kRowsPerChunk];
     bool any_hidden = false;
-    for (int r = 0; r < kRows; ++r) {
+    for (std::int64_t r = 0; r < rows; ++r) {
       float* const scores = scratch_.scores + r * setup_.chunk_keys;
       run_stages(scores, row + r, first, count);
       apply_mask(scores, row + r, first, count);
@@ -177,10 +170,16 @@ class DecodePass {
     }
     if (setup_.value_dim == 0) return;
     if (!any_hidden) {
-      add_run<kRows>(row, 0, first, first, first + count);
+      add_run(row, rows, 0, first, first, first + count);
       return;
     }
-    for (int r = 0; r < kRows; ++r) add_visible(row + r, r, first, count);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if (hidden[r]) {
+        add_visible(row + r, r, first, count);
+      } else {
+        add_run(row + r, 1, r, first, first, first + count);
+      }
+    }
   }
 
   // ---- scores -----------------------------------------------------------------------------------
@@ -334,33 +333,24 @@ class DecodePass {
 
   // ---- context ----------------------------------------------------------------------------------
 
-  /// Adds the values from `begin` to before `end`, of a chunk that begins with `first`, to kRows
+  /// Adds the values from `begin` to before `end`, of a chunk that begins with `first`, to `rows`
   /// rows from `row` on, whose weights are the chunk's from row `r` on.
-  template <int kRows>
-  void add_run(std::int64_t row, int r, std::int64_t first, std::int64_t begin, std::int64_t end) {
+  void add_run(std::int64_t row, std::int64_t rows, std::int64_t r, std::int64_t first,
+               std::int64_t begin, std::int64_t end) {
     item_.value.for_each_run(
         begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
           with_element_type(run.dtype, [&](auto* type) {
             using T = std::remove_cvref_t<decltype(*type)>;
-            for (std::int64_t k = 0; k < keys; k += kValuesAtOnce) {
-              const std::int64_t count = std::min(kValuesAtOnce, keys - k);
-              const T* const values = run.row_as<T>(k);
-              const float* const weights =
-                  scratch_.scores + r * setup_.chunk_keys + (key + k - first);
-              constexpr int kPair = kRows > 1 ? 2 : 1;
-              for (int i = 0; i < kRows; i += kPair) {
-                add_values<kPair>(values, run.stride, count, setup_.value_dim,
-                                  weights + i * setup_.chunk_keys, setup_.chunk_keys,
-                                  scratch_.context + (row + i) * scratch_.context_stride,
-                                  scratch_.context_stride);
-              }
-            }
+            add_values(run.row_as<T>(0), run.stride, keys, setup_.value_dim,
+                       scratch_.scores + r * setup_.chunk_keys + (key - first), setup_.chunk_keys,
+                       rows, scratch_.context + row * scratch_.context_stride,
+                       scratch_.context_stride);
           });
         });
   }
 
   /// The runs of visible keys of one row.
-  void add_visible(std::int64_t row, int r, std::int64_t first, std::int64_t count) {
+  void add_visible(std::int64_t row, std::int64_t r, std::int64_t first, std::int64_t count) {
     const float* const weights = scratch_.scores + r * setup_.chunk_keys;
     for (std::int64_t k = 0; k < count;) {
       if (weights[k] == kHidden) {
@@ -369,7 +359,7 @@ class DecodePass {
       }
       const std::int64_t begin = k;
       while (k < count && weights[k] != kHidden) ++k;
-      add_run<1>(row, r, first, first + begin, first + k);
+      add_run(row, 1, r, first, first + begin, first + k);
     }
   }
 

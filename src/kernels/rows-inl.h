@@ -20,18 +20,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Rows of queries or weights that share each load of a key or value, and vectors of a value that
-/// are summed up at a time: so many that the sums stay in registers.
+/// Vectors of queries, or of sums of values, that stay in registers.
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
-constexpr int kRowsAtOnce = 2;
-constexpr int kValueVectors = 4;
+constexpr int kHeldVectors = 8;
 #else
-constexpr int kRowsAtOnce = 4;
-constexpr int kValueVectors = 8;
+constexpr int kHeldVectors = 16;
 #endif
-/// Neighbouring values that one pair of rows after the other is multiplied with: few enough to stay
-/// in the first cache.
-constexpr std::int64_t kValuesAtOnce = 16;
+/// Rows of queries or weights that share each load of a key or value.
+constexpr int kRowsTogether = 2;
+/// Neighbouring keys or values that one pair of rows after the other is multiplied with: few enough
+/// to stay in the first cache.
+constexpr std::int64_t kKeysTogether = 16;
 
 /// Keeps the compiler from mixing the loads of one row with those of the next: memory streams only
 /// where it is read in order (mixed, decoding took three times as long).
@@ -85,99 +84,61 @@ HWY_INLINE void store_sums_of_4(const Vector (&x)[4], float* to) {
 }
 #endif
 
-/// sums[i] += key i . query, for 4 keys and the only query.
+/// Partial sums of a long query times a key.
 template <class T>
-HWY_INLINE void multiply_one_row(const float* HWY_RESTRICT query, const T* const (&keys)[4],
-                                 std::int64_t dim, Vector (&sums)[4]) {
+HWY_INLINE Vector multiply_long(const float* HWY_RESTRICT query, const T* HWY_RESTRICT key,
+                                std::int64_t dim) {
   const Floats d;
   const std::int64_t whole = dim / kLanes * kLanes;
+  Vector sum = hn::Zero(d);
+  for (std::int64_t c = 0; c < whole; c += kLanes) {
+    sum = hn::MulAdd(load_floats(d, key + c), hn::Load(d, query + c), sum);
+  }
+  if (whole < dim) {
+    sum = hn::MulAdd(load_first(d, key + whole, dim - whole), hn::Load(d, query + whole), sum);
+  }
+  end_of_row();
+  return sum;
+}
+
+/// scores[r * score_stride + k] = query r . key k, for 4 keys and queries of kVectors vectors,
+/// which are held in registers: were they read anew for each key, loads would be waiting for each
+/// other instead of for memory (88 at a time, on Zen 4).
+template <int kRows, int kVectors, class T>
+HWY_INLINE void score_4_keys(const Vector (&queries)[kRows][kVectors], const T* const (&keys)[4],
+                             std::int64_t dim, float (&scores)[kRows][4]) {
+  const Floats d;
+  Vector sums[kRows][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    for (std::int64_t c = 0; c < whole; c += kLanes) {
-      sums[i] = hn::MulAdd(load_floats(d, keys[i] + c), hn::Load(d, query + c), sums[i]);
-    }
-    if (whole < dim) {
-      sums[i] = hn::MulAdd(load_first(d, keys[i] + whole, dim - whole), hn::Load(d, query + whole),
-                           sums[i]);
-    }
-    end_of_row();
-  }
-}
-
-/// sums[i][r] += key i . query r, for two keys, whose numbers wait in registers for the queries,
-/// kVectors vectors at a time.
-template <int kVectors, class T>
-HWY_INLINE void multiply_rows(const float* HWY_RESTRICT queries, std::int64_t query_stride,
-                              const T* HWY_RESTRICT key0, const T* HWY_RESTRICT key1,
-                              std::int64_t dim, Vector (&sums)[2][kRowsAtOnce]) {
-  const Floats d;
-  std::int64_t c = 0;
-  const auto multiply = [&](const auto& load) HWY_ATTR {
-    Vector x[2][kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[0][v] = load(key0 + c + v * kLanes);
-    end_of_row();
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) x[1][v] = load(key1 + c + v * kLanes);
-    end_of_row();
-#pragma GCC unroll 8
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(d);
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-#pragma GCC unroll 4
-      for (int r = 0; r < kRowsAtOnce; ++r) {
-        const Vector q = hn::Load(d, queries + r * query_stride + c + v * kLanes);
-        sums[0][r] = hn::MulAdd(x[0][v], q, sums[0][r]);
-        sums[1][r] = hn::MulAdd(x[1][v], q, sums[1][r]);
-      }
+      const bool last = v + 1 == kVectors && dim % kLanes != 0;
+      const Vector x = last ? load_first(d, keys[i] + v * kLanes, dim - v * kLanes)
+                            : load_floats(d, keys[i] + v * kLanes);
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) sums[r][i] = hn::MulAdd(x, queries[r][v], sums[r][i]);
     }
-  };
-  for (; c + kVectors * kLanes <= dim; c += kVectors * kLanes) {
-    multiply([&](const T* at) HWY_ATTR { return load_floats(d, at); });
+    end_of_row();
   }
-  if (c == dim) return;
-  if constexpr (kVectors > 1) {
-    multiply_rows<kVectors / 2>(queries + c, query_stride, key0 + c, key1 + c, dim - c, sums);
-  } else {
-    multiply([&](const T* at) HWY_ATTR { return load_first(d, at, dim - c); });
-  }
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) store_sums_of_4(sums[r], scores[r]);
 }
 
-/// scores[r * score_stride + k] = query r . key k, for `count` keys; queries are [kRows][stride]
-/// and end in zeros. kRows is 1 or kRowsAtOnce.
-template <int kRows, class T>
-HWY_INLINE void score_keys(const float* HWY_RESTRICT queries, std::int64_t query_stride,
-                           const T* HWY_RESTRICT keys, std::int64_t key_stride, std::int64_t count,
-                           std::int64_t dim, float* HWY_RESTRICT scores,
-                           std::int64_t score_stride) {
-  const Floats d;
+/// Calls score(keys, scores, k) for 4 keys at a time; beyond the last key, that one again, whose
+/// scores are left out.
+template <int kRows, class T, class Score>
+HWY_INLINE void for_4_keys(const T* keys, std::int64_t key_stride, std::int64_t count,
+                           float* scores, std::int64_t score_stride, const Score& score) {
   for (std::int64_t k = 0; k < count; k += 4) {
     const std::int64_t here = std::min<std::int64_t>(4, count - k);
-    // Beyond the last key, that one again.
     const T* at[4];
     for (int i = 0; i < 4; ++i)
       at[i] = keys + std::min<std::int64_t>(k + i, count - 1) * key_stride;
     float four[kRows][4];
-    if constexpr (kRows == 1) {
-      Vector sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-      multiply_one_row(queries, at, dim, sums);
-      store_sums_of_4(sums, four[0]);
-    } else {
-#pragma GCC unroll 2
-      for (int pair = 0; pair < 4; pair += 2) {
-        Vector sums[2][kRows];
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) sums[0][r] = sums[1][r] = hn::Zero(d);
-        multiply_rows<kValueVectors>(queries, query_stride, at[pair], at[pair + 1], dim, sums);
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; r += 2) {
-          const Vector both[4] = {sums[0][r], sums[1][r], sums[0][r + 1], sums[1][r + 1]};
-          float result[4];
-          store_sums_of_4(both, result);
-          std::memcpy(four[r] + pair, result, 2 * sizeof(float));
-          std::memcpy(four[r + 1] + pair, result + 2, 2 * sizeof(float));
-        }
-      }
-    }
-#pragma GCC unroll 4
+    score(at, four);
     for (int r = 0; r < kRows; ++r) {
       float* const to = scores + r * score_stride + k;
       if (here == 4) {
@@ -185,6 +146,70 @@ HWY_INLINE void score_keys(const float* HWY_RESTRICT queries, std::int64_t query
       } else {
         std::memcpy(to, four[r], static_cast<std::size_t>(here) * sizeof(float));
       }
+    }
+  }
+}
+
+/// scores[r * score_stride + k] = query r . key k, for `count` keys; queries are [kRows][stride]
+/// and end in zeros.
+template <int kRows, class T, int kVectors = kHeldVectors / kRows>
+HWY_INLINE void score_rows(const float* HWY_RESTRICT queries, std::int64_t query_stride,
+                           const T* HWY_RESTRICT keys, std::int64_t key_stride, std::int64_t count,
+                           std::int64_t dim, float* HWY_RESTRICT scores,
+                           std::int64_t score_stride) {
+  const Floats d;
+  if (dim > kVectors * kLanes) {
+    // Too long for registers (or for this number of them: the largest comes first).
+    for (int r = 0; r < kRows; ++r) {
+      const float* const query = queries + r * query_stride;
+      for_4_keys<1>(keys, key_stride, count, scores + r * score_stride, score_stride,
+                    [&](const T* const(&at)[4], float(&four)[1][4]) HWY_ATTR {
+                      Vector sums[4];
+                      for (int i = 0; i < 4; ++i) sums[i] = multiply_long(query, at[i], dim);
+                      store_sums_of_4(sums, four[0]);
+                    });
+    }
+    return;
+  }
+  if constexpr (kVectors > 1) {
+    if (dim <= (kVectors - 1) * kLanes) {
+      return score_rows<kRows, T, kVectors - 1>(queries, query_stride, keys, key_stride, count, dim,
+                                                scores, score_stride);
+    }
+  }
+  Vector held[kRows][kVectors];
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      held[r][v] = hn::Load(d, queries + r * query_stride + v * kLanes);
+    }
+  }
+  for_4_keys<kRows>(keys, key_stride, count, scores, score_stride,
+                    [&](const T* const(&at)[4], float(&four)[kRows][4])
+                        HWY_ATTR { score_4_keys<kRows, kVectors>(held, at, dim, four); });
+}
+
+/// The same for any number of rows: two at a time, over a few keys.
+template <class T>
+HWY_INLINE void score_keys(const float* HWY_RESTRICT queries, std::int64_t query_stride,
+                           std::int64_t rows, const T* HWY_RESTRICT keys, std::int64_t key_stride,
+                           std::int64_t count, std::int64_t dim, float* HWY_RESTRICT scores,
+                           std::int64_t score_stride) {
+  // One query needs no second pass, and none between which keys would have to stay in the cache.
+  const std::int64_t together = rows > kRowsTogether ? kKeysTogether : count;
+  const bool pairs = dim <= kHeldVectors / kRowsTogether * kLanes;
+  for (std::int64_t k = 0; k < count; k += together) {
+    const std::int64_t here = std::min(together, count - k);
+    const T* const at = keys + k * key_stride;
+    std::int64_t r = 0;
+    for (; pairs && r + kRowsTogether <= rows; r += kRowsTogether) {
+      score_rows<kRowsTogether>(queries + r * query_stride, query_stride, at, key_stride, here, dim,
+                                scores + r * score_stride + k, score_stride);
+    }
+    for (; r < rows; ++r) {
+      score_rows<1>(queries + r * query_stride, query_stride, at, key_stride, here, dim,
+                    scores + r * score_stride + k, score_stride);
     }
   }
 }
@@ -198,31 +223,29 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
                             float* HWY_RESTRICT context, std::int64_t context_stride) {
   const Floats d;
   Vector sums[kRows][kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       sums[r][v] = hn::Load(d, context + r * context_stride + v * kLanes);
     }
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
-    Vector x[kVectors];
-#pragma GCC unroll 8
+    Vector weight[kRows];
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * weight_stride + k]);
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      x[v] = kVectors == 1 && columns < kLanes ? load_first(d, values, columns)
-                                               : load_floats(d, values + v * kLanes);
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const Vector weight = hn::Set(d, weights[r * weight_stride + k]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, x[v], sums[r][v]);
+      const Vector x = kVectors == 1 && columns < kLanes ? load_first(d, values, columns)
+                                                         : load_floats(d, values + v * kLanes);
+#pragma GCC unroll 2
+      for (int r = 0; r < kRows; ++r) sums[r][v] = hn::MulAdd(weight[r], x, sums[r][v]);
     }
     end_of_row();
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 2
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       hn::Store(sums[r][v], d, context + r * context_stride + v * kLanes);
     }
@@ -230,10 +253,10 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
 }
 
 /// The same for all `dim` columns, as many at a time as fit the registers.
-template <int kRows, class T, int kVectors = kValueVectors>
-HWY_INLINE void add_values(const T* values, std::int64_t value_stride, std::int64_t count,
-                           std::int64_t dim, const float* weights, std::int64_t weight_stride,
-                           float* context, std::int64_t context_stride) {
+template <int kRows, class T, int kVectors = kHeldVectors / kRows>
+HWY_INLINE void add_rows(const T* values, std::int64_t value_stride, std::int64_t count,
+                         std::int64_t dim, const float* weights, std::int64_t weight_stride,
+                         float* context, std::int64_t context_stride) {
   std::int64_t c = 0;
   for (; c + kVectors * kLanes <= dim; c += kVectors * kLanes) {
     add_columns<kRows, kVectors>(values + c, value_stride, count, kVectors * kLanes, weights,
@@ -241,11 +264,34 @@ HWY_INLINE void add_values(const T* values, std::int64_t value_stride, std::int6
   }
   if (c == dim) return;
   if constexpr (kVectors > 1) {
-    add_values<kRows, T, kVectors / 2>(values + c, value_stride, count, dim - c, weights,
-                                       weight_stride, context + c, context_stride);
+    add_rows<kRows, T, kVectors / 2>(values + c, value_stride, count, dim - c, weights,
+                                     weight_stride, context + c, context_stride);
   } else {
     add_columns<kRows, 1>(values + c, value_stride, count, dim - c, weights, weight_stride,
                           context + c, context_stride);
+  }
+}
+
+/// context[r][c] += sum over k of weights[r * weight_stride + k] * value k [c], for any number of
+/// rows: two at a time, over a few values.
+template <class T>
+HWY_INLINE void add_values(const T* values, std::int64_t value_stride, std::int64_t count,
+                           std::int64_t dim, const float* weights, std::int64_t weight_stride,
+                           std::int64_t rows, float* context, std::int64_t context_stride) {
+  const std::int64_t together = rows > 1 ? kKeysTogether : count;
+  const bool pairs = dim <= kHeldVectors / kRowsTogether * kLanes;
+  for (std::int64_t k = 0; k < count; k += together) {
+    const std::int64_t here = std::min(together, count - k);
+    const T* const at = values + k * value_stride;
+    std::int64_t r = 0;
+    for (; pairs && r + kRowsTogether <= rows; r += kRowsTogether) {
+      add_rows<kRowsTogether>(at, value_stride, here, dim, weights + r * weight_stride + k,
+                              weight_stride, context + r * context_stride, context_stride);
+    }
+    for (; r < rows; ++r) {
+      add_rows<1>(at, value_stride, here, dim, weights + r * weight_stride + k, weight_stride,
+                  context + r * context_stride, context_stride);
+    }
   }
 }
 
