@@ -146,7 +146,7 @@ def sentence(runs):
         versions = ", ".join(f"{name} {version}" for name, version in sorted(run["versions"].items()))
         commit = run["commit"] + (" with changes on top" if run["dirty"] else "")
         lines.append(
-            f"{run['cpu']}, {run['cores']} cores, {run['kernel']}; {run['compiler']}; commit {commit}; "
+            f"{run['cpu']}, {run['cores']} cores; {run['compiler']}; commit {commit}; "
             f"{run['date'][:10]}; {versions}."
         )
     return lines

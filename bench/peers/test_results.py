@@ -128,7 +128,7 @@ class Page(unittest.TestCase):
 
     def test_says_what_was_measured(self):
         self.assertIn(
-            "Some CPU, 2 cores, Linux 6; GCC 12; commit abc1234; 2026-11-21; fovea 0.1, torch 1.0.",
+            "Some CPU, 2 cores; GCC 12; commit abc1234; 2026-11-21; fovea 0.1, torch 1.0.",
             self.lines({"fovea": measured(1)}),
         )
 
