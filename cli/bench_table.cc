@@ -31,8 +31,11 @@ BenchProblem with_value_dim(BenchProblem problem, std::int64_t value_dim) {
   return problem;
 }
 
+/// AVX3, with dot products of bfloat16 or without: they change nothing for float32.
+bool is_avx3(const std::string& target) { return target == "AVX3" || target == "AVX3_BF16"; }
+
 bool known(CpuKind cpu, const std::string& target) {
-  return cpu != CpuKind::kOther && (target == "AVX3" || target == "AVX2");
+  return cpu != CpuKind::kOther && (is_avx3(target) || target == "AVX2");
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ std::vector<BenchRow> standard_table(int threads, int cpus) {
 std::optional<double> share_floor(const BenchRow& row, CpuKind cpu, const std::string& target) {
   // Zen 5's multiply-adds are twice as fast, its loads and the rest of the work are not.
   constexpr double kZen5Allowance = 0.09;
-  const double floor = target == "AVX3" ? row.floors.avx3 : row.floors.avx2;
+  const double floor = is_avx3(target) ? row.floors.avx3 : row.floors.avx2;
   if (!known(cpu, target) || row.threads != 1 || floor == 0.0) return std::nullopt;
   return cpu == CpuKind::kZen5 ? floor - kZen5Allowance : floor;
 }

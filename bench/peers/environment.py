@@ -65,16 +65,17 @@ def compile_against(library, source, target):
 
 def build_fovea_call(build, log):
     """fovea_call.cc compiled against the libfovea.so of a build tree; its path."""
-    found = sorted(build.resolve().rglob("libfovea.so"))
-    if not found:
-        raise SystemExit(f"bench/peers: no libfovea.so below {build}; run make first")
-    built = found[0].stat().st_mtime
+    # There; the tests leave other copies in the tree.
+    library = build.resolve() / "src" / "libfovea.so"
+    if not library.exists():
+        raise SystemExit(f"bench/peers: no {library}; run make first")
+    built = library.stat().st_mtime
     if newest_below("include") > built:
         # Compiled here against other structures than the library's, calls would go wrong.
-        raise SystemExit(f"bench/peers: a public header is newer than {found[0]}; run make first")
+        raise SystemExit(f"bench/peers: a public header is newer than {library}; run make first")
     if newest_below("src") > built:
-        log(f"note: a source is newer than {found[0]}; run make to measure what is in the tree")
-    return compile_against(found[0], PEERS / "fovea_call.cc", BUILD / "libfovea_call.so")
+        log(f"note: a source is newer than {library}; run make to measure what is in the tree")
+    return compile_against(library, PEERS / "fovea_call.cc", BUILD / "libfovea_call.so")
 
 
 def for_workers(threads, fovea_call):
