@@ -77,7 +77,7 @@ class Cache {
 /// How a problem is cut: items are parts of the keys of one head of one sequence.
 class DecodePlan {
  public:
-  DecodePlan(const Problem& problem, bool context) : problem_(problem) {
+  DecodePlan(const Problem& problem, bool context) {
     const ProblemShape& shape = problem.shape;
     setup_.options = &problem.options;
     setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
@@ -130,7 +130,6 @@ class DecodePlan {
   }
 
  private:
-  const Problem& problem_;
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;
   std::int64_t parts_ = 1;  // of the longest sequence
