@@ -128,7 +128,9 @@ int InspectCommand::run() const {
   SlowProgress progress;
   const std::size_t count = report.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
-    auto& [info, summary] = report.tensors[i];
+    // By name: Clang 14 captures no structured bindings.
+    TensorInfo& info = report.tensors[i].info;
+    std::optional<Summary>& summary = report.tensors[i].summary;
     const bool chosen = !name.empty();
     if (!info.unreadable.empty() && !chosen) continue;
     if (names_ && !chosen) continue;
