@@ -12,7 +12,7 @@ import time
 import unittest
 import zipfile
 
-from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
+from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, limits_memory, run
 
 
 def npy(descr="<f4", shape="(2, 2)", data=struct.pack("<4f", 1, 2.5, float("nan"), float("inf")),
@@ -160,6 +160,7 @@ class InspectTest(CliTest):
         self.assertEqual(self.lines(path)[3].split(), ["float32", "<f4", f"[{count}]", "0.5", "0.5",
                                                        "0.5", "0", "0"])
 
+    @limits_memory
     def test_a_file_larger_than_the_memory_allowed(self):
         path = self.dir / "sparse.npy"
         count = 1 << 26
@@ -202,6 +203,7 @@ class StandardInputTest(CliTest):
         for size in range(0, len(whole), 3):
             message(whole[:size])
 
+    @limits_memory
     def test_a_header_that_lies_costs_nothing(self):
         def little_memory():
             resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))

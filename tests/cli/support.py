@@ -17,6 +17,8 @@ SOURCE = pathlib.Path(os.environ.get("FOVEA_SOURCE") or pathlib.Path(__file__).p
 FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" / "fovea")
 EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
+# Sanitizers reserve more addresses than a test of little memory may allow.
+limits_memory = unittest.skipIf(os.environ.get("FOVEA_SANITIZED") == "1", "sanitizers reserve memory")
 
 if not os.access(FOVEA, os.X_OK):
     raise SystemExit(f"no program at {FOVEA}: build it, or set FOVEA to its path")
