@@ -44,6 +44,7 @@ struct BFloat16 {
   constexpr explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
+  constexpr explicit operator double() const { return static_cast<float>(*this); }
 
  private:
   static constexpr std::uint16_t rounded(std::uint32_t x) {
@@ -72,6 +73,7 @@ struct Float16 {
     const std::uint32_t biased = exponent == 0x1f ? 0xff : exponent + (127 - 15);
     return std::bit_cast<float>(sign | biased << 23 | fraction << 13);
   }
+  constexpr explicit operator double() const { return static_cast<float>(*this); }
 
  private:
   static constexpr std::uint16_t rounded(std::uint32_t x) {

@@ -163,9 +163,9 @@ class BasicTensorView {
       case DType::kFloat64:
         return static_cast<const double*>(data_)[at];
       case DType::kFloat16:
-        return static_cast<double>(static_cast<float>(static_cast<const Float16*>(data_)[at]));
+        return static_cast<double>(static_cast<const Float16*>(data_)[at]);
       case DType::kBFloat16:
-        return static_cast<double>(static_cast<float>(static_cast<const BFloat16*>(data_)[at]));
+        return static_cast<double>(static_cast<const BFloat16*>(data_)[at]);
       case DType::kInt64:
         return static_cast<double>(static_cast<const std::int64_t*>(data_)[at]);
       case DType::kBool:
@@ -326,8 +326,12 @@ class TensorRef {
   TensorView view_;
 };
 
-/// A contiguous copy in another type; absent stays absent. On the way to int64 fractions are cut
-/// off. Throws InvalidArgument for a number that int64 cannot hold.
+/// The element at `index` becomes `number`, rounded to its type; for int64 the fraction is cut off.
+/// Throws InvalidArgument for a number that int64 cannot hold.
+void set_value(const MutableTensorView& tensor, const Index& index, double number);
+
+/// A contiguous copy in another type; absent stays absent. Numbers become those of the type, and
+/// errors are thrown, as by set_value.
 Tensor convert(const TensorView& source, DType dtype);
 
 /// Calls `visit(index)` for every index of `shape`, in row-major order.

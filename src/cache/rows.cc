@@ -9,13 +9,13 @@
 #include <cmath>
 #include <cstring>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
-#include "fovea/half.h"
+
+#include "core/element_type.h"
 
 namespace fovea {
 namespace {
@@ -25,35 +25,13 @@ template <class... Args>
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Calls `visit` with an element of the C++ type that `dtype`, a type of floats, stands for.
-template <class Visitor>
-void with_element(DType dtype, Visitor&& visit) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return visit(float{});
-    case DType::kFloat64:
-      return visit(double{});
-    case DType::kFloat16:
-      return visit(Float16{});
-    case DType::kBFloat16:
-      return visit(BFloat16{});
-    case DType::kInt64:
-    case DType::kBool:
-      return;
-  }
-}
-
 template <class T>
 void load(const void* from, DType dtype, std::int64_t stride, std::span<T> row) {
-  with_element(dtype, [&](auto element) {
-    using Element = decltype(element);
+  with_element(dtype, [&](auto zero) {
+    using Element = decltype(zero);
     const auto* at = static_cast<const Element*>(from);
     for (T& x : row) {
-      if constexpr (std::is_floating_point_v<Element>) {
-        x = static_cast<T>(*at);
-      } else {
-        x = static_cast<T>(static_cast<float>(*at));
-      }
+      x = static_cast<T>(*at);
       at += stride;
     }
   });
@@ -61,8 +39,8 @@ void load(const void* from, DType dtype, std::int64_t stride, std::span<T> row) 
 
 template <class T>
 void store(std::span<const T> row, void* to, DType dtype, std::int64_t stride) {
-  with_element(dtype, [&](auto element) {
-    using Element = decltype(element);
+  with_element(dtype, [&](auto zero) {
+    using Element = decltype(zero);
     auto* at = static_cast<Element*>(to);
     for (const T x : row) {
       *at = static_cast<Element>(x);

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "core/element_type.h"
+
 namespace fovea {
 namespace {
 
@@ -144,22 +146,9 @@ Totals totals_of(const void* data, std::int64_t count, const SummaryProgress& pr
 }
 
 Totals totals_of(const TensorView& tensor, const SummaryProgress& progress) {
-  const std::int64_t count = tensor.size();
-  switch (tensor.dtype()) {
-    case DType::kFloat32:
-      return totals_of<float>(tensor.data(), count, progress);
-    case DType::kFloat64:
-      return totals_of<double>(tensor.data(), count, progress);
-    case DType::kFloat16:
-      return totals_of<Float16>(tensor.data(), count, progress);
-    case DType::kBFloat16:
-      return totals_of<BFloat16>(tensor.data(), count, progress);
-    case DType::kInt64:
-      return totals_of<std::int64_t>(tensor.data(), count, progress);
-    case DType::kBool:
-      break;
-  }
-  return totals_of<bool>(tensor.data(), count, progress);
+  return with_element(tensor.dtype(), [&](auto zero) {
+    return totals_of<decltype(zero)>(tensor.data(), tensor.size(), progress);
+  });
 }
 
 /// Whether the elements fill their memory, in any order of the dimensions.

@@ -9,11 +9,14 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
+
+#include "core/element_type.h"
 
 namespace fovea {
 namespace {
@@ -205,6 +208,20 @@ void Tensor::check_count(std::int64_t count) const {
   }
 }
 
+void set_value(const MutableTensorView& tensor, const Index& index, double number) {
+  with_element(tensor.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T& element = tensor.at<T>(index);
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      element = to_int64(number);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      element = number != 0.0;
+    } else {
+      element = static_cast<T>(number);
+    }
+  });
+}
+
 Tensor convert(const TensorView& source, DType dtype) {
   if (!source.defined()) return {};
   Tensor result(dtype, source.shape());
@@ -216,27 +233,7 @@ Tensor convert(const TensorView& source, DType dtype) {
       std::memcpy(target.address(index), source.address(index), dtype_size(dtype));
       return;
     }
-    const double value = source.value(index);
-    switch (dtype) {
-      case DType::kFloat32:
-        target.at<float>(index) = static_cast<float>(value);
-        break;
-      case DType::kFloat64:
-        target.at<double>(index) = value;
-        break;
-      case DType::kFloat16:
-        target.at<Float16>(index) = Float16(value);
-        break;
-      case DType::kBFloat16:
-        target.at<BFloat16>(index) = BFloat16(value);
-        break;
-      case DType::kInt64:
-        target.at<std::int64_t>(index) = to_int64(value);
-        break;
-      case DType::kBool:
-        target.at<bool>(index) = value != 0.0;
-        break;
-    }
+    set_value(target, index, source.value(index));
   });
   return result;
 }

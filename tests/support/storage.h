@@ -60,35 +60,11 @@ inline double rounding_near_zero(DType type) {
   }
 }
 
-/// An element = the number, rounded to its type.
-inline void set(const MutableTensorView& tensor, const Index& at, double number) {
-  switch (tensor.dtype()) {
-    case DType::kFloat32:
-      tensor.at<float>(at) = static_cast<float>(number);
-      return;
-    case DType::kFloat64:
-      tensor.at<double>(at) = number;
-      return;
-    case DType::kFloat16:
-      tensor.at<Float16>(at) = Float16(number);
-      return;
-    case DType::kBFloat16:
-      tensor.at<BFloat16>(at) = BFloat16(number);
-      return;
-    case DType::kInt64:
-      tensor.at<std::int64_t>(at) = static_cast<std::int64_t>(number);
-      return;
-    case DType::kBool:
-      tensor.at<bool>(at) = number != 0.0;
-      return;
-  }
-}
-
 /// Every number x becomes change(x).
 template <class Change>
 void change_all(const MutableTensorView& tensor, const Change& change) {
   for_each_index(tensor.shape(),
-                 [&](const Index& at) { set(tensor, at, change(tensor.value(at))); });
+                 [&](const Index& at) { set_value(tensor, at, change(tensor.value(at))); });
 }
 
 inline void fill(const MutableTensorView& tensor, double number) {
@@ -98,7 +74,7 @@ inline void fill(const MutableTensorView& tensor, double number) {
 /// Whether all elements are this number, as their type holds it.
 inline bool all_are(const TensorView& tensor, double number) {
   Tensor one(tensor.dtype(), {});
-  set(one, {}, number);
+  set_value(one, {}, number);
   bool same = true;
   for_each_index(tensor.shape(),
                  [&](const Index& at) { same = same && tensor.value(at) == one.value({}); });

@@ -190,7 +190,7 @@ TEST_F(AttentionMask, CausalIsAsTheHeaderDrawsIt) {
     const Tensor query(storage(), {1, 1, q_len, 1});
     const Tensor key(storage(), {1, 1, kv_len, 1});
     Tensor value(storage(), {1, 1, kv_len, kv_len});
-    for (std::int64_t j = 0; j < kv_len; ++j) set(value, {0, 0, j, j}, 1.0);
+    for (std::int64_t j = 0; j < kv_len; ++j) set_value(value, {0, 0, j, j}, 1.0);
     const Forward found = forward({query, key, value}, {.mask = causal()});
     std::string rows;
     for_each_index({q_len, kv_len}, [&](const Index& at) {

@@ -54,7 +54,7 @@ std::vector<Poison> poisons() {
 void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
   const std::int64_t dim = tensor.extent(3);
   for (std::int64_t c = 0; c < dim; ++c) {
-    if (poison.whole_row || c == key % dim) set(tensor, {0, 0, key, c}, poison.number);
+    if (poison.whole_row || c == key % dim) set_value(tensor, {0, 0, key, c}, poison.number);
   }
 }
 
@@ -109,7 +109,7 @@ std::vector<AttentionOptions> all_options() {
     if (!open.at<bool>(at)) bias.at<double>(at) = -HUGE_VAL;
   });
   Tensor hides_key(DType::kFloat32, {kShape.kv_len});
-  for (std::int64_t j = 7; j < kShape.kv_len; j += 3) set(hides_key, {j}, -kInfinity);
+  for (std::int64_t j = 7; j < kShape.kv_len; j += 3) set_value(hides_key, {j}, -kInfinity);
   std::vector<AttentionOptions> all{
       {},
       {.mask = causal()},
@@ -199,7 +199,7 @@ TEST_F(AttentionNonfinite, QueriesSpoilTheirOwnRowOnly) {
     for (const std::int64_t row : {0, 15, 16, 31, 47, 48, 52}) {
       for (const AttentionOptions& options : {AttentionOptions{}, {.mask = causal()}}) {
         RandomProblem poisoned = problem_;
-        set(poisoned.query, {0, 1, row, 2}, number);
+        set_value(poisoned.query, {0, 1, row, 2}, number);
         const Forward clean = forward(problem_.inputs(), options);
         const Forward found = forward(poisoned.inputs(), options);
         for (const reference::Row& one : all_rows(kShape)) {
@@ -222,9 +222,9 @@ TEST_F(AttentionNonfinite, ScoresThatOverflowAreAsInNaive) {
   const double number = small ? 65504.0 : 1e25;
   RandomProblem large = problem_;
   for (std::int64_t c = 0; c < kHeadDim; ++c) {
-    set(large.query, {0, 0, 20, c}, number);
-    set(large.key, {0, 0, 530, c}, number);
-    set(large.key, {0, 0, 7, c}, -number);
+    set_value(large.query, {0, 0, 20, c}, number);
+    set_value(large.key, {0, 0, 530, c}, number);
+    set_value(large.key, {0, 0, 7, c}, -number);
   }
   for (const Mask& mask : {Mask(), prefix(100), causal()}) {
     AttentionOptions options{.mask = mask};
@@ -277,12 +277,12 @@ TEST_F(AttentionNonfinite, InfWithAWeightTooSmallIsNan) {
 TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
   for (const double score : {kNan, kInfinity, -kInfinity}) {
     RandomProblem poisoned = problem_;
-    for (std::int64_t c = 0; c < kHeadDim; ++c) set(poisoned.key, {0, 0, 530, c}, score);
+    for (std::int64_t c = 0; c < kHeadDim; ++c) set_value(poisoned.key, {0, 0, 530, c}, score);
     change_all(poisoned.query, [](double x) { return std::abs(x) + 1.0; });
     RandomProblem clean = problem_;
     clean.query = poisoned.query;
     Tensor bias(DType::kFloat32, {kShape.kv_len});
-    set(bias, {530}, -kInfinity);
+    set_value(bias, {530}, -kInfinity);
     for (const double softcap : {0.0, 3.0}) {
       const AttentionOptions options{.score = {.softcap = softcap, .bias = bias}};
       EXPECT_TRUE(same_bits(forward(poisoned.inputs(), options), forward(clean.inputs(), options)));

@@ -205,10 +205,10 @@ TEST(AttentionStorage, WeightsAreRoundedWherePairsAreMultipliedAndNowhereElse) {
   Tensor query(DType::kBFloat16, {1, 1, 40, 2}), key(DType::kBFloat16, {1, 1, 2, 2});
   Tensor value(DType::kBFloat16, {1, 1, 2, 1});
   for (std::int64_t row = 0; row < 40; ++row) {
-    set(query, {0, 0, row, 0}, static_cast<double>(row) / 16);
+    set_value(query, {0, 0, row, 0}, static_cast<double>(row) / 16);
   }
-  set(key, {0, 0, 1, 0}, -1.0);
-  set(value, {0, 0, 1, 0}, 1.0);
+  set_value(key, {0, 0, 1, 0}, -1.0);
+  set_value(value, {0, 0, 1, 0}, 1.0);
   const reference::Inputs in{query, key, value};
   const Tensor found = forward(in, {}, DType::kFloat32).context;
   const RowList rows = all_rows(shape_of(in));
@@ -260,14 +260,14 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
       // The neighbours on both sides are seen.
       Tensor open(DType::kBool, {kShape.kv_len});
       fill(open, 1.0);
-      set(open, {key}, 0.0);
+      set_value(open, {key}, 0.0);
       const AttentionOptions hidden{.mask = dense(open)};
       EXPECT_TRUE(same_bits(forward(poisoned.inputs(), hidden), forward(clean.inputs(), hidden)))
           << number << " at " << key;
       // One column of a value that is seen stays in its column.
       RandomProblem column = clean;
       const std::int64_t c = key % 11;
-      set(column.value, {0, 0, key, c}, number);
+      set_value(column.value, {0, 0, key, c}, number);
       const Tensor found = forward(column.inputs()).context;
       const Tensor before = forward(clean.inputs()).context;
       for_each_index(found.shape(), [&](const Index& at) {
@@ -284,7 +284,7 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
 TEST(AttentionStorage, SubnormalsAreZerosWherePairsAreMultipliedAndNowhereElse) {
   const auto one = [](double number) {
     Tensor tensor(DType::kBFloat16, {1, 1, 1, 1});
-    set(tensor, {0, 0, 0, 0}, number);
+    set_value(tensor, {0, 0, 0, 0}, number);
     return tensor;
   };
   const bool zeros = kernels::bf16_dots_active();
