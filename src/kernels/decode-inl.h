@@ -8,7 +8,7 @@
 // is packed, then; keys stand along no lanes. A score is a sum over the lanes, four keys at a time
 // (store_sums_of_4), and a context is summed up in registers, whole vectors of the value wide.
 //
-// The order. Per chunk of keys, of which a quarter of a megabyte is read: scores of all queries
+// The order. Per chunk of keys, of which half a megabyte is read: scores of all queries
 // that share the head -> softcap, biases, masks -> weights, by the running maximum of
 // forward-inl.h -> sums of values. Queries go two at a time over a few keys, which then still are
 // in the first cache, and kRowsPerChunk at a time over the chunk, which then is in the second.

@@ -30,7 +30,7 @@ constexpr int kHeldVectors = 16;
 constexpr int kRowsTogether = 2;
 /// Neighbouring keys or values that one pair of rows after the other is multiplied with: few enough
 /// to stay in the first cache.
-constexpr std::int64_t kKeysTogether = 16;
+constexpr std::int64_t kKeysTogether = 8;
 
 /// Keeps the compiler from mixing the loads of one row with those of the next: memory streams only
 /// where it is read in order (mixed, decoding took three times as long).
