@@ -29,9 +29,9 @@ namespace fovea {
 namespace engine {
 namespace {
 
-// A chunk's keys take half of a second cache of 1 MiB, so that they are still there for the next few
-// queries; its values stream. Where reading turns from keys to values it has to gather speed anew:
-// with a quarter of a megabyte four queries took 3 % longer, one as long.
+// A chunk's keys take half of a second cache of 1 MiB, so that they are still there for the next
+// few queries; its values stream. Where reading turns from keys to values it has to gather speed
+// anew: with a quarter of a megabyte four queries took 3 % longer, one as long.
 constexpr std::int64_t kChunkBytes = 512 << 10;
 constexpr std::int64_t kLeastChunkKeys = 64;
 constexpr std::int64_t kMostChunkKeys = 2048;

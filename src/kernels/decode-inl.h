@@ -46,9 +46,52 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr std::int64_t kRowsPerChunk = 8;
 
+/// Products in floats, whatever the tensors hold. What the pass needs to know of its arithmetic has
+/// this form; bf16_rows-inl.h has the other one.
+struct FloatRows {
+  /// Whether queries are multiplied by the scale as they are loaded; else scores are, later.
+  static constexpr bool kScalesQueries = true;
+  /// Floats that a query and a context take.
+  static std::int64_t query_size(std::int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
+  static std::int64_t context_size(std::int64_t dim) { return query_size(dim); }
+
+  static void load_query(const InputRows& rows, std::int64_t row, std::int64_t offset,
+                         std::int64_t dim, float factor, float* to) {
+    with_element_type(rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      const T* const from = rows.row_as<T>(row) + offset;
+      for (std::int64_t c = 0; c < dim; ++c) to[c] = factor * static_cast<float>(from[c]);
+    });
+  }
+
+  /// As kernels' score_keys() and add_values(), of a run of rows of any type.
+  static void score(const float* queries, std::int64_t query_stride, std::int64_t rows,
+                    const InputRows& keys, std::int64_t count, std::int64_t dim, float* scores,
+                    std::int64_t score_stride) {
+    with_element_type(keys.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      score_keys(queries, query_stride, rows, keys.row_as<T>(0), keys.stride, count, dim, scores,
+                 score_stride);
+    });
+  }
+  static void add(const InputRows& values, std::int64_t count, std::int64_t dim,
+                  const float* weights, std::int64_t weight_stride, std::int64_t rows,
+                  float* context, std::int64_t context_stride) {
+    with_element_type(values.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      add_values(values.row_as<T>(0), values.stride, count, dim, weights, weight_stride, rows,
+                 context, context_stride);
+    });
+  }
+
+  static void store_context(const float* context, std::int64_t dim, float* to) {
+    std::copy_n(context, dim, to);
+  }
+};
+
 /// How one thread's scratch memory is divided.
 struct DecodeScratch {
-  float* queries;         // [rows][query_stride], times the scale
+  float* queries;         // [rows][query_stride]
   float* scores;          // [kRowsPerChunk][chunk_keys]; then the weights
   float* context;         // [rows][context_stride]
   float* maximum;         // [rows], of scores times log2(e)
@@ -58,13 +101,13 @@ struct DecodeScratch {
   std::uint8_t* visible;  // [chunk_keys]
   std::int64_t query_stride, context_stride;
 
+  template <class Arithmetic>
   std::size_t lay_out(std::byte* base, const DecodeSetup& setup) {
-    const auto padded = [](std::int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; };
     const std::int64_t rows = setup.most_rows();
     const ScoreOptions& score = setup.options->score;
     const bool position_bias = score.alibi.has_value() || score.relative.has_value();
-    query_stride = padded(setup.head_dim);
-    context_stride = padded(setup.value_dim);
+    query_stride = Arithmetic::query_size(setup.head_dim);
+    context_stride = Arithmetic::context_size(setup.value_dim);
     Arena arena(base);
     queries = arena.take<float>(rows * query_stride);
     scores = arena.take<float>(kRowsPerChunk * setup.chunk_keys);
@@ -79,6 +122,7 @@ struct DecodeScratch {
 };
 
 /// One item: some keys of one head and all queries that look at it.
+template <class Arithmetic>
 class DecodePass {
  public:
   DecodePass(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
@@ -89,7 +133,7 @@ class DecodePass {
         score_(setup.options->score),
         mask_(setup.options->mask),
         rows_(item.rows(setup.group)) {
-    scratch_.lay_out(scratch, setup);
+    scratch_.template lay_out<Arithmetic>(scratch, setup);
   }
 
   void run(const std::stop_token& stop) {
@@ -116,21 +160,13 @@ class DecodePass {
   }
 
   void begin() {
-    const Floats d;
-    const Vector factor = hn::Set(d, query_factor());
+    const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;
     std::fill_n(scratch_.queries, rows_ * scratch_.query_stride, 0.0f);
     std::fill_n(scratch_.context, rows_ * scratch_.context_stride, 0.0f);
     for (std::int64_t row = 0; row < rows_; ++row) {
-      float* const query = scratch_.queries + row * scratch_.query_stride;
-      with_element_type(item_.query.dtype, [&](auto* type) {
-        using T = std::remove_cvref_t<decltype(*type)>;
-        const T* from =
-            item_.query.row_as<T>(row % item_.q_len) + row / item_.q_len * item_.query_head_stride;
-        for (std::int64_t c = 0; c < setup_.head_dim; ++c) query[c] = static_cast<float>(from[c]);
-      });
-      for (std::int64_t c = 0; c < scratch_.query_stride; c += kLanes) {
-        hn::Store(hn::Mul(factor, hn::Load(d, query + c)), d, query + c);
-      }
+      Arithmetic::load_query(item_.query, row % item_.q_len,
+                             row / item_.q_len * item_.query_head_stride, setup_.head_dim, factor,
+                             scratch_.queries + row * scratch_.query_stride);
       scratch_.maximum[row] = kLowestScore;
       scratch_.sum[row] = 0.0f;
       see_keys(row);
@@ -152,12 +188,9 @@ class DecodePass {
   void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
     item_.key.for_each_run(
         first, first + count, [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
-          with_element_type(run.dtype, [&](auto* type) {
-            using T = std::remove_cvref_t<decltype(*type)>;
-            score_keys(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride, rows,
-                       run.row_as<T>(0), run.stride, keys, setup_.head_dim,
-                       scratch_.scores + (begin - first), setup_.chunk_keys);
-          });
+          Arithmetic::score(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride,
+                            rows, run, keys, setup_.head_dim, scratch_.scores + (begin - first),
+                            setup_.chunk_keys);
         });
     bool hidden[kRowsPerChunk];
     bool any_hidden = false;
@@ -186,11 +219,17 @@ class DecodePass {
 
   void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
     const bool custom = score_.custom.tile != nullptr;
+    const Floats d;
+    if (!Arithmetic::kScalesQueries) {
+      const Vector scale = hn::Set(d, query_factor());
+      for (std::int64_t k = 0; k < count; k += kLanes) {  // a chunk is whole vectors
+        hn::Store(hn::Mul(scale, hn::Load(d, scores + k)), d, scores + k);
+      }
+    }
     if (score_.softcap > 0) {
-      const Floats d;
       const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
       const Vector cap = hn::Set(d, static_cast<float>(factor));
-      for (std::int64_t k = 0; k < count; k += kLanes) {  // a chunk is whole vectors
+      for (std::int64_t k = 0; k < count; k += kLanes) {
         hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, scores + k))), d,
                   scores + k);
       }
@@ -339,13 +378,10 @@ class DecodePass {
                std::int64_t begin, std::int64_t end) {
     item_.value.for_each_run(
         begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
-          with_element_type(run.dtype, [&](auto* type) {
-            using T = std::remove_cvref_t<decltype(*type)>;
-            add_values(run.row_as<T>(0), run.stride, keys, setup_.value_dim,
-                       scratch_.scores + r * setup_.chunk_keys + (key - first), setup_.chunk_keys,
-                       rows, scratch_.context + row * scratch_.context_stride,
-                       scratch_.context_stride);
-          });
+          Arithmetic::add(run, keys, setup_.value_dim,
+                          scratch_.scores + r * setup_.chunk_keys + (key - first),
+                          setup_.chunk_keys, rows, scratch_.context + row * scratch_.context_stride,
+                          scratch_.context_stride);
         });
   }
 
@@ -367,8 +403,8 @@ class DecodePass {
     for (std::int64_t row = 0; row < rows_; ++row) {
       part_.maximum[row] = scratch_.maximum[row];
       part_.sum[row] = scratch_.sum[row];
-      std::copy_n(scratch_.context + row * scratch_.context_stride, setup_.value_dim,
-                  part_.context + row * setup_.value_dim);
+      Arithmetic::store_context(scratch_.context + row * scratch_.context_stride, setup_.value_dim,
+                                part_.context + row * setup_.value_dim);
     }
   }
 

@@ -11,17 +11,18 @@
 
 #include "kernels/decode-inl.h"
 #include "kernels/decode.h"
+#include "kernels/decode_bf16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 std::size_t DecodeScratchBytes(const DecodeSetup& setup) {
-  return DecodeScratch().lay_out(nullptr, setup);
+  return DecodeScratch().lay_out<FloatRows>(nullptr, setup);
 }
 
 void RunDecodeItem(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                    std::byte* scratch, const std::stop_token& stop) {
-  DecodePass(setup, item, part, scratch).run(stop);
+  DecodePass<FloatRows>(setup, item, part, scratch).run(stop);
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
@@ -34,11 +35,13 @@ HWY_EXPORT(DecodeScratchBytes);
 HWY_EXPORT(RunDecodeItem);
 
 std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
+  if (has_bf16_decode(setup)) return bf16_decode_scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(DecodeScratchBytes)(setup);
 }
 
 void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                  std::byte* scratch, const std::stop_token& stop) {
+  if (has_bf16_decode(setup)) return bf16_decode_item(setup, item, part, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunDecodeItem)(setup, item, part, scratch, stop);
 }
 

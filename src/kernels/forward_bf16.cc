@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass (forward-inl.h) in bfloat16. Highway 1.0.3 has no target with vdpbf16ps, so the
-// sources of its target AVX3 are compiled here once more with that instruction allowed, in a
-// namespace of their own, so that no function of theirs is mistaken for one of the others.
+// The forward pass (forward-inl.h) in bfloat16, compiled for processors with vdpbf16ps as
+// bf16_target-inl.h says.
 
 #include "kernels/forward_bf16.h"
 
+#include "kernels/bf16_targets.h"
 #include "kernels/target.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,15 +13,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
-#undef HWY_TARGET_STR
-#define HWY_TARGET_STR HWY_TARGET_STR_AVX3 ",avx512bf16"
-namespace hwy {
-namespace N_AVX3_BF16 = N_AVX3;
-}
-#undef HWY_NAMESPACE
-#define HWY_NAMESPACE N_AVX3_BF16
+#include "kernels/bf16_target-inl.h"
 
+#if FOVEA_BF16_TARGET
 #include "kernels/bf16_arithmetic-inl.h"
 #include "kernels/forward-inl.h"
 

@@ -21,6 +21,7 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/random.h"
 
+#include "kernels/decode_bf16.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
 
@@ -39,15 +40,26 @@ Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}
   return result;
 }
 
-/// Holds a float32 context to the rule of float32 whatever the inputs are: 16-bit numbers are exact
-/// floats, and weights are not rounded.
+/// Whether weights are rounded to bfloat16: where pairs of it are multiplied, for several queries.
+bool rounds_weights(const reference::Inputs& in) {
+  const std::int64_t kv_heads = in.key.extent(1);
+  kernels::DecodeSetup setup;
+  setup.types = {in.query.dtype(), in.key.dtype(), in.value.dtype()};
+  setup.group = kv_heads > 0 ? in.query.extent(1) / kv_heads : 0;
+  setup.most_queries = in.query.extent(2);
+  return kernels::has_bf16_decode(setup);
+}
+
+/// Holds a float32 context to the rule of float32 whatever the inputs are, for 16-bit numbers are
+/// exact floats; to that of bfloat16 where weights are rounded.
 void expect_decode_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));
+  const DType type = rounds_weights(in) ? DType::kBFloat16 : DType::kFloat32;
   const Forward found = rows_of(decode(in, options), rows);
   const Forward exact = oracle(in, options, rows);
-  const Forward plain = by_reference(in, options, rows, DType::kFloat32);
-  const Allowance allowance = allowance_of(in, options, rows, exact, DType::kFloat32);
+  const Forward plain = by_reference(in, options, rows, type);
+  const Allowance allowance = allowance_of(in, options, rows, exact, type);
   EXPECT_TRUE(as_exact_as(found.context, plain.context, exact.context, allowance.context));
   EXPECT_TRUE(as_exact_as(found.lse, plain.lse, exact.lse, allowance.lse));
 }
@@ -99,6 +111,19 @@ TEST(AttentionDecode, WritesTheContextInAnyType) {
       EXPECT_NEAR(context.value(at), expected.context.value(at),
                   std::abs(expected.context.value(at)) * rounding_of(dtype) + 1e-7);
     });
+  }
+}
+
+TEST(AttentionDecode, OfPairsOfBfloat16) {
+  for (const std::int64_t rows : {2, 3, 4, 5, 7, 8, 11}) {
+    for (const std::int64_t dim : {1, 2, 31, 32, 33, 63, 65, 128, 129, 160, 256, 257, 300}) {
+      for (const std::int64_t kv_len : {1, 2, 5, 33, 100}) {
+        SCOPED_TRACE(testing::Message() << rows << " rows, " << dim << ", " << kv_len << " keys");
+        const RandomProblem p =
+            in_type(DType::kBFloat16, {1, rows, 1, 1, kv_len}, dim, (dim + 37) % 290 + 1);
+        expect_decode_exact(p.inputs());
+      }
+    }
   }
 }
 
@@ -156,23 +181,27 @@ std::vector<AttentionOptions> many_options(std::int64_t q_heads, std::int64_t q_
 
 TEST(AttentionDecode, OfEveryOption) {
   const ProblemShape shape{2, 4, 2, 3, 600};
-  const RandomProblem p = in_float32(shape, 24, 20);
-  int number = 0;
-  for (const AttentionOptions& options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
-    SCOPED_TRACE(testing::Message() << "options " << number++);
-    expect_decode_exact(p.inputs(), options);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const RandomProblem p = in_type(dtype, shape, 24, 21);
+    int number = 0;
+    for (const AttentionOptions& options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
+      SCOPED_TRACE(testing::Message() << dtype_name(dtype) << ", options " << number++);
+      expect_decode_exact(p.inputs(), options);
+    }
   }
 }
 
 TEST(AttentionDecode, AnyNumberOfThreadsGivesTheSameBits) {
   const ProblemShape shape{2, 4, 2, 2, 9000};
-  const RandomProblem p = in_float32(shape, 64, 48);
-  for (AttentionOptions options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
-    options.execution.threads = 1;
-    const Forward one = decode(p.inputs(), options);
-    for (const int threads : {2, 3, 8}) {
-      options.execution.threads = threads;
-      EXPECT_TRUE(same_bits(decode(p.inputs(), options), one)) << threads;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const RandomProblem p = in_type(dtype, shape, 64, 48);
+    for (AttentionOptions options : many_options(shape.q_heads, shape.q_len, shape.kv_len)) {
+      options.execution.threads = 1;
+      const Forward one = decode(p.inputs(), options);
+      for (const int threads : {2, 3, 8}) {
+        options.execution.threads = threads;
+        EXPECT_TRUE(same_bits(decode(p.inputs(), options), one)) << threads;
+      }
     }
   }
 }
@@ -190,26 +219,28 @@ TEST(AttentionDecode, EqualsForwardWithinTheRule) {
 
 TEST(AttentionDecode, HiddenNanLeaksNowhereAndVisibleNanSpreads) {
   const ProblemShape shape{1, 4, 2, 2, 300};
-  const RandomProblem clean = in_float32(shape, 16, 12);
-  const AttentionOptions options{.mask = window(120, 0)};
-  const Forward expected = decode(clean.inputs(), options);
-  for (const float number : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
-    RandomProblem hidden = clean;
-    for (const std::int64_t key : {0, 99, 176}) {  // the window begins at 178 and 179
-      for (std::int64_t c = 0; c < 12; ++c) hidden.value.at<float>({0, 1, key, c}) = number;
-      hidden.key.at<float>({0, 1, key, 3}) = number;
-    }
-    EXPECT_TRUE(same_bits(decode(hidden.inputs(), options), expected));
-    RandomProblem seen = clean;
-    seen.value.at<float>({0, 1, 178, 5}) = number;  // by the first query only
-    const Forward found = decode(seen.inputs(), options);
-    for (const reference::Row& row : all_rows(shape)) {
-      for (std::int64_t c = 0; c < 12; ++c) {
-        const Index at{0, row.head, row.query, c};
-        const bool spreads = row.head >= 2 && row.query == 0 && c == 5;
-        EXPECT_EQ(std::isfinite(found.context.at<float>(at)), !spreads) << to_string(at);
-        if (spreads) continue;
-        EXPECT_EQ(found.context.at<float>(at), expected.context.at<float>(at));
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const RandomProblem clean = in_type(dtype, shape, 16, 12);
+    const AttentionOptions options{.mask = window(120, 0)};
+    const Forward expected = decode(clean.inputs(), options);
+    for (const float number : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+      RandomProblem hidden = clean;
+      for (const std::int64_t key : {0, 99, 176}) {  // the window begins at 178 and 179
+        for (std::int64_t c = 0; c < 12; ++c) set_value(hidden.value, {0, 1, key, c}, number);
+        set_value(hidden.key, {0, 1, key, 3}, number);
+      }
+      EXPECT_TRUE(same_bits(decode(hidden.inputs(), options), expected));
+      RandomProblem seen = clean;
+      set_value(seen.value, {0, 1, 178, 5}, number);  // by the first query only
+      const Forward found = decode(seen.inputs(), options);
+      for (const reference::Row& row : all_rows(shape)) {
+        for (std::int64_t c = 0; c < 12; ++c) {
+          const Index at{0, row.head, row.query, c};
+          const bool spreads = row.head >= 2 && row.query == 0 && c == 5;
+          EXPECT_EQ(std::isfinite(found.context.at<float>(at)), !spreads) << to_string(at);
+          if (spreads) continue;
+          EXPECT_EQ(found.context.at<float>(at), expected.context.at<float>(at));
+        }
       }
     }
   }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding (decode-inl.h) in bfloat16, compiled for processors with vdpbf16ps as bf16_target-inl.h
+// says.
+
+#include "kernels/decode_bf16.h"
+
+#include "kernels/bf16_targets.h"
+#include "kernels/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/decode_bf16.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/bf16_target-inl.h"
+
+#if FOVEA_BF16_TARGET
+#include "kernels/bf16_rows-inl.h"
+#include "kernels/decode-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
+  return DecodeScratch().lay_out<Bf16Rows>(nullptr, setup);
+}
+
+void run_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+                     std::byte* scratch, const std::stop_token& stop) {
+  DecodePass<Bf16Rows>(setup, item, part, scratch).run(stop);
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define FOVEA_HAS_BF16_DECODE
+#endif
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+#ifdef FOVEA_HAS_BF16_DECODE
+
+bool has_bf16_decode(const DecodeSetup& setup) {
+  const StorageTypes& types = setup.types;
+  return types.query == DType::kBFloat16 && types.key == DType::kBFloat16 &&
+         types.value == DType::kBFloat16 && setup.most_rows() > 1 && bf16_dots_active();
+}
+
+std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup) {
+  return N_AVX3_BF16::decode_scratch_bytes(setup);
+}
+
+void bf16_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+                      std::byte* scratch, const std::stop_token& stop) {
+  N_AVX3_BF16::run_decode_item(setup, item, part, scratch, stop);
+}
+
+#else
+
+bool has_bf16_decode(const DecodeSetup&) { return false; }
+std::size_t bf16_decode_scratch_bytes(const DecodeSetup&) { return 0; }
+void bf16_decode_item(const DecodeSetup&, const DecodeItem&, const DecodePart&, std::byte*,
+                      const std::stop_token&) {}
+
+#endif
+
+}  // namespace fovea::kernels
+#endif
