@@ -17,7 +17,6 @@
 #include "fovea/attention.h"
 #include "fovea/error.h"
 
-#include "core/broadcast.h"
 #include "core/element_type.h"
 #include "engine/parallel.h"
 #include "engine/problem.h"
@@ -162,14 +161,7 @@ kernels::DecodeItem kernel_item(const Problem& problem, const Cache& cache, cons
   item.value = cache.value(span, kv_head);
   item.key_begin = part * plan.keys_per_part();
   item.key_end = std::min(item.key_begin + plan.keys_per_part(), span.kv_len);
-  if (options.score.bias.defined()) {
-    const auto strides = broadcast_strides(options.score.bias);
-    item.bias_head_stride = strides[1];
-    item.bias_query_stride = strides[2];
-    item.bias_key_stride = strides[3];
-    item.bias_offset = span.batch * strides[0] + head * strides[1] + span.query_start * strides[2] +
-                       span.key_start * strides[3];
-  }
+  item.bias = bias_rows(options.score.bias, span, head);
   return item;
 }
 
@@ -260,8 +252,10 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
+  if (query.dtype() == DType::kFloat64) {
+    return attention_forward(query, key, value, options, outputs);
+  }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
-  if (problem.is_float64()) return attention_forward(query, key, value, options, outputs);
   engine::validate_outputs(problem, outputs);
   if (!outputs.context.defined() && !outputs.lse.defined()) return;
   engine::decode(problem, engine::Cache(key, value), outputs);

@@ -12,7 +12,6 @@
 #include "fovea/error.h"
 #include "fovea/reference.h"
 
-#include "core/broadcast.h"
 #include "engine/parallel.h"
 #include "engine/plan.h"
 #include "engine/problem.h"
@@ -41,12 +40,6 @@ class Contiguous {
   TensorView view_;
 };
 
-/// The slope of one head, of those that default_alibi_slopes would give where none are given.
-double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
-  return alibi.slopes.empty() ? default_alibi_slope(head, q_heads)
-                              : alibi.slopes[static_cast<std::size_t>(head)];
-}
-
 kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
                                  const WorkItem& item) {
   const ProblemShape& shape = problem.shape;
@@ -66,16 +59,7 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   head.value = rows_of(problem.value, span.batch, kv_head, span.key_start);
   head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
   head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
-  if (options.score.alibi) {
-    head.alibi_slope = alibi_slope(*options.score.alibi, item.head, shape.q_heads);
-  }
-  if (options.score.bias.defined()) {
-    const auto strides = broadcast_strides(options.score.bias);
-    head.bias_query_stride = strides[2];
-    head.bias_key_stride = strides[3];
-    head.bias_offset = span.batch * strides[0] + item.head * strides[1] +
-                       span.query_start * strides[2] + span.key_start * strides[3];
-  }
+  head.bias = bias_rows(options.score.bias, span, item.head);
   return {head, item.q_begin, item.q_end};
 }
 

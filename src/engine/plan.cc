@@ -42,6 +42,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
   const ProblemShape& shape = problem.shape;
   setup_.options = &problem.options;
   setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
+  setup_.q_heads = shape.q_heads;
   setup_.head_dim = problem.head_dim();
   setup_.value_dim = context ? problem.value_dim() : 0;
   setup_.scale = problem.scale();

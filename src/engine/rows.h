@@ -8,6 +8,8 @@
 
 #include "fovea/tensor.h"
 
+#include "core/broadcast.h"
+#include "core/problem_shape.h"
 #include "kernels/forward.h"
 
 namespace fovea::engine {
@@ -21,6 +23,19 @@ kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::in
   const kernels::RowsOf<Pointee> elements{tensor.data(), 1, tensor.dtype()};
   return {elements.row(batch * strides[0] + head * strides[1] + position * strides[2]), strides[2],
           tensor.dtype()};
+}
+
+/// An additive bias, absent or broadcast to [batch, q_heads, q_len, kv_len], as a head of a
+/// sequence sees it.
+inline kernels::BiasRows bias_rows(const TensorView& bias, const SequenceSpan& span,
+                                   std::int64_t head) {
+  if (!bias.defined()) return {};
+  const auto [batch, q_head, query, key] = broadcast_strides(bias);
+  return {.offset =
+              span.batch * batch + head * q_head + span.query_start * query + span.key_start * key,
+          .head_stride = q_head,
+          .query_stride = query,
+          .key_stride = key};
 }
 
 }  // namespace fovea::engine

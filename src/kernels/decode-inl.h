@@ -37,6 +37,7 @@
 #include "kernels/arena.h"
 #include "kernels/decode.h"
 #include "kernels/position_bias.h"
+#include "kernels/query_factor.h"
 #include "kernels/rows-inl.h"
 #include "kernels/simd-inl.h"
 #include "kernels/storage-inl.h"
@@ -152,12 +153,7 @@ class DecodePass {
   }
 
  private:
-  /// What queries are multiplied by: all that is linear in the scores before the first stage.
-  float query_factor() const {
-    if (score_.softcap > 0) return static_cast<float>(setup_.scale / score_.softcap);
-    const bool custom = score_.custom.one != nullptr;  // which sees the score itself
-    return static_cast<float>(setup_.scale * (custom ? 1.0 : kLog2E));
-  }
+  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
 
   void begin() {
     const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;
@@ -252,26 +248,21 @@ class DecodePass {
     const ScorePosition at = item_.place(row, first);
     // Distances shrink as keys go on.
     const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
-    fill_position_bias(score_, at.head, alibi_slope(at.head), last_distance,
+    fill_position_bias(score_, at.head, setup_.q_heads, last_distance,
                        {scratch_.by_distance, static_cast<std::size_t>(count)});
     for (std::int64_t k = 0; k < count; ++k) {
       scores[k] = with_bias(scores[k], scratch_.by_distance[count - 1 - k]);
     }
   }
-  double alibi_slope(std::int64_t head) const {
-    if (!score_.alibi) return 0.0;
-    return score_.alibi->slopes.empty() ? default_alibi_slope(head, setup_.q_heads)
-                                        : score_.alibi->slopes[static_cast<std::size_t>(head)];
-  }
 
   void add_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
     const TensorView& bias = score_.bias;
-    const std::int64_t at = item_.bias_offset + row / item_.q_len * item_.bias_head_stride +
-                            row % item_.q_len * item_.bias_query_stride +
-                            first * item_.bias_key_stride;
+    const BiasRows& rows = item_.bias;
+    const std::int64_t at = rows.offset + row / item_.q_len * rows.head_stride +
+                            row % item_.q_len * rows.query_stride + first * rows.key_stride;
     const auto add = [&](const auto* numbers) {
       for (std::int64_t k = 0; k < count; ++k) {
-        const auto number = static_cast<float>(numbers[at + k * item_.bias_key_stride]);
+        const auto number = static_cast<float>(numbers[at + k * rows.key_stride]);
         const float scaled = number * static_cast<float>(kLog2E);
         // A number never masks, however low.
         scores[k] =

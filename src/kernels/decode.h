@@ -72,8 +72,7 @@ struct DecodeItem {
   CacheRows key, value;
   std::int64_t key_begin = 0;  // a multiple of chunk_keys
   std::int64_t key_end = 0;
-  /// The additive bias as in ForwardHead, for the first head, and its distance from head to head.
-  std::int64_t bias_offset = 0, bias_head_stride = 0, bias_query_stride = 0, bias_key_stride = 0;
+  BiasRows bias;  // of the first head
 
   std::int64_t rows(std::int64_t group) const { return group * q_len; }
   ScorePosition place(std::int64_t row, std::int64_t key_number) const {

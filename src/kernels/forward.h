@@ -42,6 +42,12 @@ struct RowsOf {
 using InputRows = RowsOf<const void>;
 using OutputRows = RowsOf<void>;
 
+/// The additive bias of a head: its number for query 0 and key 0, and distances along heads,
+/// queries and keys, 0 where it repeats; in elements of its tensor.
+struct BiasRows {
+  std::int64_t offset = 0, head_stride = 0, query_stride = 0, key_stride = 0;
+};
+
 /// What the queries, keys and values of a call are stored as, which decides how it is computed.
 struct StorageTypes {
   DType query = DType::kFloat32;
@@ -53,6 +59,7 @@ struct StorageTypes {
 struct ForwardSetup {
   const AttentionOptions* options = nullptr;
   StorageTypes types;
+  std::int64_t q_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t value_dim = 0;    // 0 where no context is asked for
   std::int64_t most_keys = 0;    // kv_len, of the longest sequence
@@ -68,10 +75,7 @@ struct ForwardHead {
   InputRows query, key, value;
   OutputRows context;  // null where it is not asked for
   OutputRows lse;      // one float per row; null where it is not asked for
-  /// The additive bias of query 0 and key 0 of this head, as an index into its tensor, and its
-  /// distances along both; 0 where it repeats.
-  std::int64_t bias_offset = 0, bias_query_stride = 0, bias_key_stride = 0;
-  double alibi_slope = 0.0;
+  BiasRows bias;
 
   ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {
     ScorePosition at = origin;

@@ -28,16 +28,22 @@ std::int64_t bucket_end(std::int64_t distance, std::int64_t last, std::int64_t b
   return distance;
 }
 
+/// The slope of one head, of those that default_alibi_slopes would give where none are given.
+double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
+  return alibi.slopes.empty() ? default_alibi_slope(head, q_heads)
+                              : alibi.slopes[static_cast<std::size_t>(head)];
+}
+
 }  // namespace
 
-void fill_position_bias(const ScoreOptions& score, std::int64_t head, double alibi_slope,
+void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64_t q_heads,
                         std::int64_t first_distance, std::span<float> by_distance) {
   constexpr double kLog2E = std::numbers::log2e_v<double>;
   const auto count = static_cast<std::int64_t>(by_distance.size());
   const auto at = [&](std::int64_t distance) -> float& {
     return by_distance[static_cast<std::size_t>(distance - first_distance)];
   };
-  const double slope = score.alibi ? -kLog2E * alibi_slope : 0.0;
+  const double slope = score.alibi ? -kLog2E * alibi_slope(*score.alibi, head, q_heads) : 0.0;
   for (std::int64_t i = 0; i < count; ++i) {
     by_distance[static_cast<std::size_t>(i)] =
         static_cast<float>(slope * static_cast<double>(std::abs(first_distance + i)));

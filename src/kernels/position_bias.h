@@ -11,9 +11,10 @@
 
 namespace fovea::kernels {
 
-/// by_distance[i] = log2(e) times the biases of a head at the distance first_distance + i, where
-/// the distance is the query's position minus the key's. Computed in double, rounded once.
-void fill_position_bias(const ScoreOptions& score, std::int64_t head, double alibi_slope,
+/// by_distance[i] = log2(e) times the biases of one of q_heads heads at the distance
+/// first_distance + i, where the distance is the query's position minus the key's. Computed in
+/// double, rounded once.
+void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64_t q_heads,
                         std::int64_t first_distance, std::span<float> by_distance);
 
 }  // namespace fovea::kernels

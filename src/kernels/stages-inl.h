@@ -20,6 +20,7 @@
 #include "kernels/forward_scratch.h"
 #include "kernels/pack-inl.h"
 #include "kernels/position_bias.h"
+#include "kernels/query_factor.h"
 #include "kernels/score-inl.h"
 #include "kernels/simd-inl.h"
 #include "kernels/storage-inl.h"
@@ -43,13 +44,7 @@ class ScoreStages {
         scratch_(scratch),
         scores_are_scaled_(queries_are_scaled) {}
 
-  /// What the queries are multiplied by: all that is linear in the scores before the first stage.
-  float query_factor() const {
-    if (score_.softcap > 0) return static_cast<float>(setup_.scale / score_.softcap);
-    // A custom function sees the score itself.
-    const bool custom = score_.custom.tile != nullptr;
-    return static_cast<float>(setup_.scale * (custom ? 1.0 : std::numbers::log2e_v<double>));
-  }
+  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
   /// What is left of it, without its sign, for the softmax to multiply scores by. Never 0, which
   /// would make nan of the -inf of hidden keys; the smallest makes as little of all others.
   float score_factor() const {
@@ -63,7 +58,7 @@ class ScoreStages {
     if (!has_position_bias()) return;
     first_distance_ = q_begin + head_.origin.offset - (keys_end + kTileRows);
     const std::int64_t last = q_begin + queries + head_.origin.offset - keys_begin;
-    fill_position_bias(score_, head_.origin.head, head_.alibi_slope, first_distance_,
+    fill_position_bias(score_, head_.origin.head, setup_.q_heads, first_distance_,
                        {scratch_.position_bias,
                         static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
   }
@@ -169,9 +164,9 @@ class ScoreStages {
     const TensorView& bias = score_.bias;
     const std::int64_t rows = std::min(lanes, panel.rows - lane);
     const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
-    const std::int64_t query_stride = head_.bias_query_stride;
-    const std::int64_t key_stride = head_.bias_key_stride;
-    const std::int64_t offset = head_.bias_offset + query * query_stride + key * key_stride;
+    const std::int64_t query_stride = head_.bias.query_stride;
+    const std::int64_t key_stride = head_.bias.key_stride;
+    const std::int64_t offset = head_.bias.offset + query * query_stride + key * key_stride;
     if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
         keys == kBiasKeys) {
       const float* from = static_cast<const float*>(bias.data()) + offset;
