@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <span>
@@ -17,6 +16,7 @@
 #include "fovea/reference.h"
 
 #include "kernels/ceilings.h"
+#include "row_check.h"
 
 namespace fovea::cli {
 namespace {
@@ -59,28 +59,6 @@ std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
   return rows;
 }
 
-/// The largest difference between two tensors; nan when there is a nan in either.
-double largest_difference(const TensorView& a, const TensorView& b) {
-  double largest = 0.0;
-  for_each_index(a.shape(), [&](const Index& index) {
-    const double x = a.value(index);
-    const double y = b.value(index);
-    if (x == y || std::isnan(largest)) return;  // of infinite ones the difference would be nan
-    const double difference = std::abs(x - y);
-    largest = std::isnan(difference) ? difference : std::max(largest, difference);
-  });
-  return largest;
-}
-
-double largest_finite(const TensorView& values) {
-  double largest = 0.0;
-  for_each_index(values.shape(), [&](const Index& index) {
-    const double size = std::abs(values.value(index));
-    if (size <= std::numeric_limits<double>::max()) largest = std::max(largest, size);
-  });
-  return largest;
-}
-
 struct Errors {
   double error = 0.0;
   double allowed = 0.0;
@@ -90,8 +68,10 @@ struct Errors {
 /// one row hits by luck, another order of sums need not.
 Errors compare(const TensorView& engine, const TensorView& naive, const TensorView& oracle) {
   constexpr double kRoundings = 16.0 * std::numeric_limits<float>::epsilon();
-  return {.error = largest_difference(engine, oracle),
-          .allowed = largest_difference(naive, oracle) + kRoundings * largest_finite(oracle)};
+  Deviations deviations;
+  deviations.add(engine, naive, oracle);
+  return {.error = deviations.result,
+          .allowed = deviations.naive + kRoundings * largest_finite(oracle)};
 }
 
 void require_right(const Errors& errors, const BenchProblem& problem, const char* what) {
