@@ -6,19 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <vector>
 
 #include "bench_table.h"
 #include "progress.h"
 
 namespace fovea::cli {
-
-/// The engine's result is not what the reference says; there is no speed to tell.
-class WrongResult : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// How much is measured.
 struct BenchEffort {
@@ -72,7 +65,8 @@ struct TinyResult {
 
 CeilingResult measure_ceilings(int threads, const BenchEffort& effort);
 
-/// Throws WrongResult, and InvalidArgument for a row whose options do not fit its problem.
+/// Throws WrongResult (row_check.h), and InvalidArgument for a row whose options do not fit its
+/// problem.
 std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const BenchEffort& effort,
                                     Progress& progress);
 

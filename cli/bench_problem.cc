@@ -4,8 +4,6 @@
 
 #include "bench_problem.h"
 
-#include <charconv>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "fovea/random.h"
 
 #include "core/nearest.h"
+#include "number_list.h"
 
 namespace fovea::cli {
 namespace {
@@ -30,16 +29,10 @@ Rule split_rule(std::string_view text) {
   const std::size_t colon = text.find(':');
   Rule rule = {.name = text.substr(0, colon), .numbers = {}};
   if (colon == std::string_view::npos) return rule;
-  std::string_view rest = text.substr(colon + 1);
-  while (true) {
-    const std::size_t comma = std::min(rest.find(','), rest.size());
-    double number = 0.0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, number);
-    if (error != std::errc() || end != rest.data() + comma) return {.name = {}, .numbers = {}};
-    rule.numbers.push_back(number);
-    if (comma == rest.size()) return rule;
-    rest.remove_prefix(comma + 1);
-  }
+  const auto numbers = parse_numbers<double>(text.substr(colon + 1));
+  if (!numbers) return {.name = {}, .numbers = {}};
+  rule.numbers = *numbers;
+  return rule;
 }
 
 bool is(const Rule& rule, std::string_view name, std::size_t numbers) {

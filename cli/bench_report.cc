@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text_width.h"
+#include "units.h"
 
 namespace fovea::cli {
 namespace {
@@ -23,20 +24,11 @@ using Cells = std::vector<std::string>;
 constexpr std::string_view kMissed = "missed";
 constexpr std::string_view kNone = "-";
 
-/// "81.2 ms", "812 us": three digits, as many as such times are good for.
-std::string time_text(double seconds) {
-  constexpr std::array<std::pair<std::string_view, double>, 3> kUnits = {
-      {{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}}};
-  for (const auto& [unit, per_second] : kUnits) {
-    const double number = seconds * per_second;
-    if (number < 9.995) return fmt::format("{:.2f} {}", number, unit);
-    if (number < 99.95) return fmt::format("{:.1f} {}", number, unit);
-    if (number < 999.5) return fmt::format("{:.0f} {}", number, unit);
-  }
-  return fmt::format("{:.2f} s ", seconds);
+/// With a space behind "s", so that units stand below each other.
+std::string aligned_time(double seconds) {
+  const std::string text = time_text(seconds);
+  return text.ends_with(" s") ? text + " " : text;
 }
-
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100.0); }
 
 /// The first column to the left, all others to the right, as wide as they need.
 std::string table(const std::vector<Cells>& rows) {
@@ -75,8 +67,8 @@ Verdict judge(const RowResult& result, const BenchReport& report) {
   }
   const double share = result.share();
   const auto floor = share_floor(result.row, report.machine.kind, report.build.target);
-  return {.measured = percent(share),
-          .floor = floor ? percent(*floor) : std::string(kNone),
+  return {.measured = percent_text(share),
+          .floor = floor ? percent_text(*floor) : std::string(kNone),
           .missed = floor && share < *floor};
 }
 
@@ -141,7 +133,7 @@ std::string forward_text(const BenchReport& report) {
   for (const RowResult& result : report.forward) {
     const Verdict verdict = judge(result, report);
     rows.push_back({describe(result.row.problem), std::to_string(result.row.threads),
-                    time_text(result.median_seconds()), time_text(result.best_seconds()),
+                    aligned_time(result.median_seconds()), aligned_time(result.best_seconds()),
                     fmt::format("{:.1f}", result.gflops()), verdict.measured, verdict.floor,
                     std::string(verdict.missed ? kMissed : ""),
                     fmt::format("{:.1e}", result.error)});
@@ -154,8 +146,8 @@ std::string tiny_text(const BenchReport& report) {
   const auto limit = tiny_limit(report.machine.kind, report.build.target);
   const double median = tiny.median_seconds();
   return table({{"Tiny", "median", "best", "at most", ""},
-                {"N 4, D 3", time_text(median), time_text(tiny.best_seconds()),
-                 limit ? time_text(*limit) : std::string(kNone),
+                {"N 4, D 3", aligned_time(median), aligned_time(tiny.best_seconds()),
+                 limit ? aligned_time(*limit) : std::string(kNone),
                  std::string(limit && median > *limit ? kMissed : "")}});
 }
 

@@ -15,6 +15,7 @@
 #include "fovea/error.h"
 #include "fovea/info.h"
 
+#include "attend_command.h"
 #include "bench_command.h"
 #include "core/nearest.h"
 #include "explain_command.h"
@@ -42,6 +43,7 @@ Page root_page() {
                     " fovea explain --text \"Your journey starts with one step\"\n"
                     " fovea explain lesson.json --output lesson.html\n"
                     " fovea inspect model.safetensors\n"
+                    " fovea attend --input layer.npz --causal --output context.npy\n"
                     " fovea bench\n"
                     " fovea info"},
                    {"ENVIRONMENT",
@@ -49,8 +51,8 @@ Page root_page() {
                     "says how. FOVEA_TARGET and OpenMP's variables say what to compute with; "
                     "fovea info --help says how."},
                    {"SEE ALSO",
-                    "fovea explain --help, fovea inspect --help, fovea bench --help, fovea info "
-                    "--help"}}};
+                    "fovea explain --help, fovea inspect --help, fovea attend --help, fovea bench "
+                    "--help, fovea info --help"}}};
 }
 
 // "fovea", or "fovea explain" when that is the command.
@@ -122,6 +124,7 @@ int run_command(int argc, const char* const* argv) {
   app.require_subcommand(0, 1);
   const ExplainCommand explain(app);
   const InspectCommand inspect(app);
+  const AttendCommand attend(app);
   const BenchCommand bench(app);
   const InfoCommand info(app);
   app.set_version_flag(
@@ -141,6 +144,7 @@ int run_command(int argc, const char* const* argv) {
   refuse_extras(app);
   if (explain.chosen()) return explain.run();
   if (inspect.chosen()) return inspect.run();
+  if (attend.chosen()) return attend.run();
   if (bench.chosen()) return bench.run();
   if (info.chosen()) return info.run();
   write_stderr(short_help(app));

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "core/nearest.h"
+#include "number_list.h"
 
 namespace fovea::cli {
 
@@ -20,6 +21,18 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& tar
         return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
                            did_you_mean(value, choices));
       });
+}
+
+CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
+                      const std::string& description) {
+  const auto assign = [name, &target](const std::string& value) {
+    const auto numbers = parse_numbers<double>(value);
+    if (!numbers || numbers->size() != 1) {
+      throw CLI::ValidationError(name, fmt::format("expected a number, got \"{}\"", value));
+    }
+    target = numbers->front();
+  };
+  return app.add_option_function<std::string>(name, assign, description)->type_name("X");
 }
 
 }  // namespace fovea::cli

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <charconv>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -19,6 +20,10 @@ namespace fovea::cli {
 /// An option or argument that takes one of a few words.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         std::vector<std::string> choices, const std::string& description);
+
+/// An option that takes a number, such as 0.125 or 1e-3.
+CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
+                      const std::string& description);
 
 /// An option that takes a decimal number from the first to the second of `range`.
 template <class Integer>

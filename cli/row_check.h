@@ -5,9 +5,17 @@
 
 #pragma once
 
+#include <stdexcept>
+
 #include "fovea/tensor.h"
 
 namespace fovea::cli {
+
+/// The engine's result is not what the reference says.
+class WrongResult : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// Largest differences from the oracle, over all that was added.
 struct Deviations {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What `fovea attend` was told, as it was typed; empty or absent where an option was not given.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fovea::cli {
+
+struct AttendArguments {
+  std::string query;
+  std::string key;
+  std::string value;
+  std::string input;
+  std::string layout = "bhld";
+  std::string dtype;
+  std::string output;
+  std::string lse;
+
+  bool causal = false;
+  std::int64_t prefix = -1;  // keys; -1 where the option was not given
+  std::string window;
+  std::string documents;
+  std::string key_lengths;
+  std::string mask;
+  std::string alignment;
+
+  std::optional<double> scale;
+  std::optional<double> softcap;
+  std::string bias;
+  bool alibi = false;
+  std::string slopes;
+  std::string relative;
+  bool one_way = false;
+  std::int64_t distance = 128;  // T5's own
+  std::string sinks;
+
+  std::int64_t threads = 0;
+  bool verify = false;
+  bool json = false;
+};
+
+}  // namespace fovea::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea attend`: attention of tensors in files, into files.
+
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "attend_arguments.h"
+#include "attend_call.h"
+#include "attend_inputs.h"
+#include "attend_outputs.h"
+#include "attend_report.h"
+
+namespace fovea::cli {
+
+class AttendCommand {
+ public:
+  explicit AttendCommand(CLI::App& parent);
+  AttendCommand(const AttendCommand&) = delete;
+  AttendCommand& operator=(const AttendCommand&) = delete;
+
+  bool chosen() const { return app_->parsed(); }
+  /// Reads, computes, writes and reports; returns the exit code. Throws UsageError,
+  /// InvalidArgument, IoError, OutputError, and WrongResult where --verify finds one.
+  int run() const;
+
+ private:
+  void add_tensor_options();
+  void add_output_options();
+  void add_mask_options();
+  void add_score_options();
+  bool given(const std::string& option) const { return app_->count(option) > 0; }
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  void check_tensors_given() const;
+  /// The tensors to be filled.
+  AttendResult make_result(const AttendInputs& inputs) const;
+  void print(const AttendReport& report) const;
+
+  CLI::App* app_;
+  AttendArguments arguments_;
+};
+
+}  // namespace fovea::cli

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Comparing with the reference (attend_verify.h).
+
+#include "attend_verify.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/reference.h"
+
+#include "core/broadcast.h"
+#include "core/problem_shape.h"
+#include "row_check.h"
+
+namespace fovea::cli {
+namespace {
+
+using reference::Row;
+
+/// Half a unit in the last place of numbers near 1, and of the smallest ones.
+struct Rounding {
+  double relative;
+  double near_zero;
+};
+
+Rounding rounding_of(DType type) {
+  switch (type) {
+    case DType::kBFloat16:
+      return {0x1p-8, 0x1p-126};  // its products know no smaller numbers (docs/numerics.md)
+    case DType::kFloat16:
+      return {0x1p-11, 0x1p-25};
+    case DType::kFloat64:
+      return {0x1p-53, 0x1p-1074};
+    default:
+      return {0x1p-24, 0x1p-149};
+  }
+}
+
+/// The coarsest type that numbers of the call were stored in.
+DType coarsest(const AttendInputs& inputs, const TensorView& context) {
+  DType type = inputs.query.view.dtype();
+  const auto consider = [&](DType other) {
+    if (rounding_of(other).relative > rounding_of(type).relative) type = other;
+  };
+  consider(inputs.key.view.dtype());
+  consider(inputs.value.view.dtype());
+  if (context.defined()) consider(context.dtype());
+  return type;
+}
+
+std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
+  constexpr std::int64_t kMost = 64;
+  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 27;  // converted and multiplied: seconds
+  const ProblemShape& shape = inputs.shape;
+  const std::int64_t all = shape.batch * shape.q_heads * shape.q_len;
+  if (all == 0) return {};
+  const std::int64_t row_cost =
+      std::max<std::int64_t>(shape.kv_len * (inputs.head_dim() + inputs.value_dim()), 1);
+  const std::int64_t count = std::min(
+      all,
+      std::clamp<std::int64_t>(kMostNumbers / row_cost, std::min<std::int64_t>(all, 2), kMost));
+  std::vector<Row> rows;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double part = count > 1 ? static_cast<double>(i) / static_cast<double>(count - 1) : 0.0;
+    const auto number = std::min(
+        static_cast<std::int64_t>(std::llround(part * static_cast<double>(all - 1))), all - 1);
+    rows.push_back({.batch = number / (shape.q_heads * shape.q_len),
+                    .head = number / shape.q_len % shape.q_heads,
+                    .query = number % shape.q_len});
+  }
+  return rows;
+}
+
+/// One head of a tensor, as [1, 1, length, dim].
+TensorView head_of(const TensorView& tensor, std::int64_t batch, std::int64_t head) {
+  return TensorLayout{.rank = 2}.seen(tensor[batch][head]);
+}
+
+/// What bounds the effect of rounding on a row (docs/numerics.md, "Bounds").
+struct Sizes {
+  double score = 0.0;     ///< of what is summed up in a score, and of what is added to it
+  double weighted = 0.0;  ///< sum_j w_j |v_j|
+  double context = 0.0;
+
+  static void include(double& size, double other) {
+    if (std::isfinite(other) && other > size) size = other;
+  }
+};
+
+/// A head in float64, and the rows of it that are to be compared.
+class HeadCheck {
+ public:
+  HeadCheck(const AttendInputs& inputs, const AttentionOptions& whole, const AttendRules& rules,
+            const Row& place)
+      : place_(place),
+        options_(rules.options_of_head(inputs.shape, place.batch, place.head,
+                                       query_offset(whole, inputs.shape, place.batch))),
+        kv_head_(place.head / (inputs.shape.q_heads / inputs.shape.kv_heads)),
+        stored_{head_of(inputs.query.view, place.batch, place.head),
+                head_of(inputs.key.view, place.batch, kv_head_),
+                head_of(inputs.value.view, place.batch, kv_head_)},
+        query_(convert(stored_.query, DType::kFloat64)),
+        key_(convert(stored_.key, DType::kFloat64)),
+        value_(convert(stored_.value, DType::kFloat64)) {}
+
+  reference::Rows oracle(std::span<const Row> rows) const {
+    return reference::attention_rows({query_, key_, value_}, options_, rows);
+  }
+  reference::Rows naive(std::span<const Row> rows, DType type) const {
+    return reference::attention_rows(stored_, options_, rows, {.arithmetic = type});
+  }
+
+  void measure(const Row& row, std::int64_t number, const reference::Rows& oracle,
+               Sizes& sizes) const;
+
+ private:
+  double score_size(const ScorePosition& at) const;
+
+  Row place_;
+  AttentionOptions options_;
+  std::int64_t kv_head_;
+  reference::Inputs stored_;
+  Tensor query_;
+  Tensor key_;
+  Tensor value_;
+};
+
+double HeadCheck::score_size(const ScorePosition& at) const {
+  const auto dim = static_cast<std::size_t>(query_.extent(3));
+  const double* const q = query_.span<double>().data() + static_cast<std::size_t>(at.query) * dim;
+  const double* const k = key_.span<double>().data() + static_cast<std::size_t>(at.key) * dim;
+  double size = 0.0;
+  for (std::size_t i = 0; i < dim; ++i) size += std::abs(q[i] * k[i]);
+  const ScoreOptions& terms = options_.score;
+  size *= std::abs(score_scale(terms, query_.extent(3)));
+  if (terms.softcap > 0.0) size += 5.0 * std::min(terms.softcap, size);
+  if (terms.bias.defined()) size += std::abs(broadcast_value(terms.bias, at));
+  if (terms.alibi) {
+    size +=
+        std::abs(terms.alibi->slopes.front() * static_cast<double>(at.query + at.offset - at.key));
+  }
+  return size;
+}
+
+void HeadCheck::measure(const Row& row, std::int64_t number, const reference::Rows& oracle,
+                        Sizes& sizes) const {
+  // A key with less than this share of the largest weight moves nothing by more than a rounding.
+  constexpr double kLeast = 0x1p-24;
+  const TensorView weights = oracle.weights.view()[number];
+  const double least = kLeast * largest_finite(weights);
+  const auto dim = static_cast<std::size_t>(value_.extent(3));
+  std::vector<double> weighted(dim);
+  ScorePosition at = {.query = row.query, .offset = options_.alignment.values().front()};
+  for (at.key = 0; at.key < key_.extent(2); ++at.key) {
+    const double weight = weights.at<double>({at.key});
+    if (weight > least) Sizes::include(sizes.score, score_size(at));
+    const double* const value =
+        value_.span<double>().data() + static_cast<std::size_t>(at.key) * dim;
+    for (std::size_t i = 0; weight > 0.0 && i < dim; ++i)
+      weighted[i] += weight * std::abs(value[i]);
+  }
+  for (const double sum : weighted) Sizes::include(sizes.weighted, sum);
+}
+
+/// What a table and sinks add to the size of scores.
+double size_of_terms(const ScoreOptions& score) {
+  double size = 0.0;
+  if (score.relative) size += largest_finite(score.relative->table);
+  double largest_sink = 0.0;
+  for (const double sink : score.sinks) {
+    if (std::isfinite(sink)) largest_sink = std::max(largest_sink, std::abs(sink));
+  }
+  return size + largest_sink;
+}
+
+/// Row `row` of a result, as the tensors of the reference have it.
+TensorView row_of(const TensorView& tensor, const Row& row) {
+  return tensor[row.batch][row.head][row.query];
+}
+
+AttendError judged(const Deviations& deviations, double allowance) {
+  return {.error = deviations.result, .allowed = deviations.naive + allowance};
+}
+
+}  // namespace
+
+AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
+                     const AttentionOutputs& outputs, Progress& progress) {
+  const std::vector<Row> rows = rows_to_verify(inputs);
+  const DType type = coarsest(inputs, outputs.context);
+  const AttentionOptions whole = rules.options();
+  Deviations context, lse;
+  Sizes sizes;
+  for (auto first = rows.begin(); first != rows.end();) {
+    const auto next = std::find_if(first, rows.end(), [&](const Row& row) {
+      return row.batch != first->batch || row.head != first->head;
+    });
+    progress.show(fmt::format("verifying row {} of {}", first - rows.begin() + 1, rows.size()));
+    const HeadCheck head(inputs, whole, rules, *first);
+    std::vector<Row> own;
+    for (auto row = first; row != next; ++row) own.push_back({.query = row->query});
+    const reference::Rows oracle = head.oracle(own);
+    const reference::Rows naive = head.naive(own, type);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const auto number = static_cast<std::int64_t>(i);
+      const Row& row = *(first + number);
+      head.measure(own[i], number, oracle, sizes);
+      if (outputs.context.defined()) {
+        const TensorView right = oracle.context.view()[number];
+        context.add(row_of(outputs.context, row), naive.context.view()[number], right);
+        Sizes::include(sizes.context, largest_finite(right));
+      }
+      if (outputs.lse.defined()) {
+        lse.add(row_of(outputs.lse, row), naive.lse.view()[number], oracle.lse.view()[number]);
+      }
+    }
+    first = next;
+  }
+  progress.clear();
+
+  // Two roundings of a score and of an output, and for products of many terms the root of as many.
+  const double scores = sizes.score + size_of_terms(rules.score);
+  const double keys = static_cast<double>(std::max<std::int64_t>(inputs.shape.kv_len, 1));
+  const Rounding fine = rounding_of(inputs.is_float64() ? DType::kFloat64 : DType::kFloat32);
+  const Rounding stored = rounding_of(type);
+  const double of_scores =
+      fine.relative * scores * (2.0 + std::sqrt(static_cast<double>(inputs.head_dim())));
+  AttendVerdict verdict;
+  verdict.rows = static_cast<std::int64_t>(rows.size());
+  if (outputs.context.defined()) {
+    // Weights that are off by e_j move it by sum_j w_j e_j (v_j - context).
+    double allowance = (2.0 * fine.relative + of_scores) * 2.0 * sizes.weighted + stored.near_zero;
+    if (stored.relative > fine.relative) {
+      allowance += stored.relative / 2.0 * (sizes.weighted + sizes.context);
+    }
+    verdict.context = judged(context, allowance);
+  }
+  if (outputs.lse.defined()) {
+    verdict.lse = judged(lse, 2.0 * fine.relative * (1.0 + std::log(keys)) + of_scores);
+  }
+  return verdict;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers with commas between them, as they are typed: "3", "-1,0", "0.5,inf".
+
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+namespace fovea::cli {
+
+/// The numbers of a list; nothing where one of them is missing, is none, or does not fit its type.
+template <class Number>
+std::optional<std::vector<Number>> parse_numbers(std::string_view text) {
+  std::vector<Number> numbers;
+  const char* next = text.data();
+  const char* const end = next + text.size();
+  while (true) {
+    Number number{};
+    const auto [stopped, error] = std::from_chars(next, end, number);
+    if (error != std::errc()) return std::nullopt;
+    numbers.push_back(number);
+    if (stopped == end) return numbers;
+    if (*stopped != ',') return std::nullopt;
+    next = stopped + 1;
+  }
+}
+
+}  // namespace fovea::cli

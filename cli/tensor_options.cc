@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors that options name (tensor_options.h).
+
+#include "tensor_options.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/files.h"
+
+#include "files/file_format.h"
+#include "number_list.h"
+
+namespace fovea::cli {
+namespace {
+
+bool is_standard_input(const std::string& spec) { return spec == "-" || spec.starts_with("-:"); }
+
+}  // namespace
+
+bool names_tensor(const std::string& spec) {
+  const TensorSpec place = parse_tensor_spec(spec);
+  std::error_code error;
+  return is_standard_input(spec) || files::format_by_ending(place.path) ||
+         std::filesystem::exists(place.path, error);
+}
+
+TensorRef TensorOptions::tensor(const std::string& option, const std::string& spec) {
+  if (is_standard_input(spec)) {
+    if (!standard_input_.empty()) {
+      throw InvalidArgument(
+          fmt::format("{}: expected a file, got {}, which {} has read: standard input holds one "
+                      "tensor, and once",
+                      option, spec, standard_input_));
+    }
+    standard_input_ = option;
+  }
+  try {
+    return read_tensor(spec);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", option, error.what()));
+  } catch (const IoError& error) {
+    throw IoError(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+TensorRef TensorOptions::list(const std::string& option, const std::string& text,
+                              const char* expected) {
+  if (!names_tensor(text)) {
+    throw InvalidArgument(
+        fmt::format("{}: expected {} with commas between them, or the file of a tensor, got \"{}\"",
+                    option, expected, text));
+  }
+  const TensorRef numbers = tensor(option, text);
+  if (numbers->rank() > 1) {
+    throw InvalidArgument(fmt::format("{}: {}: expected one dimension at most, got shape {}",
+                                      option, text, to_string(numbers->shape())));
+  }
+  if (numbers->size() == 0) {
+    throw InvalidArgument(fmt::format("{}: {}: expected {}, got none", option, text, expected));
+  }
+  return numbers;
+}
+
+std::vector<std::int64_t> TensorOptions::whole_numbers(const std::string& option,
+                                                       const std::string& text) {
+  if (const auto typed = parse_numbers<std::int64_t>(text)) return *typed;
+  const TensorRef found = list(option, text, "whole numbers");
+  if (found->dtype() != DType::kInt64) {
+    throw InvalidArgument(
+        fmt::format("{}: {}: expected integers, got {}", option, text, dtype_name(found->dtype())));
+  }
+  std::vector<std::int64_t> result;
+  for_each_index(found->shape(),
+                 [&](const Index& at) { result.push_back(found->at<std::int64_t>(at)); });
+  return result;
+}
+
+std::vector<double> TensorOptions::numbers(const std::string& option, const std::string& text) {
+  if (const auto typed = parse_numbers<double>(text)) return *typed;
+  const TensorRef found = list(option, text, "numbers");
+  if (found->dtype() == DType::kBool) {
+    throw InvalidArgument(fmt::format("{}: {}: expected numbers, got bool", option, text));
+  }
+  std::vector<double> result;
+  for_each_index(found->shape(), [&](const Index& at) { result.push_back(found->value(at)); });
+  return result;
+}
+
+}  // namespace fovea::cli
