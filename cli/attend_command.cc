@@ -182,7 +182,7 @@ void AttendCommand::check_tensors_given() const {
 }
 
 void AttendCommand::check_usage() const {
-  const std::array<std::pair<const char*, const std::string*>, 14> texts = {
+  const std::array<std::pair<const char*, const std::string*>, 15> texts = {
       {{"--query", &arguments_.query},
        {"--key", &arguments_.key},
        {"--value", &arguments_.value},
@@ -195,12 +195,28 @@ void AttendCommand::check_usage() const {
        {"--key-lengths", &arguments_.key_lengths},
        {"--mask", &arguments_.mask},
        {"--bias", &arguments_.bias},
+       {"--alibi", &arguments_.slopes},
        {"--relative", &arguments_.relative},
        {"--sinks", &arguments_.sinks}}};
   for (const auto& [option, text] : texts) {
-    if (given(option) && text->empty()) fail_usage(fmt::format("{}: expected a value", option));
+    const bool may_be_empty = text == &arguments_.slopes;
+    if (!may_be_empty && given(option) && text->empty()) {
+      fail_usage(fmt::format("{}: expected a value", option));
+    }
   }
   check_tensors_given();
+  const char* reader = nullptr;
+  for (const auto& [option, text] : texts) {
+    const bool writes = text == &arguments_.output || text == &arguments_.lse;
+    if (writes || !is_standard_input(*text)) continue;
+    if (reader != nullptr) {
+      fail_usage(
+          fmt::format("{}: expected a file, got -, which {} reads: standard input holds one "
+                      "tensor, and once",
+                      option, reader));
+    }
+    reader = option;
+  }
   for (const char* option : {"--relative-one-way", "--relative-distance"}) {
     if (given(option) && !given("--relative")) {
       fail_usage(fmt::format("{} goes with --relative TENSOR", option));
@@ -243,9 +259,8 @@ int AttendCommand::run() const {
   const OutputPlan plan = plan_outputs(arguments.output, arguments.lse);
 
   const Stopwatch reading;
-  TensorOptions tensors;
-  const AttendInputs inputs = read_inputs(arguments, tensors);
-  const AttendRules rules = read_rules(arguments, tensors);
+  const AttendInputs inputs = read_inputs(arguments);
+  const AttendRules rules = read_rules(arguments);
   const double read_seconds = reading.seconds();
 
   AttentionOptions options = rules.options();

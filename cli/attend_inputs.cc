@@ -81,14 +81,13 @@ class InputFile {
   std::string suffix_;
 };
 
-AttendTensor read_one(const char* name, const std::string& spec, const InputFile& file,
-                      TensorOptions& options) {
+AttendTensor read_one(const char* name, const std::string& spec, const InputFile& file) {
   if (spec.empty()) return file.read(name);
   const std::string option = fmt::format("--{}", name);
   AttendTensor found;
   found.name = spec == "-" ? "standard input" : spec;
   found.place = fmt::format("{}: {}", option, found.name);
-  found.tensor = options.tensor(option, spec);
+  found.tensor = read_tensor_option(option, spec);
   return found;
 }
 
@@ -192,12 +191,12 @@ std::string TensorLayout::words() const {
                      length_first ? "length, heads" : "heads, length");
 }
 
-AttendInputs read_inputs(const AttendArguments& arguments, TensorOptions& options) {
+AttendInputs read_inputs(const AttendArguments& arguments) {
   const InputFile file(arguments.input);
   AttendInputs inputs;
-  inputs.query = read_one("query", arguments.query, file, options);
-  inputs.key = read_one("key", arguments.key, file, options);
-  inputs.value = read_one("value", arguments.value, file, options);
+  inputs.query = read_one("query", arguments.query, file);
+  inputs.key = read_one("key", arguments.key, file);
+  inputs.value = read_one("value", arguments.value, file);
   inputs.layout = {.rank = inputs.query.tensor->rank(), .length_first = arguments.layout == "blhd"};
   for (AttendTensor* tensor : {&inputs.query, &inputs.key, &inputs.value}) {
     settle_layout(*tensor, inputs.layout);

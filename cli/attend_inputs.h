@@ -54,7 +54,7 @@ struct AttendInputs {
 };
 
 /// Throws InvalidArgument and IoError, naming option and file, what was expected and what came.
-AttendInputs read_inputs(const AttendArguments& arguments, TensorOptions& options);
+AttendInputs read_inputs(const AttendArguments& arguments);
 
 template <class Pointee>
 BasicTensorView<Pointee> TensorLayout::seen(const BasicTensorView<Pointee>& tensor) const {

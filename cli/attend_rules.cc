@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -25,8 +26,8 @@ template <class... Args>
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-Tensor document_ids(const std::string& spec, TensorOptions& options) {
-  const TensorRef ids = options.tensor("--documents", spec);
+Tensor document_ids(const std::string& spec) {
+  const TensorRef ids = read_tensor_option("--documents", spec);
   if (ids->dtype() != DType::kInt64) {
     fail("--documents: {}: expected integers, got {}", spec, dtype_name(ids->dtype()));
   }
@@ -34,22 +35,22 @@ Tensor document_ids(const std::string& spec, TensorOptions& options) {
 }
 
 /// IDS, or QIDS,KIDS: a comma may be part of a file's name, so the files are asked.
-void read_documents(const std::string& text, TensorOptions& options, MaskParts& mask) {
+void read_documents(const std::string& text, MaskParts& mask) {
   std::error_code error;
   const bool is_one = std::filesystem::exists(text, error);
   for (std::size_t comma = text.find(','); !is_one && comma != std::string::npos;
        comma = text.find(',', comma + 1)) {
     const std::string queries = text.substr(0, comma);
     if (!names_tensor(queries)) continue;
-    mask.query_ids = document_ids(queries, options);
-    mask.key_ids = document_ids(text.substr(comma + 1), options);
+    mask.query_ids = document_ids(queries);
+    mask.key_ids = document_ids(text.substr(comma + 1));
     return;
   }
-  mask.query_ids = document_ids(text, options);
+  mask.query_ids = document_ids(text);
   mask.key_ids = mask.query_ids;
 }
 
-MaskParts read_mask(const AttendArguments& arguments, TensorOptions& options) {
+MaskParts read_mask(const AttendArguments& arguments) {
   MaskParts mask;
   mask.causal = arguments.causal;
   if (arguments.prefix >= 0) mask.prefix = arguments.prefix;
@@ -61,12 +62,12 @@ MaskParts read_mask(const AttendArguments& arguments, TensorOptions& options) {
     }
     mask.window = {(*sides)[0], (*sides)[1]};
   }
-  if (!arguments.documents.empty()) read_documents(arguments.documents, options, mask);
+  if (!arguments.documents.empty()) read_documents(arguments.documents, mask);
   if (!arguments.key_lengths.empty()) {
-    mask.key_lengths = options.whole_numbers("--key-lengths", arguments.key_lengths);
+    mask.key_lengths = read_whole_numbers("--key-lengths", arguments.key_lengths);
   }
   if (!arguments.mask.empty()) {
-    mask.dense = options.tensor("--mask", arguments.mask);
+    mask.dense = read_tensor_option("--mask", arguments.mask);
     if (mask.dense->dtype() != DType::kBool) {
       fail(
           "--mask: {}: expected bool, true where a query sees a key, got {}; what is added to "
@@ -77,7 +78,7 @@ MaskParts read_mask(const AttendArguments& arguments, TensorOptions& options) {
   return mask;
 }
 
-Alignment read_alignment(const std::string& text, TensorOptions& options) {
+Alignment read_alignment(const std::string& text) {
   if (text.empty() || text == "bottom-right") return Alignment::bottom_right();
   if (text == "top-left") return Alignment::top_left();
   if (!names_tensor(text) && !parse_numbers<std::int64_t>(text)) {
@@ -86,18 +87,17 @@ Alignment read_alignment(const std::string& text, TensorOptions& options) {
         "them), or the file of a tensor of them, got \"{}\"",
         text);
   }
-  return Alignment::offsets(options.whole_numbers("--alignment", text));
+  return Alignment::offsets(read_whole_numbers("--alignment", text));
 }
 
-TensorRef read_floats(const char* option, const std::string& spec, const char* hint,
-                      TensorOptions& options) {
-  TensorRef tensor = options.tensor(option, spec);
+TensorRef read_floats(const char* option, const std::string& spec, const char* hint) {
+  TensorRef tensor = read_tensor_option(option, spec);
   if (is_float(tensor->dtype())) return tensor;
   fail("{}: {}: expected float32, float16, bfloat16 or float64, got {}{}", option, spec,
        dtype_name(tensor->dtype()), tensor->dtype() == DType::kBool ? hint : "");
 }
 
-ScoreOptions read_score(const AttendArguments& arguments, TensorOptions& options) {
+ScoreOptions read_score(const AttendArguments& arguments) {
   ScoreOptions score;
   score.scale = arguments.scale;
   if (arguments.softcap) {
@@ -107,22 +107,20 @@ ScoreOptions read_score(const AttendArguments& arguments, TensorOptions& options
     score.softcap = *arguments.softcap;
   }
   if (!arguments.bias.empty()) {
-    score.bias =
-        read_floats("--bias", arguments.bias, "; who sees whom is told by --mask", options);
+    score.bias = read_floats("--bias", arguments.bias, "; who sees whom is told by --mask");
   }
   if (arguments.alibi) {
     score.alibi = Alibi{};
     if (!arguments.slopes.empty()) {
-      score.alibi->slopes = options.numbers("--alibi", arguments.slopes);
+      score.alibi->slopes = read_numbers("--alibi", arguments.slopes);
     }
   }
   if (!arguments.relative.empty()) {
-    score.relative =
-        RelativeTable{.table = read_floats("--relative", arguments.relative, "", options),
-                      .bidirectional = !arguments.one_way,
-                      .max_distance = arguments.distance};
+    score.relative = RelativeTable{.table = read_floats("--relative", arguments.relative, ""),
+                                   .bidirectional = !arguments.one_way,
+                                   .max_distance = arguments.distance};
   }
-  if (!arguments.sinks.empty()) score.sinks = options.numbers("--sinks", arguments.sinks);
+  if (!arguments.sinks.empty()) score.sinks = read_numbers("--sinks", arguments.sinks);
   return score;
 }
 
@@ -143,9 +141,9 @@ Tensor ids_of(const Tensor& ids, std::int64_t batch) {
 template <class Number>
 std::string some(const std::vector<Number>& numbers) {
   constexpr std::size_t kMost = 4;
-  const std::size_t shown = std::min(numbers.size(), kMost);
-  std::string text = fmt::format("{}", fmt::join(numbers.begin(), numbers.begin() + shown, ", "));
-  if (numbers.size() > shown) text += fmt::format(" and {} more", numbers.size() - shown);
+  const auto shown = std::span(numbers).first(std::min(numbers.size(), kMost));
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (numbers.size() > kMost) text += fmt::format(" and {} more", numbers.size() - kMost);
   return text;
 }
 
@@ -234,11 +232,11 @@ std::string AttendRules::score_words(std::int64_t head_dim) const {
   return text;
 }
 
-AttendRules read_rules(const AttendArguments& arguments, TensorOptions& options) {
-  return {.mask = read_mask(arguments, options),
+AttendRules read_rules(const AttendArguments& arguments) {
+  return {.mask = read_mask(arguments),
           .mask_name = arguments.mask == "-" ? "standard input" : arguments.mask,
-          .alignment = read_alignment(arguments.alignment, options),
-          .score = read_score(arguments, options)};
+          .alignment = read_alignment(arguments.alignment),
+          .score = read_score(arguments)};
 }
 
 std::string in_words_of_options(const std::string& message) {

@@ -53,7 +53,7 @@ struct AttendRules {
 };
 
 /// Throws InvalidArgument and IoError; messages begin with the option.
-AttendRules read_rules(const AttendArguments& arguments, TensorOptions& options);
+AttendRules read_rules(const AttendArguments& arguments);
 
 /// What the library says of an option ("key_lengths: expected ..."), with the option's name as it
 /// is typed.

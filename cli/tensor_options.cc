@@ -16,11 +16,8 @@
 #include "number_list.h"
 
 namespace fovea::cli {
-namespace {
 
 bool is_standard_input(const std::string& spec) { return spec == "-" || spec.starts_with("-:"); }
-
-}  // namespace
 
 bool names_tensor(const std::string& spec) {
   const TensorSpec place = parse_tensor_spec(spec);
@@ -29,16 +26,7 @@ bool names_tensor(const std::string& spec) {
          std::filesystem::exists(place.path, error);
 }
 
-TensorRef TensorOptions::tensor(const std::string& option, const std::string& spec) {
-  if (is_standard_input(spec)) {
-    if (!standard_input_.empty()) {
-      throw InvalidArgument(
-          fmt::format("{}: expected a file, got {}, which {} has read: standard input holds one "
-                      "tensor, and once",
-                      option, spec, standard_input_));
-    }
-    standard_input_ = option;
-  }
+TensorRef read_tensor_option(const std::string& option, const std::string& spec) {
   try {
     return read_tensor(spec);
   } catch (const InvalidArgument& error) {
@@ -48,14 +36,16 @@ TensorRef TensorOptions::tensor(const std::string& option, const std::string& sp
   }
 }
 
-TensorRef TensorOptions::list(const std::string& option, const std::string& text,
-                              const char* expected) {
+namespace {
+
+/// A tensor in place of a list of what `expected` says.
+TensorRef read_list(const std::string& option, const std::string& text, const char* expected) {
   if (!names_tensor(text)) {
     throw InvalidArgument(
         fmt::format("{}: expected {} with commas between them, or the file of a tensor, got \"{}\"",
                     option, expected, text));
   }
-  const TensorRef numbers = tensor(option, text);
+  const TensorRef numbers = read_tensor_option(option, text);
   if (numbers->rank() > 1) {
     throw InvalidArgument(fmt::format("{}: {}: expected one dimension at most, got shape {}",
                                       option, text, to_string(numbers->shape())));
@@ -66,10 +56,11 @@ TensorRef TensorOptions::list(const std::string& option, const std::string& text
   return numbers;
 }
 
-std::vector<std::int64_t> TensorOptions::whole_numbers(const std::string& option,
-                                                       const std::string& text) {
+}  // namespace
+
+std::vector<std::int64_t> read_whole_numbers(const std::string& option, const std::string& text) {
   if (const auto typed = parse_numbers<std::int64_t>(text)) return *typed;
-  const TensorRef found = list(option, text, "whole numbers");
+  const TensorRef found = read_list(option, text, "whole numbers");
   if (found->dtype() != DType::kInt64) {
     throw InvalidArgument(
         fmt::format("{}: {}: expected integers, got {}", option, text, dtype_name(found->dtype())));
@@ -80,9 +71,9 @@ std::vector<std::int64_t> TensorOptions::whole_numbers(const std::string& option
   return result;
 }
 
-std::vector<double> TensorOptions::numbers(const std::string& option, const std::string& text) {
+std::vector<double> read_numbers(const std::string& option, const std::string& text) {
   if (const auto typed = parse_numbers<double>(text)) return *typed;
-  const TensorRef found = list(option, text, "numbers");
+  const TensorRef found = read_list(option, text, "numbers");
   if (found->dtype() == DType::kBool) {
     throw InvalidArgument(fmt::format("{}: {}: expected numbers, got bool", option, text));
   }

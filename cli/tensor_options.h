@@ -12,26 +12,18 @@
 
 namespace fovea::cli {
 
-/// Reads what options name. Messages begin with the option; standard input serves one of them.
+/// Each reads what the option `option` was given. Messages begin with the option. Throw
+/// InvalidArgument and IoError.
 ///
-/// Errors  throw InvalidArgument and IoError, as reading does.
-class TensorOptions {
- public:
-  /// "FILE[:NAME]" or "-".
-  TensorRef tensor(const std::string& option, const std::string& spec);
+/// "FILE[:NAME]" or "-".
+TensorRef read_tensor_option(const std::string& option, const std::string& spec);
+/// "3,4", or a tensor of integers that has at most one dimension.
+std::vector<std::int64_t> read_whole_numbers(const std::string& option, const std::string& text);
+/// "0.5,-inf", or a tensor of floats or integers that has at most one dimension.
+std::vector<double> read_numbers(const std::string& option, const std::string& text);
 
-  /// "3,4", or a tensor of integers that has at most one dimension.
-  std::vector<std::int64_t> whole_numbers(const std::string& option, const std::string& text);
-
-  /// "0.5,-inf", or a tensor of floats or integers that has at most one dimension.
-  std::vector<double> numbers(const std::string& option, const std::string& text);
-
- private:
-  /// A tensor in place of a list of what `expected` says.
-  TensorRef list(const std::string& option, const std::string& text, const char* expected);
-
-  std::string standard_input_;  // the option that has taken it
-};
+/// "-", or "-:bf16".
+bool is_standard_input(const std::string& spec);
 
 /// Whether there is such a file, or its name ends as one of a tensor does.
 bool names_tensor(const std::string& spec);

@@ -30,6 +30,7 @@ test  | tidy               | checks that pages are well-formed           | HTML 
 test  | python3            | runs the tests of the command line          | Python 3.9
 test  | python3-venv       | environment of the suites of others         | venv of Python 3.10
 test  | python3-jsonschema | checks scenes against their JSON Schema     | jsonschema 3.0
+test  | python3-numpy      | makes the tensors of the README             | NumPy 1.19
 check | clang              | second compiler, and the sanitizers         | Clang 14
 check | clang-format       | checks the format of the code               | clang-format 14
 check | CLANG-RT           | run-time library of the sanitizers          | compiler-rt 14

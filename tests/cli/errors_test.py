@@ -265,18 +265,6 @@ class OutputErrorTest(CliTest):
         self.assertEqual(self.files(), ["old.html"])
         self.assertEqual((self.dir / "old.html").read_text(), "old")
 
-    def as_ordinary_user(self):
-        """Options that run the program without the right to write what is write-protected."""
-        if os.geteuid() != 0:
-            return {}
-        os.chown(self.dir, 65534, 65534)
-        os.chmod(self.dir, 0o755)
-        try:
-            run("--version", user=65534)
-        except PermissionError:
-            self.skipTest("an ordinary user cannot reach the program")
-        return {"user": 65534}
-
     def test_write_protected(self):
         options = self.as_ordinary_user()
         path = self.write("page.html", "old")

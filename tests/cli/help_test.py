@@ -11,6 +11,7 @@ PAGES = {
     "fovea": ["--help"],
     "fovea explain": ["explain", "--help"],
     "fovea inspect": ["inspect", "--help"],
+    "fovea attend": ["attend", "--help"],
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
@@ -46,6 +47,15 @@ class HelpTest(CliTest):
         for option in sorted(set(re.findall(r"--[a-z]+", page))):
             result = run("explain", option, "value")
             self.assertNotIn(b"unknown option", result.stderr, option)
+
+    def test_attend_knows_all_that_its_page_shows(self):
+        page = self.succeed("attend", "--help")
+        shown = sorted(set(re.findall(r"--[a-z][a-z-]+", page)))
+        self.assertGreater(len(shown), 25)
+        for option in shown:
+            result = run("attend", option, "1")
+            self.assertNotIn(b"unknown option", result.stderr, option)
+            self.assertEqual(len(re.findall(rf"(?m)^    (?:-\w, )?{option}(?: |$)", page)), 1, option)
 
     def test_descriptions_are_aligned(self):
         page = self.succeed("explain", "--help")
@@ -84,8 +94,8 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        self.assertIn("explain", text)
-        self.assertIn("info", text)
+        for command in ("explain", "inspect", "attend", "bench", "info"):
+            self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLess(len(text.splitlines()), 15)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fovea inspect`: tables and JSON of files of tensors, and files that are none."""
 
-import io
 import json
 import os
 import resource
@@ -13,29 +12,7 @@ import unittest
 import zipfile
 
 from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, limits_memory, run
-
-
-def npy(descr="<f4", shape="(2, 2)", data=struct.pack("<4f", 1, 2.5, float("nan"), float("inf")),
-        fortran=False):
-    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
-    header = header.ljust(117) + b"\n"  # elements begin at a multiple of 64, as NumPy has it
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
-
-
-def npz(members, method=zipfile.ZIP_STORED):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, content in members.items():
-            # Sizes of 64 bits in the local header, as numpy.savez has them.
-            with archive.open(name, "w", force_zip64=True) as member:
-                member.write(content)
-    return file.getvalue()
-
-
-def safetensors(tensors, data):
-    header = json.dumps(tensors).encode()
-    return struct.pack("<Q", len(header)) + header + data
-
+from tensor_files import npy, npz, safetensors
 
 MIXED = {
     "q.npy": npy(),

@@ -103,3 +103,15 @@ class CliTest(unittest.TestCase):
 
     def files(self):
         return sorted(path.name for path in self.dir.iterdir())
+
+    def as_ordinary_user(self):
+        """Options that run the program without the right to write what is write-protected."""
+        if os.geteuid() != 0:
+            return {}
+        os.chown(self.dir, 65534, 65534)
+        os.chmod(self.dir, 0o755)
+        try:
+            run("--version", user=65534)
+        except PermissionError:
+            self.skipTest("an ordinary user cannot reach the program")
+        return {"user": 65534}

@@ -8,7 +8,8 @@
          and run.
 ```text  right below one of these, exactly what it prints; after some words, a part of it.
 
-Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE and CXX.
+Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE, CXX, and FOVEA_NUMPY_PYTHON, which is what
+`python3` then is.
 """
 
 import collections
@@ -68,6 +69,13 @@ class Readme(unittest.TestCase):
         (cls.scratch / "build" / "release").mkdir(parents=True)
         (cls.scratch / "build" / "release" / "fovea").symlink_to(os.environ["FOVEA"])
 
+        programs = cls.scratch / "bin"
+        programs.mkdir()
+        # Not a link: the Python of a virtual environment has to be called by its own path.
+        (programs / "python3").write_text('#!/bin/sh\nexec "$FOVEA_NUMPY_PYTHON" "$@"\n', encoding="utf-8")
+        (programs / "python3").chmod(0o755)
+        cls.environment = {**ENVIRONMENT, "PATH": f"{programs}{os.pathsep}{ENVIRONMENT['PATH']}"}
+
     def run_command(self, *command, cwd, env=ENVIRONMENT):
         result = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
@@ -100,7 +108,8 @@ class Readme(unittest.TestCase):
                 self.run_command("make", "-n", *shlex.split(line, comments=True)[1:], cwd=SOURCE)
             else:
                 commands.append(line)
-        return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch)
+        return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch,
+                                env=self.environment)
 
     def test_programs(self):
         prefix = self.scratch / "prefix"
