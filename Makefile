@@ -84,10 +84,10 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	$(BUILD) fuzz
 	@FUZZ_RUNS=0 FUZZ_SECONDS=20 tests/fuzz/run
 
-test-peers: ## Run suites of ONNX and PyTorch against the engine, and compare files with NumPy's and safetensors'
+test-peers: ## Run suites of ONNX and PyTorch against the engine; compare files and attention of files with NumPy
 	$(SETUP) build test
 	$(CONFIGURE) release $(first_time)
-	$(BUILD) release --target fovea_shared
+	$(BUILD) release --target fovea_shared fovea_cli
 	@tests/peers/run
 
 fuzz: ## Feed the readers of files with mutations of files, under sanitizers
