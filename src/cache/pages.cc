@@ -13,15 +13,13 @@
 
 #include "fovea/error.h"
 
+#include "core/large_pages.h"
 #include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-// Decoding from pages of 4 KB reaches only 65 to 85 % of the memory's bandwidth: each of them needs
-// an entry in the tables of addresses, and prefetchers stop at its end.
-constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::shared_ptr<std::byte> map_pages(std::size_t bytes) {
@@ -35,9 +33,7 @@ std::shared_ptr<std::byte> map_pages(std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(all);
   const std::uintptr_t aligned = (begin + kLargePage - 1) / kLargePage * kLargePage;
   auto* const memory = static_cast<std::byte*>(all) + (aligned - begin);
-#if defined(MADV_HUGEPAGE)
-  madvise(memory, rounded, MADV_HUGEPAGE);  // only ever a hint
-#endif
+  prefer_large_pages(memory, rounded);
   return {memory, [all, mapped](std::byte*) { munmap(all, mapped); }};
 }
 

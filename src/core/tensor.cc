@@ -17,6 +17,7 @@
 #include "fovea/error.h"
 
 #include "core/element_type.h"
+#include "core/large_pages.h"
 
 namespace fovea {
 namespace {
@@ -138,6 +139,7 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype), 
   const auto bytes = static_cast<std::size_t>(count * size);
   data_.reset(
       static_cast<std::byte*>(::operator new[](std::max<std::size_t>(bytes, 1), kAlignment)));
+  prefer_large_pages(data_.get(), bytes);
   std::memset(data_.get(), 0, bytes);
 }
 

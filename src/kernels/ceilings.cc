@@ -30,6 +30,7 @@
 
 #include "fovea/error.h"
 
+#include "kernels/ceilings_bf16.h"
 #include "kernels/target.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -180,6 +181,17 @@ double fma_ceiling_gflops(const CeilingOptions& options) {
   const auto work = [](int, int) {
     float used = 0.0F;
     const double flop = HWY_DYNAMIC_DISPATCH(multiply_add)(kMultiplyAddsAtOnce, used);
+    keep(used);
+    return flop;
+  };
+  return total_rate(options, work) * 1e-9;
+}
+
+double bf16_ceiling_gflops(const CeilingOptions& options) {
+  if (!bf16_dots_active()) return 0.0;
+  const auto work = [](int, int) {
+    float used = 0.0F;
+    const double flop = multiply_add_bf16(kMultiplyAddsAtOnce, used);
     keep(used);
     return flop;
   };

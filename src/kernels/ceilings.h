@@ -22,6 +22,12 @@ struct CeilingOptions {
 /// Errors  throws InvalidArgument for fewer than one thread, and as choose_target.
 double fma_ceiling_gflops(const CeilingOptions& options = {});
 
+/// The same of pairs of bfloat16 (AVX-512's vdpbf16ps; two products and two sums are four flop);
+/// 0 where the active target has none.
+///
+/// Errors  as fma_ceiling_gflops.
+double bf16_ceiling_gflops(const CeilingOptions& options = {});
+
 /// How fast memory is read in address order, in 10^9 bytes per second: the median of several rounds
 /// over a buffer far larger than the last-level cache, in huge pages where the system has them.
 ///

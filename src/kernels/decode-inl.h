@@ -180,10 +180,24 @@ class DecodePass {
     keys_end_ = std::max(keys_end_, last);
   }
 
+  /// Before a run of rows of the cache: what the next one begins with, at row `next`, or at `end`
+  /// what comes then. Which block that is the processor's own prefetchers cannot know. All at once:
+  /// a few lines at a time between the rows at work make these wait.
+  void fetch_next(const CacheRows& cache, std::int64_t dim, std::int64_t next, std::int64_t end,
+                  const CacheRows& then, std::int64_t then_dim, std::int64_t then_row) const {
+    if (next < end) {
+      cache.fetch(next, end, dim);
+    } else {
+      then.fetch(then_row, item_.key_end, then_dim);
+    }
+  }
+
   /// `rows` rows and `count` keys from `first` on.
   void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
     item_.key.for_each_run(
         first, first + count, [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
+          fetch_next(item_.key, setup_.head_dim, begin + keys, first + count, item_.value,
+                     setup_.value_dim, first);
           Arithmetic::score(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride,
                             rows, run, keys, setup_.head_dim, scratch_.scores + (begin - first),
                             setup_.chunk_keys);
@@ -369,6 +383,8 @@ class DecodePass {
                std::int64_t begin, std::int64_t end) {
     item_.value.for_each_run(
         begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
+          fetch_next(item_.value, setup_.value_dim, key + keys, end, item_.key, setup_.head_dim,
+                     end);
           Arithmetic::add(run, keys, setup_.value_dim,
                           scratch_.scores + r * setup_.chunk_keys + (key - first),
                           setup_.chunk_keys, rows, scratch_.context + row * scratch_.context_stride,

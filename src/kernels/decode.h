@@ -33,15 +33,36 @@ struct CacheRows {
       return;
     }
     while (begin < end) {
-      const std::int64_t within = begin % block_size;
-      const std::int64_t count = std::min(block_size - within, end - begin);
-      const InputRows elements{rows.data, 1, rows.dtype};
-      const std::int64_t block = blocks[begin / block_size * table_stride];
-      visit(InputRows{elements.row(block * block_stride + within * rows.stride), rows.stride,
-                      rows.dtype},
-            begin, count);
+      const std::int64_t count = std::min(block_size - begin % block_size, end - begin);
+      visit(run_from(begin), begin, count);
       begin += count;
     }
+  }
+
+  /// Asks for the rows from `begin` to before `end`, of `dim` numbers, as far as they are in one
+  /// block and take no more than kBytesAhead, to be in the second cache soon.
+  void fetch(std::int64_t begin, std::int64_t end, std::int64_t dim) const {
+    if (blocks == nullptr || begin >= end) return;
+    const InputRows run = run_from(begin);
+    const std::int64_t count = std::min(block_size - begin % block_size, end - begin);
+    const std::int64_t row_bytes = dim * static_cast<std::int64_t>(dtype_size(rows.dtype));
+    for (std::int64_t r = 0, left = kBytesAhead; r < count && left > 0; ++r, left -= row_bytes) {
+      for (std::int64_t at = 0; at < row_bytes; at += kLine) {
+        __builtin_prefetch(run.row(r) + at, 0, 2);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  static constexpr std::int64_t kBytesAhead = 8 << 10;
+
+  /// The rows of the block that row `begin` lies in, from that one on.
+  InputRows run_from(std::int64_t begin) const {
+    const InputRows elements{rows.data, 1, rows.dtype};
+    const std::int64_t block = blocks[begin / block_size * table_stride];
+    return {elements.row(block * block_stride + begin % block_size * rows.stride), rows.stride,
+            rows.dtype};
   }
 };
 

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/target.h"
 #include "support/message_of.h"
 
 namespace fovea::kernels {
@@ -26,6 +27,16 @@ TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
       EXPECT_GT(rate, kLeast) << threads;
       EXPECT_LT(rate, kMost) << threads;
     }
+  }
+}
+
+TEST(Ceilings, OfBfloat16WhereItIsMultiplied) {
+  const double rate = bf16_ceiling_gflops({.seconds = 0.02});
+  if (bf16_dots_active()) {
+    EXPECT_GT(rate, kLeast);
+    EXPECT_LT(rate, kMost);
+  } else {
+    EXPECT_EQ(rate, 0.0);
   }
 }
 
