@@ -4,6 +4,7 @@
 
 #include "bench_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <string_view>
@@ -15,7 +16,7 @@
 
 #include "bench_page.h"
 #include "bench_report.h"
-#include "bench_table.h"
+#include "kernels/target.h"
 #include "machine.h"
 #include "message.h"
 #include "option_types.h"
@@ -30,11 +31,12 @@ constexpr std::int64_t kMaxDim = 4096;
 constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxRepeat = 1000;
 constexpr std::int64_t kDefaultLength = 4096;
+constexpr std::int64_t kDefaultCache = 16384;
 constexpr std::int64_t kDefaultDim = 64;
 
-const std::vector<std::string> kProblemOptions = {"--q-len",     "--kv-len", "--q-heads",
-                                                  "--kv-heads",  "--batch",  "--head-dim",
-                                                  "--value-dim", "--mask",   "--score"};
+const std::vector<std::string> kProblemOptions = {
+    "--q-len",     "--kv-len", "--q-heads", "--kv-heads", "--batch",     "--head-dim",
+    "--value-dim", "--mask",   "--score",   "--dtype",    "--block-size"};
 
 [[noreturn]] void fail_usage(std::string_view message) {
   throw UsageError(fmt::format("{}; see fovea bench --help", message));
@@ -46,9 +48,9 @@ BenchCommand::BenchCommand(CLI::App& parent)
     : app_(parent.add_subcommand("bench", "how fast attention is on this machine")) {
   app_->formatter(std::make_shared<PageFormatter>(bench_page()));
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_choice(*app_, "PART", part_, {"ceilings", "forward", "tiny"},
-             "ceilings, forward or tiny. Default: forward where a problem is described, else all "
-             "three.");
+  add_choices(*app_, "PART", parts_, {"ceilings", "forward", "decode", "tiny", "memory"},
+              "ceilings, forward, decode, tiny or memory, or several of them. Default: forward "
+              "where a problem is described, else all.");
   add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
               "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
   add_integer(*app_, "--repeat", repeat_, {std::int64_t{1}, kMaxRepeat},
@@ -65,8 +67,9 @@ void BenchCommand::add_problem_options() {
                           const std::string& description) {
     add_integer(*app_, name, target, {std::int64_t{1}, most}, description);
   };
-  add("--q-len", shape_.q_len, kMaxLength, "Queries (default 4096).");
-  add("--kv-len", shape_.kv_len, kMaxLength, "Keys and values. Default: as many as queries.");
+  add("--q-len", shape_.q_len, kMaxLength, "Queries (default 4096; for decode 1).");
+  add("--kv-len", shape_.kv_len, kMaxLength,
+      "Keys and values. Default: as many as queries; for decode 16384.");
   add("--q-heads", shape_.q_heads, kMaxHeads, "Heads of the queries (default 1).");
   add("--kv-heads", shape_.kv_heads, kMaxHeads,
       "Heads of keys and values, a divisor of the queries'. Default: as many.");
@@ -78,10 +81,17 @@ void BenchCommand::add_problem_options() {
                    "several times, every rule must allow; but a prefix allows what the rules "
                    "before it do not.")
       ->type_name("RULE");
-  app_->add_option("--score", scores_,
-                   "What is added to plain scores: alibi, bias (a random number for each query and "
-                   "key), relative (T5's table) or softcap:CAP. May be given several times.")
+  app_->add_option(
+          "--score", scores_,
+          "What is added to plain scores: alibi, bias (a random number for each query and "
+          "key), relative (T5's table), softcap:CAP, or functor (a cap of 30 once more, as "
+          "a functor that a user of the library compiles). May be given several times.")
       ->type_name("RULE");
+  add_choice(*app_, "--dtype", dtype_, {"f32", "bf16", "f16"},
+             "What tensors are stored in (default f32).")
+      ->type_name("TYPE");
+  add("--block-size", shape_.block_size, kMaxLength,
+      "For decode: keys and values lie in blocks of so many tokens, in random order.");
   for (const char* name : {"--mask", "--score"}) {
     app_->get_option(name)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
@@ -96,25 +106,33 @@ bool BenchCommand::own_problem() const {
 }
 
 bool BenchCommand::wants(const std::string& part) const {
-  if (!part_.empty()) return part_ == part;
+  if (!parts_.empty()) return std::ranges::find(parts_, part) != parts_.end();
   return !own_problem() || part == "forward";
 }
 
 void BenchCommand::check_usage() const {
-  if (wants("forward")) return;
-  for (const std::string& option : kProblemOptions) {
-    if (given(option)) fail_usage(fmt::format("{} goes with forward, not with {}", option, part_));
+  if (given("--block-size") && (!wants("decode") || wants("forward"))) {
+    fail_usage("--block-size goes with decode alone");
   }
-  if (part_ == "tiny" && given("--threads")) {
-    fail_usage("--threads goes with ceilings and forward; tiny is too small for threads");
+  if (wants("forward") || wants("decode")) return;
+  for (const std::string& option : kProblemOptions) {
+    if (given(option)) {
+      fail_usage(
+          fmt::format("{} goes with forward and decode, not with {}", option, parts_.front()));
+    }
+  }
+  if (given("--threads") && !wants("ceilings") && !wants("memory")) {
+    fail_usage("--threads does not go with tiny, which is too small for threads");
   }
 }
 
-BenchProblem BenchCommand::problem() const {
+BenchProblem BenchCommand::problem(BenchCall call) const {
   BenchProblem problem = shape_;
-  if (!given("--q-len")) problem.q_len = kDefaultLength;
+  const bool decode = call == BenchCall::kDecode;
+  if (!given("--q-len")) problem.q_len = decode ? 1 : kDefaultLength;
   if (!given("--head-dim")) problem.head_dim = kDefaultDim;
-  if (!given("--kv-len")) problem.kv_len = problem.q_len;
+  if (!given("--kv-len")) problem.kv_len = decode ? kDefaultCache : problem.q_len;
+  if (given("--dtype")) problem.dtype = storage_type(dtype_);
   if (!given("--kv-heads")) problem.kv_heads = problem.q_heads;
   if (!given("--value-dim")) problem.value_dim = problem.head_dim;
   if (problem.q_heads % problem.kv_heads != 0) {
@@ -132,10 +150,10 @@ BenchProblem BenchCommand::problem() const {
   return problem;
 }
 
-std::vector<BenchRow> BenchCommand::rows() const {
+std::vector<BenchRow> BenchCommand::rows(BenchCall call) const {
   const int threads = static_cast<int>(threads_);
-  if (!own_problem()) return standard_table(threads, build_info().threads);
-  return {{.problem = problem(), .threads = threads}};
+  if (own_problem()) return {{.problem = problem(call), .call = call, .threads = threads}};
+  return standard_table(call, threads, build_info().threads, kernels::bf16_dots_active());
 }
 
 std::vector<int> BenchCommand::ceiling_threads() const {
@@ -158,10 +176,13 @@ BenchEffort BenchCommand::effort() const {
 
 int BenchCommand::run() const {
   check_usage();
-  const std::vector<BenchRow> rows = this->rows();
+  // What is wrong with them is said before anything is measured.
+  const std::vector<BenchRow> forward = rows(BenchCall::kForward);
+  const std::vector<BenchRow> decode = rows(BenchCall::kDecode);
   const BenchEffort effort = this->effort();
-  BenchReport report = {
-      .build = build_info(), .machine = this_machine(), .ceilings = {}, .forward = {}, .tiny = {}};
+  BenchReport report;
+  report.build = build_info();
+  report.machine = this_machine();
   Progress progress;
   const auto print = [&](const std::string& text) {
     progress.clear();
@@ -176,13 +197,23 @@ int BenchCommand::run() const {
     print("\n" + ceilings_text(report));
   }
   if (wants("forward")) {
-    report.forward = measure_rows(rows, effort, progress);
+    report.forward = measure_rows(forward, effort, progress);
     print("\n" + forward_text(report));
+  }
+  if (wants("decode")) {
+    report.decode = measure_rows(decode, effort, progress);
+    print("\n" + decode_text(report));
   }
   if (wants("tiny")) {
     progress.show("tiny");
     report.tiny = measure_tiny(effort);
     print("\n" + tiny_text(report));
+  }
+  if (wants("memory")) {
+    progress.show("memory");
+    report.memory = measure_memory(memory_problem(quick_), static_cast<int>(threads_));
+    print("\n" + (report.memory ? memory_text(report)
+                                : std::string("Memory: this system does not tell.\n")));
   }
   progress.clear();
   if (json_) write_stdout(bench_json(report));

@@ -12,6 +12,7 @@
 
 #include "bench_measure.h"
 #include "bench_problem.h"
+#include "bench_table.h"
 #include "progress.h"
 
 namespace fovea::cli {
@@ -35,13 +36,14 @@ class BenchCommand {
   bool wants(const std::string& part) const;
   /// Throws UsageError for arguments that do not go together.
   void check_usage() const;
-  BenchProblem problem() const;
-  std::vector<BenchRow> rows() const;
+  BenchProblem problem(BenchCall call) const;
+  std::vector<BenchRow> rows(BenchCall call) const;
   std::vector<int> ceiling_threads() const;
   BenchEffort effort() const;
 
   CLI::App* app_;
-  std::string part_;
+  std::vector<std::string> parts_;
+  std::string dtype_;
   BenchProblem shape_;
   std::vector<std::string> masks_;
   std::vector<std::string> scores_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bench_table.h"
@@ -26,20 +27,22 @@ struct BenchEffort {
 struct CeilingResult {
   int threads = 1;
   double fma_gflops = 0.0;
+  double bf16_gflops = 0.0;  ///< 0 where the target has no such products
   double read_gb_per_s = 0.0;
 };
 
 /// One round of one row.
 struct BenchRound {
-  std::vector<double> seconds;             ///< of each call
-  std::vector<double> one_thread_seconds;  ///< the same for one thread, where that was asked for
-  double ceiling_before = 0.0;             ///< GFLOP/s
+  std::vector<double> seconds;          ///< of each call
+  std::vector<double> against_seconds;  ///< the same of what it is compared with, in turns
+  double ceiling_before = 0.0;          ///< GFLOP/s, or GB/s read
   double ceiling_after = 0.0;
 };
 
 struct RowResult {
   BenchRow row;
-  double flop = 0.0;
+  /// Useful flop, or in decoding the bytes of all keys and values.
+  double work = 0.0;
   /// Of the context, against the reference in float64: the largest, and how much was allowed.
   double error = 0.0;
   double allowed_error = 0.0;
@@ -47,11 +50,11 @@ struct RowResult {
 
   double median_seconds() const;
   double best_seconds() const;
-  /// 10^9 useful flop per second, at the median.
-  double gflops() const;
+  /// 10^9 of that work per second, at the median.
+  double rate() const;
   /// The median over rounds of the speed as a share of the higher of the two ceilings around it.
   double share() const;
-  /// The median over rounds of one thread's time divided by this row's.
+  /// The median over rounds of the time of what it is compared with, divided by this row's.
   double speedup() const;
 };
 
@@ -63,6 +66,13 @@ struct TinyResult {
   double best_seconds() const;
 };
 
+/// What a call adds to a process that holds its inputs and outputs.
+struct MemoryResult {
+  BenchProblem problem;
+  /// The largest memory of the process during the call, less those of inputs and outputs.
+  double bytes = 0.0;
+};
+
 CeilingResult measure_ceilings(int threads, const BenchEffort& effort);
 
 /// Throws WrongResult (row_check.h), and InvalidArgument for a row whose options do not fit its
@@ -72,5 +82,9 @@ std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const Ben
 
 /// The C++ call on 4 queries, 4 keys and 3 numbers each. Throws WrongResult.
 TinyResult measure_tiny(const BenchEffort& effort);
+
+/// Absent where the system does not tell a process's memory, or not of one call alone. Throws
+/// WrongResult.
+std::optional<MemoryResult> measure_memory(const BenchProblem& problem, int threads);
 
 }  // namespace fovea::cli

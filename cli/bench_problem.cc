@@ -4,6 +4,10 @@
 
 #include "bench_problem.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,6 +16,7 @@
 #include "fovea/error.h"
 #include "fovea/random.h"
 
+#include "bench_functor.h"
 #include "core/nearest.h"
 #include "number_list.h"
 
@@ -63,8 +68,39 @@ std::int64_t visible_pairs(const BenchProblem& problem) {
   return pairs;
 }
 
-Tensor random_numbers(RandomState& random, const Shape& shape) {
-  return convert(random.randn(shape), DType::kFloat32);
+Tensor random_numbers(RandomState& random, const Shape& shape, DType dtype) {
+  return convert(random.randn(shape), dtype);
+}
+
+/// Copies `tensor`, [batch, kv_heads, kv_len, dim], into the blocks that the table says.
+Tensor in_blocks(const Tensor& tensor, const Tensor& table, std::int64_t block_size) {
+  const std::int64_t heads = tensor.extent(1);
+  Tensor blocks(tensor.dtype(), {table.size(), heads, block_size, tensor.extent(3)});
+  const TensorView from = tensor.view();
+  const MutableTensorView to = blocks.view();
+  const auto row_bytes = static_cast<std::size_t>(tensor.extent(3)) * dtype_size(tensor.dtype());
+  for_each_index({tensor.extent(0), heads, tensor.extent(2)}, [&](const Index& at) {
+    const std::int64_t block = table.at<std::int64_t>({at[0], at[2] / block_size});
+    std::memcpy(to.address({block, at[1], at[2] % block_size, 0}),
+                from.address({at[0], at[1], at[2], 0}), row_bytes);
+  });
+  return blocks;
+}
+
+/// Keys and values in blocks, as they lie after sequences have come and gone: in random order.
+void put_into_blocks(const BenchProblem& problem, RandomState& random, BenchTensors& tensors) {
+  const std::int64_t each = (problem.kv_len + problem.block_size - 1) / problem.block_size;
+  tensors.block_table = Tensor(DType::kInt64, {problem.batch, each});
+  const auto blocks = tensors.block_table.span<std::int64_t>();
+  std::iota(blocks.begin(), blocks.end(), 0);
+  for (std::size_t i = blocks.size(); i > 1; --i) {
+    const double place = random.rand({}).value({}) * static_cast<double>(i);
+    std::swap(blocks[i - 1], blocks[std::min(static_cast<std::size_t>(place), i - 1)]);
+  }
+  tensors.lengths = Tensor(DType::kInt64, {problem.batch});
+  std::ranges::fill(tensors.lengths.span<std::int64_t>(), problem.kv_len);
+  tensors.key_blocks = in_blocks(tensors.key, tensors.block_table, problem.block_size);
+  tensors.value_blocks = in_blocks(tensors.value, tensors.block_table, problem.block_size);
 }
 
 }  // namespace
@@ -92,11 +128,13 @@ void parse_score(std::string_view text, BenchScore& score) {
     score.bias = true;
   } else if (is(rule, "relative", 0)) {
     score.relative = true;
+  } else if (is(rule, "functor", 0)) {
+    score.functor = true;
   } else {
-    throw InvalidArgument(
-        fmt::format("--score: expected alibi, bias, relative or softcap:CAP, CAP above 0, got "
-                    "\"{}\"{}",
-                    text, did_you_mean(text, {"alibi", "bias", "relative", "softcap:"})));
+    throw InvalidArgument(fmt::format(
+        "--score: expected alibi, bias, functor, relative or softcap:CAP, CAP above 0, "
+        "got \"{}\"{}",
+        text, did_you_mean(text, {"alibi", "bias", "functor", "relative", "softcap:"})));
   }
 }
 
@@ -116,6 +154,9 @@ std::string describe(const BenchProblem& problem) {
   if (problem.score.alibi) text += ", ALiBi";
   if (problem.score.bias) text += ", bias";
   if (problem.score.relative) text += ", relative table";
+  if (problem.score.functor) text += ", functor";
+  if (problem.dtype != DType::kFloat32) text += fmt::format(", {}", dtype_name(problem.dtype));
+  if (problem.block_size > 0) text += fmt::format(", blocks of {}", problem.block_size);
   return text;
 }
 
@@ -125,25 +166,38 @@ double useful_flop(const BenchProblem& problem) {
          static_cast<double>(visible_pairs(problem));
 }
 
+double key_value_bytes(const BenchProblem& problem) {
+  return static_cast<double>(dtype_size(problem.dtype)) *
+         static_cast<double>(problem.head_dim + problem.value_dim) *
+         static_cast<double>(problem.batch * problem.kv_heads * problem.kv_len);
+}
+
 BenchTensors make_tensors(const BenchProblem& problem) {
   constexpr std::uint64_t kSeed = 42;
   constexpr std::int64_t kBuckets = 32;  // T5's own number
-  const auto& [batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, score] = problem;
+  constexpr double kCap = 30.0;
+  const auto& [batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, score, dtype,
+               block_size] = problem;
   RandomState random(kSeed);
   BenchTensors tensors;
-  tensors.query = random_numbers(random, {batch, q_heads, q_len, head_dim});
-  tensors.key = random_numbers(random, {batch, kv_heads, kv_len, head_dim});
-  tensors.value = random_numbers(random, {batch, kv_heads, kv_len, value_dim});
+  tensors.query = random_numbers(random, {batch, q_heads, q_len, head_dim}, dtype);
+  tensors.key = random_numbers(random, {batch, kv_heads, kv_len, head_dim}, dtype);
+  tensors.value = random_numbers(random, {batch, kv_heads, kv_len, value_dim}, dtype);
   tensors.options.mask = mask;
   tensors.options.score.softcap = score.softcap;
   if (score.alibi) tensors.options.score.alibi = Alibi{};
-  if (score.bias) tensors.options.score.bias = random_numbers(random, {q_len, kv_len});
-  if (score.relative) {
-    tensors.options.score.relative = RelativeTable{random_numbers(random, {kBuckets, q_heads})};
+  if (score.bias) {
+    tensors.options.score.bias = random_numbers(random, {q_len, kv_len}, DType::kFloat32);
   }
+  if (score.relative) {
+    tensors.options.score.relative =
+        RelativeTable{random_numbers(random, {kBuckets, q_heads}, DType::kFloat32)};
+  }
+  if (score.functor) tensors.options.score.custom = make_cap({.cap = kCap});
   validate(tensors.options, problem.shape());
-  tensors.context = Tensor(DType::kFloat32, {batch, q_heads, q_len, value_dim});
+  tensors.context = Tensor(dtype, {batch, q_heads, q_len, value_dim});
   tensors.lse = Tensor(DType::kFloat32, {batch, q_heads, q_len});
+  if (block_size > 0) put_into_blocks(problem, random, tensors);
   return tensors;
 }
 

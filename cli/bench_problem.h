@@ -11,6 +11,7 @@
 
 #include "fovea/attention_options.h"
 #include "fovea/mask.h"
+#include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
 namespace fovea::cli {
@@ -21,6 +22,7 @@ struct BenchScore {
   bool alibi = false;     ///< with the paper's slopes
   bool bias = false;      ///< random numbers [q_len, kv_len], alike for all heads
   bool relative = false;  ///< random numbers in T5's 32 buckets, for each head
+  bool functor = false;   ///< a functor of one's own (bench_functor.h)
 };
 
 struct BenchProblem {
@@ -33,6 +35,10 @@ struct BenchProblem {
   std::int64_t value_dim = 0;
   Mask mask = {};
   BenchScore score = {};
+  /// What all tensors but the lse are stored in.
+  DType dtype = DType::kFloat32;
+  /// Tokens in a block of keys and values, which then lie in random order; 0: all in one piece.
+  std::int64_t block_size = 0;
 
   ProblemShape shape() const {
     return {
@@ -54,14 +60,24 @@ std::string describe(const BenchProblem& problem);
 /// a key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
 double useful_flop(const BenchProblem& problem);
 
-/// The tensors of a problem and where its results go, all float32.
+/// The bytes of all keys and values.
+double key_value_bytes(const BenchProblem& problem);
+
+/// The tensors of a problem and where its results go.
 struct BenchTensors {
   Tensor query;
   Tensor key;
   Tensor value;
+  /// Keys and values once more, where the problem has them in blocks.
+  Tensor key_blocks;
+  Tensor value_blocks;
+  Tensor block_table;
+  Tensor lengths;
   AttentionOptions options;
   Tensor context;
   Tensor lse;
+
+  PagedKeyValue paged() const { return {key_blocks, value_blocks, block_table, lengths}; }
 };
 
 /// Normal numbers, the same at every call. Throws InvalidArgument when the options do not fit the

@@ -58,18 +58,28 @@ struct Verdict {
 };
 
 Verdict judge(const RowResult& result, const BenchReport& report) {
-  if (result.row.against_one_thread) {
-    const double speedup = result.speedup();
-    const auto floor = speedup_floor(result.row, report.machine.kind, report.build.target);
-    return {.measured = fmt::format("{:.2f} x", speedup),
-            .floor = floor ? fmt::format("{:.2f} x", *floor) : std::string(kNone),
-            .missed = floor && speedup < *floor};
+  const auto& [kind, target] = std::pair(report.machine.kind, report.build.target);
+  const bool share = result.row.against == BenchAgainst::kCeiling;
+  const double value = share ? result.share() : result.speedup();
+  const auto text = [&](double number) {
+    return share ? percent_text(number) : fmt::format("{:.2f} x", number);
+  };
+  Verdict verdict = {.measured = text(value), .floor = std::string(kNone)};
+  if (const auto floor = row_floor(result.row, kind, target)) {
+    verdict.floor = text(*floor);
+    verdict.missed = value < *floor;
+  } else if (const auto limit = row_limit(result.row, kind, target)) {
+    verdict.floor = fmt::format("<= {}", time_text(*limit));
+    verdict.missed = result.median_seconds() > *limit;
   }
-  const double share = result.share();
-  const auto floor = share_floor(result.row, report.machine.kind, report.build.target);
-  return {.measured = percent_text(share),
-          .floor = floor ? percent_text(*floor) : std::string(kNone),
-          .missed = floor && share < *floor};
+  return verdict;
+}
+
+/// Against what a row's speed is told, in the JSON.
+Json against_json(BenchAgainst against) {
+  if (against == BenchAgainst::kOneThread) return "one thread";
+  if (against == BenchAgainst::kFloat32) return "float32";
+  return Json();
 }
 
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
@@ -80,33 +90,58 @@ Json problem_json(const BenchProblem& problem) {
           {"kv_len", problem.kv_len},         {"head_dim", problem.head_dim},
           {"value_dim", problem.value_dim},   {"mask", problem.mask.to_string()},
           {"softcap", problem.score.softcap}, {"alibi", problem.score.alibi},
-          {"bias", problem.score.bias},       {"relative", problem.score.relative}};
+          {"bias", problem.score.bias},       {"relative", problem.score.relative},
+          {"functor", problem.score.functor}, {"dtype", dtype_name(problem.dtype)},
+          {"block_size", problem.block_size}};
 }
 
 Json row_json(const RowResult& result, const BenchReport& report) {
+  const bool decode = result.row.call == BenchCall::kDecode;
+  const bool against = result.row.against != BenchAgainst::kCeiling;
   Json rounds = Json::array();
   for (const BenchRound& round : result.rounds) {
     Json one = {{"seconds", round.seconds},
-                {"ceilings_gflops", std::array{round.ceiling_before, round.ceiling_after}}};
-    if (result.row.against_one_thread) one["one_thread_seconds"] = round.one_thread_seconds;
+                {decode ? "ceilings_gb_per_s" : "ceilings_gflops",
+                 std::array{round.ceiling_before, round.ceiling_after}}};
+    if (against) one["against_seconds"] = round.against_seconds;
     rounds.push_back(one);
   }
-  const bool speedup = result.row.against_one_thread;
   const auto& [machine, target] = std::pair(report.machine.kind, report.build.target);
+  const std::optional<double> floor = row_floor(result.row, machine, target);
+  const std::optional<double> none;
   return {{"problem", problem_json(result.row.problem)},
           {"threads", result.row.threads},
-          {"flop", result.flop},
+          {decode ? "bytes" : "flop", result.work},
           {"median_s", result.median_seconds()},
           {"best_s", result.best_seconds()},
-          {"gflops", result.gflops()},
+          {"at_most_s", optional_json(row_limit(result.row, machine, target))},
+          {decode ? "gb_per_s" : "gflops", result.rate()},
           {"share", result.share()},
-          {"share_at_least", optional_json(share_floor(result.row, machine, target))},
-          {"speedup", speedup ? Json(result.speedup()) : Json()},
-          {"speedup_at_least", optional_json(speedup_floor(result.row, machine, target))},
+          {"share_at_least", optional_json(against ? none : floor)},
+          {"against", against_json(result.row.against)},
+          {"speedup", against ? Json(result.speedup()) : Json()},
+          {"speedup_at_least", optional_json(against ? floor : none)},
           {"error", result.error},
           {"allowed_error", result.allowed_error},
           {"rounds", rounds}};
 }
+
+std::string rows_text(const std::string& name, const std::string& unit,
+                      const std::vector<RowResult>& results, const BenchReport& report) {
+  std::vector<Cells> rows = {
+      {name, "threads", "median", "best", unit, "of ceiling", "at least", "", "error"}};
+  for (const RowResult& result : results) {
+    const Verdict verdict = judge(result, report);
+    rows.push_back({describe(result.row.problem), std::to_string(result.row.threads),
+                    aligned_time(result.median_seconds()), aligned_time(result.best_seconds()),
+                    fmt::format("{:.1f}", result.rate()), verdict.measured, verdict.floor,
+                    std::string(verdict.missed ? kMissed : ""),
+                    fmt::format("{:.1e}", result.error)});
+  }
+  return table(rows);
+}
+
+std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes * 1e-6); }
 
 }  // namespace
 
@@ -118,27 +153,23 @@ std::string heading_text(const BenchReport& report) {
 }
 
 std::string ceilings_text(const BenchReport& report) {
-  std::vector<Cells> rows = {{"Ceilings", "GFLOP/s", "GB/s read"}};
+  std::vector<Cells> rows = {{"Ceilings", "GFLOP/s", "in bf16", "GB/s read"}};
   for (const CeilingResult& result : report.ceilings) {
-    rows.push_back({fmt::format("{} thread{}", result.threads, result.threads == 1 ? "" : "s"),
-                    fmt::format("{:.1f}", result.fma_gflops),
-                    fmt::format("{:.1f}", result.read_gb_per_s)});
+    rows.push_back(
+        {fmt::format("{} thread{}", result.threads, result.threads == 1 ? "" : "s"),
+         fmt::format("{:.1f}", result.fma_gflops),
+         result.bf16_gflops > 0.0 ? fmt::format("{:.1f}", result.bf16_gflops) : std::string(kNone),
+         fmt::format("{:.1f}", result.read_gb_per_s)});
   }
   return table(rows);
 }
 
 std::string forward_text(const BenchReport& report) {
-  std::vector<Cells> rows = {
-      {"Forward", "threads", "median", "best", "GFLOP/s", "of ceiling", "at least", "", "error"}};
-  for (const RowResult& result : report.forward) {
-    const Verdict verdict = judge(result, report);
-    rows.push_back({describe(result.row.problem), std::to_string(result.row.threads),
-                    aligned_time(result.median_seconds()), aligned_time(result.best_seconds()),
-                    fmt::format("{:.1f}", result.gflops()), verdict.measured, verdict.floor,
-                    std::string(verdict.missed ? kMissed : ""),
-                    fmt::format("{:.1e}", result.error)});
-  }
-  return table(rows);
+  return rows_text("Forward", "GFLOP/s", report.forward, report);
+}
+
+std::string decode_text(const BenchReport& report) {
+  return rows_text("Decode", "GB/s", report.decode, report);
 }
 
 std::string tiny_text(const BenchReport& report) {
@@ -151,6 +182,13 @@ std::string tiny_text(const BenchReport& report) {
                  std::string(limit && median > *limit ? kMissed : "")}});
 }
 
+std::string memory_text(const BenchReport& report) {
+  const MemoryResult& memory = *report.memory;
+  return table({{"Memory", "beyond inputs and outputs", "at most", ""},
+                {describe(memory.problem), megabytes(memory.bytes), megabytes(kMemoryLimit),
+                 std::string(memory.bytes > kMemoryLimit ? kMissed : "")}});
+}
+
 std::string bench_json(const BenchReport& report) {
   Json json = {{"version", report.build.version},       {"compiler", report.build.compiler},
                {"build_type", report.build.build_type}, {"cpu", report.machine.cpu},
@@ -160,14 +198,15 @@ std::string bench_json(const BenchReport& report) {
     for (const CeilingResult& result : report.ceilings) {
       json["ceilings"].push_back({{"threads", result.threads},
                                   {"fma_gflops", result.fma_gflops},
+                                  {"bf16_gflops", result.bf16_gflops},
                                   {"read_gb_per_s", result.read_gb_per_s}});
     }
   }
-  if (!report.forward.empty()) {
-    json["forward"] = Json::array();
-    for (const RowResult& result : report.forward) {
-      json["forward"].push_back(row_json(result, report));
-    }
+  for (const auto& [name, results] :
+       {std::pair("forward", &report.forward), std::pair("decode", &report.decode)}) {
+    if (results->empty()) continue;
+    json[name] = Json::array();
+    for (const RowResult& result : *results) json[name].push_back(row_json(result, report));
   }
   if (report.tiny) {
     const auto limit = tiny_limit(report.machine.kind, report.build.target);
@@ -176,6 +215,11 @@ std::string bench_json(const BenchReport& report) {
                     {"at_most_s", optional_json(limit)},
                     {"calls_per_sample", report.tiny->calls_per_sample},
                     {"seconds", report.tiny->seconds}};
+  }
+  if (report.memory) {
+    json["memory"] = {{"problem", problem_json(report.memory->problem)},
+                      {"bytes", report.memory->bytes},
+                      {"at_most", kMemoryLimit}};
   }
   // A CPU may call itself anything; what is not UTF-8 is replaced.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

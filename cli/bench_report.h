@@ -21,14 +21,18 @@ struct BenchReport {
   Machine machine;
   std::vector<CeilingResult> ceilings;
   std::vector<RowResult> forward;
+  std::vector<RowResult> decode;
   std::optional<TinyResult> tiny;
+  std::optional<MemoryResult> memory;
 };
 
 /// The machine and the build, in two lines.
 std::string heading_text(const BenchReport& report);
 std::string ceilings_text(const BenchReport& report);
 std::string forward_text(const BenchReport& report);
+std::string decode_text(const BenchReport& report);
 std::string tiny_text(const BenchReport& report);
+std::string memory_text(const BenchReport& report);
 
 /// All of it, with every sample; the help page has the members.
 std::string bench_json(const BenchReport& report);

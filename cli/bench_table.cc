@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard table (bench_table.h).
+// The standard tables (bench_table.h).
 
 #include "bench_table.h"
 
@@ -31,6 +31,28 @@ BenchProblem with_value_dim(BenchProblem problem, std::int64_t value_dim) {
   return problem;
 }
 
+BenchProblem stored(BenchProblem problem, DType dtype) {
+  problem.dtype = dtype;
+  return problem;
+}
+
+BenchProblem in_blocks(BenchProblem problem, std::int64_t block_size) {
+  problem.block_size = block_size;
+  return problem;
+}
+
+/// One query for each head against a cache.
+BenchProblem cached(std::int64_t q_heads, std::int64_t kv_heads, std::int64_t keys,
+                    std::int64_t dim, DType dtype) {
+  return {.q_heads = q_heads,
+          .kv_heads = kv_heads,
+          .q_len = 1,
+          .kv_len = keys,
+          .head_dim = dim,
+          .value_dim = dim,
+          .dtype = dtype};
+}
+
 /// AVX3, with dot products of bfloat16 or without: they change nothing for float32.
 bool is_avx3(const std::string& target) { return target == "AVX3" || target == "AVX3_BF16"; }
 
@@ -38,63 +60,132 @@ bool known(CpuKind cpu, const std::string& target) {
   return cpu != CpuKind::kOther && (is_avx3(target) || target == "AVX2");
 }
 
-}  // namespace
+class Table {
+ public:
+  Table(BenchCall call, int threads) : call_(call), threads_(threads) {}
 
-std::vector<BenchRow> standard_table(int threads, int cpus) {
-  constexpr BenchFloors kShort = {.avx3 = 0.84};
-  constexpr BenchFloors kCausal = {.avx3 = 0.85};
-  constexpr BenchFloors kShortCausal = {.avx3 = 0.75};
-  constexpr BenchFloors kWindow = {.avx3 = 0.75};
-  constexpr BenchFloors kOddDim = {.avx3 = 0.65};
-  constexpr BenchFloors kPrimeDim = {.avx3 = 0.55};
-  constexpr BenchFloors kMixedDims = {.avx3 = 0.80};
-  constexpr BenchFloors kScore = {.avx3 = 0.70};
-  std::vector<BenchRow> rows;
-  const auto add = [&](const BenchProblem& problem, const BenchFloors& floors) {
-    rows.push_back({.problem = problem, .threads = threads, .floors = floors});
-  };
-  add(square(2, 4096, 64), {.avx3 = 0.88, .avx2 = 0.80});
-  add(square(2, 4096, 128), {.avx3 = 0.91, .avx2 = 0.80});
+  void add(const BenchProblem& problem, BenchFloors floors,
+           BenchAgainst against = BenchAgainst::kCeiling) {
+    if (threads_ != 1) floors = {};
+    rows_.push_back({problem, call_, threads_, against, floors});
+  }
+  void add_for_two_threads(const BenchProblem& problem, const BenchFloors& floors,
+                           BenchAgainst against) {
+    rows_.push_back({problem, call_, 2, against, floors});
+  }
+  const std::vector<BenchRow>& rows() const { return rows_; }
+
+ private:
+  BenchCall call_;
+  int threads_;
+  std::vector<BenchRow> rows_;
+};
+
+BenchFloors share(double avx3, double avx2 = 0.0) {
+  return {.avx3 = avx3, .avx2 = avx2, .zen5_allowance = 0.09};
+}
+
+BenchFloors bf16_share(double avx3) { return {.avx3 = avx3, .zen5_allowance = 0.11}; }
+
+BenchFloors multiple(double least) { return {.avx3 = least, .avx2 = least}; }
+
+void add_forward_rows(Table& table, int cpus, bool bf16_dots) {
+  table.add(square(2, 4096, 64), share(0.88, 0.80));
+  table.add(square(2, 4096, 128), share(0.91, 0.80));
   for (const std::int64_t length : {512, 1024}) {
-    for (const std::int64_t dim : {64, 128}) add(square(8, length, dim), kShort);
+    for (const std::int64_t dim : {64, 128}) table.add(square(8, length, dim), share(0.84));
   }
-  for (const std::int64_t dim : {64, 128}) add(masked(square(2, 4096, dim), causal()), kCausal);
-  for (const std::int64_t dim : {64, 128}) add(masked(square(8, 512, dim), causal()), kShortCausal);
-  add(masked(square(1, 16384, 64), window(1023, 0)), kWindow);
+  for (const std::int64_t dim : {64, 128}) {
+    table.add(masked(square(2, 4096, dim), causal()), share(0.85));
+  }
+  for (const std::int64_t dim : {64, 128}) {
+    table.add(masked(square(8, 512, dim), causal()), share(0.75));
+  }
+  table.add(masked(square(1, 16384, 64), window(1023, 0)), share(0.75));
   for (const std::int64_t dim : {40, 59, 80, 96, 256}) {
-    add(square(2, 2048, dim), dim == 59 ? kPrimeDim : kOddDim);
+    table.add(square(2, 2048, dim), share(dim == 59 ? 0.55 : 0.65));
   }
-  add(with_value_dim(square(2, 2048, 128), 64), kMixedDims);
-  add(with_value_dim(square(2, 2048, 64), 128), kMixedDims);
+  table.add(with_value_dim(square(2, 2048, 128), 64), share(0.80));
+  table.add(with_value_dim(square(2, 2048, 64), 128), share(0.80));
   for (const BenchScore& score :
        {BenchScore{.softcap = 30.0}, BenchScore{.alibi = true}, BenchScore{.bias = true}}) {
-    add(scored(square(2, 4096, 64), score), kScore);
+    table.add(scored(square(2, 4096, 64), score), share(0.70));
   }
-  if (cpus < 2) return rows;
+  table.add(scored(square(2, 4096, 64), {.functor = true}), share(0.65, 0.65));
+  if (bf16_dots) {
+    table.add(stored(square(2, 4096, 64), DType::kBFloat16), bf16_share(0.80));
+    table.add(stored(square(2, 4096, 128), DType::kBFloat16), bf16_share(0.84));
+    table.add(stored(masked(square(2, 4096, 128), causal()), DType::kBFloat16), bf16_share(0.76));
+    for (const std::int64_t dim : {64, 128}) {
+      table.add(stored(square(8, 512, dim), DType::kBFloat16), bf16_share(0.70));
+    }
+  }
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    if (dtype == DType::kBFloat16 && bf16_dots) continue;
+    for (const std::int64_t dim : {64, 128}) {
+      table.add(stored(square(2, 4096, dim), dtype), multiple(0.95), BenchAgainst::kFloat32);
+    }
+  }
+  if (cpus < 2) return;
   for (const BenchProblem& problem : {square(1, 4096, 64), square(8, 512, 64)}) {
-    rows.push_back({.problem = problem,
-                    .threads = 2,
-                    .against_one_thread = true,
-                    .floors = {.two_threads = 1.92}});
+    table.add_for_two_threads(problem, multiple(1.92), BenchAgainst::kOneThread);
   }
-  return rows;
 }
 
-std::optional<double> share_floor(const BenchRow& row, CpuKind cpu, const std::string& target) {
-  // Zen 5's multiply-adds are twice as fast, its loads and the rest of the work are not.
-  constexpr double kZen5Allowance = 0.09;
+void add_decode_rows(Table& table, int cpus, bool bf16_dots) {
+  constexpr std::int64_t kKeys = 16384;
+  constexpr std::int64_t kDim = 128;
+  // Floors for AVX2 were not set; one that only waits for memory would hold them too.
+  const BenchFloors whole = {.avx3 = 0.90};
+  const BenchProblem f32 = cached(8, 8, kKeys, kDim, DType::kFloat32);
+  const BenchProblem bf16 = cached(8, 8, kKeys, kDim, DType::kBFloat16);
+  const BenchProblem f32_group = cached(32, 8, kKeys, kDim, DType::kFloat32);
+  table.add(f32, whole);
+  table.add(bf16, whole);
+  table.add(f32_group, whole);
+  table.add(cached(32, 8, kKeys, kDim, DType::kBFloat16), {.avx3 = bf16_dots ? 0.80 : 0.0});
+  for (const BenchProblem& problem : {f32, bf16}) {
+    table.add(in_blocks(problem, 16), {.avx3 = 0.75});
+    table.add(in_blocks(problem, 128), {.avx3 = 0.85});
+  }
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    table.add(cached(8, 8, 256, 64, dtype), {.seconds = 10e-6});
+  }
+  if (cpus < 2) return;
+  for (const BenchProblem& problem : {f32, bf16, f32_group}) {
+    table.add_for_two_threads(problem, whole, BenchAgainst::kCeiling);
+  }
+}
+
+}  // namespace
+
+std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots) {
+  Table table(call, threads);
+  if (call == BenchCall::kForward) {
+    add_forward_rows(table, cpus, bf16_dots);
+  } else {
+    add_decode_rows(table, cpus, bf16_dots);
+  }
+  return table.rows();
+}
+
+std::optional<double> row_floor(const BenchRow& row, CpuKind cpu, const std::string& target) {
   const double floor = is_avx3(target) ? row.floors.avx3 : row.floors.avx2;
-  if (!known(cpu, target) || row.threads != 1 || floor == 0.0) return std::nullopt;
-  return cpu == CpuKind::kZen5 ? floor - kZen5Allowance : floor;
+  if (!known(cpu, target) || floor == 0.0) return std::nullopt;
+  return cpu == CpuKind::kZen5 ? floor - row.floors.zen5_allowance : floor;
 }
 
-std::optional<double> speedup_floor(const BenchRow& row, CpuKind cpu, const std::string& target) {
-  const bool judged = known(cpu, target) && row.threads == 2 && row.floors.two_threads > 0.0;
-  return judged ? std::optional(row.floors.two_threads) : std::nullopt;
+std::optional<double> row_limit(const BenchRow& row, CpuKind cpu, const std::string& target) {
+  if (!known(cpu, target) || row.floors.seconds == 0.0) return std::nullopt;
+  return row.floors.seconds;
 }
 
 std::optional<double> tiny_limit(CpuKind cpu, const std::string& target) {
   return known(cpu, target) ? std::optional(1e-6) : std::nullopt;
+}
+
+BenchProblem memory_problem(bool quick) {
+  return masked(square(1, quick ? 16384 : 262144, 64), window(1023, 0));
 }
 
 }  // namespace fovea::cli

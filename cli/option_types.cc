@@ -5,6 +5,7 @@
 #include "option_types.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/ranges.h>
 
@@ -13,14 +14,34 @@
 
 namespace fovea::cli {
 
+namespace {
+
+std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices) {
+  return [choices = std::move(choices)](const std::string& value) {
+    if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
+    return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
+                       did_you_mean(value, choices));
+  };
+}
+
+}  // namespace
+
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         std::vector<std::string> choices, const std::string& description) {
+  return app.add_option(name, target, description)->check(is_one_of(std::move(choices)));
+}
+
+CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
+                         std::vector<std::string> choices, const std::string& description) {
   return app.add_option(name, target, description)
-      ->check([choices = std::move(choices)](const std::string& value) {
-        if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
-        return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
-                           did_you_mean(value, choices));
-      });
+      ->check(is_one_of(std::move(choices)))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+DType storage_type(std::string_view word) {
+  if (word == "f64") return DType::kFloat64;
+  if (word == "f16") return DType::kFloat16;
+  return word == "bf16" ? DType::kBFloat16 : DType::kFloat32;
 }
 
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls that are measured (bench_run.h).
+
+#include "bench_run.h"
+
+#include <chrono>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/attention.h"
+#include "fovea/reference.h"
+
+#include "row_check.h"
+
+namespace fovea::cli {
+namespace {
+
+// The first, the middle and the last query, of the first, the middle and the last head of the first
+// and the last batch item.
+std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
+  std::vector<reference::Row> rows;
+  for (const std::int64_t batch : std::set<std::int64_t>{0, problem.batch - 1}) {
+    for (const std::int64_t head :
+         std::set<std::int64_t>{0, problem.q_heads / 2, problem.q_heads - 1}) {
+      for (const std::int64_t query :
+           std::set<std::int64_t>{0, problem.q_len / 2, problem.q_len - 1}) {
+        rows.push_back({.batch = batch, .head = head, .query = query});
+      }
+    }
+  }
+  return rows;
+}
+
+/// The largest relative error of rounding to a type.
+double rounding_of(DType type) {
+  switch (type) {
+    case DType::kBFloat16:
+      return 0x1p-8;
+    case DType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0x1p-24;
+  }
+}
+
+/// The engine may be as far off as the naive computation in the same type, and some roundings more:
+/// what one row hits by luck, another order of sums need not.
+BenchErrors compare(const TensorView& engine, const TensorView& naive, const TensorView& oracle,
+                    DType dtype) {
+  constexpr double kRoundings = 32.0 * 0x1p-24;
+  const double stored = dtype == DType::kFloat32 ? 0.0 : rounding_of(dtype);
+  Deviations deviations;
+  deviations.add(engine, naive, oracle);
+  return {.error = deviations.result,
+          .allowed = deviations.naive + (kRoundings + stored) * largest_finite(oracle)};
+}
+
+void require_right(const BenchErrors& errors, const BenchProblem& problem, const char* what) {
+  if (errors.error <= errors.allowed) return;
+  throw WrongResult(
+      fmt::format("wrong result, so nothing was timed: {}: the {} is off by {:.3g}, where the "
+                  "reference allows {:.3g}",
+                  describe(problem), what, errors.error, errors.allowed));
+}
+
+void fill(const MutableTensorView& tensor, double number) {
+  for_each_index(tensor.shape(), [&](const Index& at) { set_value(tensor, at, number); });
+}
+
+}  // namespace
+
+BenchRun::BenchRun(BenchCall call, const BenchProblem& problem, int threads)
+    : call_(call), problem_(problem), tensors_(make_tensors(problem)) {
+  tensors_.options.execution.threads = threads;
+}
+
+void BenchRun::run() {
+  const AttentionOutputs outputs = {.context = tensors_.context, .lse = tensors_.lse};
+  if (call_ == BenchCall::kForward) {
+    attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
+  } else if (problem_.block_size > 0) {
+    attention_decode(tensors_.query, tensors_.paged(), tensors_.options, outputs);
+  } else {
+    attention_decode(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
+  }
+}
+
+double BenchRun::timed_run() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  run();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double BenchRun::bytes() const {
+  double bytes = 0.0;
+  for (const Tensor* tensor :
+       {&tensors_.query, &tensors_.key, &tensors_.value, &tensors_.context, &tensors_.lse}) {
+    bytes += static_cast<double>(tensor->size()) * static_cast<double>(dtype_size(tensor->dtype()));
+  }
+  return bytes;
+}
+
+BenchErrors BenchRun::check() {
+  // What the engine does not write stays wrong.
+  fill(tensors_.context, std::numeric_limits<double>::quiet_NaN());
+  fill(tensors_.lse, std::numeric_limits<double>::quiet_NaN());
+  run();
+
+  const std::vector<reference::Row> rows = rows_to_check(problem_);
+  const reference::Inputs inputs = {tensors_.query, tensors_.key, tensors_.value};
+  const auto oracle = reference::attention_rows(inputs, tensors_.options, rows);
+  const auto naive =
+      reference::attention_rows(inputs, tensors_.options, rows, {.arithmetic = problem_.dtype});
+  Tensor context(DType::kFloat64, oracle.context.shape());
+  Tensor lse(DType::kFloat64, oracle.lse.shape());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto [batch, head, query] = rows[i];
+    const auto row = static_cast<std::int64_t>(i);
+    lse.at<double>({row}) = tensors_.lse.value({batch, head, query});
+    for (std::int64_t dim = 0; dim < problem_.value_dim; ++dim) {
+      context.at<double>({row, dim}) = tensors_.context.value({batch, head, query, dim});
+    }
+  }
+  require_right(compare(lse, naive.lse, oracle.lse, DType::kFloat32), problem_, "lse");
+  const BenchErrors errors = compare(context, naive.context, oracle.context, problem_.dtype);
+  require_right(errors, problem_, "context");
+  return errors;
+}
+
+}  // namespace fovea::cli
