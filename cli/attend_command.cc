@@ -283,7 +283,10 @@ int AttendCommand::run() const {
     require_right("lse", report.verdict->lse);
   }
   const Stopwatch writing;
+  constexpr std::int64_t kLarge = std::int64_t{1} << 26;
+  if (result.context.size() > kLarge) progress.show("writing " + plan.context.words());
   write_outputs(plan, result.context, result.lse);
+  progress.clear();
   report.write_seconds = writing.seconds();
   print(report);
   return 0;

@@ -5,6 +5,7 @@
 #include "attend_inputs.h"
 
 #include <array>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,9 @@
 
 #include "fovea/error.h"
 #include "fovea/files.h"
+
+#include "row_check.h"
+#include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {
@@ -91,12 +95,29 @@ AttendTensor read_one(const char* name, const std::string& spec, const InputFile
   return found;
 }
 
+/// The largest number of a type.
+double largest_of(DType type) {
+  if (type == DType::kFloat16) return 65504.0;
+  if (type == DType::kBFloat16) return 0x1.fep127;
+  return std::numeric_limits<float>::max();
+}
+
+/// What was a number would be infinite, and the result nan, without anybody's being told.
+void require_in_range(const AttendTensor& tensor, DType type) {
+  const DType from = tensor.tensor->dtype();
+  if (type == DType::kFloat64 || (type != DType::kFloat16 && from != DType::kFloat64)) return;
+  const double largest = largest_finite(tensor.tensor);
+  if (largest <= largest_of(type)) return;
+  fail(tensor, "expected numbers up to {:.6g} in size, as --dtype makes them {}, got {:.6g}",
+       largest_of(type), dtype_name(type), largest);
+}
+
 /// Converts where --dtype says so; refuses what cannot be computed with.
 void settle_type(AttendTensor& tensor, const std::string& wish) {
   for (const auto& [word, type] : kTypes) {
-    if (word == wish && tensor.tensor->dtype() != type) {
-      tensor.tensor = TensorRef(convert(tensor.tensor, type));
-    }
+    if (word != wish || tensor.tensor->dtype() == type) continue;
+    require_in_range(tensor, type);
+    tensor.tensor = TensorRef(convert(tensor.tensor, type));
   }
   if (is_float(tensor.tensor->dtype())) return;
   fail(tensor, "expected float32, float16, bfloat16 or float64, got {}; --dtype converts",

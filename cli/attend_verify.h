@@ -16,7 +16,8 @@
 
 namespace fovea::cli {
 
-/// The largest difference from the reference in float64, and how much is allowed.
+/// The largest difference from the reference in float64, and how much is allowed there: in the row
+/// that has it, or in one that exceeds what it is allowed.
 struct AttendError {
   double error = 0.0;
   double allowed = 0.0;
@@ -34,7 +35,7 @@ struct AttendVerdict {
 /// last; fewer where keys are so many that these would take long, but the first and the last.
 ///
 /// Allowed is what docs/numerics.md allows ("The 1x rule"): the error of the naive computation in
-/// the coarsest type, and some roundings of scores and outputs beyond.
+/// the coarsest type, and some roundings of each row's scores and outputs beyond.
 /// Memory  one head's key, value and query in float64.
 AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
                      const AttentionOutputs& outputs, Progress& progress);

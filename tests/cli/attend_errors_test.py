@@ -33,6 +33,8 @@ FILES = {
     "heads1.npy": Array.normal((2, 1, 7, 3), 1).npy(),
     "int.npy": Array((2, 4, 5, 6), range(240), "int64").npy(),
     "bool.npy": Array((2, 4, 5, 6), [True] * 240, "bool").npy(),
+    "wide.npy": Array((2, 2), [1, -65505, 2, 3]).npy(),
+    "wider.npy": Array((2, 2), [1, -1e39, 2, 3], "float64").npy(),
     "complex.npy": npy("<c8", "(2, 2)", bytes(32)),
     "cut.npy": Array.normal((2, 2, 7, 6), 2).npy()[:-4],
     "long.npy": Array.normal((2, 2, 7, 6), 2).npy() + b"more",
@@ -126,6 +128,10 @@ BAD_INPUT = [
     (f"{KV} --query double.npz:query", "--key: k.npy: expected float64 for query, key and value or for none "
                                        "of them, got float32 beside the query's float64; --dtype converts"),
     ("--query q.npy --value v.npy --key double.npz:key", "--key: double.npz:key: expected float64 for"),
+    ("--query wide.npy --key wide.npy --value wide.npy --dtype f16",
+     "--query: wide.npy: expected numbers up to 65504 in size, as --dtype makes them float16, got 65505"),
+    ("--query wider.npy --key wider.npy --value wider.npy --dtype bf16",
+     "--query: wider.npy: expected numbers up to 3.38953e+38 in size, as --dtype makes them bfloat16, got 1e+39"),
     # Shapes.
     (f"{KV} --query rank1.npy", "--query: rank1.npy: expected [length, dim], [heads, length, dim] or [batch, "
                                 "heads, length, dim], got shape [6]"),
@@ -257,6 +263,17 @@ class HostileTest(CliTest):
             self.assertIn(result.returncode, (0, 2), (place, result.stderr))
             if result.returncode == 2:
                 self.assertIn("q.npy", self.one_line(result.stderr))
+
+    def test_shapes_whose_products_do_not_fit(self):
+        far = 1 << 40
+        for shape in ((far, far, 5, 0), (5, far, far, 0), (0, far, far, far), (far, 0, far, far)):
+            path = self.write("far.npy", npy("<f4", str(shape), b""))
+            for outputs in (["--verify"], ["--output", str(self.dir / "c.npy")],
+                            ["--lse", str(self.dir / "l.npy"), "--causal", "--json"]):
+                result = run("attend", "--query", path, "--key", path, "--value", path, *outputs)
+                self.assertIn(result.returncode, (0, 1, 2), (shape, outputs))
+                if result.returncode != 0:
+                    self.one_line(result.stderr)
 
     def test_text_that_acts_on_a_terminal(self):
         escape = "\x1b]0;owned\x07"

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import pty
+import random
 import resource
 import signal
 import stat
@@ -535,6 +536,13 @@ class ReportTest(AttendTest):
             for name, place in (("key", 8), ("value", 4), ("query", 17)):
                 arrays[name].values[place] = number
             self.attend("--input", self.input_file(arrays), "--verify", "--causal")
+        # Rows of which nothing is to be seen, as others say it: by very low numbers.
+        for lowest in (-3.4028234663852886e38, -1e30, -10000.0):
+            bias = self.write_array("b.npy", Array((40, 1), [lowest, 0.0] * 20))
+            for dtype in ("float32", "bfloat16"):
+                report = json.loads(self.succeed("attend", "--input", self.input_file(problem(dtype, 40)),
+                                                 "--bias", bias, "--verify", "--json"))
+                self.assertLess(report["verify"]["context"]["error"], 0.1)
 
     def test_names_do_nothing_to_a_terminal(self):
         arrays = problem()
@@ -572,6 +580,43 @@ class EarlyEndTest(AttendTest):
             self.assertEqual((self.dir / "c.npy").read_text(), "old")
             self.assertEqual(self.files(), ["c.npy", "slow.npy", "wide.npy"])
 
+    def test_interrupted_at_any_moment(self):
+        # Whenever it comes: the old file or the whole new one, and never a temporary one.
+        chance = random.Random(1)
+        count = 1 << 17
+        large = self.write("large.npy", npy("<f4", f"({count // 64}, 1, 64)", bytes(4 * count)))
+        arguments = ["attend", "--query", large, "--key", large, "--value", large, "--output"]
+        self.succeed(*arguments, str(self.dir / "whole.npy"))
+        whole = (self.dir / "whole.npy").read_bytes()
+        path = self.dir / "c.npy"
+        codes = set()
+        for _ in range(60):
+            path.write_bytes(b"old")
+            with subprocess.Popen([FOVEA, *arguments, str(path)], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  preexec_fn=default_signals) as process:
+                time.sleep(chance.uniform(0, 0.02))
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=TIMEOUT_S)
+            codes.add(process.returncode)
+            self.assertEqual(err, b"")
+            self.assertIn(path.read_bytes(), (b"old", whole))
+            self.assertEqual(self.files(), ["c.npy", "large.npy", "whole.npy"])
+        # A signal that comes before main has begun ends the process in the system's way.
+        self.assertLessEqual(codes, {0, 130, -signal.SIGINT})
+
+    def test_an_input_that_becomes_shorter(self):
+        arguments = self.slow_problem()
+        path = self.write("c.npy", "old")
+        with subprocess.Popen([FOVEA, *arguments, "--output", path], stderr=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+            time.sleep(0.3)
+            os.truncate(self.dir / "wide.npy", 4096)
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual((process.returncode, out), (2, b""))
+        self.assertIn("a file became shorter", self.one_line(err))
+        self.assertEqual((self.dir / "c.npy").read_text(), "old")
+
     def test_a_result_that_verify_refuses(self):
         # The query changes under the running computation, which nothing but --verify can see.
         arguments = self.slow_problem()
@@ -606,9 +651,11 @@ class EarlyEndTest(AttendTest):
         quick = self.input_file(problem())
         self.succeed("attend", "--input", quick, "--output", str(self.dir / "c.npy"))
 
+
+class MemoryTest(AttendTest):
     @limits_memory
-    def test_memory(self):
-        # Inputs are mapped and nothing is copied: 96 MB of them, and 32 MB to be written.
+    def test_inputs_are_mapped_and_nothing_is_copied(self):
+        # 96 MB to be read, 32 MB to be written.
         count = 1 << 23
         path = self.dir / "large.safetensors"
         head = {name: {"dtype": "F32", "shape": [64, count // 64 // 64, 64],
