@@ -21,6 +21,7 @@
 #include "output.h"
 #include "progress.h"
 #include "row_check.h"
+#include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {

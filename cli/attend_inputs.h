@@ -12,7 +12,6 @@
 #include "fovea/tensor.h"
 
 #include "attend_arguments.h"
-#include "tensor_options.h"
 
 namespace fovea::cli {
 

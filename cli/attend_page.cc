@@ -58,7 +58,7 @@ constexpr const char* kMasks =
     "A score is query . key; then scale, softcap, bias, ALiBi and table, and mask, in this order. "
     "Numbers such as 3,4 are taken for numbers; a file of that name is ./3,4.";
 
-constexpr const char* kOutput =
+constexpr const char* kReport =
     "query, key, value\ttype, shape and file\n"
     "context, lse\tthe same, and where it was written\n"
     "mask, scores\tthe rules, in words\n"
@@ -119,7 +119,7 @@ Page attend_page() {
           .description = kDescription,
           .sections = {{"TENSORS IN FILES", kTensors},
                        {"MASKS AND POSITIONS", kMasks},
-                       {"WHAT IS SAID", kOutput},
+                       {"THE REPORT", kReport},
                        {"JSON", kJson},
                        exit_status_section(),
                        {"ENVIRONMENT", kEnvironment},

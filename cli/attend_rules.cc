@@ -17,6 +17,7 @@
 
 #include "core/problem_shape.h"
 #include "number_list.h"
+#include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {
@@ -34,7 +35,7 @@ Tensor document_ids(const std::string& spec) {
   return Tensor(ids.view());
 }
 
-/// IDS, or QIDS,KIDS: a comma may be part of a file's name, so the files are asked.
+/// IDS, or IDS,KEY_IDS: a comma may be part of a file's name, so the files are asked.
 void read_documents(const std::string& text, MaskParts& mask) {
   std::error_code error;
   const bool is_one = std::filesystem::exists(text, error);

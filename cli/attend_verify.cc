@@ -116,8 +116,7 @@ class HeadCheck {
  public:
   HeadCheck(const AttendInputs& inputs, const AttentionOptions& whole, const AttendRules& rules,
             const Row& place)
-      : place_(place),
-        options_(rules.options_of_head(inputs.shape, place.batch, place.head,
+      : options_(rules.options_of_head(inputs.shape, place.batch, place.head,
                                        query_offset(whole, inputs.shape, place.batch))),
         kv_head_(place.head / (inputs.shape.q_heads / inputs.shape.kv_heads)),
         stored_{head_of(inputs.query.view, place.batch, place.head),
@@ -140,7 +139,6 @@ class HeadCheck {
  private:
   double score_size(const ScorePosition& at) const;
 
-  Row place_;
   AttentionOptions options_;
   std::int64_t kv_head_;
   reference::Inputs stored_;
@@ -180,8 +178,8 @@ Sizes HeadCheck::measure(const Row& row, std::int64_t number, const reference::R
     if (weight > least) Sizes::include(sizes.score, score_size(at));
     const double* const value =
         value_.span<double>().data() + static_cast<std::size_t>(at.key) * dim;
-    for (std::size_t i = 0; weight > 0.0 && i < dim; ++i)
-      weighted[i] += weight * std::abs(value[i]);
+    if (!(weight > 0.0)) continue;
+    for (std::size_t i = 0; i < dim; ++i) weighted[i] += weight * std::abs(value[i]);
   }
   for (const double sum : weighted) Sizes::include(sizes.weighted, sum);
   Sizes::include(sizes.context, largest_finite(oracle.context.view()[number]));
@@ -207,10 +205,9 @@ class Allowance {
 
   double of_context(const Sizes& row) const {
     // Weights that are off by e_j move it by sum_j w_j e_j (v_j - context).
-    double allowance = (2.0 * fine_ + of_score(row)) * 2.0 * row.weighted + stored_.near_zero;
-    if (stored_.relative > fine_)
-      allowance += stored_.relative / 2.0 * (row.weighted + row.context);
-    return allowance;
+    const double allowance = (2.0 * fine_ + of_score(row)) * 2.0 * row.weighted + stored_.near_zero;
+    if (stored_.relative <= fine_) return allowance;
+    return allowance + stored_.relative / 2.0 * (row.weighted + row.context);
   }
   double of_lse(const Sizes& row) const { return 2.0 * fine_ * (1.0 + log_keys_) + of_score(row); }
 

@@ -497,7 +497,7 @@ class ReportTest(AttendTest):
         self.assertEqual(report["flop"], 2 * (DIM + VALUE_DIM) * BATCH * sum(mask.values))
 
     def test_a_long_call_is_compared_with_the_ceiling(self):
-        zeros = self.write("z.npy", npy("<f4", "(8, 4096, 64)", bytes(4 * 8 * 4096 * 64)))
+        zeros = self.write("z.npy", npy("<f4", "(6, 4096, 64)", bytes(4 * 6 * 4096 * 64)))
         report = json.loads(self.succeed("attend", "--query", zeros, "--key", zeros, "--value", zeros,
                                          "--json", "--threads", "1"))
         self.assertGreater(report["attend_s"], 0.1)
