@@ -15,9 +15,8 @@ constexpr const char* kDescription =
     "are never stored: memory is that of the tensors.\n"
     "\n"
     "What is computed is said in a few lines on standard output, with times and speed. An output "
-    "takes its name when it is complete; a failure, Ctrl-C or a full disk leaves the file of "
-    "before "
-    "as it was. It may be one of the inputs.";
+    "takes its name when it is complete, and replaces a file of that name with all that was in it; "
+    "a failure, Ctrl-C or a full disk leaves that as it was. It may be one of the inputs.";
 
 constexpr const char* kTensors =
     "A TENSOR is a file and, where the file has several, a name in it:\n"

@@ -61,7 +61,7 @@ Page inspect_page() {
                        {"JSON", kJson},
                        exit_status_section(),
                        {"EXAMPLES", kExamples},
-                       {"SEE ALSO", "fovea --help, fovea info --help"}}};
+                       {"SEE ALSO", "fovea --help, fovea attend --help; docs/files.md"}}};
 }
 
 /// Says on a terminal how far reading is, once that takes long.
