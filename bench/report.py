@@ -7,8 +7,8 @@
                                      `make bench` builds and does this
   bench/report.py --take FILE...     keep what `fovea bench --json` printed instead of measuring
 
-`fovea explain` is in bench/results/explain.json, attention_forward in forward.json, there once for
-each SIMD target: the machine's best and AVX2. What is measured again replaces the old as a whole.
+`fovea explain` is in bench/results/explain.json, attention in attention.json, there once for each
+SIMD target: the machine's best, AVX3 where that is another one, and AVX2. What is measured again replaces the old as a whole.
 Other libraries are measured by bench/peers/run, which writes its own tables; of its figures, the
 README repeats a few.
 """
@@ -110,10 +110,10 @@ def measure_explain(build, commit_name):
 
 
 def measure_forward(build):
-    """What `fovea bench --json` prints, for the best SIMD target and for AVX2."""
+    """What `fovea bench --json` prints, for the best SIMD target and for those that others have."""
     program = build / "fovea"
     info = json.loads(measured(program, "info", "--json"))
-    targets = [info["targets"][0], *(["AVX2"] if "AVX2" in info["targets"][1:] else [])]
+    targets = [info["targets"][0], *(name for name in info["targets"][1:] if name in ("AVX3", "AVX2"))]
     return [measured(program, "bench", "--json", FOVEA_TARGET=target) for target in targets]
 
 
@@ -130,7 +130,8 @@ def kept_row(row):
     """A row as it is kept: of each round the median call, and numbers with five digits."""
     kept = {name: in_short(value) for name, value in row.items() if name != "rounds"}
     kept["rounds"] = [{"calls": len(one["seconds"]), "median_s": in_short(median(one["seconds"])),
-                       "ceilings_gflops": [in_short(ceiling) for ceiling in one["ceilings_gflops"]]}
+                       **{name: [in_short(ceiling) for ceiling in one[name]]
+                          for name in ("ceilings_gflops", "ceilings_gb_per_s") if name in one}}
                       for one in row["rounds"]]
     return kept
 
@@ -144,15 +145,19 @@ def forward_record(printed, commit_name, date):
               "build_type": run["build_type"], "commit": commit_name, "date": date}
     record["ceilings"] = [{name: in_short(value) for name, value in one.items()}
                           for one in run.get("ceilings", [])]
-    record["forward"] = [kept_row(row) for row in run["forward"]]
+    for part in ("forward", "decode"):
+        if part in run:
+            record[part] = [kept_row(row) for row in run[part]]
     if "tiny" in run:
         record["tiny"] = {name: in_short(run["tiny"][name]) for name in ("median_s", "best_s", "at_most_s")}
+    if "memory" in run:
+        record["memory"] = run["memory"]
     return run["target"], record
 
 
 def keep_forward(records):
-    kept = {**(load("forward.json") or {}), **dict(records)}
-    results.save(KEPT / "forward.json", kept)
+    kept = {**(load("attention.json") or {}), **dict(records)}
+    results.save(KEPT / "attention.json", kept)
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -196,8 +201,12 @@ def describe(problem):
         parts.append(problem["mask"])
     if problem["softcap"]:
         parts.append(f"softcap {problem['softcap']:g}")
-    parts += [name for key, name in (("alibi", "ALiBi"), ("bias", "bias"), ("relative", "relative table"))
-              if problem[key]]
+    parts += [name for key, name in (("alibi", "ALiBi"), ("bias", "bias"), ("relative", "relative table"),
+                                     ("functor", "functor")) if problem[key]]
+    if problem["dtype"] != "float32":
+        parts.append(problem["dtype"])
+    if problem["block_size"]:
+        parts.append(f"blocks of {problem['block_size']}")
     return ", ".join(parts)
 
 
@@ -213,22 +222,25 @@ def percent(share):
 
 
 def judged(row):
-    """(measured, at least) of a row: its share of the ceiling, or its speed beside one thread's."""
+    """(measured, at least) of a row: its share of the ceiling, or its speed beside another's."""
     if row["speedup"] is not None:
         value, floor, text = row["speedup"], row["speedup_at_least"], lambda number: f"{number:.2f} x"
     else:
         value, floor, text = row["share"], row["share_at_least"], percent
+    if row["at_most_s"] is not None:
+        missed = row["median_s"] > row["at_most_s"]
+        return text(value), f"≤ {time_text(row['at_most_s'])}" + (" **missed**" if missed else "")
     if floor is None:
         return text(value), "–"
     return text(value), text(floor) + (" **missed**" if value < floor else "")
 
 
-def forward_table(rows):
+def rows_table(rows, unit, rate):
     lines = []
     for row in rows:
         lines.append([describe(row["problem"]), str(row["threads"]), time_text(row["median_s"]),
-                      f"{row['gflops']:.1f}", *judged(row), f"{row['error']:.1e}", f"{row['allowed_error']:.1e}"])
-    return table(["one call", "threads", "median", "GFLOP/s", "of ceiling", "at least", "error", "allowed"], lines)
+                      f"{row[rate]:.1f}", *judged(row), f"{row['error']:.1e}", f"{row['allowed_error']:.1e}"])
+    return table(["one call", "threads", "median", unit, "of ceiling", "at least", "error", "allowed"], lines)
 
 
 def best_first(kept):
@@ -242,12 +254,12 @@ def rounds_text(rows):
 
 
 def forward_page(kept):
-    """The part of docs/benchmarks.md on attention_forward."""
+    """The part of docs/benchmarks.md on attention_forward and attention_decode."""
     if not kept:
         return "Not measured yet: `make bench` does."
     lines = []
     for target, record in best_first(kept):
-        rows = record["forward"]
+        rows = [*record["forward"], *record.get("decode", [])]
         missed = sum("missed" in judged(row)[1] for row in rows)
         floors = sum(judged(row)[1] != "–" for row in rows)
         lines += [f"### {target}", "", f"{caption(record)} Medians of {rounds_text(rows)}."]
@@ -255,13 +267,21 @@ def forward_page(kept):
             lines.append(f"Of {floors} rows with a floor, {missed or 'none'} missed it.")
         for one in record["ceilings"]:
             threads = f"{one['threads']} thread" + ("s" if one["threads"] > 1 else "")
-            lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of multiply-adds, "
+            bf16 = f"{one['bf16_gflops']:.0f} of bfloat16's, " if one["bf16_gflops"] else ""
+            lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of multiply-adds, {bf16}"
                          f"{one['read_gb_per_s']:.1f} GB/s read.")
         if "tiny" in record:
             tiny = record["tiny"]
             limit = f" (at most {time_text(tiny['at_most_s'])})" if tiny["at_most_s"] else ""
             lines.append(f"A call on 4 queries and 4 keys of 3 numbers: {time_text(tiny['median_s'])}{limit}.")
-        lines += ["", *forward_table(rows), ""]
+        if "memory" in record:
+            memory = record["memory"]
+            missed = " **missed**" if memory["bytes"] > memory["at_most"] else ""
+            lines.append(f"Memory beyond inputs and outputs, of {describe(memory['problem'])}: "
+                         f"{memory['bytes'] * 1e-6:.1f} MB (at most {memory['at_most'] * 1e-6:.0f} MB){missed}.")
+        lines += ["", "`attention_forward`", "", *rows_table(record["forward"], "GFLOP/s", "gflops"), ""]
+        if "decode" in record:
+            lines += ["`attention_decode`", "", *rows_table(record["decode"], "GB/s", "gb_per_s"), ""]
     return "\n".join(lines[:-1])
 
 
@@ -289,7 +309,8 @@ def problem_of(cell):
     return {"batch": 1, "q_heads": cell.q_heads, "kv_heads": cell.kv_heads, "q_len": cell.length,
             "kv_len": cell.length, "head_dim": cell.key_dim, "value_dim": cell.value_dim,
             "mask": masks.get(cell.mask, cell.mask), "softcap": cell.softcap, "alibi": cell.score == "alibi",
-            "bias": cell.score == "bias", "relative": False}
+            "bias": cell.score == "bias", "relative": False, "functor": False, "dtype": "float32",
+            "block_size": 0}
 
 
 def own_cells(record, problem):
@@ -373,7 +394,7 @@ def replace_part(markers, body, page=PAGE):
 
 
 def write_pages():
-    explain, forward = load("explain.json"), load("forward.json")
+    explain, forward = load("explain.json"), load("attention.json")
     if explain:
         replace_part(EXPLAIN_MARKERS, explain_tables(explain))
     replace_part(FORWARD_MARKERS, forward_page(forward))
@@ -396,7 +417,7 @@ def measure(build):
     explain = measure_explain(build, name)
     records = [forward_record(printed, name, today) for printed in measure_forward(build)]
     results.save(KEPT / "explain.json", explain)
-    results.save(KEPT / "forward.json", dict(records))  # no target of an earlier run
+    results.save(KEPT / "attention.json", dict(records))  # no target of an earlier run
 
 
 def main():

@@ -17,7 +17,8 @@ import report  # noqa: E402
 from report import cells, results  # noqa: E402
 
 PROBLEM = {"batch": 1, "q_heads": 2, "kv_heads": 2, "q_len": 4096, "kv_len": 4096, "head_dim": 64,
-           "value_dim": 64, "mask": "all", "softcap": 0.0, "alibi": False, "bias": False, "relative": False}
+           "value_dim": 64, "mask": "all", "softcap": 0.0, "alibi": False, "bias": False, "relative": False,
+           "functor": False, "dtype": "float32", "block_size": 0}
 NOTHING = {"runs": {}, "results": {}}
 RUN = {"date": "2026-11-21T10:00:00Z", "cpu": "Some CPU", "cores": 2, "kernel": "Linux 6", "compiler": "GCC 12",
        "commit": "abc1234", "dirty": False, "versions": {"torch": "1.0"}}
@@ -25,9 +26,16 @@ RUN = {"date": "2026-11-21T10:00:00Z", "cpu": "Some CPU", "cores": 2, "kernel": 
 
 def row(gflops=140.0, share=0.9, least=0.88, speedup=None, speedup_least=None, threads=1, **problem):
     return {"problem": {**PROBLEM, **problem}, "threads": threads, "flop": 8.6e9, "median_s": 0.0612345678,
-            "best_s": 0.06, "gflops": gflops, "share": share, "share_at_least": least, "speedup": speedup,
+            "best_s": 0.06, "at_most_s": None, "gflops": gflops, "share": share, "share_at_least": least, "speedup": speedup,
             "speedup_at_least": speedup_least, "error": 3.9e-8, "allowed_error": 3e-7,
             "rounds": [{"seconds": [0.061, 0.0612345678, 0.07], "ceilings_gflops": [155.0, 156.0]}]}
+
+
+def decode_row(share=0.95, least=0.9, median=0.004, at_most=None, **problem):
+    return {"problem": {**PROBLEM, "q_len": 1, **problem}, "threads": 1, "bytes": 1.3e8, "median_s": median,
+            "best_s": median, "at_most_s": at_most, "gb_per_s": 30.0, "share": share, "share_at_least": least,
+            "speedup": None, "speedup_at_least": None, "error": 3.9e-8, "allowed_error": 3e-7,
+            "rounds": [{"seconds": [median], "ceilings_gb_per_s": [31.0, 32.0]}]}
 
 
 def printed(target="AVX3", rows=None, **parts):
@@ -60,7 +68,7 @@ class Records(unittest.TestCase):
             report.keep_forward(record("AVX3"))
             report.keep_forward(record("AVX2", [row(gflops=70.0)]))
             report.keep_forward(record("AVX3", [row(gflops=141.0)]))
-            kept = report.load("forward.json")
+            kept = report.load("attention.json")
         self.assertEqual({name: one["forward"][0]["gflops"] for name, one in kept.items()},
                          {"AVX3": 141.0, "AVX2": 70.0})
 
@@ -83,7 +91,9 @@ class ForwardPage(unittest.TestCase):
         for changed, text in (({"kv_heads": 1}, "N 4096, D 64, 2/1 heads"), ({"value_dim": 32}, "N 4096, D 64/32, 2 heads"),
                               ({"kv_len": 9, "mask": "causal()"}, "N 4096 x 9, D 64, 2 heads, causal()"),
                               ({"q_heads": 1, "kv_heads": 1, "softcap": 30.0}, "N 4096, D 64, softcap 30"),
-                              ({"alibi": True, "bias": True, "batch": 3}, "N 4096, D 64, 2 heads, batch 3, ALiBi, bias")):
+                              ({"alibi": True, "bias": True, "batch": 3}, "N 4096, D 64, 2 heads, batch 3, ALiBi, bias"),
+                              ({"functor": True, "dtype": "bfloat16", "block_size": 16},
+                               "N 4096, D 64, 2 heads, functor, bfloat16, blocks of 16")):
             self.assertEqual(report.describe({**PROBLEM, **changed}), text)
 
     def test_missed_floors_are_marked_and_counted(self):
@@ -104,11 +114,21 @@ class ForwardPage(unittest.TestCase):
 
     def test_says_what_was_measured(self):
         page = report.forward_page(record(
-            ceilings=[{"threads": 2, "fma_gflops": 320.4, "read_gb_per_s": 45.34}],
+            ceilings=[{"threads": 2, "fma_gflops": 320.4, "bf16_gflops": 640.1, "read_gb_per_s": 45.34}],
+            memory={"problem": PROBLEM, "bytes": 4.84e6, "at_most": 96e6},
             tiny={"median_s": 4.2e-7, "best_s": 4e-7, "at_most_s": 1e-6, "seconds": [], "calls_per_sample": 1}))
         self.assertIn("Some CPU, 2 processors; GCC 12.2.0; commit abc1234; 2026-11-21. Medians of 1 round.", page)
-        self.assertIn("Ceilings of 2 threads: 320 GFLOP/s of multiply-adds, 45.3 GB/s read.", page)
+        self.assertIn("Ceilings of 2 threads: 320 GFLOP/s of multiply-adds, 640 of bfloat16's, 45.3 GB/s read.", page)
         self.assertIn("A call on 4 queries and 4 keys of 3 numbers: 420 ns (at most 1.00 µs).", page)
+        self.assertIn("Memory beyond inputs and outputs, of N 4096, D 64, 2 heads: 4.8 MB (at most 96 MB).", page)
+
+    def test_decoding_has_a_table_of_its_own(self):
+        page = report.forward_page(record(decode=[decode_row(), decode_row(share=0.7, least=0.75, block_size=16),
+                                                  decode_row(least=None, median=12e-6, at_most=10e-6)]))
+        self.assertIn("| N 1 x 4096, D 64, 2 heads | 1 | 4.00 ms | 30.0 | 95.0 % | 90.0 % | 3.9e-08 | 3.0e-07 |", page)
+        self.assertIn("| 70.0 % | 75.0 % **missed** |", page)
+        self.assertIn("| 12.0 µs | 30.0 | 95.0 % | ≤ 10.0 µs **missed** |", page)
+        self.assertIn("Of 4 rows with a floor, 2 missed it.", page)
 
     def test_nothing_measured(self):
         self.assertEqual(report.forward_page(None), "Not measured yet: `make bench` does.")

@@ -12,11 +12,14 @@ constexpr const char* kDescription =
     "Measures how fast this machine computes, and how near attention comes to that. Every result "
     "is compared with the reference first; one that is wrong ends the run, without a figure.\n"
     "\n"
-    "ceilings\tWhat the machine can do at best: float32 multiply-adds that wait for nothing, and "
-    "reading memory in order.\n"
+    "ceilings\tWhat the machine can do at best: float32 multiply-adds that wait for nothing, those "
+    "of bfloat16 where the target has them, and reading memory in order.\n"
     "forward\tThe C++ call attention_forward, on the standard table of problems or on one that the "
     "options describe.\n"
-    "tiny\tThe same call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.";
+    "decode\tThe C++ call attention_decode, one query for each head against a long cache, likewise.\n"
+    "tiny\tThe first call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.\n"
+    "memory\tWhat the first call takes beyond its inputs and outputs, on 262,144 tokens of which "
+    "each sees 1,024.";
 
 constexpr const char* kTable =
     "Inputs are normal random numbers, the same in every run. In each round every row has its "
@@ -27,16 +30,22 @@ constexpr const char* kTable =
     "median, best\tTime of a call, over all rounds.\n"
     "GFLOP/s\tUseful work at the median time: 2 (D + value D) flop for each pair of a query and a "
     "key that it sees. What a mask leaves out does not count.\n"
-    "of ceiling\tThe share of the multiply-add ceiling that was measured right before and after "
-    "(the higher of both), with the same threads and target: the median of all rounds. The rows "
-    "that compare threads show how many times faster two are than one.\n"
-    "at least\tWhat Fovea promises on AMD's Zen 4 and Zen 5, with one thread; \"missed\" where it "
-    "is not kept, which on a busy machine may be the neighbours' doing. On other CPUs, and for "
-    "problems of your own, nothing is promised.\n"
+    "GB/s\tIn decoding: the bytes of all keys and values, read once, at the median time.\n"
+    "of ceiling\tThe share of the ceiling that was measured right before and after (the higher of "
+    "both), with the same threads and target: the median of all rounds. In decoding that is the "
+    "memory's, which a cache may exceed; for tensors in bfloat16, where the target multiplies "
+    "those, theirs. Rows with an x are compared with something else, measured in turns: two threads "
+    "with one, types of 16 bits with float32.\n"
+    "at least\tWhat Fovea promises on AMD's Zen 4 and Zen 5; <= is a time. \"missed\" where it is "
+    "not kept, which on a busy machine may be the neighbours' doing. On other CPUs, with another "
+    "--threads than 1, and for problems of your own, nothing is promised.\n"
     "error\tThe largest difference between the context and the reference in float64, in rows of "
     "the first, middle and last query and head.\n"
     "\n"
-    "With AVX2 other floors hold. To see them on a CPU that has more, set FOVEA_TARGET=AVX2.";
+    "With AVX3 and AVX2 other floors hold. To see them on a CPU that has more, set FOVEA_TARGET.\n"
+    "\n"
+    "The functor is softcap:30 once more, as a user of the library would write it: a class of "
+    "vectors, compiled against what is installed.";
 
 constexpr const char* kJson =
     "One object, with the parts that were measured. Times are in seconds, shares and speedups are "
@@ -45,14 +54,18 @@ constexpr const char* kJson =
     "version, compiler, build_type\tof this build\n"
     "cpu, cpus\tthe CPU's name, and how many may be used\n"
     "target\tthe SIMD target\n"
-    "ceilings\tarray of {threads, fma_gflops, read_gb_per_s}\n"
-    "forward\tarray of rows: {problem, threads, flop, median_s, best_s, gflops, share, "
-    "share_at_least, speedup, speedup_at_least, error, allowed_error, rounds}\n"
+    "ceilings\tarray of {threads, fma_gflops, bf16_gflops, read_gb_per_s}; 0 where the target "
+    "multiplies no bfloat16\n"
+    "forward\tarray of rows: {problem, threads, flop, median_s, best_s, at_most_s, gflops, share, "
+    "share_at_least, against, speedup, speedup_at_least, error, allowed_error, rounds}\n"
     "forward[].problem\t{batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, "
-    "softcap, alibi, bias, relative}\n"
+    "softcap, alibi, bias, relative, functor, dtype, block_size}\n"
+    "forward[].against\tnull, \"one thread\" or \"float32\"\n"
     "forward[].rounds\tarray of {seconds, ceilings_gflops}: the time of each call, and the "
-    "ceilings before and after; against one thread also one_thread_seconds\n"
-    "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample";
+    "ceilings before and after; against_seconds: of what it is compared with\n"
+    "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
+    "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
+    "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
 
 constexpr const char* kEnvironment =
     "FOVEA_TARGET\tThe SIMD target to compute with; fovea info lists them.\n"
@@ -65,16 +78,19 @@ constexpr const char* kExamples =
     " fovea bench --q-len 16384 --q-heads 2 --mask causal\n"
     " fovea bench --q-len 2048 --q-heads 32 --kv-heads 8 --head-dim 128\n"
     " fovea bench --mask window:255,0 --score alibi --quick\n"
-    " fovea bench forward --json > forward.json";
+    " fovea bench --q-len 2048 --q-heads 8 --dtype bf16\n"
+    " fovea bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
+    " fovea bench forward decode --json > bench.json";
 
 }  // namespace
 
 Page bench_page() {
-  return {.synopsis = {"fovea bench [ceilings|forward|tiny] [--threads N] [--repeat N]",
-                       "            [--quick] [--json]",
-                       "fovea bench [forward] [--q-len N] [--kv-len N] [--q-heads N]",
+  return {.synopsis = {"fovea bench [ceilings] [forward] [decode] [tiny] [memory] [--threads N]",
+                       "            [--repeat N] [--quick] [--json]",
+                       "fovea bench [forward] [decode] [--q-len N] [--kv-len N] [--q-heads N]",
                        "            [--kv-heads N] [--batch N] [--head-dim N] [--value-dim N]",
-                       "            [--mask RULE]... [--score RULE]... [OPTION]..."},
+                       "            [--mask RULE]... [--score RULE]... [--dtype TYPE]",
+                       "            [--block-size N] [OPTION]..."},
           .description = kDescription,
           .sections = {{"THE TABLE", kTable},
                        {"JSON", kJson},

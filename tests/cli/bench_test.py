@@ -13,8 +13,9 @@ import unittest
 
 from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
 
-ROW_MEMBERS = ["problem", "threads", "flop", "median_s", "best_s", "gflops", "share",
-               "share_at_least", "speedup", "speedup_at_least", "error", "allowed_error", "rounds"]
+ROW_MEMBERS = ["problem", "threads", "flop", "median_s", "best_s", "at_most_s", "gflops", "share",
+               "share_at_least", "against", "speedup", "speedup_at_least", "error", "allowed_error",
+               "rounds"]
 
 
 def pairs(q_len, kv_len, visible):
@@ -41,11 +42,11 @@ class BenchTest(CliTest):
         self.assertEqual(row["problem"], {
             "batch": 2, "q_heads": 4, "kv_heads": 2, "q_len": 33, "kv_len": 50, "head_dim": 12,
             "value_dim": 20, "mask": "all", "softcap": 0.0, "alibi": False, "bias": False,
-            "relative": False})
+            "relative": False, "functor": False, "dtype": "float32", "block_size": 0})
         self.assertEqual(row["flop"], 2 * (12 + 20) * 2 * 4 * 33 * 50)
         self.assertLessEqual(row["error"], row["allowed_error"])
         # Promises are made for the standard table only.
-        for name in ("share_at_least", "speedup", "speedup_at_least"):
+        for name in ("at_most_s", "share_at_least", "against", "speedup", "speedup_at_least"):
             self.assertIsNone(row[name], name)
 
     def test_figures_follow_from_the_samples(self):
@@ -81,9 +82,42 @@ class BenchTest(CliTest):
 
     def test_scores(self):
         row = self.row("--q-len", "40", "--q-heads", "2", "--score", "softcap:2.5", "--score",
-                       "alibi", "--score", "bias", "--score", "relative")
-        self.assertEqual([row["problem"][name] for name in ("softcap", "alibi", "bias", "relative")],
-                         [2.5, True, True, True])
+                       "alibi", "--score", "bias", "--score", "relative", "--score", "functor")
+        self.assertEqual([row["problem"][name] for name in ("softcap", "alibi", "bias", "relative",
+                                                            "functor")],
+                         [2.5, True, True, True, True])
+
+    def test_types_of_storage(self):
+        for option, dtype in (("f32", "float32"), ("bf16", "bfloat16"), ("f16", "float16")):
+            row = self.row("--q-len", "70", "--head-dim", "24", "--dtype", option)
+            self.assertEqual(row["problem"]["dtype"], dtype)
+            self.assertLessEqual(row["error"], row["allowed_error"])
+
+    def test_decode(self):
+        for blocks in ([], ["--block-size", "16"], ["--block-size", "7"]):
+            report = self.bench("decode", "--q-heads", "4", "--kv-heads", "2", "--kv-len", "100",
+                                "--head-dim", "8", "--dtype", "bf16", *blocks)
+            self.assertNotIn("forward", report)
+            (row,) = report["decode"]
+            self.assertEqual(list(row), [{"flop": "bytes", "gflops": "gb_per_s"}.get(name, name)
+                                         for name in ROW_MEMBERS])
+            self.assertEqual((row["problem"]["q_len"], row["problem"]["block_size"]),
+                             (1, int(blocks[1]) if blocks else 0))
+            self.assertEqual(row["bytes"], 2 * 2 * 100 * 2 * 8)
+            self.assertAlmostEqual(row["gb_per_s"], row["bytes"] / row["median_s"] * 1e-9)
+            self.assertEqual(len(row["rounds"][0]["ceilings_gb_per_s"]), 2)
+
+    def test_several_parts(self):
+        report = self.bench("decode", "forward", "--q-len", "3", "--kv-len", "50")
+        self.assertEqual([len(report[part]) for part in ("forward", "decode")], [1, 1])
+        self.assertNotIn("tiny", report)
+
+    def test_memory(self):
+        memory = self.bench("memory")["memory"]
+        self.assertEqual(memory["problem"]["mask"], "window(1023, 0)")
+        self.assertEqual(memory["at_most"], 96e6)
+        # At least this program itself, and not another matrix of 16384 x 16384 numbers.
+        self.assertTrue(1e5 < memory["bytes"] < 16384 * 16384, memory)
 
     def test_every_target(self):
         for target in json.loads(self.succeed("info", "--json"))["targets"]:
@@ -101,8 +135,11 @@ class BenchTest(CliTest):
         self.assertNotIn("forward", report)
         self.assertEqual(report["ceilings"][0]["threads"], 1)
         for ceiling in report["ceilings"]:
-            self.assertEqual(list(ceiling), ["threads", "fma_gflops", "read_gb_per_s"])
-            self.assertTrue(all(number > 0 for number in ceiling.values()), ceiling)
+            self.assertEqual(list(ceiling),
+                             ["threads", "fma_gflops", "bf16_gflops", "read_gb_per_s"])
+            has_bf16 = report["target"] == "AVX3_BF16"
+            self.assertTrue(all(number > 0 or (name == "bf16_gflops" and not has_bf16)
+                                for name, number in ceiling.items()), ceiling)
 
     def test_tiny(self):
         tiny = self.bench("tiny")["tiny"]
@@ -128,11 +165,14 @@ class BenchTest(CliTest):
 
     def test_wrong_usage(self):
         for arguments, message in (
-                (["speed"], 'expected one of ceilings, forward, tiny; got "speed"'),
+                (["speed"], 'expected one of ceilings, forward, decode, tiny, memory; got "speed"'),
                 (["forwrd"], 'did you mean "forward"?'),
-                (["tiny", "--q-len", "5"], "--q-len goes with forward, not with tiny"),
-                (["ceilings", "--mask", "causal"], "--mask goes with forward, not with ceilings"),
-                (["tiny", "--threads", "2"], "--threads goes with ceilings and forward"),
+                (["tiny", "--q-len", "5"], "--q-len goes with forward and decode, not with tiny"),
+                (["ceilings", "--mask", "causal"],
+                 "--mask goes with forward and decode, not with ceilings"),
+                (["tiny", "--threads", "2"], "--threads does not go with tiny"),
+                (["--block-size", "16"], "--block-size goes with decode alone"),
+                (["--dtype", "f64"], 'expected one of f32, bf16, f16; got "f64"'),
                 (["--q-len", "0"], "expected a whole number from 1 to 16777216"),
                 (["--threads", "0"], "expected a whole number from 1 to 1024"),
                 (["--repeat", "many"], "expected a whole number from 1 to 1000"),
@@ -147,7 +187,7 @@ class BenchTest(CliTest):
                 (["--mask", "prefix:1e300"], "expected causal, window:LEFT,RIGHT or prefix:N"),
                 (["--score", "softcap"], "softcap:CAP, CAP above 0"),
                 (["--score", "softcap:0"], "softcap:CAP, CAP above 0"),
-                (["--score", "alibi:1"], "expected alibi, bias, relative or softcap:CAP")):
+                (["--score", "alibi:1"], "expected alibi, bias, functor, relative or softcap:CAP")):
             self.assertIn(message, self.fail_with(2, "bench", *arguments), arguments)
 
     def test_an_unknown_target_is_refused(self):
