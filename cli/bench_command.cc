@@ -189,6 +189,11 @@ int BenchCommand::run() const {
     if (!json_) write_stdout(text);
   };
   print(heading_text(report));
+  if (wants("memory")) {
+    // First of all, for what others leave behind in the heap would count as well.
+    progress.show("memory");
+    report.memory = measure_memory(memory_problem(quick_), static_cast<int>(threads_));
+  }
   if (wants("ceilings")) {
     for (const int threads : ceiling_threads()) {
       progress.show(fmt::format("ceilings, {} threads", threads));
@@ -210,8 +215,6 @@ int BenchCommand::run() const {
     print("\n" + tiny_text(report));
   }
   if (wants("memory")) {
-    progress.show("memory");
-    report.memory = measure_memory(memory_problem(quick_), static_cast<int>(threads_));
     print("\n" + (report.memory ? memory_text(report)
                                 : std::string("Memory: this system does not tell.\n")));
   }
