@@ -4,6 +4,7 @@
 
 #include "attend_command.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "attend_page.h"
 #include "attend_rules.h"
 #include "attend_verify.h"
+#include "core/text_width.h"
 #include "message.h"
 #include "option_types.h"
 #include "output.h"
@@ -209,14 +211,19 @@ void AttendCommand::check_usage() const {
   const char* reader = nullptr;
   for (const auto& [option, text] : texts) {
     const bool writes = text == &arguments_.output || text == &arguments_.lse;
-    if (writes || !is_standard_input(*text)) continue;
-    if (reader != nullptr) {
-      fail_usage(
-          fmt::format("{}: expected a file, got -, which {} reads: standard input holds one "
-                      "tensor, and once",
-                      option, reader));
+    const std::size_t comma = std::min(text->find(','), text->size());
+    // Of two, as --documents takes them, either may be.
+    for (const std::string& part :
+         {text->substr(0, comma), text->substr(std::min(comma + 1, text->size()))}) {
+      if (writes || !is_standard_input(part)) continue;
+      if (reader != nullptr) {
+        fail_usage(
+            fmt::format("{}: expected a file, got -, which {} reads: standard input holds one "
+                        "tensor, and once",
+                        option, reader));
+      }
+      reader = option;
     }
-    reader = option;
   }
   for (const char* option : {"--relative-one-way", "--relative-distance"}) {
     if (given(option) && !given("--relative")) {
@@ -285,7 +292,9 @@ int AttendCommand::run() const {
   }
   const Stopwatch writing;
   constexpr std::int64_t kLarge = std::int64_t{1} << 26;
-  if (result.context.size() > kLarge) progress.show("writing " + plan.context.words());
+  if (plan.context.wanted() && result.context.size() > kLarge) {
+    progress.show("writing " + visible(plan.context.words()));
+  }
   write_outputs(plan, result.context, result.lse);
   progress.clear();
   report.write_seconds = writing.seconds();

@@ -4,7 +4,6 @@
 
 #include "attend_inputs.h"
 
-#include <array>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -15,16 +14,12 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
+#include "option_types.h"
 #include "row_check.h"
 #include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {
-
-constexpr std::array kTypes = {std::pair{std::string_view("f32"), DType::kFloat32},
-                               std::pair{std::string_view("bf16"), DType::kBFloat16},
-                               std::pair{std::string_view("f16"), DType::kFloat16},
-                               std::pair{std::string_view("f64"), DType::kFloat64}};
 
 template <class... Args>
 [[noreturn]] void fail(const AttendTensor& tensor, fmt::format_string<Args...> format,
@@ -105,7 +100,8 @@ double largest_of(DType type) {
 /// What was a number would be infinite, and the result nan, without anybody's being told.
 void require_in_range(const AttendTensor& tensor, DType type) {
   const DType from = tensor.tensor->dtype();
-  if (type == DType::kFloat64 || (type != DType::kFloat16 && from != DType::kFloat64)) return;
+  const bool narrower = type == DType::kFloat16 || type == DType::kBFloat16;
+  if (type == DType::kFloat64 || (!narrower && from != DType::kFloat64)) return;
   const double largest = largest_finite(tensor.tensor);
   if (largest <= largest_of(type)) return;
   fail(tensor, "expected numbers up to {:.6g} in size, as --dtype makes them {}, got {:.6g}",
@@ -114,8 +110,8 @@ void require_in_range(const AttendTensor& tensor, DType type) {
 
 /// Converts where --dtype says so; refuses what cannot be computed with.
 void settle_type(AttendTensor& tensor, const std::string& wish) {
-  for (const auto& [word, type] : kTypes) {
-    if (word != wish || tensor.tensor->dtype() == type) continue;
+  if (!wish.empty() && tensor.tensor->dtype() != storage_type(wish)) {
+    const DType type = storage_type(wish);
     require_in_range(tensor, type);
     tensor.tensor = TensorRef(convert(tensor.tensor, type));
   }

@@ -43,8 +43,8 @@ OutputPlace place_of(const char* option, const std::string& spec, const char* na
 /// Whether two names lead to one file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b) {
   if (a == b) return true;
+  // Not two links to one file: each of them is replaced by a file of its own.
   std::error_code error;
-  if (fs::equivalent(a, b, error)) return true;
   const fs::path first = fs::weakly_canonical(a, error);
   const fs::path second = fs::weakly_canonical(b, error);
   return !error && first == second;

@@ -16,7 +16,8 @@ constexpr const char* kDescription =
     "\n"
     "What is computed is said in a few lines on standard output, with times and speed. An output "
     "takes its name when it is complete, and replaces a file of that name with all that was in it; "
-    "a failure, Ctrl-C or a full disk leaves that as it was. It may be one of the inputs.";
+    "a failure, Ctrl-C or a full disk leaves that as it was (of two files, each by itself). It may "
+    "be one of the inputs.";
 
 constexpr const char* kTensors =
     "A TENSOR is a file and, where the file has several, a name in it:\n"
@@ -83,12 +84,12 @@ constexpr const char* kJson =
     "context, lse\tthe same; file is null where it is not written\n"
     "layout\t\"bhld\" or \"blhd\"\n"
     "problem\t{batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, alignment, "
-    "scale, softcap, bias, alibi, relative, sinks}; the mask as C++ has it, the others whether "
-    "they "
-    "are there\n"
+    "scale, softcap, bias, alibi, relative, sinks}; the mask as C++ has it, a softcap of 0 for "
+    "none, "
+    "the last four whether they are there\n"
     "engine\t\"forward\", \"decode\" or \"reference\"\n"
     "target, threads\tthe SIMD target, and the threads it might use\n"
-    "flop\tuseful; an estimate from some rows where a mask is a tensor of more than 2^28 pairs\n"
+    "flop\tuseful; an estimate from some rows where to look at all of them would take seconds\n"
     "read_s, attend_s, write_s\twhat opening and converting, computing, and writing took\n"
     "gflops, ceiling_gflops, share\tthe speed, and what it is a share of\n"
     "verify\t{rows, context, lse}, the latter {error, allowed}";

@@ -49,8 +49,8 @@ struct BenchProblem {
 /// "causal", "window:LEFT,RIGHT" or "prefix:N". Throws InvalidArgument for anything else.
 Mask parse_mask(std::string_view text);
 
-/// Puts "softcap:CAP", "alibi", "bias" or "relative" into `score`. Throws InvalidArgument for
-/// anything else.
+/// Puts "softcap:CAP", "alibi", "bias", "relative" or "functor" into `score`. Throws
+/// InvalidArgument for anything else.
 void parse_score(std::string_view text, BenchScore& score);
 
 /// As a line of a table: "N 4096, D 64, 8 heads, causal()".

@@ -71,6 +71,7 @@ class Table {
   }
   void add_for_two_threads(const BenchProblem& problem, const BenchFloors& floors,
                            BenchAgainst against) {
+    if (threads_ != 1) return;
     rows_.push_back({problem, call_, 2, against, floors});
   }
   const std::vector<BenchRow>& rows() const { return rows_; }

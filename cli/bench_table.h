@@ -46,8 +46,8 @@ struct BenchRow {
   BenchFloors floors = {};
 };
 
-/// All rows of a call, with `threads`; on more than one CPU followed by those for two. With any
-/// other number of threads than one there are no floors. `bf16_dots`: whether the target in use
+/// All rows of a call, with `threads`. For one thread they have floors, and on more than one CPU
+/// some rows for two follow. `bf16_dots`: whether the target in use
 /// multiplies bfloat16.
 std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots);
 

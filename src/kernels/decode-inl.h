@@ -10,11 +10,14 @@
 //
 // The order. Per chunk of keys, of which half a megabyte is read: scores of all queries
 // that share the head -> softcap, biases, masks -> weights, by the running maximum of
-// forward-inl.h -> sums of values. Queries go two at a time over a few keys, which then still are
-// in the first cache, and kRowsPerChunk at a time over the chunk, which then is in the second.
+// forward-inl.h -> sums of values. Queries go two (in bfloat16, four) at a time over a few keys,
+// which then still are in the first cache, and kRowsPerChunk at a time over the chunk, which then
+// is in the second.
 //
-// What was tried, by others' figures on Zen 4: software prefetch hurts; loads of several rows mixed
-// by the compiler cost three times; the cache in pages of 4 KB a third.
+// What was tried, on Zen 4: software prefetch within what the processor prefetches by itself hurts,
+// and helps from one block of a paged cache to the next; loads of several rows mixed by the
+// compiler cost three times; the cache in pages of 4 KB a third. docs/benchmarks.md has the
+// figures.
 //
 // Hidden keys. A score of -inf, wherever it comes from, has no weight, and its value is not even
 // looked at: where a chunk holds one, each row sums up its runs of visible keys.
@@ -188,7 +191,7 @@ class DecodePass {
     if (next < end) {
       cache.fetch(next, end, dim);
     } else {
-      then.fetch(then_row, item_.key_end, then_dim);
+      then.fetch(then_row, keys_end_, then_dim);
     }
   }
 
@@ -383,8 +386,11 @@ class DecodePass {
                std::int64_t begin, std::int64_t end) {
     item_.value.for_each_run(
         begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
-          fetch_next(item_.value, setup_.value_dim, key + keys, end, item_.key, setup_.head_dim,
-                     end);
+          // The keys that come then are those of the next chunk; within one they were just there.
+          if (key + keys < end || end % setup_.chunk_keys == 0) {
+            fetch_next(item_.value, setup_.value_dim, key + keys, end, item_.key, setup_.head_dim,
+                       end);
+          }
           Arithmetic::add(run, keys, setup_.value_dim,
                           scratch_.scores + r * setup_.chunk_keys + (key - first),
                           setup_.chunk_keys, rows, scratch_.context + row * scratch_.context_stride,

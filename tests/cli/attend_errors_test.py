@@ -35,6 +35,7 @@ FILES = {
     "bool.npy": Array((2, 4, 5, 6), [True] * 240, "bool").npy(),
     "wide.npy": Array((2, 2), [1, -65505, 2, 3]).npy(),
     "wider.npy": Array((2, 2), [1, -1e39, 2, 3], "float64").npy(),
+    "near.npy": Array((2, 2), [1, -3.4e38, 2, 3]).npy(),
     "complex.npy": npy("<c8", "(2, 2)", bytes(32)),
     "cut.npy": Array.normal((2, 2, 7, 6), 2).npy()[:-4],
     "long.npy": Array.normal((2, 2, 7, 6), 2).npy() + b"more",
@@ -78,6 +79,8 @@ MISUSE = [
     (f"{QKV} --query=", "--query: expected a value"),
     (f"{QKV} --mask=", "--mask: expected a value"),
     ("--query - --key -:bf16 --value v.npy", "--key: expected a file, got -, which --query reads"),
+    (f"{KV} --query - --documents -,ids7.npy", "--documents: expected a file, got -, which --query reads"),
+    (f"{QKV} --documents -,-", "--documents: expected a file, got -, which --documents reads"),
     (f"{QKV} --sinks - --alibi -", "--sinks: expected a file, got -, which --alibi reads"),
     # Words and numbers.
     (f"{QKV} --layout blhx", '--layout: expected one of bhld, blhd; got "blhx" (did you mean'),
@@ -132,6 +135,8 @@ BAD_INPUT = [
      "--query: wide.npy: expected numbers up to 65504 in size, as --dtype makes them float16, got 65505"),
     ("--query wider.npy --key wider.npy --value wider.npy --dtype bf16",
      "--query: wider.npy: expected numbers up to 3.38953e+38 in size, as --dtype makes them bfloat16, got 1e+39"),
+    ("--query near.npy --key near.npy --value near.npy --dtype bf16",
+     "--query: near.npy: expected numbers up to 3.38953e+38 in size, as --dtype makes them bfloat16, got 3.4e+38"),
     # Shapes.
     (f"{KV} --query rank1.npy", "--query: rank1.npy: expected [length, dim], [heads, length, dim] or [batch, "
                                 "heads, length, dim], got shape [6]"),

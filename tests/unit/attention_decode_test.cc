@@ -297,7 +297,8 @@ struct Blocks {
       }
       const std::int64_t length = lengths_of[static_cast<std::size_t>(b)];
       for (std::int64_t i = (length + block_size - 1) / block_size; i < per_item; ++i) {
-        table.at<std::int64_t>({b, i}) = -1;  // not looked at
+        // Not looked at: what it would lead to is beyond any memory.
+        table.at<std::int64_t>({b, i}) = std::numeric_limits<std::int64_t>::max();
       }
       write(p.key, key, b, length);
       write(p.value, value, b, length);
