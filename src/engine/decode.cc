@@ -5,7 +5,6 @@
 #include "kernels/decode.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -201,11 +200,11 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   const kernels::OutputRows context = rows_of(outputs.context, at[0], at[1], at[2]);
   const std::int64_t dim = plan.setup().value_dim;
   // Some columns at a time, for which a part's factor is computed once.
-  std::array<double, 128> sums;
-  constexpr auto kColumns = static_cast<std::int64_t>(sums.size());
+  constexpr std::int64_t kColumns = 128;
+  double sums[kColumns];
   for (std::int64_t first = 0; first < dim; first += kColumns) {
     const std::int64_t columns = std::min(kColumns, dim - first);
-    sums.fill(0.0);
+    std::fill_n(sums, columns, 0.0);
     for (std::int64_t p = 0; p < plan.parts(); ++p) {
       if (part(p).sum[row] == 0.0f) continue;
       const double weight = factor(p);
