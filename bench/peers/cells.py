@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The problems that every contender is given, and what counts as work in them.
 
-A cell is one problem: float32, batch 1, as many queries as keys. Standard library only: the driver
-and the workers both read this.
+A cell is one problem of batch 1: as many queries as keys, or in decoding a few against a long
+cache; tensors in float32 or bfloat16. Standard library only: the driver and the workers both read
+this.
 """
 
 import dataclasses
@@ -22,9 +23,15 @@ class Cell:
     keys: int = 0  # padding: the keys that are real
     documents: int = 0  # documents: how many, of equal length
     softcap: float = 0.0
+    queries: int = 0  # decoding: so many, against `length` keys; 0: as many as keys
+    dtype: str = "float32"  # or bfloat16: what query, key, value and context are stored in
     two_threads: bool = False  # measured on two threads as well
     quick: bool = False  # part of --quick
     tiny: bool = False  # reported in microseconds per call
+
+    @property
+    def q_len(self):
+        return self.queries or self.length
 
     def visible_pairs(self):
         """(query, key) pairs of one head whose score counts."""
@@ -38,7 +45,11 @@ class Cell:
             return n * self.keys
         if self.mask == "documents":
             return n * (n // self.documents)
-        return n * n
+        return self.q_len * n
+
+    def key_value_bytes(self):
+        """Of all keys and values, read once: what decoding cannot do without."""
+        return self.length * self.kv_heads * (self.key_dim + self.value_dim) * (2 if self.dtype == "bfloat16" else 4)
 
     def useful_flop(self):
         return 2 * self.visible_pairs() * self.q_heads * (self.key_dim + self.value_dim)
@@ -61,7 +72,11 @@ class Cell:
             "alibi": ", ALiBi",
             "bias": ", dense bias",
         }
-        return f"{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}"
+        stored = "" if self.dtype == "float32" else f", {self.dtype}"
+        if self.queries:
+            query = "1 query" if self.queries == 1 else f"{self.queries} queries"
+            return f"{query}, {self.length} keys D={dims} H={heads}{stored}"
+        return f"{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}{stored}"
 
 
 def cell(name, length, dim, heads, *, value_dim=None, kv_heads=None, **rest):
@@ -90,4 +105,12 @@ def every_cell():
         cell("bias_4096_64", 4096, 64, 2, score="bias"),
         cell("window_16384_64", 16384, 64, 1, mask="window", window=1023, two_threads=True),
     ]
+    for name, length, dim, heads, mask in (("4096_64", 4096, 64, 2, "full"), ("4096_128", 4096, 128, 2, "full"),
+                                           ("512_64", 512, 64, 8, "full"), ("causal_4096_128", 4096, 128, 2, "causal")):
+        cells.append(cell(f"bf16_{name}", length, dim, heads, mask=mask, dtype="bfloat16",
+                          two_threads=name == "4096_128", quick=length == 512))
+    for dtype, short in (("float32", "f32"), ("bfloat16", "bf16")):
+        for heads in (8, 32):
+            cells.append(cell(f"decode_{short}_{heads}", 16384, 128, heads, kv_heads=8, queries=1, dtype=dtype,
+                              two_threads=True, quick=heads == 32))
     return cells

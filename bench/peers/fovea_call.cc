@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fovea's side of bench/peers: attention_forward behind two C functions, for a worker process that
-// has the inputs in NumPy arrays. bench/peers/run compiles it against build/release.
+// Fovea's side of bench/peers: attention_forward and attention_decode behind two C functions, for a
+// worker process that has the inputs in NumPy arrays. bench/peers/run compiles it against
+// build/release.
 
 #include <array>
 #include <cstdint>
@@ -14,17 +15,17 @@
 #include "fovea/attention.h"
 #include "fovea/info.h"
 
-/// One problem of batch 1; contiguous float32 arrays [heads, length, dim]. A null pointer or -1
-/// means that the problem has no such thing.
+/// One problem of batch 1; contiguous arrays [heads, length, dim] of float32, or of bfloat16. A
+/// null pointer or -1 means that the problem has no such thing.
 struct fovea_call {
   std::int64_t q_heads, kv_heads, q_len, kv_len, key_dim, value_dim;
-  const float* query;
-  const float* key;
-  const float* value;
-  float* context;
+  const void* query;
+  const void* key;
+  const void* value;
+  void* context;
   const float* bias;                 // [q_heads, q_len, kv_len]
   const std::int64_t* document_ids;  // [q_len]
-  std::int64_t causal, window_left, window_right, key_length, alibi, threads;
+  std::int64_t causal, window_left, window_right, key_length, alibi, threads, bfloat16, decode;
   double softcap;
 };
 
@@ -50,6 +51,10 @@ fovea::AttentionOptions options_of(const fovea_call& call) {
   return options;
 }
 
+fovea::Shape shape_of(std::int64_t heads, std::int64_t length, std::int64_t dim) {
+  return {1, heads, length, dim};
+}
+
 }  // namespace
 
 extern "C" {
@@ -58,14 +63,23 @@ extern "C" {
 const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
   static thread_local std::string message;
   try {
-    const fovea::TensorView query(call->query, {1, call->q_heads, call->q_len, call->key_dim});
-    const fovea::TensorView key(call->key, {1, call->kv_heads, call->kv_len, call->key_dim});
-    const fovea::TensorView value(call->value, {1, call->kv_heads, call->kv_len, call->value_dim});
+    const auto dtype = call->bfloat16 != 0 ? fovea::DType::kBFloat16 : fovea::DType::kFloat32;
+    const auto view = [&](const void* data, const fovea::Shape& shape) {
+      return fovea::TensorView(data, dtype, shape, fovea::contiguous_strides(shape));
+    };
+    const auto query = view(call->query, shape_of(call->q_heads, call->q_len, call->key_dim));
+    const auto key = view(call->key, shape_of(call->kv_heads, call->kv_len, call->key_dim));
+    const auto value = view(call->value, shape_of(call->kv_heads, call->kv_len, call->value_dim));
+    const fovea::Shape shape = shape_of(call->q_heads, call->q_len, call->value_dim);
     const fovea::AttentionOutputs outputs = {
-        .context = {call->context, {1, call->q_heads, call->q_len, call->value_dim}}};
+        .context = {call->context, dtype, shape, fovea::contiguous_strides(shape)}};
     const fovea::AttentionOptions options = options_of(*call);
     for (std::int64_t i = 0; i < repeats; ++i) {
-      fovea::attention_forward(query, key, value, options, outputs);
+      if (call->decode != 0) {
+        fovea::attention_decode(query, key, value, options, outputs);
+      } else {
+        fovea::attention_forward(query, key, value, options, outputs);
+      }
     }
     return nullptr;
   } catch (const std::exception& problem) {

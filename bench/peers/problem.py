@@ -11,20 +11,28 @@ import numpy as np
 
 
 class Problem:
-    """query, key, value: float32 [1, heads, length, dim], normal, seeded by the cell's name."""
+    """query, key, value: float32 [1, heads, length, dim], normal, seeded by the cell's name; numbers
+    that the cell's type has, whatever they are to be stored in."""
 
     def __init__(self, cell):
         self.cell = cell
         self.rng = np.random.default_rng(zlib.crc32(cell.name.encode()))
-        self.query = self.normal(cell.q_heads, cell.length, cell.key_dim)
-        self.key = self.normal(cell.kv_heads, cell.length, cell.key_dim)
-        self.value = self.normal(cell.kv_heads, cell.length, cell.value_dim)
+        self.query = self.stored(self.normal(cell.q_heads, cell.q_len, cell.key_dim))
+        self.key = self.stored(self.normal(cell.kv_heads, cell.length, cell.key_dim))
+        self.value = self.stored(self.normal(cell.kv_heads, cell.length, cell.value_dim))
         n = cell.length
         self.dense_bias = self.normal(cell.q_heads, n, n) if cell.score == "bias" else None
         self.document_ids = np.arange(n) // (n // cell.documents) if cell.documents else None
 
     def normal(self, *shape):
         return self.rng.standard_normal((1, *shape), dtype=np.float32)
+
+    def stored(self, array):
+        """Rounded to the cell's type, to nearest, ties to even."""
+        if self.cell.dtype == "float32":
+            return array
+        bits = array.view(np.uint32)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
 
     @property
     def scale(self):
@@ -75,7 +83,9 @@ class Problem:
 
     def rows_to_check(self):
         """The first query, the last and three between."""
-        n = self.cell.length
+        n = self.cell.q_len
+        if n < 5:
+            return list(range(n))
         between = np.random.default_rng(1).integers(1, n - 1, 3)
         return sorted({0, n - 1, *map(int, between)})
 
@@ -104,13 +114,16 @@ class Problem:
     def tolerance(self):
         """What rounding explains. A context is an average of values, each weight off by as much as
         its score is (a few ulp of |q| |k| scale, here below 16): 64 float32 roundings of the largest
-        value. One key too many or too few among a thousand is thirty times that."""
-        return 64 * float(np.finfo(np.float32).eps) / 2 * float(np.abs(self.value).max())
+        value. One key too many or too few among a thousand is thirty times that. In bfloat16 weights
+        and context are rounded too: four of its roundings of an average value."""
+        size = np.abs(self.value)
+        of_type = 4 * 2.0**-9 * float(size.mean()) if self.cell.dtype == "bfloat16" else 0.0
+        return 64 * float(np.finfo(np.float32).eps) / 2 * float(size.max()) + of_type
 
     def error(self, context):
         """The largest difference from float64 in the rows checked; inf for a wrong shape or NaN."""
         cell = self.cell
-        if context.shape != (1, cell.q_heads, cell.length, cell.value_dim):
+        if context.shape != (1, cell.q_heads, cell.q_len, cell.value_dim):
             return float("inf")
         rows = self.rows_to_check()
         difference = np.abs(context[0][:, rows].astype(np.float64) - self.context_rows(rows)).max()

@@ -57,6 +57,7 @@ def merge(kept, run_id, run, cell, threads, measured):
         "cell": dataclasses.asdict(cell),
         "threads": threads,
         "useful_gflop": cell.useful_flop() / 1e9,
+        **({"key_value_gbytes": cell.key_value_bytes() / 1e9} if cell.queries else {}),
         "measured": measured,
     }
     used = {result["run"] for result in results.values()}
@@ -65,9 +66,9 @@ def merge(kept, run_id, run, cell, threads, measured):
 
 
 def rate(result, name):
-    """GFLOP/s of useful work by the median sample; None where there is none."""
+    """GFLOP/s of useful work by the median sample, or in decoding GB/s; None where there is none."""
     median = result["measured"].get(name, {}).get("median_us")
-    return result["useful_gflop"] / median * 1e6 if median else None
+    return result.get("key_value_gbytes", result["useful_gflop"]) / median * 1e6 if median else None
 
 
 def in_order(kept):
@@ -113,10 +114,10 @@ def own_text(result, text):
     return f"**{failed[0]}**" if failed else text(measured["median_us"]) if measured else ""
 
 
-def table(results):
+def table(results, unit="GFLOP/s of useful work"):
     present = [name for name in PEERS_OF_THE_TABLE if any(name in result["measured"] for result in results)]
     peers = [HEADINGS[name] for name in present]
-    heading = ["GFLOP/s of useful work", "threads", "Fovea", *peers, "Fovea / best peer"]
+    heading = [unit, "threads", "Fovea", *peers, "Fovea / best peer"]
     lines = ["| " + " | ".join(heading) + " |", "|:--|" + "--:|" * (len(heading) - 1)]
     for result in results:
         ours = own_text(result, lambda _: f"{rate(result, 'fovea'):.1f}")
@@ -171,9 +172,10 @@ def footnotes(results):
 HOW_TO_READ = """\
 `bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The contenders take
 turns in random order, each in a process of its own on the same CPUs, with the same inputs, after its result was
-compared with float64; a rate is the median of {rounds}. float32, batch 1; D is the key dim, or key/value dim; H
-the heads, or query/key heads. Useful work is 2 (key dim + value dim) flop for each pair of a query and a key that it
-sees. In parentheses: Fovea's rate as a multiple of the peer's.
+compared with float64; a rate is the median of {rounds}. Batch 1, float32 unless another type is named; D is the key
+dim, or key/value dim; H the heads, or query/key heads. Useful work is 2 (key dim + value dim) flop for each pair of a
+query and a key that it sees; of a query against a cache, GB/s counts keys and values, each once. In parentheses:
+Fovea's rate as a multiple of the peer's.
 
 - ᵐ the mask or bias was given as a tensor, N x N or one row of it, built before the clock ran
 - ᵘ not the library's fused path
@@ -200,7 +202,13 @@ def page(kept):
     lines += [*sentence(kept["runs"]), "", HOW_TO_READ.format(rounds=rounds_text(results))]
     if large:
         lost = sum("lost" in verdict(result, PEERS_OF_THE_TABLE) for result in large)
-        lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows.", "", *table(large)]
+        lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows."]
+        decoding = [result for result in large if "key_value_gbytes" in result]
+        forward = [result for result in large if "key_value_gbytes" not in result]
+        if forward:
+            lines += ["", *table(forward)]
+        if decoding:
+            lines += ["", *table(decoding, "GB/s of keys and values")]
     if tiny:
         lines += ["", *tiny_table(tiny)]
     if large and (notes := footnotes(large)):

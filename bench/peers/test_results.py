@@ -25,7 +25,7 @@ def counted(cell):
         "documents": lambda i, j: i * cell.documents // cell.length == j * cell.documents // cell.length,
     }
     places = range(cell.length)
-    return sum(rules[cell.mask](i, j) for i in places for j in places)
+    return sum(rules[cell.mask](i, j) for i in range(cell.q_len) for j in places)
 
 
 def measured(median, how="native", note=""):
@@ -44,13 +44,18 @@ CELL = cells.cell("some", 1000, 50, 1)
 class Cells(unittest.TestCase):
     def test_visible_pairs(self):
         for rest in ({}, {"mask": "causal"}, {"mask": "window", "window": 3}, {"mask": "window", "window": 99},
-                     {"mask": "padding", "keys": 7}, {"mask": "documents", "documents": 4}):
+                     {"mask": "padding", "keys": 7}, {"mask": "documents", "documents": 4}, {"queries": 5}):
             with self.subTest(**rest):
                 cell = cells.cell("x", 12, 2, 1, **rest)
                 self.assertEqual(cell.visible_pairs(), counted(cell))
 
     def test_useful_flop(self):
         self.assertEqual(cells.cell("x", 10, 3, 2, value_dim=5).useful_flop(), 2 * 100 * 2 * 8)
+
+    def test_bytes_of_keys_and_values(self):
+        cell = cells.cell("x", 10, 3, 8, value_dim=5, kv_heads=2, queries=1)
+        self.assertEqual(cell.key_value_bytes(), 10 * 2 * 8 * 4)
+        self.assertEqual(cells.cell("x", 10, 4, 2, dtype="bfloat16").key_value_bytes(), 10 * 2 * 8 * 2)
 
     def test_names_are_told_apart(self):
         names = [cell.name for cell in cells.every_cell()]
@@ -136,6 +141,12 @@ class Page(unittest.TestCase):
         tiny = cells.cell("tiny", 4, 3, 1, tiny=True)
         lines = self.lines({"fovea": measured(0.5), "numpy": measured(7)}, tiny)
         self.assertIn("| 4 x 4 x 3, one head | 1 | 0.50 | 7.00 |", lines)
+
+    def test_decoding_has_a_table_in_bytes(self):
+        cell = cells.cell("decode", 1000, 50, 4, kv_heads=1, queries=1, dtype="bfloat16")
+        lines = self.lines({"fovea": measured(10), "torch_sdpa": measured(40)}, cell)
+        self.assertIn("| 1 query, 1000 keys D=50 H=4/1, bfloat16 | 1 | 20.0 | 5.0 (4.00) | 4.00 |", lines)
+        self.assertTrue(any(line.startswith("| GB/s of keys and values |") for line in lines))
 
     def test_nothing_measured(self):
         self.assertIn("Not measured yet", results.page(NOTHING))

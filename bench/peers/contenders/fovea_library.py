@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea itself: attention_forward of build/release's shared library, through fovea_call.cc.
+"""Fovea itself: attention_forward and attention_decode of build/release's shared library, through
+fovea_call.cc.
 
 The batch of calls loops in C++, as a C++ program would make them.
 """
@@ -14,7 +15,7 @@ from . import Prepared
 
 EXTENTS = ("q_heads", "kv_heads", "q_len", "kv_len", "key_dim", "value_dim")
 ARRAYS = ("query", "key", "value", "context", "bias", "document_ids")
-REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads")
+REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads", "bfloat16", "decode")
 
 
 class Call(ctypes.Structure):
@@ -41,11 +42,12 @@ class Fovea:
 
     def prepare(self, problem):
         cell = problem.cell
-        context = np.full((1, cell.q_heads, cell.length, cell.value_dim), np.nan, np.float32)
+        bfloat16 = cell.dtype == "bfloat16"
+        context = in_type(np.full((1, cell.q_heads, cell.q_len, cell.value_dim), np.nan, np.float32), bfloat16)
         arrays = {
-            "query": problem.query,
-            "key": problem.key,
-            "value": problem.value,
+            "query": in_type(problem.query, bfloat16),
+            "key": in_type(problem.key, bfloat16),
+            "value": in_type(problem.value, bfloat16),
             "context": context,
             "bias": problem.dense_bias,
             "document_ids": problem.document_ids,
@@ -55,7 +57,7 @@ class Fovea:
         call = Call(
             q_heads=cell.q_heads,
             kv_heads=cell.kv_heads,
-            q_len=cell.length,
+            q_len=cell.q_len,
             kv_len=cell.length,
             key_dim=cell.key_dim,
             value_dim=cell.value_dim,
@@ -65,6 +67,8 @@ class Fovea:
             key_length=cell.keys if cell.mask == "padding" else -1,
             alibi=cell.score == "alibi",
             threads=self.threads,
+            bfloat16=bfloat16,
+            decode=cell.queries > 0,
             softcap=cell.softcap,
             **addresses,
         )
@@ -74,4 +78,13 @@ class Fovea:
             if message:
                 raise RuntimeError(message.decode())
 
-        return Prepared(run, lambda: arrays["context"])
+        return Prepared(run, lambda: as_float32(arrays["context"]))
+
+
+def in_type(array, bfloat16):
+    """The numbers of a float32 array, which bfloat16 has, as they are stored in it: the upper halves."""
+    return (array.view(np.uint32) >> 16).astype(np.uint16) if bfloat16 else array
+
+
+def as_float32(array):
+    return array if array.dtype == np.float32 else (array.astype(np.uint32) << 16).view(np.float32)

@@ -37,7 +37,7 @@ class Jax:
             how = "native" if cell.score == "bias" else "mask tensor"
 
         def length_before_heads(array):
-            return jax.device_put(np.ascontiguousarray(array.transpose(0, 2, 1, 3)))
+            return jax.device_put(np.ascontiguousarray(array.transpose(0, 2, 1, 3))).astype(cell.dtype)
 
         inputs = [length_before_heads(array) for array in (problem.query, problem.key, problem.value)]
         tensors = {name: jax.device_put(tensor) for name, tensor in tensors.items()}
@@ -49,4 +49,4 @@ class Jax:
                 context = attention(*inputs, tensors).block_until_ready()
             last[:] = [context]
 
-        return Prepared(run, lambda: np.asarray(last[0]).transpose(0, 2, 1, 3), how)
+        return Prepared(run, lambda: np.asarray(last[0]).astype(np.float32).transpose(0, 2, 1, 3), how)

@@ -8,6 +8,11 @@ from . import Cannot, Prepared
 CONTRIB = "com.microsoft"
 
 
+def require_float32(cell):
+    if cell.dtype != "float32":
+        raise Cannot("no bfloat16 on CPUs")
+
+
 class OnnxRuntime:
     def __init__(self, threads):
         import onnxruntime
@@ -75,6 +80,7 @@ def unpacked(heads):
 class OrtMultiHeadAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
+        require_float32(cell)
         if cell.q_heads != cell.kv_heads:
             raise Cannot("as many key heads as query heads")
         if cell.score == "softcap":
@@ -101,8 +107,9 @@ class OrtMultiHeadAttention(OnnxRuntime):
 class OrtGroupQueryAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
+        require_float32(cell)
         if cell.mask not in ("causal", "window"):
-            raise Cannot("always causal")
+            raise Cannot("always causal, and keys of earlier tokens come from a cache of its own")
         if cell.score != "plain" or cell.key_dim != cell.value_dim:
             raise Cannot("nothing but causal and window is measured with it")
         attributes = {"num_heads": cell.q_heads, "kv_num_heads": cell.kv_heads}
@@ -125,6 +132,7 @@ class OrtGroupQueryAttention(OnnxRuntime):
 class OrtAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
+        require_float32(cell)
         attributes, mask, lengths, how = {}, None, None, "native"
         if cell.mask == "causal" and cell.score == "plain":
             attributes["is_causal"] = 1

@@ -16,7 +16,8 @@ class Torch:
         return {"torch": self.torch.__version__}
 
     def inputs(self, problem):
-        return [self.torch.from_numpy(array) for array in (problem.query, problem.key, problem.value)]
+        dtype = getattr(self.torch, problem.cell.dtype)
+        return [self.torch.from_numpy(array).to(dtype) for array in (problem.query, problem.key, problem.value)]
 
     def prepared(self, call, how, note=""):
         last = []
@@ -26,7 +27,7 @@ class Torch:
                 context = call()
             last[:] = [context]
 
-        return Prepared(run, lambda: last[0].numpy(), how, note)
+        return Prepared(run, lambda: last[0].float().numpy(), how, note)
 
 
 class TorchSdpa(Torch):
