@@ -29,15 +29,22 @@ TSAN_TESTS := Attention|Threads|Target|Ceilings
 TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
   OMP_TOOL_LIBRARIES="$$(clang -print-resource-dir)/../../libarcher.so"
 
+# For tools/python.sh.
+export PYTHON FOVEA_PYTHON
+
 # Where sources are; not what git knows of, so that an archive without git is checked as well.
-SOURCE_FOLDERS := $(wildcard bench cli examples include src tests)
+SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)
+
+# The Python package's own switches, where there is to be one (tools/python.sh).
+PYTHON_SWITCHES = FOVEA_PYTHON=ON Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python
+PYTHON_FOLDERS := python tests/python bench/python tools
 
 # A new build tree made for the programs alone needs no test packages; `make test` switches the
 # tests on, and on they stay.
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test check test-peers fuzz bench bench-peers install clean help
+.PHONY: build setup demo test test-cpp test-python wheel check test-peers fuzz bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
@@ -61,17 +68,47 @@ demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 
 	@printf '\nAttention over 16,384 tokens, checked against the reference:\n'
 	@build/release/fovea bench --q-len 16384 --repeat 3
 
-test: ## Build everything and run the tests
+test: ## Build everything and run the tests, those of C++ alone where there is no Python 3.11
 	$(SETUP) build test
-	$(CONFIGURE) release FOVEA_TESTS=ON
+	@tools/python.sh; case $$? in \
+	  0) tools/configure.sh release FOVEA_TESTS=ON $(PYTHON_SWITCHES) ;; \
+	  3) tools/configure.sh release FOVEA_TESTS=ON FOVEA_PYTHON=OFF ;; \
+	  *) exit 1 ;; \
+	esac
 	$(BUILD) release
 	$(CTEST) release
+
+test-cpp: ## Build without the Python package and run all other tests
+	$(SETUP) build test
+	$(CONFIGURE) release FOVEA_TESTS=ON FOVEA_PYTHON=OFF
+	$(BUILD) release
+	$(CTEST) release
+
+test-python: ## Build the Python package and run its tests
+	$(SETUP) build test
+	@tools/python.sh
+	$(CONFIGURE) release $(first_time) $(PYTHON_SWITCHES)
+	$(BUILD) release --target fovea_python fovea_python_stub fovea_python_cli
+	@PYTHONPATH=build/release/python build/python/venv/bin/python -B -m pytest
+
+wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
+	$(SETUP) build test
+	@tools/python.sh
+	@build/python/venv/bin/python -B tests/python/try_wheel.py
 
 check: ## Check the format, warnings of GCC and Clang, the tests under three sanitizers, and fuzz a little
 	$(SETUP) build test check
 	@echo "check: format"
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
+	@echo "check: Python"
+	@tools/python.sh; case $$? in \
+	  0) build/python/venv/bin/ruff check --quiet $(PYTHON_FOLDERS) && \
+	     build/python/venv/bin/ruff format --quiet --diff $(PYTHON_FOLDERS) && \
+	     build/python/venv/bin/python -B tests/python/try_wheel.py ;; \
+	  3) ;; \
+	  *) exit 1 ;; \
+	esac
 	@for preset in dev dev-clang asan-ubsan tsan; do \
 	  echo "check: $$preset" && tools/configure.sh $$preset && \
 	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
@@ -117,5 +154,6 @@ help: ## Show this list
 	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
 	@echo "  FUZZ_RUNS=N          files that make fuzz tries of each format (default: 3000000; 0: no limit)"
 	@echo "  FUZZ_SECONDS=N       and for how long at most (default: 0, no limit)"
+	@echo "  FOVEA_PYTHON=0       make test without the Python package; PYTHON=... chooses its Python"
 	@echo "  PREFIX=DIR           where make install puts things"
 	@echo "  FOVEA_SKIP_SETUP=1   install no packages; take the tools and libraries as they are"

@@ -36,6 +36,8 @@ NAMES = {
     "ort_attention": ("onnx_runtime", "OrtAttention"),
     "jax": ("jax_nn", "Jax"),
     "numpy": ("numpy_calls", "NumPy"),
+    # bench/python/run's own; bench/peers/run leaves it out.
+    "fovea_package": ("fovea_package", "FoveaPackage"),
 }
 
 

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fovea through its Python package: fovea.attention and fovea.decode of build/release/python, on NumPy
+arrays, each call with a new array for its result, as bench/python/run measures it."""
+
+import numpy as np
+
+from . import Cannot, Prepared
+
+
+class FoveaPackage:
+    def __init__(self, threads):
+        import fovea
+
+        self.fovea, self.threads = fovea, threads
+
+    def versions(self):
+        return {"fovea": self.fovea.__version__, "numpy": np.__version__}
+
+    def prepare(self, problem):
+        cell = problem.cell
+        if cell.score != "plain" or cell.mask not in ("full", "causal"):
+            raise Cannot("is here for the problems of bench/python alone")
+        dtype = np.float32
+        if cell.dtype == "bfloat16":
+            import ml_dtypes
+
+            dtype = ml_dtypes.bfloat16
+        arrays = [array.astype(dtype) for array in (problem.query, problem.key, problem.value)]
+        if cell.tiny:
+            arrays = [array[0, 0] for array in arrays]
+        attention = self.fovea.decode if cell.queries else self.fovea.attention
+        # What a caller would write: nothing that is the default anyway.
+        options = {"mask": self.fovea.causal()} if cell.mask == "causal" else {}
+        last = []
+
+        def run(repeats):
+            query, key, value = arrays
+            for _ in range(repeats):
+                context = attention(query, key, value, **options)
+            last[:] = [context]
+
+        shape = (1, cell.q_heads, cell.q_len, cell.value_dim)
+        return Prepared(run, lambda: last[0].astype(np.float32).reshape(shape))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fovea: exact attention on CPUs that one can look inside.
+
+    attention, decode               fast, for arrays of NumPy, torch, JAX and others
+    scaled_dot_product_attention    the same by PyTorch's signature
+    causal, window, prefix, ...     masks as rules, joined by & and |
+    explain, Scene, Trace           every step of a small example, as arrays, text or a page
+    reference                       the same in plain float64, which says what is right
+    KvCache, Rotary, apply_rotary   for generating text
+    random, info                    NumPy's legacy stream; what this build is
+
+`python -m fovea` is the command line.
+"""
+
+from . import random, reference
+from ._explain import Scene, Trace, explain
+from ._fovea import (
+    BuildInfo,
+    CacheFull,
+    KvCache,
+    Mask,
+    RelativeTable,
+    Rotary,
+    apply_rotary,
+    attention,
+    causal,
+    decode,
+    default_alibi_slopes,
+    dense,
+    documents,
+    info,
+    key_lengths,
+    prefix,
+    scaled_dot_product_attention,
+    window,
+)
+
+__version__ = info().version
+
+__all__ = [
+    "BuildInfo",
+    "CacheFull",
+    "KvCache",
+    "Mask",
+    "RelativeTable",
+    "Rotary",
+    "Scene",
+    "Trace",
+    "apply_rotary",
+    "attention",
+    "causal",
+    "decode",
+    "default_alibi_slopes",
+    "dense",
+    "documents",
+    "explain",
+    "info",
+    "key_lengths",
+    "prefix",
+    "random",
+    "reference",
+    "scaled_dot_product_attention",
+    "window",
+]

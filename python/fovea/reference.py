@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention in plain scalar float64: what is right, and every step of it."""
+
+from ._fovea import Steps
+from ._fovea import reference_attention as attention
+from ._fovea import reference_attention_steps as attention_steps
+
+__all__ = ["Steps", "attention", "attention_steps"]

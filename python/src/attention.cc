@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `attention`, `decode` and `reference_attention`: one way from arguments to outputs, which has to take
+// less than a microsecond beside the engine's own time. So nothing here goes through Python's objects
+// that can do without, and what a call doesn't ask for costs a comparison.
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include <nanobind/nanobind.h>
+
+#include "fovea/attention.h"
+#include "fovea/error.h"
+
+#include "arrays.h"
+#include "cache.h"
+#include "calls.h"
+#include "docs.h"
+#include "functions.h"
+#include "options.h"
+#include "problem.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+enum class Engine { kForward, kDecode, kReference };
+
+/// The engine calls `out` context, as it is in C++.
+[[noreturn]] void rethrow_about_out(const InvalidArgument& error) {
+  constexpr std::string_view kContext = "context: ";
+  const std::string_view message = error.what();
+  if (!message.starts_with(kContext)) throw error;
+  throw InvalidArgument("out: " + std::string(message.substr(kContext.size())));
+}
+
+/// Where a context goes: the caller's array, or a new one.
+class Context {
+ public:
+  Context(PyObject* out, const Array& query, Framework framework, DType dtype, const Shape& shape) {
+    if (out == nullptr) {
+      created_.emplace(query, framework, dtype, shape);
+      view_ = with_rank_4(created_->view());
+      return;
+    }
+    given_.emplace(out, ArrayRequest{.name = "out", .writable = true});
+    if (given_->view().shape() != shape) {
+      raise_value_error("out: expected the shape {} of the context, got {}", to_string(shape),
+                        to_string(given_->view().shape()));
+    }
+    view_ = with_rank_4(given_->writable_view());
+  }
+
+  bool is_given() const { return given_.has_value(); }
+  const MutableTensorView& view() const { return view_; }
+  PyObject* release() {
+    return is_given() ? Py_NewRef(given_->source()) : created_->release();
+  }
+
+ private:
+  std::optional<Array> given_;
+  std::optional<NewArray> created_;
+  MutableTensorView view_;
+};
+
+struct Views {
+  TensorView query;
+  TensorView key;
+  TensorView value;
+};
+
+/// Runs the engine for views of four dimensions; results are of query's own.
+PyObject* compute(Engine engine, const Array& query, const Views& views, const Parameters& given) {
+  std::optional<ProblemOptions> asked;
+  bool plain = true;
+  for (std::size_t i = kMask; i <= kThreads; ++i) plain = plain && given[i] == nullptr;
+  if (!plain) asked.emplace(given);
+  // Made once: for a call without options and short enough that nothing has to stop it.
+  static const AttentionOptions defaults;
+
+  const DType dtype = views.query.dtype();
+  const Shape& shape = query.view().shape();
+  // The reference's are NumPy's: not everybody has float64 (JAX, by default).
+  const Framework framework =
+      engine == Engine::kReference ? Framework::kNumpy : query.framework();
+  Context context(given[kOut], query, framework, dtype, result_shape(shape, views.value.extent(3)));
+  AttentionOutputs outputs{.context = context.view()};
+  std::optional<NewArray> lse;
+  if (given[kReturnLse] != nullptr && truth(given[kReturnLse], "return_lse")) {
+    lse.emplace(query, framework, dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
+                result_shape(shape, -1));
+    // lse has one dimension less: a row's number as [..., 1], and then without that.
+    const MutableTensorView& made = lse->view();
+    Shape extents{1, 1, 1};
+    Strides strides{0, 0, 0};
+    for (int dim = 0; dim < made.rank(); ++dim) {
+      extents[dim + 3 - made.rank()] = made.extent(dim);
+      strides[dim + 3 - made.rank()] = made.strides()[dim];
+    }
+    outputs.lse = MutableTensorView(made.data(), made.dtype(), extents, strides);
+  }
+
+  const double work = operations(views.query, views.key, views.value);
+  try {
+    if (plain && !worth_running_apart(work)) {
+      engine == Engine::kDecode
+          ? attention_decode(views.query, views.key, views.value, defaults, outputs)
+          : attention_forward(views.query, views.key, views.value, defaults, outputs);
+    } else {
+      AttentionOptions none;
+      AttentionOptions& options = asked ? asked->options : none;
+      run(work, options.execution, [&] {
+        engine == Engine::kDecode
+            ? attention_decode(views.query, views.key, views.value, options, outputs)
+            : attention_forward(views.query, views.key, views.value, options, outputs);
+      });
+    }
+  } catch (const InvalidArgument& error) {
+    if (!context.is_given()) throw;
+    rethrow_about_out(error);
+  }
+  const nb::object first = nb::steal(context.release());
+  if (!lse) return Py_NewRef(first.ptr());
+  const nb::object second = nb::steal(lse->release());
+  return PyTuple_Pack(2, first.ptr(), second.ptr());
+}
+
+PyObject* attend(Engine engine, const Parameters& given) {
+  const Array query(given[kQuery], {.name = "query", .contiguous_rows = true});
+  check_rank(query, "query");
+  const Array key(given[kKey], {.name = "key", .contiguous_rows = true});
+  const Array value(given[kValue], {.name = "value", .contiguous_rows = true});
+  check_same_rank(key, "key", query);
+  check_same_rank(value, "value", query);
+  const Views views{with_rank_4(query.view()), with_rank_4(key.view()), with_rank_4(value.view())};
+  return compute(engine, query, views, given);
+}
+
+PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const Signature signature("attention", kParameterNames, 3, 3);
+  return guarded([&] {
+    Parameters given;
+    signature.bind(arguments, count, keywords, given);
+    return attend(Engine::kForward, given);
+  });
+}
+
+PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  // value has no default of its own: it is left out where key is a cache, which has both.
+  static const Signature signature("decode", kParameterNames, 2, 3);
+  return guarded([&] {
+    Parameters given;
+    signature.bind(arguments, count, keywords, given);
+    const std::optional<CacheInUse> cache = cache_of(given[kKey]);
+    if (!cache) {
+      if (given[kValue] == nullptr) {
+        raise_type_error("decode() missing the argument 'value', which only a KvCache as key has");
+      }
+      return attend(Engine::kDecode, given);
+    }
+    if (given[kValue] != nullptr) {
+      raise_type_error("value: expected none beside a KvCache, which has both keys and values, got {}",
+                       describe(given[kValue]));
+    }
+    const Array query(given[kQuery], {.name = "query", .contiguous_rows = true});
+    check_rank(query, "query");
+    const Views views{with_rank_4(query.view()), cache->key(), cache->value()};
+    return compute(Engine::kDecode, query, views, given);
+  });
+}
+
+/// float64 copies of what isn't float64 yet: the engine computes that by the reference.
+PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const std::span<const char* const> names(kParameterNames.data(), kOut);
+  static const Signature signature("attention", names, 3, 3);
+  return guarded([&] {
+    Parameters given{};
+    signature.bind(arguments, count, keywords, std::span(given).first(kOut));
+    const Array query(given[kQuery], {.name = "query"});
+    const Array key(given[kKey], {.name = "key"});
+    const Array value(given[kValue], {.name = "value"});
+    check_rank(query, "query");
+    check_same_rank(key, "key", query);
+    check_same_rank(value, "value", query);
+    const Tensor q = convert(query.view(), DType::kFloat64), k = convert(key.view(), DType::kFloat64),
+                 v = convert(value.view(), DType::kFloat64);
+    return compute(Engine::kReference, query,
+                   {with_rank_4(q.view()), with_rank_4(k.view()), with_rank_4(v.view())}, given);
+  });
+}
+
+template <class Function>
+PyCFunction as_function(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+}  // namespace
+
+void add_attention(nb::module_& module) {
+  constexpr int kHow = METH_FASTCALL | METH_KEYWORDS;
+  static PyMethodDef attention{"attention", as_function(call_attention), kHow, kAttentionDoc};
+  static PyMethodDef decode{"decode", as_function(call_decode), kHow, kDecodeDoc};
+  static PyMethodDef reference{"reference_attention", as_function(call_reference), kHow,
+                               kReferenceAttentionDoc};
+  for (PyMethodDef* const function : {&attention, &decode, &reference}) {
+    add_function(module, *function);
+  }
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls from Python (calls.h).
+
+#include "calls.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <stdexcept>
+#include <stop_token>
+
+#include "fovea/error.h"
+
+#include "arrays.h"
+#include "interrupt.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+// Above, a call may last longer than a moment, on a slow machine without vectors a fifth of a second;
+// watching costs a thread, some 20 us.
+constexpr double kWorthWatching = 3e8;
+
+}  // namespace
+
+void raise_from_python(PyObject* type, const std::string& message) {
+  nb::python_error cause;  // takes what was raised
+  const nb::object value = cause.value().is_valid() ? nb::borrow(cause.value()) : nb::none();
+  const nb::object text = nb::steal(PyObject_Str(value.ptr()));
+  const char* const reason = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (reason == nullptr) PyErr_Clear();
+  const std::string whole = reason == nullptr ? message : fmt::format("{}: {}", message, reason);
+  nb::raise_from(cause, type, "%s", whole.c_str());
+  std::abort();  // not reached: raise_from throws
+}
+
+void translate_exception() noexcept {
+  try {
+    throw;
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const nb::builtin_exception& error) {
+    if (error.type() == nb::exception_type::type_error) {
+      PyErr_SetString(PyExc_TypeError, error.what());
+    } else if (error.type() == nb::exception_type::index_error) {
+      PyErr_SetString(PyExc_IndexError, error.what());
+    } else {
+      PyErr_SetString(PyExc_ValueError, error.what());
+    }
+  } catch (const std::invalid_argument& error) {  // InvalidArgument among them
+    PyErr_SetString(PyExc_ValueError, error.what());
+  } catch (const IoError& error) {
+    PyErr_SetString(PyExc_OSError, error.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(PyExc_MemoryError, "fovea: out of memory");
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "fovea: an unknown error");
+  }
+}
+
+Signature::Signature(const char* function, std::span<const char* const> names, std::size_t required,
+                     std::size_t positional)
+    : function_(function), texts_(names), required_(required), positional_(positional) {
+  for (const char* const name : names) {
+    names_.push_back(PyUnicode_InternFromString(name));
+    if (names_.back() == nullptr) nb::raise_python_error();
+  }
+}
+
+std::size_t Signature::find(PyObject* keyword) const {
+  // Names in a program are interned, so that the same text is the same object.
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (names_[i] == keyword) return i;
+  }
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    if (PyUnicode_Compare(names_[i], keyword) == 0) return i;
+  }
+  const char* const text = PyUnicode_AsUTF8(keyword);
+  if (text == nullptr) nb::raise_python_error();
+  raise_type_error("{}() got an unexpected keyword argument '{}'; there are {}", function_, text,
+                   fmt::join(texts_, ", "));
+}
+
+void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords,
+                     std::span<PyObject*> bound) const {
+  const auto given = static_cast<std::size_t>(count);
+  if (given > positional_) {
+    raise_type_error("{}() takes {} positional arguments but {} were given; the others have names: {}",
+                     function_, positional_, given,
+                     fmt::join(texts_.subspan(std::min(positional_, texts_.size())), ", "));
+  }
+  std::copy_n(arguments, given, bound.begin());
+  std::fill(bound.begin() + count, bound.end(), nullptr);
+  const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_GET_SIZE(keywords);
+  for (Py_ssize_t i = 0; i < named; ++i) {
+    const std::size_t at = find(PyTuple_GET_ITEM(keywords, i));
+    if (bound[at] != nullptr) {
+      raise_type_error("{}() got multiple values for argument '{}'", function_, texts_[at]);
+    }
+    bound[at] = arguments[count + i];
+  }
+  for (std::size_t i = 0; i < required_; ++i) {
+    if (bound[i] == nullptr) {
+      raise_type_error("{}() missing the required argument '{}'", function_, texts_[i]);
+    }
+  }
+  for (std::size_t i = required_; i < bound.size(); ++i) {
+    if (bound[i] == Py_None) bound[i] = nullptr;  // the default of all that have one
+  }
+}
+
+void run(double operations, Execution& execution, const std::function<void()>& engine) {
+  if (!worth_running_apart(operations)) return engine();
+  if (operations < kWorthWatching || !in_main_thread()) {
+    const nb::gil_scoped_release released;
+    return engine();
+  }
+  while (true) {
+    std::stop_source source;
+    execution.stop = source.get_token();
+    try {
+      const nb::gil_scoped_release released;
+      const InterruptWatch watch(source);
+      return engine();
+    } catch (const Stopped&) {
+      // The handlers of Python, which run here and nowhere else.
+      if (PyErr_CheckSignals() != 0) nb::raise_python_error();
+    }
+  }
+}
+
+void add_function(nb::module_& module, PyMethodDef& definition) {
+  const nb::object name = nb::steal(PyModule_GetNameObject(module.ptr()));
+  const nb::object function =
+      nb::steal(PyCFunction_NewEx(&definition, module.ptr(), name.ptr()));
+  if (!name.is_valid() || !function.is_valid()) nb::raise_python_error();
+  module.attr(definition.ml_name) = function;
+}
+
+double number(PyObject* object, const char* name) {
+  const double value = PyBool_Check(object) ? -1.0 : PyFloat_AsDouble(object);
+  if (PyBool_Check(object) || (value == -1.0 && PyErr_Occurred() != nullptr)) {
+    PyErr_Clear();
+    raise_type_error("{}: expected a number, got {}", name, describe(object));
+  }
+  return value;
+}
+
+std::int64_t integer(PyObject* object, const char* name) {
+  const nb::object index =
+      PyBool_Check(object) ? nb::object() : nb::steal(PyNumber_Index(object));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    raise_type_error("{}: expected an integer, got {}", name, describe(object));
+  }
+  const long long value = PyLong_AsLongLong(index.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    raise_value_error("{}: expected an integer of 64 bits, got a larger one", name);
+  }
+  return value;
+}
+
+bool truth(PyObject* object, const char* name) {
+  if (!PyBool_Check(object)) {
+    raise_type_error("{}: expected True or False, got {}", name, describe(object));
+  }
+  return object == Py_True;
+}
+
+namespace {
+
+template <class Number>
+auto each(PyObject* object, const char* name, const char* what, Number (*one)(PyObject*, const char*)) {
+  std::vector<Number> result;
+  const nb::object items = nb::steal(
+      PyUnicode_Check(object) || PyBytes_Check(object) ? nullptr : PySequence_Fast(object, ""));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    raise_type_error("{}: expected {}, got {}", name, what, describe(object));
+  }
+  // Not by PySequence_Fast_ITEMS: converting an item may run the caller's code.
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+    const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
+    result.push_back(one(item.ptr(), name));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<double> numbers(PyObject* object, const char* name) {
+  return each<double>(object, name, "a list or an array of numbers", number);
+}
+
+std::vector<std::int64_t> integers(PyObject* object, const char* name) {
+  return each<std::int64_t>(object, name, "a list or an array of integers", integer);
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rooms of the module, each adding what it has.
+
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fovea::python {
+
+void add_attention(nanobind::module_& module);
+void add_scaled_dot_product_attention(nanobind::module_& module);
+void add_masks(nanobind::module_& module);
+void add_reference(nanobind::module_& module);
+void add_cache(nanobind::module_& module);
+void add_scene(nanobind::module_& module);
+void add_random(nanobind::module_& module);
+void add_info(nanobind::module_& module);
+
+}  // namespace fovea::python

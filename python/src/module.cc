@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module fovea._fovea: the C++ library for Python. What is in it is re-exported by the package
+// (python/fovea); each room is a file here.
+
+#include <exception>
+
+#include <nanobind/nanobind.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "functions.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_fovea, module) {
+  using namespace fovea::python;
+  // What the caller's globals still hold at the end is no leak of ours.
+  nb::set_leak_warnings(false);
+  import_numpy();
+  // Of what nanobind's functions throw; the plain ones translate by themselves.
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void*) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (...) {
+          translate_exception();
+        }
+      },
+      nullptr);
+  add_masks(module);
+  add_attention(module);
+  add_scaled_dot_product_attention(module);
+  add_reference(module);
+  add_cache(module);
+  add_scene(module);
+  add_random(module);
+  add_info(module);
+}

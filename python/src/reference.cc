@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The reference with every step kept, as NumPy arrays.
+
+#include <array>
+#include <string_view>
+
+#include <nanobind/nanobind.h>
+
+#include "fovea/reference.h"
+
+#include "arrays.h"
+#include "calls.h"
+#include "docs.h"
+#include "functions.h"
+#include "options.h"
+#include "problem.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+using reference::Steps;
+
+// As in kParameterNames up to the starts, and then its own.
+constexpr std::size_t kShared = kThreads;
+constexpr std::size_t kNormalization = kShared;
+constexpr std::size_t kArithmetic = kShared + 1;
+constexpr std::array<const char*, kShared + 2> kNames = [] {
+  std::array<const char*, kShared + 2> names{};
+  for (std::size_t i = 0; i < kShared; ++i) names[i] = kParameterNames[i];
+  names[kNormalization] = "normalization";
+  names[kArithmetic] = "arithmetic";
+  return names;
+}();
+
+template <class Choice, std::size_t N>
+Choice choose(PyObject* given, const char* name, const std::array<std::pair<const char*, Choice>, N>& all) {
+  std::string names;
+  for (const auto& [text, choice] : all) {
+    if (PyUnicode_Check(given) && PyUnicode_CompareWithASCIIString(given, text) == 0) return choice;
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", text);
+  }
+  if (!PyUnicode_Check(given)) raise_type_error("{}: expected one of {}, got {}", name, names, describe(given));
+  raise_value_error("{}: expected one of {}, got \"{}\"", name, names,
+                    nb::cast<std::string_view>(nb::handle(given)));
+}
+
+PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const Signature signature("attention_steps", kNames, 3, 3);
+  return guarded([&]() -> PyObject* {
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Parameters shared{};
+    std::copy_n(given.begin(), kShared, shared.begin());
+    const Array query(given[kQuery], {.name = "query"}), key(given[kKey], {.name = "key"}),
+        value(given[kValue], {.name = "value"});
+    check_rank(query, "query");
+    check_same_rank(key, "key", query);
+    check_same_rank(value, "value", query);
+    const ProblemOptions options(shared);
+    reference::ReferenceOptions how;
+    if (given[kNormalization] != nullptr) {
+      using reference::Normalization;
+      how.normalization = choose(
+          given[kNormalization], "normalization",
+          std::array{std::pair{"softmax", Normalization::kSoftmax},
+                     std::pair{"softmax_unshifted", Normalization::kSoftmaxUnshifted},
+                     std::pair{"sum", Normalization::kSum}});
+    }
+    if (given[kArithmetic] != nullptr) {
+      how.arithmetic = choose(given[kArithmetic], "arithmetic",
+                              std::array{std::pair{"float64", DType::kFloat64},
+                                         std::pair{"float32", DType::kFloat32},
+                                         std::pair{"bfloat16", DType::kBFloat16},
+                                         std::pair{"float16", DType::kFloat16}});
+    }
+    Steps steps;
+    {
+      const nb::gil_scoped_release released;
+      steps = reference::attention_steps({with_rank_4(query.view()), with_rank_4(key.view()),
+                                          with_rank_4(value.view())},
+                                         options.options, how);
+    }
+    return nb::cast(std::move(steps)).release().ptr();
+  });
+}
+
+/// A step as an array that keeps all of them; None where the problem does not have it.
+template <Tensor Steps::*step>
+nb::object array_of(nb::handle_t<Steps> self) {
+  const Tensor& values = nb::cast<const Steps&>(self).*step;
+  if (!values.defined()) return nb::none();
+  return nb::steal(numpy_view(values, self.ptr()));
+}
+
+}  // namespace
+
+void add_reference(nb::module_& module) {
+  const auto type = [](const char* name) { return nb::sig(name); };
+  nb::class_<Steps>(module, "Steps",
+                    "Every intermediate array of attention, read-only NumPy arrays with the dimensions\n"
+                    "[batch, q_heads, q_len, ...]; None where the problem has no such step.")
+      .def_prop_ro("scores", array_of<&Steps::scores>,
+                   type("def scores(self, /) -> numpy.typing.NDArray[typing.Any]"), "query . key")
+      .def_prop_ro("scaled_scores", array_of<&Steps::scaled_scores>,
+                   type("def scaled_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
+                   "times the scale; None where that is 1")
+      .def_prop_ro("softcapped_scores", array_of<&Steps::softcapped_scores>,
+                   type("def softcapped_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"))
+      .def_prop_ro("biased_scores", array_of<&Steps::biased_scores>,
+                   type("def biased_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
+                   "with bias, ALiBi and relative table")
+      .def_prop_ro("masked_scores", array_of<&Steps::masked_scores>,
+                   type("def masked_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
+                   "-inf where masked")
+      .def_prop_ro("weights", array_of<&Steps::weights>,
+                   type("def weights(self, /) -> numpy.typing.NDArray[typing.Any]"),
+                   "rows sum to 1, less a sink's share; 0 where masked")
+      .def_prop_ro("row_sums", array_of<&Steps::row_sums>,
+                   type("def row_sums(self, /) -> numpy.typing.NDArray[typing.Any]"))
+      .def_prop_ro("visible", array_of<&Steps::visible>,
+                   type("def visible(self, /) -> numpy.typing.NDArray[numpy.bool_]"))
+      .def_prop_ro("lse", array_of<&Steps::lse>,
+                   type("def lse(self, /) -> numpy.typing.NDArray[typing.Any]"),
+                   "natural log of each row's sum of exponentials")
+      .def_prop_ro("context", array_of<&Steps::context>,
+                   type("def context(self, /) -> numpy.typing.NDArray[typing.Any]"),
+                   "weights times value");
+  static PyMethodDef definition{"reference_attention_steps",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
+                                METH_FASTCALL | METH_KEYWORDS, kReferenceStepsDoc};
+  add_function(module, definition);
+}
+
+}  // namespace fovea::python

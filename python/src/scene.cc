@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Scenes and traces. Their text, JSON, Markdown and HTML are the library's own, as the command line
+// shows them.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "fovea/scene.h"
+
+#include "arrays.h"
+#include "calls.h"
+#include "functions.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fovea::python {
+namespace {
+
+using scene::Scene;
+using scene::Step;
+using scene::Trace;
+
+Scene load(nb::handle path) {
+  const nb::object name = nb::steal(PyOS_FSPath(path.ptr()));
+  const char* const text = name.is_valid() && PyUnicode_Check(name.ptr())
+                               ? PyUnicode_AsUTF8(name.ptr())
+                               : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    raise_type_error("path: expected a str or a path, got {}", describe(path.ptr()));
+  }
+  return scene::load_scene(text);
+}
+
+/// A frame keeps the page's style and script to itself.
+std::string framed_page(const Trace& self) {
+  const nb::object escape = nb::module_::import_("html").attr("escape");
+  return fmt::format(
+      "<iframe title=\"{}\" srcdoc=\"{}\" style=\"width: 100%; height: 720px; border: 1px solid #8884; "
+      "border-radius: 6px\"></iframe>",
+      nb::cast<std::string>(escape(self.scene.title)), nb::cast<std::string>(escape(scene::to_html(self))));
+}
+
+/// Words as they were written: of one sequence, or one list for each item of a batch.
+nb::object tokens_of(const Scene& self) {
+  const auto& items = self.words.tokens;
+  return self.batched ? nb::cast(items) : nb::cast(items.front());
+}
+
+Scene with_focus(const Scene& self, const std::string& query) {
+  Scene result = self;
+  scene::set_focus(result, query);
+  return result;
+}
+
+nb::object values_of(const Step& step, nb::handle owner) {
+  if (!step.words.empty()) return nb::cast(step.words);
+  return nb::steal(numpy_view(step.values, owner.ptr()));
+}
+
+nb::object item(nb::handle_t<Trace> self, const std::string& name) {
+  const Trace& trace = nb::cast<const Trace&>(self);
+  const Step* const step = trace.find(name);
+  if (step != nullptr) return values_of(*step, self);
+  std::vector<std::string> names;
+  for (const Step& one : trace.steps) names.push_back(one.name);
+  throw nb::key_error(
+      fmt::format("no step \"{}\"; there are {}", name, fmt::join(names, ", ")).c_str());
+}
+
+std::vector<std::string> names(const Trace& self) {
+  std::vector<std::string> result;
+  for (const Step& step : self.steps) result.push_back(step.name);
+  return result;
+}
+
+scene::Color color_of(const std::string& color) {
+  if (color == "none") return scene::Color::kNone;
+  if (color == "256") return scene::Color::k256;
+  if (color == "true") return scene::Color::kTrueColor;
+  raise_value_error("color: expected \"none\", \"256\" or \"true\", got \"{}\"", color);
+}
+
+}  // namespace
+
+void add_scene(nb::module_& module) {
+  nb::class_<Scene>(module, "Scene",
+                    "A small attention problem in words: tokens, embeddings, perhaps weights, heads and a\n"
+                    "mask. docs/scene.md describes the JSON that it is written in.")
+      .def_static("parse", [](const std::string& json) { return scene::parse_scene(json); }, "json"_a,
+                  "The scene of a JSON text. Raises ValueError naming the place, what was expected and\n"
+                  "what came.")
+      .def_static("load", load, "path"_a,
+                  nb::sig("def load(path: str | os.PathLike[str]) -> Scene"),
+                  "The scene of a file. Raises OSError where it can't be read, ValueError naming the file,\n"
+                  "the place, what was expected and what came.")
+      .def_static("from_sentence",
+                  [](const std::string& text, std::int64_t dim, std::uint64_t seed, bool causal,
+                     std::int64_t heads, bool random_projections) {
+                    return scene::scene_from_sentence(text, {.dim = dim,
+                                                             .seed = seed,
+                                                             .causal = causal,
+                                                             .heads = heads,
+                                                             .random_projections = random_projections});
+                  },
+                  "text"_a, nb::kw_only(), "dim"_a = 4, "seed"_a = 42, "causal"_a = false, "heads"_a = 1,
+                  "random_projections"_a = false,
+                  "A scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is\n"
+                  "trained: the weights show how attention is computed, not what a model would attend to.\n"
+                  "\n"
+                  "seed                of the random numbers, NumPy's\n"
+                  "causal              no word looks at words after it\n"
+                  "heads               that the embedding is split among\n"
+                  "random_projections  random weights make queries, keys and values; else all three are\n"
+                  "                    the embeddings\n"
+                  "\n"
+                  "Raises ValueError for text without a word and for numbers that do not fit.")
+      .def("with_focus", with_focus, "query"_a,
+           "The same scene, told for another word: one of its own, \"@INDEX\" counted from 0, or\n"
+           "\"@ITEM:INDEX\" in a batch. Raises ValueError for an unknown word, listing those there are.")
+      .def_ro("title", &Scene::title)
+      .def_prop_ro("tokens", tokens_of,
+                   nb::sig("def tokens(self, /) -> list[str] | list[list[str]]"),
+                   "The words; a list for each item of a batch.")
+      .def_ro("heads", &Scene::heads)
+      .def_ro("kv_heads", &Scene::kv_heads)
+      .def_ro("json", &Scene::json, "The JSON text that it was read from or stands for.")
+      .def("__repr__", [](const Scene& self) {
+        return fmt::format("Scene({:?}, {} words)", self.title, self.words.length());
+      });
+
+  nb::class_<Step>(module, "Step", "One step of a trace.")
+      .def_ro("name", &Step::name)
+      .def_ro("title", &Step::title)
+      .def_ro("formula", &Step::formula)
+      .def_prop_ro("values",
+                   [](nb::handle_t<Step> self) { return values_of(nb::cast<const Step&>(self), self); },
+                   nb::sig("def values(self, /) -> typing.Any"),
+                   "Its numbers, a read-only NumPy array; of tokens a list of words.")
+      .def("__repr__", [](const Step& self) {
+        return fmt::format("Step({:?}, {})", self.name, to_string(self.shape));
+      });
+
+  nb::class_<scene::Check>(module, "Check", "A number or an array that the scene's author claims, compared.")
+      .def_ro("step", &scene::Check::step)
+      .def_ro("passed", &scene::Check::passed)
+      .def_ro("max_error", &scene::Check::max_error)
+      .def_ro("tolerance", &scene::Check::tolerance)
+      .def_ro("message", &scene::Check::message)
+      .def("__repr__", [](const scene::Check& self) {
+        return fmt::format("Check({:?}, {}, max_error={:.3g})", self.step,
+                           self.passed ? "passed" : "failed", self.max_error);
+      });
+
+  nb::class_<Trace>(
+      module, "Trace",
+      "Every step of a scene, computed by the reference.\n"
+      "\n"
+      "    trace = fovea.explain(\"Your journey starts with one step\")\n"
+      "    trace[\"weights\"]       # an array; names() has all of them\n"
+      "    print(trace)           # the story, as `fovea explain` tells it\n"
+      "    trace                  # in a notebook: the page to click through")
+      .def("names", names, "The steps' names, in the order of the story.")
+      .def("__getitem__", item, "name"_a,
+           nb::sig("def __getitem__(self, name: str, /) -> typing.Any"),
+           "A step by its name: a read-only NumPy array, or of tokens a list of words. Heads and batch are\n"
+           "leading dimensions, where there are more than one. Raises KeyError.")
+      .def("__contains__",
+           [](const Trace& self, nb::handle name) {
+             return PyUnicode_Check(name.ptr()) && self.find(nb::cast<std::string>(name)) != nullptr;
+           },
+           nb::sig("def __contains__(self, name: object, /) -> bool"))
+      .def("__iter__", [](const Trace& self) { return nb::iter(nb::cast(names(self))); },
+           nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
+      .def("__len__", [](const Trace& self) { return self.steps.size(); })
+      .def_prop_ro("steps", [](const Trace& self) { return self.steps; },
+                   "The steps, with titles and formulas.")
+      .def_ro("scene", &Trace::scene)
+      .def_ro("checks", &Trace::checks, "One for each number or array that the scene expects.")
+      .def_prop_ro("passed", &Trace::passed, "Whether all checks hold.")
+      .def("to_text",
+           [](const Trace& self, int width, const std::string& color) {
+             return scene::to_text(self, {.color = color_of(color), .width = width});
+           },
+           nb::kw_only(), "width"_a = 100, "color"_a = "none",
+           nb::sig("def to_text(self, *, width: int = 100, color: typing.Literal[\"none\", \"256\", "
+                   "\"true\"] = \"none\") -> str"),
+           "The story for a terminal, in 40 to 240 columns.")
+      .def("to_markdown", [](const Trace& self) { return scene::to_markdown(self); },
+           "The story for a document.")
+      .def("to_json", [](const Trace& self) { return scene::to_json(self); },
+           "The steps with all their numbers, in full precision.")
+      .def("to_html", [](const Trace& self) { return scene::to_html(self); },
+           "One self-contained page: no network, no other file.")
+      .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
+           "The page in a frame of its own, for a notebook.")
+      .def("__str__", [](const Trace& self) { return scene::to_text(self); })
+      .def("__repr__", [](const Trace& self) {
+        return fmt::format("Trace of {:?}: {}", self.scene.title, fmt::join(names(self), ", "));
+      });
+
+  module.def("trace_scene", &scene::trace_scene, "scene"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "Every step of a scene. Raises ValueError for options that do not fit the problem.");
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `scaled_dot_product_attention`: PyTorch's function, to the letter. Leading dimensions broadcast, all
+// by themselves, as strides of 0; those before the heads become the engine's batch, one call for each
+// index of what is left where there are more.
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include <nanobind/nanobind.h>
+
+#include "fovea/attention.h"
+#include "fovea/error.h"
+
+#include "arrays.h"
+#include "calls.h"
+#include "docs.h"
+#include "functions.h"
+#include "problem.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+enum Argument : std::size_t {
+  kQuery, kKey, kValue, kAttnMask, kDropoutP, kIsCausal, kScale, kEnableGqa, kArguments
+};
+constexpr std::array<const char*, kArguments> kNames = {
+    "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"};
+
+/// A tensor with the leading dimensions `batch`, which its own broadcast to, and its last two.
+TensorView expanded(const TensorView& view, const Shape& batch) {
+  Shape shape = batch;
+  Strides strides = batch;
+  const int missing = batch.rank() + 2 - view.rank();
+  for (int dim = 0; dim < batch.rank(); ++dim) {
+    const int own = dim - missing;
+    strides[dim] = own < 0 || view.extent(own) == 1 ? 0 : view.strides()[own];
+  }
+  for (int dim = view.rank() - 2; dim < view.rank(); ++dim) {
+    shape.push_back(view.extent(dim));
+    strides.push_back(view.strides()[dim]);
+  }
+  return {view.data(), view.dtype(), shape, strides};
+}
+
+/// The leading dimensions of all, by NumPy's and PyTorch's rule.
+Shape common_batch(const TensorView& query, const TensorView& key, const TensorView& value) {
+  const int rank = std::max({query.rank(), key.rank(), value.rank()}) - 2;
+  Shape batch;
+  for (int dim = 0; dim < rank; ++dim) {
+    std::int64_t extent = 1;
+    for (const TensorView* const view : {&query, &key, &value}) {
+      const int own = dim - (rank + 2 - view->rank());
+      const std::int64_t wanted = own < 0 ? 1 : view->extent(own);
+      if (wanted == 1) continue;
+      if (extent != 1 && extent != wanted) {
+        raise_value_error(
+            "query, key, value: expected leading dimensions that broadcast, got the shapes {}, {} and "
+            "{}{}",
+            to_string(query.shape()), to_string(key.shape()), to_string(value.shape()),
+            dim == rank - 1 ? "; enable_gqa=True lets heads of queries share one of keys" : "");
+      }
+      extent = wanted;
+    }
+    batch.push_back(extent);
+  }
+  return batch;
+}
+
+/// Keys or values whose heads are repeated, each `times` times in a row.
+Tensor repeated_heads(const TensorView& view, std::int64_t times) {
+  Shape shape = view.shape();
+  const int heads = view.rank() - 3;
+  shape[heads] *= times;
+  Tensor result(view.dtype(), shape);
+  for_each_index(shape, [&](const Index& index) {
+    Index from = index;
+    from[heads] /= times;
+    set_value(result, index, view.value(from));
+  });
+  return result;
+}
+
+/// One index of the leading dimensions but for the last two: [batch, heads, length, dim].
+template <class View>
+View part_of(View view, std::int64_t number, const Shape& outer) {
+  std::int64_t left = number;
+  std::array<std::int64_t, kMaxRank> at{};
+  for (int dim = outer.rank() - 1; dim >= 0; --dim) {
+    at[static_cast<std::size_t>(dim)] = left % outer[dim];
+    left /= outer[dim];
+  }
+  for (int dim = 0; dim < outer.rank(); ++dim) view = view[at[static_cast<std::size_t>(dim)]];
+  return with_rank_4(view);
+}
+
+class Attention {
+ public:
+  explicit Attention(const std::array<PyObject*, kArguments>& given)
+      : query_(given[kQuery], {.name = "query", .contiguous_rows = true}),
+        key_(given[kKey], {.name = "key", .contiguous_rows = true}),
+        value_(given[kValue], {.name = "value", .contiguous_rows = true}) {
+    check_tensors();
+    read_dropout(given[kDropoutP]);
+    if (given[kIsCausal] != nullptr) causal_ = truth(given[kIsCausal], "is_causal");
+    if (given[kScale] != nullptr) options_.score.scale = number(given[kScale], "scale");
+    const bool grouped = given[kEnableGqa] != nullptr && truth(given[kEnableGqa], "enable_gqa");
+    if (given[kAttnMask] != nullptr && causal_) {
+      raise_value_error("attn_mask: expected none beside is_causal=True, which is a mask by itself");
+    }
+    if (causal_) {
+      options_.mask = causal();
+      options_.alignment = Alignment::top_left();
+    }
+    q_ = query_.view();
+    k_ = key_.view();
+    v_ = value_.view();
+    if (grouped) group();
+    arrange(grouped);
+    if (given[kAttnMask] != nullptr) read_mask(given[kAttnMask]);
+  }
+
+  PyObject* run_all() {
+    Shape shape = batch_;
+    shape.push_back(q_.extent(q_.rank() - 2));
+    shape.push_back(v_.extent(v_.rank() - 1));
+    NewArray context(query_, query_.framework(), q_.dtype(), shape);
+    // Batch and heads are the engine's; what comes before them is one call each.
+    Shape outer;
+    for (int dim = 0; dim + 2 < batch_.rank(); ++dim) outer.push_back(batch_[dim]);
+    const std::int64_t calls = element_count(shape) == 0 ? 0 : element_count(outer);
+    for (std::int64_t number = 0; number < calls; ++number) {
+      run_one(part_of(q_, number, outer), part_of(k_, number, outer), part_of(v_, number, outer),
+              mask_ ? part_of(mask_view_, number, outer) : TensorView(),
+              part_of(context.view(), number, outer));
+    }
+    // A call without a result is checked as all others are.
+    if (calls == 0 && element_count(outer) != 0) {
+      run_one(part_of(q_, 0, outer), part_of(k_, 0, outer), part_of(v_, 0, outer), TensorView(),
+              part_of(context.view(), 0, outer));
+    }
+    return context.release();
+  }
+
+ private:
+  void check_tensors() const {
+    for (const auto& [array, name] : {std::pair{&query_, "query"}, {&key_, "key"}, {&value_, "value"}}) {
+      if (array->rank() < 2) {
+        raise_value_error("{}: expected [..., length, dim], 2 dimensions or more, got {}", name,
+                          to_string(array->view().shape()));
+      }
+      if (array->dtype() != query_.dtype()) {
+        raise_value_error("dtype: expected the same for query, key and value, got {}, {} and {}",
+                          dtype_name(query_.dtype()), dtype_name(key_.dtype()),
+                          dtype_name(value_.dtype()));
+      }
+    }
+  }
+
+  static void read_dropout(PyObject* given) {
+    const double dropout = given == nullptr ? 0.0 : number(given, "dropout_p");
+    if (!(dropout >= 0.0 && dropout <= 1.0)) {
+      raise_value_error("dropout_p: expected a probability from 0 to 1, got {}", dropout);
+    }
+    if (dropout == 0.0) return;
+    PyErr_SetString(PyExc_NotImplementedError,
+                    "dropout_p: expected 0: dropout is for training, and there is no backward pass yet");
+    nb::raise_python_error();
+  }
+
+  /// enable_gqa: heads of queries share those of keys, and of values, which may be fewer still.
+  void group() {
+    for (const auto& [view, name] : {std::pair{&q_, "query"}, {&k_, "key"}, {&v_, "value"}}) {
+      if (view->rank() < 3) {
+        raise_value_error("{}: expected [..., heads, length, dim] for enable_gqa, got {}", name,
+                          to_string(view->shape()));
+      }
+    }
+    const auto heads = [](const TensorView& view) { return view.extent(view.rank() - 3); };
+    for (const auto& [view, name] : {std::pair{&k_, "key"}, {&v_, "value"}}) {
+      const std::int64_t own = heads(*view);
+      if (own != heads(q_) && (own == 0 || heads(q_) % own != 0)) {
+        raise_value_error("{}: expected a number of heads that divides query's {}, got {}", name,
+                          heads(q_), own);
+      }
+    }
+    if (heads(k_) == heads(v_)) return;
+    for (auto& [view, copy] : {std::pair{&k_, &key_copy_}, {&v_, &value_copy_}}) {
+      *copy = repeated_heads(*view, heads(q_) / heads(*view));
+      *view = *copy;
+    }
+  }
+
+  /// Gives all three the same leading dimensions; with groups, but for the heads of keys and values.
+  void arrange(bool grouped) {
+    if (!grouped) {
+      batch_ = common_batch(q_, k_, v_);
+      q_ = expanded(q_, batch_);
+      k_ = expanded(k_, batch_);
+      v_ = expanded(v_, batch_);
+      return;
+    }
+    // Heads aside, as if there were one of each.
+    const auto without_heads = [](const TensorView& view) {
+      Shape shape = view.shape();
+      shape[view.rank() - 3] = 1;
+      return TensorView(view.data(), view.dtype(), shape, view.strides());
+    };
+    const Shape batch = common_batch(without_heads(q_), without_heads(k_), without_heads(v_));
+    const auto with_own_heads = [&](const TensorView& view) {
+      Shape own = batch;
+      own[batch.rank() - 1] = view.extent(view.rank() - 3);
+      return expanded(view, own);
+    };
+    q_ = with_own_heads(q_);
+    k_ = with_own_heads(k_);
+    v_ = with_own_heads(v_);
+    batch_ = batch;
+    batch_[batch.rank() - 1] = q_.extent(q_.rank() - 3);
+  }
+
+  void read_mask(PyObject* given) {
+    mask_.emplace(given, ArrayRequest{.name = "attn_mask", .elements = Elements::kBoolsOrFloats});
+    const DType dtype = mask_->dtype();
+    if (dtype != DType::kBool && dtype != DType::kFloat32 && dtype != q_.dtype()) {
+      raise_value_error("attn_mask: expected bool, float32 or query's {}, got {}",
+                        dtype_name(q_.dtype()), dtype_name(dtype));
+    }
+    Shape full = batch_;
+    full.push_back(q_.extent(q_.rank() - 2));
+    full.push_back(k_.extent(k_.rank() - 2));
+    const TensorView& own = mask_->view();
+    const int missing = full.rank() - own.rank();
+    bool fits = missing >= 0;
+    for (int dim = 0; fits && dim < own.rank(); ++dim) {
+      fits = own.extent(dim) == 1 || own.extent(dim) == full[dim + missing];
+    }
+    if (!fits) {
+      raise_value_error("attn_mask: expected a shape that broadcasts to {}, got {}", to_string(full),
+                        to_string(own.shape()));
+    }
+    // Leading dimensions are gone through by index, the last four are the engine's to repeat.
+    Shape shape = full;
+    Strides strides = full;
+    for (int dim = 0; dim < full.rank(); ++dim) {
+      const int at = dim - missing;
+      const bool repeats = at < 0 || own.extent(at) == 1;
+      strides[dim] = repeats ? 0 : own.strides()[at];
+      if (repeats && dim + 4 >= full.rank()) shape[dim] = 1;
+    }
+    mask_view_ = TensorView(own.data(), dtype, shape, strides);
+  }
+
+  void run_one(const TensorView& query, const TensorView& key, const TensorView& value,
+               const TensorView& mask, const MutableTensorView& context) {
+    if (mask.defined() && mask.dtype() == DType::kBool) options_.mask = dense(TensorRef(mask));
+    else if (mask.defined()) options_.score.bias = TensorRef(mask);
+    run(operations(query, key, value), options_.execution,
+        [&] { attention_forward(query, key, value, options_, {.context = context}); });
+  }
+
+  Array query_;
+  Array key_;
+  Array value_;
+  std::optional<Array> mask_;
+  Tensor key_copy_, value_copy_;
+  TensorView q_, k_, v_, mask_view_;
+  Shape batch_;
+  bool causal_ = false;
+  AttentionOptions options_;
+};
+
+PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
+  return guarded([&] {
+    std::array<PyObject*, kArguments> given{};
+    signature.bind(arguments, count, keywords, given);
+    return Attention(given).run_all();
+  });
+}
+
+}  // namespace
+
+void add_scaled_dot_product_attention(nb::module_& module) {
+  static PyMethodDef definition{
+      "scaled_dot_product_attention",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
+      METH_FASTCALL | METH_KEYWORDS, kScaledDotProductAttentionDoc};
+  add_function(module, definition);
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests share: random problems, the rule of exactness, arrays of others."""
+
+import contextlib
+
+import ml_dtypes
+import numpy as np
+
+import fovea
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOATS = [np.dtype("float32"), np.dtype("float16"), BFLOAT16, np.dtype("float64")]
+ARITHMETIC = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16", "float64": "float64"}
+ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+
+
+def tensors(q_shape, kv_len=None, kv_heads=None, value_dim=None, dtype="float32", seed=1):
+    """query, key and value of normal numbers; keys and values as query where nothing else is said."""
+    random = np.random.default_rng(seed)
+    *outer, q_len, dim = q_shape
+    if kv_heads is not None:
+        outer[-1] = kv_heads
+    kv_len = q_len if kv_len is None else kv_len
+    shapes = [q_shape, (*outer, kv_len, dim), (*outer, kv_len, dim if value_dim is None else value_dim)]
+    return [random.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def wide(array):
+    """float64, of whatever kind it was."""
+    return np.asarray(array).astype(np.float64)
+
+
+def assert_as_exact(found, query, key, value, **options):
+    """The 1x rule (docs/numerics.md): no farther from the oracle than the naive computation in the same
+    precision, and a few roundings of the largest number."""
+    name = np.asarray(query).dtype.name
+    oracle = fovea.reference.attention(query, key, value, **options)
+    naive = fovea.reference.attention_steps(query, key, value, arithmetic=ARITHMETIC[name], **options).context
+    assert found.shape == oracle.shape
+    of_naive = np.abs(wide(naive).reshape(oracle.shape) - oracle).max(initial=0)
+    of_found = np.abs(wide(found) - oracle).max(initial=0)
+    size = max(np.abs(wide(value)).max(initial=0), 1.0)
+    allowed = of_naive + 8 * ROUNDING[name] * size
+    assert of_found <= allowed, f"off by {of_found:.3g}, naive by {of_naive:.3g}, allowed {allowed:.3g}"
+
+
+class Producer:
+    """An array that has nothing but DLPack; `device` and `version` are what it claims."""
+
+    def __init__(self, array, device=(1, 0), versioned=True):
+        self.array, self.device, self.versioned = array, device, versioned
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **arguments):
+        if arguments and not self.versioned:
+            raise TypeError("__dlpack__() takes no keyword arguments")
+        return self.array.__dlpack__(**arguments)
+
+
+@contextlib.contextmanager
+def raises(kind, *parts):
+    """An error of this kind whose message has all the parts."""
+    try:
+        yield
+    except kind as error:
+        message = str(error)
+        assert type(error) is kind, f"{type(error).__name__}: {message}"
+        for part in parts:
+            assert part in message, f'"{part}" is not in "{message}"'
+    else:
+        raise AssertionError(f"no {kind.__name__} was raised")

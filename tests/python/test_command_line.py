@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m fovea` is the command line, with its exit status, signals and standard input."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import fovea
+
+SCENES = pathlib.Path(__file__).parents[2] / "examples" / "scenes"
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "fovea", *arguments], capture_output=True, encoding="utf-8", **options
+    )
+
+
+def test_it_is_the_command_line():
+    assert run("--version").stdout == f"fovea {fovea.__version__}\n"
+    assert "fovea explain" in run("--help").stdout
+    assert fovea.info().target in run("info").stdout
+
+
+def test_exit_status():
+    assert run("info").returncode == 0
+    result = run("explian")
+    assert result.returncode == 2
+    assert "explain" in result.stderr
+
+
+def test_standard_input():
+    scene = (SCENES / "001_your_journey.json").read_text(encoding="utf-8")
+    result = run("explain", "-", "--format", "json", input=scene)
+    assert result.stdout == fovea.explain(SCENES / "001_your_journey.json").to_json()
+
+
+def test_signals():
+    with subprocess.Popen([sys.executable, "-m", "fovea", "explain", "-"], stdin=subprocess.PIPE) as child:
+        time.sleep(1)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=10) == 130
+
+
+def test_its_library_is_the_package_s_own():
+    program = pathlib.Path(fovea.__file__).parent / "bin" / "fovea"
+    told = subprocess.run(["ldd", str(program)], capture_output=True, encoding="utf-8", check=True).stdout
+    assert "libfovea.so" in told
+    assert "not found" not in told

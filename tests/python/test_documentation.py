@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Docstrings: there, true, and a good read."""
+
+import doctest
+import inspect
+import pathlib
+import pydoc
+import re
+
+import numpy as np
+import pytest
+
+import fovea
+
+EXPORTED = [name for name in fovea.__all__ if name not in ("random", "reference")]
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_everything_is_documented(name):
+    thing = getattr(fovea, name)
+    assert thing.__doc__
+    if inspect.isclass(thing):
+        for member, value in vars(thing).items():
+            if callable(value) and not member.startswith("_"):
+                assert value.__doc__, f"{name}.{member}"
+
+
+def test_all():
+    assert fovea.__all__ == sorted(fovea.__all__)
+    public = {name for name in vars(fovea) if not name.startswith("_")}
+    assert public == set(fovea.__all__)
+    for module in (fovea.random, fovea.reference):
+        assert module.__doc__
+        assert all(getattr(module, name).__doc__ for name in module.__all__)
+
+
+PROBLEM = ["mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "query_starts", "key_starts"]
+SIGNATURES = {
+    "attention": [*PROBLEM, "threads", "return_lse", "out"],
+    "decode": [*PROBLEM, "threads", "return_lse", "out"],
+    "reference.attention": [*PROBLEM, "threads", "return_lse"],
+    "reference.attention_steps": [*PROBLEM, "normalization", "arithmetic"],
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    function = fovea
+    for part in name.split("."):
+        function = getattr(function, part)
+    signature = inspect.signature(function)
+    positional = [p.name for p in signature.parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
+    assert positional == ["query", "key", "value"]
+    named = [p for p in signature.parameters.values() if p.kind == p.KEYWORD_ONLY]
+    assert [p.name for p in named] == SIGNATURES[name]
+    # Each default may be given, and changes nothing.
+    query = np.ones((2, 3), np.float32)
+    given = {p.name: p.default for p in named}
+    if name == "reference.attention_steps":
+        assert np.array_equal(function(query, query, query, **given).context[0, 0], query)
+    else:
+        assert np.array_equal(function(query, query, query, **given), query)
+    # And each has its line in the docstring.
+    text = fovea.attention.__doc__ + function.__doc__
+    for parameter in signature.parameters:
+        assert re.search(rf"^(\w+, )*{parameter}\b", text, re.MULTILINE), parameter
+
+
+def test_signature_of_torch():
+    signature = inspect.signature(fovea.scaled_dot_product_attention)
+    assert str(signature) == (
+        "(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)"
+    )
+
+
+def test_help():
+    text = pydoc.plain(pydoc.render_doc(fovea.attention))
+    for word in ("softmax", "[batch, q_heads,  q_len,  head_dim]", "Raises", "Source", "flop"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("name", ["attention", "explain", "Mask", "random.RandomState"])
+def test_examples_in_docstrings(name):
+    thing = fovea
+    for part in name.split("."):
+        thing = getattr(thing, part)
+    test = doctest.DocTestParser().get_doctest(thing.__doc__, {"fovea": fovea, "np": np}, name, None, 0)
+    assert test.examples
+    results = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test)
+    assert results.failed == 0
+
+
+def test_info():
+    info = fovea.info()
+    version = re.search(r"project\(fovea VERSION ([0-9.]+)", _source("CMakeLists.txt")).group(1)
+    assert info.version == fovea.__version__ == version
+    assert info.target in info.targets
+    assert info.threads >= 1
+    assert info.compiler
+    assert info.build_type
+    assert repr(info).startswith(f"fovea {version}, ")
+
+
+def _source(name):
+    return (pathlib.Path(__file__).parents[2] / name).read_text(encoding="utf-8")

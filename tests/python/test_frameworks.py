@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of others: DLPack, buffers, torch and JAX; what goes in comes out. Those of torch and JAX run where
+these are installed."""
+
+import array
+import gc
+import sys
+import weakref
+
+import numpy as np
+import pytest
+from problems import BFLOAT16, Producer, raises, tensors, wide
+
+import fovea
+
+EXPECTED = fovea.attention(*tensors((2, 5, 8), kv_len=6))
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_dlpack(dtype, versioned):
+    arrays = tensors((2, 5, 8), kv_len=6, dtype=dtype)
+    context = fovea.attention(*(Producer(a, versioned=versioned) for a in arrays))
+    assert type(context) is np.ndarray
+    assert context.tobytes() == fovea.attention(*arrays).tobytes()
+
+
+@pytest.mark.parametrize("argument", range(3))
+def test_dlpack_of_any_layout(argument):
+    arrays = tensors((2, 5, 8), kv_len=6)
+    expected = fovea.attention(*arrays)
+    laid_out = {
+        "transposed": np.ascontiguousarray(arrays[argument].swapaxes(0, 1)).swapaxes(0, 1),
+        "rows strided": np.repeat(arrays[argument], 2, axis=2)[:, :, ::2],
+        "read-only": _read_only(arrays[argument]),
+    }
+    for other in laid_out.values():
+        some = list(arrays)
+        some[argument] = Producer(other)
+        assert fovea.attention(*some).tobytes() == expected.tobytes()
+
+
+def _read_only(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+def test_dlpack_everywhere():
+    query, key, value = tensors((2, 5, 8), kv_len=6)
+    visible = np.random.default_rng(2).random((5, 6)) < 0.7
+    bias = np.random.default_rng(2).standard_normal((2, 5, 6)).astype("float32")
+    expected = fovea.attention(query, key, value, mask=visible, bias=bias)
+    out = np.zeros_like(expected)
+    wrapped = Producer(out)
+    result = fovea.attention(
+        Producer(query), Producer(key), Producer(value), mask=Producer(visible), bias=Producer(bias), out=wrapped
+    )
+    assert result is wrapped
+    assert np.array_equal(out, expected)
+    assert np.array_equal(
+        fovea.scaled_dot_product_attention(Producer(query), Producer(key), Producer(value), Producer(visible)),
+        fovea.attention(query, key, value, mask=visible),
+    )
+
+
+def test_producers_are_let_go():
+    arrays = tensors((2, 5, 8))
+    producers = [Producer(a) for a in arrays]
+    counts = [sys.getrefcount(a) for a in arrays]
+    gone = [weakref.ref(p) for p in producers]
+    for _ in range(10):
+        fovea.attention(*producers)
+    with raises(ValueError, "value"):
+        fovea.attention(producers[0], producers[1], Producer(arrays[2][:, :2]))
+    assert [sys.getrefcount(a) for a in arrays] == counts
+    mask = fovea.dense(producers[0].array[0] > 0)
+    del producers, mask
+    gc.collect()
+    assert all(reference() is None for reference in gone)
+
+
+@pytest.mark.parametrize("code", ["f", "d"])
+def test_buffers(code):
+    query, key, value = tensors((5, 8), dtype=code)
+    flat = array.array(code, query.ravel())
+    context = fovea.attention(memoryview(flat).cast("B").cast(code, shape=[5, 8]), key, value)
+    assert type(context) is np.ndarray
+    assert context.tobytes() == fovea.attention(query, key, value).tobytes()
+    out = array.array(code, bytes(query.nbytes))
+    view = memoryview(out).cast("B").cast(code, shape=[5, 8])
+    assert fovea.attention(query, key, value, out=view) is view
+    assert out.tobytes() == context.tobytes()
+
+
+def test_buffers_that_do_not_fit():
+    query, key, value = tensors((5, 8))
+    with raises(TypeError, "key", "float32", 'format "i"'):
+        fovea.attention(query, memoryview(array.array("i", range(40))).cast("B").cast("i", shape=[5, 8]), value)
+    with raises(TypeError, "key", 'format "B"'):
+        fovea.attention(query, b"12345678", value)
+    with raises(ValueError, "out", "written to"):
+        fovea.attention(query, key, value, out=memoryview(query).toreadonly())
+
+
+def test_bfloat16_of_ml_dtypes():
+    arrays = tensors((2, 5, 8), kv_len=6, dtype=BFLOAT16)
+    context = fovea.attention(*arrays)
+    assert context.dtype == BFLOAT16
+    np.testing.assert_allclose(wide(context), EXPECTED, atol=0.05)
+    mask = np.zeros((5, 6), BFLOAT16)
+    assert fovea.scaled_dot_product_attention(*arrays, attn_mask=mask).dtype == BFLOAT16
+
+
+def same(found, expected):
+    np.testing.assert_allclose(wide(found), wide(expected), rtol=1e-6, atol=1e-6)
+
+
+def test_torch():
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    numpys = tensors((2, 5, 8), kv_len=6)
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        arrays = [torch.from_numpy(a).to(dtype) for a in numpys]
+        context, lse = fovea.attention(*arrays, return_lse=True)
+        assert isinstance(context, torch.Tensor)
+        assert isinstance(lse, torch.Tensor)
+        assert context.dtype == dtype
+        assert lse.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        right = torch.nn.functional.scaled_dot_product_attention(*(a.double() for a in arrays))
+        tolerance = {torch.bfloat16: 0.02, torch.float16: 2e-3}.get(dtype, 1e-5)
+        assert (context.double() - right).abs().max() < tolerance
+        out = torch.empty_like(context)
+        assert fovea.attention(*arrays, out=out) is out
+        assert torch.equal(out, context)
+        by_their_name = fovea.scaled_dot_product_attention(*arrays, attn_mask=torch.ones(5, 6, dtype=torch.bool))
+        assert isinstance(by_their_name, torch.Tensor)
+        same(by_their_name.double(), context.double())
+        assert type(fovea.reference.attention(*arrays)) is np.ndarray
+    query, key, value = (torch.from_numpy(a) for a in numpys)
+    same(fovea.attention(query, key.mT.contiguous().mT, value), EXPECTED)
+    same(fovea.attention(query, key, value, mask=fovea.dense(torch.ones(5, 6, dtype=torch.bool))), EXPECTED)
+    with raises(ValueError, "query", "gradient"):
+        fovea.attention(query.clone().requires_grad_(), key, value)
+    with raises(ValueError, "key", "CPU"):
+        fovea.attention(query, key.to("meta"), value)
+    with raises(TypeError, "value", "int32"):
+        fovea.attention(query, key, value.int())
+
+
+def test_jax():
+    jax = pytest.importorskip("jax", exc_type=ImportError)
+    import jax.numpy as jnp
+
+    numpys = tensors((2, 5, 8), kv_len=6)
+    for dtype in (jnp.float32, jnp.float16, jnp.bfloat16):
+        arrays = [jnp.asarray(a, dtype) for a in numpys]
+        context, lse = fovea.attention(*arrays, return_lse=True)
+        assert isinstance(context, jax.Array)
+        assert isinstance(lse, jax.Array)
+        assert context.dtype == dtype
+        np.testing.assert_allclose(wide(context), EXPECTED, atol=0.03 if dtype != jnp.float32 else 1e-5)
+        assert isinstance(fovea.scaled_dot_product_attention(*arrays, is_causal=True), jax.Array)
+        with raises(ValueError, "out", "read-only"):
+            fovea.attention(*arrays, out=context)

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls and the process around them: Ctrl-C, threads, forked children."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from problems import tensors
+
+import fovea
+
+# Minutes of work: millions of keys, all of them the same few bytes.
+LONG = """
+import os, signal, sys, threading, time
+import numpy as np
+import fovea
+
+def long_call(function=fovea.attention, queries=20000, keys=2000000, dtype=np.float32, **options):
+    query = np.ones((8, queries, 64), dtype)
+    key = np.broadcast_to(np.ones((1, 1, 64), dtype), (8, keys, 64))
+    return function(query, key, key, **options)
+
+def interrupt(after):
+    threading.Thread(target=lambda: (time.sleep(after), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+"""
+
+
+def python(body, timeout=60, **options):
+    program = LONG + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-B", "-c", program], capture_output=True, encoding="utf-8", timeout=timeout, **options
+    )
+
+
+CALLS = {
+    "attention": "long_call()",
+    "on one thread": "long_call(threads=1)",
+    "one item": "long_call(queries=100, threads=1)",
+    "decode": "long_call(fovea.decode, queries=500)",
+    "float64": "long_call(keys=20000, dtype=np.float64)",
+    "reference": "long_call(fovea.reference.attention, keys=20000)",
+    "by PyTorch's signature": "long_call(fovea.scaled_dot_product_attention)",
+    "bfloat16": "import ml_dtypes; long_call(dtype=ml_dtypes.bfloat16)",
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_ctrl_c_ends_a_long_call(call):
+    result = python(f"""
+        fovea.attention(*[np.ones((4, 3), np.float32)] * 3)
+        interrupt(0.5)
+        begin = time.monotonic()
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - begin)
+        # And all is as before.
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print(fovea.attention(*[np.ones((4, 3), np.float32)] * 3).sum())
+    """)
+    assert result.returncode == 0, result.stderr
+    said, after = result.stdout.splitlines()
+    assert said.startswith("interrupted ")
+    assert 0.4 < float(said.split()[1]) < 1.5
+    assert float(after) == 12
+
+
+def test_ctrl_c_from_outside():
+    program = LONG + "print('ready', flush=True)\nlong_call()"
+    with subprocess.Popen([sys.executable, "-B", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"ready\n"
+        time.sleep(0.5)
+        child.send_signal(signal.SIGINT)
+        begin = time.monotonic()
+        assert child.wait(timeout=10) != 0
+        assert time.monotonic() - begin < 1.5
+        assert b"KeyboardInterrupt" in child.stderr.read()
+
+
+def test_handlers_of_the_callers_own():
+    result = python("""
+        # One that raises nothing: the call goes on to its end.
+        heard = []
+        signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+        interrupt(0.1)
+        query = np.ones((8, 600, 64), np.float32)
+        key = np.broadcast_to(np.ones((1, 1, 64), np.float32), (8, 100000, 64))
+        context = fovea.attention(query, key, key)
+        assert heard == [signal.SIGINT], heard
+        assert np.array_equal(context, query)
+
+        class Enough(Exception):
+            pass
+
+        def stop(number, frame):
+            raise Enough
+
+        signal.signal(signal.SIGINT, stop)
+        interrupt(0.3)
+        try:
+            long_call()
+        except Enough:
+            print("enough")
+        # One that is ignored does nothing.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        interrupt(0.1)
+        assert np.array_equal(fovea.attention(query, key, key), query)
+        print("ignored")
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["enough", "ignored"]
+
+
+def test_signals_default_action():
+    result = python("signal.signal(signal.SIGINT, signal.SIG_DFL); interrupt(0.3); long_call()")
+    assert result.returncode == -signal.SIGINT
+
+
+def test_ctrl_c_while_another_thread_computes():
+    result = python("""
+        threading.Thread(target=long_call, daemon=True).start()
+        interrupt(0.5)
+        begin = time.monotonic()
+        try:
+            time.sleep(30)
+        except KeyboardInterrupt:
+            assert time.monotonic() - begin < 1.5
+            print("interrupted", flush=True)
+        os._exit(0)
+    """)
+    assert result.stdout == "interrupted\n", result.stderr
+
+
+def test_other_threads_run_meanwhile():
+    query = np.ones((8, 2000, 64), np.float32)
+    key = np.ones((8, 20000, 64), np.float32)
+    thread = threading.Thread(target=fovea.attention, args=(query, key, key))
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        turns += 1
+        time.sleep(0.001)
+    assert turns > 10
+
+
+def test_many_threads_at_once():
+    problems = [tensors((2, 3, 40, 16), seed=seed) for seed in range(8)]
+    expected = [fovea.attention(*arrays, mask=fovea.causal()).tobytes() for arrays in problems]
+    mask = fovea.causal()
+    wrong = []
+
+    def work(number):
+        for _ in range(50):
+            at = number % len(problems)
+            if fovea.attention(*problems[at], mask=mask & fovea.Mask()).tobytes() != expected[at]:
+                wrong.append(number)
+            with contextlib.suppress(ValueError):
+                fovea.attention(*problems[at], scale=float("nan"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_dense_masks_end_in_any_thread():
+    # The last to hold the array may be a call without the GIL.
+    query, key, value = tensors((4, 300, 32))
+    for _ in range(20):
+        fovea.attention(query, key, value, mask=fovea.dense(np.ones((300, 300), bool)) & fovea.causal())
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_forked_child(warm):
+    result = python(f"""
+        arrays = [np.random.default_rng(1).standard_normal((8, 500, 64)).astype("float32") for _ in range(3)]
+        expected = fovea.attention(*arrays) if {warm} else None
+        child = os.fork()
+        if child == 0:
+            found = fovea.attention(*arrays)
+            assert expected is None or np.array_equal(found, expected)
+            interrupt(0.3)
+            try:
+                long_call()
+            except KeyboardInterrupt:
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert expected is None or np.array_equal(fovea.attention(*arrays), expected)
+        print("both")
+    """)
+    assert result.stdout == "both\n", result.stderr
+
+
+def test_fork_by_multiprocessing():
+    result = python("""
+        import multiprocessing
+        arrays = [np.random.default_rng(1).standard_normal((8, 300, 64)).astype("float32") for _ in range(3)]
+        expected = fovea.attention(*arrays)
+        with multiprocessing.get_context("fork").Pool(3) as pool:
+            for found in pool.starmap(fovea.attention, [arrays] * 6):
+                assert np.array_equal(found, expected)
+        print("all")
+    """)
+    assert result.stdout == "all\n", result.stderr
+
+
+def test_ending_while_a_thread_computes():
+    result = python("""
+        threading.Thread(target=long_call, daemon=True).start()
+        time.sleep(0.3)
+        print("end", flush=True)
+    """)
+    assert result.stdout == "end\n"
+    assert result.returncode == 0, result.stderr
+
+
+def test_masks_at_the_end_of_the_interpreter():
+    result = python("""
+        kept = fovea.dense(np.ones((3, 3), bool)) & fovea.causal()
+        cycle = [kept]
+        cycle.append(cycle)
+        trace = fovea.explain("a b c")
+        weights = trace["weights"]
+        del trace
+    """)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_environment():
+    environment = {**os.environ, "FOVEA_TARGET": "NONSENSE"}
+    result = python("fovea.attention(*[np.ones((2, 2), np.float32)] * 3)", env=environment)
+    assert "FOVEA_TARGET" in result.stderr
+    environment["FOVEA_TARGET"] = "SCALAR"
+    result = python("print(fovea.info().target)", env=environment)
+    assert result.stdout == "SCALAR\n", result.stderr

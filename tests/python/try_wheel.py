@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel as pip does, installs it into a new environment, and runs there what the README shows of
+Python, and the command line. `make wheel` runs it; the wheel stays in build/wheel."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WHEELS = ROOT / "build" / "wheel"
+
+
+def run(*command, **options):
+    result = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8", **options)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def build():
+    for old in WHEELS.glob("fovea-*.whl"):
+        old.unlink()
+    print("building the wheel", flush=True)
+    environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
+    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", WHEELS, ROOT,
+        env=environment)
+    (wheel,) = WHEELS.glob("fovea-*.whl")
+    return wheel
+
+
+def check_files(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    wanted = ["fovea/__init__.py", "fovea/__main__.py", "fovea/py.typed", "fovea/_fovea.pyi", "fovea/bin/fovea"]
+    missing = [name for name in wanted if name not in names]
+    libraries = [name for name in names if "libfovea" in name]
+    modules = [name for name in names if re.fullmatch(r"fovea/_fovea\..*so", name)]
+    strangers = [name for name in names if not re.match(r"fovea/|fovea-[^/]*\.dist-info/", name)]
+    if missing or len(libraries) != 1 or len(modules) != 1 or strangers:
+        sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
+
+
+def readme_blocks():
+    """Each ```python block, and what the ```text right below it says that it prints."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pattern = r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?"
+    return re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+
+
+def try_out(wheel, folder):
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "--disable-pip-version-check", "install", wheel)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    blocks = readme_blocks()
+    if not blocks:
+        sys.exit("README.md has no ```python block")
+    for program, expected in blocks:
+        found = run(python, "-c", program, cwd=folder, env=environment)
+        if expected and found != expected:
+            sys.exit(f"README.md says\n{expected}and not\n{found}")
+    run(python, "-m", "fovea", "explain", "--text", "one two three", cwd=folder, env=environment)
+    return run(python, "-c", "import fovea; print(fovea.info())", cwd=folder, env=environment).strip()
+
+
+def main():
+    wheel = build()
+    check_files(wheel)
+    with tempfile.TemporaryDirectory(prefix="fovea-wheel-") as folder:
+        said = try_out(wheel, pathlib.Path(folder))
+    print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB; in a new environment: {said}")
+
+
+if __name__ == "__main__":
+    main()

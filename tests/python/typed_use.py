@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the package is used, for a type checker (test_types.py). Lines marked so are the only wrong ones."""
+
+import pathlib
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fovea
+
+Floats = NDArray[np.float32]
+
+
+def attend(query: Floats, key: Floats, value: Floats, out: Floats) -> None:
+    assert_type(fovea.attention(query, key, value), Floats)
+    assert_type(fovea.attention(query, key, value, return_lse=True), tuple[Floats, Any])
+    assert_type(fovea.attention(query, key, value, out=out), Floats)
+    assert_type(fovea.attention(memoryview(query), key, value), NDArray[Any])
+    mask = fovea.causal() & fovea.window(3, 0) | fovea.prefix(2)
+    assert_type(mask, fovea.Mask)
+    assert_type(mask.matrix(3, 3), NDArray[np.bool_])
+    fovea.attention(query, key, value, mask=mask, scale=0.5, softcap=30, alibi=True, sinks=[0.5], threads=2)
+    fovea.attention(query, key, value, mask=np.ones((3, 3), np.bool_), alignment="top-left", bias=query)
+    fovea.attention(query, key, value, mask=fovea.key_lengths([3]) & fovea.documents([1, 2]), alignment=[1, 2])
+    fovea.attention(query, key, value, relative=fovea.RelativeTable(query, bidirectional=False))
+    assert_type(fovea.scaled_dot_product_attention(query, key, value, is_causal=True), Floats)
+    assert_type(fovea.reference.attention(query, key, value), NDArray[np.float64])
+    assert_type(fovea.reference.attention_steps(query, key, value).visible, NDArray[np.bool_])
+
+    fovea.attention(query, key)  # wrong: no value
+    fovea.attention([[1.0]], key, value)  # wrong: a list
+    fovea.attention(query, key, value, mask="causal")  # wrong: no mask
+    fovea.attention(query, key, value, threads=1.5)  # wrong: no integer
+    fovea.attention(query, key, value, fovea.causal())  # wrong: without its name
+    fovea.causal() & True  # wrong: no mask
+
+
+def generate(query: Floats, key: Floats, value: Floats) -> Floats:
+    rotary = fovea.Rotary(base=500000.0)
+    cache = fovea.KvCache(dtype="bfloat16", kv_heads=8, head_dim=128)
+    cache.append(key, value, rotary=rotary)
+    assert_type(len(cache), int)
+    assert_type(fovea.apply_rotary(query, cache.length, rotary), Floats)
+    fovea.KvCache(dtype="int8", head_dim=128)  # wrong: no such type
+    return fovea.decode(query, cache, mask=fovea.window(1023, 0))
+
+
+def explain(path: pathlib.Path) -> str:
+    trace = fovea.explain("a b c", causal=True)
+    assert_type(trace, fovea.Trace)
+    assert_type(trace.names(), list[str])
+    assert_type([step.title for step in trace.steps], list[str])
+    fovea.explain(path, query="b")
+    fovea.explain(fovea.Scene.load(path))
+    fovea.explain(3)  # wrong: no scene
+    random = fovea.random.RandomState(42)
+    print(random.randint(0, 10, size=(2, 3)), random.rand(3), fovea.info().version)
+    return trace.to_html()
