@@ -13,7 +13,7 @@
 """
 
 from . import random, reference
-from ._explain import Scene, Trace, explain
+from ._explain import explain
 from ._fovea import (
     BuildInfo,
     CacheFull,
@@ -21,6 +21,8 @@ from ._fovea import (
     Mask,
     RelativeTable,
     Rotary,
+    Scene,
+    Trace,
     apply_rotary,
     attention,
     causal,

@@ -4,7 +4,9 @@
 
 #include "arrays.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -49,16 +51,6 @@ bool fits(Elements elements, DType dtype) {
 
 [[noreturn]] void refuse_rank(const ArrayRequest& request, int rank) {
   raise_value_error("{}: expected at most {} dimensions, got {}", request.name, kMaxRank, rank);
-}
-
-std::string text_of(PyObject* object) {
-  const nb::object text = nb::steal(PyObject_Str(object));
-  const char* const characters = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
-  if (characters == nullptr) {
-    PyErr_Clear();
-    return Py_TYPE(object)->tp_name;
-  }
-  return characters;
 }
 
 /// A module that somebody has imported, or null. Borrowed.
@@ -196,6 +188,12 @@ bool has_contiguous_rows(const TensorView& view) {
   return last < 0 || view.extent(last) <= 1 || view.strides()[last] == 1;
 }
 
+/// Strides of a tensor without elements mean nothing; NumPy's are often all 0.
+void tidy_if_empty(const Shape& shape, Strides& strides) {
+  if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return;
+  for (int dim = 0; dim < strides.rank(); ++dim) strides[dim] = dim + 1 == strides.rank() ? 1 : 0;
+}
+
 PyArrayObject* as_array(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
 
 std::array<npy_intp, kMaxRank> numpy_shape(const Shape& shape) {
@@ -299,6 +297,7 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
     strides.push_back(bytes[dim] / size);
     whole = whole && (extents[dim] <= 1 || bytes[dim] % size == 0);
   }
+  tidy_if_empty(shape, strides);
   view_ = TensorView(PyArray_DATA(array), dtype, shape, strides);
   if (whole && (!request.contiguous_rows || has_contiguous_rows(view_))) return true;
   if (request.writable) {
@@ -409,6 +408,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   } else {
     strides = contiguous_strides(shape);
   }
+  tidy_if_empty(shape, strides);
   const auto* const data = static_cast<const std::byte*>(tensor->data);
   view_ = TensorView(data == nullptr ? nullptr : data + tensor->byte_offset, dtype, shape, strides);
   if (reinterpret_cast<std::uintptr_t>(view_.data()) % dtype_size(dtype) != 0) {
@@ -452,6 +452,7 @@ bool Array::read_buffer(const ArrayRequest& request) {
     raise_value_error("{}: expected aligned elements, got a buffer whose elements are not",
                       request.name);
   }
+  tidy_if_empty(shape, strides);
   view_ = TensorView(buffer_->buf, dtype, shape, strides);
   if (request.contiguous_rows && !request.writable && !has_contiguous_rows(view_)) {
     copy_ = std::make_unique<Tensor>(view_);
@@ -571,9 +572,17 @@ PyObject* numpy_copy(const TensorView& view) {
 }
 
 Tensor int64_tensor(PyObject* source, const char* name) {
-  const nb::object array = nb::steal(
-      PyArray_FromAny(source, PyArray_DescrFromType(NPY_INT64), 0, kMaxRank, NPY_ARRAY_IN_ARRAY,
-                      nullptr));
+  // First as what it is: asked for integers at once, NumPy would cut off fractions in lists.
+  nb::object array = nb::steal(PyArray_FromAny(source, nullptr, 0, kMaxRank, 0, nullptr));
+  if (array.is_valid() && !PyArray_ISINTEGER(as_array(array.ptr())) &&
+      PyArray_SIZE(as_array(array.ptr())) > 0) {
+    raise_type_error("{}: expected integers, an array or a list of them, got {}", name,
+                     text_of(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array.ptr())))));
+  }
+  if (array.is_valid()) {
+    array = nb::steal(PyArray_FromAny(array.ptr(), PyArray_DescrFromType(NPY_INT64), 0, kMaxRank,
+                                      NPY_ARRAY_IN_ARRAY | NPY_ARRAY_FORCECAST, nullptr));
+  }
   if (!array.is_valid()) {
     raise_from_python(PyExc_TypeError, fmt::format("{}: expected integers, an array or a list of "
                                                    "them, got {}",
@@ -583,6 +592,16 @@ Tensor int64_tensor(PyObject* source, const char* name) {
   Shape shape;
   for (int dim = 0; dim < PyArray_NDIM(numbers); ++dim) shape.push_back(PyArray_DIM(numbers, dim));
   return Tensor(TensorView(static_cast<const std::int64_t*>(PyArray_DATA(numbers)), shape));
+}
+
+std::string text_of(PyObject* object) {
+  const nb::object text = nb::steal(PyObject_Str(object));
+  const char* const characters = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
+  if (characters == nullptr) {
+    PyErr_Clear();
+    return Py_TYPE(object)->tp_name;
+  }
+  return characters;
 }
 
 std::string describe(PyObject* object) {

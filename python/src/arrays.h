@@ -109,7 +109,9 @@ PyObject* numpy_copy(const TensorView& view);
 /// Integers of any kind that int64 holds: arrays, lists. Throws nb::type_error naming the argument.
 Tensor int64_tensor(PyObject* source, const char* name);
 
-/// "float32 array of shape [3, 4]", "list": what came, for messages.
+/// What str() says.
+std::string text_of(PyObject* object);
+/// "an array of float32 and shape (3, 4)", "list": what came, for messages.
 std::string describe(PyObject* object);
 
 }  // namespace fovea::python

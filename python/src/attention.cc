@@ -202,11 +202,11 @@ void add_attention(nb::module_& module) {
   constexpr int kHow = METH_FASTCALL | METH_KEYWORDS;
   static PyMethodDef attention{"attention", as_function(call_attention), kHow, kAttentionDoc};
   static PyMethodDef decode{"decode", as_function(call_decode), kHow, kDecodeDoc};
-  static PyMethodDef reference{"reference_attention", as_function(call_reference), kHow,
+  static PyMethodDef reference{"attention", as_function(call_reference), kHow,
                                kReferenceAttentionDoc};
-  for (PyMethodDef* const function : {&attention, &decode, &reference}) {
-    add_function(module, *function);
-  }
+  add_function(module, "attention", "fovea", attention);
+  add_function(module, "decode", "fovea", decode);
+  add_function(module, "reference_attention", "fovea.reference", reference);
 }
 
 }  // namespace fovea::python

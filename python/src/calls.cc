@@ -134,12 +134,13 @@ void run(double operations, Execution& execution, const std::function<void()>& e
   }
 }
 
-void add_function(nb::module_& module, PyMethodDef& definition) {
-  const nb::object name = nb::steal(PyModule_GetNameObject(module.ptr()));
+void add_function(nb::module_& module, const char* attribute, const char* shown_in,
+                  PyMethodDef& definition) {
+  const nb::object name = nb::steal(PyUnicode_FromString(shown_in));
   const nb::object function =
       nb::steal(PyCFunction_NewEx(&definition, module.ptr(), name.ptr()));
   if (!name.is_valid() || !function.is_valid()) nb::raise_python_error();
-  module.attr(definition.ml_name) = function;
+  module.attr(attribute) = function;
 }
 
 double number(PyObject* object, const char* name) {

@@ -85,8 +85,10 @@ inline bool worth_running_apart(double operations) { return operations >= kWorth
 /// raises nothing has the call start again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
 
-/// Adds a function of CPython to a module. `definition` must live as long as the program.
-void add_function(nanobind::module_& module, PyMethodDef& definition);
+/// Adds a function of CPython to the module as `attribute`; the package shows it as one of `shown_in`,
+/// under the definition's name. `definition` must live as long as the program.
+void add_function(nanobind::module_& module, const char* attribute, const char* shown_in,
+                  PyMethodDef& definition);
 
 /// A number, an integer, a truth value; nb::type_error names the argument.
 double number(PyObject* object, const char* name);

@@ -5,7 +5,6 @@
 #include "options.h"
 
 #include <limits>
-#include <string_view>
 
 #include "fovea/error.h"
 
@@ -41,7 +40,7 @@ Alignment alignment_of(PyObject* object) {
     if (PyUnicode_CompareWithASCIIString(object, "top-left") == 0) return Alignment::top_left();
     raise_value_error("alignment: expected \"bottom-right\", \"top-left\", an offset or one per batch "
                       "item, got \"{}\"",
-                      nb::cast<std::string_view>(nb::handle(object)));
+                      text_of(object));
   }
   if (PyIndex_Check(object) && !PySequence_Check(object)) {
     return Alignment::offset(integer(object, "alignment"));

@@ -3,7 +3,8 @@
 // The reference with every step kept, as NumPy arrays.
 
 #include <array>
-#include <string_view>
+#include <string>
+#include <utility>
 
 #include <nanobind/nanobind.h>
 
@@ -44,7 +45,7 @@ Choice choose(PyObject* given, const char* name, const std::array<std::pair<cons
   }
   if (!PyUnicode_Check(given)) raise_type_error("{}: expected one of {}, got {}", name, names, describe(given));
   raise_value_error("{}: expected one of {}, got \"{}\"", name, names,
-                    nb::cast<std::string_view>(nb::handle(given)));
+                    text_of(given));
 }
 
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
@@ -128,10 +129,10 @@ void add_reference(nb::module_& module) {
       .def_prop_ro("context", array_of<&Steps::context>,
                    type("def context(self, /) -> numpy.typing.NDArray[typing.Any]"),
                    "weights times value");
-  static PyMethodDef definition{"reference_attention_steps",
+  static PyMethodDef definition{"attention_steps",
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
                                 METH_FASTCALL | METH_KEYWORDS, kReferenceStepsDoc};
-  add_function(module, definition);
+  add_function(module, "reference_attention_steps", "fovea.reference", definition);
 }
 
 }  // namespace fovea::python

@@ -290,7 +290,7 @@ void add_scaled_dot_product_attention(nb::module_& module) {
       "scaled_dot_product_attention",
       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
       METH_FASTCALL | METH_KEYWORDS, kScaledDotProductAttentionDoc};
-  add_function(module, definition);
+  add_function(module, "scaled_dot_product_attention", "fovea", definition);
 }
 
 }  // namespace fovea::python

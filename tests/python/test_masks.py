@@ -26,7 +26,7 @@ RULES = {
     "prefix(3)": (fovea.prefix(3), lambda i, j: (j < 3) & (i == i)),
     "key_lengths(6)": (fovea.key_lengths(6), lambda i, j: (j < 6) & (i == i)),
     "causal() & window(2, 0)": (fovea.causal() & fovea.window(2, 0), lambda i, j: (j <= i) & (j >= i - 2)),
-    "causal() | prefix(3)": (fovea.causal() | fovea.prefix(3), lambda i, j: (j <= i) | (j < 3)),
+    "(causal() | prefix(3))": (fovea.causal() | fovea.prefix(3), lambda i, j: (j <= i) | (j < 3)),
     "(causal() | prefix(3)) & window(1, 1)": (
         (fovea.causal() | fovea.prefix(3)) & fovea.window(1, 1),
         lambda i, j: ((j <= i) | (j < 3)) & (j >= i - 1) & (j <= i + 1),
@@ -67,7 +67,8 @@ def test_default_alignment_is_bottom_right():
 @pytest.mark.parametrize("ids", [IDS, tuple(IDS), np.array(IDS), np.array(IDS, np.int32), [IDS, IDS]], ids=repr)
 def test_documents(ids):
     same = np.equal.outer(IDS, IDS)
-    assert np.array_equal(fovea.documents(ids).matrix(7, 7), same)
+    batch = 2 if np.ndim(ids) == 2 else 1
+    assert np.array_equal(fovea.documents(ids).matrix(7, 7, batch=batch, item=batch - 1), same)
     assert np.array_equal(fovea.documents(IDS[2:], IDS).matrix(5, 7), same[2:])
     assert repr(fovea.documents(ids)) == "documents(ids)"
 
@@ -118,7 +119,7 @@ def test_what_is_no_mask():
         fovea.window(-2, 0)
     with raises(ValueError, "prefix: expected", "-1"):
         fovea.prefix(-1)
-    with raises(TypeError, "key_lengths: expected an integer, got float"):
+    with raises(TypeError, "key_lengths: expected a list or an array of integers, got float"):
         fovea.key_lengths(1.5)
     with raises(TypeError, "key_lengths: expected an integer, got str"):
         fovea.key_lengths(["a"])

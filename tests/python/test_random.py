@@ -41,5 +41,5 @@ def test_refuses():
         random.randint(3, 3)
     with raises(TypeError, "shape", "float"):
         random.rand(1.5)
-    with raises(ValueError, "negative"):
+    with raises(ValueError, "extents", "-1"):
         random.randn(-1)
