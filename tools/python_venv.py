@@ -7,7 +7,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench" / "peers"))
 
-import environment  # noqa: E402: bench/peers/environment.py
+import environment  # noqa: E402  (bench/peers/environment.py)
 
 environment.make_venv(
     ROOT / "build" / "python" / "venv",

@@ -29,6 +29,7 @@ test  | libgmock-dev       | matchers of the unit tests                  | Googl
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6
 test  | python3            | runs the tests of the command line          | Python 3.9
 test  | python3-venv       | environment of the suites of others         | venv of Python 3.10
+test  | python3-dev        | headers that the Python package needs       | headers of Python 3.11
 test  | python3-jsonschema | checks scenes against their JSON Schema     | jsonschema 3.0
 test  | python3-numpy      | makes the tensors of the README             | NumPy 1.19
 check | clang              | second compiler, and the sanitizers         | Clang 14

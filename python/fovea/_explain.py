@@ -30,8 +30,7 @@ def _scene_of(scene: object, sentence: dict[str, Any]) -> Scene:
     if isinstance(scene, os.PathLike):
         return Scene.load(scene)
     raise TypeError(
-        "scene: expected a sentence, a Scene, a dict of one or the path of a file, "
-        f"got {type(scene).__name__}"
+        f"scene: expected a sentence, a Scene, a dict of one or the path of a file, got {type(scene).__name__}"
     )
 
 

@@ -68,7 +68,8 @@ bool is_instance(PyObject* object, const char* module_name, const char* type_nam
   return result == 1;
 }
 
-// ---- DLPack (its version 1.1; before 1.0 there was no `version` and no `flags`) -------------------
+// ---- DLPack (its version 1.1; before 1.0 there was no `version` and no `flags`)
+// -------------------
 
 struct Managed {
   nb::dlpack::dltensor tensor;
@@ -108,18 +109,25 @@ bool read_type(const nb::dlpack::dtype& type, DType& dtype) {
   const auto is = [&](Code code, int bits) {
     return type.code == static_cast<std::uint8_t>(code) && type.bits == bits;
   };
-  if (is(Code::Float, 32)) dtype = DType::kFloat32;
-  else if (is(Code::Float, 64)) dtype = DType::kFloat64;
-  else if (is(Code::Float, 16)) dtype = DType::kFloat16;
-  else if (is(Code::Bfloat, 16)) dtype = DType::kBFloat16;
-  else if (is(Code::Bool, 8)) dtype = DType::kBool;
-  else if (is(Code::Int, 64)) dtype = DType::kInt64;
-  else return false;
+  if (is(Code::Float, 32))
+    dtype = DType::kFloat32;
+  else if (is(Code::Float, 64))
+    dtype = DType::kFloat64;
+  else if (is(Code::Float, 16))
+    dtype = DType::kFloat16;
+  else if (is(Code::Bfloat, 16))
+    dtype = DType::kBFloat16;
+  else if (is(Code::Bool, 8))
+    dtype = DType::kBool;
+  else if (is(Code::Int, 64))
+    dtype = DType::kInt64;
+  else
+    return false;
   return true;
 }
 
 std::string type_name(const nb::dlpack::dtype& type) {
-  static constexpr std::array kKinds = {"int", "uint", "float", "an opaque type of ",
+  static constexpr std::array kKinds = {"int",    "uint",    "float", "an opaque type of ",
                                         "bfloat", "complex", "bool"};
   const char* const kind = type.code < kKinds.size() ? kKinds[type.code] : "a type of ";
   return fmt::format("{}{}", kind, type.bits);
@@ -132,11 +140,16 @@ bool read_format(const char* format, DType& dtype) {
   if constexpr (std::endian::native == std::endian::little) {
     if (text.starts_with('<')) text.remove_prefix(1);
   }
-  if (text == "f") dtype = DType::kFloat32;
-  else if (text == "d") dtype = DType::kFloat64;
-  else if (text == "e") dtype = DType::kFloat16;
-  else if (text == "?") dtype = DType::kBool;
-  else return false;
+  if (text == "f")
+    dtype = DType::kFloat32;
+  else if (text == "d")
+    dtype = DType::kFloat64;
+  else if (text == "e")
+    dtype = DType::kFloat16;
+  else if (text == "?")
+    dtype = DType::kBool;
+  else
+    return false;
   return true;
 }
 
@@ -221,7 +234,8 @@ void import_numpy() {
   if (PyArray_ImportNumPyAPI() < 0) nb::raise_python_error();
 }
 
-// ---- Arrays that come ------------------------------------------------------------------------------
+// ---- Arrays that come
+// ------------------------------------------------------------------------------
 
 Array::Array(PyObject* source, const ArrayRequest& request) : source_(source) {
   try {
@@ -276,10 +290,10 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
     refuse_elements(request, text_of(reinterpret_cast<PyObject*>(descr)));
   }
   if (!PyArray_ISNBO(descr->byteorder)) {
-    raise_type_error("{}: expected numbers in the machine's byte order, got {}; {}.astype({}.dtype."
-                     "newbyteorder(\"=\")) has them",
-                     request.name, text_of(reinterpret_cast<PyObject*>(descr)), request.name,
-                     request.name);
+    raise_type_error(
+        "{}: expected numbers in the machine's byte order, got {}; {}.astype({}.dtype."
+        "newbyteorder(\"=\")) has them",
+        request.name, text_of(reinterpret_cast<PyObject*>(descr)), request.name, request.name);
   }
   const int rank = PyArray_NDIM(array);
   if (rank > kMaxRank) refuse_rank(request, rank);
@@ -320,22 +334,24 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   if (PyType_Check(source_)) return false;
   const nb::object place = nb::steal(PyObject_CallMethod(source_, "__dlpack_device__", nullptr));
   if (!place.is_valid()) {
-    raise_from_python(PyExc_TypeError, fmt::format("{}: expected an array that DLPack can take, got "
-                                                   "{} that does not say where it lies",
-                                                   request.name, describe(source_)));
+    raise_from_python(
+        PyExc_ValueError,
+        fmt::format("{}: expected memory of the CPU, got {} that does not say where it lies",
+                    request.name, describe(source_)));
   }
   long device = 0, id = 0;
   {
     const nb::object first = nb::steal(PySequence_GetItem(place.ptr(), 0));
-    const nb::object second = nb::steal(first.is_valid() ? PySequence_GetItem(place.ptr(), 1) : nullptr);
+    const nb::object second =
+        nb::steal(first.is_valid() ? PySequence_GetItem(place.ptr(), 1) : nullptr);
     if (second.is_valid()) {
       device = PyLong_AsLong(first.ptr());
       id = PyLong_AsLong(second.ptr());
     }
     if (PyErr_Occurred() != nullptr) {
-      raise_from_python(PyExc_TypeError,
-                        fmt::format("{}: expected __dlpack_device__() to give two integers",
-                                    request.name));
+      raise_from_python(
+          PyExc_TypeError,
+          fmt::format("{}: expected __dlpack_device__() to give two integers", request.name));
     }
   }
   if (device != kCpu) {
@@ -383,7 +399,8 @@ bool Array::read_dlpack(const ArrayRequest& request) {
 
   if (tensor->device.device_type != kCpu) {
     raise_value_error("{}: expected memory of the CPU, got {}; copy it to the CPU first",
-                      request.name, device_name(tensor->device.device_type, tensor->device.device_id));
+                      request.name,
+                      device_name(tensor->device.device_type, tensor->device.device_id));
   }
   DType dtype = DType::kFloat32;
   if (!read_type(tensor->dtype, dtype) || !fits(request.elements, dtype)) {
@@ -415,8 +432,17 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     raise_value_error("{}: expected aligned elements, got an address that is no multiple of {}",
                       request.name, dtype_size(dtype));
   }
-  if (is_instance(source_, "torch", "Tensor")) framework_ = Framework::kTorch;
-  else if (is_instance(source_, "jax", "Array")) framework_ = Framework::kJax;
+  if (is_instance(source_, "torch", "Tensor")) {
+    framework_ = Framework::kTorch;
+  } else if (is_instance(source_, "jax", "Array")) {
+    framework_ = Framework::kJax;
+    // Which DLPack does not say.
+    if (request.writable) {
+      raise_value_error(
+          "{}: expected an array that can be written to, got one of JAX's, which never change",
+          request.name);
+    }
+  }
   if (request.contiguous_rows && !request.writable && !has_contiguous_rows(view_)) {
     copy_ = std::make_unique<Tensor>(view_);
     view_ = *copy_;
@@ -427,7 +453,8 @@ bool Array::read_dlpack(const ArrayRequest& request) {
 bool Array::read_buffer(const ArrayRequest& request) {
   if (PyObject_CheckBuffer(source_) == 0) return false;
   auto buffer = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(source_, buffer.get(), request.writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO) != 0) {
+  if (PyObject_GetBuffer(source_, buffer.get(),
+                         request.writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO) != 0) {
     raise_from_python(PyExc_ValueError,
                       fmt::format("{}: expected a buffer {}, got {}", request.name,
                                   request.writable ? "that can be written to" : "of plain strides",
@@ -478,7 +505,8 @@ TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
                    }));
 }
 
-// ---- Arrays that go --------------------------------------------------------------------------------
+// ---- Arrays that go
+// --------------------------------------------------------------------------------
 
 NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape)
     : dtype_(dtype) {
@@ -490,8 +518,8 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
   if (framework == Framework::kTorch) {
     const nb::object torch = nb::borrow(imported("torch"));
     const nb::object type = torch.attr(std::string(dtype_name(dtype)).c_str());
-    const nb::object array = torch.attr("empty")(tuple_of(shape), nb::arg("dtype") = type,
-                                                 nb::arg("device") = "cpu");
+    const nb::object array =
+        torch.attr("empty")(tuple_of(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
     const auto address = nb::cast<std::uintptr_t>(array.attr("data_ptr")());
     view_ = MutableTensorView(reinterpret_cast<void*>(address), dtype, shape,
                               contiguous_strides(shape));
@@ -503,18 +531,21 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
   if (dtype == DType::kBFloat16) {
     // Where NumPy's array is of bfloat16, its type is known; others have none to give.
     if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
-      raise_type_error("query: expected an array of NumPy, torch or JAX where it is of bfloat16, got "
-                       "{}", describe(like.source()));
+      raise_type_error(
+          "query: expected an array of NumPy, torch or JAX where it is of bfloat16, got "
+          "{}",
+          describe(like.source()));
     }
     descr = PyArray_DESCR(as_array(like.source()));
     Py_INCREF(descr);
   } else {
     descr = PyArray_DescrFromType(numpy_type(dtype));
   }
-  array_ = PyArray_NewFromDescr(&PyArray_Type, descr, shape.rank(), extents.data(), nullptr, nullptr,
-                                0, nullptr);
+  array_ = PyArray_NewFromDescr(&PyArray_Type, descr, shape.rank(), extents.data(), nullptr,
+                                nullptr, 0, nullptr);
   if (array_ == nullptr) nb::raise_python_error();
-  view_ = MutableTensorView(PyArray_DATA(as_array(array_)), dtype, shape, contiguous_strides(shape));
+  view_ =
+      MutableTensorView(PyArray_DATA(as_array(array_)), dtype, shape, contiguous_strides(shape));
 }
 
 NewArray::NewArray(NewArray&& other) noexcept
@@ -548,8 +579,8 @@ PyObject* numpy_view(const TensorView& view, PyObject* owner) {
   const auto extents = numpy_shape(view.shape());
   std::array<npy_intp, kMaxRank> strides{};
   for (int dim = 0; dim < view.rank(); ++dim) {
-    strides[static_cast<std::size_t>(dim)] =
-        static_cast<npy_intp>(view.strides()[dim]) * static_cast<npy_intp>(dtype_size(view.dtype()));
+    strides[static_cast<std::size_t>(dim)] = static_cast<npy_intp>(view.strides()[dim]) *
+                                             static_cast<npy_intp>(dtype_size(view.dtype()));
   }
   const nb::object array = nb::steal(PyArray_NewFromDescr(
       &PyArray_Type, PyArray_DescrFromType(numpy_type(view.dtype())), view.rank(), extents.data(),
@@ -563,7 +594,8 @@ PyObject* numpy_copy(const TensorView& view) {
   const bool half = view.dtype() == DType::kBFloat16;
   const DType dtype = half ? DType::kFloat32 : view.dtype();
   const auto extents = numpy_shape(view.shape());
-  const nb::object array = nb::steal(PyArray_SimpleNew(view.rank(), extents.data(), numpy_type(dtype)));
+  const nb::object array =
+      nb::steal(PyArray_SimpleNew(view.rank(), extents.data(), numpy_type(dtype)));
   if (!array.is_valid()) nb::raise_python_error();
   const Tensor copy = half ? convert(view, dtype) : Tensor(view);
   const auto bytes = static_cast<std::size_t>(copy.size()) * dtype_size(dtype);

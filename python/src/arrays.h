@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of the caller's as tensors, without a copy, and new arrays of the caller's kind. NumPy's are
-// looked into through its C interface, which takes a few nanoseconds; all others come by DLPack (torch,
-// JAX) or by the buffer protocol.
+// Arrays of the caller's as tensors, without a copy, and new arrays of the caller's kind. NumPy's
+// are looked into through its C interface, which takes a few nanoseconds; all others come by DLPack
+// (torch, JAX) or by the buffer protocol.
 
 #pragma once
-
-#include <Python.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
+
+#include <Python.h>
 
 #include "fovea/tensor.h"
 
@@ -34,8 +34,8 @@ struct ArrayRequest {
   bool writable = false;
 };
 
-/// An array as a tensor of its own rank. Keeps alive what it looks into beside the array itself, which
-/// the caller holds. Belongs to who holds the GIL.
+/// An array as a tensor of its own rank. Keeps alive what it looks into beside the array itself,
+/// which the caller holds. Belongs to who holds the GIL.
 class Array {
  public:
   /// Throws nb::type_error for what is no array or has other elements, nb::value_error for memory
@@ -82,8 +82,8 @@ View with_rank_4(const View& view) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
-/// A new array of a framework, laid out row by row; of bfloat16 in NumPy it is of the type that `like`
-/// has. Throws nb::python_error (MemoryError) and nb::type_error.
+/// A new array of a framework, laid out row by row; of bfloat16 in NumPy it is of the type that
+/// `like` has. Throws nb::python_error (MemoryError) and nb::type_error.
 class NewArray {
  public:
   NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape);
@@ -104,7 +104,8 @@ class NewArray {
 
 /// A NumPy array that looks into memory which `owner` keeps; read-only. A new reference.
 PyObject* numpy_view(const TensorView& view, PyObject* owner);
-/// A NumPy array with a copy; of bfloat16 in float32, which holds all of its numbers. A new reference.
+/// A NumPy array with a copy; of bfloat16 in float32, which holds all of its numbers. A new
+/// reference.
 PyObject* numpy_copy(const TensorView& view);
 /// Integers of any kind that int64 holds: arrays, lists. Throws nb::type_error naming the argument.
 Tensor int64_tensor(PyObject* source, const char* name);

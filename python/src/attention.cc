@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `attention`, `decode` and `reference_attention`: one way from arguments to outputs, which has to take
-// less than a microsecond beside the engine's own time. So nothing here goes through Python's objects
-// that can do without, and what a call doesn't ask for costs a comparison.
+// `attention`, `decode` and `reference_attention`: one way from arguments to outputs, which has to
+// take less than a microsecond beside the engine's own time. So nothing here goes through Python's
+// objects that can do without, and what a call doesn't ask for costs a comparison.
+
+#include "fovea/attention.h"
 
 #include <array>
 #include <optional>
@@ -10,7 +12,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include "fovea/attention.h"
 #include "fovea/error.h"
 
 #include "arrays.h"
@@ -55,9 +56,7 @@ class Context {
 
   bool is_given() const { return given_.has_value(); }
   const MutableTensorView& view() const { return view_; }
-  PyObject* release() {
-    return is_given() ? Py_NewRef(given_->source()) : created_->release();
-  }
+  PyObject* release() { return is_given() ? Py_NewRef(given_->source()) : created_->release(); }
 
  private:
   std::optional<Array> given_;
@@ -83,8 +82,7 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
   const DType dtype = views.query.dtype();
   const Shape& shape = query.view().shape();
   // The reference's are NumPy's: not everybody has float64 (JAX, by default).
-  const Framework framework =
-      engine == Engine::kReference ? Framework::kNumpy : query.framework();
+  const Framework framework = engine == Engine::kReference ? Framework::kNumpy : query.framework();
   Context context(given[kOut], query, framework, dtype, result_shape(shape, views.value.extent(3)));
   AttentionOutputs outputs{.context = context.view()};
   std::optional<NewArray> lse;
@@ -138,7 +136,8 @@ PyObject* attend(Engine engine, const Parameters& given) {
   return compute(engine, query, views, given);
 }
 
-PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                         PyObject* keywords) {
   static const Signature signature("attention", kParameterNames, 3, 3);
   return guarded([&] {
     Parameters given;
@@ -161,8 +160,9 @@ PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
       return attend(Engine::kDecode, given);
     }
     if (given[kValue] != nullptr) {
-      raise_type_error("value: expected none beside a KvCache, which has both keys and values, got {}",
-                       describe(given[kValue]));
+      raise_type_error(
+          "value: expected none beside a KvCache, which has both keys and values, got {}",
+          describe(given[kValue]));
     }
     const Array query(given[kQuery], {.name = "query", .contiguous_rows = true});
     check_rank(query, "query");
@@ -172,7 +172,8 @@ PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
 }
 
 /// float64 copies of what isn't float64 yet: the engine computes that by the reference.
-PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                         PyObject* keywords) {
   static const std::span<const char* const> names(kParameterNames.data(), kOut);
   static const Signature signature("attention", names, 3, 3);
   return guarded([&] {
@@ -184,7 +185,8 @@ PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count
     check_rank(query, "query");
     check_same_rank(key, "key", query);
     check_same_rank(value, "value", query);
-    const Tensor q = convert(query.view(), DType::kFloat64), k = convert(key.view(), DType::kFloat64),
+    const Tensor q = convert(query.view(), DType::kFloat64),
+                 k = convert(key.view(), DType::kFloat64),
                  v = convert(value.view(), DType::kFloat64);
     return compute(Engine::kReference, query,
                    {with_rank_4(q.view()), with_rank_4(k.view()), with_rank_4(v.view())}, given);
@@ -200,10 +202,10 @@ PyCFunction as_function(Function* function) {
 
 void add_attention(nb::module_& module) {
   constexpr int kHow = METH_FASTCALL | METH_KEYWORDS;
-  static PyMethodDef attention{"attention", as_function(call_attention), kHow, kAttentionDoc};
-  static PyMethodDef decode{"decode", as_function(call_decode), kHow, kDecodeDoc};
+  static PyMethodDef attention{"attention", as_function(call_attention), kHow, attention_doc()};
+  static PyMethodDef decode{"decode", as_function(call_decode), kHow, decode_doc()};
   static PyMethodDef reference{"attention", as_function(call_reference), kHow,
-                               kReferenceAttentionDoc};
+                               reference_attention_doc()};
   add_function(module, "attention", "fovea", attention);
   add_function(module, "decode", "fovea", decode);
   add_function(module, "reference_attention", "fovea.reference", reference);

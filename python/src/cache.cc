@@ -39,7 +39,8 @@ DType dtype_of_name(const std::string& name) {
 /// The cache, to be changed.
 KvCache& changeable(PythonCache& self) {
   if (self.readers.load() != 0) {
-    throw std::runtime_error("KvCache: another thread is reading it; it can't be changed meanwhile");
+    throw std::runtime_error(
+        "KvCache: another thread is reading it; it can't be changed meanwhile");
   }
   return self.cache;
 }
@@ -55,7 +56,8 @@ void append(PythonCache& self, nb::handle key, nb::handle value, const Rotary* r
 std::string repr(const PythonCache& self) {
   const KvCacheOptions& options = self.cache.options();
   return fmt::format(
-      "KvCache(dtype=\"{}\", batch={}, kv_heads={}, head_dim={}, value_dim={}, length={}, capacity={})",
+      "KvCache(dtype=\"{}\", batch={}, kv_heads={}, head_dim={}, value_dim={}, length={}, "
+      "capacity={})",
       dtype_name(options.dtype), options.batch, options.kv_heads, options.head_dim,
       options.value_dim.value_or(options.head_dim), self.cache.length(), self.cache.capacity());
 }
@@ -63,7 +65,8 @@ std::string repr(const PythonCache& self) {
 Rotary make_rotary(double base, std::int64_t dims, const std::string& pairs,
                    const std::optional<std::vector<double>>& inverse_frequencies) {
   Rotary rotary{.base = base, .dims = dims};
-  if (pairs == "interleaved") rotary.pairs = Rotary::Pairs::kInterleaved;
+  if (pairs == "interleaved")
+    rotary.pairs = Rotary::Pairs::kInterleaved;
   else if (pairs != "halves") {
     raise_value_error("pairs: expected \"halves\" or \"interleaved\", got \"{}\"", pairs);
   }
@@ -87,34 +90,37 @@ nb::object rotated(nb::handle source, nb::handle positions, const Rotary& rotary
 
 std::optional<CacheInUse> cache_of(PyObject* object) {
   PythonCache* cache = nullptr;
-  if (!nb::try_cast<PythonCache*>(nb::handle(object), cache) || cache == nullptr) return std::nullopt;
+  if (!nb::try_cast<PythonCache*>(nb::handle(object), cache) || cache == nullptr)
+    return std::nullopt;
   return CacheInUse(*cache);
 }
 
 void add_cache(nb::module_& module) {
-  static nb::object cache_full = nb::borrow(nb::exception<CacheFull>(module, "CacheFull", PyExc_RuntimeError));
+  static nb::object cache_full =
+      nb::borrow(nb::exception<CacheFull>(module, "CacheFull", PyExc_RuntimeError));
   cache_full.attr("__doc__") =
       "A KvCache has no room for what was to be appended, and is as it was.";
 
   nb::class_<Rotary>(
       module, "Rotary",
-      "Rotary position embedding (Su et al. 2021): pair i of d dimensions turns by the angle position *\n"
-      "base^(-2 i / d).\n"
-      "\n"
-      "base    of the frequencies\n"
-      "dims    the first so many dimensions are rotated, an even number, the rest copied; 0: all\n"
-      "pairs   \"halves\": i and i + d / 2, as Llama in transformers; \"interleaved\": 2 i and 2 i + 1\n"
-      "inverse_frequencies  the frequencies themselves, one for each pair, in place of base")
-      .def("__init__",
-           [](Rotary* self, double base, std::int64_t dims, const std::string& pairs,
-              const std::optional<std::vector<double>>& inverse_frequencies) {
-             new (self) Rotary(make_rotary(base, dims, pairs, inverse_frequencies));
-           },
-           nb::kw_only(), "base"_a = 10000.0, "dims"_a = 0, "pairs"_a = "halves",
-           "inverse_frequencies"_a = nb::none(),
-           nb::sig("def __init__(self, *, base: float = 10000.0, dims: int = 0, pairs: "
-                   "typing.Literal[\"halves\", \"interleaved\"] = \"halves\", inverse_frequencies: "
-                   "collections.abc.Sequence[float] | None = None) -> None"))
+      R"(Rotary position embedding (Su et al. 2021): pair i of d dimensions turns by the angle position *
+base^(-2 i / d).
+
+base    of the frequencies
+dims    the first so many dimensions are rotated, an even number, the rest copied; 0: all
+pairs   "halves": i and i + d / 2, as Llama in transformers; "interleaved": 2 i and 2 i + 1
+inverse_frequencies  the frequencies themselves, one for each pair, in place of base)")
+      .def(
+          "__init__",
+          [](Rotary* self, double base, std::int64_t dims, const std::string& pairs,
+             const std::optional<std::vector<double>>& inverse_frequencies) {
+            new (self) Rotary(make_rotary(base, dims, pairs, inverse_frequencies));
+          },
+          nb::kw_only(), "base"_a = 10000.0, "dims"_a = 0, "pairs"_a = "halves",
+          "inverse_frequencies"_a = nb::none(),
+          nb::sig("def __init__(self, *, base: float = 10000.0, dims: int = 0, pairs: "
+                  "typing.Literal[\"halves\", \"interleaved\"] = \"halves\", inverse_frequencies: "
+                  "collections.abc.Sequence[float] | None = None) -> None"))
       .def_ro("base", &Rotary::base)
       .def_ro("dims", &Rotary::dims)
       .def("__repr__", [](const Rotary& self) {
@@ -122,83 +128,96 @@ void add_cache(nb::module_& module) {
                            self.pairs == Rotary::Pairs::kHalves ? "halves" : "interleaved");
       });
 
-  module.def("apply_rotary", rotated, "source"_a, "positions"_a, "rotary"_a,
-             nb::sig("def apply_rotary(source: ArrayT, positions: int | numpy.typing.ArrayLike, rotary: "
-                     "Rotary) -> ArrayT"),
-             "The rows of source, rotated.\n"
-             "\n"
-             "source     [..., length, dim], floats of any type; token t stands at positions + t\n"
-             "positions  the first token's position; or each one's, integers [length], or [batch, length]\n"
-             "\n"
-             "Returns a new array of the same kind, type and shape. Angles, sines and cosines are float64.\n"
-             "Raises ValueError naming the argument.");
+  module.def(
+      "apply_rotary", rotated, "source"_a, "positions"_a, "rotary"_a,
+      nb::sig("def apply_rotary(source: ArrayT, positions: int | numpy.typing.ArrayLike, rotary: "
+              "Rotary) -> ArrayT"),
+      R"(The rows of source, rotated.
+
+source     [..., length, dim], floats of any type; token t stands at positions + t
+positions  the first token's position; or each one's, integers [length], or [batch, length]
+
+Returns a new array of the same kind, type and shape. Angles, sines and cosines are float64.
+Raises ValueError naming the argument.)");
 
   nb::class_<PythonCache>(
       module, "KvCache",
-      "Keys and values that a model has computed so far, appended to as tokens come; decode() takes it in\n"
-      "place of key and value.\n"
-      "\n"
-      "dtype      \"float32\", \"float16\" or \"bfloat16\": what is appended is rounded to it, once\n"
-      "head_dim, value_dim  numbers in each key and value; value_dim is head_dim by default\n"
-      "capacity   the most tokens, whose room is set aside at once (memory is taken as they come);\n"
-      "           0: it grows by itself\n"
-      "\n"
-      "    cache = fovea.KvCache(dtype=\"bfloat16\", kv_heads=8, head_dim=128)\n"
-      "    cache.append(key, value, rotary=rotary)\n"
-      "    context = fovea.decode(query, cache)\n"
-      "\n"
-      "While one thread decodes from it, another can't change it: RuntimeError.")
-      .def("__init__",
-           [](PythonCache* self, const std::string& dtype, std::int64_t batch, std::int64_t kv_heads,
-              std::int64_t head_dim, std::optional<std::int64_t> value_dim, std::int64_t capacity) {
-             new (self) PythonCache(KvCache({.dtype = dtype_of_name(dtype),
-                                             .batch = batch,
-                                             .kv_heads = kv_heads,
-                                             .head_dim = head_dim,
-                                             .value_dim = value_dim,
-                                             .capacity = capacity}));
-           },
-           nb::kw_only(), "dtype"_a = "float32", "batch"_a = 1, "kv_heads"_a = 1, "head_dim"_a,
-           "value_dim"_a = nb::none(), "capacity"_a = 0,
-           nb::sig("def __init__(self, *, dtype: typing.Literal[\"float32\", \"float16\", \"bfloat16\"] = "
-                   "\"float32\", batch: int = 1, kv_heads: int = 1, head_dim: int, value_dim: int | None "
-                   "= None, capacity: int = 0) -> None"))
+      R"(Keys and values that a model has computed so far, appended to as tokens come; decode() takes it in
+place of key and value.
+
+dtype      "float32", "float16" or "bfloat16": what is appended is rounded to it, once
+head_dim, value_dim  numbers in each key and value; value_dim is head_dim by default
+capacity   the most tokens, whose room is set aside at once (memory is taken as they come);
+           0: it grows by itself
+
+    cache = fovea.KvCache(dtype="bfloat16", kv_heads=8, head_dim=128)
+    cache.append(key, value, rotary=rotary)
+    context = fovea.decode(query, cache)
+
+While one thread decodes from it, another can't change it: RuntimeError.)")
+      .def(
+          "__init__",
+          [](PythonCache* self, const std::string& dtype, std::int64_t batch, std::int64_t kv_heads,
+             std::int64_t head_dim, std::optional<std::int64_t> value_dim, std::int64_t capacity) {
+            new (self) PythonCache(KvCache({.dtype = dtype_of_name(dtype),
+                                            .batch = batch,
+                                            .kv_heads = kv_heads,
+                                            .head_dim = head_dim,
+                                            .value_dim = value_dim,
+                                            .capacity = capacity}));
+          },
+          nb::kw_only(), "dtype"_a = "float32", "batch"_a = 1, "kv_heads"_a = 1, "head_dim"_a,
+          "value_dim"_a = nb::none(), "capacity"_a = 0,
+          nb::sig("def __init__(self, *, dtype: typing.Literal[\"float32\", \"float16\", "
+                  "\"bfloat16\"] = "
+                  "\"float32\", batch: int = 1, kv_heads: int = 1, head_dim: int, value_dim: int | "
+                  "None "
+                  "= None, capacity: int = 0) -> None"))
       .def("append", append, "key"_a, "value"_a, nb::kw_only(), "rotary"_a = nb::none(),
-           nb::sig("def append(self, key: typing.Any, value: typing.Any, *, rotary: Rotary | None = None) "
+           nb::sig("def append(self, key: typing.Any, value: typing.Any, *, rotary: Rotary | None "
+                   "= None) "
                    "-> None"),
-           "Appends n tokens.\n"
-           "\n"
-           "key     [batch, kv_heads, n, head_dim], floats of any type; [kv_heads, n, head_dim] or\n"
-           "        [n, head_dim] where batch, or both, are 1\n"
-           "value   [batch, kv_heads, n, value_dim], likewise\n"
-           "rotary  rotates keys at the positions length and on before they are rounded\n"
-           "\n"
-           "Raises ValueError naming the argument, and CacheFull where a given capacity does not suffice.")
-      .def("truncate",
-           [](PythonCache& self, std::int64_t length) { changeable(self).truncate(length); },
-           "length"_a, "Forgets all tokens but the first `length`.")
-      .def("reserve",
-           [](PythonCache& self, std::int64_t capacity) { changeable(self).reserve(capacity); },
-           "capacity"_a, "Makes room for `capacity` tokens in all, if there is less.")
-      .def("fork",
-           [](const PythonCache& self, std::int64_t prefix_length) {
-             return new PythonCache(self.cache.fork(prefix_length));
-           },
-           "prefix_length"_a, nb::rv_policy::take_ownership,
-           "A cache of its own with a copy of the first `prefix_length` tokens.")
-      .def("key", [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.key())); },
-           nb::sig("def key(self) -> numpy.typing.NDArray[typing.Any]"),
-           "A copy of the keys: [batch, kv_heads, length, head_dim]; those of bfloat16 in float32.")
-      .def("value", [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.value())); },
-           nb::sig("def value(self) -> numpy.typing.NDArray[typing.Any]"),
-           "A copy of the values, likewise.")
+           R"(Appends n tokens.
+
+key     [batch, kv_heads, n, head_dim], floats of any type; [kv_heads, n, head_dim] or
+        [n, head_dim] where batch, or both, are 1
+value   [batch, kv_heads, n, value_dim], likewise
+rotary  rotates keys at the positions length and on before they are rounded
+
+Raises ValueError naming the argument, and CacheFull where a given capacity does not suffice.)")
+      .def(
+          "truncate",
+          [](PythonCache& self, std::int64_t length) { changeable(self).truncate(length); },
+          "length"_a, "Forgets all tokens but the first `length`.")
+      .def(
+          "reserve",
+          [](PythonCache& self, std::int64_t capacity) { changeable(self).reserve(capacity); },
+          "capacity"_a, "Makes room for `capacity` tokens in all, if there is less.")
+      .def(
+          "fork",
+          [](const PythonCache& self, std::int64_t prefix_length) {
+            return new PythonCache(self.cache.fork(prefix_length));
+          },
+          "prefix_length"_a, nb::rv_policy::take_ownership,
+          "A cache of its own with a copy of the first `prefix_length` tokens.")
+      .def(
+          "key", [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.key())); },
+          nb::sig("def key(self) -> numpy.typing.NDArray[typing.Any]"),
+          "A copy of the keys: [batch, kv_heads, length, head_dim]; those of bfloat16 in float32.")
+      .def(
+          "value",
+          [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.value())); },
+          nb::sig("def value(self) -> numpy.typing.NDArray[typing.Any]"),
+          "A copy of the values, likewise.")
       .def("__len__", [](const PythonCache& self) { return self.cache.length(); })
-      .def_prop_ro("length", [](const PythonCache& self) { return self.cache.length(); },
-                   "The tokens held.")
-      .def_prop_ro("capacity", [](const PythonCache& self) { return self.cache.capacity(); },
-                   "The tokens there is room for.")
-      .def_prop_ro("bytes", [](const PythonCache& self) { return self.cache.bytes(); },
-                   "The bytes of that room.")
+      .def_prop_ro(
+          "length", [](const PythonCache& self) { return self.cache.length(); }, "The tokens held.")
+      .def_prop_ro(
+          "capacity", [](const PythonCache& self) { return self.cache.capacity(); },
+          "The tokens there is room for.")
+      .def_prop_ro(
+          "bytes", [](const PythonCache& self) { return self.cache.bytes(); },
+          "The bytes of that room.")
       .def_prop_ro("dtype",
                    [](const PythonCache& self) {
                      return std::string(dtype_name(self.cache.options().dtype));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KvCache in Python. Decoding runs without the GIL, so that another thread might append meanwhile and
-// take away the memory that is being read: while a cache is read nobody may change it.
+// KvCache in Python. Decoding runs without the GIL, so that another thread might append meanwhile
+// and take away the memory that is being read: while a cache is read nobody may change it.
 
 #pragma once
 
-#include <Python.h>
-
 #include <atomic>
 #include <optional>
+
+#include <Python.h>
 
 #include "fovea/kv_cache.h"
 

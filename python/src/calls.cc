@@ -20,8 +20,8 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-// Above, a call may last longer than a moment, on a slow machine without vectors a fifth of a second;
-// watching costs a thread, some 20 us.
+// Above, a call may last longer than a moment, on a slow machine without vectors a fifth of a
+// second; watching costs a thread, some 20 us.
 constexpr double kWorthWatching = 3e8;
 
 }  // namespace
@@ -90,9 +90,10 @@ void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* key
                      std::span<PyObject*> bound) const {
   const auto given = static_cast<std::size_t>(count);
   if (given > positional_) {
-    raise_type_error("{}() takes {} positional arguments but {} were given; the others have names: {}",
-                     function_, positional_, given,
-                     fmt::join(texts_.subspan(std::min(positional_, texts_.size())), ", "));
+    raise_type_error(
+        "{}() takes {} positional arguments but {} were given; the others have names: {}",
+        function_, positional_, given,
+        fmt::join(texts_.subspan(std::min(positional_, texts_.size())), ", "));
   }
   std::copy_n(arguments, given, bound.begin());
   std::fill(bound.begin() + count, bound.end(), nullptr);
@@ -137,8 +138,7 @@ void run(double operations, Execution& execution, const std::function<void()>& e
 void add_function(nb::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition) {
   const nb::object name = nb::steal(PyUnicode_FromString(shown_in));
-  const nb::object function =
-      nb::steal(PyCFunction_NewEx(&definition, module.ptr(), name.ptr()));
+  const nb::object function = nb::steal(PyCFunction_NewEx(&definition, module.ptr(), name.ptr()));
   if (!name.is_valid() || !function.is_valid()) nb::raise_python_error();
   module.attr(attribute) = function;
 }
@@ -153,8 +153,7 @@ double number(PyObject* object, const char* name) {
 }
 
 std::int64_t integer(PyObject* object, const char* name) {
-  const nb::object index =
-      PyBool_Check(object) ? nb::object() : nb::steal(PyNumber_Index(object));
+  const nb::object index = PyBool_Check(object) ? nb::object() : nb::steal(PyNumber_Index(object));
   if (!index.is_valid()) {
     PyErr_Clear();
     raise_type_error("{}: expected an integer, got {}", name, describe(object));
@@ -177,7 +176,8 @@ bool truth(PyObject* object, const char* name) {
 namespace {
 
 template <class Number>
-auto each(PyObject* object, const char* name, const char* what, Number (*one)(PyObject*, const char*)) {
+auto each(PyObject* object, const char* name, const char* what,
+          Number (*one)(PyObject*, const char*)) {
   std::vector<Number> result;
   const nb::object items = nb::steal(
       PyUnicode_Check(object) || PyBytes_Check(object) ? nullptr : PySequence_Fast(object, ""));

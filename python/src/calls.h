@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every call from Python shares: arguments bound to names, exceptions of C++ as Python's, and how
-// the engine runs: with the GIL released where that is worth it, and so that Ctrl-C ends it.
+// What every call from Python shares: arguments bound to names, exceptions of C++ as Python's, and
+// how the engine runs: with the GIL released where that is worth it, and so that Ctrl-C ends it.
 //
-// The functions on arrays are plain functions of CPython (METH_FASTCALL): a call of nanobind's costs as
-// much as attention on a few words takes.
+// The functions on arrays are plain functions of CPython (METH_FASTCALL): a call of nanobind's
+// costs as much as attention on a few words takes.
 
 #pragma once
-
-#include <Python.h>
 
 #include <cstddef>
 #include <exception>
@@ -18,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include <Python.h>
 #include <fmt/format.h>
 #include <nanobind/nanobind.h>
 
@@ -59,8 +58,8 @@ class Signature {
   Signature(const char* function, std::span<const char* const> names, std::size_t required,
             std::size_t positional);
 
-  /// The argument for each parameter, null where it was not given; borrowed. Throws nb::type_error as
-  /// Python does.
+  /// The argument for each parameter, null where it was not given; borrowed. Throws nb::type_error
+  /// as Python does.
   void bind(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords,
             std::span<PyObject*> bound) const;
 
@@ -74,19 +73,19 @@ class Signature {
   std::size_t positional_;
 };
 
-/// Below, a call is over before another thread could make use of the GIL, and giving it away could cost
-/// the 5 ms that threads leave each other: some 20 us on one core.
+/// Below, a call is over before another thread could make use of the GIL, and giving it away could
+/// cost the 5 ms that threads leave each other: some 20 us on one core.
 inline constexpr double kWorthReleasing = 1e6;
 inline bool worth_running_apart(double operations) { return operations >= kWorthReleasing; }
 
 /// Runs `engine`, which takes about `operations` multiplications and additions, as suits its size:
-/// a small call at once; others with the GIL released; a long one, in the main thread, so that SIGINT
-/// stops it through execution.stop, and what Python's handler raises comes out of this. A handler that
-/// raises nothing has the call start again.
+/// a small call at once; others with the GIL released; a long one, in the main thread, so that
+/// SIGINT stops it through execution.stop, and what Python's handler raises comes out of this. A
+/// handler that raises nothing has the call start again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
 
-/// Adds a function of CPython to the module as `attribute`; the package shows it as one of `shown_in`,
-/// under the definition's name. `definition` must live as long as the program.
+/// Adds a function of CPython to the module as `attribute`; the package shows it as one of
+/// `shown_in`, under the definition's name. `definition` must live as long as the program.
 void add_function(nanobind::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition);
 

@@ -2,6 +2,8 @@
 //
 // What this build is and what it found on this machine.
 
+#include "fovea/info.h"
+
 #include <string>
 
 #include <fmt/format.h>
@@ -9,8 +11,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
-#include "fovea/info.h"
 
 #include "functions.h"
 
@@ -33,10 +33,11 @@ void add_info(nb::module_& module) {
                            self.build_type, self.target, fmt::join(self.targets, " "), self.threads,
                            self.threads == 1 ? "" : "s");
       });
-  module.def("info", build_info,
-             "What this build is and what it found on this machine: version, compiler, SIMD targets, CPUs.\n"
-             "\n"
-             "Raises ValueError where FOVEA_TARGET names a target that isn't there.");
+  module.def(
+      "info", build_info,
+      R"(What this build is and what it found on this machine: version, compiler, SIMD targets, CPUs.
+
+Raises ValueError where FOVEA_TARGET names a target that isn't there.)");
 }
 
 }  // namespace fovea::python

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it sets a flag,
-// posts a semaphore and calls the handler that was there before.
+// SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it sets a
+// flag, posts a semaphore and calls the handler that was there before.
 
 #include "interrupt.h"
-
-#include <Python.h>
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <system_error>
 
+#include <Python.h>
 #include <nanobind/nanobind.h>
 #include <semaphore.h>
 

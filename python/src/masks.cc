@@ -28,20 +28,20 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kMaskDoc =
-    "Which query may see which key: a rule, or rules joined by `&` (both must allow) and `|` (either\n"
-    "may). Immutable, and cheap to copy; no matrix is stored. `Mask()` lets every query see every key.\n"
-    "\n"
-    "    >>> fovea.causal() & fovea.window(1023, 0)\n"
-    "    causal() & window(1023, 0)";
+    R"(Which query may see which key: a rule, or rules joined by `&` (both must allow) and `|` (either
+may). Immutable, and cheap to copy; no matrix is stored. `Mask()` lets every query see every key.
+
+    >>> fovea.causal() & fovea.window(1023, 0)
+    causal() & window(1023, 0))";
 
 constexpr const char* kMatrixDoc =
-    "The mask as a matrix, to look at: True where the query may see the key.\n"
-    "\n"
-    "alignment  where the queries stand among the keys, as in attention()\n"
-    "batch, q_heads, item, head  the problem's, and which of them is meant, for masks that differ\n"
-    "                            between them; by default there is one of each\n"
-    "\n"
-    "Returns bool [q_len, kv_len], a NumPy array. Raises ValueError for a rule that does not fit.";
+    R"(The mask as a matrix, to look at: True where the query may see the key.
+
+alignment  where the queries stand among the keys, as in attention()
+batch, q_heads, item, head  the problem's, and which of them is meant, for masks that differ
+                            between them; by default there is one of each
+
+Returns bool [q_len, kv_len], a NumPy array. Raises ValueError for a rule that does not fit.)";
 
 nb::object matrix(const Mask& mask, std::int64_t q_len, std::int64_t kv_len, nb::handle alignment,
                   std::int64_t batch, std::int64_t q_heads, std::int64_t item, std::int64_t head) {
@@ -49,11 +49,12 @@ nb::object matrix(const Mask& mask, std::int64_t q_len, std::int64_t kv_len, nb:
     raise_value_error("q_len, kv_len: expected 0 or more, got {} and {}", q_len, kv_len);
   }
   if (item < 0 || item >= batch || head < 0 || head >= q_heads) {
-    raise_value_error("item, head: expected from 0 to before batch = {} and q_heads = {}, got {} and {}",
-                      batch, q_heads, item, head);
+    raise_value_error(
+        "item, head: expected from 0 to before batch = {} and q_heads = {}, got {} and {}", batch,
+        q_heads, item, head);
   }
-  const ProblemShape shape{.batch = batch, .q_heads = q_heads, .kv_heads = q_heads,
-                           .q_len = q_len, .kv_len = kv_len};
+  const ProblemShape shape{
+      .batch = batch, .q_heads = q_heads, .kv_heads = q_heads, .q_len = q_len, .kv_len = kv_len};
   AttentionOptions options;
   options.mask = mask;
   options.alignment = alignment_of(alignment.ptr());
@@ -94,8 +95,9 @@ Mask mask_of(PyObject* object) {
   Mask* mask = nullptr;
   if (nb::try_cast<Mask*>(nb::handle(object), mask) && mask != nullptr) return *mask;
   if (PyObject_HasAttrString(object, "__dlpack__") == 0 && PyObject_CheckBuffer(object) == 0) {
-    raise_type_error("mask: expected a fovea.Mask, such as fovea.causal(), or an array of bool, got {}",
-                     describe(object));
+    raise_type_error(
+        "mask: expected a fovea.Mask, such as fovea.causal(), or an array of bool, got {}",
+        describe(object));
   }
   return dense(keep_array(object, {.name = "mask", .elements = Elements::kBools}));
 }
@@ -109,60 +111,62 @@ void add_masks(nb::module_& module) {
       .def("matrix", matrix, "q_len"_a, "kv_len"_a, nb::kw_only(), "alignment"_a = "bottom-right",
            "batch"_a = 1, "q_heads"_a = 1, "item"_a = 0, "head"_a = 0,
            nb::sig("def matrix(self, q_len: int, kv_len: int, *, alignment: _Alignment = "
-                   "\"bottom-right\", batch: int = 1, q_heads: int = 1, item: int = 0, head: int = 0) -> "
+                   "\"bottom-right\", batch: int = 1, q_heads: int = 1, item: int = 0, head: int = "
+                   "0) -> "
                    "numpy.typing.NDArray[numpy.bool_]"),
            kMatrixDoc);
 
-  module.def("causal", causal,
-             "Key j is visible iff j <= i + offset. With the default alignment, q_len = 2, kv_len = 5:\n"
-             "\n"
-             "    1 1 1 1 0\n"
-             "    1 1 1 1 1\n"
-             "\n"
-             "and with q_len = 5, kv_len = 2 the first three rows see nothing.");
+  module.def(
+      "causal", causal,
+      R"(Key j is visible iff j <= i + offset. With the default alignment, q_len = 2, kv_len = 5:
+
+    1 1 1 1 0
+    1 1 1 1 1
+
+and with q_len = 5, kv_len = 2 the first three rows see nothing.)");
   module.def("window", window, "left"_a, "right"_a,
-             "Key j is visible iff i + offset - left <= j <= i + offset + right; -1 is unbounded.\n"
-             "\n"
-             "Raises ValueError for less than -1.");
+             R"(Key j is visible iff i + offset - left <= j <= i + offset + right; -1 is unbounded.
+
+Raises ValueError for less than -1.)");
   module.def("prefix", prefix, "n"_a,
-             "Key j is visible iff j < n. A prefix language model is `causal() | prefix(n)`.\n"
-             "\n"
-             "Raises ValueError for a negative n.");
+             R"(Key j is visible iff j < n. A prefix language model is `causal() | prefix(n)`.
+
+Raises ValueError for a negative n.)");
   module.def("documents", make_documents, "query_ids"_a, "key_ids"_a = nb::none(),
              nb::sig("def documents(query_ids: numpy.typing.ArrayLike, key_ids: "
                      "numpy.typing.ArrayLike | None = None) -> Mask"),
-             "A query sees the keys of its own document.\n"
-             "\n"
-             "query_ids  integers, [q_len] or [batch, q_len]\n"
-             "key_ids    [kv_len] or [batch, kv_len]; the same where q_len == kv_len and none are given\n"
-             "\n"
-             "The ids are copied.");
+             R"(A query sees the keys of its own document.
+
+query_ids  integers, [q_len] or [batch, q_len]
+key_ids    [kv_len] or [batch, kv_len]; the same where q_len == kv_len and none are given
+
+The ids are copied.)");
   module.def("key_lengths", make_key_lengths, "lengths"_a,
              nb::sig("def key_lengths(lengths: int | collections.abc.Sequence[int] | "
                      "numpy.typing.NDArray[numpy.integer[typing.Any]]) -> Mask"),
-             "Key j of batch item b is visible iff j < lengths[b]; the rest is padding, which the\n"
-             "default alignment does not count. One length serves all.");
-  module.def("dense", make_dense, "visible"_a,
-             nb::sig("def dense(visible: typing.Any) -> Mask"),
-             "True where visible: an array of bool, of NumPy or with DLPack, that broadcasts to\n"
-             "[batch, q_heads, q_len, kv_len] from the right. Not copied: the mask looks into it.");
+             R"(Key j of batch item b is visible iff j < lengths[b]; the rest is padding, which the
+default alignment does not count. One length serves all.)");
+  module.def("dense", make_dense, "visible"_a, nb::sig("def dense(visible: typing.Any) -> Mask"),
+             R"(True where visible: an array of bool, of NumPy or with DLPack, that broadcasts to
+[batch, q_heads, q_len, kv_len] from the right. Not copied: the mask looks into it.)");
 
   nb::class_<RelativeTable>(
       module, "RelativeTable",
-      "T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head] to\n"
-      "every score.\n"
-      "\n"
-      "table          floats, [buckets, q_heads]; not copied\n"
-      "bidirectional  keys behind and ahead of the query have buckets of their own\n"
-      "max_distance   all distances from here on share the last bucket")
-      .def("__init__",
-           [](RelativeTable* self, nb::handle table, bool bidirectional, std::int64_t max_distance) {
-             new (self) RelativeTable{keep_array(table.ptr(), {.name = "table"}), bidirectional,
-                                      max_distance};
-           },
-           "table"_a, nb::kw_only(), "bidirectional"_a = true, "max_distance"_a = 128,
-           nb::sig("def __init__(self, table: typing.Any, *, bidirectional: bool = True, "
-                   "max_distance: int = 128) -> None"))
+      R"(T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head] to
+every score.
+
+table          floats, [buckets, q_heads]; not copied
+bidirectional  keys behind and ahead of the query have buckets of their own
+max_distance   all distances from here on share the last bucket)")
+      .def(
+          "__init__",
+          [](RelativeTable* self, nb::handle table, bool bidirectional, std::int64_t max_distance) {
+            new (self) RelativeTable{keep_array(table.ptr(), {.name = "table"}), bidirectional,
+                                     max_distance};
+          },
+          "table"_a, nb::kw_only(), "bidirectional"_a = true, "max_distance"_a = 128,
+          nb::sig("def __init__(self, table: typing.Any, *, bidirectional: bool = True, "
+                  "max_distance: int = 128) -> None"))
       .def_ro("bidirectional", &RelativeTable::bidirectional)
       .def_ro("max_distance", &RelativeTable::max_distance)
       .def("__repr__", [](const RelativeTable& self) {
@@ -171,17 +175,18 @@ void add_masks(nb::module_& module) {
                            self.max_distance);
       });
 
-  module.def("default_alibi_slopes",
-             [](std::int64_t heads) {
-               if (heads < 0) raise_value_error("heads: expected 0 or more, got {}", heads);
-               const std::vector<double> slopes = default_alibi_slopes(heads);
-               return nb::steal(numpy_copy(Tensor::from({heads}, slopes)));
-             },
-             "heads"_a,
-             nb::sig("def default_alibi_slopes(heads: int) -> numpy.typing.NDArray[numpy.float64]"),
-             "ALiBi's slopes (Press et al. 2022), those that `alibi=True` means: 2^(-8 (h + 1) / heads)\n"
-             "for a power of two; otherwise those of the power of two below, followed by every other\n"
-             "slope of the power of two above.");
+  module.def(
+      "default_alibi_slopes",
+      [](std::int64_t heads) {
+        if (heads < 0) raise_value_error("heads: expected 0 or more, got {}", heads);
+        const std::vector<double> slopes = default_alibi_slopes(heads);
+        return nb::steal(numpy_copy(Tensor::from({heads}, slopes)));
+      },
+      "heads"_a,
+      nb::sig("def default_alibi_slopes(heads: int) -> numpy.typing.NDArray[numpy.float64]"),
+      R"(ALiBi's slopes (Press et al. 2022), those that `alibi=True` means: 2^(-8 (h + 1) / heads)
+for a power of two; otherwise those of the power of two below, followed by every other
+slope of the power of two above.)");
 }
 
 }  // namespace fovea::python

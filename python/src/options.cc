@@ -28,7 +28,8 @@ std::optional<Alibi> alibi_of(PyObject* object) {
   if (object == Py_True) return Alibi{};
   std::vector<double> slopes = numbers(object, "alibi");
   // No slopes at all would mean the paper's to the engine.
-  if (slopes.empty()) raise_value_error("alibi: expected True, or a slope per query head, got none");
+  if (slopes.empty())
+    raise_value_error("alibi: expected True, or a slope per query head, got none");
   return Alibi{std::move(slopes)};
 }
 
@@ -36,11 +37,13 @@ std::optional<Alibi> alibi_of(PyObject* object) {
 
 Alignment alignment_of(PyObject* object) {
   if (PyUnicode_Check(object)) {
-    if (PyUnicode_CompareWithASCIIString(object, "bottom-right") == 0) return Alignment::bottom_right();
+    if (PyUnicode_CompareWithASCIIString(object, "bottom-right") == 0)
+      return Alignment::bottom_right();
     if (PyUnicode_CompareWithASCIIString(object, "top-left") == 0) return Alignment::top_left();
-    raise_value_error("alignment: expected \"bottom-right\", \"top-left\", an offset or one per batch "
-                      "item, got \"{}\"",
-                      text_of(object));
+    raise_value_error(
+        "alignment: expected \"bottom-right\", \"top-left\", an offset or one per batch "
+        "item, got \"{}\"",
+        text_of(object));
   }
   if (PyIndex_Check(object) && !PySequence_Check(object)) {
     return Alignment::offset(integer(object, "alignment"));
@@ -78,7 +81,8 @@ ProblemOptions::ProblemOptions(const Parameters& given) {
   if (given[kThreads] != nullptr) {
     const std::int64_t threads = integer(given[kThreads], "threads");
     if (threads < 1 || threads > std::numeric_limits<int>::max()) {
-      raise_value_error("threads: expected 1 or more (None: as many as OpenMP says), got {}", threads);
+      raise_value_error("threads: expected 1 or more (None: as many as OpenMP says), got {}",
+                        threads);
     }
     options.execution.threads = static_cast<int>(threads);
   }

@@ -5,14 +5,13 @@
 
 #pragma once
 
-#include <Python.h>
-
 #include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
 
+#include <Python.h>
 #include <nanobind/nanobind.h>
 
 #include "fovea/attention_options.h"
@@ -42,9 +41,9 @@ enum Parameter : std::size_t {
   kParameters,
 };
 inline constexpr std::array<const char*, kParameters> kParameterNames = {
-    "query",     "key",          "value",      "mask",    "scale",      "softcap",
-    "bias",      "alibi",        "relative",   "sinks",   "alignment",  "query_starts",
-    "key_starts", "threads",     "return_lse", "out"};
+    "query",      "key",     "value",      "mask",  "scale",     "softcap",
+    "bias",       "alibi",   "relative",   "sinks", "alignment", "query_starts",
+    "key_starts", "threads", "return_lse", "out"};
 
 using Parameters = std::array<PyObject*, kParameters>;
 

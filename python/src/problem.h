@@ -25,9 +25,10 @@ inline double operations(const TensorView& query, const TensorView& key, const T
 
 inline void check_rank(const Array& array, const char* name) {
   if (array.rank() < 2 || array.rank() > 4) {
-    raise_value_error("{}: expected [batch, heads, length, dim], [heads, length, dim] or [length, dim], "
-                      "got {}",
-                      name, to_string(array.view().shape()));
+    raise_value_error(
+        "{}: expected [batch, heads, length, dim], [heads, length, dim] or [length, dim], "
+        "got {}",
+        name, to_string(array.view().shape()));
   }
 }
 

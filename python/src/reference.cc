@@ -2,13 +2,13 @@
 //
 // The reference with every step kept, as NumPy arrays.
 
+#include "fovea/reference.h"
+
 #include <array>
 #include <string>
 #include <utility>
 
 #include <nanobind/nanobind.h>
-
-#include "fovea/reference.h"
 
 #include "arrays.h"
 #include "calls.h"
@@ -37,15 +37,16 @@ constexpr std::array<const char*, kShared + 2> kNames = [] {
 }();
 
 template <class Choice, std::size_t N>
-Choice choose(PyObject* given, const char* name, const std::array<std::pair<const char*, Choice>, N>& all) {
+Choice choose(PyObject* given, const char* name,
+              const std::array<std::pair<const char*, Choice>, N>& all) {
   std::string names;
   for (const auto& [text, choice] : all) {
     if (PyUnicode_Check(given) && PyUnicode_CompareWithASCIIString(given, text) == 0) return choice;
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", text);
   }
-  if (!PyUnicode_Check(given)) raise_type_error("{}: expected one of {}, got {}", name, names, describe(given));
-  raise_value_error("{}: expected one of {}, got \"{}\"", name, names,
-                    text_of(given));
+  if (!PyUnicode_Check(given))
+    raise_type_error("{}: expected one of {}, got {}", name, names, describe(given));
+  raise_value_error("{}: expected one of {}, got \"{}\"", name, names, text_of(given));
 }
 
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
@@ -64,25 +65,25 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
     reference::ReferenceOptions how;
     if (given[kNormalization] != nullptr) {
       using reference::Normalization;
-      how.normalization = choose(
-          given[kNormalization], "normalization",
-          std::array{std::pair{"softmax", Normalization::kSoftmax},
-                     std::pair{"softmax_unshifted", Normalization::kSoftmaxUnshifted},
-                     std::pair{"sum", Normalization::kSum}});
+      how.normalization =
+          choose(given[kNormalization], "normalization",
+                 std::array{std::pair{"softmax", Normalization::kSoftmax},
+                            std::pair{"softmax_unshifted", Normalization::kSoftmaxUnshifted},
+                            std::pair{"sum", Normalization::kSum}});
     }
     if (given[kArithmetic] != nullptr) {
-      how.arithmetic = choose(given[kArithmetic], "arithmetic",
-                              std::array{std::pair{"float64", DType::kFloat64},
-                                         std::pair{"float32", DType::kFloat32},
-                                         std::pair{"bfloat16", DType::kBFloat16},
-                                         std::pair{"float16", DType::kFloat16}});
+      how.arithmetic = choose(
+          given[kArithmetic], "arithmetic",
+          std::array{std::pair{"float64", DType::kFloat64}, std::pair{"float32", DType::kFloat32},
+                     std::pair{"bfloat16", DType::kBFloat16},
+                     std::pair{"float16", DType::kFloat16}});
     }
     Steps steps;
     {
       const nb::gil_scoped_release released;
-      steps = reference::attention_steps({with_rank_4(query.view()), with_rank_4(key.view()),
-                                          with_rank_4(value.view())},
-                                         options.options, how);
+      steps = reference::attention_steps(
+          {with_rank_4(query.view()), with_rank_4(key.view()), with_rank_4(value.view())},
+          options.options, how);
     }
     return nb::cast(std::move(steps)).release().ptr();
   });
@@ -100,16 +101,18 @@ nb::object array_of(nb::handle_t<Steps> self) {
 
 void add_reference(nb::module_& module) {
   const auto type = [](const char* name) { return nb::sig(name); };
-  nb::class_<Steps>(module, "Steps",
-                    "Every intermediate array of attention, read-only NumPy arrays with the dimensions\n"
-                    "[batch, q_heads, q_len, ...]; None where the problem has no such step.")
+  nb::class_<Steps>(
+      module, "Steps",
+      R"(Every intermediate array of attention, read-only NumPy arrays with the dimensions
+[batch, q_heads, q_len, ...]; None where the problem has no such step.)")
       .def_prop_ro("scores", array_of<&Steps::scores>,
                    type("def scores(self, /) -> numpy.typing.NDArray[typing.Any]"), "query . key")
       .def_prop_ro("scaled_scores", array_of<&Steps::scaled_scores>,
                    type("def scaled_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
                    "times the scale; None where that is 1")
-      .def_prop_ro("softcapped_scores", array_of<&Steps::softcapped_scores>,
-                   type("def softcapped_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"))
+      .def_prop_ro(
+          "softcapped_scores", array_of<&Steps::softcapped_scores>,
+          type("def softcapped_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"))
       .def_prop_ro("biased_scores", array_of<&Steps::biased_scores>,
                    type("def biased_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
                    "with bias, ALiBi and relative table")
@@ -131,7 +134,7 @@ void add_reference(nb::module_& module) {
                    "weights times value");
   static PyMethodDef definition{"attention_steps",
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
-                                METH_FASTCALL | METH_KEYWORDS, kReferenceStepsDoc};
+                                METH_FASTCALL | METH_KEYWORDS, reference_steps_doc()};
   add_function(module, "reference_attention_steps", "fovea.reference", definition);
 }
 

@@ -3,6 +3,8 @@
 // Scenes and traces. Their text, JSON, Markdown and HTML are the library's own, as the command line
 // shows them.
 
+#include "fovea/scene.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,8 +15,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
-#include "fovea/scene.h"
 
 #include "arrays.h"
 #include "calls.h"
@@ -32,9 +32,8 @@ using scene::Trace;
 
 Scene load(nb::handle path) {
   const nb::object name = nb::steal(PyOS_FSPath(path.ptr()));
-  const char* const text = name.is_valid() && PyUnicode_Check(name.ptr())
-                               ? PyUnicode_AsUTF8(name.ptr())
-                               : nullptr;
+  const char* const text =
+      name.is_valid() && PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8(name.ptr()) : nullptr;
   if (text == nullptr) {
     PyErr_Clear();
     raise_type_error("path: expected a str or a path, got {}", describe(path.ptr()));
@@ -46,9 +45,11 @@ Scene load(nb::handle path) {
 std::string framed_page(const Trace& self) {
   const nb::object escape = nb::module_::import_("html").attr("escape");
   return fmt::format(
-      "<iframe title=\"{}\" srcdoc=\"{}\" style=\"width: 100%; height: 720px; border: 1px solid #8884; "
+      "<iframe title=\"{}\" srcdoc=\"{}\" style=\"width: 100%; height: 720px; border: 1px solid "
+      "#8884; "
       "border-radius: 6px\"></iframe>",
-      nb::cast<std::string>(escape(self.scene.title)), nb::cast<std::string>(escape(scene::to_html(self))));
+      nb::cast<std::string>(escape(self.scene.title)),
+      nb::cast<std::string>(escape(scene::to_html(self))));
 }
 
 /// Words as they were written: of one sequence, or one list for each item of a batch.
@@ -94,40 +95,43 @@ scene::Color color_of(const std::string& color) {
 }  // namespace
 
 void add_scene(nb::module_& module) {
-  nb::class_<Scene>(module, "Scene",
-                    "A small attention problem in words: tokens, embeddings, perhaps weights, heads and a\n"
-                    "mask. docs/scene.md describes the JSON that it is written in.")
-      .def_static("parse", [](const std::string& json) { return scene::parse_scene(json); }, "json"_a,
-                  "The scene of a JSON text. Raises ValueError naming the place, what was expected and\n"
-                  "what came.")
-      .def_static("load", load, "path"_a,
-                  nb::sig("def load(path: str | os.PathLike[str]) -> Scene"),
-                  "The scene of a file. Raises OSError where it can't be read, ValueError naming the file,\n"
-                  "the place, what was expected and what came.")
-      .def_static("from_sentence",
-                  [](const std::string& text, std::int64_t dim, std::uint64_t seed, bool causal,
-                     std::int64_t heads, bool random_projections) {
-                    return scene::scene_from_sentence(text, {.dim = dim,
-                                                             .seed = seed,
-                                                             .causal = causal,
-                                                             .heads = heads,
-                                                             .random_projections = random_projections});
-                  },
-                  "text"_a, nb::kw_only(), "dim"_a = 4, "seed"_a = 42, "causal"_a = false, "heads"_a = 1,
-                  "random_projections"_a = false,
-                  "A scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is\n"
-                  "trained: the weights show how attention is computed, not what a model would attend to.\n"
-                  "\n"
-                  "seed                of the random numbers, NumPy's\n"
-                  "causal              no word looks at words after it\n"
-                  "heads               that the embedding is split among\n"
-                  "random_projections  random weights make queries, keys and values; else all three are\n"
-                  "                    the embeddings\n"
-                  "\n"
-                  "Raises ValueError for text without a word and for numbers that do not fit.")
+  nb::class_<Scene>(
+      module, "Scene",
+      R"(A small attention problem in words: tokens, embeddings, perhaps weights, heads and a
+mask. docs/scene.md describes the JSON that it is written in.)")
+      .def_static(
+          "parse", [](const std::string& json) { return scene::parse_scene(json); }, "json"_a,
+          R"(The scene of a JSON text. Raises ValueError naming the place, what was expected and
+what came.)")
+      .def_static(
+          "load", load, "path"_a, nb::sig("def load(path: str | os.PathLike[str]) -> Scene"),
+          R"(The scene of a file. Raises OSError where it can't be read, ValueError naming the file,
+the place, what was expected and what came.)")
+      .def_static(
+          "from_sentence",
+          [](const std::string& text, std::int64_t dim, std::uint64_t seed, bool causal,
+             std::int64_t heads, bool random_projections) {
+            return scene::scene_from_sentence(text, {.dim = dim,
+                                                     .seed = seed,
+                                                     .causal = causal,
+                                                     .heads = heads,
+                                                     .random_projections = random_projections});
+          },
+          "text"_a, nb::kw_only(), "dim"_a = 4, "seed"_a = 42, "causal"_a = false, "heads"_a = 1,
+          "random_projections"_a = false,
+          R"(A scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is
+trained: the weights show how attention is computed, not what a model would attend to.
+
+seed                of the random numbers, NumPy's
+causal              no word looks at words after it
+heads               that the embedding is split among
+random_projections  random weights make queries, keys and values; else all three are
+                    the embeddings
+
+Raises ValueError for text without a word and for numbers that do not fit.)")
       .def("with_focus", with_focus, "query"_a,
-           "The same scene, told for another word: one of its own, \"@INDEX\" counted from 0, or\n"
-           "\"@ITEM:INDEX\" in a batch. Raises ValueError for an unknown word, listing those there are.")
+           R"(The same scene, told for another word: one of its own, "@INDEX" counted from 0, or
+"@ITEM:INDEX" in a batch. Raises ValueError for an unknown word, listing those there are.)")
       .def_ro("title", &Scene::title)
       .def_prop_ro("tokens", tokens_of,
                    nb::sig("def tokens(self, /) -> list[str] | list[list[str]]"),
@@ -143,15 +147,17 @@ void add_scene(nb::module_& module) {
       .def_ro("name", &Step::name)
       .def_ro("title", &Step::title)
       .def_ro("formula", &Step::formula)
-      .def_prop_ro("values",
-                   [](nb::handle_t<Step> self) { return values_of(nb::cast<const Step&>(self), self); },
-                   nb::sig("def values(self, /) -> typing.Any"),
-                   "Its numbers, a read-only NumPy array; of tokens a list of words.")
+      .def_prop_ro(
+          "values",
+          [](nb::handle_t<Step> self) { return values_of(nb::cast<const Step&>(self), self); },
+          nb::sig("def values(self, /) -> typing.Any"),
+          "Its numbers, a read-only NumPy array; of tokens a list of words.")
       .def("__repr__", [](const Step& self) {
         return fmt::format("Step({:?}, {})", self.name, to_string(self.shape));
       });
 
-  nb::class_<scene::Check>(module, "Check", "A number or an array that the scene's author claims, compared.")
+  nb::class_<scene::Check>(module, "Check",
+                           "A number or an array that the scene's author claims, compared.")
       .def_ro("step", &scene::Check::step)
       .def_ro("passed", &scene::Check::passed)
       .def_ro("max_error", &scene::Check::max_error)
@@ -162,46 +168,53 @@ void add_scene(nb::module_& module) {
                            self.passed ? "passed" : "failed", self.max_error);
       });
 
-  nb::class_<Trace>(
-      module, "Trace",
-      "Every step of a scene, computed by the reference.\n"
-      "\n"
-      "    trace = fovea.explain(\"Your journey starts with one step\")\n"
-      "    trace[\"weights\"]       # an array; names() has all of them\n"
-      "    print(trace)           # the story, as `fovea explain` tells it\n"
-      "    trace                  # in a notebook: the page to click through")
+  nb::class_<Trace>(module, "Trace",
+                    R"(Every step of a scene, computed by the reference.
+
+    trace = fovea.explain("Your journey starts with one step")
+    trace["weights"]       # an array; names() has all of them
+    print(trace)           # the story, as `fovea explain` tells it
+    trace                  # in a notebook: the page to click through)")
       .def("names", names, "The steps' names, in the order of the story.")
-      .def("__getitem__", item, "name"_a,
-           nb::sig("def __getitem__(self, name: str, /) -> typing.Any"),
-           "A step by its name: a read-only NumPy array, or of tokens a list of words. Heads and batch are\n"
-           "leading dimensions, where there are more than one. Raises KeyError.")
-      .def("__contains__",
-           [](const Trace& self, nb::handle name) {
-             return PyUnicode_Check(name.ptr()) && self.find(nb::cast<std::string>(name)) != nullptr;
-           },
-           nb::sig("def __contains__(self, name: object, /) -> bool"))
-      .def("__iter__", [](const Trace& self) { return nb::iter(nb::cast(names(self))); },
-           nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
+      .def(
+          "__getitem__", item, "name"_a,
+          nb::sig("def __getitem__(self, name: str, /) -> typing.Any"),
+          R"(A step by its name: a read-only NumPy array, or of tokens a list of words. Heads and batch are
+leading dimensions, where there are more than one. Raises KeyError.)")
+      .def(
+          "__contains__",
+          [](const Trace& self, nb::handle name) {
+            return PyUnicode_Check(name.ptr()) && self.find(nb::cast<std::string>(name)) != nullptr;
+          },
+          nb::sig("def __contains__(self, name: object, /) -> bool"))
+      .def(
+          "__iter__", [](const Trace& self) { return nb::iter(nb::cast(names(self))); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
       .def("__len__", [](const Trace& self) { return self.steps.size(); })
-      .def_prop_ro("steps", [](const Trace& self) { return self.steps; },
-                   "The steps, with titles and formulas.")
+      .def_prop_ro(
+          "steps", [](const Trace& self) { return self.steps; },
+          "The steps, with titles and formulas.")
       .def_ro("scene", &Trace::scene)
       .def_ro("checks", &Trace::checks, "One for each number or array that the scene expects.")
       .def_prop_ro("passed", &Trace::passed, "Whether all checks hold.")
-      .def("to_text",
-           [](const Trace& self, int width, const std::string& color) {
-             return scene::to_text(self, {.color = color_of(color), .width = width});
-           },
-           nb::kw_only(), "width"_a = 100, "color"_a = "none",
-           nb::sig("def to_text(self, *, width: int = 100, color: typing.Literal[\"none\", \"256\", "
-                   "\"true\"] = \"none\") -> str"),
-           "The story for a terminal, in 40 to 240 columns.")
-      .def("to_markdown", [](const Trace& self) { return scene::to_markdown(self); },
-           "The story for a document.")
-      .def("to_json", [](const Trace& self) { return scene::to_json(self); },
-           "The steps with all their numbers, in full precision.")
-      .def("to_html", [](const Trace& self) { return scene::to_html(self); },
-           "One self-contained page: no network, no other file.")
+      .def(
+          "to_text",
+          [](const Trace& self, int width, const std::string& color) {
+            return scene::to_text(self, {.color = color_of(color), .width = width});
+          },
+          nb::kw_only(), "width"_a = 100, "color"_a = "none",
+          nb::sig("def to_text(self, *, width: int = 100, color: typing.Literal[\"none\", \"256\", "
+                  "\"true\"] = \"none\") -> str"),
+          "The story for a terminal, in 40 to 240 columns.")
+      .def(
+          "to_markdown", [](const Trace& self) { return scene::to_markdown(self); },
+          "The story for a document.")
+      .def(
+          "to_json", [](const Trace& self) { return scene::to_json(self); },
+          "The steps with all their numbers, in full precision.")
+      .def(
+          "to_html", [](const Trace& self) { return scene::to_html(self); },
+          "One self-contained page: no network, no other file.")
       .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
            "The page in a frame of its own, for a notebook.")
       .def("__str__", [](const Trace& self) { return scene::to_text(self); })
@@ -209,7 +222,8 @@ void add_scene(nb::module_& module) {
         return fmt::format("Trace of {:?}: {}", self.scene.title, fmt::join(names(self), ", "));
       });
 
-  module.def("trace_scene", &scene::trace_scene, "scene"_a, nb::call_guard<nb::gil_scoped_release>(),
+  module.def("trace_scene", &scene::trace_scene, "scene"_a,
+             nb::call_guard<nb::gil_scoped_release>(),
              "Every step of a scene. Raises ValueError for options that do not fit the problem.");
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `scaled_dot_product_attention`: PyTorch's function, to the letter. Leading dimensions broadcast, all
-// by themselves, as strides of 0; those before the heads become the engine's batch, one call for each
-// index of what is left where there are more.
+// `scaled_dot_product_attention`: PyTorch's function, to the letter. Leading dimensions broadcast,
+// all by themselves, as strides of 0; those before the heads become the engine's batch, one call
+// for each index of what is left where there are more.
 
 #include <algorithm>
 #include <array>
@@ -26,7 +26,15 @@ namespace fovea::python {
 namespace {
 
 enum Argument : std::size_t {
-  kQuery, kKey, kValue, kAttnMask, kDropoutP, kIsCausal, kScale, kEnableGqa, kArguments
+  kQuery,
+  kKey,
+  kValue,
+  kAttnMask,
+  kDropoutP,
+  kIsCausal,
+  kScale,
+  kEnableGqa,
+  kArguments
 };
 constexpr std::array<const char*, kArguments> kNames = {
     "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"};
@@ -59,7 +67,8 @@ Shape common_batch(const TensorView& query, const TensorView& key, const TensorV
       if (wanted == 1) continue;
       if (extent != 1 && extent != wanted) {
         raise_value_error(
-            "query, key, value: expected leading dimensions that broadcast, got the shapes {}, {} and "
+            "query, key, value: expected leading dimensions that broadcast, got the shapes {}, {} "
+            "and "
             "{}{}",
             to_string(query.shape()), to_string(key.shape()), to_string(value.shape()),
             dim == rank - 1 ? "; enable_gqa=True lets heads of queries share one of keys" : "");
@@ -110,7 +119,8 @@ class Attention {
     if (given[kScale] != nullptr) options_.score.scale = number(given[kScale], "scale");
     const bool grouped = given[kEnableGqa] != nullptr && truth(given[kEnableGqa], "enable_gqa");
     if (given[kAttnMask] != nullptr && causal_) {
-      raise_value_error("attn_mask: expected none beside is_causal=True, which is a mask by itself");
+      raise_value_error(
+          "attn_mask: expected none beside is_causal=True, which is a mask by itself");
     }
     if (causal_) {
       options_.mask = causal();
@@ -148,7 +158,8 @@ class Attention {
 
  private:
   void check_tensors() const {
-    for (const auto& [array, name] : {std::pair{&query_, "query"}, {&key_, "key"}, {&value_, "value"}}) {
+    for (const auto& [array, name] :
+         {std::pair{&query_, "query"}, {&key_, "key"}, {&value_, "value"}}) {
       if (array->rank() < 2) {
         raise_value_error("{}: expected [..., length, dim], 2 dimensions or more, got {}", name,
                           to_string(array->view().shape()));
@@ -167,8 +178,9 @@ class Attention {
       raise_value_error("dropout_p: expected a probability from 0 to 1, got {}", dropout);
     }
     if (dropout == 0.0) return;
-    PyErr_SetString(PyExc_NotImplementedError,
-                    "dropout_p: expected 0: dropout is for training, and there is no backward pass yet");
+    PyErr_SetString(
+        PyExc_NotImplementedError,
+        "dropout_p: expected 0: dropout is for training, and there is no backward pass yet");
     nb::raise_python_error();
   }
 
@@ -195,7 +207,8 @@ class Attention {
     }
   }
 
-  /// Gives all three the same leading dimensions; with groups, but for the heads of keys and values.
+  /// Gives all three the same leading dimensions; with groups, but for the heads of keys and
+  /// values.
   void arrange(bool grouped) {
     if (!grouped) {
       batch_ = common_batch(q_, k_, v_);
@@ -240,8 +253,8 @@ class Attention {
       fits = own.extent(dim) == 1 || own.extent(dim) == full[dim + missing];
     }
     if (!fits) {
-      raise_value_error("attn_mask: expected a shape that broadcasts to {}, got {}", to_string(full),
-                        to_string(own.shape()));
+      raise_value_error("attn_mask: expected a shape that broadcasts to {}, got {}",
+                        to_string(full), to_string(own.shape()));
     }
     // Leading dimensions are gone through by index, the last four are the engine's to repeat.
     Shape shape = full;
@@ -257,8 +270,10 @@ class Attention {
 
   void run_one(const TensorView& query, const TensorView& key, const TensorView& value,
                const TensorView& mask, const MutableTensorView& context) {
-    if (mask.defined() && mask.dtype() == DType::kBool) options_.mask = dense(TensorRef(mask));
-    else if (mask.defined()) options_.score.bias = TensorRef(mask);
+    if (mask.defined() && mask.dtype() == DType::kBool)
+      options_.mask = dense(TensorRef(mask));
+    else if (mask.defined())
+      options_.score.bias = TensorRef(mask);
     run(operations(query, key, value), options_.execution,
         [&] { attention_forward(query, key, value, options_, {.context = context}); });
   }
@@ -286,10 +301,9 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
 }  // namespace
 
 void add_scaled_dot_product_attention(nb::module_& module) {
-  static PyMethodDef definition{
-      "scaled_dot_product_attention",
-      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
-      METH_FASTCALL | METH_KEYWORDS, kScaledDotProductAttentionDoc};
+  static PyMethodDef definition{"scaled_dot_product_attention",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
+                                METH_FASTCALL | METH_KEYWORDS, scaled_dot_product_attention_doc()};
   add_function(module, "scaled_dot_product_attention", "fovea", definition);
 }
 

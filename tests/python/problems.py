@@ -5,6 +5,7 @@ import contextlib
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import fovea
 
@@ -62,12 +63,9 @@ class Producer:
 @contextlib.contextmanager
 def raises(kind, *parts):
     """An error of this kind whose message has all the parts."""
-    try:
+    with pytest.raises(kind) as caught:
         yield
-    except kind as error:
-        message = str(error)
-        assert type(error) is kind, f"{type(error).__name__}: {message}"
-        for part in parts:
-            assert part in message, f'"{part}" is not in "{message}"'
-    else:
-        raise AssertionError(f"no {kind.__name__} was raised")
+    assert type(caught.value) is kind
+    message = str(caught.value)
+    for part in parts:
+        assert part in message, f'"{part}" is not in "{message}"'

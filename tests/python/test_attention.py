@@ -316,9 +316,7 @@ def test_none_is_the_default():
 
 def test_names_of_arguments():
     query, key, value = tensors((5, 8))
-    assert np.array_equal(
-        fovea.attention(key=key, value=value, query=query), fovea.attention(query, key, value=value)
-    )
+    assert np.array_equal(fovea.attention(key=key, value=value, query=query), fovea.attention(query, key, value=value))
     # Not interned, as names that a program puts together are.
     name = "".join(["soft", "cap"])
     assert np.array_equal(

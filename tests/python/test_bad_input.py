@@ -2,6 +2,10 @@
 """What can't be computed: an error that names the argument, what was expected and what came, and the
 outputs untouched."""
 
+import contextlib
+import gc
+import sys
+
 import numpy as np
 import pytest
 from problems import BFLOAT16, Producer, raises, tensors
@@ -100,7 +104,7 @@ DLPACK = {
     "integers": (TypeError, Producer(K.astype("int32")), ["key", "float32", "int32"]),
     "refusing": (ValueError, Silent(), ["key", "DLPack", "not today"]),
     "no capsule": (TypeError, Lying(), ["key", "capsule", "str"]),
-    "no device": (TypeError, Nowhere(), ["key", "Nowhere", "lost"]),
+    "no device": (ValueError, Nowhere(), ["key", "CPU", "Nowhere", "lost"]),
     "device of text": (TypeError, Confused(), ["key", "two integers"]),
     "many dimensions": (ValueError, Producer(K.reshape(2, 3, 6, 2, 2, 2, 1)), ["key", "at most 6 dimensions", "7"]),
     "the type": (TypeError, Producer, ["key", "the type", "Producer"]),
@@ -235,7 +239,7 @@ def test_overlapping_out():
 def test_out_is_untouched_by_errors():
     out = np.full((2, 3, 5, 8), 7, np.float32)
     for options in ({"scale": float("inf")}, {"sinks": [1.0]}, {"mask": np.ones((9, 9), bool)}):
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"expected"):
             fovea.attention(Q, K, V, out=out, **options)
     assert np.all(out == 7)
 
@@ -262,16 +266,15 @@ def test_sizes_beyond_memory():
 
 
 def test_errors_leak_nothing():
-    import sys
-
     bad = np.ones((2, 3, 5, 8), np.int32)
-    counts = [sys.getrefcount(x) for x in (Q, K, V, bad, None)]
-    for _ in range(100):
-        for arrays, options in (((Q, K, bad), {}), ((Q, K, V), {"sinks": [1.0]}), ((Q, K, V), {"out": bad})):
-            with pytest.raises((TypeError, ValueError)):
-                fovea.attention(*arrays, **options)
-    after = [sys.getrefcount(x) for x in (Q, K, V, bad, None)]
-    assert all(abs(b - a) < 50 for a, b in zip(counts, after, strict=True))
+    cases = [((Q, K, bad), {}), ((Q, K, V), {"sinks": [1.0]}), ((Q, K, V), {"out": bad})]
+    gc.collect()
+    counts = [sys.getrefcount(x) for x in (Q, K, V, bad)]
+    for arrays, options in 100 * cases:
+        with contextlib.suppress(TypeError, ValueError):
+            fovea.attention(*arrays, **options)
+    gc.collect()
+    assert [sys.getrefcount(x) for x in (Q, K, V, bad)] == counts
 
 
 def test_bfloat16_for_others():

@@ -13,9 +13,7 @@ SCENES = pathlib.Path(__file__).parents[2] / "examples" / "scenes"
 
 
 def run(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "fovea", *arguments], capture_output=True, encoding="utf-8", **options
-    )
+    return subprocess.run([sys.executable, "-m", "fovea", *arguments], capture_output=True, encoding="utf-8", **options)
 
 
 def test_it_is_the_command_line():

@@ -27,8 +27,14 @@ def long_call(function=fovea.attention, queries=20000, keys=2000000, dtype=np.fl
     key = np.broadcast_to(np.ones((1, 1, 64), dtype), (8, keys, 64))
     return function(query, key, key, **options)
 
+sent = []
+
 def interrupt(after):
-    threading.Thread(target=lambda: (time.sleep(after), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+    def send():
+        time.sleep(after)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Thread(target=send, daemon=True).start()
 """
 
 
@@ -44,8 +50,8 @@ CALLS = {
     "on one thread": "long_call(threads=1)",
     "one item": "long_call(queries=100, threads=1)",
     "decode": "long_call(fovea.decode, queries=500)",
-    "float64": "long_call(keys=20000, dtype=np.float64)",
-    "reference": "long_call(fovea.reference.attention, keys=20000)",
+    "float64": "long_call(keys=5000, dtype=np.float64)",
+    "reference": "long_call(fovea.reference.attention, keys=5000)",
     "by PyTorch's signature": "long_call(fovea.scaled_dot_product_attention)",
     "bfloat16": "import ml_dtypes; long_call(dtype=ml_dtypes.bfloat16)",
 }
@@ -56,11 +62,10 @@ def test_ctrl_c_ends_a_long_call(call):
     result = python(f"""
         fovea.attention(*[np.ones((4, 3), np.float32)] * 3)
         interrupt(0.5)
-        begin = time.monotonic()
         try:
             {call}
         except KeyboardInterrupt:
-            print("interrupted", time.monotonic() - begin)
+            print("interrupted", time.monotonic() - sent[0])
         # And all is as before.
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         print(fovea.attention(*[np.ones((4, 3), np.float32)] * 3).sum())
@@ -68,13 +73,15 @@ def test_ctrl_c_ends_a_long_call(call):
     assert result.returncode == 0, result.stderr
     said, after = result.stdout.splitlines()
     assert said.startswith("interrupted ")
-    assert 0.4 < float(said.split()[1]) < 1.5
+    assert float(said.split()[1]) < 1
     assert float(after) == 12
 
 
 def test_ctrl_c_from_outside():
     program = LONG + "print('ready', flush=True)\nlong_call()"
-    with subprocess.Popen([sys.executable, "-B", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-B", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         assert child.stdout.readline() == b"ready\n"
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)

@@ -152,7 +152,12 @@ REFUSED = {
     "batch": (ValueError, (Q, np.concatenate([K, K]), V), {}, ["broadcast", "[4, 3, 6, 8]"]),
     "head_dim": (ValueError, (Q, K[..., :4], V), {}, ["key", "8", "4"]),
     "kv_len": (ValueError, (Q, K, V[:, :, :3]), {}, ["value", "6"]),
-    "mask's shape": (ValueError, (Q, K, V), {"attn_mask": np.ones((4, 6), bool)}, ["attn_mask", "[2, 3, 5, 6]", "[4, 6]"]),
+    "mask's shape": (
+        ValueError,
+        (Q, K, V),
+        {"attn_mask": np.ones((4, 6), bool)},
+        ["attn_mask", "[2, 3, 5, 6]", "[4, 6]"],
+    ),
     "mask's rank": (ValueError, (Q, K, V), {"attn_mask": np.ones((1, 2, 3, 5, 6), bool)}, ["attn_mask", "broadcasts"]),
     "mask of integers": (TypeError, (Q, K, V), {"attn_mask": np.ones((5, 6), int)}, ["attn_mask", "bool", "int64"]),
     "mask of float64": (ValueError, (Q, K, V), {"attn_mask": np.ones((5, 6))}, ["attn_mask", "float64"]),

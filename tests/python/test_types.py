@@ -17,9 +17,20 @@ PACKAGE = pathlib.Path(fovea.__file__).parent
 
 def mypy(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"),
-         "--no-error-summary", *map(str, arguments)],
-        capture_output=True, encoding="utf-8", cwd=ROOT, env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            "--no-error-summary",
+            *map(str, arguments),
+        ],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
     )
 
 

@@ -26,8 +26,18 @@ def build():
         old.unlink()
     print("building the wheel", flush=True)
     environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
-    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--wheel-dir", WHEELS, ROOT,
-        env=environment)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "wheel",
+        "--no-deps",
+        "--wheel-dir",
+        WHEELS,
+        ROOT,
+        env=environment,
+    )
     (wheel,) = WHEELS.glob("fovea-*.whl")
     return wheel
 

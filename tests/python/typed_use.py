@@ -16,7 +16,7 @@ def attend(query: Floats, key: Floats, value: Floats, out: Floats) -> None:
     assert_type(fovea.attention(query, key, value), Floats)
     assert_type(fovea.attention(query, key, value, return_lse=True), tuple[Floats, Any])
     assert_type(fovea.attention(query, key, value, out=out), Floats)
-    assert_type(fovea.attention(memoryview(query), key, value), NDArray[Any])
+    assert_type(fovea.attention(memoryview(bytes(96)), key, value), NDArray[Any])
     mask = fovea.causal() & fovea.window(3, 0) | fovea.prefix(2)
     assert_type(mask, fovea.Mask)
     assert_type(mask.matrix(3, 3), NDArray[np.bool_])

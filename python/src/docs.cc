@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Docstrings (docs.h). What the functions have in common is said once and put in where {keywords}
+// and {problem} stand.
+
+#include "docs.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace fovea::python {
+namespace {
+
+constexpr std::string_view kKeywords =
+    "mask=None, scale=None, softcap=None, bias=None, alibi=None, relative=None, sinks=None, "
+    "alignment=\"bottom-right\", query_starts=None, key_starts=None, ";
+
+constexpr std::string_view kProblem =
+    R"(mask       which query may see which key: causal(), window(left, right), prefix(n),
+           documents(ids), key_lengths(n), dense(array), joined by & and |; or an array of
+           bool, True where visible, that broadcasts to [batch, q_heads, q_len, kv_len]
+scale      factor on query . key; 1 / sqrt(head_dim) by default
+softcap    c > 0 squashes a score s to c * tanh(s / c)
+bias       floats, added to the scores; broadcasts to [batch, q_heads, q_len, kv_len];
+           -inf masks
+alibi      True: minus slope[head] * |i + offset - j| (Press et al. 2022); or the slopes,
+           one per query head
+relative   a RelativeTable (T5's buckets)
+sinks      one extra logit per query head, which joins the denominator only
+alignment  where query i stands among the keys, at i + offset, for causal, window, alibi and
+           relative alike: "bottom-right", the last query at the last key; "top-left",
+           offset 0; a number, or one per batch item
+query_starts, key_starts  packed sequences: 0, ..., length along tensors of batch 1; sequence
+           s has queries query_starts[s] to query_starts[s + 1], and sees its own keys only
+)";
+
+constexpr std::string_view kAttentionDoc =
+    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False, out=None)
+--
+
+context = softmax(scale * Q K^T + bias, masked) V, in one fused pass that never stores the scores.
+
+query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
+key        [batch, kv_heads, kv_len, head_dim]   all three alike; q_heads % kv_heads == 0
+value      [batch, kv_heads, kv_len, value_dim]
+
+Arrays are NumPy's (bfloat16 by ml_dtypes), torch's or JAX's on the CPU, or anything else with
+DLPack or the buffer protocol. They are float32, float16 or bfloat16, each as it likes, or all of
+them float64, which the reference computes, slowly. None is copied but those whose last dimension
+is not contiguous; read-only ones will do.
+
+{problem}threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
+return_lse  also return lse, the natural log of each row's sum of exponentials
+out        an array for the context, which is then what is returned; it may share no memory with
+           the others
+
+Returns [batch, q_heads, q_len, value_dim], of query's kind, rank and type; with return_lse=True
+also lse [batch, q_heads, q_len], of float32 (float64 where query is).
+
+Order      query . key, then scale, softcap, biases, mask.
+Masking    causal() with q_len = 2, kv_len = 5, the last query at the last key:
+             1 1 1 1 0
+             1 1 1 1 1
+           A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and inf in
+           a masked key or value never leak; in a visible one they propagate.
+Numerics   sums in float32, online softmax; docs/numerics.md has the bounds and their tests.
+Cost       2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less the blocks of
+           keys that a mask hides; O(q_len + kv_len) memory.
+Threads    the same bits for any number of them. Other threads of Python run meanwhile. Ctrl-C
+           ends a long call of the main thread.
+Raises     TypeError for what is no array, or one of another type; ValueError for shapes, values,
+           devices and overlapping memory, naming the argument, what was expected and what came,
+           before `out` is touched. KeyboardInterrupt leaves `out` unspecified.
+Source     Dao et al. 2022 (FlashAttention); Milakov and Gimelshein 2018 (online softmax).
+
+    >>> import numpy, fovea
+    >>> words = numpy.eye(3, dtype=numpy.float32)
+    >>> fovea.attention(words, words, words, mask=fovea.causal(), scale=1.0).round(2)
+    array([[1.  , 0.  , 0.  ],
+           [0.27, 0.73, 0.  ],
+           [0.21, 0.21, 0.58]], dtype=float32))";
+
+constexpr std::string_view kDecodeDoc =
+    R"(decode(query, key, value=None, *, {keywords}threads=None, return_lse=False, out=None)
+--
+
+The same function as attention() for one to a few queries against many keys, as in generating text:
+bound by memory, where attention() would leave most of its lanes empty. The faster one up to about
+32 queries per head of keys.
+
+query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in attention()
+key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
+value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
+
+All keywords, results and errors are those of attention().
+
+Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
+           sees are not read.
+Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
+
+constexpr std::string_view kReferenceAttentionDoc =
+    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
+--
+
+What fovea.attention() is judged by: the same in plain scalar float64, one query at a time, in the
+order of the textbook. Slow.
+
+Arguments are those of fovea.attention(), of any type of float each; they are converted to float64.
+Returns NumPy arrays of float64, of query's rank: context, or with return_lse=True (context, lse).)";
+
+constexpr std::string_view kReferenceStepsDoc =
+    R"(attention_steps(query, key, value, *, {keywords}normalization="softmax", arithmetic="float64")
+--
+
+Attention with every intermediate array kept: O(q_len * kv_len) memory, for small problems.
+
+normalization  how a row of scores becomes weights: "softmax"; "softmax_unshifted",
+               exp(s) / sum, which overflows; "sum", s / sum
+arithmetic     "float64"; "float32": every operation rounded, the naive computation that faster
+               ones must not be less exact than; "bfloat16", "float16": the same for tensors of
+               these types, with weights rounded before they meet the values
+
+Other arguments are those of fovea.attention(). Returns Steps.)";
+
+constexpr std::string_view kScaledDotProductAttentionDoc =
+    R"(scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
+--
+
+torch.nn.functional.scaled_dot_product_attention: its arguments, meaning and results, for arrays of
+torch, NumPy, JAX and others.
+
+query      [..., q_len,  head_dim]    the leading dimensions of all three broadcast
+key        [..., kv_len, head_dim]
+value      [..., kv_len, value_dim]
+attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key takes part; or float, added
+           to the scores
+dropout_p  0: NotImplementedError for more, until there is a backward pass
+is_causal  key j is visible iff j <= i, from the top left; not beside attn_mask
+scale      1 / sqrt(head_dim) by default
+enable_gqa  [..., heads, length, dim], where query's heads are a multiple of key's and value's
+
+Returns [..., q_len, value_dim], of query's kind and type. A fully masked row gives 0.
+
+Raises TypeError and ValueError, naming the argument, what was expected and what came.)";
+
+std::string filled_in(std::string text) {
+  for (const auto& [mark, common] :
+       {std::pair{std::string_view("{keywords}"), kKeywords}, {"{problem}", kProblem}}) {
+    const std::size_t at = text.find(mark);
+    if (at != std::string::npos) text.replace(at, mark.size(), common);
+  }
+  return text;
+}
+
+}  // namespace
+
+const char* attention_doc() {
+  static const std::string text = filled_in(std::string(kAttentionDoc));
+  return text.c_str();
+}
+
+const char* decode_doc() {
+  static const std::string text = filled_in(std::string(kDecodeDoc));
+  return text.c_str();
+}
+
+const char* reference_attention_doc() {
+  static const std::string text = filled_in(std::string(kReferenceAttentionDoc));
+  return text.c_str();
+}
+
+const char* reference_steps_doc() {
+  static const std::string text = filled_in(std::string(kReferenceStepsDoc));
+  return text.c_str();
+}
+
+const char* scaled_dot_product_attention_doc() {
+  static const std::string text = filled_in(std::string(kScaledDotProductAttentionDoc));
+  return text.c_str();
+}
+
+}  // namespace fovea::python
