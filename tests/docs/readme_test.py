@@ -6,6 +6,7 @@
          that make knows the target is checked.
 ```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
          and run.
+```python  is for tests/python/test_readme.py, which has the package.
 ```text  right below one of these, exactly what it prints; after some words, a part of it.
 
 Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE, CXX, and FOVEA_NUMPY_PYTHON, which is what
@@ -96,7 +97,7 @@ class Readme(unittest.TestCase):
 
     def test_languages(self):
         # A block of another kind would be run by nobody.
-        self.assertLessEqual({block.language for block in self.blocks}, {"sh", "cpp"})
+        self.assertLessEqual({block.language for block in self.blocks}, {"sh", "cpp", "python"})
 
     def test_commands(self):
         self.each("sh", self.run_commands)
