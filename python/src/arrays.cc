@@ -87,7 +87,69 @@ struct ManagedVersioned {
 };
 
 constexpr std::uint64_t kReadOnlyFlag = 1;
-constexpr long kCpu = 1;
+
+/// DLPack's exchange of tensors without Python's objects, which newer versions of torch have: a
+/// fraction of the microseconds that __dlpack__() takes there.
+struct Exchange {
+  std::uint32_t major;
+  std::uint32_t minor;
+  Exchange* older;
+  int (*allocate)(nb::dlpack::dltensor* prototype, ManagedVersioned** out, void* context,
+                  void (*error)(void* context, const char* kind, const char* message));
+  int (*managed_of)(void* object, ManagedVersioned** out);
+  int (*object_of)(ManagedVersioned* tensor, void** object);
+  int (*tensor_of)(void* object, nb::dlpack::dltensor* out);  // may be null
+};
+
+/// The exchange of torch.Tensor, once one has come; null where torch has none. That type is kept.
+struct Torch {
+  PyTypeObject* tensor = nullptr;
+  const Exchange* exchange = nullptr;
+};
+Torch torch_of_arrays;
+
+const Exchange* exchange_of(PyTypeObject* type) {
+  const nb::object capsule = nb::steal(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  if (!capsule.is_valid() || !PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  // The capsule is an attribute of the type's, which is kept.
+  const auto* const exchange =
+      static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  return exchange->major == 1 && exchange->tensor_of != nullptr ? exchange : nullptr;
+}
+
+/// Called when a tensor of torch's has come the long way: the next ones take the short one.
+void know_torch() {
+  if (torch_of_arrays.tensor != nullptr) return;
+  const nb::object type = nb::steal(PyObject_GetAttrString(imported("torch"), "Tensor"));
+  if (!type.is_valid() || !PyType_Check(type.ptr())) return PyErr_Clear();
+  torch_of_arrays.tensor = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
+  torch_of_arrays.exchange = exchange_of(torch_of_arrays.tensor);
+}
+
+/// Whether an attribute is False, or a method without arguments says so.
+bool is_false(PyObject* object, const char* name, bool method) {
+  const nb::object value = nb::steal(method ? PyObject_CallMethod(object, name, nullptr)
+                                            : PyObject_GetAttrString(object, name));
+  if (!value.is_valid()) PyErr_Clear();
+  return value.ptr() == Py_False;
+}
+
+/// A tensor of torch's own type, looked into at once. What is special (a gradient, a lazy negation,
+/// no strides) is left to __dlpack__(), which knows what to say.
+bool exchanged(PyObject* source, nb::dlpack::dltensor& tensor) {
+  const Exchange* const exchange = torch_of_arrays.exchange;
+  if (exchange == nullptr || Py_TYPE(source) != torch_of_arrays.tensor) return false;
+  if (!is_false(source, "requires_grad", false) || !is_false(source, "is_neg", true)) return false;
+  if (exchange->tensor_of(source, &tensor) == 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
+constexpr int kCpu = 1;
 
 std::string device_name(long type, long id) {
   switch (type) {
@@ -124,6 +186,13 @@ bool read_type(const nb::dlpack::dtype& type, DType& dtype) {
   else
     return false;
   return true;
+}
+
+/// Of floats.
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == DType::kBFloat16 ? Code::Bfloat : Code::Float;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * dtype_size(dtype)), 1};
 }
 
 std::string type_name(const nb::dlpack::dtype& type) {
@@ -326,6 +395,11 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
 }
 
 bool Array::read_dlpack(const ArrayRequest& request) {
+  if (nb::dlpack::dltensor tensor; exchanged(source_, tensor)) {
+    framework_ = Framework::kTorch;
+    read_tensor(tensor, false, request);
+    return true;
+  }
   const nb::object ask = nb::steal(PyObject_GetAttrString(source_, "__dlpack__"));
   if (!ask.is_valid()) {
     PyErr_Clear();
@@ -397,43 +471,15 @@ bool Array::read_dlpack(const ArrayRequest& request) {
   // A capsule that nobody has taken frees the tensor itself when it goes.
   owned_ = capsule.release().ptr();
 
-  if (tensor->device.device_type != kCpu) {
-    raise_value_error("{}: expected memory of the CPU, got {}; copy it to the CPU first",
-                      request.name,
-                      device_name(tensor->device.device_type, tensor->device.device_id));
-  }
-  DType dtype = DType::kFloat32;
-  if (!read_type(tensor->dtype, dtype) || !fits(request.elements, dtype)) {
-    refuse_elements(request, type_name(tensor->dtype));
-  }
-  if (tensor->ndim < 0 || tensor->ndim > kMaxRank) refuse_rank(request, tensor->ndim);
-  if (request.writable && read_only) {
-    raise_value_error("{}: expected an array that can be written to, got a read-only one",
-                      request.name);
-  }
-  Shape shape;
-  for (int dim = 0; dim < tensor->ndim; ++dim) {
-    if (tensor->shape[dim] < 0) {
-      raise_value_error("{}: expected extents of 0 or more, got {}", request.name,
-                        tensor->shape[dim]);
-    }
-    shape.push_back(tensor->shape[dim]);
-  }
-  Strides strides;
-  if (tensor->strides != nullptr) {
-    for (int dim = 0; dim < tensor->ndim; ++dim) strides.push_back(tensor->strides[dim]);
-  } else {
-    strides = contiguous_strides(shape);
-  }
-  tidy_if_empty(shape, strides);
-  const auto* const data = static_cast<const std::byte*>(tensor->data);
-  view_ = TensorView(data == nullptr ? nullptr : data + tensor->byte_offset, dtype, shape, strides);
-  if (reinterpret_cast<std::uintptr_t>(view_.data()) % dtype_size(dtype) != 0) {
-    raise_value_error("{}: expected aligned elements, got an address that is no multiple of {}",
-                      request.name, dtype_size(dtype));
-  }
   if (is_instance(source_, "torch", "Tensor")) {
     framework_ = Framework::kTorch;
+    know_torch();
+    if (!is_false(source_, "is_neg", true)) {
+      raise_value_error(
+          "{}: expected a tensor that is stored as it reads, got one with a lazy "
+          "negation; {}.resolve_neg() has none",
+          request.name, request.name);
+    }
   } else if (is_instance(source_, "jax", "Array")) {
     framework_ = Framework::kJax;
     // Which DLPack does not say.
@@ -443,11 +489,51 @@ bool Array::read_dlpack(const ArrayRequest& request) {
           request.name);
     }
   }
+  read_tensor(*tensor, read_only, request);
+  return true;
+}
+
+void Array::read_tensor(const nb::dlpack::dltensor& tensor, bool read_only,
+                        const ArrayRequest& request) {
+  if (tensor.device.device_type != kCpu) {
+    raise_value_error("{}: expected memory of the CPU, got {}; copy it to the CPU first",
+                      request.name,
+                      device_name(tensor.device.device_type, tensor.device.device_id));
+  }
+  DType dtype = DType::kFloat32;
+  if (!read_type(tensor.dtype, dtype) || !fits(request.elements, dtype)) {
+    refuse_elements(request, type_name(tensor.dtype));
+  }
+  if (tensor.ndim < 0 || tensor.ndim > kMaxRank) refuse_rank(request, tensor.ndim);
+  if (request.writable && read_only) {
+    raise_value_error("{}: expected an array that can be written to, got a read-only one",
+                      request.name);
+  }
+  Shape shape;
+  for (int dim = 0; dim < tensor.ndim; ++dim) {
+    if (tensor.shape[dim] < 0) {
+      raise_value_error("{}: expected extents of 0 or more, got {}", request.name,
+                        tensor.shape[dim]);
+    }
+    shape.push_back(tensor.shape[dim]);
+  }
+  Strides strides;
+  if (tensor.strides != nullptr) {
+    for (int dim = 0; dim < tensor.ndim; ++dim) strides.push_back(tensor.strides[dim]);
+  } else {
+    strides = contiguous_strides(shape);
+  }
+  tidy_if_empty(shape, strides);
+  const auto* const data = static_cast<const std::byte*>(tensor.data);
+  view_ = TensorView(data == nullptr ? nullptr : data + tensor.byte_offset, dtype, shape, strides);
+  if (reinterpret_cast<std::uintptr_t>(view_.data()) % dtype_size(dtype) != 0) {
+    raise_value_error("{}: expected aligned elements, got an address that is no multiple of {}",
+                      request.name, dtype_size(dtype));
+  }
   if (request.contiguous_rows && !request.writable && !has_contiguous_rows(view_)) {
     copy_ = std::make_unique<Tensor>(view_);
     view_ = *copy_;
   }
-  return true;
 }
 
 bool Array::read_buffer(const ArrayRequest& request) {
@@ -515,6 +601,30 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     view_ = copy_->view();
     return;
   }
+  if (framework == Framework::kTorch && torch_of_arrays.exchange != nullptr) {
+    Shape extents = shape;
+    nb::dlpack::dltensor prototype;
+    prototype.device.device_type = kCpu;
+    prototype.ndim = shape.rank();
+    prototype.dtype = dlpack_type(dtype);
+    prototype.shape = shape.rank() == 0 ? nullptr : &extents[0];
+    ManagedVersioned* made = nullptr;
+    void* array = nullptr;
+    std::string reason;
+    const Exchange& exchange = *torch_of_arrays.exchange;
+    const auto note = [](void* context, const char*, const char* message) {
+      *static_cast<std::string*>(context) = message;
+    };
+    if (exchange.allocate(&prototype, &made, &reason, note) != 0 || made == nullptr) {
+      PyErr_Format(PyExc_MemoryError, "fovea: torch made no tensor: %s", reason.c_str());
+      nb::raise_python_error();
+    }
+    void* const data = made->tensor.data;
+    if (exchange.object_of(made, &array) != 0) nb::raise_python_error();
+    array_ = static_cast<PyObject*>(array);
+    view_ = MutableTensorView(data, dtype, shape, contiguous_strides(shape));
+    return;
+  }
   if (framework == Framework::kTorch) {
     const nb::object torch = nb::borrow(imported("torch"));
     const nb::object type = torch.attr(std::string(dtype_name(dtype)).c_str());
@@ -558,10 +668,6 @@ NewArray::~NewArray() { Py_XDECREF(array_); }
 
 PyObject* NewArray::release() {
   if (copy_ == nullptr) return std::exchange(array_, nullptr);
-  using Code = nb::dlpack::dtype_code;
-  const Code code = dtype_ == DType::kBFloat16 ? Code::Bfloat : Code::Float;
-  const nb::dlpack::dtype type{static_cast<std::uint8_t>(code),
-                               static_cast<std::uint8_t>(8 * dtype_size(dtype_)), 1};
   std::array<std::size_t, kMaxRank> extents{};
   const Shape shape = view_.shape();
   for (int dim = 0; dim < shape.rank(); ++dim) {
@@ -570,7 +676,7 @@ PyObject* NewArray::release() {
   const nb::capsule owner(copy_.release(),
                           [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
   return nb::cast(nb::ndarray<nb::jax>(view_.data(), static_cast<std::size_t>(shape.rank()),
-                                       extents.data(), owner, nullptr, type))
+                                       extents.data(), owner, nullptr, dlpack_type(dtype_)))
       .release()
       .ptr();
 }

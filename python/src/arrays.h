@@ -11,6 +11,8 @@
 #include <string>
 
 #include <Python.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include "fovea/tensor.h"
 
@@ -55,6 +57,8 @@ class Array {
  private:
   bool read_numpy(PyObject* source, const ArrayRequest& request);
   bool read_dlpack(const ArrayRequest& request);
+  void read_tensor(const nanobind::dlpack::dltensor& tensor, bool read_only,
+                   const ArrayRequest& request);
   bool read_buffer(const ArrayRequest& request);
   void release() noexcept;
 

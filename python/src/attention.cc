@@ -138,8 +138,8 @@ PyObject* attend(Engine engine, const Parameters& given) {
 
 PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                          PyObject* keywords) {
-  static const Signature signature("attention", kParameterNames, 3, 3);
   return guarded([&] {
+    static const Signature signature("attention", kParameterNames, 3, 3);
     Parameters given;
     signature.bind(arguments, count, keywords, given);
     return attend(Engine::kForward, given);
@@ -147,9 +147,9 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
 }
 
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  // value has no default of its own: it is left out where key is a cache, which has both.
-  static const Signature signature("decode", kParameterNames, 2, 3);
   return guarded([&] {
+    // value has no default of its own: it is left out where key is a cache, which has both.
+    static const Signature signature("decode", kParameterNames, 2, 3);
     Parameters given;
     signature.bind(arguments, count, keywords, given);
     const std::optional<CacheInUse> cache = cache_of(given[kKey]);
@@ -174,9 +174,9 @@ PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
 /// float64 copies of what isn't float64 yet: the engine computes that by the reference.
 PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                          PyObject* keywords) {
-  static const std::span<const char* const> names(kParameterNames.data(), kOut);
-  static const Signature signature("attention", names, 3, 3);
   return guarded([&] {
+    static const std::span<const char* const> names(kParameterNames.data(), kOut);
+    static const Signature signature("attention", names, 3, 3);
     Parameters given{};
     signature.bind(arguments, count, keywords, std::span(given).first(kOut));
     const Array query(given[kQuery], {.name = "query"});

@@ -50,8 +50,8 @@ Choice choose(PyObject* given, const char* name,
 }
 
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  static const Signature signature("attention_steps", kNames, 3, 3);
   return guarded([&]() -> PyObject* {
+    static const Signature signature("attention_steps", kNames, 3, 3);
     std::array<PyObject*, kNames.size()> given{};
     signature.bind(arguments, count, keywords, given);
     Parameters shared{};

@@ -290,8 +290,8 @@ class Attention {
 };
 
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
   return guarded([&] {
+    static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
     std::array<PyObject*, kArguments> given{};
     signature.bind(arguments, count, keywords, given);
     return Attention(given).run_all();

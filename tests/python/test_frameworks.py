@@ -139,6 +139,11 @@ def test_torch():
     query, key, value = (torch.from_numpy(a) for a in numpys)
     same(fovea.attention(query, key.mT.contiguous().mT, value), EXPECTED)
     same(fovea.attention(query, key, value, mask=fovea.dense(torch.ones(5, 6, dtype=torch.bool))), EXPECTED)
+    part = torch.complex(query, -query).conj().imag
+    assert part.is_neg()
+    with raises(ValueError, "query", "resolve_neg()"):
+        fovea.attention(part, key, value)
+    same(fovea.attention(part.resolve_neg(), key, value), EXPECTED)
     with raises(ValueError, "query", "gradient"):
         fovea.attention(query.clone().requires_grad_(), key, value)
     with raises(ValueError, "key", "CPU"):
