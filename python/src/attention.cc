@@ -18,6 +18,7 @@
 #include "cache.h"
 #include "calls.h"
 #include "docs.h"
+#include "forward.h"
 #include "functions.h"
 #include "options.h"
 #include "problem.h"
@@ -105,14 +106,14 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
     if (plain && !worth_running_apart(work)) {
       engine == Engine::kDecode
           ? attention_decode(views.query, views.key, views.value, defaults, outputs)
-          : attention_forward(views.query, views.key, views.value, defaults, outputs);
+          : forward(views.query, views.key, views.value, defaults, outputs);
     } else {
       AttentionOptions none;
       AttentionOptions& options = asked ? asked->options : none;
       run(work, options.execution, [&] {
         engine == Engine::kDecode
             ? attention_decode(views.query, views.key, views.value, options, outputs)
-            : attention_forward(views.query, views.key, views.value, options, outputs);
+            : forward(views.query, views.key, views.value, options, outputs);
       });
     }
   } catch (const InvalidArgument& error) {
@@ -209,6 +210,8 @@ void add_attention(nb::module_& module) {
   add_function(module, "attention", "fovea", attention);
   add_function(module, "decode", "fovea", decode);
   add_function(module, "reference_attention", "fovea.reference", reference);
+  module.def("_forward_calls", [] { return forward_calls.load(std::memory_order_relaxed); },
+             "How often attention_forward was called.");
 }
 
 }  // namespace fovea::python

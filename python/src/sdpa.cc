@@ -17,6 +17,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "docs.h"
+#include "forward.h"
 #include "functions.h"
 #include "problem.h"
 
@@ -275,7 +276,7 @@ class Attention {
     else if (mask.defined())
       options_.score.bias = TensorRef(mask);
     run(operations(query, key, value), options_.execution,
-        [&] { attention_forward(query, key, value, options_, {.context = context}); });
+        [&] { forward(query, key, value, options_, {.context = context}); });
   }
 
   Array query_;
