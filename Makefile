@@ -77,6 +77,7 @@ test: ## Build everything and run the tests, those of C++ alone where there is n
 	esac
 	$(BUILD) release
 	$(CTEST) release
+	@grep '^ONNX ' build/release/Testing/Temporary/LastTest.log || true
 
 test-cpp: ## Build without the Python package and run all other tests
 	$(SETUP) build test
@@ -121,11 +122,17 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	$(BUILD) fuzz
 	@FUZZ_RUNS=0 FUZZ_SECONDS=20 tests/fuzz/run
 
-test-peers: ## Run suites of ONNX and PyTorch against the engine; compare files and attention of files with NumPy
+test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attention of files with NumPy
 	$(SETUP) build test
-	$(CONFIGURE) release $(first_time)
-	$(BUILD) release --target fovea_shared fovea_cli
-	@tests/peers/run
+	@tools/python.sh; case $$? in \
+	  0) tools/configure.sh release $(first_time) $(PYTHON_SWITCHES) && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli fovea_python && \
+	     build/python/venv/bin/python -B tests/peers/run ;; \
+	  3) tools/configure.sh release $(first_time) && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli && \
+	     tests/peers/run --without-package ;; \
+	  *) exit 1 ;; \
+	esac
 
 fuzz: ## Feed the readers of files with mutations of files, under sanitizers
 	$(SETUP) build check

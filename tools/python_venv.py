@@ -12,7 +12,7 @@ import environment  # noqa: E402  (bench/peers/environment.py)
 environment.make_venv(
     ROOT / "build" / "python" / "venv",
     ROOT / "python" / "requirements.txt",
-    "240 MB, once",
+    "330 MB, once",
     "that needs the network (or PIP_FIND_LINKS) this once; FOVEA_PYTHON=0 goes without the Python package",
     lambda line: print(line, flush=True),
 )

@@ -210,8 +210,9 @@ void add_attention(nb::module_& module) {
   add_function(module, "attention", "fovea", attention);
   add_function(module, "decode", "fovea", decode);
   add_function(module, "reference_attention", "fovea.reference", reference);
-  module.def("_forward_calls", [] { return forward_calls.load(std::memory_order_relaxed); },
-             "How often attention_forward was called.");
+  module.def(
+      "_forward_calls", [] { return forward_calls.load(std::memory_order_relaxed); },
+      "How often attention_forward was called.");
 }
 
 }  // namespace fovea::python
