@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fovea as an attention implementation of transformers: models of that library, small and of random weights,
+say what they say with PyTorch's."""
+
+import pytest
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
+
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask  # noqa: E402
+
+import fovea  # noqa: E402
+
+TOLERANCE = 1e-5
+LAYERS = 2
+
+
+def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, **_):
+    """query [batch, heads, length, dim]; the context as [batch, length, heads, dim], and no weights."""
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    context = fovea.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        is_causal=bool(causal) and attention_mask is None and query.shape[2] > 1,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return context.transpose(1, 2).contiguous(), None
+
+
+transformers.AttentionInterface.register("fovea", attend)
+AttentionMaskInterface.register("fovea", sdpa_mask)
+
+
+SIZES = {"vocab_size": 97, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": LAYERS}
+
+
+def llama(how):
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(num_attention_heads=4, num_key_value_heads=2, pad_token_id=0, **SIZES)
+    config._attn_implementation = how
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def bert(how):
+    torch.manual_seed(2)
+    config = transformers.BertConfig(num_attention_heads=4, **SIZES)
+    config._attn_implementation = how
+    return transformers.BertModel(config).eval()
+
+
+def tokens(batch, length):
+    torch.manual_seed(3)
+    ids = torch.randint(1, 97, (batch, length))
+    padded = torch.ones_like(ids)
+    padded[-1, : length // 3] = 0
+    return ids, padded
+
+
+@torch.no_grad()
+def outputs(make, how, **given):
+    """The first output, and how often the engine was called."""
+    model = make(how)
+    before = fovea._fovea._forward_calls()
+    return model(**given)[0], fovea._fovea._forward_calls() - before
+
+
+@pytest.mark.parametrize("padding", [False, True], ids=["whole", "padded"])
+@pytest.mark.parametrize("length", [1, 7, 64])
+@pytest.mark.parametrize("make", [llama, bert], ids=lambda make: make.__name__)
+def test_models_agree(make, length, padding, say):
+    ids, padded = tokens(2, length)
+    given = {"input_ids": ids} | ({"attention_mask": padded} if padding else {})
+    right, none = outputs(make, "sdpa", **given)
+    found, calls = outputs(make, "fovea", **given)
+    assert (none, calls) == (0, LAYERS)
+    rows = padded.bool() if padding else torch.ones_like(ids).bool()
+    error = (found - right)[rows].abs().max().item()
+    assert error <= TOLERANCE
+    if length == 64 and padding:
+        say(f"transformers {transformers.__version__}, {make.__name__} of {LAYERS} layers: off sdpa by {error:.1e}")
+
+
+@torch.no_grad()
+def test_generation_agrees():
+    """With a cache: prompts of different lengths, then one token at a time."""
+    ids, padded = tokens(2, 9)
+    options = {"attention_mask": padded, "max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
+    right = llama("sdpa").generate(ids, **options)
+    before = fovea._fovea._forward_calls()
+    found = llama("fovea").generate(ids, **options)
+    assert fovea._fovea._forward_calls() - before == 12 * LAYERS
+    assert torch.equal(found, right)
