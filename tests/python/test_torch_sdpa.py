@@ -262,6 +262,29 @@ GRIDS = (
 )
 
 
+WRONG = {
+    "NaN": lambda x: x.index_fill(-1, torch.tensor([1]), math.nan),
+    "infinity": lambda x: x.index_fill(-1, torch.tensor([1]), math.inf),
+    "signs": lambda x: -x,
+    "zeros": torch.zeros_like,
+    "one number": lambda x: x + torch.eye(x.shape[-2], x.shape[-1], dtype=x.dtype) / 50,
+    "shape": lambda x: x[:, :1],
+    "type": lambda x: x.double(),
+    "kind": lambda x: x.float().numpy(),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+def test_what_is_wrong_does_not_pass(dtype, wrong, monkeypatch):
+    tensors = draw("judge", dtype, *[(2, 3, 9, 8)] * 3)
+    Judge().check("right", *tensors)
+    spoiled = WRONG[wrong](fovea.scaled_dot_product_attention(*tensors))
+    monkeypatch.setattr(fovea, "scaled_dot_product_attention", lambda *_, **__: spoiled)
+    with pytest.raises(AssertionError):
+        Judge().check("wrong", *tensors)
+
+
 @pytest.fixture(scope="module")
 def judge():
     return Judge()
