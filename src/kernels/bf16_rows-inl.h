@@ -119,7 +119,7 @@ struct Bf16Rows {
                               : _mm512_setzero_si512();
       }
     }
-    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[kRows][4]) HWY_ATTR {
+    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[kRows][4]) FOVEA_LAMBDA {
       Vector sums[kRows][4];
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
@@ -144,7 +144,7 @@ struct Bf16Rows {
   static void score_row(const float* query, const BFloat16* keys, std::int64_t key_stride,
                         std::int64_t count, std::int64_t dim, float* scores) {
     const Floats d;
-    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[1][4]) HWY_ATTR {
+    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[1][4]) FOVEA_LAMBDA {
       Vector sums[4];
       for (int i = 0; i < 4; ++i) {
         sums[i] = hn::Zero(d);

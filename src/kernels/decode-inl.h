@@ -8,11 +8,10 @@
 // is packed, then; keys stand along no lanes. A score is a sum over the lanes, four keys at a time
 // (store_sums_of_4), and a context is summed up in registers, whole vectors of the value wide.
 //
-// The order. Per chunk of keys, of which half a megabyte is read: scores of all queries
-// that share the head -> softcap, biases, masks -> weights, by the running maximum of
-// forward-inl.h -> sums of values. Queries go two (in bfloat16, four) at a time over a few keys,
-// which then still are in the first cache, and kRowsPerChunk at a time over the chunk, which then
-// is in the second.
+// The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
+// -> softcap, biases, masks -> weights, by the running maximum of forward-inl.h -> sums of values.
+// Queries go two (in bfloat16, four) at a time over a few keys, which then still are in the first
+// cache, and kDecodeRowsTogether at a time over the chunk, which then is in the second.
 //
 // What was tried, on Zen 4: software prefetch within what the processor prefetches by itself hurts,
 // and helps from one block of a paged cache to the next; loads of several rows mixed by the
@@ -47,8 +46,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
-
-constexpr std::int64_t kRowsPerChunk = 8;
 
 /// Products in floats, whatever the tensors hold. What the pass needs to know of its arithmetic has
 /// this form; bf16_rows-inl.h has the other one.
@@ -96,7 +93,7 @@ struct FloatRows {
 /// How one thread's scratch memory is divided.
 struct DecodeScratch {
   float* queries;         // [rows][query_stride]
-  float* scores;          // [kRowsPerChunk][chunk_keys]; then the weights
+  float* scores;          // [kDecodeRowsTogether at most][chunk_keys]; then the weights
   float* context;         // [rows][context_stride]
   float* maximum;         // [rows], of scores times log2(e)
   float* sum;             // [rows]
@@ -114,7 +111,7 @@ struct DecodeScratch {
     context_stride = Arithmetic::context_size(setup.value_dim);
     Arena arena(base);
     queries = arena.take<float>(rows * query_stride);
-    scores = arena.take<float>(kRowsPerChunk * setup.chunk_keys);
+    scores = arena.take<float>(std::min(kDecodeRowsTogether, rows) * setup.chunk_keys);
     context = arena.take<float>(rows * context_stride);
     maximum = arena.take<float>(rows);
     sum = arena.take<float>(rows);
@@ -147,9 +144,9 @@ class DecodePass {
     for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
       const std::int64_t first = std::max(k, keys_begin_);
       const std::int64_t count = std::min(k + chunk, keys_end_) - first;
-      for (std::int64_t row = 0; row < rows_; row += kRowsPerChunk) {
+      for (std::int64_t row = 0; row < rows_; row += kDecodeRowsTogether) {
         if (stop.stop_requested()) return;
-        attend(row, std::min(kRowsPerChunk, rows_ - row), first, count);
+        attend(row, std::min(kDecodeRowsTogether, rows_ - row), first, count);
       }
     }
     finish();
@@ -183,29 +180,16 @@ class DecodePass {
     keys_end_ = std::max(keys_end_, last);
   }
 
-  /// Before a run of rows of the cache: what the next one begins with, at row `next`, or at `end`
-  /// what comes then. Which block that is the processor's own prefetchers cannot know. All at once:
-  /// a few lines at a time between the rows at work make these wait.
-  void fetch_next(const CacheRows& cache, std::int64_t dim, std::int64_t next, std::int64_t end,
-                  const CacheRows& then, std::int64_t then_dim, std::int64_t then_row) const {
-    if (next < end) {
-      cache.fetch(next, end, dim);
-    } else {
-      then.fetch(then_row, keys_end_, then_dim);
-    }
-  }
-
   /// `rows` rows and `count` keys from `first` on.
   void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
-    item_.key.for_each_run(
-        first, first + count, [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
-          fetch_next(item_.key, setup_.head_dim, begin + keys, first + count, item_.value,
-                     setup_.value_dim, first);
-          Arithmetic::score(scratch_.queries + row * scratch_.query_stride, scratch_.query_stride,
-                            rows, run, keys, setup_.head_dim, scratch_.scores + (begin - first),
-                            setup_.chunk_keys);
-        });
-    bool hidden[kRowsPerChunk];
+    item_.key.for_each_run(first, first + count, setup_.head_dim,
+                           [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
+                             Arithmetic::score(scratch_.queries + row * scratch_.query_stride,
+                                               scratch_.query_stride, rows, run, keys,
+                                               setup_.head_dim, scratch_.scores + (begin - first),
+                                               setup_.chunk_keys);
+                           });
+    bool hidden[kDecodeRowsTogether];
     bool any_hidden = false;
     for (std::int64_t r = 0; r < rows; ++r) {
       float* const scores = scratch_.scores + r * setup_.chunk_keys;
@@ -385,12 +369,8 @@ class DecodePass {
   void add_run(std::int64_t row, std::int64_t rows, std::int64_t r, std::int64_t first,
                std::int64_t begin, std::int64_t end) {
     item_.value.for_each_run(
-        begin, end, [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
-          // The keys that come then are those of the next chunk; within one they were just there.
-          if (key + keys < end || end % setup_.chunk_keys == 0) {
-            fetch_next(item_.value, setup_.value_dim, key + keys, end, item_.key, setup_.head_dim,
-                       end);
-          }
+        begin, end, setup_.value_dim,
+        [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
           Arithmetic::add(run, keys, setup_.value_dim,
                           scratch_.scores + r * setup_.chunk_keys + (key - first),
                           setup_.chunk_keys, rows, scratch_.context + row * scratch_.context_stride,

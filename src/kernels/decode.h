@@ -24,27 +24,35 @@ struct CacheRows {
   std::int64_t block_size = 0;           // rows
   std::int64_t block_stride = 0;         // elements from one block to the next
 
-  /// Calls visit(rows, first, count) for each run of the rows from `begin` to before `end`: `rows`
-  /// begins with number `first`.
+  /// Calls visit(rows, first, count) for each run of the rows, of `dim` numbers, from `begin` to
+  /// before `end`: `rows` begins with number `first`. Before each, the beginning of the next one is
+  /// asked for: the processor's own prefetchers know what follows within a block, not which block
+  /// is next.
   template <class Visit>
-  void for_each_run(std::int64_t begin, std::int64_t end, const Visit& visit) const {
+  void for_each_run(std::int64_t begin, std::int64_t end, std::int64_t dim,
+                    const Visit& visit) const {
     if (blocks == nullptr) {
       visit(InputRows{rows.row(begin), rows.stride, rows.dtype}, begin, end - begin);
       return;
     }
     while (begin < end) {
-      const std::int64_t count = std::min(block_size - begin % block_size, end - begin);
+      const std::int64_t count = rows_in_block(begin, end);
+      if (begin + count < end) fetch(begin + count, end, dim);
       visit(run_from(begin), begin, count);
       begin += count;
     }
   }
 
-  /// Asks for the rows from `begin` to before `end`, of `dim` numbers, as far as they are in one
-  /// block and take no more than kBytesAhead, to be in the second cache soon.
+ private:
+  static constexpr std::int64_t kLine = 64;
+  static constexpr std::int64_t kBytesAhead = 8 << 10;
+
+  /// Asks for the rows of a block from `begin` to before `end`, as far as they take no more than
+  /// kBytesAhead, to be in the second cache soon. All at once: a few lines at a time between the
+  /// rows at work make these wait.
   void fetch(std::int64_t begin, std::int64_t end, std::int64_t dim) const {
-    if (blocks == nullptr || begin >= end) return;
     const InputRows run = run_from(begin);
-    const std::int64_t count = std::min(block_size - begin % block_size, end - begin);
+    const std::int64_t count = rows_in_block(begin, end);
     const std::int64_t row_bytes = dim * static_cast<std::int64_t>(dtype_size(rows.dtype));
     for (std::int64_t r = 0, left = kBytesAhead; r < count && left > 0; ++r, left -= row_bytes) {
       for (std::int64_t at = 0; at < row_bytes; at += kLine) {
@@ -53,9 +61,10 @@ struct CacheRows {
     }
   }
 
- private:
-  static constexpr std::int64_t kLine = 64;
-  static constexpr std::int64_t kBytesAhead = 8 << 10;
+  /// How many rows from `begin` to before `end` are in the block that `begin` lies in.
+  std::int64_t rows_in_block(std::int64_t begin, std::int64_t end) const {
+    return std::min(block_size - begin % block_size, end - begin);
+  }
 
   /// The rows of the block that row `begin` lies in, from that one on.
   InputRows run_from(std::int64_t begin) const {
@@ -65,6 +74,9 @@ struct CacheRows {
             rows.dtype};
   }
 };
+
+/// Rows of queries that go through a chunk of keys together.
+constexpr std::int64_t kDecodeRowsTogether = 8;
 
 /// What all items of a call have in common.
 struct DecodeSetup {

@@ -111,21 +111,25 @@ HWY_INLINE void score_4_keys(const Vector (&queries)[kRows][kVectors], const T* 
   Vector sums[kRows][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-#pragma GCC unroll 2
-    for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(d);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       const bool last = v + 1 == kVectors && dim % kLanes != 0;
       const Vector x = last ? load_first(d, keys[i] + v * kLanes, dim - v * kLanes)
                             : load_floats(d, keys[i] + v * kLanes);
 #pragma GCC unroll 2
-      for (int r = 0; r < kRows; ++r) sums[r][i] = hn::MulAdd(x, queries[r][v], sums[r][i]);
+      for (int r = 0; r < kRows; ++r) {
+        sums[r][i] = v == 0 ? hn::Mul(x, queries[r][v]) : hn::MulAdd(x, queries[r][v], sums[r][i]);
+      }
     }
     end_of_row();
   }
 #pragma GCC unroll 2
   for (int r = 0; r < kRows; ++r) store_sums_of_4(sums[r], scores[r]);
 }
+
+/// For the lambdas of for_4_keys: where they are not inlined at once, GCC keeps the queries that
+/// they have caught in memory, and writes them there for every few keys.
+#define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
 /// Calls score(keys, scores, k) for 4 keys at a time; beyond the last key, that one again, whose
 /// scores are left out.
@@ -163,7 +167,7 @@ HWY_INLINE void score_rows(const float* HWY_RESTRICT queries, std::int64_t query
     for (int r = 0; r < kRows; ++r) {
       const float* const query = queries + r * query_stride;
       for_4_keys<1>(keys, key_stride, count, scores + r * score_stride, score_stride,
-                    [&](const T* const(&at)[4], float(&four)[1][4]) HWY_ATTR {
+                    [&](const T* const(&at)[4], float(&four)[1][4]) FOVEA_LAMBDA {
                       Vector sums[4];
                       for (int i = 0; i < 4; ++i) sums[i] = multiply_long(query, at[i], dim);
                       store_sums_of_4(sums, four[0]);
@@ -187,7 +191,7 @@ HWY_INLINE void score_rows(const float* HWY_RESTRICT queries, std::int64_t query
   }
   for_4_keys<kRows>(keys, key_stride, count, scores, score_stride,
                     [&](const T* const(&at)[4], float(&four)[kRows][4])
-                        HWY_ATTR { score_4_keys<kRows, kVectors>(held, at, dim, four); });
+                        FOVEA_LAMBDA { score_4_keys<kRows, kVectors>(held, at, dim, four); });
 }
 
 /// The same for any number of rows: two at a time, over a few keys.
