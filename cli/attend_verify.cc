@@ -27,25 +27,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using reference::Row;
 
-/// Half a unit in the last place of numbers near 1, and of the smallest ones.
-struct Rounding {
-  double relative;
-  double near_zero;
-};
-
-Rounding rounding_of(DType type) {
-  switch (type) {
-    case DType::kBFloat16:
-      return {0x1p-8, 0x1p-126};  // its products know no smaller numbers (docs/numerics.md)
-    case DType::kFloat16:
-      return {0x1p-11, 0x1p-25};
-    case DType::kFloat64:
-      return {0x1p-53, 0x1p-1074};
-    default:
-      return {0x1p-24, 0x1p-149};
-  }
-}
-
 /// The coarsest type that numbers of the call were stored in.
 DType coarsest(const AttendInputs& inputs, const TensorView& context) {
   DType type = inputs.query.view.dtype();

@@ -35,24 +35,12 @@ std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
   return rows;
 }
 
-/// The largest relative error of rounding to a type.
-double rounding_of(DType type) {
-  switch (type) {
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-    default:
-      return 0x1p-24;
-  }
-}
-
 /// The engine may be as far off as the naive computation in the same type, and some roundings more:
 /// what one row hits by luck, another order of sums need not.
 BenchErrors compare(const TensorView& engine, const TensorView& naive, const TensorView& oracle,
                     DType dtype) {
   constexpr double kRoundings = 32.0 * 0x1p-24;
-  const double stored = dtype == DType::kFloat32 ? 0.0 : rounding_of(dtype);
+  const double stored = dtype == DType::kFloat32 ? 0.0 : rounding_of(dtype).relative;
   Deviations deviations;
   deviations.add(engine, naive, oracle);
   return {.error = deviations.result,

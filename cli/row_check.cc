@@ -44,4 +44,17 @@ double largest_finite(const TensorView& values) {
   return largest;
 }
 
+Rounding rounding_of(DType type) {
+  switch (type) {
+    case DType::kBFloat16:
+      return {0x1p-8, 0x1p-126};  // its products know no smaller numbers (docs/numerics.md)
+    case DType::kFloat16:
+      return {0x1p-11, 0x1p-25};
+    case DType::kFloat64:
+      return {0x1p-53, 0x1p-1074};
+    default:
+      return {0x1p-24, 0x1p-149};
+  }
+}
+
 }  // namespace fovea::cli

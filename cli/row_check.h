@@ -31,4 +31,12 @@ struct Deviations {
 /// The largest of the finite sizes; 0 where there are none.
 double largest_finite(const TensorView& values);
 
+/// What rounding to a type does at most: half a unit in the last place, relative to the number, and
+/// of the smallest numbers in itself.
+struct Rounding {
+  double relative;
+  double near_zero;
+};
+Rounding rounding_of(DType type);
+
 }  // namespace fovea::cli

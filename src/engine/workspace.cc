@@ -9,9 +9,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include "fovea/error.h"
+
+#include "core/large_pages.h"
 
 namespace fovea::engine {
 
@@ -21,7 +22,6 @@ namespace {
 
 // Small pages scatter a workspace over the sets of the second cache, and each of them needs an
 // entry in the tables of addresses; one large page costs neither.
-constexpr std::size_t kLargePage = std::size_t{2} << 20;
 constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::byte* allocate(std::size_t bytes) {
@@ -31,9 +31,7 @@ std::byte* allocate(std::size_t bytes) {
       large ? kLargePage : kWorkspaceAlignment,
       (rounded + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment);
   if (memory == nullptr) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-  if (large) madvise(memory, rounded, MADV_HUGEPAGE);  // only ever a hint
-#endif
+  if (large) prefer_large_pages(memory, rounded);
   return static_cast<std::byte*>(memory);
 }
 

@@ -30,6 +30,7 @@
 
 #include "fovea/error.h"
 
+#include "core/large_pages.h"
 #include "kernels/ceilings_bf16.h"
 #include "kernels/target.h"
 
@@ -145,10 +146,7 @@ class Buffer {
   explicit Buffer(std::size_t bytes) : bytes_(bytes) {
     data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) throw std::bad_alloc();
-#if defined(MADV_HUGEPAGE)
-    // A wish: a system without huge pages refuses it, and is measured as it is.
-    ::madvise(data_, bytes, MADV_HUGEPAGE);
-#endif
+    prefer_large_pages(data_, bytes);
   }
   ~Buffer() { ::munmap(data_, bytes_); }
   Buffer(const Buffer&) = delete;

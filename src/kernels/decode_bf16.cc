@@ -42,9 +42,7 @@ namespace fovea::kernels {
 #ifdef FOVEA_HAS_BF16_DECODE
 
 bool has_bf16_decode(const DecodeSetup& setup) {
-  const StorageTypes& types = setup.types;
-  return types.query == DType::kBFloat16 && types.key == DType::kBFloat16 &&
-         types.value == DType::kBFloat16 && setup.most_rows() > 1 && bf16_dots_active();
+  return setup.types.all(DType::kBFloat16) && setup.most_rows() > 1 && bf16_dots_active();
 }
 
 std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup) {

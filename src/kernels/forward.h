@@ -53,6 +53,8 @@ struct StorageTypes {
   DType query = DType::kFloat32;
   DType key = DType::kFloat32;
   DType value = DType::kFloat32;
+
+  bool all(DType type) const { return query == type && key == type && value == type; }
 };
 
 /// What all heads of a call have in common.

@@ -42,9 +42,7 @@ namespace fovea::kernels {
 #ifdef FOVEA_HAS_BF16_FORWARD
 
 bool has_bf16_forward(const ForwardSetup& setup) {
-  const StorageTypes& types = setup.types;
-  return types.query == DType::kBFloat16 && types.key == DType::kBFloat16 &&
-         types.value == DType::kBFloat16 && bf16_dots_active();
+  return setup.types.all(DType::kBFloat16) && bf16_dots_active();
 }
 
 std::size_t bf16_forward_scratch_bytes(const ForwardSetup& setup) {
