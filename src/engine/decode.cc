@@ -103,6 +103,7 @@ class DecodePlan {
     const std::int64_t heads = shape.items() * shape.kv_heads;
     items_ = setup_.most_rows() == 0 ? 0 : heads * parts_;
     const double bytes = static_cast<double>(heads * most_keys) * static_cast<double>(key_bytes);
+    setup_.cached = bytes <= kCachedChunkBytes;
     threads_ = bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
     scratch_bytes_ = kernels::decode_scratch_bytes(setup_);
     const std::int64_t floats = setup_.most_rows() * (setup_.value_dim + 2);

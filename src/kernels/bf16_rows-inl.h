@@ -57,6 +57,9 @@ struct Bf16Rows {
         } else if (held >= 2 && rows - r >= 2) {
           score_rows<2, 8>(query, query_stride, at, keys.stride, here, dim, to, score_stride);
           r += 2;
+        } else if (vectors(dim) <= 8) {
+          score_rows<1, 8>(query, query_stride, at, keys.stride, here, dim, to, score_stride);
+          r += 1;
         } else {
           score_row(query, at, keys.stride, here, dim, to);
           r += 1;
@@ -140,7 +143,7 @@ struct Bf16Rows {
     for_4_keys<kRows>(keys, key_stride, count, scores, score_stride, score);
   }
 
-  /// One query of any length.
+  /// One query that registers don't hold.
   static void score_row(const float* query, const BFloat16* keys, std::int64_t key_stride,
                         std::int64_t count, std::int64_t dim, float* scores) {
     const Floats d;

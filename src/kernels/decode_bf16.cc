@@ -42,7 +42,8 @@ namespace fovea::kernels {
 #ifdef FOVEA_HAS_BF16_DECODE
 
 bool has_bf16_decode(const DecodeSetup& setup) {
-  return setup.types.all(DType::kBFloat16) && setup.most_rows() > 1 && bf16_dots_active();
+  return setup.types.all(DType::kBFloat16) && (setup.cached || setup.most_rows() > 1) &&
+         bf16_dots_active();
 }
 
 std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup) {

@@ -13,7 +13,8 @@
 namespace fovea::kernels {
 
 /// Whether the processor has the instructions, the target in use allows them, all inputs are
-/// bfloat16, and several queries share the keys: one alone waits for memory as it is.
+/// bfloat16, and arithmetic counts: several queries share the keys, or these lie in a cache. One
+/// query alone waits for memory, and better so in floats.
 bool has_bf16_decode(const DecodeSetup& setup);
 
 /// As those without bf16 in their names; to be called where has_bf16_decode() only.

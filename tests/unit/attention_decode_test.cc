@@ -40,13 +40,11 @@ Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}
   return result;
 }
 
-/// Whether weights are rounded to bfloat16: where pairs of it are multiplied, for several queries.
+/// Whether weights may be rounded to bfloat16: where pairs of it are multiplied.
 bool rounds_weights(const reference::Inputs& in) {
-  const std::int64_t kv_heads = in.key.extent(1);
   kernels::DecodeSetup setup;
   setup.types = {in.query.dtype(), in.key.dtype(), in.value.dtype()};
-  setup.group = kv_heads > 0 ? in.query.extent(1) / kv_heads : 0;
-  setup.most_queries = in.query.extent(2);
+  setup.cached = true;
   return kernels::has_bf16_decode(setup);
 }
 
