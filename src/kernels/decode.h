@@ -87,7 +87,7 @@ struct DecodeSetup {
   std::int64_t q_heads = 0;
   std::int64_t group = 0;  // query heads that share a head of keys
   std::int64_t most_queries = 0;
-  bool cached = false;  // all keys of the call fit half of a second cache
+  bool cached = false;          // all keys of the call fit half of a second cache
   std::int64_t chunk_keys = 0;  // that are scored, weighed and summed up at a time
   double scale = 1.0;
 
