@@ -36,10 +36,20 @@ def test_standard_input():
 
 
 def test_signals():
-    with subprocess.Popen([sys.executable, "-m", "fovea", "explain", "-"], stdin=subprocess.PIPE) as child:
-        time.sleep(1)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=10) == 130
+    command = [sys.executable, "-m", "fovea", "explain", "-"]
+    # Whoever runs the tests in the background may have had SIGINT ignored.
+    handled = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, handled)
+    with child:
+        try:
+            time.sleep(1)
+            child.send_signal(signal.SIGINT)
+            assert child.wait(timeout=10) == 130
+        finally:
+            child.kill()
 
 
 def test_its_library_is_the_package_s_own():
