@@ -37,7 +37,7 @@ SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)
 
 # The Python package's own switches, where there is to be one (tools/python.sh).
 PYTHON_SWITCHES = FOVEA_PYTHON=ON Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python
-PYTHON_FOLDERS := python tests/python bench/python tools
+PYTHON_FOLDERS := python examples/python tests/python bench/python tools
 
 # A new build tree made for the programs alone needs no test packages; `make test` switches the
 # tests on, and on they stay.

@@ -39,6 +39,8 @@ def test_package_and_its_use():
     assert (PACKAGE / "_fovea.pyi").exists()
     result = mypy("-p", "fovea")
     assert result.returncode == 0, result.stdout + result.stderr
+    result = mypy(ROOT / "examples" / "python" / "picture.py")
+    assert result.returncode == 0, result.stdout + result.stderr
     use = HERE / "typed_use.py"
     wrong = {number for number, line in enumerate(use.read_text(encoding="utf-8").splitlines(), 1) if "# wrong" in line}
     result = mypy(use)

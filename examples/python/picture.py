@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of weights and masks for the notebooks: SVG, so that they stay where a page in a frame does not.
+
+Nothing but NumPy is needed. A cell is the greener, the larger its number; of a mask, green is what is seen.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+PAPER, GREEN = np.array([252, 251, 248]), np.array([4, 98, 80])
+INK, LIGHT, LINE = "#1d2126", "#ffffff", "#dedbd2"
+FONT = "system-ui, 'Noto Sans', 'Liberation Sans', sans-serif"
+MARGIN, TITLE, LETTER = 8, 20, 8
+
+
+class Picture:
+    """An SVG image; a notebook shows it."""
+
+    def __init__(self, width: int, height: int, body: str, said: str) -> None:
+        self.width, self.height, self.body, self.said = width, height, body, said
+
+    def _repr_svg_(self) -> str:
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
+            f'viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{html.escape(self.said)}" '
+            f'font-family="{FONT}" font-size="13">\n'
+            f'<rect width="100%" height="100%" rx="6" fill="rgb({",".join(map(str, PAPER))})"/>\n{self.body}</svg>\n'
+        )
+
+    def __repr__(self) -> str:
+        return f"Picture of {self.said}"
+
+
+def text(x: float, y: float, words: str, anchor: str, color: str = INK) -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{color}">{html.escape(words)}</text>\n'
+
+
+def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (), title: str = "") -> Picture:
+    """A matrix as coloured cells.
+
+    values         [rows, columns]: numbers from 0, which are written into their cells, or bools
+    rows, columns  the words beside and above, where there are any
+    """
+    matrix = np.asarray(values)
+    width, height = (20, 20) if matrix.dtype == bool else (52, 26)
+    if columns:
+        width = max(width, LETTER * max(map(len, columns)) + 8)
+    left = MARGIN + (LETTER * max(map(len, rows)) + 8 if rows else 0)
+    top = MARGIN + (TITLE if title else 0) + (TITLE if columns else 0)
+    parts = [text(left, MARGIN + 12, title, "start")] if title else []
+    parts += [text(left + (j + 0.5) * width, top - 7, word, "middle") for j, word in enumerate(columns)]
+    parts += [text(left - 8, top + (i + 0.5) * height + 5, word, "end") for i, word in enumerate(rows)]
+    largest = float(matrix.max()) or 1.0
+    for (i, j), value in np.ndenumerate(matrix):
+        share = float(value) / largest
+        color = ",".join(str(round(one)) for one in PAPER + share * (GREEN - PAPER))
+        x, y = left + j * width, top + i * height
+        parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="rgb({color})" stroke="{LINE}"/>\n')
+        if matrix.dtype != bool:
+            number = f"{value:.0f}" if value == round(value) else f"{value:.2f}"
+            parts.append(text(x + width / 2, y + height / 2 + 5, number, "middle", LIGHT if share > 0.7 else INK))
+    # The title may be wider than its matrix.
+    right = max(left + matrix.shape[1] * width, left + LETTER * len(title))
+    said = f"{title or 'a matrix'}, {matrix.shape[0]} x {matrix.shape[1]}"
+    return Picture(right + MARGIN, top + matrix.shape[0] * height + MARGIN, "".join(parts), said)
+
+
+def beside(*pictures: Picture) -> Picture:
+    """Pictures in one row."""
+    body, x = "", 0
+    for one in pictures:
+        body += f'<g transform="translate({x} 0)">\n{one.body}</g>\n'
+        x += one.width + MARGIN
+    return Picture(x - MARGIN, max(one.height for one in pictures), body, "; ".join(one.said for one in pictures))

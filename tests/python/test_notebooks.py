@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The notebooks of examples/python: each runs, and its outputs are those it is kept with. What the numbers
+should be, the tests of the scenes say."""
+
+import importlib.util
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from run_notebook import dump, run_cell
+
+FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "python"
+RUN = pathlib.Path(__file__).with_name("run_notebook.py")
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+NEEDS = {"transformers": ("torch", "transformers")}
+
+# A page has its numbers in full, and the last digits of an exponential are not the same on every processor.
+LONG_NUMBER = re.compile(r"(?<![\w.])\d+\.\d{12,}(?:e[-+]?\d+)?")
+
+
+def comparable(form, text):
+    return LONG_NUMBER.sub(lambda found: f"{float(found[0]):.11g}", text) if form == "text/html" else text
+
+
+def contents(cell):
+    """What the cell shows: [(kind, text)]."""
+    shown = []
+    for output in cell["outputs"]:
+        forms = output["data"] if "data" in output else {output["name"]: output["text"]}
+        shown += [(form, comparable(form, "".join(text))) for form, text in sorted(forms.items())]
+    return shown
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def executed(path):
+    result = subprocess.run([sys.executable, "-B", str(RUN), str(path)], capture_output=True, encoding="utf-8")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_all_are_there():
+    scenes = FOLDER.parent / "scenes"
+    seeds = {path.stem for path in scenes.glob("0*.json")}
+    assert len(seeds) == 5
+    assert {path.stem for path in NOTEBOOKS} == seeds | {"masks", "transformers"}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs(path):
+    for module in NEEDS.get(path.stem, ()):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{path.name} needs {module}; make test-peers runs it")
+    kept, found = (code_cells(notebook) for notebook in (json.loads(path.read_text(encoding="utf-8")), executed(path)))
+    for old, new in zip(kept, found, strict=True):
+        assert contents(new) == contents(old), f"{path.name}, cell {old['id']}: run_notebook.py --write renews it"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_form(path):
+    """nbformat 4.5, and nothing in it that changes from run to run."""
+    text = path.read_text(encoding="utf-8")
+    notebook = json.loads(text)
+    assert text == dump(notebook)
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    assert notebook["metadata"] == {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z][a-z0-9-]{0,63}", one) for one in ids)
+    assert all(cell["metadata"] == {} for cell in notebook["cells"])
+    assert [cell["execution_count"] for cell in code_cells(notebook)] == list(range(1, len(code_cells(notebook)) + 1))
+    shown = [form for cell in code_cells(notebook) for form, _ in contents(cell)]
+    assert "image/svg+xml" in shown
+    assert ("text/html" in shown) == path.stem.startswith("0")
+    assert "stderr" not in shown
+
+
+class Shown:
+    def __repr__(self):
+        return "as text"
+
+    def _repr_html_(self):
+        return "as <i>a page</i>\nof two lines"
+
+
+def test_run_cell():
+    namespace = {"Shown": Shown}
+    assert run_cell("x = 1", "cell", namespace) == []
+    assert run_cell("None", "cell", namespace) == []
+    first, second = run_cell("print(x)\nprint('b')\nx + 1", "cell", namespace)
+    assert first == {"name": "stdout", "output_type": "stream", "text": ["1\n", "b\n"]}
+    assert second["data"] == {"text/plain": ["2"]}
+    (shown,) = run_cell("Shown()", "cell", namespace)
+    assert shown["data"] == {"text/html": ["as <i>a page</i>\n", "of two lines"], "text/plain": ["as text"]}
+    with pytest.raises(ZeroDivisionError):
+        run_cell("1 / 0", "cell", namespace)
+
+
+def shows(text, form="text/html"):
+    return contents({"outputs": [{"data": {form: [text]}}]})
+
+
+def test_a_difference_is_seen():
+    assert shows("[0.49369999999999997]") == shows("[0.4937000000000001]")
+    assert shows("[0.49369999999999997]") != shows("[0.49369999]")
+    assert shows("[0.49369999999999997]") != shows("[0.49370000070000003]")
+    assert shows("0.49369999999999997", "text/plain") != shows("0.4937000000000001", "text/plain")
+    assert shows("a") != shows("b")
+    assert shows("a") != shows("a", "text/plain")
+    assert contents({"outputs": []}) != shows("")
