@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 PAPER, GREEN = np.array([252, 251, 248]), np.array([4, 98, 80])
-INK, LIGHT, LINE = "#1d2126", "#ffffff", "#dedbd2"
+INK, SOFT, LIGHT, LINE = "#1d2126", "#5b626b", "#ffffff", "#dedbd2"
 FONT = "system-ui, 'Noto Sans', 'Liberation Sans', sans-serif"
 MARGIN, TITLE, LETTER = 8, 20, 8
 
@@ -43,7 +43,8 @@ def text(x: float, y: float, words: str, anchor: str, color: str = INK) -> str:
 def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (), title: str = "") -> Picture:
     """A matrix as coloured cells.
 
-    values         [rows, columns]: numbers from 0, which are written into their cells, or bools
+    values         [rows, columns]: numbers from 0, which are written into their cells (whole ones without decimals, so
+                   that 0 is exactly 0), or bools
     rows, columns  the words beside and above, where there are any
     """
     matrix = np.asarray(values)
@@ -63,7 +64,9 @@ def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (
         parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="rgb({color})" stroke="{LINE}"/>\n')
         if matrix.dtype != bool:
             number = f"{value:.0f}" if value == round(value) else f"{value:.2f}"
-            parts.append(text(x + width / 2, y + height / 2 + 5, number, "middle", LIGHT if share > 0.7 else INK))
+            # Where green is as far from white as from ink, both can be read.
+            ink = SOFT if value == 0 else LIGHT if share > 0.74 else INK
+            parts.append(text(x + width / 2, y + height / 2 + 5, number, "middle", ink))
     # The title may be wider than its matrix.
     right = max(left + matrix.shape[1] * width, left + LETTER * len(title))
     said = f"{title or 'a matrix'}, {matrix.shape[0]} x {matrix.shape[1]}"
