@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of examples/python: each runs, and its outputs are those it is kept with. What the numbers
-should be, the tests of the scenes say."""
+"""The notebooks of examples/python: each runs, and its outputs are those it is kept with; what the
+numbers should be, the scenes say."""
 
 import importlib.util
 import json
@@ -12,6 +12,8 @@ import xml.etree.ElementTree
 
 import pytest
 from run_notebook import dump, run_cell
+
+import fovea
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples" / "python"
 RUN = pathlib.Path(__file__).with_name("run_notebook.py")
@@ -52,6 +54,19 @@ def difference(kept, found):
 
 def code_cells(notebook):
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem[0] == "0"], ids=lambda path: path.stem)
+def test_numbers_are_those_of_the_scene(path):
+    """Which are those that the first notebook of this name printed."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    (source,) = ["".join(cell["source"]) for cell in code_cells(notebook) if cell["id"] == "explain"]
+    namespace = {"fovea": fovea}
+    run_cell(source, "explain", namespace)
+    same = json.loads((FOLDER.parent / "scenes" / f"{path.stem}.json").read_text(encoding="utf-8"))
+    trace = fovea.explain(namespace["scene"] | {"expect": same["expect"]})
+    assert len(trace.checks) == len(same["expect"])
+    assert [check.message for check in trace.checks if not check.passed] == []
 
 
 def executed(path):
