@@ -95,7 +95,12 @@ struct CustomScore {
   void (*tile)(const void* state, const ScoreTile& tile) = nullptr;
   /// The same for one score in double precision.
   double (*one)(const void* state, double score, const ScorePosition& at) = nullptr;
-  /// The parameters, whatever they are; handed to both.
+  /// For gradients: replaces every score of the tile by factor * f'(score). May be null in a
+  /// function that only attention_forward and attention_decode are given.
+  void (*tile_derivative)(const void* state, const ScoreTile& tile) = nullptr;
+  /// The same for one score in double precision.
+  double (*one_derivative)(const void* state, double score, const ScorePosition& at) = nullptr;
+  /// The parameters, whatever they are; handed to all.
   std::shared_ptr<const void> state = nullptr;
 };
 
@@ -135,9 +140,23 @@ struct PackedSequences {
   }
 };
 
+/// Dropout of weights (Srivastava et al. 2014): each weight is left out with this probability, and
+/// what is kept is divided by 1 - probability. lse knows nothing of it. Which weights are kept
+/// follows from these numbers and the place of the weight (batch item or packed sequence, query
+/// head, query, key) alone, by Philox 4x32-10 (Salmon et al. 2011), so that it is found again
+/// without being stored, on any number of threads and SIMD target.
+struct Dropout {
+  /// In [0, 1), to the 32nd binary place.
+  double probability = 0.0;
+  std::uint64_t seed = 0;
+  /// Another number for each call with the same seed.
+  std::uint32_t call = 0;
+};
+
 struct AttentionOptions {
   Mask mask = {};
   ScoreOptions score = {};
+  Dropout dropout = {};
   Alignment alignment = {};
   PackedSequences sequences = {};
   /// How the call runs: threads, workspace, stopping, progress. The reference has no use for it.
