@@ -15,10 +15,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <numpy/arrayobject.h>
-
 #include "calls.h"
+#include "dlpack.h"
+#define FOVEA_IMPORTS_NUMPY
+#include "numpy_api.h"
 
 namespace nb = nanobind;
 
@@ -51,155 +51,6 @@ bool fits(Elements elements, DType dtype) {
 
 [[noreturn]] void refuse_rank(const ArrayRequest& request, int rank) {
   raise_value_error("{}: expected at most {} dimensions, got {}", request.name, kMaxRank, rank);
-}
-
-/// A module that somebody has imported, or null. Borrowed.
-PyObject* imported(const char* name) {
-  PyObject* const modules = PyImport_GetModuleDict();
-  return modules == nullptr ? nullptr : PyDict_GetItemString(modules, name);
-}
-
-bool is_instance(PyObject* object, const char* module_name, const char* type_name) {
-  PyObject* const module = imported(module_name);
-  if (module == nullptr) return false;
-  const nb::object type = nb::steal(PyObject_GetAttrString(module, type_name));
-  const int result = type.is_valid() ? PyObject_IsInstance(object, type.ptr()) : -1;
-  if (result < 0) PyErr_Clear();
-  return result == 1;
-}
-
-// ---- DLPack (its version 1.1; before 1.0 there was no `version` and no `flags`)
-// -------------------
-
-struct Managed {
-  nb::dlpack::dltensor tensor;
-  void* context;
-  void (*deleter)(Managed*);
-};
-
-struct ManagedVersioned {
-  std::uint32_t major;
-  std::uint32_t minor;
-  void* context;
-  void (*deleter)(ManagedVersioned*);
-  std::uint64_t flags;
-  nb::dlpack::dltensor tensor;
-};
-
-constexpr std::uint64_t kReadOnlyFlag = 1;
-
-/// DLPack's exchange of tensors without Python's objects, which newer versions of torch have: a
-/// fraction of the microseconds that __dlpack__() takes there.
-struct Exchange {
-  std::uint32_t major;
-  std::uint32_t minor;
-  Exchange* older;
-  int (*allocate)(nb::dlpack::dltensor* prototype, ManagedVersioned** out, void* context,
-                  void (*error)(void* context, const char* kind, const char* message));
-  int (*managed_of)(void* object, ManagedVersioned** out);
-  int (*object_of)(ManagedVersioned* tensor, void** object);
-  int (*tensor_of)(void* object, nb::dlpack::dltensor* out);  // may be null
-};
-
-/// The exchange of torch.Tensor, once one has come; null where torch has none. That type is kept.
-struct Torch {
-  PyTypeObject* tensor = nullptr;
-  const Exchange* exchange = nullptr;
-};
-Torch torch_of_arrays;
-
-const Exchange* exchange_of(PyTypeObject* type) {
-  const nb::object capsule = nb::steal(
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
-  if (!capsule.is_valid() || !PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) {
-    PyErr_Clear();
-    return nullptr;
-  }
-  // The capsule is an attribute of the type's, which is kept.
-  const auto* const exchange =
-      static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  return exchange->major == 1 && exchange->tensor_of != nullptr ? exchange : nullptr;
-}
-
-/// Called when a tensor of torch's has come the long way: the next ones take the short one.
-void know_torch() {
-  if (torch_of_arrays.tensor != nullptr) return;
-  const nb::object type = nb::steal(PyObject_GetAttrString(imported("torch"), "Tensor"));
-  if (!type.is_valid() || !PyType_Check(type.ptr())) return PyErr_Clear();
-  torch_of_arrays.tensor = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
-  torch_of_arrays.exchange = exchange_of(torch_of_arrays.tensor);
-}
-
-/// Whether an attribute is False, or a method without arguments says so.
-bool is_false(PyObject* object, const char* name, bool method) {
-  const nb::object value = nb::steal(method ? PyObject_CallMethod(object, name, nullptr)
-                                            : PyObject_GetAttrString(object, name));
-  if (!value.is_valid()) PyErr_Clear();
-  return value.ptr() == Py_False;
-}
-
-/// A tensor of torch's own type, looked into at once. What is special (a gradient, a lazy negation,
-/// no strides) is left to __dlpack__(), which knows what to say.
-bool exchanged(PyObject* source, nb::dlpack::dltensor& tensor) {
-  const Exchange* const exchange = torch_of_arrays.exchange;
-  if (exchange == nullptr || Py_TYPE(source) != torch_of_arrays.tensor) return false;
-  if (!is_false(source, "requires_grad", false) || !is_false(source, "is_neg", true)) return false;
-  if (exchange->tensor_of(source, &tensor) == 0) return true;
-  PyErr_Clear();
-  return false;
-}
-
-constexpr int kCpu = 1;
-
-std::string device_name(long type, long id) {
-  switch (type) {
-    case 2:
-      return fmt::format("cuda:{}", id);
-    case 8:
-      return fmt::format("metal:{}", id);
-    case 10:
-      return fmt::format("rocm:{}", id);
-    default:
-      return fmt::format("device {} of DLPack's type {}", id, type);
-  }
-}
-
-/// Whether the elements are of a type that Fovea has; then `dtype` is it.
-bool read_type(const nb::dlpack::dtype& type, DType& dtype) {
-  using Code = nb::dlpack::dtype_code;
-  if (type.lanes != 1) return false;
-  const auto is = [&](Code code, int bits) {
-    return type.code == static_cast<std::uint8_t>(code) && type.bits == bits;
-  };
-  if (is(Code::Float, 32))
-    dtype = DType::kFloat32;
-  else if (is(Code::Float, 64))
-    dtype = DType::kFloat64;
-  else if (is(Code::Float, 16))
-    dtype = DType::kFloat16;
-  else if (is(Code::Bfloat, 16))
-    dtype = DType::kBFloat16;
-  else if (is(Code::Bool, 8))
-    dtype = DType::kBool;
-  else if (is(Code::Int, 64))
-    dtype = DType::kInt64;
-  else
-    return false;
-  return true;
-}
-
-/// Of floats.
-nb::dlpack::dtype dlpack_type(DType dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const Code code = dtype == DType::kBFloat16 ? Code::Bfloat : Code::Float;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * dtype_size(dtype)), 1};
-}
-
-std::string type_name(const nb::dlpack::dtype& type) {
-  static constexpr std::array kKinds = {"int",    "uint",    "float", "an opaque type of ",
-                                        "bfloat", "complex", "bool"};
-  const char* const kind = type.code < kKinds.size() ? kKinds[type.code] : "a type of ";
-  return fmt::format("{}{}", kind, type.bits);
 }
 
 /// "f", "d", "e", "?" of the machine's own byte order, as buffers name their elements.
@@ -247,24 +98,6 @@ bool read_numpy_type(PyArray_Descr* descr, DType& dtype) {
   return true;
 }
 
-int numpy_type(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return NPY_FLOAT;
-    case DType::kFloat64:
-      return NPY_DOUBLE;
-    case DType::kFloat16:
-      return NPY_HALF;
-    case DType::kInt64:
-      return NPY_INT64;
-    case DType::kBool:
-      return NPY_BOOL;
-    case DType::kBFloat16:
-      break;
-  }
-  return NPY_NOTYPE;
-}
-
 bool has_contiguous_rows(const TensorView& view) {
   const int last = view.rank() - 1;
   return last < 0 || view.extent(last) <= 1 || view.strides()[last] == 1;
@@ -276,35 +109,11 @@ void tidy_if_empty(const Shape& shape, Strides& strides) {
   for (int dim = 0; dim < strides.rank(); ++dim) strides[dim] = dim + 1 == strides.rank() ? 1 : 0;
 }
 
-PyArrayObject* as_array(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
-
-std::array<npy_intp, kMaxRank> numpy_shape(const Shape& shape) {
-  std::array<npy_intp, kMaxRank> extents{};
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    extents[static_cast<std::size_t>(dim)] = static_cast<npy_intp>(shape[dim]);
-  }
-  return extents;
-}
-
-nb::object tuple_of(const Shape& shape) {
-  const nb::object tuple = nb::steal(PyTuple_New(shape.rank()));
-  if (!tuple.is_valid()) nb::raise_python_error();
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    PyObject* const extent = PyLong_FromLongLong(shape[dim]);
-    if (extent == nullptr) nb::raise_python_error();
-    PyTuple_SET_ITEM(tuple.ptr(), dim, extent);
-  }
-  return tuple;
-}
-
 }  // namespace
 
 void import_numpy() {
   if (PyArray_ImportNumPyAPI() < 0) nb::raise_python_error();
 }
-
-// ---- Arrays that come
-// ------------------------------------------------------------------------------
 
 Array::Array(PyObject* source, const ArrayRequest& request) : source_(source) {
   try {
@@ -589,124 +398,6 @@ TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
                      Py_DECREF(object);
                      PyGILState_Release(state);
                    }));
-}
-
-// ---- Arrays that go
-// --------------------------------------------------------------------------------
-
-NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape)
-    : dtype_(dtype) {
-  if (framework == Framework::kJax) {
-    copy_ = std::make_unique<Tensor>(dtype, shape);
-    view_ = copy_->view();
-    return;
-  }
-  if (framework == Framework::kTorch && torch_of_arrays.exchange != nullptr) {
-    Shape extents = shape;
-    nb::dlpack::dltensor prototype;
-    prototype.device.device_type = kCpu;
-    prototype.ndim = shape.rank();
-    prototype.dtype = dlpack_type(dtype);
-    prototype.shape = shape.rank() == 0 ? nullptr : &extents[0];
-    ManagedVersioned* made = nullptr;
-    void* array = nullptr;
-    std::string reason;
-    const Exchange& exchange = *torch_of_arrays.exchange;
-    const auto note = [](void* context, const char*, const char* message) {
-      *static_cast<std::string*>(context) = message;
-    };
-    if (exchange.allocate(&prototype, &made, &reason, note) != 0 || made == nullptr) {
-      PyErr_Format(PyExc_MemoryError, "fovea: torch made no tensor: %s", reason.c_str());
-      nb::raise_python_error();
-    }
-    void* const data = made->tensor.data;
-    if (exchange.object_of(made, &array) != 0) nb::raise_python_error();
-    array_ = static_cast<PyObject*>(array);
-    view_ = MutableTensorView(data, dtype, shape, contiguous_strides(shape));
-    return;
-  }
-  if (framework == Framework::kTorch) {
-    const nb::object torch = nb::borrow(imported("torch"));
-    const nb::object type = torch.attr(std::string(dtype_name(dtype)).c_str());
-    const nb::object array =
-        torch.attr("empty")(tuple_of(shape), nb::arg("dtype") = type, nb::arg("device") = "cpu");
-    const auto address = nb::cast<std::uintptr_t>(array.attr("data_ptr")());
-    view_ = MutableTensorView(reinterpret_cast<void*>(address), dtype, shape,
-                              contiguous_strides(shape));
-    array_ = Py_NewRef(array.ptr());
-    return;
-  }
-  const auto extents = numpy_shape(shape);
-  PyArray_Descr* descr = nullptr;
-  if (dtype == DType::kBFloat16) {
-    // Where NumPy's array is of bfloat16, its type is known; others have none to give.
-    if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
-      raise_type_error(
-          "query: expected an array of NumPy, torch or JAX where it is of bfloat16, got "
-          "{}",
-          describe(like.source()));
-    }
-    descr = PyArray_DESCR(as_array(like.source()));
-    Py_INCREF(descr);
-  } else {
-    descr = PyArray_DescrFromType(numpy_type(dtype));
-  }
-  array_ = PyArray_NewFromDescr(&PyArray_Type, descr, shape.rank(), extents.data(), nullptr,
-                                nullptr, 0, nullptr);
-  if (array_ == nullptr) nb::raise_python_error();
-  view_ =
-      MutableTensorView(PyArray_DATA(as_array(array_)), dtype, shape, contiguous_strides(shape));
-}
-
-NewArray::NewArray(NewArray&& other) noexcept
-    : array_(std::exchange(other.array_, nullptr)),
-      copy_(std::move(other.copy_)),
-      view_(other.view_),
-      dtype_(other.dtype_) {}
-
-NewArray::~NewArray() { Py_XDECREF(array_); }
-
-PyObject* NewArray::release() {
-  if (copy_ == nullptr) return std::exchange(array_, nullptr);
-  std::array<std::size_t, kMaxRank> extents{};
-  const Shape shape = view_.shape();
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    extents[static_cast<std::size_t>(dim)] = static_cast<std::size_t>(shape[dim]);
-  }
-  const nb::capsule owner(copy_.release(),
-                          [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
-  return nb::cast(nb::ndarray<nb::jax>(view_.data(), static_cast<std::size_t>(shape.rank()),
-                                       extents.data(), owner, nullptr, dlpack_type(dtype_)))
-      .release()
-      .ptr();
-}
-
-PyObject* numpy_view(const TensorView& view, PyObject* owner) {
-  const auto extents = numpy_shape(view.shape());
-  std::array<npy_intp, kMaxRank> strides{};
-  for (int dim = 0; dim < view.rank(); ++dim) {
-    strides[static_cast<std::size_t>(dim)] = static_cast<npy_intp>(view.strides()[dim]) *
-                                             static_cast<npy_intp>(dtype_size(view.dtype()));
-  }
-  const nb::object array = nb::steal(PyArray_NewFromDescr(
-      &PyArray_Type, PyArray_DescrFromType(numpy_type(view.dtype())), view.rank(), extents.data(),
-      strides.data(), const_cast<void*>(view.data()), 0, nullptr));
-  if (!array.is_valid()) nb::raise_python_error();
-  if (PyArray_SetBaseObject(as_array(array.ptr()), Py_NewRef(owner)) < 0) nb::raise_python_error();
-  return Py_NewRef(array.ptr());
-}
-
-PyObject* numpy_copy(const TensorView& view) {
-  const bool half = view.dtype() == DType::kBFloat16;
-  const DType dtype = half ? DType::kFloat32 : view.dtype();
-  const auto extents = numpy_shape(view.shape());
-  const nb::object array =
-      nb::steal(PyArray_SimpleNew(view.rank(), extents.data(), numpy_type(dtype)));
-  if (!array.is_valid()) nb::raise_python_error();
-  const Tensor copy = half ? convert(view, dtype) : Tensor(view);
-  const auto bytes = static_cast<std::size_t>(copy.size()) * dtype_size(dtype);
-  if (bytes > 0) std::memcpy(PyArray_DATA(as_array(array.ptr())), copy.view().data(), bytes);
-  return Py_NewRef(array.ptr());
 }
 
 Tensor int64_tensor(PyObject* source, const char* name) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of the caller's as tensors, without a copy, and new arrays of the caller's kind. NumPy's
-// are looked into through its C interface, which takes a few nanoseconds; all others come by DLPack
-// (torch, JAX) or by the buffer protocol.
+// Arrays of the caller's as tensors, without a copy. NumPy's are looked into through its C
+// interface, which takes a few nanoseconds; all others come by DLPack (torch, JAX) or by the buffer
+// protocol.
 
 #pragma once
 
@@ -86,31 +86,6 @@ View with_rank_4(const View& view) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
-/// A new array of a framework, laid out row by row; of bfloat16 in NumPy it is of the type that
-/// `like` has. Throws nb::python_error (MemoryError) and nb::type_error.
-class NewArray {
- public:
-  NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape);
-  NewArray(NewArray&& other) noexcept;
-  NewArray& operator=(NewArray&&) = delete;
-  ~NewArray();
-
-  const MutableTensorView& view() const { return view_; }
-  /// The array, a new reference.
-  PyObject* release();
-
- private:
-  PyObject* array_ = nullptr;     // NumPy's or torch's
-  std::unique_ptr<Tensor> copy_;  // JAX's to be
-  MutableTensorView view_;
-  DType dtype_;
-};
-
-/// A NumPy array that looks into memory which `owner` keeps; read-only. A new reference.
-PyObject* numpy_view(const TensorView& view, PyObject* owner);
-/// A NumPy array with a copy; of bfloat16 in float32, which holds all of its numbers. A new
-/// reference.
-PyObject* numpy_copy(const TensorView& view);
 /// Integers of any kind that int64 holds: arrays, lists. Throws nb::type_error naming the argument.
 Tensor int64_tensor(PyObject* source, const char* name);
 

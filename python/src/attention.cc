@@ -20,6 +20,7 @@
 #include "docs.h"
 #include "forward.h"
 #include "functions.h"
+#include "new_arrays.h"
 #include "options.h"
 #include "problem.h"
 

@@ -21,6 +21,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "functions.h"
+#include "new_arrays.h"
 #include "problem.h"
 
 namespace nb = nanobind;

@@ -14,9 +14,9 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
 #include "calls.h"
 #include "functions.h"
+#include "new_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -14,6 +14,7 @@
 #include "calls.h"
 #include "docs.h"
 #include "functions.h"
+#include "new_arrays.h"
 #include "options.h"
 #include "problem.h"
 

@@ -19,6 +19,7 @@
 #include "docs.h"
 #include "forward.h"
 #include "functions.h"
+#include "new_arrays.h"
 #include "problem.h"
 
 namespace nb = nanobind;

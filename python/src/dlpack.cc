@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "dlpack.h"
+
+#include <array>
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+/// The exchange of torch.Tensor, once one has come; null where torch has none. That type is kept.
+struct Torch {
+  PyTypeObject* tensor = nullptr;
+  const Exchange* exchange = nullptr;
+};
+Torch torch_of_arrays;
+
+const Exchange* exchange_of(PyTypeObject* type) {
+  const nb::object capsule = nb::steal(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  if (!capsule.is_valid() || !PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  // The capsule is an attribute of the type's, which is kept.
+  const auto* const exchange =
+      static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
+  return exchange->major == 1 && exchange->tensor_of != nullptr ? exchange : nullptr;
+}
+
+}  // namespace
+
+bool read_type(const nb::dlpack::dtype& type, DType& dtype) {
+  using Code = nb::dlpack::dtype_code;
+  if (type.lanes != 1) return false;
+  const auto is = [&](Code code, int bits) {
+    return type.code == static_cast<std::uint8_t>(code) && type.bits == bits;
+  };
+  if (is(Code::Float, 32))
+    dtype = DType::kFloat32;
+  else if (is(Code::Float, 64))
+    dtype = DType::kFloat64;
+  else if (is(Code::Float, 16))
+    dtype = DType::kFloat16;
+  else if (is(Code::Bfloat, 16))
+    dtype = DType::kBFloat16;
+  else if (is(Code::Bool, 8))
+    dtype = DType::kBool;
+  else if (is(Code::Int, 64))
+    dtype = DType::kInt64;
+  else
+    return false;
+  return true;
+}
+
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == DType::kBFloat16 ? Code::Bfloat : Code::Float;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * dtype_size(dtype)), 1};
+}
+
+std::string type_name(const nb::dlpack::dtype& type) {
+  static constexpr std::array kKinds = {"int",    "uint",    "float", "an opaque type of ",
+                                        "bfloat", "complex", "bool"};
+  const char* const kind = type.code < kKinds.size() ? kKinds[type.code] : "a type of ";
+  return fmt::format("{}{}", kind, type.bits);
+}
+
+PyObject* imported(const char* name) {
+  PyObject* const modules = PyImport_GetModuleDict();
+  return modules == nullptr ? nullptr : PyDict_GetItemString(modules, name);
+}
+
+bool is_instance(PyObject* object, const char* module_name, const char* type_name) {
+  PyObject* const module = imported(module_name);
+  if (module == nullptr) return false;
+  const nb::object type = nb::steal(PyObject_GetAttrString(module, type_name));
+  const int result = type.is_valid() ? PyObject_IsInstance(object, type.ptr()) : -1;
+  if (result < 0) PyErr_Clear();
+  return result == 1;
+}
+
+void know_torch() {
+  if (torch_of_arrays.tensor != nullptr) return;
+  const nb::object type = nb::steal(PyObject_GetAttrString(imported("torch"), "Tensor"));
+  if (!type.is_valid() || !PyType_Check(type.ptr())) return PyErr_Clear();
+  torch_of_arrays.tensor = reinterpret_cast<PyTypeObject*>(Py_NewRef(type.ptr()));
+  torch_of_arrays.exchange = exchange_of(torch_of_arrays.tensor);
+}
+
+bool is_false(PyObject* object, const char* name, bool method) {
+  const nb::object value = nb::steal(method ? PyObject_CallMethod(object, name, nullptr)
+                                            : PyObject_GetAttrString(object, name));
+  if (!value.is_valid()) PyErr_Clear();
+  return value.ptr() == Py_False;
+}
+
+const Exchange* torch_exchange() { return torch_of_arrays.exchange; }
+
+bool exchanged(PyObject* source, nb::dlpack::dltensor& tensor) {
+  const Exchange* const exchange = torch_of_arrays.exchange;
+  if (exchange == nullptr || Py_TYPE(source) != torch_of_arrays.tensor) return false;
+  if (!is_false(source, "requires_grad", false) || !is_false(source, "is_neg", true)) return false;
+  if (exchange->tensor_of(source, &tensor) == 0) return true;
+  PyErr_Clear();
+  return false;
+}
+
+std::string device_name(long type, long id) {
+  switch (type) {
+    case 2:
+      return fmt::format("cuda:{}", id);
+    case 8:
+      return fmt::format("metal:{}", id);
+    case 10:
+      return fmt::format("rocm:{}", id);
+    default:
+      return fmt::format("device {} of DLPack's type {}", id, type);
+  }
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// NumPy's C interface, whose table all files here share; arrays.cc, which imports it, has it.
+
+#pragma once
+
+#include <array>
+
+#include "fovea/tensor.h"
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL fovea_numpy
+#ifndef FOVEA_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+namespace fovea::python {
+
+inline PyArrayObject* as_array(PyObject* object) {
+  return reinterpret_cast<PyArrayObject*>(object);
+}
+
+}  // namespace fovea::python
