@@ -4,7 +4,6 @@
 
 #include "engine/problem.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -14,6 +13,7 @@
 #include "fovea/error.h"
 
 #include "core/tensor_memory.h"
+#include "engine/outputs.h"
 
 namespace fovea::engine {
 namespace {
@@ -30,21 +30,6 @@ void check_input(const TensorView& tensor, std::string_view name) {
          to_string(tensor.strides()));
   }
   memory_of(tensor, name);
-}
-
-/// Checks one output but for its place in memory, which it returns.
-Memory check_output(const MutableTensorView& output, std::string_view name, const Shape& expected,
-                    std::string_view what) {
-  if (output.shape() != expected) {
-    fail("{}: expected {} = {}, got {}", name, what, to_string(expected),
-         to_string(output.shape()));
-  }
-  const Memory memory = memory_of(output, name);
-  if (!elements_are_distinct(output)) {
-    fail("{}: expected an element in memory for each index, got strides {} for shape {}", name,
-         to_string(output.strides()), to_string(output.shape()));
-  }
-  return memory;
 }
 
 /// What float64 holds may be nothing or everything in float32, where scores are kept times log2(e).
@@ -100,51 +85,16 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
 
 void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
-  const MutableTensorView& context = outputs.context;
-  const MutableTensorView& lse = outputs.lse;
-  Memory context_memory, lse_memory;
-  if (context.defined()) {
-    const DType type = context.dtype();
-    if (problem.is_float64() ? type != DType::kFloat64
-                             : !is_float(type) || type == DType::kFloat64) {
-      fail("context: expected {} for inputs of {}, got {}",
-           problem.is_float64() ? "float64" : "float32, float16 or bfloat16",
-           dtype_name(problem.query.dtype()), dtype_name(type));
-    }
-    context_memory = check_output(context, "context",
-                                  {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
-                                  "[batch, q_heads, q_len, value_dim]");
-    if (context.extent(3) > 1 && context.strides()[3] != 1) {
-      fail("context: expected a contiguous last dimension (stride 1), got strides {}",
-           to_string(context.strides()));
-    }
-  }
-  if (lse.defined()) {
-    const DType type = problem.is_float64() ? DType::kFloat64 : DType::kFloat32;
-    if (lse.dtype() != type) {
-      fail("lse: expected {} for inputs of {}, got {}", dtype_name(type),
-           dtype_name(problem.query.dtype()), dtype_name(lse.dtype()));
-    }
-    lse_memory = check_output(lse, "lse", {shape.batch, shape.q_heads, shape.q_len},
-                              "[batch, q_heads, q_len]");
-  }
-  const auto keep_apart = [&](const TensorView& other, std::string_view other_name) {
-    if (!other.defined()) return;
-    const Memory taken = memory_of(other, other_name);
-    for (const auto& [memory, name] :
-         {std::pair{context_memory, "context"}, std::pair{lse_memory, "lse"}}) {
-      if (memory.overlaps(taken)) {
-        fail("{}: expected memory of its own, got some that {} uses", name, other_name);
-      }
-    }
-  };
-  keep_apart(problem.query, "query");
-  keep_apart(problem.key, "key");
-  keep_apart(problem.value, "value");
-  keep_apart(problem.options.score.bias, "bias");
-  if (lse_memory.overlaps(context_memory)) {
-    fail("lse: expected memory of its own, got some that context uses");
-  }
+  OutputChecks checks(problem);
+  checks.add(outputs.context,
+             {.name = "context",
+              .shape = {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
+              .shape_name = "[batch, q_heads, q_len, value_dim]"});
+  checks.add(outputs.lse, {.name = "lse",
+                           .shape = {shape.batch, shape.q_heads, shape.q_len},
+                           .shape_name = "[batch, q_heads, q_len]",
+                           .type = OutputType::kSums,
+                           .contiguous_rows = false});
 }
 
 }  // namespace fovea::engine

@@ -46,6 +46,8 @@ struct Pairs {
 };
 
 struct Bf16Arithmetic {
+  using Words = hn::RebindToUnsigned<Floats>;
+
   static constexpr std::int64_t kPerStep = 2;
   static constexpr bool kScalesQueries = false;
 
@@ -127,6 +129,53 @@ struct Bf16Arithmetic {
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
     const auto word = std::bit_cast<std::uint32_t>(weights[key / 2 * kPanelLanes + lane]);
     return std::bit_cast<float>(key % 2 == 0 ? word << 16 : word & 0xffff0000);
+  }
+
+  // Of the backward pass: rows hold pairs of queries, store_weights() makes pairs of keys.
+  static constexpr bool kRowsArePairs = false;
+  static constexpr std::int64_t kRowStride = kPanelLanes / 2;
+
+  static HWY_INLINE void store_row(Vector x, float* rows, std::int64_t key, std::int64_t lane) {
+    const __m256i rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x.raw));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(rows + key * kRowStride + lane / 2), rounded);
+  }
+  static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
+    const auto word = std::bit_cast<std::uint32_t>(rows[key * kRowStride + lane / 2]);
+    return std::bit_cast<float>(lane % 2 == 0 ? word << 16 : word & 0xffff0000);
+  }
+
+  static bool pack_query_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                              std::int64_t dim, float* to, std::int64_t width) {
+    const Words d;
+    const hn::Rebind<std::uint16_t, Words> halves;
+    const auto top = hn::Set(d, 0x7f80);  // all ones: nan or inf
+    auto doubt = hn::Zero(d);
+    bool rest_doubt = false;
+    auto* const out = reinterpret_cast<std::uint32_t*>(to);
+    for (std::int64_t r = 0; r < kPanelLanes; r += 2) {
+      const auto* const even = bits_of(rows, first + r, r < count);
+      const auto* const odd = bits_of(rows, first + r + 1, r + 1 < count);
+      std::uint32_t* row = out + r / 2 * width;
+      std::int64_t c = 0;
+      for (; c + kLanes <= dim; c += kLanes) {
+        const auto a = load(d, halves, even, c);
+        const auto b = load(d, halves, odd, c);
+        doubt = hn::Or(doubt, hn::Or(hn::VecFromMask(d, hn::Eq(hn::And(a, top), top)),
+                                     hn::VecFromMask(d, hn::Eq(hn::And(b, top), top))));
+        hn::Store(hn::Or(a, hn::ShiftLeft<16>(b)), d, row + c);
+      }
+      for (; c < dim; ++c) {
+        const std::uint32_t a = even == nullptr ? 0 : even[c];
+        const std::uint32_t b = odd == nullptr ? 0 : odd[c];
+        rest_doubt = rest_doubt || (a & 0x7f80) == 0x7f80 || (b & 0x7f80) == 0x7f80;
+        row[c] = a | b << 16;
+      }
+      std::fill(row + dim, row + width, 0u);
+    }
+    return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d))) && !rest_doubt;
+  }
+  static void clear_query_row(float* rows, std::int64_t lane, std::int64_t width) {
+    clear_value(rows, lane, width);
   }
 
  private:

@@ -88,6 +88,50 @@ struct FloatArithmetic {
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
     return weights[key * kPanelLanes + lane];
   }
+
+  // Of the backward pass, whose sums over queries take weights row by row.
+
+  /// Whether these rows are what store_weights() makes as well.
+  static constexpr bool kRowsArePairs = true;
+  /// Between rows of a key each, of the panel's queries.
+  static constexpr std::int64_t kRowStride = kPanelLanes;
+
+  static HWY_INLINE void store_row(Vector x, float* rows, std::int64_t key, std::int64_t lane) {
+    hn::Store(x, Floats(), rows + key * kRowStride + lane);
+  }
+  static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
+    return rows[key * kRowStride + lane];
+  }
+
+  /// `count` rows of queries' numbers from `first` on, to [kPanelLanes][width], zeros beyond `dim`
+  /// and `count`. Returns whether all numbers are finite.
+  static bool pack_query_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                              std::int64_t dim, float* to, std::int64_t width) {
+    const Floats d;
+    Vector doubt = hn::Zero(d);
+    for (std::int64_t r = 0; r < count; ++r) {
+      float* HWY_RESTRICT row = to + r * width;
+      with_element_type(rows.dtype, [&](auto* type) {
+        using T = std::remove_cvref_t<decltype(*type)>;
+        const T* from = rows.row_as<T>(first + r);
+        std::int64_t c = 0;
+        for (; c + kLanes <= dim; c += kLanes) hn::Store(load_floats(d, from + c), d, row + c);
+        for (; c < dim; ++c) row[c] = static_cast<float>(from[c]);
+      });
+      std::fill(row + dim, row + width, 0.0f);
+      // A number minus itself is 0, or nan for nan and inf.
+      for (std::int64_t c = 0; c < width; c += kLanes) {
+        const Vector x = hn::Load(d, row + c);
+        doubt = hn::Add(doubt, hn::Sub(x, x));
+      }
+    }
+    std::fill(to + count * width, to + kPanelLanes * width, 0.0f);
+    return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
+  }
+  /// Sets a packed row to zero.
+  static void clear_query_row(float* rows, std::int64_t lane, std::int64_t width) {
+    std::fill_n(rows + lane * width, width, 0.0f);
+  }
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -45,9 +45,11 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <optional>
 
 #include <hwy/highway.h>
 
+#include "kernels/dropout-inl.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/key_block-inl.h"
@@ -70,6 +72,20 @@ constexpr std::int64_t steps(std::int64_t count) {
   return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
 }
 
+/// The panel's rows of a tensor with a row per query, times `factor`, to [steps][kPanelLanes].
+template <class Arithmetic>
+void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
+                float* to) {
+  // Lanes without a row compute with zeros, and nobody looks at them.
+  if (panel.rows % kLanes != 0) {
+    for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
+      std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
+                0.0f);
+    }
+  }
+  Arithmetic::load_queries(rows, panel.first_query, panel.rows, dim, factor, to);
+}
+
 template <class Arithmetic>
 ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
   const ScoreOptions& score = setup.options->score;
@@ -83,6 +99,7 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .most_keys = setup.most_keys,
           .bias_keys = score.bias.defined() ? kBiasKeys : 0,
           .rows_of_mask = !setup.options->mask.allows_all(),
+          .dropout = setup.options->dropout.probability > 0,
           .position_bias = score.alibi.has_value() || score.relative.has_value()};
 }
 
@@ -102,6 +119,10 @@ class ItemPass {
         keys_(setup, item.head, scratch_),
         score_factor_(stages_.score_factor()) {
     scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup));
+    const Dropout& dropout = setup.options->dropout;
+    if (dropout.probability > 0) {
+      dropout_.emplace(DropoutRule(dropout, head_.origin.batch, head_.origin.head, setup.q_heads));
+    }
   }
 
   void run(const std::stop_token& stop) {
@@ -146,16 +167,9 @@ class ItemPass {
   }
 
   void load_queries(Panel& panel) {
-    // Lanes without a row compute with zeros, and nobody looks at them.
-    if (panel.rows % kLanes != 0) {
-      for (std::int64_t c = 0; c < steps<Arithmetic>(setup_.head_dim); ++c) {
-        std::fill(panel.queries + c * kPanelLanes + panel.rows,
-                  panel.queries + c * kPanelLanes + panel.vectors * kLanes, 0.0f);
-      }
-    }
     panel.loaded = true;
-    Arithmetic::load_queries(head_.query, panel.first_query, panel.rows, setup_.head_dim,
-                             stages_.query_factor(), panel.queries);
+    load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
+                           panel.queries);
   }
 
   void close_panel(Panel& panel) {
@@ -297,7 +311,11 @@ class ItemPass {
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       with_vectors(segment.vectors, [&](auto vectors) {
-        compute_weights<decltype(vectors)::value>(panel, segment);
+        if (dropout_) {
+          compute_weights<decltype(vectors)::value, true>(panel, block, segment);
+        } else {
+          compute_weights<decltype(vectors)::value, false>(panel, block, segment);
+        }
       });
     }
     add_block_sum(panel);
@@ -307,19 +325,6 @@ class ItemPass {
       with_vectors(segment.vectors,
                    [&](auto vectors) { add_values<decltype(vectors)::value>(panel, segment); });
       keys_.add_doubtful(panel, segment);
-    }
-  }
-
-  /// Calls `act` with the number of vectors as a constant.
-  template <class Act>
-  static HWY_INLINE void with_vectors(std::int64_t vectors, const Act& act) {
-    switch (vectors) {
-      case 1:
-        return act(std::integral_constant<int, 1>());
-      case 2:
-        return act(std::integral_constant < int, kPanelVectors >= 2 ? 2 : 1 > ());
-      default:
-        return act(std::integral_constant < int, kPanelVectors >= 3 ? 3 : kPanelVectors > ());
     }
   }
 
@@ -357,9 +362,10 @@ class ItemPass {
     }
   }
 
-  /// weights = 2^(factor * (scores - maximum)), in place, and their sum.
-  template <int kVectors>
-  HWY_INLINE void compute_weights(const Panel& panel, const Segment& segment) {
+  /// weights = 2^(factor * (scores - maximum)), in place, and their sum. What dropout leaves of
+  /// them comes after the sum.
+  template <int kVectors, bool kDropout>
+  HWY_INLINE void compute_weights(const Panel& panel, std::int64_t block, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
     const Vector factor = hn::Set(d, score_factor_);
@@ -372,6 +378,9 @@ class ItemPass {
     float* const weights = scratch_.scores + lane;
     // A segment is whole tiles, of an even number of keys: two at a time keep more in flight.
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += 2) {
+      if (kDropout && k % kTileRows == 0) {
+        dropout_->tile(panel.first_query + lane, block + k, kVectors * kLanes, scratch_.kept);
+      }
       HWY_UNROLL(3)
       for (int v = 0; v < kVectors; ++v) {
         Vector pair[2];
@@ -383,6 +392,10 @@ class ItemPass {
           pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
               d, Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
           sum[v] = hn::Add(sum[v], pair[i]);
+          if constexpr (kDropout) {
+            const float* kept = scratch_.kept + (k % kTileRows + i) * kPanelLanes + v * kLanes;
+            pair[i] = hn::Mul(pair[i], hn::Load(d, kept));
+          }
         }
         Arithmetic::store_weights(pair[0], pair[1], weights + v * kLanes, k);
       }
@@ -433,6 +446,7 @@ class ItemPass {
   ForwardScratch scratch_;
   ScoreStages stages_;
   KeyBlock<Arithmetic> keys_;
+  std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // what scores still have to be multiplied by
   std::int64_t panels_ = 0;
   std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here

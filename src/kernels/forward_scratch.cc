@@ -34,6 +34,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   bias_tile = arena.take<float>(s.lanes * s.bias_keys);
   mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  kept = arena.take<float>(s.dropout ? s.lanes * s.tile_rows : 0);
   // Distances from the last key to the first query, and from the first key to the last query; a
   // tile of keys and the lanes of a panel may reach beyond both.
   position_bias =

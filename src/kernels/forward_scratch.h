@@ -48,7 +48,7 @@ struct ForwardScratchSizes {
   std::int64_t panels, lanes, tile_rows, block_keys;
   std::int64_t query_steps, block_steps;  // of a tile, over head_dim and over the keys of a block
   std::int64_t value_dim, most_keys, bias_keys;
-  bool rows_of_mask, position_bias;
+  bool rows_of_mask, dropout, position_bias;
 };
 
 struct ForwardScratch {
@@ -63,6 +63,7 @@ struct ForwardScratch {
   float* bias_tile;         // [bias_keys][lanes]
   float* mask_rows;         // [lanes][tile_rows]
   float* mask_tile;         // [tile_rows][lanes]
+  float* kept;              // [tile_rows][lanes], what dropout multiplies weights by
   float* position_bias;     // by distance
   std::int32_t* key_begin;  // [lanes], panel.key_begin within the block
   std::int32_t* key_end;    // [lanes]

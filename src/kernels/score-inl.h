@@ -48,6 +48,23 @@ HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, flo
   }
 }
 
+/// derivative *= 1 - tanh^2 for one tile of `lanes` lanes, of which `scores` has factor * tanh.
+HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::int64_t lanes,
+                                        float factor, float* HWY_RESTRICT derivative) {
+  const Floats d;
+  const Vector one = hn::Set(d, 1.0f);
+  const Vector unit = hn::Set(d, 1.0f / factor);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      const Vector t = hn::Mul(unit, hn::Load(d, scores + k * kPanelLanes + lane));
+      float* at = derivative + k * kPanelLanes + lane;
+      // As a product it keeps the digits that 1 - t * t would lose near 1.
+      const Vector slope = hn::Mul(hn::Sub(one, t), hn::Add(one, t));
+      hn::Store(hn::Mul(slope, hn::Load(d, at)), d, at);
+    }
+  }
+}
+
 /// Adds by_distance[lane - key] for one tile: the bias of a query and a key that depends on their
 /// distance alone stands in a table in which the lanes of a panel are neighbours. -inf on either
 /// side masks, whatever the other holds.

@@ -68,24 +68,27 @@ class ScoreStages {
     return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
            has_position_bias();
   }
-  /// All that comes after the product, in order, for the tile whose first key is block + key.
+  /// Whether a stage is no mere sum: run() can say by how much a score grows with the product.
+  bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
+
+  /// All that comes after the product, in order, for the tile whose first key is block + key. With
+  /// `derivative`, [kTileRows][kPanelLanes] from `lane` on, also the derivatives of the scores with
+  /// respect to scale * product, both without log2(e); where has_derivative() only.
   void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
-           std::int64_t lanes) {
+           std::int64_t lanes, float* derivative = nullptr) {
     float* scores = scratch_.scores + key * kPanelLanes + lane;
     const bool custom = score_.custom.tile != nullptr;
+    const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
+    const ScoreTile tile{.scores = scores,
+                         .stride = kPanelLanes,
+                         .keys = kTileRows,
+                         .lanes = lanes,
+                         .first = head_.place(panel.first_query + lane, block + key),
+                         .factor = kLog2E};
     if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
-    if (score_.softcap > 0) {
-      softcap_tile(scores, lanes, static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E));
-    }
-    if (custom) {
-      score_.custom.tile(score_.custom.state.get(),
-                         {.scores = scores,
-                          .stride = kPanelLanes,
-                          .keys = kTileRows,
-                          .lanes = lanes,
-                          .first = head_.place(panel.first_query + lane, block + key),
-                          .factor = kLog2E});
-    }
+    if (score_.softcap > 0) softcap_tile(scores, lanes, cap);
+    if (derivative != nullptr) find_derivative(tile, cap, derivative);
+    if (custom) score_.custom.tile(score_.custom.state.get(), tile);
     if (has_position_bias()) {
       const std::int64_t distance =
           panel.first_query + lane + head_.origin.offset - (block + key) - first_distance_;
@@ -123,6 +126,26 @@ class ScoreStages {
   }
 
  private:
+  /// From the scores after the softcap.
+  void find_derivative(const ScoreTile& scores, float cap, float* derivative) {
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
+      const float* from = scores.scores + k * kPanelLanes;
+      float* to = derivative + k * kPanelLanes;
+      if (score_.custom.tile == nullptr) {
+        std::fill_n(to, scores.lanes, 1.0f);
+      } else {
+        std::copy_n(from, scores.lanes, to);
+      }
+    }
+    if (score_.custom.tile != nullptr) {
+      ScoreTile tile = scores;
+      tile.scores = derivative;
+      tile.factor = 1.0f;
+      score_.custom.tile_derivative(score_.custom.state.get(), tile);
+    }
+    if (score_.softcap > 0) softcap_derivative_tile(scores.scores, scores.lanes, cap, derivative);
+  }
+
   bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
 
   void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {

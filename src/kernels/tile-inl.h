@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one micro-kernel: both products of attention are made of it.
+// The micro-kernel: both products of attention are made of it, and three of the five of its
+// gradients (row_tile-inl.h has the other two).
 //
 //   C[i][lane] = sum over c of A[c][i] * B[c][lane]
 //
@@ -24,21 +25,28 @@
 #define FOVEA_KERNELS_TILE_INL_H_
 #endif
 
+#include <cstdint>
+#include <type_traits>
+
 #include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 enum class Finish {
+  kStore,       // C = sum
   kMaximum,     // C = sum; per_lane = max(per_lane, C over the rows)
+  kAdd,         // C = C + sum
   kAccumulate,  // C = per_lane * C + sum
 };
 
-/// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes];
-/// b, c and per_lane begin at the first of the kVectors vectors.
+/// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes],
+/// which kStore and kAdd have no use for; b, c and per_lane begin at the first of the kVectors
+/// vectors.
 template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
-                     float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane) {
+                     float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr) {
+  constexpr bool kPerLane = kFinish == Finish::kMaximum || kFinish == Finish::kAccumulate;
   const Floats d;
   Vector sum[kRows][kVectors];
 #pragma GCC unroll 8
@@ -63,13 +71,18 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
   }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) {
-    Vector lanes = hn::Load(d, per_lane + v * kLanes);
+    Vector lanes = hn::Zero(d);
+    if constexpr (kPerLane) lanes = hn::Load(d, per_lane + v * kLanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       float* HWY_RESTRICT to = c + i * kPanelLanes + v * kLanes;
       if constexpr (kFinish == Finish::kMaximum) {
         lanes = hn::Max(lanes, sum[i][v]);
         hn::Store(sum[i][v], d, to);
+      } else if constexpr (kFinish == Finish::kStore) {
+        hn::Store(sum[i][v], d, to);
+      } else if constexpr (kFinish == Finish::kAdd) {
+        hn::Store(hn::Add(hn::Load(d, to), sum[i][v]), d, to);
       } else {
         hn::Store(hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]), d, to);
       }
@@ -81,11 +94,24 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
 /// The same with a number of rows from 1 to kTileRows that is known only now.
 template <class Arithmetic, int kVectors, Finish kFinish, int kRows = kTileRows>
 HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
-                        float* c, float* per_lane) {
+                        float* c, float* per_lane = nullptr) {
   if (rows == kRows) {
     tile<Arithmetic, kRows, kVectors, kFinish>(a, b, steps, c, per_lane);
   } else if constexpr (kRows > 1) {
     tile_of<Arithmetic, kVectors, kFinish, kRows - 1>(rows, a, b, steps, c, per_lane);
+  }
+}
+
+/// Calls `act` with a panel's number of vectors as a constant.
+template <class Act>
+HWY_INLINE void with_vectors(std::int64_t vectors, const Act& act) {
+  switch (vectors) {
+    case 1:
+      return act(std::integral_constant<int, 1>());
+    case 2:
+      return act(std::integral_constant < int, kPanelVectors >= 2 ? 2 : 1 > ());
+    default:
+      return act(std::integral_constant < int, kPanelVectors >= 3 ? 3 : kPanelVectors > ());
   }
 }
 

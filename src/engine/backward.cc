@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_backward: check, plan, compute on threads, sum up (fovea/attention_backward.h).
+
+#include "kernels/backward.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "fovea/attention_backward.h"
+#include "fovea/error.h"
+
+#include "core/broadcast.h"
+#include "engine/backward_plan.h"
+#include "engine/backward_problem.h"
+#include "engine/parallel.h"
+#include "engine/problem.h"
+#include "engine/rows.h"
+#include "engine/workspace.h"
+#include "kernels/target.h"
+#include "kernels/turn.h"
+
+namespace fovea {
+namespace engine {
+namespace {
+
+/// The call as its parts see it.
+struct Call {
+  const Problem& problem;
+  const BackwardInputs& inputs;
+  const AttentionGradients& gradients;
+  const BackwardPlan& plan;
+  const BackwardPlan::Memory& memory;
+};
+
+/// Calls `act` with the offset of every element of a tensor that is broadcast to scores.
+template <class Act>
+void for_each_offset(const TensorView& tensor, const Act& act) {
+  const auto strides = broadcast_strides(tensor);
+  std::array<std::int64_t, 4> extents{1, 1, 1, 1};
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    extents[static_cast<std::size_t>(dim + 4 - tensor.rank())] = tensor.extent(dim);
+  }
+  for (std::int64_t b = 0; b < extents[0]; ++b) {
+    for (std::int64_t h = 0; h < extents[1]; ++h) {
+      for (std::int64_t q = 0; q < extents[2]; ++q) {
+        const std::int64_t row = b * strides[0] + h * strides[1] + q * strides[2];
+        for (std::int64_t k = 0; k < extents[3]; ++k) act(row + k * strides[3]);
+      }
+    }
+  }
+}
+
+/// Where gradients of the bias are summed: in place, or without gaps.
+MutableTensorView bias_sums(const Call& call) {
+  const MutableTensorView& bias = call.gradients.grad_bias;
+  if (!bias.defined() || call.memory.bias_sums == nullptr) return bias;
+  return {call.memory.bias_sums, DType::kFloat32, bias.shape(), contiguous_strides(bias.shape())};
+}
+
+kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, std::int64_t sequence,
+                                  std::int64_t head) {
+  const Problem& problem = call.problem;
+  const AttentionOptions& options = problem.options;
+  const std::int64_t kv_head = head / call.plan.group();
+  const std::int64_t before = call.plan.rows_before(span, head);
+  kernels::BackwardHead result;
+  result.forward.origin = {.batch = sequence,
+                           .head = head,
+                           .offset = query_offset(options, problem.shape, sequence),
+                           .query_start = span.query_start,
+                           .key_start = span.key_start};
+  result.forward.kv_len = span.kv_len;
+  result.forward.query = rows_of(problem.query, span.batch, head, span.query_start);
+  result.forward.key = rows_of(problem.key, span.batch, kv_head, span.key_start);
+  result.forward.value = rows_of(problem.value, span.batch, kv_head, span.key_start);
+  result.forward.bias = bias_rows(options.score.bias, span, head);
+  result.q_len = span.q_len;
+  result.grad_context = rows_of(call.inputs.grad_context, span.batch, head, span.query_start);
+  result.log2_sum = call.memory.log2_sum + before;
+  result.delta = call.memory.delta + before;
+  result.bounds = call.memory.bounds + call.plan.panels_before(span, sequence, head);
+  if (call.memory.query_sums != nullptr) {
+    result.grad_query = call.memory.query_sums + before * problem.head_dim();
+    result.grad_query_stride = problem.head_dim();
+  } else {
+    const auto rows = rows_of(call.gradients.grad_query, span.batch, head, span.query_start);
+    result.grad_query = static_cast<float*>(rows.data);
+    result.grad_query_stride = rows.stride;
+  }
+  if (const MutableTensorView sums = bias_sums(call); sums.defined()) {
+    result.grad_bias = static_cast<float*>(sums.data());
+    result.grad_bias_place = bias_rows(sums, span, head);
+  }
+  return result;
+}
+
+void prepare(const Call& call, std::int64_t number) {
+  const RowItem item = call.plan.row_item(number);
+  if (call.memory.sink_sums != nullptr) call.memory.sink_sums[number] = 0.0;
+  if (item.begin == item.end) return;
+  const SequenceSpan span = sequence_span(call.problem.options, call.problem.shape, item.sequence);
+  const auto of = [&](const TensorView& tensor) {
+    return rows_of(tensor, span.batch, item.head, span.query_start);
+  };
+  kernels::BackwardRows rows;
+  rows.head = kernel_head(call, span, item.sequence, item.head);
+  rows.context = of(call.inputs.context);
+  rows.lse = of(call.inputs.lse);
+  rows.grad_lse = of(call.inputs.grad_lse);
+  rows.first_query = item.begin;
+  rows.last_query = item.end;
+  rows.log2_sum = call.memory.log2_sum + call.plan.rows_before(span, item.head);
+  rows.delta = call.memory.delta + call.plan.rows_before(span, item.head);
+  rows.bounds = call.memory.bounds + call.plan.panels_before(span, item.sequence, item.head);
+  kernels::prepare_rows(call.plan.setup(), rows);
+  if (call.memory.sink_sums == nullptr) return;
+  // A sink is one more score, with a weight and no value: ds = p (0 - delta).
+  const double sink = call.problem.options.score.sinks[static_cast<std::size_t>(item.head)];
+  double sum = 0.0;
+  for (std::int64_t q = item.begin; q < item.end; ++q) {
+    const double lse = static_cast<double>(*rows.lse.row_as<float>(q));
+    const double weight = std::isinf(sink) ? 0.0 : std::exp(sink - lse);
+    sum -= weight * static_cast<double>(rows.delta[q]);
+  }
+  call.memory.sink_sums[number] = sum;
+}
+
+void run_item(const Call& call, std::int64_t number, int thread) {
+  const Problem& problem = call.problem;
+  const BackwardPlan& plan = call.plan;
+  const KeyItem at = plan.item(number);
+  const SequenceSpan span = sequence_span(problem.options, problem.shape, at.sequence);
+  float* const buckets = call.memory.bucket_sums + number * plan.group() * plan.setup().buckets;
+  const auto head = [&](std::int64_t i) {
+    kernels::BackwardHead result =
+        kernel_head(call, span, at.sequence, at.kv_head * plan.group() + i);
+    result.grad_relative = buckets + i * plan.setup().buckets;
+    return result;
+  };
+  kernels::BackwardItem item;
+  item.first_key = at.first_key;
+  item.group = plan.group();
+  item.head = [](const void* of, std::int64_t i) {
+    return (*static_cast<const decltype(head)*>(of))(i);
+  };
+  item.heads_of = &head;
+  item.progress = call.memory.progress + at.chain;
+  item.turn = number - at.chain;
+  item.bias_progress = call.memory.bias_progress;
+  item.bias_turn = number;
+  if (at.first_key >= span.kv_len) {  // of a packed sequence that is shorter than others
+    const kernels::Turn past(item.progress, item.turn),
+        bias_past(item.bias_progress, item.bias_turn);
+    std::fill_n(buckets, plan.group() * plan.setup().buckets, 0.0f);
+    return;
+  }
+  const std::int64_t first = span.key_start + at.first_key;
+  item.grad_key = rows_of(call.gradients.grad_key, span.batch, at.kv_head, first);
+  item.grad_value = rows_of(call.gradients.grad_value, span.batch, at.kv_head, first);
+  kernels::backward_item(plan.setup(), item, plan.scratch_of(call.memory, thread),
+                         problem.options.execution.stop);
+}
+
+/// What was summed elsewhere, in the gradient's own type.
+void write_queries(const Call& call, std::int64_t number) {
+  const RowItem item = call.plan.row_item(number);
+  const SequenceSpan span = sequence_span(call.problem.options, call.problem.shape, item.sequence);
+  const auto rows = rows_of(call.gradients.grad_query, span.batch, item.head, span.query_start);
+  if (rows.data == nullptr) return;
+  const std::int64_t dim = call.problem.head_dim();
+  const float* from = call.memory.query_sums + call.plan.rows_before(span, item.head) * dim;
+  for (std::int64_t q = item.begin; q < item.end; ++q) {
+    kernels::write_row(from + q * dim, dim, rows.dtype, rows.row(q));
+  }
+}
+
+void write_bias(const Call& call) {
+  const MutableTensorView& bias = call.gradients.grad_bias;
+  if (call.memory.bias_sums == nullptr) return;
+  const float* from = call.memory.bias_sums;  // in the order of the loops
+  for_each_offset(bias, [&](std::int64_t offset) {
+    auto* const to = static_cast<std::byte*>(bias.data()) +
+                     offset * static_cast<std::int64_t>(dtype_size(bias.dtype()));
+    kernels::write_row(from++, 1, bias.dtype(), to);
+  });
+}
+
+/// Sums over items, in their order.
+void write_relative(const Call& call) {
+  const MutableTensorView& table = call.gradients.grad_relative;
+  if (!table.defined()) return;
+  const std::int64_t group = call.plan.group();
+  for (std::int64_t head = 0; head < table.extent(1); ++head) {
+    for (std::int64_t bucket = 0; bucket < table.extent(0); ++bucket) {
+      double sum = 0.0;
+      for (std::int64_t i = 0; i < call.plan.items(); ++i) {
+        if (call.plan.item(i).kv_head != head / group) continue;
+        const std::int64_t row = i * group + head % group;
+        sum += static_cast<double>(call.memory.bucket_sums[row * table.extent(0) + bucket]);
+      }
+      set_value(table, {bucket, head}, sum);
+    }
+  }
+}
+
+void write_sinks(const Call& call) {
+  const MutableTensorView& sinks = call.gradients.grad_sinks;
+  if (!sinks.defined()) return;
+  for (std::int64_t head = 0; head < sinks.extent(0); ++head) {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < call.plan.row_items(); ++i) {
+      if (call.plan.row_item(i).head == head) sum += call.memory.sink_sums[i];
+    }
+    set_value(sinks, {head}, sum);
+  }
+}
+
+void backward_fused(const Problem& problem, const BackwardInputs& inputs,
+                    const AttentionGradients& gradients) {
+  kernels::choose_target();
+  const BackwardPlan plan(problem, inputs, gradients);
+  const Execution& execution = problem.options.execution;
+  const Workspace workspace(execution.workspace, plan.lay_out(nullptr).bytes);
+  const BackwardPlan::Memory memory = plan.lay_out(workspace.data());
+  const Call call{problem, inputs, gradients, plan, memory};
+  for (std::int64_t i = 0; i < plan.items(); ++i) {
+    new (memory.progress + i) std::atomic<std::int64_t>(0);
+    if (memory.bias_progress != nullptr)
+      new (memory.bias_progress + i) std::atomic<std::int64_t>(0);
+  }
+  if (const MutableTensorView sums = bias_sums(call); sums.defined()) {
+    for_each_offset(sums, [&](std::int64_t at) { static_cast<float*>(sums.data())[at] = 0.0f; });
+  }
+  Execution quiet = execution;  // progress counts blocks of keys
+  quiet.progress = {};
+  for_each_item(quiet, plan.threads(), plan.row_items(),
+                [&](std::int64_t number, int) { prepare(call, number); });
+  for_each_item(execution, plan.threads(), plan.items(),
+                [&](std::int64_t number, int thread) { run_item(call, number, thread); });
+  if (memory.query_sums != nullptr) {
+    for_each_item(quiet, plan.threads(), plan.row_items(),
+                  [&](std::int64_t number, int) { write_queries(call, number); });
+  }
+  write_bias(call);
+  write_relative(call);
+  write_sinks(call);
+}
+
+}  // namespace
+}  // namespace engine
+
+void attention_backward(const BackwardInputs& inputs, const AttentionOptions& options,
+                        const AttentionGradients& gradients) {
+  const engine::Problem problem =
+      engine::make_problem(inputs.query, inputs.key, inputs.value, options);
+  engine::validate_backward(problem, inputs, gradients);
+  engine::backward_fused(problem, inputs, gradients);
+}
+
+std::size_t attention_backward_workspace(const BackwardInputs& inputs,
+                                         const AttentionOptions& options,
+                                         const AttentionGradients& gradients) {
+  const engine::Problem problem =
+      engine::make_problem(inputs.query, inputs.key, inputs.value, options);
+  engine::validate_backward(problem, inputs, gradients);
+  if (problem.is_float64()) return 0;
+  kernels::choose_target();
+  return engine::Workspace::bytes_with_alignment(
+      engine::BackwardPlan(problem, inputs, gradients).lay_out(nullptr).bytes);
+}
+
+}  // namespace fovea

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Block and item sizes of the backward pass (backward_plan.h).
+
+#include "engine/backward_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/broadcast.h"
+#include "engine/parallel.h"
+#include "kernels/arena.h"
+
+namespace fovea::engine {
+namespace {
+
+// For each block of keys every query is packed anew, and read and written, so that blocks are long;
+// what they take then goes by the second cache, which their being read in order makes up for
+// (docs/benchmarks.md). But a single head has to keep several threads busy.
+constexpr std::int64_t kMostBlockKeys = 512;
+constexpr std::int64_t kLeastBlockKeys = 128;
+constexpr std::int64_t kWantedItems = 8;
+// Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
+constexpr std::int64_t kBlockKeysMultiple = 16;
+// Panels that are prepared together.
+constexpr std::int64_t kRowPanels = 16;
+// Below this many multiply-adds starting a thread costs more than it saves.
+constexpr std::int64_t kWorthAThread = 1 << 18;
+
+std::int64_t parts_of(std::int64_t number, std::int64_t size) { return (number + size - 1) / size; }
+std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
+  return parts_of(number, multiple) * multiple;
+}
+
+/// Keys per block: as many as `heads` heads of up to `keys` keys allow for enough items, and as
+/// leave no short block at the end.
+std::int64_t block_keys(std::int64_t heads, std::int64_t keys) {
+  const std::int64_t wanted = std::clamp(round_up(heads * keys / kWantedItems, kBlockKeysMultiple),
+                                         kLeastBlockKeys, kMostBlockKeys);
+  const std::int64_t blocks = std::max<std::int64_t>(1, parts_of(keys, wanted));
+  return std::max(kBlockKeysMultiple, round_up(parts_of(keys, blocks), kBlockKeysMultiple));
+}
+
+}  // namespace
+
+BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
+                           const AttentionGradients& gradients)
+    : problem_(problem), lanes_(kernels::panel_lanes()) {
+  const ProblemShape& shape = problem.shape;
+  group_ = shape.kv_heads == 0 ? 1 : shape.q_heads / shape.kv_heads;
+  std::int64_t most_queries = 0;
+  for (std::int64_t s = 0; s < shape.items(); ++s) {
+    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    most_keys_ = std::max(most_keys_, span.kv_len);
+    most_queries = std::max(most_queries, span.q_len);
+  }
+  const std::int64_t heads = shape.items() * shape.kv_heads;
+  kernels::ForwardSetup& forward = setup_.forward;
+  forward.options = &problem.options;
+  forward.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
+  forward.q_heads = shape.q_heads;
+  forward.head_dim = problem.head_dim();
+  forward.value_dim = problem.value_dim();
+  forward.most_keys = most_keys_;
+  forward.block_keys = block_keys(heads, most_keys_);
+  forward.most_panels = 1;
+  forward.scale = problem.scale();
+  setup_.grad_context = inputs.grad_context.dtype();
+  setup_.most_queries = most_queries;
+  setup_.buckets =
+      gradients.grad_relative.defined() ? problem.options.score.relative->table->extent(0) : 0;
+  setup_.grad_query = gradients.grad_query.defined();
+  setup_.grad_key = gradients.grad_key.defined();
+  setup_.grad_value = gradients.grad_value.defined();
+  setup_.grad_bias = gradients.grad_bias.defined();
+
+  query_sums_ = setup_.grad_query && gradients.grad_query.dtype() != DType::kFloat32;
+  sinks_ = gradients.grad_sinks.defined();
+  if (setup_.grad_bias) {
+    const auto [batch, head, query, key] = broadcast_strides(gradients.grad_bias);
+    shared_bias_ = (batch == 0 && shape.batch > 1) || (head == 0 && shape.q_heads > 1) ||
+                   (query == 0 && shape.items() > 1) || key == 0;
+    const bool in_place = gradients.grad_bias.dtype() == DType::kFloat32;
+    bias_size_ = in_place ? 0 : gradients.grad_bias.size();
+  }
+
+  blocks_ = parts_of(most_keys_, forward.block_keys);
+  items_ = heads * blocks_;
+  row_parts_ = parts_of(most_queries, lanes_ * kRowPanels);
+  row_items_ = shape.items() * shape.q_heads * row_parts_;
+  scratch_bytes_ = kernels::backward_scratch_bytes(setup_);
+  const double products = static_cast<double>(shape.q_heads * shape.q_len) *
+                          static_cast<double>(most_keys_ * shape.batch) *
+                          static_cast<double>(problem.head_dim() + problem.value_dim());
+  threads_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
+}
+
+KeyItem BackwardPlan::item(std::int64_t number) const {
+  const std::int64_t head = number / blocks_;
+  return {.sequence = head / problem_.shape.kv_heads,
+          .kv_head = head % problem_.shape.kv_heads,
+          .first_key = number % blocks_ * setup_.forward.block_keys,
+          .chain = head * blocks_};
+}
+
+RowItem BackwardPlan::row_item(std::int64_t number) const {
+  const std::int64_t head = number / row_parts_;
+  RowItem item{.sequence = head / problem_.shape.q_heads, .head = head % problem_.shape.q_heads};
+  const std::int64_t q_len = sequence_span(problem_.options, problem_.shape, item.sequence).q_len;
+  const std::int64_t rows = lanes_ * kRowPanels;
+  item.begin = std::min(number % row_parts_ * rows, q_len);
+  item.end = std::min(item.begin + rows, q_len);
+  return item;
+}
+
+std::int64_t BackwardPlan::rows_before(const SequenceSpan& span, std::int64_t head) const {
+  return (span.batch * problem_.shape.q_heads + head) * problem_.shape.q_len + span.query_start;
+}
+
+std::int64_t BackwardPlan::panels_before(const SequenceSpan& span, std::int64_t sequence,
+                                         std::int64_t head) const {
+  const ProblemShape& shape = problem_.shape;
+  // A sequence that begins within a panel of the one before has one of its own.
+  const std::int64_t per_head = shape.sequences > 0 ? shape.q_len / lanes_ + shape.sequences + 1
+                                                    : parts_of(shape.q_len, lanes_);
+  const std::int64_t before = shape.sequences > 0 ? span.query_start / lanes_ + sequence : 0;
+  return (span.batch * shape.q_heads + head) * per_head + before;
+}
+
+BackwardPlan::Memory BackwardPlan::lay_out(std::byte* base) const {
+  const ProblemShape& shape = problem_.shape;
+  const std::int64_t rows = shape.batch * shape.q_heads * shape.q_len;
+  kernels::Arena arena(base);
+  Memory memory;
+  memory.progress = arena.take<std::atomic<std::int64_t>>(items_);
+  if (shared_bias_) memory.bias_progress = arena.take<std::atomic<std::int64_t>>(items_);
+  memory.log2_sum = arena.take<float>(rows);
+  memory.delta = arena.take<float>(rows);
+  const SequenceSpan after{.batch = shape.batch};
+  memory.bounds = arena.take<kernels::KeyBounds>(panels_before(after, 0, 0));
+  if (query_sums_) memory.query_sums = arena.take<float>(rows * problem_.head_dim());
+  if (bias_size_ > 0) memory.bias_sums = arena.take<float>(bias_size_);
+  memory.bucket_sums = arena.take<float>(items_ * group_ * setup_.buckets);
+  if (sinks_) memory.sink_sums = arena.take<double>(row_items_);
+  memory.scratch = arena.take<std::byte>(static_cast<std::int64_t>(scratch_bytes_) * threads_);
+  memory.bytes = arena.used();
+  return memory;
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of backward calls (backward_problem.h).
+
+#include "engine/backward_problem.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "core/tensor_memory.h"
+#include "engine/outputs.h"
+
+namespace fovea::engine {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// A result of the forward pass, or the gradient with respect to one.
+void check_result(const Problem& problem, const TensorView& tensor, std::string_view name,
+                  const Shape& expected, std::string_view expected_name, bool sums) {
+  if (!tensor.defined()) {
+    fail("{}: expected {} = {}, got nothing", name, expected_name, to_string(expected));
+  }
+  const DType type = tensor.dtype();
+  const bool is_float64 = type == DType::kFloat64;
+  const bool fits = problem.is_float64() ? is_float64
+                    : sums               ? type == DType::kFloat32
+                                         : is_float(type) && !is_float64;
+  if (!fits) {
+    const char* const wanted = problem.is_float64() ? "float64"
+                               : sums               ? "float32"
+                                                    : "float32, float16 or bfloat16";
+    fail("{}: expected {} for inputs of {}, got {}", name, wanted,
+         dtype_name(problem.query.dtype()), dtype_name(type));
+  }
+  if (tensor.shape() != expected) {
+    fail("{}: expected {} = {}, got {}", name, expected_name, to_string(expected),
+         to_string(tensor.shape()));
+  }
+  memory_of(tensor, name);
+  if (!sums && tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
+    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
+         to_string(tensor.strides()));
+  }
+}
+
+}  // namespace
+
+void validate_backward(const Problem& problem, const BackwardInputs& inputs,
+                       const AttentionGradients& gradients) {
+  const ProblemShape& shape = problem.shape;
+  const ScoreOptions& score = problem.options.score;
+  const Shape rows{shape.batch, shape.q_heads, shape.q_len};
+  Shape contexts = rows;
+  contexts.push_back(problem.value_dim());
+  constexpr std::string_view kRows = "[batch, q_heads, q_len]";
+  constexpr std::string_view kContexts = "[batch, q_heads, q_len, value_dim]";
+  check_result(problem, inputs.context, "context", contexts, kContexts, false);
+  check_result(problem, inputs.lse, "lse", rows, kRows, true);
+  check_result(problem, inputs.grad_context, "grad_context", contexts, kContexts, false);
+  if (inputs.grad_lse.defined()) {
+    check_result(problem, inputs.grad_lse, "grad_lse", rows, kRows, true);
+  }
+  if (score.custom.tile != nullptr && score.custom.tile_derivative == nullptr) {
+    fail("custom: expected a function with its derivative, got one without");
+  }
+  if (gradients.grad_bias.defined() && !score.bias.defined()) {
+    fail("grad_bias: expected nothing where there is no bias, got {}",
+         to_string(gradients.grad_bias.shape()));
+  }
+  if (gradients.grad_relative.defined() && !score.relative) {
+    fail("grad_relative: expected nothing where there is no relative table, got {}",
+         to_string(gradients.grad_relative.shape()));
+  }
+  if (gradients.grad_sinks.defined() && score.sinks.empty()) {
+    fail("grad_sinks: expected nothing where there are no sinks, got {}",
+         to_string(gradients.grad_sinks.shape()));
+  }
+
+  OutputChecks checks(problem);
+  checks.add_input(inputs.context, "context");
+  checks.add_input(inputs.lse, "lse");
+  checks.add_input(inputs.grad_context, "grad_context");
+  checks.add_input(inputs.grad_lse, "grad_lse");
+  checks.add(gradients.grad_query,
+             {.name = "grad_query", .shape = problem.query.shape(), .shape_name = "query's shape"});
+  checks.add(gradients.grad_key,
+             {.name = "grad_key", .shape = problem.key.shape(), .shape_name = "key's shape"});
+  checks.add(gradients.grad_value,
+             {.name = "grad_value", .shape = problem.value.shape(), .shape_name = "value's shape"});
+  if (gradients.grad_bias.defined()) {
+    checks.add(gradients.grad_bias, {.name = "grad_bias",
+                                     .shape = score.bias->shape(),
+                                     .shape_name = "bias' shape",
+                                     .contiguous_rows = false});
+  }
+  if (gradients.grad_relative.defined()) {
+    checks.add(gradients.grad_relative, {.name = "grad_relative",
+                                         .shape = score.relative->table->shape(),
+                                         .shape_name = "[buckets, q_heads]",
+                                         .contiguous_rows = false});
+  }
+  checks.add(gradients.grad_sinks, {.name = "grad_sinks",
+                                    .shape = {shape.q_heads},
+                                    .shape_name = "[q_heads]",
+                                    .contiguous_rows = false});
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The checks of outputs (outputs.h).
+
+#include "engine/outputs.h"
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+namespace fovea::engine {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+void check_type(const Problem& problem, const MutableTensorView& output, const OutputSpec& spec) {
+  const DType type = output.dtype();
+  const char* expected = "float64";
+  bool fits = type == DType::kFloat64;
+  if (!problem.is_float64()) {
+    const bool stored = spec.type == OutputType::kStored;
+    expected = stored ? "float32, float16 or bfloat16" : "float32";
+    fits = stored ? is_float(type) && !fits : type == DType::kFloat32;
+  }
+  if (!fits) {
+    fail("{}: expected {} for inputs of {}, got {}", spec.name, expected,
+         dtype_name(problem.query.dtype()), dtype_name(type));
+  }
+}
+
+}  // namespace
+
+OutputChecks::OutputChecks(const Problem& problem) : problem_(problem) {
+  add_input(problem.query, "query");
+  add_input(problem.key, "key");
+  add_input(problem.value, "value");
+  add_input(problem.options.score.bias, "bias");
+}
+
+void OutputChecks::add_input(const TensorView& input, std::string_view name) {
+  if (input.defined()) take(memory_of(input, name), name);
+}
+
+void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) {
+  if (!output.defined()) return;
+  check_type(problem_, output, spec);
+  if (output.shape() != spec.shape) {
+    fail("{}: expected {} = {}, got {}", spec.name, spec.shape_name, to_string(spec.shape),
+         to_string(output.shape()));
+  }
+  const Memory memory = memory_of(output, spec.name);
+  if (!elements_are_distinct(output)) {
+    fail("{}: expected an element in memory for each index, got strides {} for shape {}", spec.name,
+         to_string(output.strides()), to_string(output.shape()));
+  }
+  const int last = output.rank() - 1;
+  if (spec.contiguous_rows && output.extent(last) > 1 && output.strides()[last] != 1) {
+    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", spec.name,
+         to_string(output.strides()));
+  }
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Taken& other = taken_[i];
+    if (memory.overlaps(other.memory)) {
+      fail("{}: expected memory of its own, got some that {} uses", spec.name, other.name);
+    }
+  }
+  take(memory, spec.name);
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,587 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fused backward pass: gradients of one block of keys and values and, added to in turn, of all
+// queries that look at it.
+//
+// The maths (Dao et al. 2022, FlashAttention). With the lse of each row known, its weights need no
+// second look at the other keys:
+//     p_j = 2^(s_j - log2(e) lse),  delta = sum_c o_c do_c - dlse
+//     dv_j = sum_i p_ij do_i,  dp_j = do . v_j,  ds_j = p_j (dp_j - delta)
+//     dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
+// where delta, a number per row, stands for what a softmax takes off every score's gradient.
+//
+// The order. A work item is a block of keys of one head of keys. Its keys and values are packed
+// once, its gradients gather in scratch memory, and the queries of all heads that share it come by,
+// a panel at a time and last ones first. For each panel: scores = Q K^T as in the forward pass,
+// then dP = dO V^T, tile by tile, and both become P and dS while they are in the first cache; then
+// the three sums. Panels come in the same order for every item, so that items at work on
+// neighbouring blocks add to the same gradients of queries one shortly after the other (turn.h):
+// each sum has one order, and no thread a copy. Last ones first, because under a causal mask all
+// blocks are seen by the last queries, and items so have no need to wait for each other's
+// beginning.
+//
+// The products. Scores, dP and dQ have queries along the lanes, as in the forward pass
+// (tile-inl.h); dQ gathers transposed, with keys packed as the forward pass packs values. dK and dV
+// sum over queries; they have dimensions along the lanes and take the rows of P and dS as they are
+// (row_tile-inl.h). So no product needs a transpose of weights.
+//
+// Nan. A hidden key has weight 0, and so has its gradient whatever dP is. What may hide a nan in
+// rows that products multiply by zeros is packed as zeros: keys (where they are seen, ds is nan
+// already), queries (likewise), and rows of dO, which are added afterwards to the keys they see.
+
+#if defined(FOVEA_KERNELS_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_BACKWARD_INL_H_
+#undef FOVEA_KERNELS_BACKWARD_INL_H_
+#else
+#define FOVEA_KERNELS_BACKWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include <hwy/highway.h>
+
+#include "core/dropout.h"
+#include "kernels/backward.h"
+#include "kernels/backward_scratch.h"
+#include "kernels/dropout-inl.h"
+#include "kernels/forward-inl.h"
+#include "kernels/row_tile-inl.h"
+#include "kernels/turn.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+constexpr std::int64_t whole_vectors(std::int64_t numbers) {
+  return (numbers + kLanes - 1) / kLanes * kLanes;
+}
+constexpr std::int64_t whole_panels(std::int64_t queries) {
+  return (queries + kPanelLanes - 1) / kPanelLanes * kPanelLanes;
+}
+
+/// The setup of the forward pass whose values are keys: its context is then the gradient of
+/// queries.
+inline ForwardSetup with_keys_for_values(ForwardSetup setup) {
+  setup.value_dim = setup.head_dim;
+  return setup;
+}
+inline ForwardHead with_keys_for_values(ForwardHead head) {
+  head.value = head.key;
+  return head;
+}
+
+template <class Arithmetic>
+BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
+  const ForwardSetup& forward = setup.forward;
+  const AttentionOptions& options = *forward.options;
+  return {.forward = scratch_sizes<Arithmetic>(with_keys_for_values(forward)),
+          .row_stride = Arithmetic::kRowStride,
+          .value_steps = steps<Arithmetic>(forward.value_dim),
+          .key_width = whole_vectors(forward.head_dim),
+          .value_width = whole_vectors(forward.value_dim),
+          .rows_are_pairs = Arithmetic::kRowsArePairs,
+          .derivative = options.score.softcap > 0 || options.score.custom.tile != nullptr,
+          .bias_rows = setup.grad_bias ? forward.block_keys : 0,
+          .bias_columns = whole_panels(std::max<std::int64_t>(setup.most_queries, 1)),
+          .distances = setup.buckets > 0
+                           ? whole_panels(setup.most_queries) + forward.block_keys + kTileRows
+                           : 0};
+}
+
+/// What the block's gradients of a bias or of position biases gather, for one query head.
+class BiasGradient {
+ public:
+  BiasGradient(const BackwardSetup& setup, const BackwardScratch& scratch)
+      : setup_(setup), scratch_(scratch) {}
+
+  bool any() const { return setup_.grad_bias || setup_.buckets > 0; }
+
+  /// Forgets what was there. `keys` of the block are there, `queries` of the head.
+  void clear_bias(std::int64_t keys, const BackwardHead& head) {
+    if (!setup_.grad_bias) return;
+    per_key_ = head.grad_bias_place.key_stride != 0;
+    per_query_ = head.grad_bias_place.query_stride != 0;
+    columns_ = per_query_ ? whole_panels(head.q_len) : kPanelLanes;
+    std::fill_n(scratch_.bias, (per_key_ ? keys : 1) * columns_, 0.0f);
+  }
+  void clear_distances(const BackwardHead& head) {
+    if (setup_.buckets == 0) return;
+    std::fill_n(scratch_.by_distance,
+                whole_panels(head.q_len) + setup_.forward.block_keys + kTileRows, 0.0f);
+  }
+
+  /// Adds the gradients of a tile's scores; its first key is number `key` of the block, its first
+  /// query number `query`, in lane `lane` of its panel.
+  void add(const float* gradients, std::int64_t key, std::int64_t query, std::int64_t lane,
+           std::int64_t lanes) {
+    const Floats d;
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
+      const float* from = gradients + k * kPanelLanes;
+      if (setup_.grad_bias) {
+        float* to =
+            scratch_.bias + (per_key_ ? (key + k) * columns_ : 0) + (per_query_ ? query : lane);
+        for (std::int64_t i = 0; i < lanes; i += kLanes) {
+          hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::Load(d, from + i)), d, to + i);
+        }
+      }
+      if (setup_.buckets > 0) {
+        float* to = scratch_.by_distance + query - (key + k) + setup_.forward.block_keys;
+        for (std::int64_t i = 0; i < lanes; i += kLanes) {
+          hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::Load(d, from + i)), d, to + i);
+        }
+      }
+    }
+  }
+
+  /// Adds what gathered to the head's gradient of the bias, for `keys` keys of the block.
+  void add_bias_to(const BackwardHead& head, std::int64_t first_key, std::int64_t keys) const {
+    const BiasRows& place = head.grad_bias_place;
+    for (std::int64_t k = 0; k < (per_key_ ? keys : 1); ++k) {
+      const float* from = scratch_.bias + k * columns_;
+      float* to = head.grad_bias + place.offset + (per_key_ ? first_key + k : 0) * place.key_stride;
+      if (per_query_) {
+        for (std::int64_t q = 0; q < head.q_len; ++q) to[q * place.query_stride] += from[q];
+      } else {
+        double sum = 0.0;
+        for (std::int64_t q = 0; q < kPanelLanes; ++q) sum += static_cast<double>(from[q]);
+        *to += static_cast<float>(sum);
+      }
+    }
+  }
+
+  /// Sums over the distances of each bucket.
+  void write_buckets(const BackwardHead& head, std::int64_t first_key) const {
+    if (setup_.buckets == 0) return;
+    const RelativeTable& relative = *setup_.forward.options->score.relative;
+    std::fill_n(head.grad_relative, setup_.buckets, 0.0f);
+    const std::int64_t nearest = head.forward.origin.offset - first_key - setup_.forward.block_keys;
+    const std::int64_t count = whole_panels(head.q_len) + setup_.forward.block_keys;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (scratch_.by_distance[i] == 0.0f) continue;
+      head.grad_relative[relative_bucket(-(nearest + i), relative)] += scratch_.by_distance[i];
+    }
+  }
+
+ private:
+  const BackwardSetup& setup_;
+  const BackwardScratch& scratch_;
+  bool per_key_ = false, per_query_ = false;
+  std::int64_t columns_ = 0;
+};
+
+/// One query head against one block of keys.
+template <class Arithmetic>
+class HeadPass {
+ public:
+  HeadPass(const BackwardSetup& setup, const BackwardHead& head, std::int64_t block,
+           BackwardScratch& scratch, BiasGradient& bias)
+      : setup_(setup),
+        forward_(setup.forward),
+        head_(head),
+        block_(block),
+        scratch_(scratch),
+        panel_(*scratch.forward.panels),
+        stages_(setup.forward, head.forward, scratch.forward, Arithmetic::kScalesQueries),
+        bias_(bias),
+        score_factor_(stages_.score_factor()),
+        rescored_(stages_.any()),
+        derivative_(stages_.has_derivative()),
+        key_width_(whole_vectors(forward_.head_dim)),
+        value_width_(whole_vectors(forward_.value_dim)) {
+    const Dropout& dropout = forward_.options->dropout;
+    if (dropout.probability > 0) {
+      const ScorePosition& at = head.forward.origin;
+      dropout_.emplace(DropoutRule(dropout, at.batch, at.head, forward_.q_heads));
+    }
+  }
+
+  std::int64_t panels() const { return whole_panels(head_.q_len) / kPanelLanes; }
+
+  /// Everything of a panel but the sum of its queries' gradients with other blocks'. False when it
+  /// does not look at the block.
+  bool attend(std::int64_t panel) {
+    const KeyBounds& bounds = head_.bounds[panel];
+    const std::int64_t count = std::min(forward_.block_keys, head_.forward.kv_len - block_);
+    if (bounds.begin >= block_ + count || bounds.end <= block_) return false;
+    panel_.first_query = panel * kPanelLanes;
+    panel_.rows = std::min(kPanelLanes, head_.q_len - panel_.first_query);
+    panel_.vectors = (panel_.rows + kLanes - 1) / kLanes;
+    find_ranges(forward_.options->mask, head_.forward, panel_);
+    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    const std::int64_t segments = find_segments(forward_.options->mask, head_.forward, panel_,
+                                                block_, tiles, scratch_.forward);
+    if (segments == 0) return false;
+    stages_.begin(panel_.first_query, kPanelLanes, block_, block_ + count);
+    load();
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.forward.segments[s];
+      if (segment.masked) stages_.prepare_mask(panel_, block_, segment);
+      with_vectors(segment.vectors,
+                   [&](auto vectors) { compute_weights<decltype(vectors)::value>(segment); });
+    }
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.forward.segments[s];
+      add_to_keys(segment);
+      if (setup_.grad_query) {
+        with_vectors(segment.vectors,
+                     [&](auto vectors) { add_to_queries<decltype(vectors)::value>(segment); });
+      }
+    }
+    return true;
+  }
+
+  /// Adds the panel's gradient of queries to those of other blocks.
+  void add_query_gradients() {
+    const Floats d;
+    const std::int64_t dim = forward_.head_dim;
+    // The rows' time is over.
+    float* const rows = scratch_.query_rows;
+    transpose(Numbers<float>{panel_.context}, kPanelLanes, dim, panel_.rows, rows, key_width_);
+    const Vector scale = hn::Set(d, static_cast<float>(forward_.scale));
+    for (std::int64_t r = 0; r < panel_.rows; ++r) {
+      float* to = head_.grad_query + (panel_.first_query + r) * head_.grad_query_stride;
+      const float* from = rows + r * key_width_;
+      std::int64_t c = 0;
+      for (; c + kLanes <= dim; c += kLanes) {
+        hn::StoreU(hn::MulAdd(scale, hn::Load(d, from + c), hn::LoadU(d, to + c)), d, to + c);
+      }
+      for (; c < dim; ++c) to[c] += static_cast<float>(forward_.scale) * from[c];
+    }
+  }
+
+ private:
+  void load() {
+    load_panel<Arithmetic>(head_.forward.query, panel_, forward_.head_dim, stages_.query_factor(),
+                           panel_.queries);
+    if (setup_.of_scores()) {
+      load_panel<Arithmetic>(head_.grad_context, panel_, forward_.value_dim, 1.0f,
+                             scratch_.grad_panel);
+    }
+    if (setup_.grad_key) {
+      const bool finite =
+          Arithmetic::pack_query_rows(head_.forward.query, panel_.first_query, panel_.rows,
+                                      forward_.head_dim, scratch_.query_rows, key_width_);
+      if (!finite)
+        clear_doubtful(head_.forward.query, forward_.head_dim, scratch_.query_rows, key_width_);
+    }
+    doubtful_ = 0;
+    if (setup_.grad_value) {
+      const bool finite =
+          Arithmetic::pack_query_rows(head_.grad_context, panel_.first_query, panel_.rows,
+                                      forward_.value_dim, scratch_.grad_rows, value_width_);
+      if (!finite) {
+        doubtful_ = clear_doubtful(head_.grad_context, forward_.value_dim, scratch_.grad_rows,
+                                   value_width_);
+      }
+    }
+    std::copy_n(head_.log2_sum + panel_.first_query, panel_.rows, scratch_.log2_sum);
+    std::copy_n(head_.delta + panel_.first_query, panel_.rows, scratch_.delta);
+    // Lanes without a row have weights of 0.
+    std::fill(scratch_.log2_sum + panel_.rows, scratch_.log2_sum + kPanelLanes,
+              std::numeric_limits<float>::infinity());
+    std::fill(scratch_.delta + panel_.rows, scratch_.delta + kPanelLanes, 0.0f);
+    if (setup_.grad_query) {
+      std::fill_n(panel_.context, forward_.head_dim * kPanelLanes, 0.0f);
+    }
+  }
+
+  float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) const {
+    return with_element_type(rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      return static_cast<float>(rows.row_as<T>(panel_.first_query + row)[column]);
+    });
+  }
+
+  /// Lists the panel's rows that are not all finite and sets them to zero; returns how many.
+  std::int32_t clear_doubtful(const InputRows& rows, std::int64_t dim, float* packed,
+                              std::int64_t width) {
+    std::int32_t count = 0;
+    for (std::int64_t r = 0; r < panel_.rows; ++r) {
+      bool finite = true;
+      for (std::int64_t c = 0; c < dim; ++c) {
+        finite = finite && std::isfinite(number_at(rows, r, c));
+      }
+      if (finite) continue;
+      scratch_.doubtful[count++] = static_cast<std::int32_t>(r);
+      Arithmetic::clear_query_row(packed, r, width);
+    }
+    return count;
+  }
+
+  template <int kVectors>
+  HWY_INLINE void compute_weights(const Segment& segment) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const std::int64_t lanes = kVectors * kLanes;
+    const std::int64_t key_steps = steps<Arithmetic>(forward_.head_dim);
+    const std::int64_t value_steps = steps<Arithmetic>(forward_.value_dim);
+    const bool plain = !derivative_ && !bias_.any() && !dropout_;
+    const bool of_scores = setup_.of_scores();
+    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
+      tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
+          scratch_.forward.keys + k * key_steps, panel_.queries + lane, key_steps,
+          scratch_.forward.scores + k * kPanelLanes + lane);
+      if (rescored_) {
+        stages_.run(panel_, block_, k, lane, lanes,
+                    derivative_ ? scratch_.derivative + lane : nullptr);
+      }
+      if (scratch_.forward.masked[k / kTileRows] != 0) stages_.mask_tile(panel_, k, lane, lanes);
+      float* const gradients = gradients_of(k) + lane;
+      if (of_scores) {
+        tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(scratch_.value_keys + k * value_steps,
+                                                              scratch_.grad_panel + lane,
+                                                              value_steps, gradients);
+      }
+      if (plain) {
+        finish_tile<kVectors, true>(k, lane, of_scores);
+        continue;
+      }
+      if (dropout_) {
+        dropout_->tile(panel_.first_query + lane, block_ + k, lanes, scratch_.forward.kept + lane);
+      }
+      finish_tile<kVectors, false>(k, lane, of_scores);
+      if (!of_scores) continue;
+      if (bias_.any()) bias_.add(gradients, k, panel_.first_query + lane, lane, lanes);
+      store_gradients<kVectors>(k, lane);
+    }
+  }
+
+  /// Where the gradients of the scores of a tile's keys are.
+  float* gradients_of(std::int64_t key) const {
+    return scratch_.gradients + (Arithmetic::kRowsArePairs ? key * kPanelLanes : 0);
+  }
+
+  /// Weights from scores, and gradients of scores from dP, for a tile. Unless it is plain, dropout
+  /// comes in, and gradients stay where dP was.
+  template <int kVectors, bool kPlain>
+  HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
+    const Floats d;
+    const Vector factor = hn::Set(d, score_factor_);
+    const float* const scores = scratch_.forward.scores + k * kPanelLanes + lane;
+    float* const gradients = gradients_of(k) + lane;
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = lane + v * kLanes;
+      const Vector log2_sum = hn::Load(d, scratch_.log2_sum + at);
+      const Vector delta = hn::Load(d, scratch_.delta + at);
+      HWY_UNROLL(4)
+      for (std::int64_t i = 0; i < kTileRows; i += 2) {
+        Vector gradient[2];
+        HWY_UNROLL(2)
+        for (int j = 0; j < 2; ++j) {
+          const std::int64_t here = (i + j) * kPanelLanes + v * kLanes;
+          const Vector score = hn::Load(d, scores + here);
+          const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
+                                                          : hn::MulSub(factor, score, log2_sum);
+          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          Vector kept = weight;
+          Vector grad = hn::Zero(d);
+          if (of_scores) grad = hn::Load(d, gradients + here);
+          if constexpr (!kPlain) {
+            if (dropout_) {
+              const Vector keep = hn::Load(d, scratch_.forward.kept + (i + j) * kPanelLanes + at);
+              kept = hn::Mul(keep, weight);
+              // What is dropped has no say, whatever it holds.
+              grad = hn::IfThenZeroElse(hn::Eq(keep, hn::Zero(d)), hn::Mul(keep, grad));
+            }
+          }
+          Arithmetic::store_row(kept, scratch_.weight_rows, k + i + j, at);
+          gradient[j] = hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)),
+                                           hn::Mul(weight, hn::Sub(grad, delta)));
+          if constexpr (!kPlain) hn::Store(gradient[j], d, gradients + here);
+        }
+        if constexpr (kPlain) store_pair(gradient, k + i, at);
+      }
+    }
+  }
+
+  /// In the forms that the sums take.
+  HWY_INLINE void store_pair(const Vector (&gradient)[2], std::int64_t key, std::int64_t lane) {
+    Arithmetic::store_row(gradient[0], scratch_.gradient_rows, key, lane);
+    Arithmetic::store_row(gradient[1], scratch_.gradient_rows, key + 1, lane);
+    if constexpr (!Arithmetic::kRowsArePairs) {
+      Arithmetic::store_weights(gradient[0], gradient[1], scratch_.forward.scores + lane, key);
+    }
+  }
+
+  /// The same for gradients that bias_ has seen, times the derivative of what comes before it.
+  template <int kVectors>
+  HWY_INLINE void store_gradients(std::int64_t k, std::int64_t lane) {
+    const Floats d;
+    const float* const gradients = gradients_of(k) + lane;
+    for (int v = 0; v < kVectors; ++v) {
+      for (std::int64_t i = 0; i < kTileRows; i += 2) {
+        Vector gradient[2];
+        for (int j = 0; j < 2; ++j) {
+          const std::int64_t here = (i + j) * kPanelLanes + v * kLanes;
+          gradient[j] = hn::Load(d, gradients + here);
+          if (!derivative_) continue;
+          const Vector slope = hn::Load(d, scratch_.derivative + lane + here);
+          gradient[j] =
+              hn::IfThenZeroElse(hn::Eq(gradient[j], hn::Zero(d)), hn::Mul(gradient[j], slope));
+        }
+        store_pair(gradient, k + i, lane + v * kLanes);
+      }
+    }
+  }
+
+  void add_to_keys(const Segment& segment) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const std::int64_t step = lane / Arithmetic::kPerStep;
+    const std::int64_t count = segment.vectors * kLanes / Arithmetic::kPerStep;
+    const std::int64_t row = segment.first_key * Arithmetic::kRowStride + step;
+    if (setup_.grad_value) {
+      add_rows<Arithmetic>(segment.keys, value_width_, scratch_.weight_rows + row,
+                           scratch_.grad_rows + step * value_width_, count,
+                           scratch_.value_sums + segment.first_key * value_width_, value_width_);
+      add_doubtful(segment);
+    }
+    if (setup_.grad_key) {
+      add_rows<Arithmetic>(segment.keys, key_width_, scratch_.gradient_rows + row,
+                           scratch_.query_rows + step * key_width_, count,
+                           scratch_.key_sums + segment.first_key * key_width_, key_width_);
+    }
+  }
+
+  /// Adds rows of dO that were packed as zeros to the keys they see.
+  void add_doubtful(const Segment& segment) {
+    for (std::int32_t i = 0; i < doubtful_; ++i) {
+      const std::int32_t r = scratch_.doubtful[i];
+      if (r / kLanes < segment.first_vector ||
+          r / kLanes >= segment.first_vector + segment.vectors) {
+        continue;
+      }
+      for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; ++k) {
+        const float weight = Arithmetic::row_weight(scratch_.weight_rows, k, r);
+        if (weight == 0.0f) continue;
+        for (std::int64_t c = 0; c < forward_.value_dim; ++c) {
+          scratch_.value_sums[k * value_width_ + c] += weight * number_at(head_.grad_context, r, c);
+        }
+      }
+    }
+  }
+
+  template <int kVectors>
+  HWY_INLINE void add_to_queries(const Segment& segment) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const std::int64_t first_step = steps<Arithmetic>(segment.first_key);
+    const float* const pairs =
+        Arithmetic::kRowsArePairs ? scratch_.gradient_rows : scratch_.forward.scores;
+    for (std::int64_t c = 0; c < forward_.head_dim; c += kTileRows) {
+      const std::int64_t width = std::min<std::int64_t>(kTileRows, forward_.head_dim - c);
+      const float* keys =
+          scratch_.forward.values + c / kTileRows * scratch_.forward.value_tile_stride;
+      tile_of<Arithmetic, kVectors, Finish::kAdd>(
+          width, keys + first_step * width, pairs + first_step * kPanelLanes + lane,
+          steps<Arithmetic>(segment.keys), panel_.context + c * kPanelLanes + lane);
+    }
+  }
+
+  const BackwardSetup& setup_;
+  const ForwardSetup& forward_;
+  const BackwardHead& head_;
+  const std::int64_t block_;  // its first key
+  BackwardScratch& scratch_;
+  Panel& panel_;
+  ScoreStages stages_;
+  BiasGradient& bias_;
+  std::optional<DropoutLanes> dropout_;
+  const float score_factor_;  // what scores still have to be multiplied by
+  const bool rescored_;       // something comes between the product and the weights
+  const bool derivative_;
+  const std::int64_t key_width_, value_width_;
+  std::int32_t doubtful_ = 0;
+};
+
+/// One work item: a block of keys against all queries of its heads.
+template <class Arithmetic>
+class BackwardPass {
+ public:
+  BackwardPass(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch)
+      : setup_(setup),
+        item_(item),
+        key_width_(whole_vectors(setup.forward.head_dim)),
+        value_width_(whole_vectors(setup.forward.value_dim)) {
+    scratch_.lay_out(scratch, backward_scratch_sizes<Arithmetic>(setup));
+  }
+
+  void run(const std::stop_token& stop) {
+    Turn turn(item_.progress, item_.turn);
+    Turn bias_turn(item_.bias_progress, item_.bias_turn);
+    BiasGradient bias(setup_, scratch_);
+    std::int64_t keys = 0;
+    std::int64_t position = 0;
+    for (std::int64_t i = 0; i < item_.group; ++i) {
+      const BackwardHead head = item_.head(item_.heads_of, i);
+      if (i == 0) keys = pack(head.forward);
+      // Heads that share a bias have their gradients summed before they are added to it.
+      const bool one_bias = head.grad_bias_place.head_stride == 0;
+      if (i == 0 || !one_bias) bias.clear_bias(keys, head);
+      bias.clear_distances(head);
+      HeadPass<Arithmetic> pass(setup_, head, item_.first_key, scratch_, bias);
+      for (std::int64_t p = pass.panels() - 1; p >= 0; --p, ++position) {
+        if (stop.stop_requested()) return;
+        if (pass.attend(p) && setup_.grad_query) {
+          if (!turn.wait(position, stop)) return;
+          pass.add_query_gradients();
+        }
+        turn.pass(position);
+      }
+      bias.write_buckets(head, item_.first_key);
+      if (setup_.grad_bias && (!one_bias || i + 1 == item_.group)) {
+        if (!bias_turn.wait(0, stop)) return;
+        bias.add_bias_to(head, item_.first_key, keys);
+      }
+    }
+    write(item_.grad_key, keys, setup_.forward.head_dim, setup_.forward.scale, scratch_.key_sums,
+          key_width_);
+    write(item_.grad_value, keys, setup_.forward.value_dim, 1.0, scratch_.value_sums, value_width_);
+  }
+
+ private:
+  /// Packs the block's keys and values, for every query head of the group the same; returns how
+  /// many there are.
+  std::int64_t pack(const ForwardHead& head) {
+    const std::int64_t count = std::min(setup_.forward.block_keys, head.kv_len - item_.first_key);
+    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    const ForwardSetup setup = with_keys_for_values(setup_.forward);
+    const ForwardHead with_keys = with_keys_for_values(head);
+    KeyBlock<Arithmetic>(setup, with_keys, scratch_.forward).pack(item_.first_key, count, tiles);
+    if (setup_.of_scores()) {
+      Arithmetic::pack_keys(head.value, item_.first_key, count, setup_.forward.value_dim,
+                            scratch_.value_keys);
+    }
+    std::fill_n(scratch_.key_sums, tiles * kTileRows * key_width_, 0.0f);
+    std::fill_n(scratch_.value_sums, tiles * kTileRows * value_width_, 0.0f);
+    return count;
+  }
+
+  static void write(const OutputRows& rows, std::int64_t count, std::int64_t dim, double factor,
+                    float* sums, std::int64_t width) {
+    if (rows.data == nullptr) return;
+    const Floats d;
+    const Vector f = hn::Set(d, static_cast<float>(factor));
+    for (std::int64_t r = 0; r < count; ++r) {
+      float* const from = sums + r * width;
+      for (std::int64_t c = 0; c < width; c += kLanes) {
+        hn::Store(hn::Mul(f, hn::Load(d, from + c)), d, from + c);
+      }
+      with_element_type(rows.dtype, [&](auto* type) {
+        using T = std::remove_cvref_t<decltype(*type)>;
+        write_numbers(from, dim, rows.row_as<T>(r));
+      });
+    }
+  }
+
+  const BackwardSetup& setup_;
+  const BackwardItem& item_;
+  const std::int64_t key_width_, value_width_;
+  BackwardScratch scratch_;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_BACKWARD_INL_H_
