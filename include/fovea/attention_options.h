@@ -144,7 +144,9 @@ struct PackedSequences {
 /// what is kept is divided by 1 - probability. lse knows nothing of it. Which weights are kept
 /// follows from these numbers and the place of the weight (batch item or packed sequence, query
 /// head, query, key) alone, by Philox 4x32-10 (Salmon et al. 2011), so that it is found again
-/// without being stored, on any number of threads and SIMD target.
+/// without being stored, on any number of threads and SIMD target. Queries and keys of packed
+/// sequences count within their sequence. For fewer than 2^32 heads of all items, 2^32 queries and
+/// 2^34 keys.
 struct Dropout {
   /// In [0, 1), to the 32nd binary place.
   double probability = 0.0;

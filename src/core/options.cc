@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@ namespace fovea {
 namespace {
 
 constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // positions stay far from overflow
+constexpr std::int64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
 void validate_float(const TensorView& tensor, const char* name) {
   if (!is_float(tensor.dtype())) {
@@ -61,6 +63,27 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
         fmt::format("relative: expected max_distance above {} (the distances with a bucket of "
                     "their own), got {}",
                     exact, relative.max_distance));
+  }
+}
+
+/// The counters of dropout (core/dropout.h) have words of 32 bits, and four keys share one.
+void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
+  if (!(dropout.probability >= 0.0 && dropout.probability < 1.0)) {
+    throw InvalidArgument(fmt::format(
+        "dropout: expected a probability from 0 up to, but not, 1, got {}", dropout.probability));
+  }
+  if (dropout.probability == 0.0) return;
+  const auto require_fewer = [](const char* name, std::int64_t most, std::int64_t length) {
+    if (length <= most) return;
+    throw InvalidArgument(
+        fmt::format("dropout: expected {} of at most {}, got {}", name, most, length));
+  };
+  require_fewer("q_len", kMaxWord, shape.q_len);
+  require_fewer("kv_len", kMaxWord * 4 + 3, shape.kv_len);
+  if (shape.items() > 0 && shape.q_heads > kMaxWord / shape.items()) {
+    throw InvalidArgument(fmt::format("dropout: expected q_heads * {} of at most {}, got {} * {}",
+                                      shape.sequences > 0 ? "sequences" : "batch", kMaxWord,
+                                      shape.q_heads, shape.items()));
   }
 }
 
@@ -158,6 +181,10 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
     throw InvalidArgument(
         "custom: expected a function for tiles and one for single scores, got one of them");
   }
+  if ((score.custom.tile_derivative == nullptr) != (score.custom.one_derivative == nullptr)) {
+    throw InvalidArgument(
+        "custom: expected a derivative for tiles and one for single scores, got one of them");
+  }
   if (score.bias.defined()) {
     validate_broadcast(score.bias, shape, "bias");
     validate_float(score.bias, "bias");
@@ -170,6 +197,7 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   }
   if (score.relative) validate_relative(*score.relative, shape.q_heads);
   if (!score.sinks.empty()) validate_per_head(score.sinks, "sinks", shape.q_heads);
+  validate_dropout(options.dropout, shape);
   const auto offsets = static_cast<std::int64_t>(options.alignment.values().size());
   if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.items()) {
     throw InvalidArgument(fmt::format("alignment: expected 1 offset or one per {} ({}), got {}",

@@ -128,6 +128,29 @@ const std::vector<BadCall> kBadScores{
        c.options.score.sinks = {1, 2, kInfinity, 4};
      },
      "sinks: expected numbers, got inf"},
+    {"a custom function for tiles alone",
+     [](Call& c) { c.options.score.custom.tile = [](const void*, const ScoreTile&) {}; },
+     "custom: expected a function for tiles and one for single scores, got one of them"},
+    {"a derivative for tiles alone",
+     [](Call& c) { c.options.score.custom.tile_derivative = [](const void*, const ScoreTile&) {}; },
+     "custom: expected a derivative for tiles and one for single scores, got one of them"},
+    {"a derivative for single scores alone",
+     [](Call& c) {
+       c.options.score.custom.one_derivative = [](const void*, double score,
+                                                  const ScorePosition&) { return score; };
+     },
+     "custom: expected a derivative for tiles and one for single scores, got one of them"},
+};
+
+const std::vector<BadCall> kBadDropouts{
+    {"probability negative", [](Call& c) { c.options.dropout.probability = -0.1; },
+     "dropout: expected a probability from 0 up to, but not, 1, got -0.1"},
+    {"probability one", [](Call& c) { c.options.dropout.probability = 1.0; },
+     "dropout: expected a probability from 0 up to, but not, 1, got 1"},
+    {"probability nan", [](Call& c) { c.options.dropout.probability = std::nan(""); },
+     "dropout: expected a probability from 0 up to, but not, 1, got nan"},
+    {"probability inf", [](Call& c) { c.options.dropout.probability = kInfinity; },
+     "dropout: expected a probability from 0 up to, but not, 1, got inf"},
 };
 
 const std::vector<BadCall> kBadMasks{
@@ -268,11 +291,38 @@ TEST_P(AttentionOptionErrors, SayWhatIsWrongAndTouchNothing) { expect_refused(Ge
 
 INSTANTIATE_TEST_SUITE_P(Scores, AttentionOptionErrors, testing::ValuesIn(kBadScores),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(Dropouts, AttentionOptionErrors, testing::ValuesIn(kBadDropouts),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Masks, AttentionOptionErrors, testing::ValuesIn(kBadMasks), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Sequences, AttentionOptionErrors, testing::ValuesIn(kBadSequences),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Executions, AttentionOptionErrors, testing::ValuesIn(kBadExecutions),
                          name_of_case);
+
+// No tensor is as long as that: these are checked by their shapes alone.
+TEST(AttentionDropoutErrors, MoreThanItsCountersCanTellApart) {
+  const std::int64_t words = std::int64_t{1} << 32;
+  const auto refusal_of = [](const ProblemShape& shape, PackedSequences sequences = {}) {
+    const AttentionOptions options{.dropout = {.probability = 0.5}, .sequences = sequences};
+    return message_of([&] { validate(options, shape); });
+  };
+  EXPECT_EQ(refusal_of({1, 1, 1, words - 1, 4 * words - 1}), "no error");
+  EXPECT_EQ(refusal_of({1, 1, 1, words, 1}),
+            "dropout: expected q_len of at most 4294967295, got 4294967296");
+  EXPECT_EQ(refusal_of({1, 1, 1, 1, 4 * words}),
+            "dropout: expected kv_len of at most 17179869183, got 17179869184");
+  EXPECT_EQ(refusal_of({65536, 65535, 1, 1, 1}), "no error");
+  EXPECT_EQ(refusal_of({65536, 65536, 1, 1, 1}),
+            "dropout: expected q_heads * batch of at most 4294967295, got 65536 * 65536");
+  EXPECT_EQ(refusal_of({std::int64_t{1} << 40, std::int64_t{1} << 40, 1, 1, 1}),
+            "dropout: expected q_heads * batch of at most 4294967295, got 1099511627776 * "
+            "1099511627776");
+  EXPECT_EQ(refusal_of({1, words / 2, 1, 2, 2, 2}, {{0, 1, 2}, {0, 1, 2}}),
+            "dropout: expected q_heads * sequences of at most 4294967295, got 2147483648 * 2");
+  EXPECT_EQ(refusal_of({0, words, 1, 1, 1}), "no error");
+  // Without dropout nothing is counted.
+  EXPECT_EQ(message_of([&] { validate({}, {1, 1, 1, words, 4 * words}); }), "no error");
+}
 
 // A process of its own for each: what is not refused would be read.
 TEST(AttentionOptionErrorsDeathTest, NoDataWhereThereShouldBe) {
