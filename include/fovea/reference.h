@@ -2,7 +2,7 @@
 //
 // The reference: attention in plain scalar arithmetic, one query at a time, in the order of the
 // textbook. It defines what is right for everything else in Fovea, and shows every step. It is
-// slow; it is meant to be read (src/reference/attention.cc) and to judge.
+// slow; it is meant to be read (src/reference/row_attention.h) and to judge.
 
 #pragma once
 
@@ -94,11 +94,14 @@ struct Steps {
   Tensor biased_scores;      ///< absent without bias, alibi and relative table
   Tensor masked_scores;      ///< -inf where masked; absent without a mask or packed sequences
   Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
+  Tensor dropped_weights;    ///< 0 where dropped, the others over 1 - probability; absent without
+                             ///< dropout
   Tensor row_sums;           ///< [batch, q_heads, q_len]  the sum of each row of weights
   Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where a mask, a
                              ///< score of -inf or a sequence's end keeps the key out
   Tensor lse;                ///< [batch, q_heads, q_len]  natural log of the sum of exp(score)
-  Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value
+  Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value; dropped
+                             ///< weights where there is dropout
 };
 
 /// context = normalize(scores, masked) V, with every intermediate array kept.
@@ -111,6 +114,8 @@ struct Steps {
 ///          -inf masks whatever the score and other biases are, even nan. A fully masked row gives
 ///          context 0 and lse -inf, or lse = the sink where there is one. What is visible follows
 ///          plain arithmetic: nan spreads.
+/// Dropout  is the context's alone: weights, their sums and lse know nothing of it. A key that is
+///          dropped is visible all the same: nan in its value spreads.
 /// Packing  with AttentionOptions::sequences the arrays keep their shapes, with batch 1 and the
 ///          total lengths. A key of another sequence takes no part: it has the score -inf at
 ///          every step, weight 0 and a hidden layer of 0.

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A problem of the reference whose shapes and options have been checked.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fovea/attention_options.h"
+#include "fovea/reference.h"
+#include "fovea/tensor.h"
+
+#include "core/problem_shape.h"
+
+namespace fovea::reference {
+
+/// It looks into what it was made of, which has to outlive it.
+struct Problem {
+  const Inputs& in;
+  const AttentionOptions& options;
+  const ReferenceOptions& how;
+  ProblemShape shape;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t hidden_dim = 0;  // 0 unless the score is additive
+
+  double scale() const { return score_scale(options.score, head_dim); }
+  bool has_bias() const {
+    return options.score.bias.defined() || options.score.alibi || options.score.relative;
+  }
+  bool has_dropout() const { return options.dropout.probability > 0; }
+};
+
+/// Checks everything before anything is computed. Throws InvalidArgument.
+Problem make_problem(const Inputs& in, const AttentionOptions& options,
+                     const ReferenceOptions& how);
+
+/// Throws InvalidArgument with the message unless the condition holds.
+void require(bool condition, const std::string& message);
+
+/// Throws InvalidArgument unless the tensor is there and of this shape.
+void require_shape(const TensorView& tensor, const char* name, const Shape& expected);
+
+}  // namespace fovea::reference
