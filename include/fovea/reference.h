@@ -2,7 +2,8 @@
 //
 // The reference: attention in plain scalar arithmetic, one query at a time, in the order of the
 // textbook. It defines what is right for everything else in Fovea, and shows every step. It is
-// slow; it is meant to be read (src/reference/row_attention.h) and to judge.
+// slow; it is meant to be read (src/reference/row_attention.h, and gradients.cc for its gradients)
+// and to judge.
 
 #pragma once
 
@@ -144,5 +145,47 @@ struct Rows {
 /// type. Errors as attention_steps; a row outside the problem is one.
 Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
                     std::span<const Row> rows, const ReferenceOptions& how = {});
+
+/// The gradient of a loss with respect to what attention returns: floats of any type, any strides.
+/// The loss has nothing of what is absent.
+struct OutputGradients {
+  TensorView context = {};  ///< [batch, q_heads, q_len, value_dim]
+  TensorView lse = {};      ///< [batch, q_heads, q_len]
+  TensorView weights = {};  ///< [batch, q_heads, q_len, kv_len]; of weights before dropout: a loss
+                            ///< on where a query looks
+};
+
+/// The gradient of the loss with respect to what attention is given, of the arithmetic's type
+/// (float32 for the types of 16 bits). Absent where the options have no such thing.
+struct Gradients {
+  Tensor query;     ///< of the query's shape
+  Tensor key;       ///< of the key's shape: the sum over the query heads that read a key
+  Tensor value;     ///< of the value's shape, summed alike
+  Tensor bias;      ///< of the bias' shape: the sum over all scores that a number is added to
+  Tensor relative;  ///< [buckets, q_heads]
+  Tensor sinks;     ///< [q_heads]
+};
+
+/// The gradients of the loss, from those with respect to attention's results; what attention
+/// computes is computed anew. P are the weights, Z is what dropout multiplies them by, 0 or
+/// 1 / (1 - probability), O the context, and S the scores that the softmax is given:
+///
+///   dV = (Z P)^T dO,  dP = Z dO V^T + dweights,  dS = P (dP - rowsum(P dP) + dlse),
+///   dbias = dS,  dsink = sum over queries of exp(sink - lse) (dlse - rowsum(P dP)),
+///   dQ = (dS S') K,  dK = (dS S')^T Q,  S' = scale times the slopes of softcap and custom function
+///
+/// Options  all of them; for DotScore and kSoftmax. ALiBi's slopes have no gradient; a custom
+///          function needs its derivative.
+/// Masking  a key that takes no part (see attention_steps) gets zeros and gives nothing, whatever
+///          it, its value and the gradients of its weight hold; nor does a fully masked row, but
+///          for the gradient of its lse where that is a sink. nan in what is visible spreads.
+/// Numerics every operation is rounded, as forward; sums run over batch items, heads, queries and
+///          keys in this order, each from first to last. In kBFloat16 and kFloat16, Z P and dS S'
+///          are rounded to the type before they meet dO, K and Q, and the gradients of query, key
+///          and value at last; all else is float32.
+/// Memory   beside the results and copies of what is strided or of another type, O(kv_len).
+/// Errors   throws InvalidArgument naming the argument, what was expected and what came.
+Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                              const AttentionOptions& options, const ReferenceOptions& how = {});
 
 }  // namespace fovea::reference

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gradients of attention, one query at a time. RowGradients::add() is RowAttention::attend()
+// backwards: each paragraph turns the gradient of what a step made into that of what the step was
+// given, and adds what its other operands get.
+
+#include "reference/gradients.h"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/broadcast.h"
+#include "reference/contiguous.h"
+#include "reference/problem.h"
+#include "reference/row_attention.h"
+
+namespace fovea::reference {
+namespace {
+
+template <class Real>
+Real dot(std::span<const Real> a, std::span<const Real> b) {
+  Real sum = 0;
+  for (std::size_t d = 0; d < a.size(); ++d) sum += a[d] * b[d];
+  return sum;
+}
+
+/// sum += factor * row
+template <class Real>
+void add_times(Real factor, std::span<const Real> row, std::span<Real> sum) {
+  for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += factor * row[d];
+}
+
+template <class Real>
+class RowGradients {
+ public:
+  RowGradients(const Problem& problem, const OutputGradients& outputs, Gradients& sums)
+      : problem_(problem),
+        attention_(problem),
+        context_(outputs.context),
+        lse_(outputs.lse),
+        weights_(outputs.weights),
+        sums_(sums) {
+    if (sums.bias.defined()) bias_strides_ = broadcast_strides(sums.bias);
+  }
+
+  /// Adds what comes by way of one query.
+  void add(const Row& row) {
+    const RowSteps<Real> s = attention_.attend(row);
+    const RowPlace& place = s.place;
+    const ScoreOptions& score = problem_.options.score;
+    // The keys that take part; the others have no gradient.
+    std::vector<std::size_t> keys;
+    for (std::size_t j = 0; j < place.kv_len; ++j) {
+      if (s.visible[j]) keys.push_back(j);
+    }
+    // One number per key: the gradient of its weight at first, in the end that of its score.
+    std::vector<Real> gradient(place.kv_len, Real(0));
+
+    // Context: the values, mixed by what dropout left of their weights.
+    if (context_.defined()) {
+      const auto context = row_of(context_, row.batch, row.head, row.query);
+      for (const std::size_t j : keys) {
+        add_times(s.dropped[j], context, sum_of_key(sums_.value, place, j));
+        gradient[j] = dot(context, attention_.value(place, j)) * s.kept[j];
+      }
+    }
+
+    // Weights: what the loss makes of them beside the context.
+    if (weights_.defined()) {
+      const auto weights = row_of(weights_, row.batch, row.head, row.query);
+      for (const std::size_t j : keys) {
+        gradient[j] += weights[static_cast<std::size_t>(place.number(j))];
+      }
+    }
+
+    // Softmax: what one weight gains the others lose, so that it counts how far a gradient is above
+    // the mean. lse grows with every score, by its weight.
+    Real mean = 0;
+    for (const std::size_t j : keys) mean += s.unrounded[j] * gradient[j];
+    const Real lse = lse_gradient(row);
+    for (const std::size_t j : keys) gradient[j] = s.unrounded[j] * (gradient[j] - mean + lse);
+    if (sums_.sinks.defined()) add_to_sink(row.head, s.lse, lse - mean);
+
+    // Biases were added.
+    for (const std::size_t j : keys) add_to_biases(place.at(j), gradient[j]);
+
+    // Custom function.
+    if (score.custom.one != nullptr) {
+      for (const std::size_t j : keys) {
+        const double x = static_cast<double>(s.softcapped[j]);
+        const double slope = score.custom.one_derivative(score.custom.state.get(), x, place.at(j));
+        gradient[j] *= static_cast<Real>(slope);
+      }
+    }
+
+    // Softcap: the slope of c tanh(x / c) is 1 - tanh^2.
+    if (score.softcap > 0) {
+      for (const std::size_t j : keys) {
+        const Real tanh = s.softcapped[j] / static_cast<Real>(score.softcap);
+        gradient[j] *= 1 - tanh * tanh;
+      }
+    }
+
+    // Scale.
+    for (Real& x : gradient) x *= static_cast<Real>(problem_.scale());
+
+    // The product of query and key.
+    round_as_stored<Real>(problem_.how.arithmetic, gradient);
+    const auto query_sum =
+        row_of<Real>(sums_.query.span<Real>(), sums_.query.shape(), row.batch, row.head, row.query);
+    for (const std::size_t j : keys) {
+      add_times(gradient[j], attention_.key(place, j), query_sum);
+      add_times(gradient[j], attention_.query(place), sum_of_key(sums_.key, place, j));
+    }
+  }
+
+ private:
+  /// What `sums`, of keys or values, has of key j.
+  static std::span<Real> sum_of_key(Tensor& sums, const RowPlace& place, std::size_t j) {
+    return row_of<Real>(sums.span<Real>(), sums.shape(), place.row.batch, place.kv_head,
+                        place.number(j));
+  }
+
+  Real lse_gradient(const Row& row) const {
+    if (!lse_.defined()) return 0;
+    const Shape& shape = lse_.shape();
+    const std::int64_t number = (row.batch * shape[1] + row.head) * shape[2] + row.query;
+    return lse_.span()[static_cast<std::size_t>(number)];
+  }
+
+  /// A sink is a score without a value: what its weight of the row has is `gain`.
+  void add_to_sink(std::int64_t head, Real lse, Real gain) {
+    const Real sink =
+        static_cast<Real>(problem_.options.score.sinks[static_cast<std::size_t>(head)]);
+    if (sink == -std::numeric_limits<Real>::infinity()) return;  // it takes no part
+    sums_.sinks.at<Real>({head}) += std::exp(sink - lse) * gain;
+  }
+
+  /// One number may be added to many scores.
+  void add_to_biases(const ScorePosition& at, Real gradient) {
+    if (sums_.bias.defined()) {
+      const std::int64_t number = at.batch * bias_strides_[0] + at.head * bias_strides_[1] +
+                                  (at.query_start + at.query) * bias_strides_[2] +
+                                  (at.key_start + at.key) * bias_strides_[3];
+      sums_.bias.span<Real>()[static_cast<std::size_t>(number)] += gradient;
+    }
+    if (sums_.relative.defined()) {
+      const std::int64_t distance = at.key - (at.query + at.offset);
+      const std::int64_t bucket = relative_bucket(distance, *problem_.options.score.relative);
+      sums_.relative.at<Real>({bucket, at.head}) += gradient;
+    }
+  }
+
+  const Problem& problem_;
+  RowAttention<Real> attention_;
+  Contiguous<Real> context_, lse_, weights_;  // those gradients, where they are
+  Gradients& sums_;
+  std::array<std::int64_t, 4> bias_strides_{};
+};
+
+template <class Real>
+void add_part(const ProblemShape& shape, const KeyHead& part, RowGradients<Real>& gradients) {
+  const std::int64_t group = shape.q_heads / shape.kv_heads;
+  for (std::int64_t head = part.head * group; head < (part.head + 1) * group; ++head) {
+    for (std::int64_t query = 0; query < shape.q_len; ++query) {
+      gradients.add({part.batch, head, query});
+    }
+  }
+}
+
+template <class Real>
+Gradients zeros(const Problem& problem) {
+  const ScoreOptions& score = problem.options.score;
+  const auto like = [](const TensorView& tensor) {
+    return tensor.defined() ? Tensor(dtype_of<Real>(), tensor.shape()) : Tensor();
+  };
+  Gradients result;
+  result.query = like(problem.in.query);
+  result.key = like(problem.in.key);
+  result.value = like(problem.in.value);
+  result.bias = like(score.bias);
+  if (score.relative) result.relative = like(score.relative->table);
+  if (!score.sinks.empty()) result.sinks = Tensor(dtype_of<Real>(), {problem.shape.q_heads});
+  return result;
+}
+
+template <class Real>
+Gradients all_gradients(const Problem& problem, const OutputGradients& outputs) {
+  const ProblemShape& shape = problem.shape;
+  Gradients result = zeros<Real>(problem);
+  RowGradients<Real> gradients(problem, outputs, result);
+  for_each_index({shape.batch, shape.kv_heads}, [&](const Index& at) {
+    add_part(shape, {at[0], at[1]}, gradients);
+  });
+  for (Tensor* tensor : {&result.query, &result.key, &result.value}) {
+    round_as_stored<Real>(problem.how.arithmetic, tensor->span<Real>());
+  }
+  return result;
+}
+
+/// Checks that the problem has gradients.
+Problem make_differentiable(const Inputs& inputs, const AttentionOptions& options,
+                            const ReferenceOptions& how) {
+  const Problem problem = make_problem(inputs, options, how);
+  require(
+      std::holds_alternative<DotScore>(how.score_kind),
+      fmt::format("score kind: expected the dot score, of which alone there are gradients, got "
+                  "the {} score",
+                  std::holds_alternative<GeneralScore>(how.score_kind) ? "general" : "additive"));
+  require(how.normalization == Normalization::kSoftmax,
+          fmt::format("normalization: expected softmax, of which alone there are gradients, got {}",
+                      how.normalization == Normalization::kSum ? "division by the sum"
+                                                               : "softmax unshifted"));
+  require(options.score.custom.one == nullptr || options.score.custom.one_derivative != nullptr,
+          "custom: expected a function with its derivative, got one without");
+  return problem;
+}
+
+void check_output(const TensorView& tensor, const char* name, const Shape& shape) {
+  if (!tensor.defined()) return;
+  require(is_float(tensor.dtype()),
+          fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}", name,
+                      dtype_name(tensor.dtype())));
+  require_shape(tensor, name, shape);
+}
+
+void check_outputs(const OutputGradients& outputs, const Problem& problem) {
+  const ProblemShape& p = problem.shape;
+  check_output(outputs.context, "grad_context", {p.batch, p.q_heads, p.q_len, problem.value_dim});
+  check_output(outputs.lse, "grad_lse", {p.batch, p.q_heads, p.q_len});
+  check_output(outputs.weights, "grad_weights", {p.batch, p.q_heads, p.q_len, p.kv_len});
+}
+
+}  // namespace
+
+Gradients zero_gradients(const Inputs& inputs, const AttentionOptions& options,
+                         const ReferenceOptions& how) {
+  const Problem problem = make_differentiable(inputs, options, how);
+  return how.arithmetic == DType::kFloat64 ? zeros<double>(problem) : zeros<float>(problem);
+}
+
+void add_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                   const AttentionOptions& options, const KeyHead& part, Gradients& sums) {
+  const ReferenceOptions how;
+  const Problem problem = make_differentiable(inputs, options, how);
+  const ProblemShape& shape = problem.shape;
+  check_outputs(outputs, problem);
+  require(
+      part.batch >= 0 && part.batch < shape.batch && part.head >= 0 && part.head < shape.kv_heads,
+      fmt::format("part: expected [batch, kv_head] within [{}, {}], got [{}, {}]", shape.batch,
+                  shape.kv_heads, part.batch, part.head));
+  RowGradients<double> gradients(problem, outputs, sums);
+  add_part(shape, part, gradients);
+}
+
+Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                              const AttentionOptions& options, const ReferenceOptions& how) {
+  const Problem problem = make_differentiable(inputs, options, how);
+  check_outputs(outputs, problem);
+  return how.arithmetic == DType::kFloat64 ? all_gradients<double>(problem, outputs)
+                                           : all_gradients<float>(problem, outputs);
+}
+
+}  // namespace fovea::reference
