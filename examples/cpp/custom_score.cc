@@ -29,6 +29,13 @@ struct Cap {
     const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
     return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
   }
+  template <class D, class V>  // by the score, for gradients
+  HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
+    using T = hn::TFromD<D>;
+    const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
+    const V tanh = fovea::HWY_NAMESPACE::tanh(d, share);
+    return hn::NegMulAdd(tanh, tanh, hn::Set(d, T{1}));
+  }
 };
 FOVEA_SCORE_KERNELS(Cap, CapParameters)
 

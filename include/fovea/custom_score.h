@@ -26,6 +26,13 @@
 //       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
 //       return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
 //     }
+//     template <class D, class V>                 // by the score, for gradients
+//     HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
+//       using T = hn::TFromD<D>;
+//       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
+//       const V tanh = fovea::HWY_NAMESPACE::tanh(d, share);
+//       return hn::NegMulAdd(tanh, tanh, hn::Set(d, T{1}));
+//     }
 //   };
 //   FOVEA_SCORE_KERNELS(Cap, CapParameters)
 //   }
@@ -42,8 +49,9 @@
 //   options.score.custom = capped::make_cap({.cap = 30});
 //
 // The functor is asked for whole vectors, which may reach beyond the last query and key: what it
-// looks up it has to check. tanh is from fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has
-// more functions.
+// looks up it has to check. One that no gradients are wanted of needs no derivative, with
+// FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE and FOVEA_SCORE_FUNCTION_WITHOUT_DERIVATIVE. tanh is from
+// fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
 
 // The parts that are the same for all targets.
 #ifndef FOVEA_CUSTOM_SCORE_H_
@@ -58,8 +66,26 @@
 
 #include "fovea/attention_options.h"
 
-/// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, for it.
-#define FOVEA_SCORE_KERNELS(Functor, Parameters)                                                \
+/// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, with its derivative
+/// for it.
+#define FOVEA_SCORE_KERNELS(Functor, Parameters)                                                  \
+  static_assert(fovea::HWY_NAMESPACE::has_derivative<Functor>(), #Functor                         \
+                " has no derivative(d, score, at), which gradients need; where there will "       \
+                "be none, use FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE");                           \
+  FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE(Functor, Parameters)                                     \
+  inline void Functor##TileDerivative(const void* state, const fovea::ScoreTile& tile) {          \
+    const Functor functor{*static_cast<const Parameters*>(state)};                                \
+    fovea::HWY_NAMESPACE::score_tile(fovea::HWY_NAMESPACE::DerivativeOf<Functor>{functor}, tile); \
+  }                                                                                               \
+  inline double Functor##OneDerivative(const void* state, double score,                           \
+                                       const fovea::ScorePosition& at) {                          \
+    const Functor functor{*static_cast<const Parameters*>(state)};                                \
+    return fovea::HWY_NAMESPACE::score_one(fovea::HWY_NAMESPACE::DerivativeOf<Functor>{functor},  \
+                                           score, at);                                            \
+  }
+
+/// The same without a derivative: calls that find gradients refuse such a function.
+#define FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE(Functor, Parameters)                             \
   inline void Functor##Tile(const void* state, const fovea::ScoreTile& tile) {                  \
     const Functor functor{*static_cast<const Parameters*>(state)};                              \
     fovea::HWY_NAMESPACE::score_tile(functor, tile);                                            \
@@ -71,19 +97,35 @@
 
 /// Outside of it, within #if HWY_ONCE: defines fovea::CustomScore name(Parameters), which takes the
 /// best target that the CPU has, as the engine does.
-#define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                               \
-  HWY_EXPORT(Functor##Tile);                                                          \
-  HWY_EXPORT(Functor##One);                                                           \
-  fovea::CustomScore name(Parameters parameters) {                                    \
-    return {.tile =                                                                   \
-                [](const void* state, const fovea::ScoreTile& tile) {                 \
-                  HWY_DYNAMIC_DISPATCH(Functor##Tile)(state, tile);                   \
-                },                                                                    \
-            .one =                                                                    \
-                [](const void* state, double score, const fovea::ScorePosition& at) { \
-                  return HWY_DYNAMIC_DISPATCH(Functor##One)(state, score, at);        \
-                },                                                                    \
-            .state = std::make_shared<const Parameters>(std::move(parameters))};      \
+#define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                          \
+  HWY_EXPORT(Functor##Tile);                                                     \
+  HWY_EXPORT(Functor##One);                                                      \
+  HWY_EXPORT(Functor##TileDerivative);                                           \
+  HWY_EXPORT(Functor##OneDerivative);                                            \
+  fovea::CustomScore name(Parameters parameters) {                               \
+    return {.tile = FOVEA_SCORE_TILE_CALL(Functor##Tile),                        \
+            .one = FOVEA_SCORE_ONE_CALL(Functor##One),                           \
+            .tile_derivative = FOVEA_SCORE_TILE_CALL(Functor##TileDerivative),   \
+            .one_derivative = FOVEA_SCORE_ONE_CALL(Functor##OneDerivative),      \
+            .state = std::make_shared<const Parameters>(std::move(parameters))}; \
+  }
+
+/// The same of what FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE compiled.
+#define FOVEA_SCORE_FUNCTION_WITHOUT_DERIVATIVE(name, Functor, Parameters)       \
+  HWY_EXPORT(Functor##Tile);                                                     \
+  HWY_EXPORT(Functor##One);                                                      \
+  fovea::CustomScore name(Parameters parameters) {                               \
+    return {.tile = FOVEA_SCORE_TILE_CALL(Functor##Tile),                        \
+            .one = FOVEA_SCORE_ONE_CALL(Functor##One),                           \
+            .state = std::make_shared<const Parameters>(std::move(parameters))}; \
+  }
+
+// Calls of what HWY_EXPORT exports: parts of the above.
+#define FOVEA_SCORE_TILE_CALL(kernel) \
+  [](const void* state, const fovea::ScoreTile& tile) { HWY_DYNAMIC_DISPATCH(kernel)(state, tile); }
+#define FOVEA_SCORE_ONE_CALL(kernel)                                    \
+  [](const void* state, double score, const fovea::ScorePosition& at) { \
+    return HWY_DYNAMIC_DISPATCH(kernel)(state, score, at);              \
   }
 
 #endif  // FOVEA_CUSTOM_SCORE_H_
@@ -129,6 +171,30 @@ class ScoreLanes {
 
  private:
   ScorePosition first_;
+};
+
+/// Whether a functor brings its derivative.
+template <class Functor>
+constexpr bool has_derivative() {
+  using D = hwy::HWY_NAMESPACE::CappedTag<float, 1>;
+  return requires(const Functor& functor, D d, hwy::HWY_NAMESPACE::Vec<D> score,
+                  const ScoreLanes<D>& at) {
+    functor.derivative(d, score, at);
+  };
+}
+
+/// The derivative of a functor, as a functor.
+template <class Functor>
+struct DerivativeOf {
+  const Functor& functor;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V score, const ScoreLanes<D>& at) const {
+    if constexpr (has_derivative<Functor>()) {
+      return functor.derivative(d, score, at);
+    } else {
+      return score;  // FOVEA_SCORE_KERNELS has refused it
+    }
+  }
 };
 
 /// scores = factor * functor(scores), from lane `i` of a row on: as many at a time as D has lanes.

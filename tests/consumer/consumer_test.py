@@ -143,6 +143,13 @@ class Installed(unittest.TestCase):
         needed = self.build_with_pkg_config("pc_custom_static", library_dir, "--static", **custom)
         self.assertNotIn("libfovea", " ".join(needed))
 
+    def test_a_custom_score_without_its_derivative_does_not_compile(self):
+        config = {"PKG_CONFIG_PATH": str(self.libdir / "pkgconfig")}
+        flags = run("pkg-config", "--cflags", "fovea", "libhwy", env=config).split()
+        with self.assertRaisesRegex(AssertionError, "Distance has no derivative"):
+            run(CXX, "-std=c++20", "-fsyntax-only", "-DWITHOUT_DERIVATIVE", f"-I{HERE}",
+                HERE / "custom_score.cc", *flags)
+
 
 class Subdirectory(unittest.TestCase):
     def test_add_subdirectory(self):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A program outside Fovea with a score function of its own, as fovea/custom_score.h says: a bias
-// that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree.
+// that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree, and their
+// gradients.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
@@ -28,6 +29,12 @@ struct Distance {
     const V distance = hn::Abs(hn::ConvertTo(d, at.distances()));
     return hn::NegMulAdd(slope, distance, score);
   }
+#ifndef WITHOUT_DERIVATIVE  // for consumer_test.py: what is said then
+  template <class D, class V>
+  HWY_ATTR V derivative(D d, V, const fovea::HWY_NAMESPACE::ScoreLanes<D>&) const {
+    return hn::Set(d, hn::TFromD<D>{1});
+  }
+#endif
 };
 FOVEA_SCORE_KERNELS(Distance, DistanceParameters)
 
@@ -66,6 +73,17 @@ int main() {
     const double exact = expected.lse.value({0, 0, i});
     if (!(std::abs(lse.value({0, 0, i}) - exact) < 1e-5)) return 1;
     if (!(std::abs(by_reference.lse.value({0, 0, i}) - exact) < 1e-12)) return 1;
+  }
+
+  // What is added has the slope 1, whoever adds it.
+  const auto gradient_of_query = [&](const fovea::AttentionOptions& options) {
+    return fovea::reference::attention_gradients({query, key, value}, {.context = value}, options)
+        .query;
+  };
+  const fovea::Tensor found = gradient_of_query(ours), right = gradient_of_query(built_in);
+  for (int i = 0; i < 50; ++i) {
+    const fovea::Index at{0, 0, i, i % 8};
+    if (!(std::abs(found.value(at) - right.value(at)) < 1e-12)) return 1;
   }
   std::puts("ok");
 }
