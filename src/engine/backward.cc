@@ -14,6 +14,7 @@
 
 #include "fovea/attention_backward.h"
 #include "fovea/error.h"
+#include "fovea/reference.h"
 
 #include "core/broadcast.h"
 #include "engine/backward_plan.h"
@@ -24,6 +25,7 @@
 #include "engine/workspace.h"
 #include "kernels/target.h"
 #include "kernels/turn.h"
+#include "reference/gradients.h"
 
 namespace fovea {
 namespace engine {
@@ -252,6 +254,63 @@ void backward_fused(const Problem& problem, const BackwardInputs& inputs,
   write_sinks(call);
 }
 
+/// By the reference. What heads or batch items add to the same numbers is added in their order.
+void backward_float64(const Problem& problem, const BackwardInputs& inputs,
+                      const AttentionGradients& gradients) {
+  const ProblemShape& shape = problem.shape;
+  const AttentionOptions& options = problem.options;
+  const reference::Inputs in{inputs.query, inputs.key, inputs.value};
+  const reference::OutputGradients outputs{.context = inputs.grad_context, .lse = inputs.grad_lse};
+  reference::Gradients sums = reference::zero_gradients(in, options);
+  const bool one_bias =
+      options.score.bias.defined() && broadcast_strides(options.score.bias)[1] == 0;
+  const bool one_batch = options.score.bias.defined() || options.score.relative.has_value() ||
+                         !options.score.sinks.empty();
+  const std::int64_t heads_together = one_bias ? shape.kv_heads : 1;
+  const std::int64_t batches_together = one_batch ? shape.batch : 1;
+  const std::int64_t head_items = heads_together == 0 ? 0 : shape.kv_heads / heads_together;
+  const std::int64_t items =
+      batches_together == 0 ? 0 : shape.batch / batches_together * head_items;
+  const Execution& execution = options.execution;
+  for_each_item(execution, thread_count(execution, items), items, [&](std::int64_t item, int) {
+    const std::int64_t batch = item / head_items * batches_together;
+    const std::int64_t head = item % head_items * heads_together;
+    for (std::int64_t b = batch; b < batch + batches_together; ++b) {
+      for (std::int64_t h = head; h < head + heads_together; ++h) {
+        if (execution.stop.stop_requested()) return;
+        reference::add_gradients(in, outputs, options, {b, h}, sums);
+      }
+    }
+  });
+  const auto write = [](const Tensor& sum, const MutableTensorView& to) {
+    if (!to.defined()) return;
+    for_each_index(to.shape(), [&](const Index& at) { set_value(to, at, sum.value(at)); });
+  };
+  write(sums.query, gradients.grad_query);
+  write(sums.key, gradients.grad_key);
+  write(sums.value, gradients.grad_value);
+  write(sums.bias, gradients.grad_bias);
+  write(sums.relative, gradients.grad_relative);
+  write(sums.sinks, gradients.grad_sinks);
+}
+
+#ifndef NDEBUG
+/// Whether lse is this problem's, shown by its last row.
+void check_lse(const Problem& problem, const TensorView& lse) {
+  const ProblemShape& shape = problem.shape;
+  if (lse.size() == 0) return;
+  const reference::Row row{shape.batch - 1, shape.q_heads - 1, shape.q_len - 1};
+  const double expected = reference::attention_rows({problem.query, problem.key, problem.value},
+                                                    problem.options, {&row, 1})
+                              .lse.value({0});
+  const double found = lse.value({row.batch, row.head, row.query});
+  if (std::abs(found - expected) > 0.05 * (1.0 + std::abs(expected))) {
+    throw InvalidArgument(fmt::format(
+        "lse: expected that of the same problem, {} in its last row, got {}", expected, found));
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace engine
 
@@ -260,7 +319,14 @@ void attention_backward(const BackwardInputs& inputs, const AttentionOptions& op
   const engine::Problem problem =
       engine::make_problem(inputs.query, inputs.key, inputs.value, options);
   engine::validate_backward(problem, inputs, gradients);
-  engine::backward_fused(problem, inputs, gradients);
+#ifndef NDEBUG
+  engine::check_lse(problem, inputs.lse);
+#endif
+  if (problem.is_float64()) {
+    engine::backward_float64(problem, inputs, gradients);
+  } else {
+    engine::backward_fused(problem, inputs, gradients);
+  }
 }
 
 std::size_t attention_backward_workspace(const BackwardInputs& inputs,
