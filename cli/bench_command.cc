@@ -48,8 +48,9 @@ BenchCommand::BenchCommand(CLI::App& parent)
     : app_(parent.add_subcommand("bench", "how fast attention is on this machine")) {
   app_->formatter(std::make_shared<PageFormatter>(bench_page()));
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_choices(*app_, "PART", parts_, {"ceilings", "forward", "decode", "tiny", "memory"},
-              "ceilings, forward, decode, tiny or memory, or several of them. Default: forward "
+  add_choices(*app_, "PART", parts_,
+              {"ceilings", "forward", "backward", "decode", "tiny", "memory"},
+              "ceilings, forward, backward, decode, tiny or memory, or several. Default: forward "
               "where a problem is described, else all.");
   add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
               "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
@@ -111,14 +112,14 @@ bool BenchCommand::wants(const std::string& part) const {
 }
 
 void BenchCommand::check_usage() const {
-  if (given("--block-size") && (!wants("decode") || wants("forward"))) {
+  if (given("--block-size") && (!wants("decode") || wants("forward") || wants("backward"))) {
     fail_usage("--block-size goes with decode alone");
   }
-  if (wants("forward") || wants("decode")) return;
+  if (wants("forward") || wants("backward") || wants("decode")) return;
   for (const std::string& option : kProblemOptions) {
     if (given(option)) {
-      fail_usage(
-          fmt::format("{} goes with forward and decode, not with {}", option, parts_.front()));
+      fail_usage(fmt::format("{} goes with forward, backward and decode, not with {}", option,
+                             parts_.front()));
     }
   }
   if (given("--threads") && !wants("ceilings") && !wants("memory")) {
@@ -178,6 +179,7 @@ int BenchCommand::run() const {
   check_usage();
   // What is wrong with them is said before anything is measured.
   const std::vector<BenchRow> forward = rows(BenchCall::kForward);
+  const std::vector<BenchRow> backward = rows(BenchCall::kBackward);
   const std::vector<BenchRow> decode = rows(BenchCall::kDecode);
   const BenchEffort effort = this->effort();
   BenchReport report;
@@ -204,6 +206,10 @@ int BenchCommand::run() const {
   if (wants("forward")) {
     report.forward = measure_rows(forward, effort, progress);
     print("\n" + forward_text(report));
+  }
+  if (wants("backward")) {
+    report.backward = measure_rows(backward, effort, progress);
+    print("\n" + backward_text(report));
   }
   if (wants("decode")) {
     report.decode = measure_rows(decode, effort, progress);

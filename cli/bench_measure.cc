@@ -41,6 +41,19 @@ double ceiling(const BenchRow& row, const BenchEffort& effort) {
   return bf16 > 0.0 ? bf16 : kernels::fma_ceiling_gflops(options);
 }
 
+/// Useful flop, or in decoding the bytes of all keys and values.
+double work_of(const BenchRow& row) {
+  switch (row.call) {
+    case BenchCall::kBackward:
+      return useful_backward_flop(row.problem);
+    case BenchCall::kDecode:
+      return key_value_bytes(row.problem);
+    case BenchCall::kForward:
+      break;
+  }
+  return useful_flop(row.problem);
+}
+
 /// A row's call, and the one that it is compared with, if any.
 struct RowRuns {
   BenchRun own;
@@ -147,9 +160,8 @@ std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const Ben
     runs.push_back(runs_of(row));
     if (runs.back().against) runs.back().against->check();
     const BenchErrors errors = runs.back().own.check();
-    const bool decode = row.call == BenchCall::kDecode;
     results.push_back({.row = row,
-                       .work = decode ? key_value_bytes(row.problem) : useful_flop(row.problem),
+                       .work = work_of(row),
                        .error = errors.error,
                        .allowed_error = errors.allowed,
                        .rounds = {}});

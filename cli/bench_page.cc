@@ -16,6 +16,8 @@ constexpr const char* kDescription =
     "of bfloat16 where the target has them, and reading memory in order.\n"
     "forward\tThe C++ call attention_forward, on the standard table of problems or on one that the "
     "options describe.\n"
+    "backward\tThe C++ call attention_backward, for the gradients of query, key and value, "
+    "likewise.\n"
     "decode\tThe C++ call attention_decode, one query for each head against a long cache, "
     "likewise.\n"
     "tiny\tThe first call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.\n"
@@ -30,7 +32,7 @@ constexpr const char* kTable =
     "threads\tThreads of the call and of its ceiling.\n"
     "median, best\tTime of a call, over all rounds.\n"
     "GFLOP/s\tUseful work at the median time: 2 (D + value D) flop for each pair of a query and a "
-    "key that it sees. What a mask leaves out does not count.\n"
+    "key that it sees, backward 2 (3 D + 2 value D). What a mask leaves out does not count.\n"
     "GB/s\tIn decoding: the bytes of all keys and values, read once, at the median time.\n"
     "of ceiling\tThe share of the ceiling that was measured right before and after (the higher of "
     "both), with the same threads and target: the median of all rounds. In decoding that is the "
@@ -42,7 +44,8 @@ constexpr const char* kTable =
     "not kept, which on a busy machine may be the neighbours' doing. On other CPUs, with another "
     "--threads than 1, and for problems of your own, nothing is promised.\n"
     "error\tThe largest difference between the context and the reference in float64, in rows of "
-    "the first, middle and last query and head.\n"
+    "the first, middle and last query and head; backward, of all gradients of a loss on these "
+    "rows.\n"
     "\n"
     "With AVX3 and AVX2 other floors hold. To see them on a CPU that has more, set FOVEA_TARGET.\n"
     "\n"
@@ -65,6 +68,7 @@ constexpr const char* kJson =
     "forward[].against\tnull, \"one thread\" or \"float32\"\n"
     "forward[].rounds\tarray of {seconds, ceilings_gflops}: the time of each call, and the "
     "ceilings before and after; against_seconds: of what it is compared with\n"
+    "backward\tthe same\n"
     "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
     "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
     "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
@@ -81,18 +85,19 @@ constexpr const char* kExamples =
     " fovea bench --q-len 2048 --q-heads 32 --kv-heads 8 --head-dim 128\n"
     " fovea bench --mask window:255,0 --score alibi --quick\n"
     " fovea bench --q-len 2048 --q-heads 8 --dtype bf16\n"
+    " fovea bench backward --q-len 2048 --q-heads 2 --mask causal\n"
     " fovea bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
     " fovea bench forward decode --json > bench.json";
 
 }  // namespace
 
 Page bench_page() {
-  return {.synopsis = {"fovea bench [ceilings] [forward] [decode] [tiny] [memory] [--threads N]",
-                       "            [--repeat N] [--quick] [--json]",
-                       "fovea bench [forward] [decode] [--q-len N] [--kv-len N] [--q-heads N]",
-                       "            [--kv-heads N] [--batch N] [--head-dim N] [--value-dim N]",
-                       "            [--mask RULE]... [--score RULE]... [--dtype TYPE]",
-                       "            [--block-size N] [OPTION]..."},
+  return {.synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [tiny] [memory]",
+                       "            [--threads N] [--repeat N] [--quick] [--json]",
+                       "fovea bench [forward] [backward] [decode] [--q-len N] [--kv-len N]",
+                       "            [--q-heads N] [--kv-heads N] [--batch N] [--head-dim N]",
+                       "            [--value-dim N] [--mask RULE]... [--score RULE]...",
+                       "            [--dtype TYPE] [--block-size N] [OPTION]..."},
           .description = kDescription,
           .sections = {{"THE TABLE", kTable},
                        {"JSON", kJson},

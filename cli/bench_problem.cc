@@ -68,6 +68,12 @@ std::int64_t visible_pairs(const BenchProblem& problem) {
   return pairs;
 }
 
+/// Two flop for so many numbers of each pair.
+double flop_of_numbers(const BenchProblem& problem, std::int64_t numbers) {
+  return 2.0 * static_cast<double>(numbers) * static_cast<double>(problem.batch * problem.q_heads) *
+         static_cast<double>(visible_pairs(problem));
+}
+
 Tensor random_numbers(RandomState& random, const Shape& shape, DType dtype) {
   return convert(random.randn(shape), dtype);
 }
@@ -161,9 +167,11 @@ std::string describe(const BenchProblem& problem) {
 }
 
 double useful_flop(const BenchProblem& problem) {
-  return 2.0 * static_cast<double>(problem.head_dim + problem.value_dim) *
-         static_cast<double>(problem.batch * problem.q_heads) *
-         static_cast<double>(visible_pairs(problem));
+  return flop_of_numbers(problem, problem.head_dim + problem.value_dim);
+}
+
+double useful_backward_flop(const BenchProblem& problem) {
+  return flop_of_numbers(problem, 3 * problem.head_dim + 2 * problem.value_dim);
 }
 
 double key_value_bytes(const BenchProblem& problem) {
@@ -172,7 +180,7 @@ double key_value_bytes(const BenchProblem& problem) {
          static_cast<double>(problem.batch * problem.kv_heads * problem.kv_len);
 }
 
-BenchTensors make_tensors(const BenchProblem& problem) {
+BenchTensors make_tensors(const BenchProblem& problem, bool backward) {
   constexpr std::uint64_t kSeed = 42;
   constexpr std::int64_t kBuckets = 32;  // T5's own number
   constexpr double kCap = 30.0;
@@ -198,6 +206,12 @@ BenchTensors make_tensors(const BenchProblem& problem) {
   tensors.context = Tensor(dtype, {batch, q_heads, q_len, value_dim});
   tensors.lse = Tensor(DType::kFloat32, {batch, q_heads, q_len});
   if (block_size > 0) put_into_blocks(problem, random, tensors);
+  if (backward) {
+    tensors.grad_context = random_numbers(random, tensors.context.shape(), dtype);
+    tensors.grad_query = Tensor(dtype, tensors.query.shape());
+    tensors.grad_key = Tensor(dtype, tensors.key.shape());
+    tensors.grad_value = Tensor(dtype, tensors.value.shape());
+  }
   return tensors;
 }
 

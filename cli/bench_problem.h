@@ -60,6 +60,9 @@ std::string describe(const BenchProblem& problem);
 /// a key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
 double useful_flop(const BenchProblem& problem);
 
+/// The same for a call of attention_backward: three products of head_dim numbers, two of value_dim.
+double useful_backward_flop(const BenchProblem& problem);
+
 /// The bytes of all keys and values.
 double key_value_bytes(const BenchProblem& problem);
 
@@ -76,12 +79,14 @@ struct BenchTensors {
   AttentionOptions options;
   Tensor context;
   Tensor lse;
+  /// Of the backward pass alone.
+  Tensor grad_context, grad_query, grad_key, grad_value;
 
   PagedKeyValue paged() const { return {key_blocks, value_blocks, block_table, lengths}; }
 };
 
-/// Normal numbers, the same at every call. Throws InvalidArgument when the options do not fit the
-/// problem.
-BenchTensors make_tensors(const BenchProblem& problem);
+/// Normal numbers, the same at every call, with those of the backward pass or without. Throws
+/// InvalidArgument when the options do not fit the problem.
+BenchTensors make_tensors(const BenchProblem& problem, bool backward);
 
 }  // namespace fovea::cli

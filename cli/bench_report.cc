@@ -168,6 +168,10 @@ std::string forward_text(const BenchReport& report) {
   return rows_text("Forward", "GFLOP/s", report.forward, report);
 }
 
+std::string backward_text(const BenchReport& report) {
+  return rows_text("Backward", "GFLOP/s", report.backward, report);
+}
+
 std::string decode_text(const BenchReport& report) {
   return rows_text("Decode", "GB/s", report.decode, report);
 }
@@ -203,7 +207,8 @@ std::string bench_json(const BenchReport& report) {
     }
   }
   for (const auto& [name, results] :
-       {std::pair("forward", &report.forward), std::pair("decode", &report.decode)}) {
+       {std::pair("forward", &report.forward), std::pair("backward", &report.backward),
+        std::pair("decode", &report.decode)}) {
     if (results->empty()) continue;
     json[name] = Json::array();
     for (const RowResult& result : *results) json[name].push_back(row_json(result, report));

@@ -21,6 +21,7 @@ struct BenchReport {
   Machine machine;
   std::vector<CeilingResult> ceilings;
   std::vector<RowResult> forward;
+  std::vector<RowResult> backward;
   std::vector<RowResult> decode;
   std::optional<TinyResult> tiny;
   std::optional<MemoryResult> memory;
@@ -30,6 +31,7 @@ struct BenchReport {
 std::string heading_text(const BenchReport& report);
 std::string ceilings_text(const BenchReport& report);
 std::string forward_text(const BenchReport& report);
+std::string backward_text(const BenchReport& report);
 std::string decode_text(const BenchReport& report);
 std::string tiny_text(const BenchReport& report);
 std::string memory_text(const BenchReport& report);

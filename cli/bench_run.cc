@@ -7,13 +7,16 @@
 #include <chrono>
 #include <limits>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "fovea/attention.h"
+#include "fovea/attention_backward.h"
 #include "fovea/reference.h"
 
+#include "reference/gradients.h"
 #include "row_check.h"
 
 namespace fovea::cli {
@@ -62,14 +65,31 @@ void fill(const MutableTensorView& tensor, double number) {
 }  // namespace
 
 BenchRun::BenchRun(BenchCall call, const BenchProblem& problem, int threads)
-    : call_(call), problem_(problem), tensors_(make_tensors(problem)) {
+    : call_(call),
+      problem_(problem),
+      tensors_(make_tensors(problem, call == BenchCall::kBackward)) {
   tensors_.options.execution.threads = threads;
+  if (call == BenchCall::kBackward) {
+    attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options,
+                      {.context = tensors_.context, .lse = tensors_.lse});
+  }
 }
 
 void BenchRun::run() {
   const AttentionOutputs outputs = {.context = tensors_.context, .lse = tensors_.lse};
   if (call_ == BenchCall::kForward) {
     attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
+  } else if (call_ == BenchCall::kBackward) {
+    attention_backward({.query = tensors_.query,
+                        .key = tensors_.key,
+                        .value = tensors_.value,
+                        .context = tensors_.context,
+                        .lse = tensors_.lse,
+                        .grad_context = tensors_.grad_context},
+                       tensors_.options,
+                       {.grad_query = tensors_.grad_query,
+                        .grad_key = tensors_.grad_key,
+                        .grad_value = tensors_.grad_value});
   } else if (problem_.block_size > 0) {
     attention_decode(tensors_.query, tensors_.paged(), tensors_.options, outputs);
   } else {
@@ -94,6 +114,10 @@ double BenchRun::bytes() const {
 }
 
 BenchErrors BenchRun::check() {
+  return call_ == BenchCall::kBackward ? check_gradients() : check_context();
+}
+
+BenchErrors BenchRun::check_context() {
   // What the engine does not write stays wrong.
   fill(tensors_.context, std::numeric_limits<double>::quiet_NaN());
   fill(tensors_.lse, std::numeric_limits<double>::quiet_NaN());
@@ -118,6 +142,47 @@ BenchErrors BenchRun::check() {
   const BenchErrors errors = compare(context, naive.context, oracle.context, problem_.dtype);
   require_right(errors, problem_, "context");
   return errors;
+}
+
+BenchErrors BenchRun::check_gradients() {
+  // The loss has something of a few rows only: all keys have gradients, and few queries have to be
+  // looked at for what they are.
+  const std::vector<reference::Row> rows = rows_to_check(problem_);
+  Tensor all_rows = std::move(tensors_.grad_context);
+  tensors_.grad_context = Tensor(all_rows.dtype(), all_rows.shape());
+  for (const auto& [batch, head, query] : rows) {
+    for (std::int64_t dim = 0; dim < problem_.value_dim; ++dim) {
+      const Index at{batch, head, query, dim};
+      set_value(tensors_.grad_context, at, all_rows.value(at));
+    }
+  }
+  for (Tensor* tensor : {&tensors_.grad_query, &tensors_.grad_key, &tensors_.grad_value}) {
+    fill(*tensor, std::numeric_limits<double>::quiet_NaN());
+  }
+  run();
+
+  const reference::Inputs inputs = {tensors_.query, tensors_.key, tensors_.value};
+  const reference::OutputGradients loss = {.context = tensors_.grad_context};
+  const auto gradients = [&](DType arithmetic) {
+    const reference::ReferenceOptions how = {.arithmetic = arithmetic};
+    reference::Gradients sums = reference::zero_gradients(inputs, tensors_.options, how);
+    reference::add_row_gradients(inputs, loss, tensors_.options, rows, how, sums);
+    return sums;
+  };
+  const reference::Gradients oracle = gradients(DType::kFloat64);
+  const reference::Gradients naive = gradients(problem_.dtype);
+  tensors_.grad_context = std::move(all_rows);
+  BenchErrors worst;
+  const auto compare_one = [&](const Tensor& found, const Tensor& plain, const Tensor& exact,
+                               const char* what) {
+    const BenchErrors errors = compare(found, plain, exact, problem_.dtype);
+    require_right(errors, problem_, what);
+    if (errors.error >= worst.error) worst = errors;
+  };
+  compare_one(tensors_.grad_query, naive.query, oracle.query, "gradient of the query");
+  compare_one(tensors_.grad_key, naive.key, oracle.key, "gradient of the key");
+  compare_one(tensors_.grad_value, naive.value, oracle.value, "gradient of the value");
+  return worst;
 }
 
 }  // namespace fovea::cli

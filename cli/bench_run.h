@@ -9,7 +9,8 @@
 
 namespace fovea::cli {
 
-/// Of the context, against the reference in float64: the largest error, and how much was allowed.
+/// Of the context, or the gradient that is farthest off, against the reference in float64: the
+/// largest error, and how much was allowed.
 struct BenchErrors {
   double error = 0.0;
   double allowed = 0.0;
@@ -30,6 +31,9 @@ class BenchRun {
   BenchErrors check();
 
  private:
+  BenchErrors check_context();
+  BenchErrors check_gradients();
+
   BenchCall call_;
   BenchProblem problem_;
   BenchTensors tensors_;

@@ -86,7 +86,9 @@ BenchFloors share(double avx3, double avx2 = 0.0) {
   return {.avx3 = avx3, .avx2 = avx2, .zen5_allowance = 0.09};
 }
 
-BenchFloors bf16_share(double avx3) { return {.avx3 = avx3, .zen5_allowance = 0.11}; }
+BenchFloors bf16_share(double avx3, double zen5_allowance = 0.11) {
+  return {.avx3 = avx3, .zen5_allowance = zen5_allowance};
+}
 
 BenchFloors multiple(double least) { return {.avx3 = least, .avx2 = least}; }
 
@@ -133,6 +135,26 @@ void add_forward_rows(Table& table, int cpus, bool bf16_dots) {
   }
 }
 
+void add_backward_rows(Table& table, int cpus, bool bf16_dots) {
+  for (const std::int64_t dim : {64, 128}) table.add(square(2, 2048, dim), share(0.88));
+  for (const std::int64_t dim : {64, 128}) {
+    table.add(masked(square(2, 2048, dim), causal()), share(0.80));
+  }
+  table.add(square(8, 512, 64), share(0.84));
+  table.add(scored(square(2, 2048, 64), {.softcap = 30.0}), {});
+  table.add(scored(square(2, 2048, 64), {.bias = true}), {});
+  table.add(scored(square(2, 2048, 64), {.functor = true}), {});
+  if (bf16_dots) {
+    for (const std::int64_t dim : {64, 128}) {
+      table.add(stored(square(2, 2048, dim), DType::kBFloat16), bf16_share(0.80, 0.15));
+    }
+  }
+  if (cpus < 2) return;
+  for (const BenchProblem& problem : {square(1, 2048, 64), square(8, 512, 64)}) {
+    table.add_for_two_threads(problem, multiple(1.9), BenchAgainst::kOneThread);
+  }
+}
+
 void add_decode_rows(Table& table, int cpus, bool bf16_dots) {
   constexpr std::int64_t kKeys = 16384;
   constexpr std::int64_t kDim = 128;
@@ -162,10 +184,16 @@ void add_decode_rows(Table& table, int cpus, bool bf16_dots) {
 
 std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots) {
   Table table(call, threads);
-  if (call == BenchCall::kForward) {
-    add_forward_rows(table, cpus, bf16_dots);
-  } else {
-    add_decode_rows(table, cpus, bf16_dots);
+  switch (call) {
+    case BenchCall::kForward:
+      add_forward_rows(table, cpus, bf16_dots);
+      break;
+    case BenchCall::kBackward:
+      add_backward_rows(table, cpus, bf16_dots);
+      break;
+    case BenchCall::kDecode:
+      add_decode_rows(table, cpus, bf16_dots);
+      break;
   }
   return table.rows();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard tables of `fovea bench forward` and `decode`, and the speed below which no row may
-// fall.
+// The standard tables of `fovea bench forward`, `backward` and `decode`, and the speed below which
+// no row may fall.
 
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace fovea::cli {
 
-/// What is measured: attention_forward, beside what the arithmetic units can do, or
-/// attention_decode, beside how fast memory can be read.
-enum class BenchCall : std::uint8_t { kForward, kDecode };
+/// What is measured: attention_forward or attention_backward, beside what the arithmetic units can
+/// do, or attention_decode, beside how fast memory can be read.
+enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode };
 
 /// What a row's time is compared with.
 enum class BenchAgainst : std::uint8_t {

@@ -383,8 +383,7 @@ class HeadPass {
             if (dropout_) {
               const Vector keep = hn::Load(d, scratch_.forward.kept + (i + j) * kPanelLanes + at);
               kept = hn::Mul(keep, weight);
-              // What is dropped has no say, whatever it holds.
-              grad = hn::IfThenZeroElse(hn::Eq(keep, hn::Zero(d)), hn::Mul(keep, grad));
+              grad = hn::Mul(keep, grad);
             }
           }
           Arithmetic::store_row(kept, scratch_.weight_rows, k + i + j, at);

@@ -260,6 +260,21 @@ void add_gradients(const Inputs& inputs, const OutputGradients& outputs,
   add_part(shape, part, gradients);
 }
 
+void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                       const AttentionOptions& options, std::span<const Row> rows,
+                       const ReferenceOptions& how, Gradients& sums) {
+  const Problem problem = make_differentiable(inputs, options, how);
+  check_outputs(outputs, problem);
+  const auto add = [&](auto gradients) {
+    for (const Row& row : rows) gradients.add(row);
+  };
+  if (how.arithmetic == DType::kFloat64) {
+    add(RowGradients<double>(problem, outputs, sums));
+  } else {
+    add(RowGradients<float>(problem, outputs, sums));
+  }
+}
+
 Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
                               const AttentionOptions& options, const ReferenceOptions& how) {
   const Problem problem = make_differentiable(inputs, options, how);

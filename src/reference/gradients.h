@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "fovea/attention_options.h"
 #include "fovea/reference.h"
@@ -32,5 +33,11 @@ struct KeyHead {
 /// for a part outside the problem.
 void add_gradients(const Inputs& inputs, const OutputGradients& outputs,
                    const AttentionOptions& options, const KeyHead& part, Gradients& sums);
+
+/// The same for what comes by way of some queries, in any arithmetic: `sums` are those of
+/// zero_gradients() in it. The gradients of query, key and value are not rounded at last.
+void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                       const AttentionOptions& options, std::span<const Row> rows,
+                       const ReferenceOptions& how, Gradients& sums);
 
 }  // namespace fovea::reference
