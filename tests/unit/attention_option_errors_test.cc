@@ -136,8 +136,9 @@ const std::vector<BadCall> kBadScores{
      "custom: expected a derivative for tiles and one for single scores, got one of them"},
     {"a derivative for single scores alone",
      [](Call& c) {
-       c.options.score.custom.one_derivative = [](const void*, double score,
-                                                  const ScorePosition&) { return score; };
+       c.options.score.custom.one_derivative = [](const void*, double score, const ScorePosition&) {
+         return score;
+       };
      },
      "custom: expected a derivative for tiles and one for single scores, got one of them"},
 };
