@@ -49,6 +49,7 @@
 #include "kernels/backward_scratch.h"
 #include "kernels/dropout-inl.h"
 #include "kernels/forward-inl.h"
+#include "kernels/prefetcher.h"
 #include "kernels/row_tile-inl.h"
 #include "kernels/turn.h"
 
@@ -216,6 +217,7 @@ class HeadPass {
     if (segments == 0) return false;
     stages_.begin(panel_.first_query, kPanelLanes, block_, block_ + count);
     load();
+    prefetch_next(tiles);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.forward.segments[s];
       if (segment.masked) stages_.prepare_mask(panel_, block_, segment);
@@ -253,6 +255,17 @@ class HeadPass {
   }
 
  private:
+  /// The rows of the panel that comes next, and this panel's of the sum that it will be added to.
+  void prefetch_next(std::int64_t tiles) {
+    const std::int64_t next = panel_.first_query - kPanelLanes;
+    const std::int64_t rows = next < 0 ? 0 : kPanelLanes;
+    next_queries_.start(head_.forward.query, next, rows, forward_.head_dim, tiles);
+    next_grads_.start(head_.grad_context, next, rows, forward_.value_dim, tiles);
+    const OutputRows sums{head_.grad_query, head_.grad_query_stride, DType::kFloat32};
+    query_sums_.start(sums, panel_.first_query, head_.grad_query == nullptr ? 0 : panel_.rows,
+                      forward_.head_dim, tiles);
+  }
+
   void load() {
     load_panel<Arithmetic>(head_.forward.query, panel_, forward_.head_dim, stages_.query_factor(),
                            panel_.queries);
@@ -320,6 +333,9 @@ class HeadPass {
     const bool plain = !derivative_ && !bias_.any() && !dropout_;
     const bool of_scores = setup_.of_scores();
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
+      next_queries_.fetch();
+      next_grads_.fetch();
+      query_sums_.fetch();
       tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
           scratch_.forward.keys + k * key_steps, panel_.queries + lane, key_steps,
           scratch_.forward.scores + k * kPanelLanes + lane);
@@ -492,6 +508,8 @@ class HeadPass {
   const bool derivative_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;
+  Prefetcher<const void> next_queries_, next_grads_;
+  Prefetcher<void> query_sums_;
 };
 
 /// One work item: a block of keys against all queries of its heads.
