@@ -47,6 +47,7 @@
 #include "core/dropout.h"
 #include "kernels/backward.h"
 #include "kernels/backward_scratch.h"
+#include "kernels/bias_gradient-inl.h"
 #include "kernels/dropout-inl.h"
 #include "kernels/forward-inl.h"
 #include "kernels/prefetcher.h"
@@ -56,31 +57,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-constexpr std::int64_t whole_vectors(std::int64_t numbers) {
-  return (numbers + kLanes - 1) / kLanes * kLanes;
-}
-constexpr std::int64_t whole_panels(std::int64_t queries) {
-  return (queries + kPanelLanes - 1) / kPanelLanes * kPanelLanes;
-}
-
-/// The setup of the forward pass whose values are keys: its context is then the gradient of
-/// queries.
-inline ForwardSetup with_keys_for_values(ForwardSetup setup) {
-  setup.value_dim = setup.head_dim;
+/// The setup of the part of the forward pass that is done again, which has no values.
+inline ForwardSetup without_values(ForwardSetup setup) {
+  setup.value_dim = 0;
   return setup;
-}
-inline ForwardHead with_keys_for_values(ForwardHead head) {
-  head.value = head.key;
-  return head;
 }
 
 template <class Arithmetic>
 BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
   const ForwardSetup& forward = setup.forward;
   const AttentionOptions& options = *forward.options;
-  return {.forward = scratch_sizes<Arithmetic>(with_keys_for_values(forward)),
+  return {.forward = scratch_sizes<Arithmetic>(without_values(forward)),
           .row_stride = Arithmetic::kRowStride,
           .value_steps = steps<Arithmetic>(forward.value_dim),
+          .block_steps = steps<Arithmetic>(forward.block_keys),
           .key_width = whole_vectors(forward.head_dim),
           .value_width = whole_vectors(forward.value_dim),
           .rows_are_pairs = Arithmetic::kRowsArePairs,
@@ -92,86 +82,33 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
                            : 0};
 }
 
-/// What the block's gradients of a bias or of position biases gather, for one query head.
-class BiasGradient {
- public:
-  BiasGradient(const BackwardSetup& setup, const BackwardScratch& scratch)
-      : setup_(setup), scratch_(scratch) {}
+inline float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) {
+  return with_element_type(rows.dtype, [&](auto* type) {
+    using T = std::remove_cvref_t<decltype(*type)>;
+    return static_cast<float>(rows.row_as<T>(row)[column]);
+  });
+}
 
-  bool any() const { return setup_.grad_bias || setup_.buckets > 0; }
-
-  /// Forgets what was there. `keys` of the block are there, `queries` of the head.
-  void clear_bias(std::int64_t keys, const BackwardHead& head) {
-    if (!setup_.grad_bias) return;
-    per_key_ = head.grad_bias_place.key_stride != 0;
-    per_query_ = head.grad_bias_place.query_stride != 0;
-    columns_ = per_query_ ? whole_panels(head.q_len) : kPanelLanes;
-    std::fill_n(scratch_.bias, (per_key_ ? keys : 1) * columns_, 0.0f);
-  }
-  void clear_distances(const BackwardHead& head) {
-    if (setup_.buckets == 0) return;
-    std::fill_n(scratch_.by_distance,
-                whole_panels(head.q_len) + setup_.forward.block_keys + kTileRows, 0.0f);
-  }
-
-  /// Adds the gradients of a tile's scores; its first key is number `key` of the block, its first
-  /// query number `query`, in lane `lane` of its panel.
-  void add(const float* gradients, std::int64_t key, std::int64_t query, std::int64_t lane,
-           std::int64_t lanes) {
-    const Floats d;
-    for (std::int64_t k = 0; k < kTileRows; ++k) {
-      const float* from = gradients + k * kPanelLanes;
-      if (setup_.grad_bias) {
-        float* to =
-            scratch_.bias + (per_key_ ? (key + k) * columns_ : 0) + (per_query_ ? query : lane);
-        for (std::int64_t i = 0; i < lanes; i += kLanes) {
-          hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::Load(d, from + i)), d, to + i);
-        }
-      }
-      if (setup_.buckets > 0) {
-        float* to = scratch_.by_distance + query - (key + k) + setup_.forward.block_keys;
-        for (std::int64_t i = 0; i < lanes; i += kLanes) {
-          hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::Load(d, from + i)), d, to + i);
-        }
-      }
+/// Packs `count` rows from `first` on, as Arithmetic::pack_rows does, those with a nan or inf as
+/// zeros. Returns how many these are, and lists them in `doubtful`, if that is not null.
+template <class Arithmetic>
+std::int32_t pack_finite_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                              std::int64_t kept, std::int64_t dim, float* to, std::int64_t width,
+                              std::int32_t* doubtful) {
+  if (Arithmetic::pack_rows(rows, first, count, kept, dim, to, width)) return 0;
+  std::int32_t found = 0;
+  for (std::int64_t r = 0; r < count; ++r) {
+    bool finite = true;
+    for (std::int64_t c = 0; c < dim; ++c) {
+      finite = finite && std::isfinite(number_at(rows, first + r, c));
     }
+    if (finite) continue;
+    if (doubtful != nullptr) doubtful[found] = static_cast<std::int32_t>(r);
+    ++found;
+    Arithmetic::clear_row(to, r, width);
   }
-
-  /// Adds what gathered to the head's gradient of the bias, for `keys` keys of the block.
-  void add_bias_to(const BackwardHead& head, std::int64_t first_key, std::int64_t keys) const {
-    const BiasRows& place = head.grad_bias_place;
-    for (std::int64_t k = 0; k < (per_key_ ? keys : 1); ++k) {
-      const float* from = scratch_.bias + k * columns_;
-      float* to = head.grad_bias + place.offset + (per_key_ ? first_key + k : 0) * place.key_stride;
-      if (per_query_) {
-        for (std::int64_t q = 0; q < head.q_len; ++q) to[q * place.query_stride] += from[q];
-      } else {
-        double sum = 0.0;
-        for (std::int64_t q = 0; q < kPanelLanes; ++q) sum += static_cast<double>(from[q]);
-        *to += static_cast<float>(sum);
-      }
-    }
-  }
-
-  /// Sums over the distances of each bucket.
-  void write_buckets(const BackwardHead& head, std::int64_t first_key) const {
-    if (setup_.buckets == 0) return;
-    const RelativeTable& relative = *setup_.forward.options->score.relative;
-    std::fill_n(head.grad_relative, setup_.buckets, 0.0f);
-    const std::int64_t nearest = head.forward.origin.offset - first_key - setup_.forward.block_keys;
-    const std::int64_t count = whole_panels(head.q_len) + setup_.forward.block_keys;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (scratch_.by_distance[i] == 0.0f) continue;
-      head.grad_relative[relative_bucket(-(nearest + i), relative)] += scratch_.by_distance[i];
-    }
-  }
-
- private:
-  const BackwardSetup& setup_;
-  const BackwardScratch& scratch_;
-  bool per_key_ = false, per_query_ = false;
-  std::int64_t columns_ = 0;
-};
+  return found;
+}
 
 /// One query head against one block of keys.
 template <class Arithmetic>
@@ -227,10 +164,7 @@ class HeadPass {
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.forward.segments[s];
       add_to_keys(segment);
-      if (setup_.grad_query) {
-        with_vectors(segment.vectors,
-                     [&](auto vectors) { add_to_queries<decltype(vectors)::value>(segment); });
-      }
+      if (setup_.grad_query) add_to_queries(segment);
     }
     return true;
   }
@@ -239,13 +173,10 @@ class HeadPass {
   void add_query_gradients() {
     const Floats d;
     const std::int64_t dim = forward_.head_dim;
-    // The rows' time is over.
-    float* const rows = scratch_.query_rows;
-    transpose(Numbers<float>{panel_.context}, kPanelLanes, dim, panel_.rows, rows, key_width_);
     const Vector scale = hn::Set(d, static_cast<float>(forward_.scale));
     for (std::int64_t r = 0; r < panel_.rows; ++r) {
       float* to = head_.grad_query + (panel_.first_query + r) * head_.grad_query_stride;
-      const float* from = rows + r * key_width_;
+      const float* from = scratch_.query_sums + r * key_width_;
       std::int64_t c = 0;
       for (; c + kLanes <= dim; c += kLanes) {
         hn::StoreU(hn::MulAdd(scale, hn::Load(d, from + c), hn::LoadU(d, to + c)), d, to + c);
@@ -273,22 +204,15 @@ class HeadPass {
       load_panel<Arithmetic>(head_.grad_context, panel_, forward_.value_dim, 1.0f,
                              scratch_.grad_panel);
     }
+    const auto pack = [&](const InputRows& rows, std::int64_t dim, float* to, std::int64_t width) {
+      return pack_finite_rows<Arithmetic>(rows, panel_.first_query, panel_.rows, kPanelLanes, dim,
+                                          to, width, scratch_.doubtful);
+    };
     if (setup_.grad_key) {
-      const bool finite =
-          Arithmetic::pack_query_rows(head_.forward.query, panel_.first_query, panel_.rows,
-                                      forward_.head_dim, scratch_.query_rows, key_width_);
-      if (!finite)
-        clear_doubtful(head_.forward.query, forward_.head_dim, scratch_.query_rows, key_width_);
+      pack(head_.forward.query, forward_.head_dim, scratch_.query_rows, key_width_);
     }
-    doubtful_ = 0;
     if (setup_.grad_value) {
-      const bool finite =
-          Arithmetic::pack_query_rows(head_.grad_context, panel_.first_query, panel_.rows,
-                                      forward_.value_dim, scratch_.grad_rows, value_width_);
-      if (!finite) {
-        doubtful_ = clear_doubtful(head_.grad_context, forward_.value_dim, scratch_.grad_rows,
-                                   value_width_);
-      }
+      doubtful_ = pack(head_.grad_context, forward_.value_dim, scratch_.grad_rows, value_width_);
     }
     std::copy_n(head_.log2_sum + panel_.first_query, panel_.rows, scratch_.log2_sum);
     std::copy_n(head_.delta + panel_.first_query, panel_.rows, scratch_.delta);
@@ -297,31 +221,8 @@ class HeadPass {
               std::numeric_limits<float>::infinity());
     std::fill(scratch_.delta + panel_.rows, scratch_.delta + kPanelLanes, 0.0f);
     if (setup_.grad_query) {
-      std::fill_n(panel_.context, forward_.head_dim * kPanelLanes, 0.0f);
+      std::fill_n(scratch_.query_sums, kPanelLanes * key_width_, 0.0f);
     }
-  }
-
-  float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) const {
-    return with_element_type(rows.dtype, [&](auto* type) {
-      using T = std::remove_cvref_t<decltype(*type)>;
-      return static_cast<float>(rows.row_as<T>(panel_.first_query + row)[column]);
-    });
-  }
-
-  /// Lists the panel's rows that are not all finite and sets them to zero; returns how many.
-  std::int32_t clear_doubtful(const InputRows& rows, std::int64_t dim, float* packed,
-                              std::int64_t width) {
-    std::int32_t count = 0;
-    for (std::int64_t r = 0; r < panel_.rows; ++r) {
-      bool finite = true;
-      for (std::int64_t c = 0; c < dim; ++c) {
-        finite = finite && std::isfinite(number_at(rows, r, c));
-      }
-      if (finite) continue;
-      scratch_.doubtful[count++] = static_cast<std::int32_t>(r);
-      Arithmetic::clear_query_row(packed, r, width);
-    }
-    return count;
   }
 
   template <int kVectors>
@@ -448,15 +349,17 @@ class HeadPass {
     const std::int64_t count = segment.vectors * kLanes / Arithmetic::kPerStep;
     const std::int64_t row = segment.first_key * Arithmetic::kRowStride + step;
     if (setup_.grad_value) {
-      add_rows<Arithmetic>(segment.keys, value_width_, scratch_.weight_rows + row,
-                           scratch_.grad_rows + step * value_width_, count,
-                           scratch_.value_sums + segment.first_key * value_width_, value_width_);
+      add_rows<Arithmetic, Layout<Arithmetic::kRowStride, 1>>(
+          segment.keys, value_width_, scratch_.weight_rows + row,
+          scratch_.grad_rows + step * value_width_, count,
+          scratch_.value_sums + segment.first_key * value_width_, value_width_);
       add_doubtful(segment);
     }
     if (setup_.grad_key) {
-      add_rows<Arithmetic>(segment.keys, key_width_, scratch_.gradient_rows + row,
-                           scratch_.query_rows + step * key_width_, count,
-                           scratch_.key_sums + segment.first_key * key_width_, key_width_);
+      add_rows<Arithmetic, Layout<Arithmetic::kRowStride, 1>>(
+          segment.keys, key_width_, scratch_.gradient_rows + row,
+          scratch_.query_rows + step * key_width_, count,
+          scratch_.key_sums + segment.first_key * key_width_, key_width_);
     }
   }
 
@@ -472,25 +375,26 @@ class HeadPass {
         const float weight = Arithmetic::row_weight(scratch_.weight_rows, k, r);
         if (weight == 0.0f) continue;
         for (std::int64_t c = 0; c < forward_.value_dim; ++c) {
-          scratch_.value_sums[k * value_width_ + c] += weight * number_at(head_.grad_context, r, c);
+          scratch_.value_sums[k * value_width_ + c] +=
+              weight * number_at(head_.grad_context, panel_.first_query + r, c);
         }
       }
     }
   }
 
-  template <int kVectors>
-  HWY_INLINE void add_to_queries(const Segment& segment) {
+  void add_to_queries(const Segment& segment) {
     const std::int64_t lane = segment.first_vector * kLanes;
-    const std::int64_t first_step = steps<Arithmetic>(segment.first_key);
     const float* const pairs =
         Arithmetic::kRowsArePairs ? scratch_.gradient_rows : scratch_.forward.scores;
-    for (std::int64_t c = 0; c < forward_.head_dim; c += kTileRows) {
-      const std::int64_t width = std::min<std::int64_t>(kTileRows, forward_.head_dim - c);
-      const float* keys =
-          scratch_.forward.values + c / kTileRows * scratch_.forward.value_tile_stride;
-      tile_of<Arithmetic, kVectors, Finish::kAdd>(
-          width, keys + first_step * width, pairs + first_step * kPanelLanes + lane,
-          steps<Arithmetic>(segment.keys), panel_.context + c * kPanelLanes + lane);
+    // So many keys at a time as the first cache holds.
+    constexpr std::int64_t kTogether = 96;
+    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTogether) {
+      const std::int64_t keys = std::min(kTogether, segment.first_key + segment.keys - k);
+      const std::int64_t step = steps<Arithmetic>(k);
+      add_rows<Arithmetic, Layout<1, kPanelLanes>>(
+          segment.vectors * kLanes, key_width_, pairs + step * kPanelLanes + lane,
+          scratch_.key_rows + step * key_width_, steps<Arithmetic>(keys),
+          scratch_.query_sums + lane * key_width_, key_width_);
     }
   }
 
@@ -563,9 +467,12 @@ class BackwardPass {
   std::int64_t pack(const ForwardHead& head) {
     const std::int64_t count = std::min(setup_.forward.block_keys, head.kv_len - item_.first_key);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
-    const ForwardSetup setup = with_keys_for_values(setup_.forward);
-    const ForwardHead with_keys = with_keys_for_values(head);
-    KeyBlock<Arithmetic>(setup, with_keys, scratch_.forward).pack(item_.first_key, count, tiles);
+    Arithmetic::pack_keys(head.key, item_.first_key, count, setup_.forward.head_dim,
+                          scratch_.forward.keys);
+    if (setup_.grad_query) {
+      pack_finite_rows<Arithmetic>(head.key, item_.first_key, count, tiles * kTileRows,
+                                   setup_.forward.head_dim, scratch_.key_rows, key_width_, nullptr);
+    }
     if (setup_.of_scores()) {
       Arithmetic::pack_keys(head.value, item_.first_key, count, setup_.forward.value_dim,
                             scratch_.value_keys);

@@ -14,6 +14,7 @@ std::size_t BackwardScratch::lay_out(std::byte* base, const BackwardScratchSizes
   Arena arena(base == nullptr ? nullptr : base + before);
   value_keys = arena.take<float>(f.block_keys * s.value_steps);
   grad_panel = arena.take<float>(s.value_steps * f.lanes);
+  key_rows = arena.take<float>(s.block_steps * s.key_width);
   query_rows = arena.take<float>(f.lanes * s.key_width);
   grad_rows = arena.take<float>(f.lanes * s.value_width);
   gradients = arena.take<float>((s.rows_are_pairs ? f.block_keys : f.tile_rows) * f.lanes);
@@ -24,6 +25,7 @@ std::size_t BackwardScratch::lay_out(std::byte* base, const BackwardScratchSizes
     weight_rows = arena.take<float>(f.block_keys * s.row_stride);
     gradient_rows = arena.take<float>(f.block_keys * s.row_stride);
   }
+  query_sums = arena.take<float>(f.lanes * s.key_width);
   key_sums = arena.take<float>(f.block_keys * s.key_width);
   value_sums = arena.take<float>(f.block_keys * s.value_width);
   derivative = arena.take<float>(s.derivative ? f.tile_rows * f.lanes : 0);

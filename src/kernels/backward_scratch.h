@@ -13,9 +13,10 @@
 namespace fovea::kernels {
 
 struct BackwardScratchSizes {
-  ForwardScratchSizes forward;          // with head_dim for its value_dim
+  ForwardScratchSizes forward;          // without values
   std::int64_t row_stride;              // of rows of weights of a key
   std::int64_t value_steps;             // of a tile, over value_dim
+  std::int64_t block_steps;             // over the keys of a block
   std::int64_t key_width, value_width;  // head_dim and value_dim in whole vectors
   bool rows_are_pairs;                  // rows of weights need no memory of their own
   bool derivative;
@@ -24,16 +25,17 @@ struct BackwardScratchSizes {
 };
 
 struct BackwardScratch {
-  /// Scores, then pairs of the gradients of scores, where these are no rows; else the weights. Its
-  /// panel's context is the gradient of its queries, its values are keys.
+  /// Its scores become pairs of the gradients of scores, or, where rows are pairs, the weights.
   ForwardScratch forward;
   float* value_keys;       // values in tiles of [value_steps][tile_rows], as keys are
   float* grad_panel;       // [value_steps][lanes], of the context
+  float* key_rows;         // [block_steps][key_width]
   float* query_rows;       // [lanes][key_width]
   float* grad_rows;        // [lanes][value_width], of the context
   float* gradients;        // [block_keys][lanes] of scores; one tile where rows are no pairs
   float* weight_rows;      // [block_keys][row_stride]
   float* gradient_rows;    // [block_keys][row_stride], of scores
+  float* query_sums;       // [lanes][key_width]
   float* key_sums;         // [block_keys][key_width]
   float* value_sums;       // [block_keys][value_width]
   float* derivative;       // [tile_rows][lanes]

@@ -58,7 +58,7 @@ struct Bf16Arithmetic {
 
   static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
                            std::int64_t dim, float factor, float* to) {
-    pack_rows(rows.row_as<BFloat16>(first), rows.stride, count, dim, to, kPanelLanes);
+    pack_pairs(rows.row_as<BFloat16>(first), rows.stride, count, dim, to, kPanelLanes);
     if (factor >= 0.0f) return;
     // What is applied to the sums is positive, so that the largest score stays the largest.
     const hn::RebindToUnsigned<Floats> du;
@@ -76,7 +76,7 @@ struct Bf16Arithmetic {
     for (std::int64_t k = 0; k < count; k += kTileRows, to += tile) {
       const std::int64_t here = std::min<std::int64_t>(kTileRows, count - k);
       if (here < kTileRows) std::fill_n(to, tile, 0.0f);
-      pack_rows(rows.row_as<BFloat16>(first + k), rows.stride, here, dim, to, kTileRows);
+      pack_pairs(rows.row_as<BFloat16>(first + k), rows.stride, here, dim, to, kTileRows);
     }
   }
 
@@ -144,15 +144,15 @@ struct Bf16Arithmetic {
     return std::bit_cast<float>(lane % 2 == 0 ? word << 16 : word & 0xffff0000);
   }
 
-  static bool pack_query_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
-                              std::int64_t dim, float* to, std::int64_t width) {
+  static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                        std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Words d;
     const hn::Rebind<std::uint16_t, Words> halves;
     const auto top = hn::Set(d, 0x7f80);  // all ones: nan or inf
     auto doubt = hn::Zero(d);
     bool rest_doubt = false;
     auto* const out = reinterpret_cast<std::uint32_t*>(to);
-    for (std::int64_t r = 0; r < kPanelLanes; r += 2) {
+    for (std::int64_t r = 0; r < kept; r += 2) {
       const auto* const even = bits_of(rows, first + r, r < count);
       const auto* const odd = bits_of(rows, first + r + 1, r + 1 < count);
       std::uint32_t* row = out + r / 2 * width;
@@ -174,13 +174,13 @@ struct Bf16Arithmetic {
     }
     return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d))) && !rest_doubt;
   }
-  static void clear_query_row(float* rows, std::int64_t lane, std::int64_t width) {
-    clear_value(rows, lane, width);
+  static void clear_row(float* rows, std::int64_t row, std::int64_t width) {
+    clear_value(rows, row, width);
   }
 
  private:
-  static void pack_rows(const BFloat16* rows, std::int64_t stride, std::int64_t count,
-                        std::int64_t dim, float* to, std::int64_t to_stride) {
+  static void pack_pairs(const BFloat16* rows, std::int64_t stride, std::int64_t count,
+                         std::int64_t dim, float* to, std::int64_t to_stride) {
     transpose(Pairs{rows}, stride, count, dim / 2, to, to_stride);
     if (dim % 2 == 0) return;
     for (std::int64_t r = 0; r < count; ++r) {  // the last one in a pair with zero

@@ -103,10 +103,10 @@ struct FloatArithmetic {
     return rows[key * kRowStride + lane];
   }
 
-  /// `count` rows of queries' numbers from `first` on, to [kPanelLanes][width], zeros beyond `dim`
-  /// and `count`. Returns whether all numbers are finite.
-  static bool pack_query_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
-                              std::int64_t dim, float* to, std::int64_t width) {
+  /// `count` rows from `first` on, to [kept][width], zeros beyond `dim` and `count`. Returns
+  /// whether all numbers are finite.
+  static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                        std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Floats d;
     Vector doubt = hn::Zero(d);
     for (std::int64_t r = 0; r < count; ++r) {
@@ -125,12 +125,12 @@ struct FloatArithmetic {
         doubt = hn::Add(doubt, hn::Sub(x, x));
       }
     }
-    std::fill(to + count * width, to + kPanelLanes * width, 0.0f);
+    std::fill(to + count * width, to + kept * width, 0.0f);
     return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d)));
   }
   /// Sets a packed row to zero.
-  static void clear_query_row(float* rows, std::int64_t lane, std::int64_t width) {
-    std::fill_n(rows + lane * width, width, 0.0f);
+  static void clear_row(float* rows, std::int64_t row, std::int64_t width) {
+    std::fill_n(rows + row * width, width, 0.0f);
   }
 };
 

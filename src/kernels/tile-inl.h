@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The micro-kernel: both products of attention are made of it, and three of the five of its
-// gradients (row_tile-inl.h has the other two).
+// The micro-kernel: both products of attention are made of it, and two of the five of its gradients
+// (row_tile-inl.h has the others).
 //
 //   C[i][lane] = sum over c of A[c][i] * B[c][lane]
 //
@@ -36,13 +36,11 @@ namespace fovea::kernels::HWY_NAMESPACE {
 enum class Finish {
   kStore,       // C = sum
   kMaximum,     // C = sum; per_lane = max(per_lane, C over the rows)
-  kAdd,         // C = C + sum
   kAccumulate,  // C = per_lane * C + sum
 };
 
 /// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes],
-/// which kStore and kAdd have no use for; b, c and per_lane begin at the first of the kVectors
-/// vectors.
+/// which kStore has no use for; b, c and per_lane begin at the first of the kVectors vectors.
 template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
                      float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr) {
@@ -81,8 +79,6 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
         hn::Store(sum[i][v], d, to);
       } else if constexpr (kFinish == Finish::kStore) {
         hn::Store(sum[i][v], d, to);
-      } else if constexpr (kFinish == Finish::kAdd) {
-        hn::Store(hn::Add(hn::Load(d, to), sum[i][v]), d, to);
       } else {
         hn::Store(hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]), d, to);
       }
@@ -94,7 +90,7 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
 /// The same with a number of rows from 1 to kTileRows that is known only now.
 template <class Arithmetic, int kVectors, Finish kFinish, int kRows = kTileRows>
 HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
-                        float* c, float* per_lane = nullptr) {
+                        float* c, float* per_lane) {
   if (rows == kRows) {
     tile<Arithmetic, kRows, kVectors, kFinish>(a, b, steps, c, per_lane);
   } else if constexpr (kRows > 1) {
