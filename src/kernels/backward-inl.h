@@ -216,9 +216,8 @@ class HeadPass {
     }
     std::copy_n(head_.log2_sum + panel_.first_query, panel_.rows, scratch_.log2_sum);
     std::copy_n(head_.delta + panel_.first_query, panel_.rows, scratch_.delta);
-    // Lanes without a row have weights of 0.
-    std::fill(scratch_.log2_sum + panel_.rows, scratch_.log2_sum + kPanelLanes,
-              std::numeric_limits<float>::infinity());
+    // Lanes without a row have scores of -inf and so weights of 0.
+    std::fill(scratch_.log2_sum + panel_.rows, scratch_.log2_sum + kPanelLanes, 0.0f);
     std::fill(scratch_.delta + panel_.rows, scratch_.delta + kPanelLanes, 0.0f);
     if (setup_.grad_query) {
       std::fill_n(scratch_.query_sums, kPanelLanes * key_width_, 0.0f);
@@ -245,6 +244,7 @@ class HeadPass {
                     derivative_ ? scratch_.derivative + lane : nullptr);
       }
       if (scratch_.forward.masked[k / kTileRows] != 0) stages_.mask_tile(panel_, k, lane, lanes);
+      hide_lanes_without_row(k, lane + lanes);
       float* const gradients = gradients_of(k) + lane;
       if (of_scores) {
         tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(scratch_.value_keys + k * value_steps,
@@ -262,6 +262,14 @@ class HeadPass {
       if (!of_scores) continue;
       if (bias_.any()) bias_.add(gradients, k, panel_.first_query + lane, lane, lanes);
       store_gradients<kVectors>(k, lane);
+    }
+  }
+
+  /// What stages left in lanes without a row may be nan; their sums are those of all lanes.
+  HWY_INLINE void hide_lanes_without_row(std::int64_t k, std::int64_t end) {
+    for (std::int64_t i = 0; i < kTileRows && panel_.rows < end; ++i) {
+      float* const scores = scratch_.forward.scores + (k + i) * kPanelLanes;
+      std::fill(scores + panel_.rows, scores + end, kMinusInfinity);
     }
   }
 
