@@ -169,6 +169,15 @@ void run_item(const Call& call, std::int64_t number, int thread) {
                          problem.options.execution.stop);
 }
 
+/// Keys that no head reads have items without a panel, which write nothing.
+void clear_unread(const Call& call) {
+  if (call.problem.shape.q_heads > 0) return;
+  for (const MutableTensorView* to : {&call.gradients.grad_key, &call.gradients.grad_value}) {
+    if (!to->defined()) continue;
+    for_each_index(to->shape(), [&](const Index& at) { set_value(*to, at, 0.0); });
+  }
+}
+
 /// What was summed elsewhere, in the gradient's own type.
 void write_queries(const Call& call, std::int64_t number) {
   const RowItem item = call.plan.row_item(number);
@@ -249,6 +258,7 @@ void backward_fused(const Problem& problem, const BackwardInputs& inputs,
     for_each_item(quiet, plan.threads(), plan.row_items(),
                   [&](std::int64_t number, int) { write_queries(call, number); });
   }
+  clear_unread(call);
   write_bias(call);
   write_relative(call);
   write_sinks(call);
