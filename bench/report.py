@@ -145,7 +145,7 @@ def forward_record(printed, commit_name, date):
               "build_type": run["build_type"], "commit": commit_name, "date": date}
     record["ceilings"] = [{name: in_short(value) for name, value in one.items()}
                           for one in run.get("ceilings", [])]
-    for part in ("forward", "decode"):
+    for part in ("forward", "backward", "decode"):
         if part in run:
             record[part] = [kept_row(row) for row in run[part]]
     if "tiny" in run:
@@ -254,12 +254,12 @@ def rounds_text(rows):
 
 
 def forward_page(kept):
-    """The part of docs/benchmarks.md on attention_forward and attention_decode."""
+    """The part of docs/benchmarks.md on attention_forward, attention_backward and attention_decode."""
     if not kept:
         return "Not measured yet: `make bench` does."
     lines = []
     for target, record in best_first(kept):
-        rows = [*record["forward"], *record.get("decode", [])]
+        rows = [*record["forward"], *record.get("backward", []), *record.get("decode", [])]
         missed = sum("missed" in judged(row)[1] for row in rows)
         floors = sum(judged(row)[1] != "–" for row in rows)
         lines += [f"### {target}", "", f"{caption(record)} Medians of {rounds_text(rows)}."]
@@ -280,6 +280,8 @@ def forward_page(kept):
             lines.append(f"Memory beyond inputs and outputs, of {describe(memory['problem'])}: "
                          f"{memory['bytes'] * 1e-6:.1f} MB (at most {memory['at_most'] * 1e-6:.0f} MB){missed}.")
         lines += ["", "`attention_forward`", "", *rows_table(record["forward"], "GFLOP/s", "gflops"), ""]
+        if "backward" in record:
+            lines += ["`attention_backward`", "", *rows_table(record["backward"], "GFLOP/s", "gflops"), ""]
         if "decode" in record:
             lines += ["`attention_decode`", "", *rows_table(record["decode"], "GB/s", "gb_per_s"), ""]
     return "\n".join(lines[:-1])
