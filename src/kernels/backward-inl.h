@@ -215,6 +215,8 @@ class HeadPass {
       doubtful_ = pack(head_.grad_context, forward_.value_dim, scratch_.grad_rows, value_width_);
     }
     std::copy_n(head_.log2_sum + panel_.first_query, panel_.rows, scratch_.log2_sum);
+    spoilt_ = std::any_of(scratch_.log2_sum, scratch_.log2_sum + panel_.rows,
+                          [](float sum) { return std::isnan(sum); });
     std::copy_n(head_.delta + panel_.first_query, panel_.rows, scratch_.delta);
     // Lanes without a row have scores of -inf and so weights of 0.
     std::fill(scratch_.log2_sum + panel_.rows, scratch_.log2_sum + kPanelLanes, 0.0f);
@@ -230,7 +232,7 @@ class HeadPass {
     const std::int64_t lanes = kVectors * kLanes;
     const std::int64_t key_steps = steps<Arithmetic>(forward_.head_dim);
     const std::int64_t value_steps = steps<Arithmetic>(forward_.value_dim);
-    const bool plain = !derivative_ && !bias_.any() && !dropout_;
+    const bool plain = !derivative_ && !bias_.any() && !dropout_ && !spoilt_;
     const bool of_scores = setup_.of_scores();
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
       next_queries_.fetch();
@@ -279,7 +281,7 @@ class HeadPass {
   }
 
   /// Weights from scores, and gradients of scores from dP, for a tile. Unless it is plain, dropout
-  /// comes in, and gradients stay where dP was.
+  /// comes in, keys are hidden from rows whose lse is nan too, and gradients stay where dP was.
   template <int kVectors, bool kPlain>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     const Floats d;
@@ -300,7 +302,11 @@ class HeadPass {
           const Vector score = hn::Load(d, scores + here);
           const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
                                                           : hn::MulSub(factor, score, log2_sum);
-          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          if constexpr (!kPlain) {
+            const auto hidden = hn::Eq(score, hn::Set(d, kMinusInfinity));
+            weight = hn::IfThenZeroElse(hidden, weight);
+          }
           Vector kept = weight;
           Vector grad = hn::Zero(d);
           if (of_scores) grad = hn::Load(d, gradients + here);
@@ -420,6 +426,8 @@ class HeadPass {
   const bool derivative_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;
+  Prefetcher<const void> next_queries_, next_grads_;
+  bool spoilt_ = false;  // some row's lse is nan
   Prefetcher<const void> next_queries_, next_grads_;
   Prefetcher<void> query_sums_;
 };

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nan and inf in gradients: what is hidden never leaks, not by a bit; what is visible spreads as in
+// the reference, and everything else keeps its bits.
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/backward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Two blocks of keys.
+constexpr ProblemShape kShape{1, 4, 2, 53, 150};
+constexpr std::int64_t kHeadDim = 5, kValueDim = 19;
+
+/// All that a backward call reads.
+struct Everything {
+  RandomProblem problem = stored_problem(kShape, kHeadDim, kValueDim);
+  Forward results;
+  Loss loss;
+
+  explicit Everything(const AttentionOptions& options) {
+    results = forward(problem.inputs(), options);
+    loss = random_loss(problem.inputs());
+  }
+  reference::Gradients gradients(const AttentionOptions& options) const {
+    return backward_of(problem.inputs(), results, options, loss, {}, DType::kFloat32);
+  }
+};
+
+void poison_row(Tensor& tensor, std::int64_t row, double number) {
+  for (std::int64_t head = 0; head < tensor.extent(1); ++head) {
+    if (tensor.rank() == 3) {
+      set_value(tensor, {0, head, row}, number);
+      continue;
+    }
+    for (std::int64_t c = 0; c < tensor.extent(3); ++c)
+      set_value(tensor, {0, head, row, c}, number);
+  }
+}
+
+Tensor open_but(const std::function<bool(std::int64_t, std::int64_t)>& hidden) {
+  Tensor open(DType::kBool, {kShape.q_len, kShape.kv_len});
+  for_each_index(open.shape(), [&](const Index& at) { open.at<bool>(at) = !hidden(at[0], at[1]); });
+  return open;
+}
+
+bool hides_key(std::int64_t key) { return key % 7 == 3 || key >= 140; }
+bool hides_row(std::int64_t query) { return query % 5 == 2 || query > 49; }
+
+/// Masks, and biases, that hide these keys and rows.
+std::vector<AttentionOptions> hiding() {
+  const auto hidden = [](std::int64_t q, std::int64_t k) { return hides_row(q) || hides_key(k); };
+  Tensor bias(DType::kFloat32, {kShape.q_len, kShape.kv_len});
+  for_each_index(bias.shape(), [&](const Index& at) {
+    set_value(bias, at, hidden(at[0], at[1]) ? -kInfinity : 0.1 * static_cast<double>(at[1] % 3));
+  });
+  std::vector<AttentionOptions> all{
+      {.mask = dense(open_but(hidden))},
+      {.mask = dense(open_but(hidden)) & window(60, 60)},
+      {.mask = dense(open_but(hidden)), .score = {.softcap = 2.0}},
+      {.mask = dense(open_but(hidden)),
+       .score = {.alibi = Alibi{}, .relative = RelativeTable{RandomState(3).randn({16, 4})}}},
+      {.mask = dense(open_but(hidden)), .dropout = {.probability = 0.3, .seed = 5}},
+      {.score = {.bias = std::move(bias)}}};
+  return all;
+}
+
+TEST(AttentionBackwardNonfinite, HiddenKeysAndRowsNeverLeakByABit) {
+  for (const AttentionOptions& options : hiding()) {
+    const Everything clean(options);
+    const reference::Gradients expected = clean.gradients(options);
+    for (const double number : {kNan, kInfinity, -kInfinity}) {
+      SCOPED_TRACE(number);
+      Everything poisoned = clean;
+      for (std::int64_t key = 0; key < kShape.kv_len; ++key) {
+        if (!hides_key(key)) continue;
+        poison_row(poisoned.problem.key, key, number);
+        poison_row(poisoned.problem.value, key, number);
+      }
+      EXPECT_TRUE(same_bits(poisoned.gradients(options), expected)) << "keys";
+      for (std::int64_t row = 0; row < kShape.q_len; ++row) {
+        if (!hides_row(row)) continue;
+        ASSERT_EQ(clean.results.lse.value({0, 0, row}), -kInfinity);
+        poison_row(poisoned.problem.query, row, number);
+        poison_row(poisoned.results.context, row, number);
+        poison_row(poisoned.loss.context, row, number);
+        poison_row(poisoned.loss.lse, row, number);
+      }
+      EXPECT_TRUE(same_bits(poisoned.gradients(options), expected)) << "keys and rows";
+    }
+  }
+}
+
+TEST(AttentionBackwardNonfinite, KeysBeyondAnEndNeverLeakByABit) {
+  for (const AttentionOptions& options :
+       {AttentionOptions{.mask = key_lengths({101})}, AttentionOptions{.mask = key_lengths({96})},
+        AttentionOptions{.mask = causal(), .alignment = Alignment::offset(48)},
+        AttentionOptions{.mask = window(7, 0), .alignment = Alignment::offset(48)}}) {
+    const Everything clean(options);
+    Everything poisoned = clean;
+    for (std::int64_t key = 101; key < kShape.kv_len; ++key) {
+      poison_row(poisoned.problem.key, key, kNan);
+      poison_row(poisoned.problem.value, key, kNan);
+    }
+    EXPECT_TRUE(same_bits(poisoned.gradients(options), clean.gradients(options)))
+        << options.mask.to_string();
+  }
+}
+
+TEST(AttentionBackwardNonfinite, EveryKeyAroundTheDiagonal) {
+  const AttentionOptions options{.mask = causal(), .alignment = Alignment::top_left()};
+  for (std::int64_t key = 0; key < kShape.q_len; ++key) {
+    const Everything clean(options);
+    Everything poisoned = clean;
+    poison_row(poisoned.problem.key, key, kNan);
+    const auto found = poisoned.gradients(options), expected = clean.gradients(options);
+    for_each_index(found.query.shape(), [&](const Index& at) {
+      const double x = found.query.value(at);
+      const bool right = at[2] >= key ? std::isnan(x) : x == expected.query.value(at);
+      EXPECT_TRUE(right) << to_string(at) << ", key " << key;
+    });
+  }
+}
+
+// ---- What is visible ----------------------------------------------------------------------------
+
+/// Where the oracle has a number there is about this one, where it has none there is none.
+void expect_spread_as_in_the_reference(const AttentionOptions& options,
+                                       const Everything& poisoned) {
+  const reference::Gradients found = poisoned.gradients(options);
+  const reference::Gradients exact =
+      gradients_by_reference(poisoned.problem.inputs(), options, poisoned.loss, DType::kFloat64);
+  const double tolerance = 1e-4 + 20 * rounding_of(storage());
+  for (const auto& [name, member] : kGradients) {
+    const Tensor& of_found = found.*member;
+    if (!of_found.defined()) continue;
+    std::int64_t wrong = 0;
+    for_each_index(of_found.shape(), [&](const Index& at) {
+      const double x = of_found.value(at), expected = (exact.*member).value(at);
+      const bool right = std::isfinite(expected)
+                             ? std::abs(x - expected) <= tolerance * (1.0 + std::abs(expected))
+                             : !std::isfinite(x);
+      if (!right && wrong++ == 0) {
+        ADD_FAILURE() << "gradient of " << name << " at " << to_string(at) << ": " << x
+                      << ", the reference has " << expected;
+      }
+    });
+  }
+}
+
+TEST(AttentionBackwardNonfinite, WhatIsVisibleSpreadsAsInTheReferenceAndNoFurther) {
+  const std::vector<AttentionOptions> all{
+      {},
+      {.mask = causal()},
+      {.mask = window(20, 4)},
+      {.mask = causal(), .score = {.softcap = 2.0, .sinks = {0, 1, -1, 2}}},
+      {.mask = dense(open_but([](std::int64_t q, std::int64_t k) { return (q * k) % 3 == 1; })),
+       .score = {.bias = Tensor(DType::kFloat32, {53, 150})}}};
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const AttentionOptions& options = all[n];
+    const Everything clean(options);
+    for (const double number : {kNan, kInfinity}) {
+      const auto poisoned_by = [&](const std::function<void(Everything&)>& poison) {
+        Everything poisoned = clean;
+        poison(poisoned);
+        // The results are those of the poisoned problem.
+        poisoned.results = forward(poisoned.problem.inputs(), options);
+        expect_spread_as_in_the_reference(options, poisoned);
+      };
+      for (const std::int64_t row : {17, 52}) {
+        SCOPED_TRACE(testing::Message() << "options " << n << ", " << number << ", row " << row);
+        poisoned_by([&](Everything& e) { poison_row(e.problem.query, row, number); });
+        poisoned_by([&](Everything& e) { set_value(e.loss.context, {0, 1, row, 4}, kNan); });
+        poisoned_by([&](Everything& e) { set_value(e.loss.lse, {0, 2, row}, kNan); });
+      }
+      for (const std::int64_t key : {3, 80, 149}) {
+        SCOPED_TRACE(testing::Message() << "options " << n << ", " << number << ", key " << key);
+        poisoned_by([&](Everything& e) { poison_row(e.problem.key, key, kNan); });
+        poisoned_by([&](Everything& e) { set_value(e.problem.value, {0, 1, key, 7}, number); });
+      }
+    }
+  }
+}
+
+TEST(AttentionBackwardNonfinite, NanInOneSequenceStaysThere) {
+  AttentionOptions options{.mask = causal()};
+  options.sequences = {{0, 20, 21, 53}, {0, 60, 70, 150}};
+  const Everything clean(options);
+  const reference::Gradients expected = clean.gradients(options);
+  Everything poisoned = clean;
+  poison_row(poisoned.problem.query, 20, kNan);
+  poison_row(poisoned.loss.context, 20, kNan);
+  for (std::int64_t key = 60; key < 70; ++key) {
+    poison_row(poisoned.problem.key, key, kNan);
+    poison_row(poisoned.problem.value, key, kNan);
+  }
+  const reference::Gradients found = poisoned.gradients(options);
+  for (const auto& [name, member] : kGradients) {
+    const Tensor& of_found = found.*member;
+    if (!of_found.defined()) continue;
+    for_each_index(of_found.shape(), [&](const Index& at) {
+      const bool of_it =
+          member == &reference::Gradients::query ? at[2] == 20 : at[2] >= 60 && at[2] < 70;
+      const double x = of_found.value(at);
+      EXPECT_TRUE(of_it ? std::isnan(x) : x == (expected.*member).value(at))
+          << name << " at " << to_string(at);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace fovea::test
