@@ -62,8 +62,8 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
 /// memory, where attention_forward, bound by arithmetic, would leave most of its lanes empty. The
 /// queries of a group of heads share each key that is read.
 ///
-/// Everything is as in attention_forward, options included. Up to about 32 queries per head of keys
-/// this is the faster one.
+/// Everything is as in attention_forward, options included; with dropout it is that function. Up to
+/// about 32 queries per head of keys this is the faster one.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
 ///          sees are not read.
@@ -74,7 +74,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 
 /// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
 /// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
-/// largest of them. float32, float16 and bfloat16 only; packed sequences are not for here.
+/// largest of them. float32, float16 and bfloat16 only; packed sequences and dropout are not for
+/// here.
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 

@@ -255,7 +255,8 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
-  if (query.dtype() == DType::kFloat64) {
+  // Nobody generates text with dropout: no need for kernels of its own.
+  if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0) {
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
@@ -266,6 +267,9 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 
 std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
                                        const TensorView& value, const AttentionOptions& options) {
+  if (options.dropout.probability > 0) {
+    return attention_forward_workspace(query, key, value, options);
+  }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   if (problem.is_float64()) return 0;
   kernels::choose_target();
@@ -291,6 +295,10 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
     throw InvalidArgument(
         fmt::format("sequences: expected none with keys in blocks, which have lengths, got {}",
                     options.sequences.count()));
+  }
+  if (options.dropout.probability > 0) {
+    throw InvalidArgument(fmt::format("dropout: expected none with keys in blocks, got {}",
+                                      options.dropout.probability));
   }
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < query.extent(0); ++item) {
