@@ -77,7 +77,7 @@ TEST(AttentionBackwardAccuracy, OfGroupedHeadsAndBatches) {
 
 TEST(AttentionBackwardAccuracy, OfAllKindsOfInputs) {
   for (const InputKind kind : kInputKinds) {
-    for (const std::int64_t length : {10, 100, 300}) {
+    for (const std::int64_t length : {10, 100, 230}) {
       for (const std::int64_t dim : {16, 64}) {
         for (const Mask& mask : {Mask(), causal()}) {
           SCOPED_TRACE(testing::Message() << name_of(kind) << ", length " << length << ", dim "
@@ -100,7 +100,7 @@ TEST(AttentionBackwardAccuracy, OfALossOfLseOrContextAlone) {
 
 // ---- Masks --------------------------------------------------------------------------------------
 
-constexpr ProblemShape kShape{2, 4, 2, 53, 300};
+constexpr ProblemShape kShape{2, 2, 1, 53, 200};
 
 Tensor random_bools(const Shape& shape, double share, std::uint64_t seed) {
   RandomState random(seed);
@@ -129,13 +129,13 @@ std::vector<Mask> masks() {
           documents(sorted_ids(q_len, 1), sorted_ids(kv_len, 2)),
           documents(RandomState(3).randint(0, 4, {2, q_len}),
                     RandomState(4).randint(0, 4, {2, kv_len})),
-          dense(random_bools({2, 4, q_len, kv_len}, 0.5, 5)),
+          dense(random_bools({2, 2, q_len, kv_len}, 0.5, 5)),
           dense(random_bools({q_len, kv_len}, 0.003, 6)),
-          dense(random_bools({1, 4, 1, kv_len}, 0.9, 7)),
+          dense(random_bools({1, 2, 1, kv_len}, 0.9, 7)),
           dense(random_bools({q_len, 1}, 0.5, 8)),
           dense(random_bools({kv_len}, 0.0, 9)),
           causal() & dense(random_bools({kv_len}, 0.5, 10)),
-          (causal() | prefix(20)) & key_lengths({200, 290}),
+          (causal() | prefix(20)) & key_lengths({150, 190}),
           window(7, 7) | prefix(3)};
 }
 
@@ -143,7 +143,7 @@ TEST(AttentionBackwardAccuracy, OfEveryMaskUnderEveryAlignment) {
   const RandomProblem p = stored_problem(kShape, 5, 3);
   std::size_t turn = 0;
   const std::vector<Alignment> alignments{Alignment::bottom_right(), Alignment::top_left(),
-                                          Alignment::offset(117), Alignment::offsets({-30, 200}),
+                                          Alignment::offset(117), Alignment::offsets({-30, 150}),
                                           Alignment::offset(-2000)};
   for (const Mask& mask : masks()) {
     // One mask in three under all of them.

@@ -22,7 +22,7 @@ namespace fovea::test {
 namespace {
 
 /// Two blocks of keys; neither lengths nor heads are round.
-constexpr ProblemShape kShape{2, 6, 3, 53, 231};
+constexpr ProblemShape kShape{2, 4, 2, 50, 140};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class AttentionBackwardScore : public testing::Test {
@@ -86,7 +86,7 @@ CustomScore squash() {
 }
 
 TEST_F(AttentionBackwardScore, CustomFunctions) {
-  const Tensor bias = convert(RandomState(65).randn({53, 231}), DType::kFloat32);
+  const Tensor bias = convert(RandomState(65).randn({50, 140}), DType::kFloat32);
   for (const double scale : {0.4, -3.0, 0.0}) {
     SCOPED_TRACE(scale);
     check({.score = {.scale = scale, .custom = squash()}});
@@ -143,7 +143,7 @@ TEST_F(AttentionBackwardScore, Alibi) {
   for (const Alignment& alignment : alignments()) {
     check({.score = {.alibi = Alibi{}}, .alignment = alignment});
     check({.mask = window(9, 200),
-           .score = {.alibi = Alibi{{0, 1, -0.01, 0.3, 2, 1e-9}}},
+           .score = {.alibi = Alibi{{1, -0.01, 0.3, 1e-9}}},
            .alignment = alignment});
   }
 }
@@ -172,9 +172,8 @@ TEST_F(AttentionBackwardScore, ARelativeTableMayHideDistances) {
 }
 
 TEST_F(AttentionBackwardScore, Sinks) {
-  for (const std::vector<double>& sinks : {std::vector<double>{-3, 0, 1, 5, 20, 90},
-                                           {-kInfinity, 1, 2, 3, -kInfinity, -90},
-                                           {1e4, -1e4, 1e2, -1e2, 1e3, -1e3}}) {
+  for (const std::vector<double>& sinks :
+       {std::vector<double>{-3, 0, 5, 90}, {-kInfinity, 1, 20, -90}, {1e4, -1e4, 1e2, -1e2}}) {
     check({.score = {.sinks = sinks}});
     // Rows without a key have the sink alone.
     check({.mask = causal(), .score = {.sinks = sinks}, .alignment = Alignment::offset(-30)});
@@ -186,7 +185,7 @@ TEST_F(AttentionBackwardScore, Sinks) {
 TEST_F(AttentionBackwardScore, CombinationsAtRandom) {
   RandomState random(101);
   const auto either = [&] { return random.randint(0, 2) == 1; };
-  for (int number = 0; number < 60; ++number) {
+  for (int number = 0; number < 50; ++number) {
     const ProblemShape shape{random.randint(1, 3), 4, random.randint(1, 3) == 1 ? 2 : 4,
                              random.randint(1, 80), random.randint(1, 200)};
     const std::int64_t head_dim = random.randint(1, 40), value_dim = random.randint(1, 40);
