@@ -426,7 +426,6 @@ class HeadPass {
   const bool derivative_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;
-  Prefetcher<const void> next_queries_, next_grads_;
   bool spoilt_ = false;  // some row's lse is nan
   Prefetcher<const void> next_queries_, next_grads_;
   Prefetcher<void> query_sums_;
