@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <stop_token>
@@ -31,9 +32,10 @@ class Turn {
     for (std::int64_t item = first_; item < mine_; ++item) {
       std::int64_t past = progress_[item].load(std::memory_order_acquire);
       for (int tries = 0; past <= position; ++tries) {
-        if (tries > kBusyTries) {
+        if (tries >= kBusyTries) {
           if (stop.stop_requested()) return false;
-          std::this_thread::yield();
+          // Where there are more threads than processors, whoever is waited for needs one.
+          std::this_thread::sleep_for(kNap);
         }
         past = progress_[item].load(std::memory_order_acquire);
       }
@@ -48,7 +50,8 @@ class Turn {
   }
 
  private:
-  static constexpr int kBusyTries = 1000;
+  static constexpr int kBusyTries = 2000;
+  static constexpr std::chrono::microseconds kNap{20};
 
   std::atomic<std::int64_t>* progress_;
   std::int64_t mine_;
