@@ -2,7 +2,7 @@
 //
 // What the 1x rule allows gradients on top of the naive computation's error: docs/numerics.md,
 // "Gradients", derives it. Weight by weight, because products of the largest numbers of each factor
-// would hide everything.
+// would be allowed everything.
 
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "fovea/tensor.h"
 
 #include "core/broadcast.h"
+#include "core/dropout.h"
 #include "support/exactness.h"
 #include "support/forward.h"
 #include "support/storage.h"
@@ -29,35 +31,34 @@ struct GradientAllowance {
   double query = 0.0, key = 0.0, value = 0.0, bias = 0.0, relative = 0.0, sinks = 0.0;
 };
 
-/// What roundings may move each number of each gradient by.
+/// What roundings may move each number of each gradient by: of what is independent, the squares add
+/// up; what a row's numbers have in common, lse and delta, counts as a whole.
 class GradientErrors {
  public:
   GradientErrors(const reference::Inputs& in, const AttentionOptions& options,
                  const TensorView& grad_context, const TensorView& grad_lse, DType type)
       : options_(options),
         shape_(shape_of(in, options)),
+        type_(type),
         query_(convert(in.query, DType::kFloat64)),
         key_(convert(in.key, DType::kFloat64)),
         value_(convert(in.value, DType::kFloat64)),
         grad_context_(convert(grad_context, DType::kFloat64)),
         of_storing_(type == DType::kFloat32 ? 0.0 : rounding_of(type)),
-        query_errors_(size(query_)),
-        key_errors_(size(key_)),
-        value_errors_(size(value_)) {
+        of_query_(query_),
+        of_key_(key_),
+        of_value_(value_) {
     if (grad_lse.defined()) grad_lse_ = convert(grad_lse, DType::kFloat64);
     const ScoreOptions& score = options.score;
     const auto dim = static_cast<double>(query_.extent(3));
     scale_ = std::abs(score.scale.value_or(dim > 0 ? 1.0 / std::sqrt(dim) : 1.0));
     biases_ = size_of_biases(shape_, options);
-    kept_factor_ = 1.0 / (1.0 - options.dropout.probability);
     if (score.bias.defined()) {
       bias_strides_ = broadcast_strides(Tensor(DType::kBool, score.bias->shape()));
-      bias_errors_.resize(static_cast<std::size_t>(score.bias->size()));
+      of_bias_ = Squares(score.bias);
     }
-    if (score.relative) {
-      relative_errors_.resize(static_cast<std::size_t>(score.relative->table->size()));
-    }
-    sink_errors_.resize(score.sinks.size());
+    if (score.relative) of_relative_ = Squares(score.relative->table);
+    of_sinks_.sums.resize(score.sinks.size());
     if (shape_.kv_len == 0) return;
     const RowList rows = all_rows(shape_);
     const reference::Rows exact = reference::attention_rows(in, options, rows);
@@ -71,20 +72,32 @@ class GradientErrors {
 
   /// Their maxima, and what rounding the gradients themselves adds.
   GradientAllowance largest(const reference::Gradients& exact) const {
-    const auto of = [&](const std::vector<double>& errors, const Tensor& gradient, bool stored) {
-      if (errors.empty()) return 0.0;
-      const double largest = *std::ranges::max_element(errors) + 2 * kRounding * size_of(gradient);
+    const auto of = [&](const Squares& squares, const Tensor& gradient, bool stored) {
+      if (squares.sums.empty()) return 0.0;
+      const double largest = 2 * std::sqrt(*std::ranges::max_element(squares.sums)) +
+                             2 * kRounding * size_of(gradient);
       if (!stored || of_storing_ == 0.0) return largest;
-      const DType type = of_storing_ == 0x1p-8 ? DType::kBFloat16 : DType::kFloat16;
-      return largest + std::max(of_storing_ / 2 * size_of(gradient), rounding_near_zero(type));
+      return largest + std::max(of_storing_ / 2 * size_of(gradient), rounding_near_zero(type_));
     };
-    return {of(query_errors_, exact.query, true),        of(key_errors_, exact.key, true),
-            of(value_errors_, exact.value, true),        of(bias_errors_, exact.bias, false),
-            of(relative_errors_, exact.relative, false), of(sink_errors_, exact.sinks, false)};
+    return {of(of_query_, exact.query, true),        of(of_key_, exact.key, true),
+            of(of_value_, exact.value, true),        of(of_bias_, exact.bias, false),
+            of(of_relative_, exact.relative, false), of(of_sinks_, exact.sinks, false)};
   }
 
  private:
-  static std::size_t size(const Tensor& tensor) { return static_cast<std::size_t>(tensor.size()); }
+  static double square(double x) { return x * x; }
+
+  /// Sums of squares, one for each number of a tensor.
+  struct Squares {
+    Squares() = default;
+    explicit Squares(const TensorView& tensor) : sums(static_cast<std::size_t>(tensor.size())) {}
+    std::vector<double> sums;
+  };
+  /// What the scores of one row that share a number of a bias have in common.
+  struct Common {
+    double weight = 0.0, gradient = 0.0;
+  };
+
   static std::size_t row_at(const Tensor& tensor, std::int64_t batch, std::int64_t head,
                             std::int64_t row) {
     const Shape& shape = tensor.shape();
@@ -111,89 +124,115 @@ class GradientErrors {
     const double* const q = query_.span<double>().data() + q_at;
     const double* const go =
         grad_context_.span<double>().data() + row_at(grad_context_, row.batch, row.head, row.query);
-    const double of_lse = grad_lse_.defined() ? std::abs(grad_lse_.span<double>()[number]) : 0.0;
+    const double of_lse = grad_lse_.defined() ? grad_lse_.span<double>()[number] : 0.0;
     const ScoreOptions& score = options_.score;
+    const std::int64_t item = item_of(row);
+    const SequenceSpan span = sequence_span(options_, shape_, item);
+    const std::int64_t in_item = row.query - span.query_start;
+    const DropoutRule dropout(options_.dropout, item, row.head, shape_.q_heads);
+    const bool drops = options_.dropout.probability > 0;
 
-    double sum = 0.0, stored_sum = 0.0;  // delta, and what rounding the context moves it by
+    double mean = 0.0, squares = 0.0;
     for (std::size_t c = 0; c < value_dim; ++c) {
-      sum += context[c] * go[c];
-      stored_sum += of_storing_ * std::abs(context[c] * go[c]);
+      mean += context[c] * go[c];
+      squares += square(of_storing_ * context[c] * go[c]);
     }
-    // For each key: by what its weight is off, relatively; the size of dP; dP.
-    std::vector<double> off(weights.size()), size(weights.size()), dp(weights.size());
-    double mean_size = 0.0, mean_error = 0.0;
+    // For each key: by what its weight is off, relatively; the size of dP; dP - delta.
+    std::vector<double> off(weights.size()), size(weights.size()), above(weights.size());
+    std::vector<double> kept(weights.size(), 1.0);
+    double mean_size = 0.0;
     for (std::size_t j = 0; j < weights.size(); ++j) {
       if (weights[j] == 0.0) continue;
-      const double* const k = key_.span<double>().data() +
-                              row_at(key_, row.batch, kv_head, static_cast<std::int64_t>(j));
-      const double* const v = value_.span<double>().data() +
-                              row_at(value_, row.batch, kv_head, static_cast<std::int64_t>(j));
-      double product = 0.0;
+      const auto key = static_cast<std::int64_t>(j);
+      if (drops) kept[j] = dropout.keeps(in_item, key - span.key_start) ? dropout.factor() : 0.0;
+      const double* const k = key_.span<double>().data() + row_at(key_, row.batch, kv_head, key);
+      const double* const v =
+          value_.span<double>().data() + row_at(value_, row.batch, kv_head, key);
+      double product = 0.0, dp = 0.0;
       for (std::size_t c = 0; c < head_dim; ++c) product += std::abs(q[c] * k[c]);
       product *= scale_;
       const double capped = score.softcap > 0 ? 5 * std::min(product, score.softcap) : 0.0;
-      off[j] = 2 * kRounding * (1 + product + capped + biases_) + 3 * kRounding * std::abs(lse);
+      off[j] = 2 * kRounding * (1 + product + capped + biases_);
       for (std::size_t c = 0; c < value_dim; ++c) {
-        size[j] += std::abs(go[c] * v[c]);
-        dp[j] += go[c] * v[c];
+        size[j] += std::abs(go[c] * v[c]) * kept[j];
+        dp += go[c] * v[c] * kept[j];
       }
-      size[j] *= kept_factor_;
-      dp[j] = std::abs(dp[j]) * kept_factor_;
+      above[j] = dp - mean;
       mean_size += weights[j] * size[j];
-      mean_error += off[j] * weights[j] * size[j];
+      squares += square(off[j] * weights[j] * above[j]);
     }
+    const double of_mean = std::sqrt(squares) + 2 * kRounding * (mean_size + std::abs(of_lse));
+    const double off_lse = 3 * kRounding * std::abs(lse);
+
+    // What the row's keys have in common, by dimension.
+    std::vector<Common> common(head_dim);
+    std::map<std::size_t, Common> of_bias, of_bucket;
     const double slopes = score.softcap > 0 ? 22 * kRounding : 0.0;
-    const std::int64_t item = item_of(row);
-    const SequenceSpan span = sequence_span(options_, shape_, item);
-    const std::int64_t position =
-        row.query - span.query_start + query_offset(options_, shape_, item);
     for (std::size_t j = 0; j < weights.size(); ++j) {
       if (weights[j] == 0.0) continue;
       const auto key = static_cast<std::int64_t>(j);
       const double w = weights[j];
-      const double sizes = size[j] + mean_size + of_lse;
-      const double of_sums =
-          w * ((off[j] + 2 * kRounding + slopes) * sizes + mean_error + stored_sum);
-      const double of_score =
-          scale_ * (of_sums + of_storing_ / 2 * w * (dp[j] + std::abs(sum) + of_lse));
+      const double gradient = w * (above[j] + of_lse);
+      const double own = square((off[j] + slopes) * gradient) +
+                         square(2 * kRounding * w * (size[j] + mean_size + std::abs(of_lse)));
+      const double own_stored = own + square(of_storing_ / 2 * gradient);
+      const double shared = square(off_lse * gradient) + square(w * of_mean);
       const std::size_t k_at = row_at(key_, row.batch, kv_head, key);
       const double* const k = key_.span<double>().data() + k_at;
       for (std::size_t c = 0; c < head_dim; ++c) {
-        query_errors_[q_at + c] += of_score * std::abs(k[c]);
-        key_errors_[k_at + c] += of_score * std::abs(q[c]);
+        of_query_.sums[q_at + c] += square(scale_ * k[c]) * own_stored;
+        common[c].weight += scale_ * w * k[c];
+        common[c].gradient += scale_ * gradient * k[c];
+        of_key_.sums[k_at + c] += square(scale_ * q[c]) * (own_stored + shared);
       }
       const std::size_t v_at = row_at(value_, row.batch, kv_head, key);
+      const double of_value =
+          square(w * kept[j]) * (square(off[j]) + square(off_lse) + square(of_storing_ / 2));
       for (std::size_t c = 0; c < value_dim; ++c) {
-        value_errors_[v_at + c] += (off[j] + of_storing_ / 2) * w * kept_factor_ * std::abs(go[c]);
+        of_value_.sums[v_at + c] += of_value * square(go[c]);
       }
-      if (!bias_errors_.empty()) {
-        const std::int64_t at = row.batch * bias_strides_[0] + row.head * bias_strides_[1] +
-                                row.query * bias_strides_[2] + key * bias_strides_[3];
-        bias_errors_[static_cast<std::size_t>(at)] += of_sums;
+      const auto add_to = [&](Squares& sums, std::map<std::size_t, Common>& of_row,
+                              std::int64_t at) {
+        const auto index = static_cast<std::size_t>(at);
+        sums.sums[index] += own;
+        of_row[index].weight += w;
+        of_row[index].gradient += gradient;
+      };
+      if (!of_bias_.sums.empty()) {
+        add_to(of_bias_, of_bias,
+               row.batch * bias_strides_[0] + row.head * bias_strides_[1] +
+                   row.query * bias_strides_[2] + key * bias_strides_[3]);
       }
-      if (!relative_errors_.empty()) {
-        const std::int64_t bucket =
-            relative_bucket(key - span.key_start - position, *score.relative);
-        relative_errors_[static_cast<std::size_t>(bucket * shape_.q_heads + row.head)] += of_sums;
+      if (!of_relative_.sums.empty()) {
+        const std::int64_t distance =
+            key - span.key_start - in_item - query_offset(options_, shape_, item);
+        add_to(of_relative_, of_bucket,
+               relative_bucket(distance, *score.relative) * shape_.q_heads + row.head);
       }
     }
-    if (sink_errors_.empty()) return;
+    const auto of_common = [&](const Common& one) {
+      return square(off_lse * one.gradient) + square(of_mean * one.weight);
+    };
+    for (std::size_t c = 0; c < head_dim; ++c) of_query_.sums[q_at + c] += of_common(common[c]);
+    for (const auto& [at, one] : of_bias) of_bias_.sums[at] += of_common(one);
+    for (const auto& [at, one] : of_bucket) of_relative_.sums[at] += of_common(one);
+    if (of_sinks_.sums.empty()) return;
     const double sink = score.sinks[static_cast<std::size_t>(row.head)];
     if (!std::isfinite(sink)) return;
-    const double off_sink =
-        2 * kRounding * (1 + std::abs(sink)) + 3 * kRounding * std::abs(lse) + 2 * kRounding;
-    sink_errors_[static_cast<std::size_t>(row.head)] +=
-        std::exp(sink - lse) * (off_sink * (mean_size + of_lse) + mean_error + stored_sum);
+    const double w = std::exp(sink - lse);
+    const double off_sink = 2 * kRounding * (1 + std::abs(sink)) + off_lse;
+    of_sinks_.sums[static_cast<std::size_t>(row.head)] +=
+        square(off_sink * w * (of_lse - mean)) + square(w * of_mean);
   }
 
   const AttentionOptions& options_;
   ProblemShape shape_;
+  DType type_;
   Tensor query_, key_, value_, grad_context_, grad_lse_;  // of float64
   double of_storing_;                                     // 0: what is stored is not rounded
-  double scale_ = 1.0, biases_ = 0.0, kept_factor_ = 1.0;
+  double scale_ = 1.0, biases_ = 0.0;
   std::array<std::int64_t, 4> bias_strides_{};
-  std::vector<double> query_errors_, key_errors_, value_errors_;
-  std::vector<double> bias_errors_, relative_errors_, sink_errors_;
+  Squares of_query_, of_key_, of_value_, of_bias_, of_relative_, of_sinks_;
 };
 
 inline GradientAllowance gradient_allowance(const reference::Inputs& in,
