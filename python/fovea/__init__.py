@@ -2,11 +2,13 @@
 """Fovea: exact attention on CPUs that one can look inside.
 
     attention, decode               fast, for arrays of NumPy, torch, JAX and others
+    attention_backward              gradients of attention
     scaled_dot_product_attention    the same by PyTorch's signature
     causal, window, prefix, ...     masks as rules, joined by & and |
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       the same in plain float64, which says what is right
     KvCache, Rotary, apply_rotary   for generating text
+    Dropout, manual_seed            which weights are left out in training
     random, info                    NumPy's legacy stream; what this build is
 
 `python -m fovea` is the command line.
@@ -17,6 +19,8 @@ from ._explain import explain
 from ._fovea import (
     BuildInfo,
     CacheFull,
+    Dropout,
+    Gradients,
     KvCache,
     Mask,
     RelativeTable,
@@ -25,6 +29,7 @@ from ._fovea import (
     Trace,
     apply_rotary,
     attention,
+    attention_backward,
     causal,
     decode,
     default_alibi_slopes,
@@ -32,6 +37,7 @@ from ._fovea import (
     documents,
     info,
     key_lengths,
+    manual_seed,
     prefix,
     scaled_dot_product_attention,
     window,
@@ -42,6 +48,8 @@ __version__ = info().version
 __all__ = [
     "BuildInfo",
     "CacheFull",
+    "Dropout",
+    "Gradients",
     "KvCache",
     "Mask",
     "RelativeTable",
@@ -50,6 +58,7 @@ __all__ = [
     "Trace",
     "apply_rotary",
     "attention",
+    "attention_backward",
     "causal",
     "decode",
     "default_alibi_slopes",
@@ -58,6 +67,7 @@ __all__ = [
     "explain",
     "info",
     "key_lengths",
+    "manual_seed",
     "prefix",
     "random",
     "reference",

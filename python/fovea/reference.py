@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in plain scalar float64: what is right, and every step of it."""
+"""Attention in plain scalar float64: what is right, every step of it, and its gradients."""
 
 from ._fovea import Steps
 from ._fovea import reference_attention as attention
+from ._fovea import reference_attention_gradients as attention_gradients
 from ._fovea import reference_attention_steps as attention_steps
 
-__all__ = ["Steps", "attention", "attention_steps"]
+__all__ = ["Steps", "attention", "attention_gradients", "attention_steps"]

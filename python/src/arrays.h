@@ -86,6 +86,19 @@ View with_rank_4(const View& view) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
+/// [batch, heads, length] of lse, which has one dimension less.
+template <class View>
+View with_rank_3(const View& view) {
+  Shape shape{1, 1, 1};
+  Strides strides{0, 0, 0};
+  const int missing = 3 - view.rank();
+  for (int dim = 0; dim < view.rank(); ++dim) {
+    shape[dim + missing] = view.extent(dim);
+    strides[dim + missing] = view.strides()[dim];
+  }
+  return {view.data(), view.dtype(), shape, strides};
+}
+
 /// Integers of any kind that int64 holds: arrays, lists. Throws nb::type_error naming the argument.
 Tensor int64_tensor(PyObject* source, const char* name);
 

@@ -6,6 +6,7 @@
 
 #include "fovea/attention.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -91,15 +92,7 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
   if (given[kReturnLse] != nullptr && truth(given[kReturnLse], "return_lse")) {
     lse.emplace(query, framework, dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32,
                 result_shape(shape, -1));
-    // lse has one dimension less: a row's number as [..., 1], and then without that.
-    const MutableTensorView& made = lse->view();
-    Shape extents{1, 1, 1};
-    Strides strides{0, 0, 0};
-    for (int dim = 0; dim < made.rank(); ++dim) {
-      extents[dim + 3 - made.rank()] = made.extent(dim);
-      strides[dim + 3 - made.rank()] = made.strides()[dim];
-    }
-    outputs.lse = MutableTensorView(made.data(), made.dtype(), extents, strides);
+    outputs.lse = with_rank_3(lse->view());
   }
 
   const double work = operations(views.query, views.key, views.value);
@@ -148,12 +141,24 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
   });
 }
 
+// As attention(), but for dropout.
+constexpr std::array<const char*, kParameters - 1> kDecodeNames = [] {
+  std::array<const char*, kParameters - 1> names{};
+  for (std::size_t i = 0; i + 1 < kParameters; ++i) {
+    names[i] = kParameterNames[i < kDropout ? i : i + 1];
+  }
+  return names;
+}();
+
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
     // value has no default of its own: it is left out where key is a cache, which has both.
-    static const Signature signature("decode", kParameterNames, 2, 3);
-    Parameters given;
-    signature.bind(arguments, count, keywords, given);
+    static const Signature signature("decode", kDecodeNames, 2, 3);
+    std::array<PyObject*, kDecodeNames.size()> bound;
+    signature.bind(arguments, count, keywords, bound);
+    Parameters given{};
+    std::copy_n(bound.begin(), std::size_t{kDropout}, given.begin());
+    std::copy(bound.begin() + kDropout, bound.end(), given.begin() + kDropout + 1);
     const std::optional<CacheInUse> cache = cache_of(given[kKey]);
     if (!cache) {
       if (given[kValue] == nullptr) {

@@ -36,7 +36,7 @@ query_starts, key_starts  packed sequences: 0, ..., length along tensors of batc
 )";
 
 constexpr std::string_view kAttentionDoc =
-    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False, out=None)
+    R"(attention(query, key, value, *, {keywords}dropout=None, threads=None, return_lse=False, out=None)
 --
 
 context = softmax(scale * Q K^T + bias, masked) V, in one fused pass that never stores the scores.
@@ -50,7 +50,8 @@ DLPack or the buffer protocol. They are float32, float16 or bfloat16, each as it
 them float64, which the reference computes, slowly. None is copied but those whose last dimension
 is not contiguous; read-only ones will do.
 
-{problem}threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
+{problem}dropout    a Dropout: which weights are left out, in training
+threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
 return_lse  also return lse, the natural log of each row's sum of exponentials
 out        an array for the context, which is then what is returned; it may share no memory with
            the others
@@ -64,6 +65,7 @@ Masking    causal() with q_len = 2, kv_len = 5, the last query at the last key:
              1 1 1 1 1
            A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and inf in
            a masked key or value never leak; in a visible one they propagate.
+Gradients  attention_backward().
 Numerics   sums in float32, online softmax; docs/numerics.md has the bounds and their tests.
 Cost       2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less the blocks of
            keys that a mask hides; O(q_len + kv_len) memory.
@@ -81,6 +83,53 @@ Source     Dao et al. 2022 (FlashAttention); Milakov and Gimelshein 2018 (online
            [0.27, 0.73, 0.  ],
            [0.21, 0.21, 0.58]], dtype=float32))";
 
+constexpr std::string_view kAttentionBackwardDoc =
+    R"(attention_backward(query, key, value, context, lse, grad_context, *, grad_lse=None, {keywords}dropout=None, threads=None, wanted=None)
+--
+
+The gradients of a loss with respect to what attention() was given, from those with respect to what
+it returned, in one fused pass that computes the weights anew and never stores them.
+
+query, key, value  those of attention()
+context       [batch, q_heads, q_len, value_dim]   what attention() returned
+lse           [batch, q_heads, q_len]              with return_lse=True
+grad_context  [batch, q_heads, q_len, value_dim]   the gradient of the loss with respect to context
+grad_lse      [batch, q_heads, q_len]              and to lse; None: the loss has nothing of lse
+wanted        which gradients to compute, a list of their names; by default all that there are
+
+The other keywords are those of attention(), as they were given there: a Dropout is the same one.
+All arrays have as many dimensions as query has, those of lse one less. Query, key, value, context
+and grad_context are float32, float16 or bfloat16, each as it likes, and lse and grad_lse float32;
+or all are float64, which the reference computes, slowly.
+
+Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each of the kind, shape and
+type of what it is the gradient of; those of relative, [buckets, q_heads], and sinks, [q_heads], are
+of query's kind and lse's type. What was not given, or is not wanted, is None.
+
+With P = exp(S - lse), and Z = 1 / (1 - p) where dropout keeps a weight and 0 elsewhere:
+  dV = (Z P)^T dO,  dP = Z dO V^T,  dS = P (dP - rowsum(dO O) + dlse),  dQ = dS K,  dK = dS^T Q
+with what scale and softcap do to scores in between; dbias = dS, summed where the bias repeats.
+
+Masking    a masked key and a row without a visible key get zeros and give nothing, whatever they
+           hold.
+Numerics   sums in float32; docs/numerics.md.
+Cost       2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flop, less the blocks
+           of keys that a mask hides; O(q_len + kv_len) memory.
+Threads    the same bits for any number of them. Other threads of Python run meanwhile. Ctrl-C
+           ends a long call of the main thread.
+Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
+           came.
+Source     Dao et al. 2022 (FlashAttention).
+
+    >>> import numpy, fovea
+    >>> words = numpy.eye(3, dtype=numpy.float32)
+    >>> context, lse = fovea.attention(words, words, words, return_lse=True)
+    >>> gradients = fovea.attention_backward(words, words, words, context, lse, context)
+    >>> gradients.value.round(2)
+    array([[0.36, 0.32, 0.32],
+           [0.32, 0.36, 0.32],
+           [0.32, 0.32, 0.36]], dtype=float32))";
+
 constexpr std::string_view kDecodeDoc =
     R"(decode(query, key, value=None, *, {keywords}threads=None, return_lse=False, out=None)
 --
@@ -93,14 +142,14 @@ query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in at
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
 value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
 
-All keywords, results and errors are those of attention().
+All keywords, results and errors are those of attention(), but for dropout, which has no place here.
 
 Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
            sees are not read.
 Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
 
 constexpr std::string_view kReferenceAttentionDoc =
-    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
+    R"(attention(query, key, value, *, {keywords}dropout=None, threads=None, return_lse=False)
 --
 
 What fovea.attention() is judged by: the same in plain scalar float64, one query at a time, in the
@@ -110,7 +159,7 @@ Arguments are those of fovea.attention(), of any type of float each; they are co
 Returns NumPy arrays of float64, of query's rank: context, or with return_lse=True (context, lse).)";
 
 constexpr std::string_view kReferenceStepsDoc =
-    R"(attention_steps(query, key, value, *, {keywords}normalization="softmax", arithmetic="float64")
+    R"(attention_steps(query, key, value, *, {keywords}dropout=None, normalization="softmax", arithmetic="float64")
 --
 
 Attention with every intermediate array kept: O(q_len * kv_len) memory, for small problems.
@@ -122,6 +171,22 @@ arithmetic     "float64"; "float32": every operation rounded, the naive computat
                these types, with weights rounded before they meet the values
 
 Other arguments are those of fovea.attention(). Returns Steps.)";
+
+constexpr std::string_view kReferenceGradientsDoc =
+    R"(attention_gradients(query, key, value, *, grad_context=None, grad_lse=None, grad_weights=None, {keywords}dropout=None, arithmetic="float64")
+--
+
+What fovea.attention_backward() is judged by: gradients in plain scalar float64, one query at a
+time. Slow.
+
+grad_context  [batch, q_heads, q_len, value_dim]  gradients of the loss with respect to context,
+grad_lse      [batch, q_heads, q_len]             lse
+grad_weights  [batch, q_heads, q_len, kv_len]     and weights, as they are before dropout: a loss
+              on where a query looks; None: the loss has nothing of it
+arithmetic    that of attention_steps()
+
+Other arguments are those of fovea.attention(), of any type of float each. Returns Gradients of
+NumPy arrays, float64 (float32 for the other arithmetics).)";
 
 constexpr std::string_view kScaledDotProductAttentionDoc =
     R"(scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
@@ -135,7 +200,9 @@ key        [..., kv_len, head_dim]
 value      [..., kv_len, value_dim]
 attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key takes part; or float, added
            to the scores
-dropout_p  0: NotImplementedError for more, until there is a backward pass
+dropout_p  in [0, 1): leaves out weights with this probability, others each time: as manual_seed()
+           says, with the next number of its stream (dimensions before batch and heads take one
+           for each of their indices)
 is_causal  key j is visible iff j <= i, from the top left; not beside attn_mask
 scale      1 / sqrt(head_dim) by default
 enable_gqa  [..., heads, length, dim], where query's heads are a multiple of key's and value's
@@ -160,6 +227,11 @@ const char* attention_doc() {
   return text.c_str();
 }
 
+const char* attention_backward_doc() {
+  static const std::string text = filled_in(std::string(kAttentionBackwardDoc));
+  return text.c_str();
+}
+
 const char* decode_doc() {
   static const std::string text = filled_in(std::string(kDecodeDoc));
   return text.c_str();
@@ -172,6 +244,11 @@ const char* reference_attention_doc() {
 
 const char* reference_steps_doc() {
   static const std::string text = filled_in(std::string(kReferenceStepsDoc));
+  return text.c_str();
+}
+
+const char* reference_gradients_doc() {
+  static const std::string text = filled_in(std::string(kReferenceGradientsDoc));
   return text.c_str();
 }
 

@@ -8,8 +8,10 @@ namespace fovea::python {
 
 const char* attention_doc();
 const char* decode_doc();
+const char* attention_backward_doc();
 const char* reference_attention_doc();
 const char* reference_steps_doc();
+const char* reference_gradients_doc();
 const char* scaled_dot_product_attention_doc();
 
 }  // namespace fovea::python

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_forward, as the binding calls it: counted, so that suites of others can tell that what
-// they judge is the engine's (fovea._fovea._forward_calls).
+// they judge is the engine's (fovea._fovea._forward_calls; attention_backward.cc has the other).
 
 #pragma once
 

@@ -11,6 +11,9 @@ namespace fovea::python {
 void add_attention(nanobind::module_& module);
 void add_scaled_dot_product_attention(nanobind::module_& module);
 void add_masks(nanobind::module_& module);
+void add_dropout(nanobind::module_& module);
+void add_gradients(nanobind::module_& module);
+void add_attention_backward(nanobind::module_& module);
 void add_reference(nanobind::module_& module);
 void add_cache(nanobind::module_& module);
 void add_scene(nanobind::module_& module);

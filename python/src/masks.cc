@@ -19,6 +19,7 @@
 
 #include "arrays.h"
 #include "calls.h"
+#include "functions.h"
 #include "new_arrays.h"
 #include "options.h"
 

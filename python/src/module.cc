@@ -29,7 +29,10 @@ NB_MODULE(_fovea, module) {
       },
       nullptr);
   add_masks(module);
+  add_dropout(module);
   add_attention(module);
+  add_gradients(module);
+  add_attention_backward(module);
   add_scaled_dot_product_attention(module);
   add_reference(module);
   add_cache(module);

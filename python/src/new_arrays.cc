@@ -58,7 +58,8 @@ nb::object tuple_of(const Shape& shape) {
 
 }  // namespace
 
-NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape)
+NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape,
+                   const char* name)
     : dtype_(dtype) {
   if (framework == Framework::kJax) {
     copy_ = std::make_unique<Tensor>(dtype, shape);
@@ -106,8 +107,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
     // Where NumPy's array is of bfloat16, its type is known; others have none to give.
     if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
       raise_type_error(
-          "query: expected an array of NumPy, torch or JAX where it is of bfloat16, got "
-          "{}",
+          "{}: expected an array of NumPy, torch or JAX where it is of bfloat16, got {}", name,
           describe(like.source()));
     }
     descr = PyArray_DESCR(as_array(like.source()));

@@ -15,10 +15,11 @@
 namespace fovea::python {
 
 /// A new array of a framework, laid out row by row; of bfloat16 in NumPy it is of the type that
-/// `like` has. Throws nb::python_error (MemoryError) and nb::type_error.
+/// `like` has. Throws nb::python_error (MemoryError) and nb::type_error naming `like` as `name`.
 class NewArray {
  public:
-  NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape);
+  NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape,
+           const char* name = "query");
   NewArray(NewArray&& other) noexcept;
   NewArray& operator=(NewArray&&) = delete;
   ~NewArray();

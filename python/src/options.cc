@@ -23,6 +23,17 @@ RelativeTable relative_of(PyObject* object) {
   return *table;
 }
 
+Dropout dropout_of(PyObject* object) {
+  Dropout* dropout = nullptr;
+  if (!nb::try_cast<Dropout*>(nb::handle(object), dropout) || dropout == nullptr) {
+    raise_type_error(
+        "dropout: expected a fovea.Dropout, which says what is left out, forward and backward "
+        "alike, got {}",
+        describe(object));
+  }
+  return *dropout;
+}
+
 std::optional<Alibi> alibi_of(PyObject* object) {
   if (object == Py_False) return std::nullopt;
   if (object == Py_True) return Alibi{};
@@ -78,6 +89,7 @@ ProblemOptions::ProblemOptions(const Parameters& given) {
       raise_value_error("query_starts: expected 2 starts or more, got none");
     }
   }
+  if (given[kDropout] != nullptr) options.dropout = dropout_of(given[kDropout]);
   if (given[kThreads] != nullptr) {
     const std::int64_t threads = integer(given[kThreads], "threads");
     if (threads < 1 || threads > std::numeric_limits<int>::max()) {

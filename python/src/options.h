@@ -35,15 +35,16 @@ enum Parameter : std::size_t {
   kAlignment,
   kQueryStarts,
   kKeyStarts,
+  kDropout,
   kThreads,
   kReturnLse,
   kOut,
   kParameters,
 };
 inline constexpr std::array<const char*, kParameters> kParameterNames = {
-    "query",      "key",     "value",      "mask",  "scale",     "softcap",
-    "bias",       "alibi",   "relative",   "sinks", "alignment", "query_starts",
-    "key_starts", "threads", "return_lse", "out"};
+    "query",      "key",     "value",    "mask",       "scale",     "softcap",
+    "bias",       "alibi",   "relative", "sinks",      "alignment", "query_starts",
+    "key_starts", "dropout", "threads",  "return_lse", "out"};
 
 using Parameters = std::array<PyObject*, kParameters>;
 
@@ -60,8 +61,5 @@ Mask mask_of(PyObject* object);
 
 /// "bottom-right", "top-left", an integer, or one for each item of the batch.
 Alignment alignment_of(PyObject* object);
-
-/// Adds masks, and what else options are made of, to the module.
-void add_masks(nanobind::module_& module);
 
 }  // namespace fovea::python

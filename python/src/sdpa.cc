@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -17,6 +19,7 @@
 #include "arrays.h"
 #include "calls.h"
 #include "docs.h"
+#include "dropout.h"
 #include "forward.h"
 #include "functions.h"
 #include "new_arrays.h"
@@ -116,7 +119,7 @@ class Attention {
         key_(given[kKey], {.name = "key", .contiguous_rows = true}),
         value_(given[kValue], {.name = "value", .contiguous_rows = true}) {
     check_tensors();
-    read_dropout(given[kDropoutP]);
+    if (given[kDropoutP] != nullptr) dropout_ = probability_of(given[kDropoutP], "dropout_p");
     if (given[kIsCausal] != nullptr) causal_ = truth(given[kIsCausal], "is_causal");
     if (given[kScale] != nullptr) options_.score.scale = number(given[kScale], "scale");
     const bool grouped = given[kEnableGqa] != nullptr && truth(given[kEnableGqa], "enable_gqa");
@@ -145,10 +148,12 @@ class Attention {
     Shape outer;
     for (int dim = 0; dim + 2 < batch_.rank(); ++dim) outer.push_back(batch_[dim]);
     const std::int64_t calls = element_count(shape) == 0 ? 0 : element_count(outer);
+    draw_dropout(calls);
     for (std::int64_t number = 0; number < calls; ++number) {
       run_one(part_of(q_, number, outer), part_of(k_, number, outer), part_of(v_, number, outer),
               mask_ ? part_of(mask_view_, number, outer) : TensorView(),
               part_of(context.view(), number, outer));
+      ++options_.dropout.call;
     }
     // A call without a result is checked as all others are.
     if (calls == 0 && element_count(outer) != 0) {
@@ -174,16 +179,14 @@ class Attention {
     }
   }
 
-  static void read_dropout(PyObject* given) {
-    const double dropout = given == nullptr ? 0.0 : number(given, "dropout_p");
-    if (!(dropout >= 0.0 && dropout <= 1.0)) {
-      raise_value_error("dropout_p: expected a probability from 0 to 1, got {}", dropout);
+  /// Each call of the engine has a number of its own.
+  void draw_dropout(std::int64_t calls) {
+    if (dropout_ == 0.0 || calls == 0) return;
+    if (calls > std::numeric_limits<std::uint32_t>::max()) {
+      raise_value_error("query: expected fewer than 2^32 indices before batch and heads, got {}",
+                        calls);
     }
-    if (dropout == 0.0) return;
-    PyErr_SetString(
-        PyExc_NotImplementedError,
-        "dropout_p: expected 0: dropout is for training, and there is no backward pass yet");
-    nb::raise_python_error();
+    options_.dropout = next_dropout(dropout_, static_cast<std::uint32_t>(calls));
   }
 
   /// enable_gqa: heads of queries share those of keys, and of values, which may be fewer still.
@@ -287,6 +290,7 @@ class Attention {
   Tensor key_copy_, value_copy_;
   TensorView q_, k_, v_, mask_view_;
   Shape batch_;
+  double dropout_ = 0.0;
   bool causal_ = false;
   AttentionOptions options_;
 };

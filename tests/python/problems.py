@@ -45,6 +45,35 @@ def assert_as_exact(found, query, key, value, **options):
     assert of_found <= allowed, f"off by {of_found:.3g}, naive by {of_naive:.3g}, allowed {allowed:.3g}"
 
 
+GRADIENTS = ("query", "key", "value", "bias", "relative", "sinks")
+
+
+def gradients_of(query, key, value, grad_context, grad_lse=None, wanted=None, **options):
+    """attention() and then attention_backward()."""
+    context, lse = fovea.attention(query, key, value, return_lse=True, **options)
+    return fovea.attention_backward(
+        query, key, value, context, lse, grad_context, grad_lse=grad_lse, wanted=wanted, **options
+    )
+
+
+def assert_gradients_as_exact(found, query, key, value, grad_context, grad_lse=None, **options):
+    """The 1x rule for every gradient: as far off as the naive computation is, and a few roundings."""
+    name = np.asarray(query).dtype.name
+    given = {"grad_context": grad_context, "grad_lse": grad_lse, **options}
+    oracle = fovea.reference.attention_gradients(query, key, value, **given)
+    naive = fovea.reference.attention_gradients(query, key, value, arithmetic=ARITHMETIC[name], **given)
+    for which in GRADIENTS:
+        ours, right, plain = (getattr(gradients, which) for gradients in (found, oracle, naive))
+        assert (ours is None) == (right is None), which
+        if right is None:
+            continue
+        assert ours.shape == right.shape, which
+        of_naive = np.abs(wide(plain) - right).max(initial=0)
+        of_ours = np.abs(wide(ours) - right).max(initial=0)
+        allowed = of_naive + 8 * ROUNDING[name] * max(np.abs(right).max(initial=0), 1.0)
+        assert of_ours <= allowed, f"{which}: off by {of_ours:.3g}, naive by {of_naive:.3g}, allowed {allowed:.3g}"
+
+
 class Producer:
     """An array that has nothing but DLPack; `device` and `version` are what it claims."""
 

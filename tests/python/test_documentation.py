@@ -37,11 +37,14 @@ def test_all():
 
 PROBLEM = ["mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "query_starts", "key_starts"]
 SIGNATURES = {
-    "attention": [*PROBLEM, "threads", "return_lse", "out"],
+    "attention": [*PROBLEM, "dropout", "threads", "return_lse", "out"],
+    "attention_backward": ["grad_lse", *PROBLEM, "dropout", "threads", "wanted"],
     "decode": [*PROBLEM, "threads", "return_lse", "out"],
-    "reference.attention": [*PROBLEM, "threads", "return_lse"],
-    "reference.attention_steps": [*PROBLEM, "normalization", "arithmetic"],
+    "reference.attention": [*PROBLEM, "dropout", "threads", "return_lse"],
+    "reference.attention_gradients": ["grad_context", "grad_lse", "grad_weights", *PROBLEM, "dropout", "arithmetic"],
+    "reference.attention_steps": [*PROBLEM, "dropout", "normalization", "arithmetic"],
 }
+RESULTS = ["context", "lse", "grad_context"]
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -51,13 +54,18 @@ def test_signatures(name):
         function = getattr(function, part)
     signature = inspect.signature(function)
     positional = [p.name for p in signature.parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
-    assert positional == ["query", "key", "value"]
+    assert positional == ["query", "key", "value"] + (RESULTS if name == "attention_backward" else [])
     named = [p for p in signature.parameters.values() if p.kind == p.KEYWORD_ONLY]
     assert [p.name for p in named] == SIGNATURES[name]
     # Each default may be given, and changes nothing.
     query = np.ones((2, 3), np.float32)
     given = {p.name: p.default for p in named}
-    if name == "reference.attention_steps":
+    if name == "attention_backward":
+        found = function(query, query, query, query, query[:, 0], query, **given)
+        assert all(map(np.array_equal, found, function(query, query, query, query, query[:, 0], query)))
+    elif name == "reference.attention_gradients":
+        assert not any(g.any() for g in function(query, query, query, **given))
+    elif name == "reference.attention_steps":
         assert np.array_equal(function(query, query, query, **given).context[0, 0], query)
     else:
         assert np.array_equal(function(query, query, query, **given), query)
@@ -68,7 +76,13 @@ def test_signatures(name):
 
 
 def test_functions_can_be_pickled():
-    for function in (fovea.attention, fovea.scaled_dot_product_attention, fovea.reference.attention_steps):
+    for function in (
+        fovea.attention,
+        fovea.attention_backward,
+        fovea.scaled_dot_product_attention,
+        fovea.reference.attention_gradients,
+        fovea.reference.attention_steps,
+    ):
         assert pickle.loads(pickle.dumps(function)) is function
     assert fovea.attention.__module__ == "fovea"
     assert fovea.reference.attention.__module__ == "fovea.reference"
@@ -85,10 +99,13 @@ def test_help():
     text = pydoc.plain(pydoc.render_doc(fovea.attention))
     for word in ("softmax", "[batch, q_heads,  q_len,  head_dim]", "Raises", "Source", "flop"):
         assert word in text
-    assert max(map(len, fovea.attention.__doc__.splitlines())) <= 100
+    for function in (fovea.attention, fovea.attention_backward, fovea.Dropout, fovea.reference.attention_gradients):
+        assert max(map(len, function.__doc__.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["attention", "explain", "Mask", "random.RandomState"])
+@pytest.mark.parametrize(
+    "name", ["attention", "attention_backward", "Dropout", "explain", "Mask", "random.RandomState"]
+)
 def test_examples_in_docstrings(name):
     thing = fovea
     for part in name.split("."):

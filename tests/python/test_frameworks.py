@@ -146,6 +146,13 @@ def test_torch():
     same(fovea.attention(part.resolve_neg(), key, value), EXPECTED)
     with raises(ValueError, "query", "gradient"):
         fovea.attention(query.clone().requires_grad_(), key, value)
+    halves = [key.bfloat16(), value.half()]
+    context, lse = fovea.attention(query, *halves, return_lse=True)
+    found = fovea.attention_backward(query, *halves, context, lse, context, sinks=[0.0, 0.0])
+    assert all(isinstance(one, torch.Tensor) for one in (*found, found.sinks))
+    assert [one.dtype for one in found] == [torch.float32, torch.bfloat16, torch.float16]
+    mixed = fovea.attention_backward(query, numpys[1], value, context, lse, context)
+    assert [type(one) for one in mixed] == [torch.Tensor, np.ndarray, torch.Tensor]
     with raises(ValueError, "key", "CPU"):
         fovea.attention(query, key.to("meta"), value)
     with raises(TypeError, "value", "int32"):
@@ -165,5 +172,7 @@ def test_jax():
         assert context.dtype == dtype
         np.testing.assert_allclose(wide(context), EXPECTED, atol=0.03 if dtype != jnp.float32 else 1e-5)
         assert isinstance(fovea.scaled_dot_product_attention(*arrays, is_causal=True), jax.Array)
+        found = fovea.attention_backward(*arrays, context, lse, context)
+        assert all(isinstance(one, jax.Array) and one.dtype == dtype for one in found)
         with raises(ValueError, "out", "JAX"):
             fovea.attention(*arrays, out=context)

@@ -30,6 +30,10 @@ def long_call(function=fovea.attention, queries=20000, keys=2000000, dtype=np.fl
     key = np.broadcast_to(np.ones((1, 1, 64), dtype), (8, keys, 64))
     return function(query, key, key, **options)
 
+def backward(query, key, value):
+    lse = np.zeros(query.shape[:-1], query.dtype)
+    return fovea.attention_backward(query, key, value, query, lse, query)
+
 sent = []
 
 def interrupt(after):
@@ -53,6 +57,8 @@ CALLS = {
     "on one thread": "long_call(threads=1)",
     "one item": "long_call(queries=100, threads=1)",
     "decode": "long_call(fovea.decode, queries=500)",
+    "backward": "long_call(backward, keys=30000)",
+    "backward in float64": "long_call(backward, queries=2000, keys=30000, dtype=np.float64)",
     "float64": "long_call(keys=5000, dtype=np.float64)",
     "reference": "long_call(fovea.reference.attention, keys=5000)",
     "by PyTorch's signature": "long_call(fovea.scaled_dot_product_attention)",

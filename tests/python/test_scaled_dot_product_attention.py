@@ -143,8 +143,9 @@ def test_positional_arguments():
 
 Q, K, V = tensors((2, 3, 5, 8), kv_len=6)
 REFUSED = {
-    "dropout": (NotImplementedError, (Q, K, V), {"dropout_p": 0.1}, ["dropout_p", "no backward pass yet"]),
-    "no probability": (ValueError, (Q, K, V), {"dropout_p": 1.5}, ["dropout_p", "from 0 to 1", "1.5"]),
+    "no probability": (ValueError, (Q, K, V), {"dropout_p": 1.5}, ["dropout_p", "from 0 up to, but not, 1", "1.5"]),
+    "all left out": (ValueError, (Q, K, V), {"dropout_p": 1.0}, ["dropout_p", "from 0 up to, but not, 1", "1"]),
+    "dropout in words": (TypeError, (Q, K, V), {"dropout_p": "0.1"}, ["dropout_p", "a number", "str"]),
     "two masks": (ValueError, (Q, K, V), {"attn_mask": np.ones((5, 6), bool), "is_causal": True}, ["attn_mask"]),
     "one dimension": (ValueError, (Q[0, 0, 0], K, V), {}, ["query", "2 dimensions or more", "[8]"]),
     "two types": (ValueError, (Q, K.astype("float16"), V), {}, ["dtype", "float32, float16 and float32"]),

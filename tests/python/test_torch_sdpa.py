@@ -370,7 +370,14 @@ def test_refused_by_both(name):
     assert str(caught.value)
 
 
-def test_dropout_is_not_there_yet():
-    query, key, value = draw("dropout", torch.float32, *[(2, 5, 8)] * 3)
-    with pytest.raises(NotImplementedError, match="dropout_p"):
-        fovea.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dropout(dtype):
+    """PyTorch's code, given what we leave out."""
+    query, key, value = draw("dropout", dtype, (2, 4, 19, 16), (2, 4, 33, 16), (2, 4, 33, 8))
+    fovea.manual_seed(6)
+    found = fovea.scaled_dot_product_attention(query, key, value, dropout_p=0.4)
+    kept = torch.from_numpy(fovea.Dropout(0.4, seed=6).kept(2, 4, 19, 33))
+    weights = (query.double() @ key.double().mT / 4).softmax(-1)
+    right = torch.where(kept, weights / 0.6, 0) @ value.double()
+    assert deviation(found, right) <= 4 * ROUNDING[dtype] * largest(value)
+    assert (found.double() - plain(query, key, value).double()).abs().max() > 0.1

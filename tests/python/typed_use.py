@@ -36,6 +36,25 @@ def attend(query: Floats, key: Floats, value: Floats, out: Floats) -> None:
     fovea.causal() & True  # wrong: no mask
 
 
+def train(query: Floats, key: Floats, value: Floats) -> None:
+    dropout = fovea.Dropout(0.1, seed=7, call=2)
+    assert_type(dropout.kept(2, 3), NDArray[np.bool_])
+    context, lse = fovea.attention(query, key, value, dropout=dropout, return_lse=True)
+    found = fovea.attention_backward(query, key, value, context, lse, context, mask=fovea.causal(), dropout=dropout)
+    assert_type(found, fovea.Gradients[Floats])
+    grad_query, _, _ = found
+    assert_type(grad_query, Floats)
+    assert_type(found.value, Floats)
+    fovea.attention_backward(query, key, value, context, lse, context, grad_lse=lse, wanted=["key", "bias"])
+    assert_type(fovea.reference.attention_gradients(query, key, value, grad_weights=query).key, NDArray[Any])
+    fovea.manual_seed(42)
+
+    fovea.attention_backward(query, key, value, context, lse)  # wrong: no gradient
+    fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: no gradient of it
+    fovea.attention(query, key, value, dropout=0.1)  # wrong: no Dropout
+    fovea.decode(query, key, value, dropout=dropout)  # wrong: not in decoding
+
+
 def generate(query: Floats, key: Floats, value: Floats) -> Floats:
     rotary = fovea.Rotary(base=500000.0)
     cache = fovea.KvCache(dtype="bfloat16", kv_heads=8, head_dim=128)

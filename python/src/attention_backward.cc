@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `attention_backward`: gradients as new arrays, each of the kind and type of what it is the
+// gradient of.
+
+#include "fovea/attention_backward.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/nanobind.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "docs.h"
+#include "functions.h"
+#include "gradients.h"
+#include "new_arrays.h"
+#include "options.h"
+#include "problem.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+// Calls of the engine's, those that throw as well: for suites of others, as in forward.h.
+std::atomic<std::int64_t> backward_calls{0};
+
+// Query, key and value, what came of them, and then the options from kMask to kThreads.
+enum Argument : std::size_t {
+  kContext = kMask,
+  kLse,
+  kGradContext,
+  kGradLse,
+  kOptions,
+  kWanted = kOptions + kReturnLse - kMask,
+  kArguments
+};
+constexpr std::array<const char*, kArguments> kNames = [] {
+  std::array<const char*, kArguments> names{"query", "key",          "value",   "context",
+                                            "lse",   "grad_context", "grad_lse"};
+  for (std::size_t i = kMask; i <= kThreads; ++i) names[kOptions + i - kMask] = kParameterNames[i];
+  names[kWanted] = "wanted";
+  return names;
+}();
+
+using Given = std::array<PyObject*, kArguments>;
+
+/// Which gradients are asked for: by default all that there are.
+std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& options) {
+  std::array<bool, kGradients> there{};
+  there.fill(true);
+  there[kGradBias] = options.score.bias.defined();
+  there[kGradRelative] = options.score.relative.has_value();
+  there[kGradSinks] = !options.score.sinks.empty();
+  if (given == nullptr) return there;
+  const std::string names = fmt::format("\"{}\"", fmt::join(kGradientNames, "\", \""));
+  const nb::object items = nb::steal(PyUnicode_Check(given) ? nullptr : PySequence_Fast(given, ""));
+  if (!items.is_valid()) {
+    PyErr_Clear();
+    raise_type_error("wanted: expected a list of some of {}, got {}", names, describe(given));
+  }
+  std::array<bool, kGradients> wanted{};
+  for (const nb::handle item : nb::borrow<nb::iterable>(items)) {
+    const auto* const found =
+        std::find_if(kGradientNames.begin(), kGradientNames.end(), [&](const char* name) {
+          return PyUnicode_Check(item.ptr()) &&
+                 PyUnicode_CompareWithASCIIString(item.ptr(), name) == 0;
+        });
+    if (found == kGradientNames.end()) {
+      raise_value_error("wanted: expected some of {}, got \"{}\"", names, text_of(item.ptr()));
+    }
+    const auto which = static_cast<std::size_t>(found - kGradientNames.begin());
+    if (!there[which]) {
+      raise_value_error(
+          "wanted: expected none of what the call does not have, got \"{0}\" without {0}=", *found);
+    }
+    wanted[which] = true;
+  }
+  return wanted;
+}
+
+class Backward {
+ public:
+  explicit Backward(const Given& given)
+      : query_(given[kQuery], {.name = "query", .contiguous_rows = true}),
+        key_(given[kKey], {.name = "key", .contiguous_rows = true}),
+        value_(given[kValue], {.name = "value", .contiguous_rows = true}),
+        context_(given[kContext], {.name = "context", .contiguous_rows = true}),
+        lse_(given[kLse], {.name = "lse"}),
+        grad_context_(given[kGradContext], {.name = "grad_context", .contiguous_rows = true}),
+        options_(parameters(given)),
+        wanted_(wanted_of(given[kWanted], options_.options)) {
+    check_rank(query_, "query");
+    check_same_rank(key_, "key", query_);
+    check_same_rank(value_, "value", query_);
+    check_same_rank(context_, "context", query_);
+    check_same_rank(grad_context_, "grad_context", query_);
+    check_rows(lse_, "lse");
+    if (given[kGradLse] != nullptr) {
+      grad_lse_.emplace(given[kGradLse], ArrayRequest{.name = "grad_lse"});
+      check_rows(*grad_lse_, "grad_lse");
+    }
+  }
+
+  PyObject* run_all() {
+    make(kGradQuery, query_, query_.framework(), query_.dtype(), query_.view().shape());
+    make(kGradKey, key_, key_.framework(), key_.dtype(), key_.view().shape());
+    make(kGradValue, value_, value_.framework(), value_.dtype(), value_.view().shape());
+    if (options_.bias != nullptr) {
+      const Array& bias = *options_.bias;
+      make(kGradBias, bias, bias.framework(), bias.dtype(), bias.view().shape());
+    }
+    // Of numbers that have no array of their own here: as lse is.
+    const DType sums = query_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const ScoreOptions& score = options_.options.score;
+    if (score.relative) {
+      make(kGradRelative, query_, query_.framework(), sums, score.relative->table->shape());
+    }
+    make(kGradSinks, query_, query_.framework(), sums,
+         {static_cast<std::int64_t>(score.sinks.size())});
+
+    const BackwardInputs inputs{
+        .query = with_rank_4(query_.view()),
+        .key = with_rank_4(key_.view()),
+        .value = with_rank_4(value_.view()),
+        .context = with_rank_4(context_.view()),
+        .lse = with_rank_3(lse_.view()),
+        .grad_context = with_rank_4(grad_context_.view()),
+        .grad_lse = grad_lse_ ? with_rank_3(grad_lse_->view()) : TensorView()};
+    const auto rows = [&](Gradient which) {
+      return made_[which] ? with_rank_4(made_[which]->view()) : MutableTensorView();
+    };
+    // The engine's bias is float64 where its inputs are.
+    Tensor bias_sums;
+    if (made_[kGradBias] &&
+        (options_.bias->dtype() == DType::kFloat64) != (sums == DType::kFloat64)) {
+      bias_sums = Tensor(sums, options_.bias->view().shape());
+    }
+    const auto plain = [&](Gradient which) {
+      return made_[which] ? made_[which]->view() : MutableTensorView();
+    };
+    const AttentionGradients gradients{
+        .grad_query = rows(kGradQuery),
+        .grad_key = rows(kGradKey),
+        .grad_value = rows(kGradValue),
+        .grad_bias = bias_sums.defined() ? bias_sums.view() : plain(kGradBias),
+        .grad_relative = plain(kGradRelative),
+        .grad_sinks = plain(kGradSinks)};
+    // Five products where attention() has two.
+    run(2.5 * operations(inputs.query, inputs.key, inputs.value), options_.options.execution, [&] {
+      backward_calls.fetch_add(1, std::memory_order_relaxed);
+      attention_backward(inputs, options_.options, gradients);
+    });
+    if (bias_sums.defined()) {
+      for_each_index(bias_sums.shape(), [&](const Index& at) {
+        set_value(made_[kGradBias]->view(), at, bias_sums.view().value(at));
+      });
+    }
+    std::array<nb::object, kGradients> arrays;
+    for (std::size_t i = 0; i < kGradients; ++i) {
+      if (made_[i]) arrays[i] = nb::steal(made_[i]->release());
+    }
+    return make_gradients(std::move(arrays));
+  }
+
+ private:
+  static Parameters parameters(const Given& given) {
+    Parameters parameters{};
+    for (std::size_t i = kMask; i <= kThreads; ++i) parameters[i] = given[kOptions + i - kMask];
+    return parameters;
+  }
+
+  void check_rows(const Array& array, const char* name) const {
+    if (array.rank() + 1 == query_.rank()) return;
+    raise_value_error("{}: expected {} dimensions, one less than query has, got {}", name,
+                      query_.rank() - 1, to_string(array.view().shape()));
+  }
+
+  void make(Gradient which, const Array& like, Framework framework, DType dtype,
+            const Shape& shape) {
+    if (wanted_[which]) made_[which].emplace(like, framework, dtype, shape, kGradientNames[which]);
+  }
+
+  Array query_, key_, value_, context_, lse_, grad_context_;
+  std::optional<Array> grad_lse_;
+  ProblemOptions options_;
+  std::array<bool, kGradients> wanted_;
+  std::array<std::optional<NewArray>, kGradients> made_;
+};
+
+PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  return guarded([&] {
+    static const Signature signature("attention_backward", kNames, kGradLse, kGradLse);
+    Given given{};
+    signature.bind(arguments, count, keywords, given);
+    return Backward(given).run_all();
+  });
+}
+
+}  // namespace
+
+void add_attention_backward(nb::module_& module) {
+  static PyMethodDef definition{"attention_backward",
+                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
+                                METH_FASTCALL | METH_KEYWORDS, attention_backward_doc()};
+  add_function(module, "attention_backward", "fovea", definition);
+  module.def(
+      "_backward_calls", [] { return backward_calls.load(std::memory_order_relaxed); },
+      "How often attention_backward was called.");
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout in Python: which weights are left out, as a value that forward and backward share, and
+// the stream that such values come from (dropout.h).
+
+#include "dropout.h"
+
+#include <limits>
+#include <mutex>
+#include <random>
+#include <string>
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "core/dropout.h"
+#include "functions.h"
+#include "new_arrays.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fovea::python {
+namespace {
+
+/// One for the process, as PyTorch's generator is.
+class Stream {
+ public:
+  void start(std::uint64_t seed) {
+    const std::scoped_lock lock(mutex_);
+    seed_ = seed;
+    call_ = 0;
+  }
+
+  Dropout take(double probability, std::uint32_t calls) {
+    const std::scoped_lock lock(mutex_);
+    // Numbers that would run out: on with another seed.
+    if (calls > std::numeric_limits<std::uint32_t>::max() - call_) {
+      seed_ += 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
+      call_ = 0;
+    }
+    const Dropout dropout{.probability = probability, .seed = seed_, .call = call_};
+    call_ += calls;
+    return dropout;
+  }
+
+ private:
+  static std::uint64_t unforeseen() {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }
+
+  std::mutex mutex_;
+  std::uint64_t seed_ = unforeseen();
+  std::uint32_t call_ = 0;
+};
+
+Stream& stream() {
+  static Stream one;
+  return one;
+}
+
+std::uint64_t natural(PyObject* object, const char* name, std::uint64_t most) {
+  const nb::object index = PyBool_Check(object) ? nb::object() : nb::steal(PyNumber_Index(object));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    raise_type_error("{}: expected an integer, got {}", name, describe(object));
+  }
+  const unsigned long long value = PyLong_AsUnsignedLongLong(index.ptr());
+  const bool overflow = PyErr_Occurred() != nullptr;
+  PyErr_Clear();
+  if (overflow || value > most) {
+    raise_value_error("{}: expected an integer from 0 to {}, got {}", name, most,
+                      text_of(index.ptr()));
+  }
+  return value;
+}
+
+std::uint64_t seed_of(nb::handle object) {
+  return natural(object.ptr(), "seed", std::numeric_limits<std::uint64_t>::max());
+}
+
+Dropout make(nb::handle given, nb::handle seed, nb::handle call) {
+  const double probability = probability_of(given.ptr(), "probability");
+  if (seed.is_none() && !call.is_none()) {
+    raise_value_error("call: expected none without a seed, as both come from the stream then");
+  }
+  if (seed.is_none()) return next_dropout(probability);
+  const std::uint64_t number =
+      call.is_none() ? 0 : natural(call.ptr(), "call", std::numeric_limits<std::uint32_t>::max());
+  return {.probability = probability,
+          .seed = seed_of(seed),
+          .call = static_cast<std::uint32_t>(number)};
+}
+
+nb::object kept(const Dropout& dropout, nb::args extents) {
+  if (extents.size() < 2 || extents.size() > 4) {
+    raise_value_error(
+        "shape: expected [batch, q_heads, q_len, kv_len], [q_heads, q_len, kv_len] or [q_len, "
+        "kv_len], got {} dimensions",
+        extents.size());
+  }
+  Shape own, shape{1, 1, 1, 1};
+  for (const nb::handle extent : extents) {
+    own.push_back(integer(extent.ptr(), "shape"));
+    if (own[own.rank() - 1] < 0) {
+      raise_value_error("shape: expected extents of 0 or more, got {}", own[own.rank() - 1]);
+    }
+  }
+  for (int dim = 0; dim < own.rank(); ++dim) shape[dim + 4 - own.rank()] = own[dim];
+  validate({.dropout = dropout}, {.batch = shape[0],
+                                  .q_heads = shape[1],
+                                  .kv_heads = shape[1],
+                                  .q_len = shape[2],
+                                  .kv_len = shape[3]});
+  Tensor result(DType::kBool, own);
+  bool* next = result.span<bool>().data();
+  for (std::int64_t item = 0; item < shape[0]; ++item) {
+    for (std::int64_t head = 0; head < shape[1]; ++head) {
+      const DropoutRule rule(dropout, item, head, shape[1]);
+      for (std::int64_t query = 0; query < shape[2]; ++query) {
+        for (std::int64_t key = 0; key < shape[3]; ++key) *next++ = rule.keeps(query, key);
+      }
+    }
+  }
+  return nb::steal(numpy_copy(result));
+}
+
+}  // namespace
+
+Dropout next_dropout(double probability, std::uint32_t calls) {
+  return stream().take(probability, calls);
+}
+
+double probability_of(PyObject* object, const char* name) {
+  const double probability = number(object, name);
+  if (!(probability >= 0.0 && probability < 1.0)) {
+    raise_value_error("{}: expected a probability from 0 up to, but not, 1, got {}", name,
+                      probability);
+  }
+  return probability;
+}
+
+void add_dropout(nb::module_& module) {
+  nb::class_<Dropout>(
+      module, "Dropout",
+      R"(Dropout of weights (Srivastava et al. 2014): each is left out with this probability, and what
+is kept is divided by 1 - probability. Which ones follows from the numbers here and the place of
+the weight alone, by Philox 4x32-10 (Salmon et al. 2011), and so is never stored: attention()
+and attention_backward() find the same again, on any number of threads.
+
+probability  in [0, 1)
+seed         0 to 2^64 - 1; None: that of manual_seed(), with the next number of its stream
+call         0 to 2^32 - 1, another for each call with the same seed; 0 beside a seed
+
+    >>> fovea.Dropout(0.5, seed=7).kept(2, 6)
+    array([[ True,  True, False, False, False,  True],
+           [False, False,  True,  True, False, False]]))")
+      .def(
+          "__init__",
+          [](Dropout* self, nb::handle probability, nb::handle seed, nb::handle call) {
+            new (self) Dropout(make(probability, seed, call));
+          },
+          "probability"_a, nb::kw_only(), "seed"_a = nb::none(), "call"_a = nb::none(),
+          nb::sig("def __init__(self, probability: float, *, seed: int | None = None, call: int | "
+                  "None = None) -> None"))
+      .def_ro("probability", &Dropout::probability)
+      .def_ro("seed", &Dropout::seed)
+      .def_ro("call", &Dropout::call)
+      .def("kept", kept, "shape"_a,
+           nb::sig("def kept(self, *shape: int) -> numpy.typing.NDArray[numpy.bool_]"),
+           R"(What is kept, as a matrix: True where a weight is, for another program or to look at.
+
+shape  batch, q_heads, q_len, kv_len; or without batch, or without batch and heads. Packed
+       sequences take the place of the batch, each as long as the longest.
+
+Returns a NumPy array of bool.)")
+      .def("__repr__", [](const Dropout& self) {
+        return fmt::format("Dropout({}, seed={}, call={})", self.probability, self.seed, self.call);
+      });
+  module.def(
+      "manual_seed", [](nb::handle seed) { stream().start(seed_of(seed)); }, "seed"_a,
+      nb::sig("def manual_seed(seed: int) -> None"),
+      R"(Starts the stream that dropout takes its seed and call numbers from, where none are given: the
+first call after this leaves out what Dropout(probability, seed=seed, call=0) does, the next one
+what it does with call=1, and so on. There is one stream for the process; until it is started here, its seed is
+another in each. Threads may share it.
+
+seed  0 to 2^64 - 1)");
+}
+
+}  // namespace fovea::python
