@@ -254,7 +254,13 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     }
     if (!capsule.is_valid()) {
       if (!PyErr_ExceptionMatches(PyExc_Exception)) nb::raise_python_error();
-      // Torch refuses what requires a gradient, and says so.
+      if (is_tensor_of_torch(source_) && !is_false(source_, "requires_grad", false)) {
+        PyErr_Clear();
+        raise_value_error(
+            "{}: expected a tensor without a gradient, got one that requires one; "
+            "fovea.torch.attention() takes such, and {}.detach() requires none",
+            request.name, request.name);
+      }
       raise_from_python(PyExc_ValueError,
                         fmt::format("{}: expected an array that DLPack can take", request.name));
     }

@@ -84,6 +84,10 @@ bool is_instance(PyObject* object, const char* module_name, const char* type_nam
   return result == 1;
 }
 
+bool is_tensor_of_torch(PyObject* object) {
+  return Py_TYPE(object) == torch_of_arrays.tensor || is_instance(object, "torch", "Tensor");
+}
+
 void know_torch() {
   if (torch_of_arrays.tensor != nullptr) return;
   const nb::object type = nb::steal(PyObject_GetAttrString(imported("torch"), "Tensor"));

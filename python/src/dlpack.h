@@ -62,6 +62,8 @@ std::string type_name(const nanobind::dlpack::dtype& type);
 PyObject* imported(const char* name);
 /// Whether an object is of a type of a module that somebody has imported.
 bool is_instance(PyObject* object, const char* module_name, const char* type_name);
+/// Whether it is a tensor of torch's. Quick for those that come often.
+bool is_tensor_of_torch(PyObject* object);
 /// Whether an attribute is False, or a method without arguments says so.
 bool is_false(PyObject* object, const char* name, bool method);
 

@@ -65,7 +65,7 @@ Masking    causal() with q_len = 2, kv_len = 5, the last query at the last key:
              1 1 1 1 1
            A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and inf in
            a masked key or value never leak; in a visible one they propagate.
-Gradients  attention_backward().
+Gradients  attention_backward(); fovea.torch.attention() is this function for PyTorch's autograd.
 Numerics   sums in float32, online softmax; docs/numerics.md has the bounds and their tests.
 Cost       2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less the blocks of
            keys that a mask hides; O(q_len + kv_len) memory.
@@ -207,7 +207,8 @@ is_causal  key j is visible iff j <= i, from the top left; not beside attn_mask
 scale      1 / sqrt(head_dim) by default
 enable_gqa  [..., heads, length, dim], where query's heads are a multiple of key's and value's
 
-Returns [..., q_len, value_dim], of query's kind and type. A fully masked row gives 0.
+Returns [..., q_len, value_dim], of query's kind and type. A fully masked row gives 0. Tensors of
+torch's may require a gradient, attn_mask too: then the result is part of its graph.
 
 Raises TypeError and ValueError, naming the argument, what was expected and what came.)";
 

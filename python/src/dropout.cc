@@ -182,6 +182,13 @@ Returns a NumPy array of bool.)")
         return fmt::format("Dropout({}, seed={}, call={})", self.probability, self.seed, self.call);
       });
   module.def(
+      "_next_dropout",
+      [](nb::handle probability, std::uint32_t calls) {
+        return next_dropout(probability_of(probability.ptr(), "dropout_p"), calls);
+      },
+      "probability"_a, "calls"_a,
+      "A Dropout with the stream's next number, and how many there are from it on.");
+  module.def(
       "manual_seed", [](nb::handle seed) { stream().start(seed_of(seed)); }, "seed"_a,
       nb::sig("def manual_seed(seed: int) -> None"),
       R"(Starts the stream that dropout takes its seed and call numbers from, where none are given: the

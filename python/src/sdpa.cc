@@ -2,7 +2,8 @@
 //
 // `scaled_dot_product_attention`: PyTorch's function, to the letter. Leading dimensions broadcast,
 // all by themselves, as strides of 0; those before the heads become the engine's batch, one call
-// for each index of what is left where there are more.
+// for each index of what is left where there are more. Tensors of torch's that require a gradient
+// go another way, by fovea.torch, which comes back here for the checks.
 
 #include <algorithm>
 #include <array>
@@ -18,11 +19,13 @@
 
 #include "arrays.h"
 #include "calls.h"
+#include "dlpack.h"
 #include "docs.h"
 #include "dropout.h"
 #include "forward.h"
 #include "functions.h"
 #include "new_arrays.h"
+#include "numpy_api.h"
 #include "problem.h"
 
 namespace nb = nanobind;
@@ -295,12 +298,42 @@ class Attention {
   AttentionOptions options_;
 };
 
+using Given = std::array<PyObject*, kArguments>;
+
+Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
+  Given given{};
+  signature.bind(arguments, count, keywords, given);
+  return given;
+}
+
+bool requires_gradient(PyObject* object) {
+  if (object == nullptr || PyArray_CheckExact(object) || !is_tensor_of_torch(object)) return false;
+  const nb::object requires_grad = nb::steal(PyObject_GetAttrString(object, "requires_grad"));
+  if (!requires_grad.is_valid()) nb::raise_python_error();
+  return requires_grad.ptr() == Py_True;
+}
+
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  return guarded([&] {
-    static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
-    std::array<PyObject*, kArguments> given{};
-    signature.bind(arguments, count, keywords, given);
+  return guarded([&]() -> PyObject* {
+    const Given given = bound(arguments, count, keywords);
+    if (std::any_of(given.begin(), given.begin() + kDropoutP, requires_gradient)) {
+      const nb::object function =
+          nb::module_::import_("fovea.torch").attr("_scaled_dot_product_attention");
+      PyObject* const result =
+          PyObject_Vectorcall(function.ptr(), arguments, static_cast<std::size_t>(count), keywords);
+      if (result == nullptr) nb::raise_python_error();
+      return result;
+    }
     return Attention(given).run_all();
+  });
+}
+
+/// The checks without the call, for fovea.torch.
+PyObject* check(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  return guarded([&]() -> PyObject* {
+    const Attention attention(bound(arguments, count, keywords));
+    Py_RETURN_NONE;
   });
 }
 
@@ -311,6 +344,11 @@ void add_scaled_dot_product_attention(nb::module_& module) {
                                 reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
                                 METH_FASTCALL | METH_KEYWORDS, scaled_dot_product_attention_doc()};
   add_function(module, "scaled_dot_product_attention", "fovea", definition);
+  static PyMethodDef checks{"_check_scaled_dot_product_attention",
+                            reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(check)),
+                            METH_FASTCALL | METH_KEYWORDS,
+                            "The checks of scaled_dot_product_attention alone."};
+  add_function(module, "_check_scaled_dot_product_attention", "fovea._fovea", checks);
 }
 
 }  // namespace fovea::python

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fovea as an attention implementation of transformers: models of that library, small and of random weights,
-say what they say with PyTorch's."""
+say what they say with PyTorch's, and learn what they learn."""
 
 import pytest
 
@@ -94,3 +94,55 @@ def test_generation_agrees():
     found = llama("fovea").generate(ids, **options)
     assert fovea._fovea._forward_calls() - before == 12 * LAYERS
     assert torch.equal(found, right)
+
+
+STEPS = 20
+
+
+def losses(how, padding, attention_dropout=0.0):
+    """Of a training run on one batch, and how often the engine was called, forward and backward."""
+    model = llama(how).train()
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = attention_dropout
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    ids, padded = tokens(4, 24)
+    given = {"attention_mask": padded} if padding else {}
+    labels = ids.masked_fill(~padded.bool(), -100) if padding else ids
+    found = []
+    before = fovea._fovea._forward_calls(), fovea._fovea._backward_calls()
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(input_ids=ids, labels=labels, **given).loss
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    after = fovea._fovea._forward_calls(), fovea._fovea._backward_calls()
+    return torch.tensor(found), (after[0] - before[0], after[1] - before[1])
+
+
+@pytest.mark.parametrize("padding", [False, True], ids=["whole", "padded"])
+def test_training_agrees(padding, say):
+    right, none = losses("sdpa", padding)
+    found, calls = losses("fovea", padding)
+    assert none == (0, 0)
+    assert calls == (STEPS * LAYERS, STEPS * LAYERS)
+    assert right[-1] < right[0] - 1  # it did learn something
+    error = (found - right).abs().max().item()
+    assert error <= 1e-4
+    if padding:
+        say(
+            f"transformers {transformers.__version__}, llama of {LAYERS} layers: {STEPS} steps of training, loss from "
+            f"{right[0]:.3f} to {right[-1]:.3f}, off sdpa's by {error:.1e}"
+        )
+
+
+def test_training_with_dropout():
+    """The same seed, the same losses; and it learns."""
+    fovea.manual_seed(1)
+    found, calls = losses("fovea", True, attention_dropout=0.2)
+    assert calls == (STEPS * LAYERS, STEPS * LAYERS)
+    assert found[-1] < found[0] - 1
+    fovea.manual_seed(1)
+    assert torch.equal(losses("fovea", True, attention_dropout=0.2)[0], found)
+    fovea.manual_seed(2)
+    assert not torch.equal(losses("fovea", True, attention_dropout=0.2)[0], found)

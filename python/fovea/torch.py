@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention for PyTorch's autograd, so that models train on Fovea's kernels.
+
+    attention        fovea.attention() of tensors that may require a gradient
+    RelativeTable    T5's bias with a table that may, too
+
+Imported by itself, as it needs torch. fovea.scaled_dot_product_attention() comes here for tensors that
+require a gradient.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict, Unpack, overload
+
+import torch
+from torch import Tensor
+
+from . import _fovea
+
+__all__ = ["RelativeTable", "attention"]
+
+_engine: Any = _fovea  # with what its stubs leave out
+
+
+@dataclasses.dataclass(frozen=True)
+class RelativeTable:
+    """fovea.RelativeTable of a tensor [buckets, q_heads] that may require a gradient."""
+
+    table: Tensor
+    _: dataclasses.KW_ONLY
+    bidirectional: bool = True
+    max_distance: int = 128
+
+
+# What may have a gradient, in the order of _Attention.forward().
+_NAMES = ("query", "key", "value", "bias", "relative", "sinks")
+
+
+def _given(
+    options: dict[str, Any], bias: Tensor | None, table: Tensor | None, sinks: Tensor | None, mask: Tensor | None
+) -> dict[str, Any]:
+    """Options of fovea.attention() with those that are tensors."""
+    given = dict(options)
+    if bias is not None:
+        given["bias"] = bias.detach()
+    if table is not None:
+        given["relative"] = _fovea.RelativeTable(table.detach(), **options["relative"])
+    if sinks is not None:
+        given["sinks"] = sinks.detach().tolist()
+    if mask is not None:
+        given["mask"] = mask
+    return given
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that depends on `sources`, but can't be differentiated itself. Not by once_differentiable(),
+    which takes it for a constant where the gradients that came in are."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, *sources: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Tensor) -> None:
+        raise RuntimeError("fovea: expected attention to be differentiated once; gradients of gradients it has none")
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: dict[str, Any], *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
+        query, key, value, *others = tensors
+        assert query is not None
+        assert key is not None
+        assert value is not None
+        context, lse = _engine.attention(
+            query.detach(), key.detach(), value.detach(), return_lse=True, **_given(options, *others)
+        )
+        ctx.save_for_backward(*tensors, context, lse)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return context, lse
+
+    @staticmethod
+    def backward(ctx: Any, grad_context: Tensor | None, grad_lse: Tensor | None) -> tuple[Tensor | None, ...]:
+        *tensors, context, lse = ctx.saved_tensors
+        query, key, value, *others = tensors
+        again = torch.is_grad_enabled()  # create_graph=True
+        sources = [one for one in (grad_context, grad_lse, *tensors) if one is not None and one.is_floating_point()]
+        if grad_context is None:  # a loss that has nothing of it
+            grad_context = torch.zeros_like(context)
+        gradients = _engine.attention_backward(
+            query.detach(),
+            key.detach(),
+            value.detach(),
+            context.detach(),
+            lse.detach(),
+            grad_context.detach(),
+            grad_lse=None if grad_lse is None else grad_lse.detach(),
+            wanted=[name for name, needed in zip(_NAMES, ctx.needs_input_grad[1:], strict=False) if needed],
+            **_given(ctx.options, *others),
+        )
+        found = [getattr(gradients, name) for name in _NAMES]
+        typed = [None if one is None else one.to(own.dtype) for one, own in zip(found, tensors, strict=False)]
+        if again:
+            typed = [None if one is None else _Once.apply(one, *sources) for one in typed]
+        return None, *typed, None
+
+
+def _check_tensors(**tensors: object) -> None:
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
+
+
+class _Options(TypedDict, total=False):
+    mask: _fovea.Mask | Tensor | None
+    scale: float | None
+    softcap: float | None
+    bias: Tensor | None
+    alibi: bool | Sequence[float] | None
+    relative: RelativeTable | _fovea.RelativeTable | None
+    sinks: Tensor | Sequence[float] | None
+    alignment: str | int | Sequence[int]
+    query_starts: Sequence[int] | None
+    key_starts: Sequence[int] | None
+    dropout: _fovea.Dropout | None
+    threads: int | None
+
+
+@overload
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, *, return_lse: Literal[False] = False, **options: Unpack[_Options]
+) -> Tensor: ...
+@overload
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, *, return_lse: Literal[True], **options: Unpack[_Options]
+) -> tuple[Tensor, Tensor]: ...
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: _fovea.Mask | Tensor | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    alibi: bool | Sequence[float] | None = None,
+    relative: RelativeTable | _fovea.RelativeTable | None = None,
+    sinks: Tensor | Sequence[float] | None = None,
+    alignment: str | int | Sequence[int] = "bottom-right",
+    query_starts: Sequence[int] | None = None,
+    key_starts: Sequence[int] | None = None,
+    dropout: _fovea.Dropout | None = None,
+    threads: int | None = None,
+    return_lse: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """fovea.attention(), with gradients: its arguments, meaning, results and errors, for tensors of torch's
+    on the CPU.
+
+    query, key, value  tensors, which may require a gradient
+    bias      so may this,
+    relative  the table of a fovea.torch.RelativeTable
+    sinks     and these, where they are a tensor
+    mask      a fovea.Mask, or a tensor of bool
+    dropout   a fovea.Dropout, a new one for each call: fovea.Dropout(0.1)
+
+    Returns context, or with return_lse=True (context, lse), both part of the graph. Nothing of the size of
+    the scores is kept for the backward pass, which is fovea.attention_backward().
+
+    Gradients of gradients there are none: RuntimeError.
+
+        >>> query, key, value = torch.randn(3, 1, 8, 128, 64).requires_grad_()
+        >>> fovea.torch.attention(query, key, value, mask=fovea.causal()).sum().backward()
+    """
+    _check_tensors(query=query, key=key, value=value)
+    if bias is not None:
+        _check_tensors(bias=bias)
+    options: dict[str, Any] = {
+        "mask": mask,
+        "scale": scale,
+        "softcap": softcap,
+        "alibi": alibi,
+        "relative": relative,
+        "sinks": sinks,
+        "alignment": alignment,
+        "query_starts": query_starts,
+        "key_starts": key_starts,
+        "dropout": dropout,
+        "threads": threads,
+    }
+    # Tensors are autograd's to keep.
+    table = None
+    if isinstance(relative, RelativeTable):
+        table = relative.table
+        _check_tensors(relative=table)
+        options["relative"] = {"bidirectional": relative.bidirectional, "max_distance": relative.max_distance}
+    tensors = [options.pop(name) if isinstance(options[name], Tensor) else None for name in ("sinks", "mask")]
+    context, lse = _Attention.apply(options, query, key, value, bias, table, *tensors)
+    return (context, lse) if return_lse else context
+
+
+def _scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """fovea.scaled_dot_product_attention() where one of the tensors requires a gradient."""
+    arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask)]
+    if not torch.is_grad_enabled():
+        return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
+    _engine._check_scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
+    _check_tensors(query=query, key=key, value=value)
+    if attn_mask is not None:
+        attn_mask = torch.as_tensor(attn_mask)
+
+    kept = 3 if enable_gqa else 2  # dimensions at the end that do not broadcast
+    if enable_gqa and key.shape[-3] != value.shape[-3]:
+        key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+    common = torch.broadcast_shapes(*(one.shape[:-kept] for one in (query, key, value)))
+    query, key, value = (one.expand(*common, *one.shape[-kept:]) for one in (query, key, value))
+
+    # Batch and heads are the engine's; what comes before them is one call each, with a number each.
+    shape = (*query.shape[:-1], value.shape[-1])
+    outer = shape[:-4]
+    if outer and attn_mask is not None:
+        attn_mask = attn_mask[(None,) * (len(shape) - attn_mask.dim())]
+        attn_mask = attn_mask.expand(*outer, *attn_mask.shape[-4:])
+    numbers = math.prod(outer) if math.prod(shape) else 0
+    dropout = _engine._next_dropout(dropout_p, numbers) if dropout_p and numbers else None
+    parts = []
+    for number, at in enumerate(itertools.product(*map(range, outer))):
+        options: dict[str, Any] = {"scale": scale, "alignment": "top-left"}
+        if attn_mask is not None:
+            options["mask" if attn_mask.dtype == torch.bool else "bias"] = attn_mask[at]
+        elif is_causal:
+            options["mask"] = _fovea.causal()
+        if dropout is not None:
+            options["dropout"] = _fovea.Dropout(dropout_p, seed=dropout.seed, call=dropout.call + number)
+        parts.append(attention(query[at], key[at], value[at], **options))
+    if not outer:
+        return parts[0]
+    if not parts:
+        return query.new_zeros(shape) + (query.sum() + key.sum() + value.sum())
+    return torch.stack(parts).unflatten(0, outer)
