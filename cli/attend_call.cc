@@ -172,7 +172,8 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   times.engine = choose_engine(inputs);
   times.threads = threads_of(options.execution);
   // Without elements there may still be billions of rows, as a file says, to go through.
-  if (outputs.context.size() == 0 && outputs.lse.size() == 0) return times;
+  times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
+  if (times.nothing) return times;
   times.flop = useful_flop(inputs, options);
   CallProgress said(progress, times.flop);
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };

@@ -38,7 +38,8 @@ struct AttendResult {
 /// How the call went.
 struct AttendTimes {
   AttendEngine engine = AttendEngine::kForward;
-  int threads = 1;  ///< as many as it might use
+  int threads = 1;       ///< as many as it might use
+  bool nothing = false;  ///< to compute: no output has an element, and no call was made
   double seconds = 0.0;
   /// Useful: 2 (head_dim + value_dim) for each pair of a query and a key that it sees.
   double flop = 0.0;

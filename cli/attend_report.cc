@@ -56,6 +56,7 @@ std::string tensor_lines(const std::vector<TensorLine>& lines) {
 }
 
 std::string time_line(const AttendTimes& times) {
+  if (times.nothing) return "nothing to compute";
   const std::string threads =
       fmt::format("{} thread{}", times.threads, times.threads == 1 ? "" : "s");
   if (times.engine == AttendEngine::kReference) {
@@ -79,6 +80,7 @@ std::string error_words(const char* what, const std::optional<AttendError>& erro
 }
 
 std::string verdict_line(const AttendVerdict& verdict) {
+  if (verdict.rows == 0) return "nothing to verify";
   return fmt::format("{} row{} by the reference{}{}", verdict.rows, verdict.rows == 1 ? "" : "s",
                      error_words("context", verdict.context), error_words("lse", verdict.lse));
 }

@@ -272,6 +272,7 @@ AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
   progress.clear();
   AttendVerdict verdict;
   verdict.rows = static_cast<std::int64_t>(rows.size());
+  if (rows.empty()) return verdict;
   if (outputs.context.defined()) verdict.context = context.verdict();
   if (outputs.lse.defined()) verdict.lse = lse.verdict();
   return verdict;

@@ -27,7 +27,7 @@ struct AttendError {
 
 struct AttendVerdict {
   std::int64_t rows = 0;
-  std::optional<AttendError> context;  ///< of what there is
+  std::optional<AttendError> context;  ///< of what there is, if there are rows
   std::optional<AttendError> lse;
 };
 

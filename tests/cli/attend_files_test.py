@@ -151,6 +151,19 @@ class ReportTest(AttendTest):
         self.assertLess(report["verify"]["context"]["allowed"], 1e-4)
         self.assertIsNone(report["verify"]["lse"])
 
+    def test_nothing_to_compute(self):
+        for arrays in (problem(q_len=0), problem(batch=0)):
+            path = self.input_file(arrays)
+            text = self.succeed("attend", "--input", path, "--causal", "--verify")
+            self.assertEqual([line.rstrip() for line in text.splitlines()[-2:]],
+                             ["time     nothing to compute", "verified nothing to verify"])
+            report = json.loads(self.succeed("attend", "--input", path, "--verify", "--json"))
+            self.assertEqual((report["flop"], report["gflops"]), (0, None))
+            self.assertEqual(report["verify"], {"rows": 0, "context": None, "lse": None})
+        # Without keys there are rows, of zeros.
+        text = self.succeed("attend", "--input", self.input_file(problem(kv_len=0)), "--verify")
+        self.assertRegex(text, r"\ntime     [\d.]+ [num]?s, .*\nverified 40 rows by the reference; ")
+
     def test_flop_of_masks_that_are_tensors(self):
         mask = Array((HEADS, Q_LEN, KV_LEN),
                      [x > 0 for x in Array.normal((HEADS, Q_LEN, KV_LEN), 3).values], "bool")
