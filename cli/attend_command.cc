@@ -31,10 +31,6 @@ namespace {
 constexpr std::int64_t kFar = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxThreads = 1024;
 
-[[noreturn]] void fail_usage(std::string_view message) {
-  throw UsageError(fmt::format("{}; see fovea attend --help", message));
-}
-
 class Stopwatch {
  public:
   double seconds() const {
@@ -176,11 +172,11 @@ void AttendCommand::check_tensors_given() const {
     if (!given(option)) missing.emplace_back(option);
   }
   if (!given("--input") && !missing.empty()) {
-    fail_usage(fmt::format("expected --query, --key and --value, or --input FILE; {} is missing",
-                           missing.front()));
+    throw UsageError(fmt::format(
+        "expected --query, --key and --value, or --input FILE; {} is missing", missing.front()));
   }
   if (given("--input") && missing.empty()) {
-    fail_usage("--input: expected no file where --query, --key and --value are given");
+    throw UsageError("--input: expected no file where --query, --key and --value are given");
   }
 }
 
@@ -204,7 +200,7 @@ void AttendCommand::check_usage() const {
   for (const auto& [option, text] : texts) {
     const bool may_be_empty = text == &arguments_.slopes;
     if (!may_be_empty && given(option) && text->empty()) {
-      fail_usage(fmt::format("{}: expected a value", option));
+      throw UsageError(fmt::format("{}: expected a value", option));
     }
   }
   check_tensors_given();
@@ -217,7 +213,7 @@ void AttendCommand::check_usage() const {
          {text->substr(0, comma), text->substr(std::min(comma + 1, text->size()))}) {
       if (writes || !is_standard_input(part)) continue;
       if (reader != nullptr) {
-        fail_usage(
+        throw UsageError(
             fmt::format("{}: expected a file, got -, which {} reads: standard input holds one "
                         "tensor, and once",
                         option, reader));
@@ -227,11 +223,11 @@ void AttendCommand::check_usage() const {
   }
   for (const char* option : {"--relative-one-way", "--relative-distance"}) {
     if (given(option) && !given("--relative")) {
-      fail_usage(fmt::format("{} goes with --relative TENSOR", option));
+      throw UsageError(fmt::format("{} goes with --relative TENSOR", option));
     }
   }
   if (!given("--output") && !given("--lse") && !arguments_.verify && !arguments_.json) {
-    fail_usage("nothing to do: expected --output, --lse, --verify or --json");
+    throw UsageError("nothing to do: expected --output, --lse, --verify or --json");
   }
 }
 

@@ -38,10 +38,6 @@ const std::vector<std::string> kProblemOptions = {
     "--q-len",     "--kv-len", "--q-heads", "--kv-heads", "--batch",     "--head-dim",
     "--value-dim", "--mask",   "--score",   "--dtype",    "--block-size"};
 
-[[noreturn]] void fail_usage(std::string_view message) {
-  throw UsageError(fmt::format("{}; see fovea bench --help", message));
-}
-
 }  // namespace
 
 BenchCommand::BenchCommand(CLI::App& parent)
@@ -113,17 +109,17 @@ bool BenchCommand::wants(const std::string& part) const {
 
 void BenchCommand::check_usage() const {
   if (given("--block-size") && (!wants("decode") || wants("forward") || wants("backward"))) {
-    fail_usage("--block-size goes with decode alone");
+    throw UsageError("--block-size goes with decode alone");
   }
   if (wants("forward") || wants("backward") || wants("decode")) return;
   for (const std::string& option : kProblemOptions) {
     if (given(option)) {
-      fail_usage(fmt::format("{} goes with forward, backward and decode, not with {}", option,
-                             parts_.front()));
+      throw UsageError(fmt::format("{} goes with forward, backward and decode, not with {}", option,
+                                   parts_.front()));
     }
   }
   if (given("--threads") && !wants("ceilings") && !wants("memory")) {
-    fail_usage("--threads does not go with tiny, which is too small for threads");
+    throw UsageError("--threads does not go with tiny, which is too small for threads");
   }
 }
 
@@ -137,8 +133,8 @@ BenchProblem BenchCommand::problem(BenchCall call) const {
   if (!given("--kv-heads")) problem.kv_heads = problem.q_heads;
   if (!given("--value-dim")) problem.value_dim = problem.head_dim;
   if (problem.q_heads % problem.kv_heads != 0) {
-    fail_usage(fmt::format("--kv-heads: expected a divisor of the {} query heads, got {}",
-                           problem.q_heads, problem.kv_heads));
+    throw UsageError(fmt::format("--kv-heads: expected a divisor of the {} query heads, got {}",
+                                 problem.q_heads, problem.kv_heads));
   }
   for (const std::string& text : masks_) {
     const Mask rule = parse_mask(text);

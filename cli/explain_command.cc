@@ -28,10 +28,6 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 4096;  // as in scenes
 
-[[noreturn]] void fail_usage(std::string_view message) {
-  throw UsageError(fmt::format("{}; see fovea explain --help", message));
-}
-
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
@@ -107,23 +103,25 @@ ExplainCommand::Format ExplainCommand::format() const {
 
 void ExplainCommand::check_usage() const {
   const bool sentence = given("--text");
-  if (sentence && given("SCENE")) fail_usage("expected a SCENE or --text SENTENCE, got both");
-  if (!sentence && !given("SCENE")) fail_usage("expected a SCENE file or --text SENTENCE");
+  if (sentence && given("SCENE")) throw UsageError("expected a SCENE or --text SENTENCE, got both");
+  if (!sentence && !given("SCENE")) throw UsageError("expected a SCENE file or --text SENTENCE");
   for (const char* option : {"--dim", "--seed", "--causal", "--heads", "--projections"}) {
     if (!sentence && given(option)) {
-      fail_usage(fmt::format("{} goes with --text; a scene file says it itself", option));
+      throw UsageError(fmt::format("{} goes with --text; a scene file says it itself", option));
     }
   }
-  if (given("SCENE") && scene_.empty()) fail_usage("SCENE: expected a file name, got \"\"");
-  if (given("--output") && output_.empty()) fail_usage("--output: expected a file name, got \"\"");
+  if (given("SCENE") && scene_.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
+  if (given("--output") && output_.empty())
+    throw UsageError("--output: expected a file name, got \"\"");
   if (given("--width") && format() != Format::kText) {
-    fail_usage("--width goes with text, which this output is not");
+    throw UsageError("--width goes with text, which this output is not");
   }
   if (!check_) return;
-  if (sentence) fail_usage("--check goes with a SCENE that has \"expect\"; a sentence has none");
+  if (sentence)
+    throw UsageError("--check goes with a SCENE that has \"expect\"; a sentence has none");
   const bool page = format() == Format::kMarkdown || format() == Format::kHtml;
   if (page && !given("--output")) {
-    fail_usage("--check goes with the formats text and json, or with --output FILE");
+    throw UsageError("--check goes with the formats text and json, or with --output FILE");
   }
 }
 
@@ -146,7 +144,7 @@ scene::Trace ExplainCommand::trace() const {
   const bool from_stdin = scene_ == "-";
   std::error_code missing;  // of either file: then they are not the same
   if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
-    fail_usage(fmt::format("--output: {} is the scene itself; name another file", output_));
+    throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
   }
   scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
   const std::string name = from_stdin ? "standard input" : scene_;

@@ -118,7 +118,7 @@ InspectCommand::InspectCommand(CLI::App& parent)
 int InspectCommand::run() const {
   if (file_.empty()) {
     const char* got = app_->count("FILE") > 0 ? ", got \"\"" : "";
-    throw UsageError(fmt::format("expected a FILE{}; see fovea inspect --help", got));
+    throw UsageError(fmt::format("expected a FILE{}", got));
   }
   const auto [file, name] = open_inspected(file_);
   InspectReport report = {.file = file.path(), .format = file.format(), .names_only = names_};

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -96,8 +97,7 @@ void refuse_extras(const CLI::App& root) {
   for (const CLI::App* app : apps) {
     for (const std::string& argument : app->remaining()) {
       if (argument == "--") continue;
-      throw UsageError(
-          fmt::format("{}; see {} --help", complaint(*app, argument), command_name(root)));
+      throw UsageError(complaint(*app, argument));
     }
   }
 }
@@ -116,6 +116,11 @@ std::string reworded(const CLI::ParseError& error) {
   return message;
 }
 
+int refuse(std::string_view problem, const CLI::App& app) {
+  print_error(fmt::format("{}; see {} --help", problem, command_name(app)));
+  return kBadInput;
+}
+
 int run_command(int argc, const char* const* argv) {
   CLI::App app("exact attention on CPUs that one can look inside", "fovea");
   app.formatter(std::make_shared<PageFormatter>(root_page()));
@@ -132,6 +137,14 @@ int run_command(int argc, const char* const* argv) {
   app.set_help_flag("-h,--help", "Print this page and exit.");
   try {
     app.parse(argc, argv);
+    refuse_extras(app);
+    if (explain.chosen()) return explain.run();
+    if (inspect.chosen()) return inspect.run();
+    if (attend.chosen()) return attend.run();
+    if (bench.chosen()) return bench.run();
+    if (info.chosen()) return info.run();
+    write_stderr(short_help(app));
+    return kBadInput;
   } catch (const CLI::CallForHelp&) {
     write_stdout(app.help());
     return 0;
@@ -139,24 +152,15 @@ int run_command(int argc, const char* const* argv) {
     write_stdout(fmt::format("{}\n", version.what()));
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; see {} --help", reworded(error), command_name(app)));
+    return refuse(reworded(error), app);
+  } catch (const UsageError& error) {
+    return refuse(error.what(), app);
   }
-  refuse_extras(app);
-  if (explain.chosen()) return explain.run();
-  if (inspect.chosen()) return inspect.run();
-  if (attend.chosen()) return attend.run();
-  if (bench.chosen()) return bench.run();
-  if (info.chosen()) return info.run();
-  write_stderr(short_help(app));
-  return kBadInput;
 }
 
 int run(int argc, const char* const* argv) noexcept {
   try {
     return run_command(argc, argv);
-  } catch (const UsageError& error) {
-    print_error(error.what());
-    return kBadInput;
   } catch (const InvalidArgument& error) {
     print_error(error.what());
     return kBadInput;

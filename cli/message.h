@@ -11,7 +11,7 @@
 
 namespace fovea::cli {
 
-/// The command line was used wrongly. The message is complete: it says where help is.
+/// The command line was used wrongly. The message says how; where help is, main adds.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
