@@ -15,6 +15,7 @@
 
 #include "core/problem_shape.h"
 #include "core/text_width.h"
+#include "optional_json.h"
 #include "units.h"
 
 namespace fovea::cli {
@@ -93,8 +94,6 @@ Json tensor_json(const TensorView& tensor, const std::string& place) {
           {"dtype", dtype_name(tensor.dtype())},
           {"shape", list_of(tensor.shape())}};
 }
-
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 Json error_json(const std::optional<AttendError>& error) {
   if (!error) return {};

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text_width.h"
+#include "optional_json.h"
 #include "units.h"
 
 namespace fovea::cli {
@@ -81,8 +82,6 @@ Json against_json(BenchAgainst against) {
   if (against == BenchAgainst::kFloat32) return "float32";
   return Json();
 }
-
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 Json problem_json(const BenchProblem& problem) {
   return {{"batch", problem.batch},           {"q_heads", problem.q_heads},

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A number that may be absent, in JSON: null then.
+
+#pragma once
+
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+namespace fovea::cli {
+
+inline nlohmann::ordered_json optional_json(const std::optional<double>& value) {
+  if (!value) return {};
+  return *value;
+}
+
+}  // namespace fovea::cli
