@@ -32,10 +32,10 @@ double median(std::vector<double> values) {
 
 /// What the row could be at best: 10^9 flop per second of the arithmetic that its tensors allow, or
 /// 10^9 bytes read per second.
-double ceiling(const BenchRow& row, const BenchEffort& effort) {
+double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeiling& reading) {
   const kernels::CeilingOptions options = {.threads = row.threads,
                                            .seconds = effort.seconds_per_ceiling};
-  if (row.call == BenchCall::kDecode) return kernels::read_ceiling_gb_per_s(options);
+  if (row.call == BenchCall::kDecode) return reading.gb_per_s(options);
   const double bf16 =
       row.problem.dtype == DType::kBFloat16 ? kernels::bf16_ceiling_gflops(options) : 0.0;
   return bf16 > 0.0 ? bf16 : kernels::fma_ceiling_gflops(options);
@@ -71,9 +71,10 @@ RowRuns runs_of(const BenchRow& row) {
   return runs;
 }
 
-BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& effort) {
+BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& effort,
+                         kernels::ReadCeiling& reading) {
   BenchRound round;
-  round.ceiling_before = ceiling(row, effort);
+  round.ceiling_before = ceiling(row, effort, reading);
   runs.own.run();  // its inputs come back into the caches
   double total = 0.0;
   do {
@@ -81,7 +82,7 @@ BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& 
     total += round.seconds.back();
     if (runs.against) round.against_seconds.push_back(runs.against->timed_run());
   } while (total < effort.seconds_per_round);
-  round.ceiling_after = ceiling(row, effort);
+  round.ceiling_after = ceiling(row, effort, reading);
   return round;
 }
 
@@ -147,7 +148,7 @@ CeilingResult measure_ceilings(int threads, const BenchEffort& effort) {
   return {.threads = threads,
           .fma_gflops = kernels::fma_ceiling_gflops(options),
           .bf16_gflops = kernels::bf16_ceiling_gflops(options),
-          .read_gb_per_s = kernels::read_ceiling_gb_per_s(options)};
+          .read_gb_per_s = kernels::ReadCeiling().gb_per_s(options)};
 }
 
 std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const BenchEffort& effort,
@@ -168,11 +169,12 @@ std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const Ben
   }
   // Round by round through all rows, so that a machine that is disturbed for a second spoils one
   // round of some of them and not one row altogether.
+  kernels::ReadCeiling reading;
   for (int round = 0; round < effort.rounds; ++round) {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       progress.show(fmt::format("round {} of {}, row {} of {}: {}", round + 1, effort.rounds, i + 1,
                                 rows.size(), describe(rows[i].problem)));
-      results[i].rounds.push_back(measure_round(rows[i], runs[i], effort));
+      results[i].rounds.push_back(measure_round(rows[i], runs[i], effort, reading));
     }
   }
   return results;

@@ -20,7 +20,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -140,27 +142,6 @@ double total_rate(const CeilingOptions& options, const Work& work) {
   return rates[kRounds / 2];
 }
 
-/// Memory of a size that is a multiple of kBytesAtOnce, in huge pages where the system has them.
-class Buffer {
- public:
-  explicit Buffer(std::size_t bytes) : bytes_(bytes) {
-    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data_ == MAP_FAILED) throw std::bad_alloc();
-    prefer_large_pages(data_, bytes);
-  }
-  ~Buffer() { ::munmap(data_, bytes_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  float* piece(std::size_t index) const {
-    return reinterpret_cast<float*>(static_cast<std::byte*>(data_) + index * kBytesAtOnce);
-  }
-
- private:
-  void* data_;
-  std::size_t bytes_;
-};
-
 /// Eight times the last-level cache, but 256 MiB at least and 1 GiB at most.
 std::size_t buffer_pieces() {
   constexpr std::size_t kLeast = std::size_t{256} << 20;
@@ -196,29 +177,70 @@ double bf16_ceiling_gflops(const CeilingOptions& options) {
   return total_rate(options, work) * 1e-9;
 }
 
-double read_ceiling_gb_per_s(const CeilingOptions& options) {
+/// Pieces of kBytesAtOnce, in huge pages where the system has them.
+class ReadCeiling::Buffer {
+ public:
+  /// A piece for each of so many threads, at least.
+  explicit Buffer(std::size_t threads) : written_(std::max(buffer_pieces(), threads)) {
+    data_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+    prefer_large_pages(data_, bytes());
+  }
+  ~Buffer() { ::munmap(data_, bytes()); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::size_t pieces() const { return written_.size(); }
+  const float* piece(std::size_t index) const { return reinterpret_cast<const float*>(at(index)); }
+
+  /// Writes the pieces from `first` to `last` that were not written yet; threads that share none
+  /// may do that at once. What was never written would be read from one page of zeros.
+  void write(std::size_t first, std::size_t last) {
+    constexpr int kByte = 0x3c;  // four of them are an ordinary number
+    for (std::size_t i = first; i < last; ++i) {
+      if (!std::exchange(written_[i], std::uint8_t{1})) std::memset(at(i), kByte, kBytesAtOnce);
+    }
+  }
+
+ private:
+  std::size_t bytes() const { return pieces() * kBytesAtOnce; }
+  std::byte* at(std::size_t index) const {
+    return static_cast<std::byte*>(data_) + index * kBytesAtOnce;
+  }
+
+  std::vector<std::uint8_t> written_;  // of each piece, whether it was
+  void* data_;
+};
+
+ReadCeiling::ReadCeiling() = default;
+ReadCeiling::~ReadCeiling() = default;
+
+double ReadCeiling::gb_per_s(const CeilingOptions& options) {
   choose_target();
-  const std::size_t pieces = buffer_pieces();
-  const Buffer buffer(pieces * kBytesAtOnce);
+  if (options.threads != threads_) {
+    buffer_.reset();  // first, or both would be there for a moment
+    threads_ = options.threads;
+  }
+  const auto most_threads = static_cast<std::size_t>(std::max(1, options.threads));
+  if (!buffer_) buffer_ = std::make_unique<Buffer>(most_threads);
+  const std::size_t pieces = buffer_->pieces();
   struct alignas(64) Place {  // of one thread; on a cache line of its own
     std::size_t next = 0;
-    bool touched = false;
+    bool begun = false;
   };
-  std::vector<Place> places(static_cast<std::size_t>(std::max(1, options.threads)));
+  std::vector<Place> places(most_threads);
   const auto work = [&](int thread, int threads) {
     const auto count = static_cast<std::size_t>(threads);
     const auto index = static_cast<std::size_t>(thread);
     const std::size_t first = pieces * index / count;
     const std::size_t last = pieces * (index + 1) / count;
     Place& place = places[index];
-    if (!place.touched) {
-      // Written by the thread that reads it: the memory is then near that thread's CPU, and is
-      // there at all, for what was never written is one page of zeros.
-      constexpr int kByte = 0x3c;  // four of them are an ordinary number
-      std::memset(buffer.piece(first), kByte, (last - first) * kBytesAtOnce);
-      place = {.next = first, .touched = true};
+    if (!place.begun) {
+      // Whoever reads it first writes it, near the CPU of that thread.
+      buffer_->write(first, last);
+      place = {.next = first, .begun = true};
     }
-    keep(HWY_DYNAMIC_DISPATCH(read)(buffer.piece(place.next), kBytesAtOnce / sizeof(float)));
+    keep(HWY_DYNAMIC_DISPATCH(read)(buffer_->piece(place.next), kBytesAtOnce / sizeof(float)));
     place.next = place.next + 1 == last ? first : place.next + 1;
     return static_cast<double>(kBytesAtOnce);
   };

@@ -23,10 +23,19 @@ constexpr double kMost = 1e7;
 TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3}) {
     const CeilingOptions options = {.threads = threads, .seconds = 0.02};
-    for (const double rate : {fma_ceiling_gflops(options), read_ceiling_gb_per_s(options)}) {
+    for (const double rate : {fma_ceiling_gflops(options), ReadCeiling().gb_per_s(options)}) {
       EXPECT_GT(rate, kLeast) << threads;
       EXPECT_LT(rate, kMost) << threads;
     }
+  }
+}
+
+TEST(Ceilings, OfReadingAgainAndAgain) {
+  ReadCeiling reading;
+  for (const int threads : {1, 1, 2}) {
+    const double rate = reading.gb_per_s({.threads = threads, .seconds = 0.01});
+    EXPECT_GT(rate, kLeast) << threads;
+    EXPECT_LT(rate, kMost) << threads;
   }
 }
 
@@ -50,7 +59,7 @@ TEST(Ceilings, TakeTheTimeThatWasAskedFor) {
 TEST(Ceilings, NeedAThread) {
   const std::string expected = "threads: expected at least 1, got 0";
   EXPECT_EQ(test::message_of([] { fma_ceiling_gflops({.threads = 0}); }), expected);
-  EXPECT_EQ(test::message_of([] { read_ceiling_gb_per_s({.threads = 0}); }), expected);
+  EXPECT_EQ(test::message_of([] { ReadCeiling().gb_per_s({.threads = 0}); }), expected);
 }
 
 }  // namespace
