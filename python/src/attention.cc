@@ -6,7 +6,6 @@
 
 #include "fovea/attention.h"
 
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -141,24 +140,12 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
   });
 }
 
-// As attention(), but for dropout.
-constexpr std::array<const char*, kParameters - 1> kDecodeNames = [] {
-  std::array<const char*, kParameters - 1> names{};
-  for (std::size_t i = 0; i + 1 < kParameters; ++i) {
-    names[i] = kParameterNames[i < kDropout ? i : i + 1];
-  }
-  return names;
-}();
-
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
     // value has no default of its own: it is left out where key is a cache, which has both.
-    static const Signature signature("decode", kDecodeNames, 2, 3);
-    std::array<PyObject*, kDecodeNames.size()> bound;
-    signature.bind(arguments, count, keywords, bound);
-    Parameters given{};
-    std::copy_n(bound.begin(), std::size_t{kDropout}, given.begin());
-    std::copy(bound.begin() + kDropout, bound.end(), given.begin() + kDropout + 1);
+    static const Signature signature("decode", kParameterNames, 2, 3);
+    Parameters given;
+    signature.bind(arguments, count, keywords, given);
     const std::optional<CacheInUse> cache = cache_of(given[kKey]);
     if (!cache) {
       if (given[kValue] == nullptr) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kKeywords =
     "mask=None, scale=None, softcap=None, bias=None, alibi=None, relative=None, sinks=None, "
-    "alignment=\"bottom-right\", query_starts=None, key_starts=None, ";
+    "alignment=\"bottom-right\", query_starts=None, key_starts=None, dropout=None, ";
 
 constexpr std::string_view kProblem =
     R"(mask       which query may see which key: causal(), window(left, right), prefix(n),
@@ -33,10 +33,11 @@ alignment  where query i stands among the keys, at i + offset, for causal, windo
            offset 0; a number, or one per batch item
 query_starts, key_starts  packed sequences: 0, ..., length along tensors of batch 1; sequence
            s has queries query_starts[s] to query_starts[s + 1], and sees its own keys only
+dropout    a Dropout: which weights are left out, in training
 )";
 
 constexpr std::string_view kAttentionDoc =
-    R"(attention(query, key, value, *, {keywords}dropout=None, threads=None, return_lse=False, out=None)
+    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False, out=None)
 --
 
 context = softmax(scale * Q K^T + bias, masked) V, in one fused pass that never stores the scores.
@@ -50,8 +51,7 @@ DLPack or the buffer protocol. They are float32, float16 or bfloat16, each as it
 them float64, which the reference computes, slowly. None is copied but those whose last dimension
 is not contiguous; read-only ones will do.
 
-{problem}dropout    a Dropout: which weights are left out, in training
-threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
+{problem}threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
 return_lse  also return lse, the natural log of each row's sum of exponentials
 out        an array for the context, which is then what is returned; it may share no memory with
            the others
@@ -84,7 +84,7 @@ Source     Dao et al. 2022 (FlashAttention); Milakov and Gimelshein 2018 (online
            [0.21, 0.21, 0.58]], dtype=float32))";
 
 constexpr std::string_view kAttentionBackwardDoc =
-    R"(attention_backward(query, key, value, context, lse, grad_context, *, grad_lse=None, {keywords}dropout=None, threads=None, wanted=None)
+    R"(attention_backward(query, key, value, context, lse, grad_context, *, grad_lse=None, {keywords}threads=None, wanted=None)
 --
 
 The gradients of a loss with respect to what attention() was given, from those with respect to what
@@ -142,14 +142,14 @@ query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in at
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
 value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
 
-All keywords, results and errors are those of attention(), but for dropout, which has no place here.
+All keywords, results and errors are those of attention(); with dropout it is that function.
 
 Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
            sees are not read.
 Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
 
 constexpr std::string_view kReferenceAttentionDoc =
-    R"(attention(query, key, value, *, {keywords}dropout=None, threads=None, return_lse=False)
+    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
 --
 
 What fovea.attention() is judged by: the same in plain scalar float64, one query at a time, in the
@@ -159,7 +159,7 @@ Arguments are those of fovea.attention(), of any type of float each; they are co
 Returns NumPy arrays of float64, of query's rank: context, or with return_lse=True (context, lse).)";
 
 constexpr std::string_view kReferenceStepsDoc =
-    R"(attention_steps(query, key, value, *, {keywords}dropout=None, normalization="softmax", arithmetic="float64")
+    R"(attention_steps(query, key, value, *, {keywords}normalization="softmax", arithmetic="float64")
 --
 
 Attention with every intermediate array kept: O(q_len * kv_len) memory, for small problems.
@@ -173,7 +173,7 @@ arithmetic     "float64"; "float32": every operation rounded, the naive computat
 Other arguments are those of fovea.attention(). Returns Steps.)";
 
 constexpr std::string_view kReferenceGradientsDoc =
-    R"(attention_gradients(query, key, value, *, grad_context=None, grad_lse=None, grad_weights=None, {keywords}dropout=None, arithmetic="float64")
+    R"(attention_gradients(query, key, value, *, grad_context=None, grad_lse=None, grad_weights=None, {keywords}arithmetic="float64")
 --
 
 What fovea.attention_backward() is judged by: gradients in plain scalar float64, one query at a

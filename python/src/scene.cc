@@ -46,9 +46,8 @@ Scene load(nb::handle path) {
 std::string framed_page(const Trace& self) {
   const nb::object escape = nb::module_::import_("html").attr("escape");
   return fmt::format(
-      "<iframe title=\"{}\" srcdoc=\"{}\" style=\"width: 100%; height: 720px; border: 1px solid "
-      "#8884; "
-      "border-radius: 6px\"></iframe>",
+      "<iframe title=\"{}\" srcdoc=\"{}\" style=\"width: 100%; height: 780px; border: 1px solid "
+      "#8884; border-radius: 6px\"></iframe>",
       nb::cast<std::string>(escape(self.scene.title)),
       nb::cast<std::string>(escape(scene::to_html(self))));
 }

@@ -35,14 +35,17 @@ def test_all():
         assert all(getattr(module, name).__doc__ for name in module.__all__)
 
 
-PROBLEM = ["mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "query_starts", "key_starts"]
+PROBLEM = [
+    *("mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "query_starts", "key_starts"),
+    "dropout",
+]
 SIGNATURES = {
-    "attention": [*PROBLEM, "dropout", "threads", "return_lse", "out"],
-    "attention_backward": ["grad_lse", *PROBLEM, "dropout", "threads", "wanted"],
+    "attention": [*PROBLEM, "threads", "return_lse", "out"],
+    "attention_backward": ["grad_lse", *PROBLEM, "threads", "wanted"],
     "decode": [*PROBLEM, "threads", "return_lse", "out"],
-    "reference.attention": [*PROBLEM, "dropout", "threads", "return_lse"],
-    "reference.attention_gradients": ["grad_context", "grad_lse", "grad_weights", *PROBLEM, "dropout", "arithmetic"],
-    "reference.attention_steps": [*PROBLEM, "dropout", "normalization", "arithmetic"],
+    "reference.attention": [*PROBLEM, "threads", "return_lse"],
+    "reference.attention_gradients": ["grad_context", "grad_lse", "grad_weights", *PROBLEM, "arithmetic"],
+    "reference.attention_steps": [*PROBLEM, "normalization", "arithmetic"],
 }
 RESULTS = ["context", "lse", "grad_context"]
 

@@ -73,6 +73,14 @@ def test_context(dtype):
     assert np.array_equal(plain.weights, steps.weights)
 
 
+def test_decoding():
+    query, key, value = tensors((4, 1, 8), kv_len=70, kv_heads=2)
+    dropout = fovea.Dropout(0.5, seed=2)
+    found = fovea.decode(query, key, value, dropout=dropout)
+    assert np.array_equal(found, fovea.attention(query, key, value, dropout=dropout))
+    assert not np.array_equal(found, fovea.decode(query, key, value))
+
+
 def test_none_and_nothing_to_leave_out():
     query, key, value = tensors((2, 5, 8))
     right = fovea.attention(query, key, value)
@@ -166,5 +174,3 @@ def test_refused():
     query, key, value = tensors((5, 8))
     with raises(TypeError, "dropout", "fovea.Dropout", "float"):
         fovea.attention(query, key, value, dropout=0.1)
-    with raises(TypeError, "decode()", "'dropout'"):
-        fovea.decode(query, key, value, dropout=dropout)

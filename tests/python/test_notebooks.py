@@ -109,6 +109,10 @@ def test_form(path):
     assert all(re.fullmatch(r"[a-z][a-z0-9-]{0,63}", one) for one in ids)
     assert all(cell["metadata"] == {} for cell in notebook["cells"])
     assert [cell["execution_count"] for cell in code_cells(notebook)] == list(range(1, len(code_cells(notebook)) + 1))
+    # As wide as Jupyter shows without breaking or scrolling.
+    assert [
+        line for cell in code_cells(notebook) for line in "".join(cell["source"]).split("\n") if len(line) > 88
+    ] == []
     outputs = [output for cell in code_cells(notebook) for output in contents(cell)]
     shown = [form for form, _ in outputs]
     assert "image/svg+xml" in shown

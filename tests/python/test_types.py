@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types that the package promises: mypy --strict finds nothing wrong in it, and in typed_use.py what is
-said to be wrong there."""
+"""The types that the package promises: mypy --strict finds nothing wrong in it and in its examples, and in
+typed_use.py what is said to be wrong there."""
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ import fovea
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = pathlib.Path(fovea.__file__).parent
+EXAMPLES = ROOT / "examples" / "python"
 
 
 def mypy(*arguments):
@@ -30,16 +32,32 @@ def mypy(*arguments):
         capture_output=True,
         encoding="utf-8",
         cwd=ROOT,
-        env={**os.environ, "MYPYPATH": str(PACKAGE.parent)},
+        env={**os.environ, "MYPYPATH": f"{PACKAGE.parent}{os.pathsep}{EXAMPLES}"},
     )
+
+
+def code_of(notebook):
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code") + "\n"
+
+
+def test_examples(tmp_path):
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    notebooks = sorted(EXAMPLES.glob("*.ipynb"))
+    assert scripts
+    assert notebooks
+    for notebook in notebooks:
+        script = tmp_path / f"of_{notebook.stem}.py"  # transformers.py would hide what it imports
+        script.write_text(code_of(notebook), encoding="utf-8")
+        scripts.append(script)
+    result = mypy(*scripts)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_package_and_its_use():
     assert (PACKAGE / "py.typed").exists()
     assert (PACKAGE / "_fovea.pyi").exists()
     result = mypy("-p", "fovea")
-    assert result.returncode == 0, result.stdout + result.stderr
-    result = mypy(ROOT / "examples" / "python" / "picture.py")
     assert result.returncode == 0, result.stdout + result.stderr
     use = HERE / "typed_use.py"
     wrong = {number for number, line in enumerate(use.read_text(encoding="utf-8").splitlines(), 1) if "# wrong" in line}

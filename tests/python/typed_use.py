@@ -52,7 +52,6 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     fovea.attention_backward(query, key, value, context, lse)  # wrong: no gradient
     fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: no gradient of it
     fovea.attention(query, key, value, dropout=0.1)  # wrong: no Dropout
-    fovea.decode(query, key, value, dropout=dropout)  # wrong: not in decoding
 
 
 def generate(query: Floats, key: Floats, value: Floats) -> Floats:
