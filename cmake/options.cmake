@@ -30,6 +30,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(fovea_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 if(FOVEA_SANITIZE)
+  target_compile_definitions(fovea_flags INTERFACE FOVEA_SANITIZED)
   target_compile_options(fovea_flags INTERFACE -fsanitize=${FOVEA_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(fovea_flags INTERFACE -fsanitize=${FOVEA_SANITIZE})

@@ -21,7 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 /// Vectors of queries, or of sums of values, that stay in registers.
-#if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
+#if defined(FOVEA_SANITIZED)
+// Every number of them is a variant of the loops, and Clang takes minutes to instrument them all.
+constexpr int kHeldVectors = 4;
+#elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
 constexpr int kHeldVectors = 8;
 #else
 constexpr int kHeldVectors = 16;
