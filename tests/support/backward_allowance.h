@@ -140,6 +140,8 @@ class GradientErrors {
     // For each key: by what its weight is off, relatively; the size of dP; dP - delta.
     std::vector<double> off(weights.size()), size(weights.size()), above(weights.size());
     std::vector<double> kept(weights.size(), 1.0);
+    // The slope of the softcap, and by what it is off.
+    std::vector<double> slope(weights.size(), 1.0), slope_off(weights.size());
     double mean_size = 0.0;
     for (std::size_t j = 0; j < weights.size(); ++j) {
       if (weights[j] == 0.0) continue;
@@ -148,9 +150,17 @@ class GradientErrors {
       const double* const k = key_.span<double>().data() + row_at(key_, row.batch, kv_head, key);
       const double* const v =
           value_.span<double>().data() + row_at(value_, row.batch, kv_head, key);
-      double product = 0.0, dp = 0.0;
-      for (std::size_t c = 0; c < head_dim; ++c) product += std::abs(q[c] * k[c]);
-      product *= scale_;
+      double product = 0.0, score_now = 0.0, dp = 0.0;
+      for (std::size_t c = 0; c < head_dim; ++c) {
+        product += scale_ * std::abs(q[c] * k[c]);
+        score_now += scale_ * q[c] * k[c];
+      }
+      if (score.softcap > 0) {
+        const double t = std::abs(std::tanh(score_now / score.softcap));
+        slope[j] = 1 - t * t;
+        // tanh's own errors, and those of the score.
+        slope_off[j] = 22 * kRounding + 2 * t * slope[j] * 2 * kRounding * product / score.softcap;
+      }
       const double capped = score.softcap > 0 ? 5 * std::min(product, score.softcap) : 0.0;
       off[j] = 2 * kRounding * (1 + product + capped + biases_);
       for (std::size_t c = 0; c < value_dim; ++c) {
@@ -167,23 +177,24 @@ class GradientErrors {
     // What the row's keys have in common, by dimension.
     std::vector<Common> common(head_dim);
     std::map<std::size_t, Common> of_bias, of_bucket;
-    const double slopes = score.softcap > 0 ? 22 * kRounding : 0.0;
     for (std::size_t j = 0; j < weights.size(); ++j) {
       if (weights[j] == 0.0) continue;
       const auto key = static_cast<std::int64_t>(j);
       const double w = weights[j];
       const double gradient = w * (above[j] + of_lse);
-      const double own = square((off[j] + slopes) * gradient) +
+      const double own = square(off[j] * gradient) +
                          square(2 * kRounding * w * (size[j] + mean_size + std::abs(of_lse)));
-      const double own_stored = own + square(of_storing_ / 2 * gradient);
       const double shared = square(off_lse * gradient) + square(w * of_mean);
+      const double sloped = square(slope[j]);
+      const double of_product =
+          sloped * (own + square(of_storing_ / 2 * gradient)) + square(slope_off[j] * gradient);
       const std::size_t k_at = row_at(key_, row.batch, kv_head, key);
       const double* const k = key_.span<double>().data() + k_at;
       for (std::size_t c = 0; c < head_dim; ++c) {
-        of_query_.sums[q_at + c] += square(scale_ * k[c]) * own_stored;
-        common[c].weight += scale_ * w * k[c];
-        common[c].gradient += scale_ * gradient * k[c];
-        of_key_.sums[k_at + c] += square(scale_ * q[c]) * (own_stored + shared);
+        of_query_.sums[q_at + c] += square(scale_ * k[c]) * of_product;
+        common[c].weight += scale_ * slope[j] * w * k[c];
+        common[c].gradient += scale_ * slope[j] * gradient * k[c];
+        of_key_.sums[k_at + c] += square(scale_ * q[c]) * (of_product + sloped * shared);
       }
       const std::size_t v_at = row_at(value_, row.batch, kv_head, key);
       const double of_value =
