@@ -22,7 +22,7 @@ DEMO_SCENE := examples/scenes/001_your_journey.json
 DEMO_PAGE := build/demo/your_journey.html
 
 # The tests that run with ThreadSanitizer: those of threads and of what runs on them. The others have
-# one thread, and are several times slower there.
+# one thread, and are not even compiled there (tests/CMakeLists.txt).
 TSAN_TESTS := Attention|Threads|Target|Ceilings
 # Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
 # would look like a race. It lies beside libomp, two folders above Clang's own.
