@@ -31,6 +31,8 @@ TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
 
 # For tools/python.sh.
 export PYTHON FOVEA_PYTHON
+# In the tree, so that `make clean` leaves nothing behind that a build would start from.
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
 
 # Where sources are; not what git knows of, so that an archive without git is checked as well.
 SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)

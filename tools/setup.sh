@@ -24,6 +24,7 @@ build | libzip-dev         | reading .npz files                          | libzi
 build | zlib1g-dev         | checksums of .npz files                     | zlib 1.2.9
 build | nlohmann-json3-dev | reading scenes and .safetensors             | nlohmann/json 3.10
 build | libcli11-dev       | the command line                            | CLI11 2.1
+test  | ccache             | compiles once what several builds share     | ccache 4
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6

@@ -3,7 +3,8 @@
 would: against the installed tree, found by CMake or by pkg-config, with either library; and with
 Fovea as a subdirectory of its own build.
 
-Run by ctest, which sets FOVEA_BUILD, FOVEA_SOURCE, CMAKE and CXX.
+Run by ctest, which sets FOVEA_BUILD, FOVEA_SOURCE, FOVEA_WERROR, CMAKE, CXX and
+CMAKE_CXX_COMPILER_LAUNCHER.
 """
 
 import os
@@ -16,6 +17,7 @@ BUILD = pathlib.Path(os.environ["FOVEA_BUILD"])
 SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
 CMAKE = os.environ["CMAKE"]
 CXX = os.environ["CXX"]
+LAUNCHER = os.environ["CMAKE_CXX_COMPILER_LAUNCHER"]  # of the compiler: ccache, or nothing
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -153,11 +155,15 @@ class Installed(unittest.TestCase):
 
 class Subdirectory(unittest.TestCase):
     def test_add_subdirectory(self):
-        # Kept from run to run: this compiles the whole library once more. What only Fovea's own
-        # programs and tests need is hidden.
+        # Kept from run to run: this compiles the whole library once more, as it was compiled already
+        # where a cache has it from there, else as fast as can be. What only Fovea's own programs and
+        # tests need is hidden.
         build = BUILD / "consumer" / "subdirectory"
-        configure(build, f"-DFOVEA_SOURCE={SOURCE}", "-DCMAKE_BUILD_TYPE=Debug",
-                  "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
+        quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0"]
+        alike = ["-DCMAKE_BUILD_TYPE=Release", f"-DFOVEA_WERROR={os.environ['FOVEA_WERROR']}"]
+        configure(build, f"-DFOVEA_SOURCE={SOURCE}", *(alike if LAUNCHER else quick),
+                  f"-DCMAKE_CXX_COMPILER_LAUNCHER={LAUNCHER}",
+                  "-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON",
                   "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON", "-DCUSTOM_SCORE=ON")
         run(CMAKE, "--build", build)
         for program in ("consumer", "consumer_custom_score"):

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel as pip does, installs it into a new environment, and runs there what the README shows of
-Python, and the command line. `make wheel` runs it; the wheel stays in build/wheel."""
+Python, and the command line. `make wheel` runs it; the wheel stays in build/wheel.
+
+pip builds everything anew, in a tree of its own. Where ccache is there, what build/release has compiled comes
+from its cache, as long as both are compiled alike.
+"""
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,11 +26,28 @@ def run(*command, **options):
     return result.stdout
 
 
+def as_in_release():
+    """What build/release is compiled with: options of pip, and variables of the environment."""
+    cache = ROOT / "build" / "release" / "CMakeCache.txt"
+    if not (shutil.which("ccache") and cache.exists()):
+        return [], {}
+    kept = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(encoding="utf-8"), re.MULTILINE))
+    return (
+        ["--config-settings", f"cmake.define.FOVEA_WERROR={kept['FOVEA_WERROR']}"],
+        {
+            "CXX": kept["CMAKE_CXX_COMPILER"],
+            "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
+            "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
+        },
+    )
+
+
 def build():
     for old in WHEELS.glob("fovea-*.whl"):
         old.unlink()
     print("building the wheel", flush=True)
-    environment = {**os.environ, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
+    options, variables = as_in_release()
+    environment = {**os.environ, **variables, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
     run(
         sys.executable,
         "-m",
@@ -35,6 +57,7 @@ def build():
         "--no-deps",
         "--wheel-dir",
         WHEELS,
+        *options,
         ROOT,
         env=environment,
     )
