@@ -39,6 +39,15 @@ SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)
 
 # The Python package's own switches, where there is to be one (tools/python.sh).
 PYTHON_SWITCHES = FOVEA_PYTHON=ON Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python
+
+# Configures build/release for its tests: with the Python package where that can be. $(1): more switches.
+define configure_tests
+	@tools/python.sh; case $$? in \
+	  0) tools/configure.sh release FOVEA_TESTS=ON $(1) $(PYTHON_SWITCHES) ;; \
+	  3) tools/configure.sh release FOVEA_TESTS=ON $(1) FOVEA_PYTHON=OFF ;; \
+	  *) exit 1 ;; \
+	esac
+endef
 PYTHON_FOLDERS := python examples/python tests/python bench/python tools
 
 # A new build tree made for the programs alone needs no test packages; `make test` switches the
@@ -72,11 +81,7 @@ demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 
 
 test: ## Build everything and run the tests, those of C++ alone where there is no Python 3.11
 	$(SETUP) build test
-	@tools/python.sh; case $$? in \
-	  0) tools/configure.sh release FOVEA_TESTS=ON $(PYTHON_SWITCHES) ;; \
-	  3) tools/configure.sh release FOVEA_TESTS=ON FOVEA_PYTHON=OFF ;; \
-	  *) exit 1 ;; \
-	esac
+	$(call configure_tests)
 	$(BUILD) release
 	$(CTEST) release
 	@grep '^ONNX ' build/release/Testing/Temporary/LastTest.log || true
@@ -104,6 +109,9 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	@echo "check: format"
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
+	@echo "check: warnings of GCC"
+	$(call configure_tests,FOVEA_WERROR=ON)
+	$(BUILD) release
 	@echo "check: Python"
 	@tools/python.sh; case $$? in \
 	  0) build/python/venv/bin/ruff check --quiet $(PYTHON_FOLDERS) && \
@@ -112,7 +120,7 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	  3) ;; \
 	  *) exit 1 ;; \
 	esac
-	@for preset in dev dev-clang asan-ubsan tsan; do \
+	@for preset in asan-ubsan tsan; do \
 	  echo "check: $$preset" && tools/configure.sh $$preset && \
 	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
 	done
