@@ -44,9 +44,9 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   segments = arena.take<Segment>(tiles);
   masked = arena.take<std::uint8_t>(tiles);
   visible = arena.take<std::uint8_t>(s.rows_of_mask ? s.lanes * s.block_keys : 0);
-  const std::int64_t values = s.value_dim > 0 ? s.block_keys : 0;
-  doubtful = arena.take<std::int32_t>(values);
-  doubtful_visible = arena.take<float>(values * s.lanes);
+  const std::int64_t keys_with_values = s.value_dim > 0 ? s.block_keys : 0;
+  doubtful = arena.take<std::int32_t>(keys_with_values);
+  doubtful_visible = arena.take<float>(keys_with_values * s.lanes);
   return arena.used();
 }
 
