@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <new>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -281,14 +282,25 @@ void backward_float64(const Problem& problem, const BackwardInputs& inputs,
   const std::int64_t head_items = heads_together == 0 ? 0 : shape.kv_heads / heads_together;
   const std::int64_t items =
       batches_together == 0 ? 0 : shape.batch / batches_together * head_items;
+  const std::int64_t group = shape.kv_heads == 0 ? 1 : shape.q_heads / shape.kv_heads;
+  const std::int64_t row_cost = shape.kv_len * (problem.head_dim() + problem.value_dim());
+  const std::int64_t rows_together =
+      std::clamp<std::int64_t>((1 << 25) / std::max<std::int64_t>(row_cost, 1), 1, 1024);
   const Execution& execution = options.execution;
   for_each_item(execution, thread_count(execution, items), items, [&](std::int64_t item, int) {
     const std::int64_t batch = item / head_items * batches_together;
     const std::int64_t head = item % head_items * heads_together;
     for (std::int64_t b = batch; b < batch + batches_together; ++b) {
-      for (std::int64_t h = head; h < head + heads_together; ++h) {
-        if (execution.stop.stop_requested()) return;
-        reference::add_gradients(in, outputs, options, {b, h}, sums);
+      for (std::int64_t h = head * group; h < (head + heads_together) * group; ++h) {
+        // Few rows at a time where they are long: a stop is asked for between them.
+        for (std::int64_t q = 0; q < shape.q_len; q += rows_together) {
+          if (execution.stop.stop_requested()) return;
+          std::vector<reference::Row> rows;
+          for (std::int64_t i = q; i < std::min(q + rows_together, shape.q_len); ++i) {
+            rows.push_back({b, h, i});
+          }
+          reference::add_row_gradients(in, outputs, options, rows, {}, sums);
+        }
       }
     }
   });

@@ -168,7 +168,7 @@ class BenchTest(CliTest):
 
     def test_wrong_usage(self):
         for arguments, message in (
-                (["speed"], 'expected one of ceilings, forward, decode, tiny, memory; got "speed"'),
+                (["speed"], 'expected one of ceilings, forward, backward, decode, tiny, memory; got "speed"'),
                 (["forwrd"], 'did you mean "forward"?'),
                 (["tiny", "--q-len", "5"], "--q-len goes with forward and decode, not with tiny"),
                 (["ceilings", "--mask", "causal"],
