@@ -20,6 +20,7 @@
 #include "core/broadcast.h"
 #include "engine/backward_plan.h"
 #include "engine/backward_problem.h"
+#include "engine/contiguous.h"
 #include "engine/parallel.h"
 #include "engine/problem.h"
 #include "engine/rows.h"
@@ -270,8 +271,11 @@ void backward_float64(const Problem& problem, const BackwardInputs& inputs,
                       const AttentionGradients& gradients) {
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
-  const reference::Inputs in{inputs.query, inputs.key, inputs.value};
-  const reference::OutputGradients outputs{.context = inputs.grad_context, .lse = inputs.grad_lse};
+  // The reference would copy what is strided, at every call.
+  const Contiguous query(inputs.query), key(inputs.key), value(inputs.value);
+  const Contiguous grad_context(inputs.grad_context), grad_lse(inputs.grad_lse);
+  const reference::Inputs in{query.view(), key.view(), value.view()};
+  const reference::OutputGradients outputs{.context = grad_context.view(), .lse = grad_lse.view()};
   reference::Gradients sums = reference::zero_gradients(in, options);
   const bool one_bias =
       options.score.bias.defined() && broadcast_strides(options.score.bias)[1] == 0;

@@ -12,6 +12,7 @@
 #include "fovea/error.h"
 #include "fovea/reference.h"
 
+#include "engine/contiguous.h"
 #include "engine/parallel.h"
 #include "engine/plan.h"
 #include "engine/problem.h"
@@ -22,23 +23,6 @@
 namespace fovea {
 namespace engine {
 namespace {
-
-/// A view without gaps, of a copy where the original has some.
-class Contiguous {
- public:
-  explicit Contiguous(const TensorView& source) : view_(source) {
-    if (source.strides() == contiguous_strides(source.shape())) return;
-    copy_ = Tensor(source);
-    view_ = copy_;
-  }
-  Contiguous(const Contiguous&) = delete;
-  Contiguous& operator=(const Contiguous&) = delete;
-  const TensorView& view() const { return view_; }
-
- private:
-  Tensor copy_;
-  TensorView view_;
-};
 
 kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
                                  const WorkItem& item) {

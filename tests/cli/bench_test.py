@@ -170,9 +170,9 @@ class BenchTest(CliTest):
         for arguments, message in (
                 (["speed"], 'expected one of ceilings, forward, backward, decode, tiny, memory; got "speed"'),
                 (["forwrd"], 'did you mean "forward"?'),
-                (["tiny", "--q-len", "5"], "--q-len goes with forward and decode, not with tiny"),
+                (["tiny", "--q-len", "5"], "--q-len goes with forward, backward and decode, not with tiny"),
                 (["ceilings", "--mask", "causal"],
-                 "--mask goes with forward and decode, not with ceilings"),
+                 "--mask goes with forward, backward and decode, not with ceilings"),
                 (["tiny", "--threads", "2"], "--threads does not go with tiny"),
                 (["--block-size", "16"], "--block-size goes with decode alone"),
                 (["--dtype", "f64"], 'expected one of f32, bf16, f16; got "f64"'),

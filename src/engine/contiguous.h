@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors as the reference reads them without copying them at every call.
+
+#pragma once
+
+#include "fovea/tensor.h"
+
+namespace fovea::engine {
+
+/// A view without gaps, of a copy where the original has some.
+class Contiguous {
+ public:
+  explicit Contiguous(const TensorView& source) : view_(source) {
+    if (source.strides() == contiguous_strides(source.shape())) return;
+    copy_ = Tensor(source);
+    view_ = copy_;
+  }
+  Contiguous(const Contiguous&) = delete;
+  Contiguous& operator=(const Contiguous&) = delete;
+  const TensorView& view() const { return view_; }
+
+ private:
+  Tensor copy_;
+  TensorView view_;
+};
+
+}  // namespace fovea::engine
