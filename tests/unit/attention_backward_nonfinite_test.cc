@@ -149,17 +149,17 @@ void expect_spread_as_in_the_reference(const AttentionOptions& options,
   const reference::Gradients exact =
       gradients_by_reference(poisoned.problem.inputs(), options, poisoned.loss, DType::kFloat64);
   const double tolerance = 1e-4 + 20 * rounding_of(storage());
-  for (const auto& [name, member] : kGradients) {
-    const Tensor& of_found = found.*member;
+  for (const NamedGradient& gradient : kGradients) {
+    const Tensor& of_found = found.*gradient.member;
     if (!of_found.defined()) continue;
     std::int64_t wrong = 0;
     for_each_index(of_found.shape(), [&](const Index& at) {
-      const double x = of_found.value(at), expected = (exact.*member).value(at);
+      const double x = of_found.value(at), expected = (exact.*gradient.member).value(at);
       const bool right = std::isfinite(expected)
                              ? std::abs(x - expected) <= tolerance * (1.0 + std::abs(expected))
                              : !std::isfinite(x);
       if (!right && wrong++ == 0) {
-        ADD_FAILURE() << "gradient of " << name << " at " << to_string(at) << ": " << x
+        ADD_FAILURE() << "gradient of " << gradient.name << " at " << to_string(at) << ": " << x
                       << ", the reference has " << expected;
       }
     });
@@ -213,15 +213,15 @@ TEST(AttentionBackwardNonfinite, NanInOneSequenceStaysThere) {
     poison_row(poisoned.problem.value, key, kNan);
   }
   const reference::Gradients found = poisoned.gradients(options);
-  for (const auto& [name, member] : kGradients) {
-    const Tensor& of_found = found.*member;
+  for (const NamedGradient& gradient : kGradients) {
+    const Tensor& of_found = found.*gradient.member;
     if (!of_found.defined()) continue;
     for_each_index(of_found.shape(), [&](const Index& at) {
       const bool of_it =
-          member == &reference::Gradients::query ? at[2] == 20 : at[2] >= 60 && at[2] < 70;
+          gradient.member == &reference::Gradients::query ? at[2] == 20 : at[2] >= 60 && at[2] < 70;
       const double x = of_found.value(at);
-      EXPECT_TRUE(of_it ? std::isnan(x) : x == (expected.*member).value(at))
-          << name << " at " << to_string(at);
+      EXPECT_TRUE(of_it ? std::isnan(x) : x == (expected.*gradient.member).value(at))
+          << gradient.name << " at " << to_string(at);
     });
   }
 }
