@@ -42,16 +42,16 @@ struct Asked {
 };
 
 /// The gradient of a loss with respect to what attention returns. `lse` may be absent.
-struct Loss {
+struct ResultLoss {
   Tensor context, lse;
 };
 
 /// Of random numbers.
-inline Loss random_loss(const reference::Inputs& in, bool with_lse = true, std::uint64_t seed = 77,
-                        DType type = storage()) {
+inline ResultLoss random_loss(const reference::Inputs& in, bool with_lse = true,
+                              std::uint64_t seed = 77, DType type = storage()) {
   const ProblemShape shape = shape_of(in);
   RandomState random(seed);
-  Loss loss;
+  ResultLoss loss;
   loss.context =
       convert(random.randn({shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)}), type);
   if (with_lse) {
@@ -94,7 +94,7 @@ inline AttentionGradients views_of(reference::Gradients& gradients) {
 
 /// What attention_backward reads, from the inputs, the results and the loss.
 inline BackwardInputs backward_inputs(const reference::Inputs& in, const Forward& results,
-                                      const Loss& loss) {
+                                      const ResultLoss& loss) {
   return {.query = in.query,
           .key = in.key,
           .value = in.value,
@@ -106,7 +106,7 @@ inline BackwardInputs backward_inputs(const reference::Inputs& in, const Forward
 
 /// What attention_backward writes into fresh tensors, those of query, key and value of `type`.
 inline reference::Gradients backward_of(const reference::Inputs& in, const Forward& results,
-                                        const AttentionOptions& options, const Loss& loss,
+                                        const AttentionOptions& options, const ResultLoss& loss,
                                         const Asked& asked, DType type) {
   reference::Gradients gradients = fresh_gradients(in, options, asked, type);
   attention_backward(backward_inputs(in, results, loss), options, views_of(gradients));
@@ -115,7 +115,7 @@ inline reference::Gradients backward_of(const reference::Inputs& in, const Forwa
 
 /// attention_forward and then attention_backward.
 inline reference::Gradients backward(const reference::Inputs& in, const AttentionOptions& options,
-                                     const Loss& loss, const Asked& asked = {}) {
+                                     const ResultLoss& loss, const Asked& asked = {}) {
   AttentionOptions quiet = options;  // progress and stop are for the gradients
   quiet.execution = {.threads = options.execution.threads};
   return backward_of(in, forward(in, quiet), options, loss, asked, in.query.dtype());
@@ -138,7 +138,7 @@ inline testing::AssertionResult same_bits(const reference::Gradients& a,
 
 inline reference::Gradients gradients_by_reference(const reference::Inputs& in,
                                                    const AttentionOptions& options,
-                                                   const Loss& loss, DType arithmetic) {
+                                                   const ResultLoss& loss, DType arithmetic) {
   reference::OutputGradients outputs;
   if (loss.context.defined()) outputs.context = loss.context;
   if (loss.lse.defined()) outputs.lse = loss.lse;
@@ -148,7 +148,7 @@ inline reference::Gradients gradients_by_reference(const reference::Inputs& in,
 /// Holds gradients to the 1x rule. `type` is the one that the tensors are stored in, the coarsest
 /// of several.
 inline void expect_exact_gradients(const reference::Gradients& found, const reference::Inputs& in,
-                                   const AttentionOptions& options, const Loss& loss,
+                                   const AttentionOptions& options, const ResultLoss& loss,
                                    DType type = storage()) {
   const reference::Gradients exact = gradients_by_reference(in, options, loss, DType::kFloat64);
   const reference::Gradients plain = gradients_by_reference(in, options, loss, type);
@@ -166,7 +166,7 @@ inline void expect_exact_gradients(const reference::Gradients& found, const refe
 
 /// Holds the engine to it.
 inline void expect_exact_backward(const reference::Inputs& in, const AttentionOptions& options,
-                                  const Loss& loss) {
+                                  const ResultLoss& loss) {
   expect_exact_gradients(backward(in, options, loss), in, options, loss);
 }
 inline void expect_exact_backward(const reference::Inputs& in,

@@ -92,7 +92,7 @@ TEST(AttentionBackwardAccuracy, OfAllKindsOfInputs) {
 
 TEST(AttentionBackwardAccuracy, OfALossOfLseOrContextAlone) {
   const RandomProblem p = stored_problem({2, 2, 1, 30, 140}, 8, 8);
-  Loss loss = random_loss(p.inputs());
+  ResultLoss loss = random_loss(p.inputs());
   fill(loss.context, 0.0);
   expect_exact_backward(p.inputs(), {.mask = causal()}, loss);
   expect_exact_backward(p.inputs(), {.mask = causal()}, random_loss(p.inputs(), false));
@@ -190,7 +190,7 @@ TEST(AttentionBackwardAccuracy, OfOneSequenceAndAnEmptyOneAreThoseOfACallOfItsOw
   const RandomProblem p = stored_problem(shape, 8, 8);
   AttentionOptions options{.mask = causal()};
   options.sequences = {{0, 90, 90}, {0, 130, 130}};
-  const Loss loss = random_loss(p.inputs());
+  const ResultLoss loss = random_loss(p.inputs());
   EXPECT_TRUE(same_bits(backward(p.inputs(), options, loss),
                         backward(p.inputs(), {.mask = causal()}, loss)));
 }

@@ -58,7 +58,7 @@ struct BackwardCall {
   std::vector<float> memory = std::vector<float>(7000, kUntouched);
   Tensor query, key, value, bias;
   Forward results;
-  Loss loss;
+  ResultLoss loss;
   AttentionOptions options;
   BackwardInputs inputs;
   AttentionGradients gradients;

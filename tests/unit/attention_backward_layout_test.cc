@@ -89,7 +89,7 @@ class AttentionBackwardLayout : public testing::Test {
   RandomProblem problem_ = stored_problem(kShape, kHeadDim, kValueDim);
   AttentionOptions options_ = full_options();
   Forward results_ = forward(problem_.inputs(), options_);
-  Loss loss_ = random_loss(problem_.inputs());
+  ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
 TEST_F(AttentionBackwardLayout, AnyStridesGiveTheBitsOfContiguousOnes) {
@@ -145,7 +145,7 @@ TEST_F(AttentionBackwardLayout, NothingBesideTheElementsIsReadOrWritten) {
         for (const auto& [head_dim, value_dim] :
              {std::pair<std::int64_t, std::int64_t>{1, 1}, {9, 18}, {16, 33}, {64, 64}}) {
           const RandomProblem p = stored_problem({1, 2, 1, q_len, kv_len}, head_dim, value_dim);
-          const Loss loss = random_loss(p.inputs());
+          const ResultLoss loss = random_loss(p.inputs());
           const Tensor bias = convert(RandomState(4).randn({2, q_len, kv_len}), DType::kFloat32);
           const GuardedTensor guarded_bias(bias, side, gap);
           const AttentionOptions options{.mask = causal(),
@@ -181,7 +181,7 @@ constexpr std::array kTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 /// floats, and what is stored in 16 bits is rounded once.
 TEST(AttentionBackwardTypes, EveryCombinationIsThatOfTheSameFloats) {
   const RandomProblem p({1, 2, 1, 50, 40}, 9, 18);
-  Loss loss = random_loss(p.inputs(), true, 5, DType::kFloat32);
+  ResultLoss loss = random_loss(p.inputs(), true, 5, DType::kFloat32);
   const AttentionOptions options{.mask = causal()};
   int number = 0;
   for (const DType query : kTypes) {
@@ -193,7 +193,7 @@ TEST(AttentionBackwardTypes, EveryCombinationIsThatOfTheSameFloats) {
           const DType context = kTypes[static_cast<std::size_t>(number) % 3];
           const DType type = kTypes[static_cast<std::size_t>(number++ / 3) % 3];
           Forward results = forward({q, k, v}, options, context);
-          Loss of_type = loss;
+          ResultLoss of_type = loss;
           of_type.context = convert(loss.context, grad);
           const auto found = backward_of({q, k, v}, results, options, of_type, {}, type);
 
@@ -221,7 +221,7 @@ TEST(AttentionBackwardTypes, OfAllBfloat16IsHeldToItsRule) {
   const RandomProblem p({1, 4, 2, 70, 200}, 24, 16);
   const Tensor q = convert(p.query, DType::kBFloat16), k = convert(p.key, DType::kBFloat16),
                v = convert(p.value, DType::kBFloat16);
-  const Loss loss = random_loss(p.inputs(), true, 5, DType::kBFloat16);
+  const ResultLoss loss = random_loss(p.inputs(), true, 5, DType::kBFloat16);
   const AttentionOptions options{.mask = causal()};
   for (const DType type : {DType::kBFloat16, DType::kFloat32}) {
     const Forward results = forward({q, k, v}, options, type);
@@ -232,7 +232,7 @@ TEST(AttentionBackwardTypes, OfAllBfloat16IsHeldToItsRule) {
 
 TEST(AttentionBackwardTypes, Float64IsThatOfTheReferenceBitByBit) {
   const RandomProblem p({2, 4, 2, 20, 30}, 9, 18);
-  const Loss loss = random_loss(p.inputs(), true, 5, DType::kFloat64);
+  const ResultLoss loss = random_loss(p.inputs(), true, 5, DType::kFloat64);
   const AttentionOptions options{.mask = causal(), .score = {.sinks = {0, 1, -1, 2}}};
   EXPECT_TRUE(same_bits(backward(p.inputs(), options, loss),
                         gradients_by_reference(p.inputs(), options, loss, DType::kFloat64)));

@@ -34,7 +34,7 @@ constexpr std::int64_t kHeadDim = 5, kValueDim = 19;
 struct Everything {
   RandomProblem problem = stored_problem(kShape, kHeadDim, kValueDim);
   Forward results;
-  Loss loss;
+  ResultLoss loss;
 
   explicit Everything(const AttentionOptions& options) {
     results = forward(problem.inputs(), options);

@@ -39,14 +39,14 @@ std::vector<AttentionOptions> all_options() {
 class AttentionBackwardProperties : public testing::Test {
  protected:
   /// Float32 gradients, from results of forward().
-  reference::Gradients gradients(const AttentionOptions& options, const Loss& loss,
+  reference::Gradients gradients(const AttentionOptions& options, const ResultLoss& loss,
                                  const Asked& asked = {}) const {
     return backward_of(problem_.inputs(), forward(problem_.inputs(), options), options, loss, asked,
                        DType::kFloat32);
   }
 
   RandomProblem problem_ = stored_problem(kShape, kHeadDim, kValueDim);
-  Loss loss_ = random_loss(problem_.inputs());
+  ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
 TEST_F(AttentionBackwardProperties, TwiceTheLossHasTwiceTheGradientsBitByBit) {
@@ -93,7 +93,7 @@ TEST_F(AttentionBackwardProperties, NothingAskedForIsNothingDone) {
 
 TEST_F(AttentionBackwardProperties, AnAbsentGradientOfLseIsOneOfZeros) {
   for (const AttentionOptions& options : all_options()) {
-    Loss zeros = random_loss(problem_.inputs());
+    ResultLoss zeros = random_loss(problem_.inputs());
     fill(zeros.lse, 0.0);
     EXPECT_TRUE(same_bits(gradients(options, random_loss(problem_.inputs(), false)),
                           gradients(options, zeros)));
@@ -188,7 +188,7 @@ TEST(AttentionBackwardEmpty, ExtentsOfZeroGiveZerosAndNoMore) {
       // All of them are 0 but for those that a dim of 0 leaves: every weight is the same then.
       expect_exact_backward(p.inputs(), options);
       for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
-        const Loss loss = random_loss(p.inputs());
+        const ResultLoss loss = random_loss(p.inputs());
         const auto found =
             backward_of(p.inputs(), forward(p.inputs(), options), options, loss, {}, type);
         if (s.q_heads * s.q_len * s.kv_len * s.batch > 0) continue;

@@ -32,7 +32,7 @@ class AttentionBackwardScore : public testing::Test {
   }
 
   RandomProblem problem_ = stored_problem(kShape, 7, 5);
-  Loss loss_ = random_loss(problem_.inputs());
+  ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
 TEST_F(AttentionBackwardScore, Scale) {

@@ -109,7 +109,7 @@ TEST_F(AttentionBackwardStop, RequestedByProgress) {
 
 TEST_F(AttentionBackwardStop, AStoppedCallLeavesNothingBehind) {
   const RandomProblem p = stored_problem({1, 2, 1, 100, 500}, 16, 16);
-  const Loss loss = random_loss(p.inputs());
+  const ResultLoss loss = random_loss(p.inputs());
   const reference::Gradients expected = backward(p.inputs(), {}, loss);
   std::stop_source source;
   source.request_stop();
@@ -137,7 +137,7 @@ TEST(AttentionBackwardProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
   for (const DType dtype : {storage(), DType::kFloat64}) {
     RandomProblem p = stored_problem({2, 4, 2, 60, 300}, 16, 16);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
-    const Loss loss = random_loss(p.inputs(), true, 1, dtype);
+    const ResultLoss loss = random_loss(p.inputs(), true, 1, dtype);
     for (const int threads : {1, 2, 3}) {
       std::atomic<int> inside = 0, twice = 0;
       std::vector<std::pair<std::int64_t, std::int64_t>> calls;
@@ -176,7 +176,7 @@ TEST(AttentionBackwardProgress, OfNothingIsNothing) {
 TEST(AttentionBackwardProgress, WhatItThrowsComesOut) {
   const RandomProblem p = stored_problem({1, 4, 2, 60, 700}, 16, 16);
   const Tensor bias = convert(RandomState(4).randn({700}), DType::kFloat32);
-  const Loss loss = random_loss(p.inputs());
+  const ResultLoss loss = random_loss(p.inputs());
   const AttentionOptions plain{.mask = causal(), .score = {.bias = bias}};
   const reference::Gradients expected = backward(p.inputs(), plain, loss);
   for (const int threads : {1, 2, 3}) {

@@ -118,7 +118,7 @@ TEST(AttentionBackwardThreads, AgainGivesTheSameBits) {
 TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
   for (const Case& one : cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
-    const Loss loss = random_loss(p.inputs());
+    const ResultLoss loss = random_loss(p.inputs());
     const Forward results = forward(p.inputs(), one.options);
     AttentionOptions options = one.options;
     for (const int threads : {1, 3}) {
@@ -148,7 +148,7 @@ TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
 
 TEST(AttentionBackwardThreads, AWorkspaceThatIsTooSmallIsRefusedAndNothingWritten) {
   const RandomProblem p = stored_problem({1, 2, 2, 40, 60}, 8, 8);
-  const Loss loss = random_loss(p.inputs());
+  const ResultLoss loss = random_loss(p.inputs());
   const Forward results = forward(p.inputs());
   AttentionOptions options;
   reference::Gradients gradients = fresh_gradients(p.inputs(), options, {}, storage());
@@ -171,7 +171,7 @@ TEST(AttentionBackwardThreads, TakesNoMemoryOnceAThreadHasItsWorkspace) {
   if (!counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
   for (const Case& one : cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
-    const Loss loss = random_loss(p.inputs());
+    const ResultLoss loss = random_loss(p.inputs());
     const Forward results = forward(p.inputs(), one.options);
     reference::Gradients gradients = fresh_gradients(p.inputs(), one.options, {}, storage());
     AttentionOptions options = one.options;
@@ -213,7 +213,7 @@ TEST(AttentionBackwardThreads, CallsOfTwoThreadsAtOnce) {
 
 TEST(AttentionBackwardThreads, ACallWithinACall) {
   const RandomProblem inner = stored_problem({1, 1, 1, 60, 300}, 16, 16);
-  const Loss inner_loss = random_loss(inner.inputs());
+  const ResultLoss inner_loss = random_loss(inner.inputs());
   const auto inner_expected = backward(inner.inputs(), {.mask = causal()}, inner_loss);
   const Case one = cases().front();
   const RandomProblem p = stored_problem(one.shape, 17, 9);

@@ -111,7 +111,7 @@ Kept kept_by_forward(const AttentionOptions& options, const ProblemShape& shape)
 Kept kept_by_backward(const AttentionOptions& options, const ProblemShape& shape) {
   RandomProblem p = weights_problem(shape);
   p.value = Tensor(storage(), {shape.batch, shape.kv_heads, shape.kv_len, shape.q_len});
-  Loss loss = random_loss(p.inputs());
+  ResultLoss loss = random_loss(p.inputs());
   for_each_index(loss.context.shape(),
                  [&](const Index& at) { set_value(loss.context, at, at[2] == at[3] ? 1.0 : 0.0); });
   const reference::Gradients found = backward(p.inputs(), options, loss);
