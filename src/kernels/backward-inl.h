@@ -37,7 +37,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -82,13 +81,6 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
                            : 0};
 }
 
-inline float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) {
-  return with_element_type(rows.dtype, [&](auto* type) {
-    using T = std::remove_cvref_t<decltype(*type)>;
-    return static_cast<float>(rows.row_as<T>(row)[column]);
-  });
-}
-
 /// Packs `count` rows from `first` on, as Arithmetic::pack_rows does, those with a nan or inf as
 /// zeros. Returns how many these are, and lists them in `doubtful`, if that is not null.
 template <class Arithmetic>
@@ -98,11 +90,7 @@ std::int32_t pack_finite_rows(const InputRows& rows, std::int64_t first, std::in
   if (Arithmetic::pack_rows(rows, first, count, kept, dim, to, width)) return 0;
   std::int32_t found = 0;
   for (std::int64_t r = 0; r < count; ++r) {
-    bool finite = true;
-    for (std::int64_t c = 0; c < dim; ++c) {
-      finite = finite && std::isfinite(number_at(rows, first + r, c));
-    }
-    if (finite) continue;
+    if (row_is_finite(rows, first + r, dim)) continue;
     if (doubtful != nullptr) doubtful[found] = static_cast<std::int32_t>(r);
     ++found;
     Arithmetic::clear_row(to, r, width);
@@ -124,17 +112,12 @@ class HeadPass {
         panel_(*scratch.forward.panels),
         stages_(setup.forward, head.forward, scratch.forward, Arithmetic::kScalesQueries),
         bias_(bias),
+        dropout_(dropout_of(setup.forward, head.forward)),
         score_factor_(stages_.score_factor()),
         rescored_(stages_.any()),
         derivative_(stages_.has_derivative()),
         key_width_(whole_vectors(forward_.head_dim)),
-        value_width_(whole_vectors(forward_.value_dim)) {
-    const Dropout& dropout = forward_.options->dropout;
-    if (dropout.probability > 0) {
-      const ScorePosition& at = head.forward.origin;
-      dropout_.emplace(DropoutRule(dropout, at.batch, at.head, forward_.q_heads));
-    }
-  }
+        value_width_(whole_vectors(forward_.value_dim)) {}
 
   std::int64_t panels() const { return whole_panels(head_.q_len) / kPanelLanes; }
 

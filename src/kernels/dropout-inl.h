@@ -11,8 +11,10 @@
 #endif
 
 #include <cstdint>
+#include <optional>
 
 #include "core/dropout.h"
+#include "kernels/forward.h"
 #include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -105,6 +107,13 @@ class DropoutLanes {
   DropoutRule rule_;
   float factor_;
 };
+
+/// Of a head; nothing where nothing is dropped.
+inline std::optional<DropoutLanes> dropout_of(const ForwardSetup& setup, const ForwardHead& head) {
+  const Dropout& dropout = setup.options->dropout;
+  if (!(dropout.probability > 0)) return std::nullopt;
+  return DropoutLanes(DropoutRule(dropout, head.origin.batch, head.origin.head, setup.q_heads));
+}
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

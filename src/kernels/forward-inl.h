@@ -117,12 +117,9 @@ class ItemPass {
         mask_(setup.options->mask),
         stages_(setup, item.head, scratch_, Arithmetic::kScalesQueries),
         keys_(setup, item.head, scratch_),
+        dropout_(dropout_of(setup, item.head)),
         score_factor_(stages_.score_factor()) {
     scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup));
-    const Dropout& dropout = setup.options->dropout;
-    if (dropout.probability > 0) {
-      dropout_.emplace(DropoutRule(dropout, head_.origin.batch, head_.origin.head, setup.q_heads));
-    }
   }
 
   void run(const std::stop_token& stop) {

@@ -12,7 +12,6 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "kernels/forward.h"
@@ -76,20 +75,13 @@ class KeyBlock {
 
  private:
   float value_at(std::int64_t key, std::int64_t c) const {
-    return with_element_type(head_.value.dtype, [&](auto* type) {
-      using T = std::remove_cvref_t<decltype(*type)>;
-      return static_cast<float>(head_.value.row_as<T>(block_ + key)[c]);
-    });
+    return number_at(head_.value, block_ + key, c);
   }
 
   /// Lists the keys of the block whose values are not all finite and packs them as zeros.
   void set_doubtful_aside(std::int64_t count) {
     for (std::int64_t k = 0; k < count; ++k) {
-      bool finite = true;
-      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
-        finite = finite && std::isfinite(value_at(k, c));
-      }
-      if (finite) continue;
+      if (row_is_finite(head_.value, block_ + k, setup_.value_dim)) continue;
       scratch_.doubtful[doubtful_++] = static_cast<std::int32_t>(k);
       for (std::int64_t c = 0; c < setup_.value_dim; c += kTileRows) {
         const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);

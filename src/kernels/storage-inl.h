@@ -10,11 +10,14 @@
 #endif
 
 #include <cassert>
+#include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "fovea/half.h"
 #include "fovea/tensor.h"
 
+#include "kernels/forward.h"
 #include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -137,6 +140,21 @@ HWY_INLINE auto with_element_type(DType dtype, const Act& act) {
       assert(dtype == DType::kFloat32);
       return act(static_cast<const float*>(nullptr));
   }
+}
+
+/// One number of rows of a tensor.
+inline float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) {
+  return with_element_type(rows.dtype, [&](auto* type) {
+    using T = std::remove_cvref_t<decltype(*type)>;
+    return static_cast<float>(rows.row_as<T>(row)[column]);
+  });
+}
+
+inline bool row_is_finite(const InputRows& rows, std::int64_t row, std::int64_t dim) {
+  for (std::int64_t c = 0; c < dim; ++c) {
+    if (!std::isfinite(number_at(rows, row, c))) return false;
+  }
+  return true;
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
