@@ -2,8 +2,8 @@
 """The problems that every contender is given, and what counts as work in them.
 
 A cell is one problem of batch 1: as many queries as keys, or in decoding a few against a long
-cache; tensors in float32 or bfloat16. Standard library only: the driver and the workers both read
-this.
+cache; tensors in float32 or bfloat16; attention itself, or the gradients of query, key and value.
+Standard library only: the driver and the workers both read this.
 """
 
 import dataclasses
@@ -24,6 +24,7 @@ class Cell:
     documents: int = 0  # documents: how many, of equal length
     softcap: float = 0.0
     queries: int = 0  # decoding: so many, against `length` keys; 0: as many as keys
+    backward: bool = False  # the gradients, of results that were there before the clock ran
     dtype: str = "float32"  # or bfloat16: what query, key, value and context are stored in
     two_threads: bool = False  # measured on two threads as well
     quick: bool = False  # part of --quick
@@ -52,7 +53,9 @@ class Cell:
         return self.length * self.kv_heads * (self.key_dim + self.value_dim) * (2 if self.dtype == "bfloat16" else 4)
 
     def useful_flop(self):
-        return 2 * self.visible_pairs() * self.q_heads * (self.key_dim + self.value_dim)
+        """Of the products Q K' and P V; in backward of Q K', dO V', P' dO, dS K and dS' Q."""
+        dims = 3 * self.key_dim + 2 * self.value_dim if self.backward else self.key_dim + self.value_dim
+        return 2 * self.visible_pairs() * self.q_heads * dims
 
     def title(self):
         def both(a, b):
@@ -76,7 +79,8 @@ class Cell:
         if self.queries:
             query = "1 query" if self.queries == 1 else f"{self.queries} queries"
             return f"{query}, {self.length} keys D={dims} H={heads}{stored}"
-        return f"{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}{stored}"
+        what = "gradients, " if self.backward else ""
+        return f"{what}{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}{stored}"
 
 
 def cell(name, length, dim, heads, *, value_dim=None, kv_heads=None, **rest):
@@ -109,6 +113,17 @@ def every_cell():
                                            ("512_64", 512, 64, 8, "full"), ("causal_4096_128", 4096, 128, 2, "causal")):
         cells.append(cell(f"bf16_{name}", length, dim, heads, mask=mask, dtype="bfloat16",
                           two_threads=name == "4096_128", quick=length == 512))
+    for dtype, short in (("float32", "f32"), ("bfloat16", "bf16")):
+        for dim in (64, 128):
+            cells += [
+                cell(f"backward_{short}_2048_{dim}", 2048, dim, 2, backward=True, dtype=dtype, two_threads=True),
+                cell(f"backward_{short}_causal_2048_{dim}", 2048, dim, 2, mask="causal", backward=True, dtype=dtype),
+                cell(f"backward_{short}_512_{dim}", 512, dim, 8, backward=True, dtype=dtype, quick=dim == 64),
+            ]
+    cells += [
+        cell("backward_f32_2048_128_64", 2048, 128, 2, value_dim=64, backward=True),
+        cell("backward_f32_grouped_1024_64", 1024, 64, 8, kv_heads=2, backward=True),
+    ]
     for dtype, short in (("float32", "f32"), ("bfloat16", "bf16")):
         for heads in (8, 32):
             cells.append(cell(f"decode_{short}_{heads}", 16384, 128, heads, kv_heads=8, queries=1, dtype=dtype,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fovea's side of bench/peers: attention_forward and attention_decode behind two C functions, for a
-// worker process that has the inputs in NumPy arrays. bench/peers/run compiles it against
-// build/release.
+// Fovea's side of bench/peers: attention_forward, attention_decode and attention_backward behind a
+// C function, for a worker process that has the inputs in NumPy arrays. bench/peers/run compiles it
+// against build/release.
 
 #include <array>
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/attention.h"
+#include "fovea/attention_backward.h"
 #include "fovea/info.h"
 
 /// One problem of batch 1; contiguous arrays [heads, length, dim] of float32, or of bfloat16. A
@@ -25,7 +26,13 @@ struct fovea_call {
   void* context;
   const float* bias;                 // [q_heads, q_len, kv_len]
   const std::int64_t* document_ids;  // [q_len]
-  std::int64_t causal, window_left, window_right, key_length, alibi, threads, bfloat16, decode;
+  float* lse;                        // [q_heads, q_len]; for the gradients, like those below
+  const void* grad_context;
+  void* grad_query;
+  void* grad_key;
+  void* grad_value;
+  std::int64_t causal, window_left, window_right, key_length, alibi, threads, bfloat16, decode,
+      backward;
   double softcap;
 };
 
@@ -59,7 +66,8 @@ fovea::Shape shape_of(std::int64_t heads, std::int64_t length, std::int64_t dim)
 
 extern "C" {
 
-/// The same call as often as asked; null, or what went wrong.
+/// The same call as often as asked: attention_forward, or what `decode` or `backward` says; the
+/// latter reads the context and lse that a call without it has written. Null, or what went wrong.
 const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
   static thread_local std::string message;
   try {
@@ -67,15 +75,32 @@ const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
     const auto view = [&](const void* data, const fovea::Shape& shape) {
       return fovea::TensorView(data, dtype, shape, fovea::contiguous_strides(shape));
     };
-    const auto query = view(call->query, shape_of(call->q_heads, call->q_len, call->key_dim));
-    const auto key = view(call->key, shape_of(call->kv_heads, call->kv_len, call->key_dim));
-    const auto value = view(call->value, shape_of(call->kv_heads, call->kv_len, call->value_dim));
-    const fovea::Shape shape = shape_of(call->q_heads, call->q_len, call->value_dim);
-    const fovea::AttentionOutputs outputs = {
-        .context = {call->context, dtype, shape, fovea::contiguous_strides(shape)}};
+    const auto output = [&](void* data, const fovea::Shape& shape) {
+      return fovea::MutableTensorView(data, dtype, shape, fovea::contiguous_strides(shape));
+    };
+    const fovea::Shape query_shape = shape_of(call->q_heads, call->q_len, call->key_dim);
+    const fovea::Shape key_shape = shape_of(call->kv_heads, call->kv_len, call->key_dim);
+    const fovea::Shape value_shape = shape_of(call->kv_heads, call->kv_len, call->value_dim);
+    const fovea::Shape context_shape = shape_of(call->q_heads, call->q_len, call->value_dim);
+    const auto query = view(call->query, query_shape);
+    const auto key = view(call->key, key_shape);
+    const auto value = view(call->value, value_shape);
+    fovea::AttentionOutputs outputs = {.context = output(call->context, context_shape)};
+    if (call->lse != nullptr) outputs.lse = {call->lse, {1, call->q_heads, call->q_len}};
     const fovea::AttentionOptions options = options_of(*call);
     for (std::int64_t i = 0; i < repeats; ++i) {
-      if (call->decode != 0) {
+      if (call->backward != 0) {
+        fovea::attention_backward({.query = query,
+                                   .key = key,
+                                   .value = value,
+                                   .context = outputs.context,
+                                   .lse = outputs.lse,
+                                   .grad_context = view(call->grad_context, context_shape)},
+                                  options,
+                                  {.grad_query = output(call->grad_query, query_shape),
+                                   .grad_key = output(call->grad_key, key_shape),
+                                   .grad_value = output(call->grad_value, value_shape)});
+      } else if (call->decode != 0) {
         fovea::attention_decode(query, key, value, options, outputs);
       } else {
         fovea::attention_forward(query, key, value, options, outputs);

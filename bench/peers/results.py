@@ -174,8 +174,8 @@ HOW_TO_READ = """\
 turns in random order, each in a process of its own on the same CPUs, with the same inputs, after its result was
 compared with float64; a rate is the median of {rounds}. Batch 1, float32 unless another type is named; D is the key
 dim, or key/value dim; H the heads, or query/key heads. Useful work is 2 (key dim + value dim) flop for each pair of a
-query and a key that it sees; of a query against a cache, GB/s counts keys and values, each once. In parentheses:
-Fovea's rate as a multiple of the peer's.
+query and a key that it sees, of gradients 2 (3 key dim + 2 value dim), the forward call before not among it; of a query
+against a cache, GB/s counts keys and values, each once. In parentheses: Fovea's rate as a multiple of the peer's.
 
 - ᵐ the mask or bias was given as a tensor, N x N or one row of it, built before the clock ran
 - ᵘ not the library's fused path
@@ -204,9 +204,11 @@ def page(kept):
         lost = sum("lost" in verdict(result, PEERS_OF_THE_TABLE) for result in large)
         lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows."]
         decoding = [result for result in large if "key_value_gbytes" in result]
-        forward = [result for result in large if "key_value_gbytes" not in result]
-        if forward:
-            lines += ["", *table(forward)]
+        backward = [result for result in large if result["cell"].get("backward")]
+        forward = [result for result in large if result not in decoding and result not in backward]
+        for some in (forward, backward):
+            if some:
+                lines += ["", *table(some)]
         if decoding:
             lines += ["", *table(decoding, "GB/s of keys and values")]
     if tiny:

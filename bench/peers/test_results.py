@@ -52,6 +52,8 @@ class Cells(unittest.TestCase):
     def test_useful_flop(self):
         self.assertEqual(cells.cell("x", 10, 3, 2, value_dim=5).useful_flop(), 2 * 100 * 2 * 8)
 
+        self.assertEqual(cells.cell("x", 10, 3, 2, value_dim=5, backward=True).useful_flop(), 2 * 100 * 2 * 19)
+
     def test_bytes_of_keys_and_values(self):
         cell = cells.cell("x", 10, 3, 8, value_dim=5, kv_heads=2, queries=1)
         self.assertEqual(cell.key_value_bytes(), 10 * 2 * 8 * 4)
@@ -147,6 +149,14 @@ class Page(unittest.TestCase):
         lines = self.lines({"fovea": measured(10), "torch_sdpa": measured(40)}, cell)
         self.assertIn("| 1 query, 1000 keys D=50 H=4/1, bfloat16 | 1 | 20.0 | 5.0 (4.00) | 4.00 |", lines)
         self.assertTrue(any(line.startswith("| GB/s of keys and values |") for line in lines))
+
+    def test_gradients_have_a_table_of_their_own(self):
+        cell = cells.cell("some_gradients", 1000, 50, 1, backward=True)
+        kept = results.merge(NOTHING, "a", RUN, CELL, 1, {"fovea": measured(1000), "torch_sdpa": measured(2000)})
+        kept = results.merge(kept, "a", RUN, cell, 1, {"fovea": measured(1000), "torch_sdpa": measured(2000)})
+        lines = results.page(kept).splitlines()
+        self.assertIn("| gradients, full, N=1000 D=50 H=1 | 1 | 500.0 | 250.0 (2.00) | 2.00 |", lines)
+        self.assertEqual(sum(line.startswith("| GFLOP/s of useful work |") for line in lines), 2)
 
     def test_nothing_measured(self):
         self.assertIn("Not measured yet", results.page(NOTHING))

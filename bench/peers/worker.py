@@ -47,7 +47,7 @@ class Worker:
             prepared.run(1)
         except contenders.Cannot as reason:
             return {"cannot": str(reason)}
-        error, tolerance = problem.error(prepared.context()), problem.tolerance()
+        error, tolerance = problem.check(prepared.results())
         if not error <= tolerance:
             return {"wrong": f"off by {error:.3g} from float64, {tolerance:.3g} allowed"}
         self.prepared = prepared

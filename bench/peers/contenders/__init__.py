@@ -22,7 +22,9 @@ class Cannot(Exception):
 @dataclasses.dataclass
 class Prepared:
     run: Callable  # run(repeats): as many calls, one after the other, finished when it returns
-    context: Callable  # the last call's result: float32 NumPy array [1, heads, length, value_dim]
+    # The last call's context, or its gradients of query, key and value: float32 NumPy arrays
+    # [1, heads, length, dim].
+    results: Callable
     how: str = "native"  # native, or "mask tensor": what the problem needs was written out N x N
     note: str = ""  # what else a reader of the figure should know
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea itself: attention_forward and attention_decode of build/release's shared library, through
+"""Fovea itself: attention_forward, attention_decode and attention_backward of build/release's shared library, through
 fovea_call.cc.
 
 The batch of calls loops in C++, as a C++ program would make them.
@@ -14,8 +14,9 @@ from . import Prepared
 
 
 EXTENTS = ("q_heads", "kv_heads", "q_len", "kv_len", "key_dim", "value_dim")
-ARRAYS = ("query", "key", "value", "context", "bias", "document_ids")
-REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads", "bfloat16", "decode")
+ARRAYS = ("query", "key", "value", "context", "bias", "document_ids",
+          "lse", "grad_context", "grad_query", "grad_key", "grad_value")  # fmt: skip
+REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads", "bfloat16", "decode", "backward")
 
 
 class Call(ctypes.Structure):
@@ -43,15 +44,25 @@ class Fovea:
     def prepare(self, problem):
         cell = problem.cell
         bfloat16 = cell.dtype == "bfloat16"
-        context = in_type(np.full((1, cell.q_heads, cell.q_len, cell.value_dim), np.nan, np.float32), bfloat16)
+        context_shape = (1, cell.q_heads, cell.q_len, cell.value_dim)
+
+        def output(shape):
+            return in_type(np.full(shape, np.nan, np.float32), bfloat16)
+
         arrays = {
             "query": in_type(problem.query, bfloat16),
             "key": in_type(problem.key, bfloat16),
             "value": in_type(problem.value, bfloat16),
-            "context": context,
+            "context": output(context_shape),
             "bias": problem.dense_bias,
             "document_ids": problem.document_ids,
         }
+        names = ["context"]
+        if cell.backward:
+            names = ["grad_query", "grad_key", "grad_value"]
+            arrays |= {"grad_" + name: output(getattr(problem, name).shape) for name in ("query", "key", "value")}
+            arrays["grad_context"] = in_type(problem.grad_context, bfloat16)
+            arrays["lse"] = np.empty(context_shape[:3], np.float32)
         addresses = {name: None if array is None else array.ctypes.data for name, array in arrays.items()}
         window = cell.mask == "window"
         call = Call(
@@ -78,7 +89,10 @@ class Fovea:
             if message:
                 raise RuntimeError(message.decode())
 
-        return Prepared(run, lambda: as_float32(arrays["context"]))
+        if cell.backward:
+            run(1)
+            call.backward = True
+        return Prepared(run, lambda: [as_float32(arrays[name]) for name in names])
 
 
 def in_type(array, bfloat16):

@@ -18,7 +18,7 @@ class FoveaPackage:
 
     def prepare(self, problem):
         cell = problem.cell
-        if cell.score != "plain" or cell.mask not in ("full", "causal"):
+        if cell.backward or cell.score != "plain" or cell.mask not in ("full", "causal"):
             raise Cannot("is here for the problems of bench/python alone")
         dtype = np.float32
         if cell.dtype == "bfloat16":
@@ -46,4 +46,5 @@ class FoveaPackage:
             last[:] = [context]
 
         shape = (1, cell.q_heads, cell.q_len, cell.value_dim)
-        return Prepared(run_causal if cell.mask == "causal" else run, lambda: last[0].astype(np.float32).reshape(shape))
+        run_cell = run_causal if cell.mask == "causal" else run
+        return Prepared(run_cell, lambda: [last[0].astype(np.float32).reshape(shape)])

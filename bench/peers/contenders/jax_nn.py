@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jax.nn.dot_product_attention, compiled. It writes out the N x N scores whatever the mask."""
+"""jax.nn.dot_product_attention, compiled. It writes out the N x N scores whatever the mask, and keeps the
+weights for the gradients."""
 
 import numpy as np
 
@@ -42,11 +43,17 @@ class Jax:
         inputs = [length_before_heads(array) for array in (problem.query, problem.key, problem.value)]
         tensors = {name: jax.device_put(tensor) for name, tensor in tensors.items()}
         attention = jax.jit(lambda q, k, v, rest: jax.nn.dot_product_attention(q, k, v, **rest, **options))
+        if cell.backward:
+            # What forward leaves for backward is computed here, and is an argument of what is timed.
+            left = jax.jit(lambda q, k, v: jax.vjp(lambda *qkv: attention(*qkv, tensors), q, k, v)[1])(*inputs)
+            backward, grad_context = jax.jit(lambda left, grad: left(grad)), length_before_heads(problem.grad_context)
         last = []
 
         def run(repeats):
             for _ in range(repeats):
-                context = attention(*inputs, tensors).block_until_ready()
-            last[:] = [context]
+                results = backward(left, grad_context) if cell.backward else [attention(*inputs, tensors)]
+                jax.block_until_ready(results)
+            last[:] = results
 
-        return Prepared(run, lambda: np.asarray(last[0]).astype(np.float32).transpose(0, 2, 1, 3), how)
+        return Prepared(run, lambda: [np.asarray(result).astype(np.float32).transpose(0, 2, 1, 3) for result in last],
+                        how)

@@ -8,7 +8,9 @@ from . import Cannot, Prepared
 CONTRIB = "com.microsoft"
 
 
-def require_float32(cell):
+def require_forward_in_float32(cell):
+    if cell.backward:
+        raise Cannot("no gradients of its attention operators")
     if cell.dtype != "float32":
         raise Cannot("no bfloat16 on CPUs")
 
@@ -64,7 +66,7 @@ class OnnxRuntime:
             for _ in range(repeats):
                 session.run_with_iobinding(binding)
 
-        return Prepared(run, lambda: context(binding.get_outputs()[0].numpy()), how)
+        return Prepared(run, lambda: [context(binding.get_outputs()[0].numpy())], how)
 
 
 def packed(array):
@@ -80,7 +82,7 @@ def unpacked(heads):
 class OrtMultiHeadAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
-        require_float32(cell)
+        require_forward_in_float32(cell)
         if cell.q_heads != cell.kv_heads:
             raise Cannot("as many key heads as query heads")
         if cell.score == "softcap":
@@ -107,7 +109,7 @@ class OrtMultiHeadAttention(OnnxRuntime):
 class OrtGroupQueryAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
-        require_float32(cell)
+        require_forward_in_float32(cell)
         if cell.mask not in ("causal", "window"):
             raise Cannot("always causal, and keys of earlier tokens come from a cache of its own")
         if cell.score != "plain" or cell.key_dim != cell.value_dim:
@@ -132,7 +134,7 @@ class OrtGroupQueryAttention(OnnxRuntime):
 class OrtAttention(OnnxRuntime):
     def prepare(self, problem):
         cell = problem.cell
-        require_float32(cell)
+        require_forward_in_float32(cell)
         attributes, mask, lengths, how = {}, None, None, "native"
         if cell.mask == "causal" and cell.score == "plain":
             attributes["is_causal"] = 1

@@ -15,19 +15,23 @@ class Torch:
     def versions(self):
         return {"torch": self.torch.__version__}
 
-    def inputs(self, problem):
+    def in_type(self, problem, *arrays):
         dtype = getattr(self.torch, problem.cell.dtype)
-        return [self.torch.from_numpy(array).to(dtype) for array in (problem.query, problem.key, problem.value)]
+        return [self.torch.from_numpy(array).to(dtype) for array in arrays]
+
+    def inputs(self, problem):
+        tensors = self.in_type(problem, problem.query, problem.key, problem.value)
+        return [tensor.requires_grad_(problem.cell.backward) for tensor in tensors]
 
     def prepared(self, call, how, note=""):
         last = []
 
         def run(repeats):
             for _ in range(repeats):
-                context = call()
-            last[:] = [context]
+                results = call()
+            last[:] = results
 
-        return Prepared(run, lambda: last[0].float().numpy(), how, note)
+        return Prepared(run, lambda: [result.float().numpy() for result in last], how, note)
 
 
 class TorchSdpa(Torch):
@@ -45,10 +49,17 @@ class TorchSdpa(Torch):
             how = "native" if cell.score == "bias" and cell.mask == "full" else "mask tensor"
         if cell.q_heads != cell.kv_heads:
             options["enable_gqa"] = True
-        fused = torch._fused_sdp_choice(query, key, value, **options) != 0
         attention = torch.nn.functional.scaled_dot_product_attention
-        note = "" if fused else "not fused: PyTorch falls back to its plain path"
-        return self.prepared(lambda: attention(query, key, value, **options), how, note)
+        with torch.set_grad_enabled(cell.backward):
+            fused = torch._fused_sdp_choice(query, key, value, **options) != 0
+            note = "" if fused else "not fused: PyTorch falls back to its plain path"
+            if not cell.backward:
+                return self.prepared(lambda: [attention(query, key, value, **options)], how, note)
+            context = attention(query, key, value, **options)
+        (grad_context,) = self.in_type(problem, problem.grad_context)
+        inputs = (query, key, value)
+        gradients = torch.autograd.grad
+        return self.prepared(lambda: gradients(context, inputs, grad_context, retain_graph=True), how, note)
 
 
 class TorchFlex(Torch):
@@ -56,6 +67,8 @@ class TorchFlex(Torch):
         from torch.nn.attention import flex_attention as flex
 
         torch, cell = self.torch, problem.cell
+        if cell.backward:
+            raise Cannot("no backward pass on CPUs")
         torch._dynamo.reset()
         query, key, value = self.inputs(problem)
         options = {}
@@ -67,7 +80,7 @@ class TorchFlex(Torch):
         options["score_mod"] = self.score_rule(problem)
         attention = torch.compile(flex.flex_attention, dynamic=False)
         how = "native"
-        return self.prepared(lambda: attention(query, key, value, **options), how)
+        return self.prepared(lambda: [attention(query, key, value, **options)], how)
 
     def mask_rule(self, problem):
         cell = problem.cell
