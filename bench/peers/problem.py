@@ -111,61 +111,61 @@ class Problem:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def context_rows(self, rows):
-        """float64 [q_heads, rows, value_dim]."""
+        """float64 [q_heads, rows, value_dim], and beside it the same of the values' sizes."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         context = np.empty((cell.q_heads, len(rows), cell.value_dim))
+        size = np.empty_like(context)
         for head in range(cell.q_heads):
-            context[head] = self.weights(head, rows) @ self.value[0, head // group].astype(np.float64)
-        return context
+            weights, value = self.weights(head, rows), self.value[0, head // group].astype(np.float64)
+            context[head], size[head] = weights @ value, weights @ np.abs(value)
+        return context, size
 
     def gradients(self):
         """float64 gradients of query, key and value, [1, heads, length, dim], for scores that have no
-        softcap; and beside each the sums of its terms without their signs, which its rounding follows."""
+        softcap; and beside them the same sums without any signs, so that nothing cancels."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         assert cell.score != "softcap"
-        inputs = (self.query, self.key, self.value)
-        gradients = [np.zeros(array.shape) for array in inputs]
-        sizes = [np.zeros(array.shape) for array in inputs]
+        arrays = (self.query, self.key, self.value)
+        gradients, sizes = ([np.zeros(array.shape) for array in arrays] for _ in range(2))
         for head in range(cell.q_heads):
             shared = head // group
-            query, grad_context = (array[0, head].astype(np.float64) for array in (self.query, self.grad_context))
-            key, value = (array[0, shared].astype(np.float64) for array in (self.key, self.value))
             weights = self.weights(head, np.arange(cell.q_len))
-            grad_weights = grad_context @ value.T
-            grad_scores = weights * (grad_weights - (weights * grad_weights).sum(axis=1, keepdims=True)) * self.scale
-            for place, (of, left, right) in enumerate([(head, grad_scores, key), (shared, grad_scores.T, query),
-                                                       (shared, weights.T, grad_context)]):  # fmt: skip
-                gradients[place][0, of] += left @ right
-                sizes[place][0, of] += np.abs(left) @ np.abs(right)
+            for sums, signed, minus in ((gradients, lambda x: x, np.subtract), (sizes, np.abs, np.add)):
+                query, grad_context = (signed(array[0, head].astype(np.float64))
+                                       for array in (self.query, self.grad_context))  # fmt: skip
+                key, value = (signed(array[0, shared].astype(np.float64)) for array in (self.key, self.value))
+                grad_weights = grad_context @ value.T
+                average = (weights * grad_weights).sum(axis=1, keepdims=True)
+                grad_scores = weights * minus(grad_weights, average) * self.scale
+                for total, of, term in zip(sums, (head, shared, shared),
+                                           (grad_scores @ key, grad_scores.T @ query, weights.T @ grad_context),
+                                           strict=True):  # fmt: skip
+                    total[0, of] += term
         return gradients, sizes
 
     def check(self, results):
-        """The largest difference from float64 and how large it may be: of the context in the rows
-        checked, or of that gradient which comes nearest to what it may be off by. inf for a wrong
-        shape or NaN."""
+        """The difference from float64 of the number that comes nearest to what its own may be, and what
+        that is: of all gradients, or of the context in the rows checked. inf for a wrong shape or NaN.
+
+        What rounding explains follows from the size of what was summed. Each weight is off by as much as
+        its score is (a few ulp of |q| |k| scale, here below 16): 64 roundings in float32, of which one key
+        too many or too few among a thousand is hundreds. In bfloat16 weights, what leads to them and
+        results are rounded too: four of its roundings."""
         if self.cell.backward:
-            checks = [(difference(result, right), self.rounding(size)) for result, right, size in
-                      zip(results, *self.gradients(), strict=True)]  # fmt: skip
-            return max(checks, key=lambda check: check[0] / check[1])
-        (context,) = results
-        cell, rows = self.cell, self.rows_to_check()
-        if context.shape != (1, cell.q_heads, cell.q_len, cell.value_dim):
-            return float("inf"), self.rounding(np.abs(self.value))
-        return difference(context[0][:, rows], self.context_rows(rows)), self.rounding(np.abs(self.value))
-
-    def rounding(self, size):
-        """What rounding explains, of sums of terms of such sizes (of a context: of values, whose average
-        it is). Each weight is off by as much as its score is (a few ulp of |q| |k| scale, here below
-        16): 64 float32 roundings of the largest. One key too many or too few among a thousand is thirty
-        times that. In bfloat16 weights and results are rounded too: four of its roundings of what is
-        average."""
-        of_type = 4 * 2.0**-9 * float(size.mean()) if self.cell.dtype == "bfloat16" else 0.0
-        return 64 * float(np.finfo(np.float32).eps) / 2 * float(size.max()) + of_type
-
-
-def difference(result, right):
-    """The largest; inf for a wrong shape or NaN."""
-    if result.shape != right.shape:
-        return float("inf")
-    largest = float(np.abs(result.astype(np.float64) - right).max())
-    return largest if np.isfinite(largest) else float("inf")
+            rights, sizes = self.gradients()
+        else:
+            cell, rows = self.cell, self.rows_to_check()
+            if results[0].shape != (1, cell.q_heads, cell.q_len, cell.value_dim):
+                return float("inf"), 0.0
+            results = [results[0][0][:, rows]]
+            rights, sizes = ([array] for array in self.context_rows(rows))
+        roundings = 64 * 2.0**-24 + (4 * 2.0**-9 if self.cell.dtype == "bfloat16" else 0.0)
+        worst = (0.0, 0.0)
+        for result, right, size in zip(results, rights, sizes, strict=True):
+            if result.shape != right.shape or not np.isfinite(result).all():
+                return float("inf"), 0.0
+            difference, allowed = np.abs(result - right).ravel(), (roundings * size).ravel()
+            place = np.argmax(difference / allowed)
+            worst = max(worst, (float(difference[place]), float(allowed[place])),
+                        key=lambda pair: pair[0] / (pair[1] or 1))  # fmt: skip
+        return worst
