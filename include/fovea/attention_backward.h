@@ -52,8 +52,7 @@ struct AttentionGradients {
 /// Numerics float32 accumulation. Where query, key, value and grad_context are bfloat16 and the
 ///          processor multiplies such numbers, P and dS are rounded to bfloat16 as they meet them.
 /// Cost     2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flop, less what
-/// blocks
-///          of keys without a visible one save; O(q_len + kv_len) memory.
+///          blocks of keys without a visible one save; O(q_len + kv_len) memory.
 /// Threads  re-entrant; the result is bit-identical for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before any
 ///          gradient is touched; Stopped after Execution::stop, with gradients unspecified.

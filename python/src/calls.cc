@@ -21,7 +21,7 @@ namespace fovea::python {
 namespace {
 
 // Above, a call may last longer than a moment, on a slow machine without vectors a fifth of a
-// second; watching costs a thread, some 20 us.
+// second; watching costs some system calls, and the first time a thread.
 constexpr double kWorthWatching = 3e8;
 
 }  // namespace

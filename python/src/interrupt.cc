@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it sets a
-// flag, posts a semaphore and calls the handler that was there before.
+// SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it posts a
+// semaphore and calls the handler that was there before.
 
 #include "interrupt.h"
 
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <system_error>
+#include <thread>
 
 #include <Python.h>
 #include <nanobind/nanobind.h>
+#include <pthread.h>
 #include <semaphore.h>
 
 namespace nb = nanobind;
@@ -19,16 +24,21 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
+/// The thread that waits, with what it needs. Made by the first call that is watched and there
+/// until the process ends: one made for each call would take 3 % of a call of 6 ms.
+struct Waiter {
+  sem_t wake;
+  std::mutex mutex;
+  std::stop_source* source = nullptr;  // of the call that is watched
+};
+
 struct sigaction before {};
-std::atomic<bool> interrupted = false;
-// Never destroyed: another thread may still be in the handler when a watch is over.
-sem_t wake;
-[[maybe_unused]] const int wake_is_there = sem_init(&wake, 0, 0);
+std::atomic<Waiter*> waiter = nullptr;
 
 extern "C" void note_interrupt(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  interrupted.store(true);
-  sem_post(&wake);
+  // None in a process forked from a call: there the thread is missing.
+  if (Waiter* const there = waiter.load()) sem_post(&there->wake);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
   } else {
@@ -36,6 +46,35 @@ extern "C" void note_interrupt(int signal, siginfo_t* info, void* context) {
   }
   errno = error;
 }
+
+void wait_for_interrupts(Waiter& self) {
+  while (true) {
+    if (sem_wait(&self.wake) != 0) continue;  // EINTR
+    const std::lock_guard lock(self.mutex);
+    if (self.source != nullptr) self.source->request_stop();
+  }
+}
+
+/// Null where no thread is to be had.
+Waiter* start_waiting() {
+  auto made = std::make_unique<Waiter>();
+  sem_init(&made->wake, 0, 0);
+  // No signal is for the thread that waits.
+  sigset_t all, own;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &own);
+  try {
+    std::thread(wait_for_interrupts, std::ref(*made)).detach();
+    waiter = made.release();  // never destroyed: the thread is never told to end
+  } catch (const std::system_error&) {
+  }
+  pthread_sigmask(SIG_SETMASK, &own, nullptr);
+  return waiter;
+}
+
+// A forked process has none of its parent's threads but one: it starts its own when it needs it.
+[[maybe_unused]] const int forgets_in_children =
+    pthread_atfork(nullptr, nullptr, [] { waiter = nullptr; });
 
 }  // namespace
 
@@ -49,24 +88,17 @@ InterruptWatch::InterruptWatch(std::stop_source& source) {
   if (sigaction(SIGINT, nullptr, &before) != 0) return;
   const bool siginfo = (before.sa_flags & SA_SIGINFO) != 0;
   if (!siginfo && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) return;
-  interrupted.store(false);
-  while (sem_trywait(&wake) == 0) {  // what a signal at the end of the watch before has left
+  Waiter* there = waiter;
+  if (there == nullptr) there = start_waiting();
+  // Without one the call can't be interrupted, which is no reason not to make it.
+  if (there == nullptr) return;
+  {
+    const std::lock_guard lock(there->mutex);
+    while (sem_trywait(&there->wake) == 0) {  // what a signal has left that came as a watch ended
+    }
+    there->source = &source;
   }
-  // No signal is for the thread that waits.
-  sigset_t all, own;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &own);
-  try {
-    waiting_ = std::thread([&source] {
-      while (sem_wait(&wake) != 0 && errno == EINTR) {
-      }
-      if (interrupted.load()) source.request_stop();
-    });
-  } catch (const std::system_error&) {
-    // No thread to be had: then the call can't be interrupted, which is no reason not to make it.
-  }
-  pthread_sigmask(SIG_SETMASK, &own, nullptr);
-  if (!waiting_.joinable()) return;
+  watching_ = true;
   struct sigaction action = before;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = note_interrupt;
@@ -74,10 +106,11 @@ InterruptWatch::InterruptWatch(std::stop_source& source) {
 }
 
 InterruptWatch::~InterruptWatch() {
-  if (!waiting_.joinable()) return;
+  if (!watching_) return;
   sigaction(SIGINT, &before, nullptr);
-  sem_post(&wake);
-  waiting_.join();
+  Waiter& there = *waiter.load();
+  const std::lock_guard lock(there.mutex);
+  there.source = nullptr;
 }
 
 }  // namespace fovea::python

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <stop_token>
-#include <thread>
 
 namespace fovea::python {
 
@@ -29,7 +28,7 @@ class InterruptWatch {
   ~InterruptWatch();
 
  private:
-  std::thread waiting_;
+  bool watching_ = false;
 };
 
 }  // namespace fovea::python

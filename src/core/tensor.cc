@@ -227,15 +227,22 @@ void set_value(const MutableTensorView& tensor, const Index& index, double numbe
 Tensor convert(const TensorView& source, DType dtype) {
   if (!source.defined()) return {};
   Tensor result(dtype, source.shape());
-  MutableTensorView target = result.view();
-  for_each_index(source.shape(), [&](const Index& index) {
-    // Between equal types the element is copied as it is: int64 must not pass through a double, nor
-    // may a nan lose its bits.
-    if (source.dtype() == dtype) {
-      std::memcpy(target.address(index), source.address(index), dtype_size(dtype));
-      return;
-    }
-    set_value(target, index, source.value(index));
+  const MutableTensorView target = result.view();
+  if (source.dtype() != dtype) {
+    for_each_index(source.shape(),
+                   [&](const Index& index) { set_value(target, index, source.value(index)); });
+    return result;
+  }
+  // Between equal types bytes are copied: int64 must not pass through a double, nor may a nan lose
+  // its bits. Numbers that lie side by side go together.
+  const int last = source.rank() - 1;
+  const bool together = last >= 0 && source.strides()[last] == 1 && source.extent(last) > 0;
+  Shape firsts = source.shape();
+  if (together) firsts[last] = 1;
+  const std::size_t bytes =
+      dtype_size(dtype) * static_cast<std::size_t>(together ? source.extent(last) : 1);
+  for_each_index(firsts, [&](const Index& index) {
+    std::memcpy(target.address(index), source.address(index), bytes);
   });
   return result;
 }

@@ -46,7 +46,9 @@ class RowGradients {
         context_(outputs.context),
         lse_(outputs.lse),
         weights_(outputs.weights),
-        sums_(sums) {
+        sums_(sums),
+        key_sums_(sums.key.span<Real>()),
+        value_sums_(sums.value.span<Real>()) {
     if (sums.bias.defined()) bias_strides_ = broadcast_strides(sums.bias);
   }
 
@@ -67,7 +69,7 @@ class RowGradients {
     if (context_.defined()) {
       const auto context = row_of(context_, row.batch, row.head, row.query);
       for (const std::size_t j : keys) {
-        add_times(s.dropped[j], context, sum_of_key(sums_.value, place, j));
+        add_times(s.dropped[j], context, sum_of_key(value_sums_, sums_.value, place, j));
         gradient[j] = dot(context, attention_.value(place, j)) * s.kept[j];
       }
     }
@@ -109,7 +111,8 @@ class RowGradients {
     }
 
     // Scale.
-    for (Real& x : gradient) x *= static_cast<Real>(problem_.scale());
+    const auto scale = static_cast<Real>(problem_.scale());
+    for (Real& x : gradient) x *= scale;
 
     // The product of query and key.
     round_as_stored<Real>(problem_.how.arithmetic, gradient);
@@ -117,15 +120,15 @@ class RowGradients {
         row_of<Real>(sums_.query.span<Real>(), sums_.query.shape(), row.batch, row.head, row.query);
     for (const std::size_t j : keys) {
       add_times(gradient[j], attention_.key(place, j), query_sum);
-      add_times(gradient[j], attention_.query(place), sum_of_key(sums_.key, place, j));
+      add_times(gradient[j], attention_.query(place), sum_of_key(key_sums_, sums_.key, place, j));
     }
   }
 
  private:
-  /// What `sums`, of keys or values, has of key j.
-  static std::span<Real> sum_of_key(Tensor& sums, const RowPlace& place, std::size_t j) {
-    return row_of<Real>(sums.span<Real>(), sums.shape(), place.row.batch, place.kv_head,
-                        place.number(j));
+  /// What `numbers`, those of the `sums` of keys or values, has of key j.
+  static std::span<Real> sum_of_key(std::span<Real> numbers, const Tensor& sums,
+                                    const RowPlace& place, std::size_t j) {
+    return row_of<Real>(numbers, sums.shape(), place.row.batch, place.kv_head, place.number(j));
   }
 
   Real lse_gradient(const Row& row) const {
@@ -162,18 +165,9 @@ class RowGradients {
   RowAttention<Real> attention_;
   Contiguous<Real> context_, lse_, weights_;  // those gradients, where they are
   Gradients& sums_;
+  std::span<Real> key_sums_, value_sums_;
   std::array<std::int64_t, 4> bias_strides_{};
 };
-
-template <class Real>
-void add_part(const ProblemShape& shape, const KeyHead& part, RowGradients<Real>& gradients) {
-  const std::int64_t group = shape.q_heads / shape.kv_heads;
-  for (std::int64_t head = part.head * group; head < (part.head + 1) * group; ++head) {
-    for (std::int64_t query = 0; query < shape.q_len; ++query) {
-      gradients.add({part.batch, head, query});
-    }
-  }
-}
 
 template <class Real>
 Gradients zeros(const Problem& problem) {
@@ -196,8 +190,8 @@ Gradients all_gradients(const Problem& problem, const OutputGradients& outputs) 
   const ProblemShape& shape = problem.shape;
   Gradients result = zeros<Real>(problem);
   RowGradients<Real> gradients(problem, outputs, result);
-  for_each_index({shape.batch, shape.kv_heads}, [&](const Index& at) {
-    add_part(shape, {at[0], at[1]}, gradients);
+  for_each_index({shape.batch, shape.q_heads, shape.q_len}, [&](const Index& at) {
+    gradients.add({at[0], at[1], at[2]});
   });
   for (Tensor* tensor : {&result.query, &result.key, &result.value}) {
     round_as_stored<Real>(problem.how.arithmetic, tensor->span<Real>());
@@ -244,20 +238,6 @@ Gradients zero_gradients(const Inputs& inputs, const AttentionOptions& options,
                          const ReferenceOptions& how) {
   const Problem problem = make_differentiable(inputs, options, how);
   return how.arithmetic == DType::kFloat64 ? zeros<double>(problem) : zeros<float>(problem);
-}
-
-void add_gradients(const Inputs& inputs, const OutputGradients& outputs,
-                   const AttentionOptions& options, const KeyHead& part, Gradients& sums) {
-  const ReferenceOptions how;
-  const Problem problem = make_differentiable(inputs, options, how);
-  const ProblemShape& shape = problem.shape;
-  check_outputs(outputs, problem);
-  require(
-      part.batch >= 0 && part.batch < shape.batch && part.head >= 0 && part.head < shape.kv_heads,
-      fmt::format("part: expected [batch, kv_head] within [{}, {}], got [{}, {}]", shape.batch,
-                  shape.kv_heads, part.batch, part.head));
-  RowGradients<double> gradients(problem, outputs, sums);
-  add_part(shape, part, gradients);
 }
 
 void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,

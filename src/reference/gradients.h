@@ -18,24 +18,14 @@ namespace fovea::reference {
 Gradients zero_gradients(const Inputs& inputs, const AttentionOptions& options,
                          const ReferenceOptions& how = {});
 
-/// A head of keys of one batch item. It is a part of the problem with the query heads that read it,
-/// and with all sequences where they are packed.
-struct KeyHead {
-  std::int64_t batch = 0;
-  std::int64_t head = 0;
-};
-
-/// Adds a part's gradients to `sums`, those of zero_gradients() in float64; one that was made
-/// absent is not asked for. Two parts write to different elements of query, key and value; to
-/// different ones of relative and sinks where their heads differ; of bias where it has numbers of
-/// its own for each of their batch items or query heads. Parts that add to the same ones, in the
-/// order of batches and then of heads, give the bits of attention_gradients(). Errors as there, and
-/// for a part outside the problem.
-void add_gradients(const Inputs& inputs, const OutputGradients& outputs,
-                   const AttentionOptions& options, const KeyHead& part, Gradients& sums);
-
-/// The same for what comes by way of some queries, in any arithmetic: `sums` are those of
-/// zero_gradients() in it. The gradients of query, key and value are not rounded at last.
+/// Adds to `sums`, those of zero_gradients() in the same arithmetic, what comes by way of some
+/// queries, one after the other; a gradient that was made absent is not asked for. All queries in
+/// the order of batches, heads and places give attention_gradients() before it rounds those of
+/// query, key and value at last.
+///
+/// Two heads of keys write to different elements of query, key and value, with the query heads that
+/// read them; to different ones of relative and sinks; of bias where it has numbers of its own for
+/// each. Errors as attention_gradients(); rows have to be of the problem.
 void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,
                        const AttentionOptions& options, std::span<const Row> rows,
                        const ReferenceOptions& how, Gradients& sums);

@@ -58,7 +58,7 @@ CALLS = {
     "one item": "long_call(queries=100, threads=1)",
     "decode": "long_call(fovea.decode, queries=500)",
     "backward": "long_call(backward, keys=30000)",
-    "backward in float64": "long_call(backward, queries=2000, keys=30000, dtype=np.float64)",
+    "backward in float64": "long_call(backward, queries=2000, keys=15000, dtype=np.float64)",
     "float64": "long_call(keys=5000, dtype=np.float64)",
     "reference": "long_call(fovea.reference.attention, keys=5000)",
     "by PyTorch's signature": "long_call(fovea.scaled_dot_product_attention)",
