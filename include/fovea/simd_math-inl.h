@@ -96,10 +96,10 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
 
 }  // namespace simd_math
 
-/// 2^x of floats x <= 0, to 1 unit in the last place (2 without fused
-/// multiply-add); 1 for 0, exactly 0 from -126.5 down and for
-/// -inf, nan for nan. An exponential that is clamped to the smallest number instead would let a
-/// masked key through, and one clamped by comparing bits would hide a nan.
+/// 2^x of floats x <= 0, to 1 unit in the last place (2 without fused multiply-add); 1 for 0,
+/// exactly 0 from -126.5 down and for -inf, nan for nan. An exponential that is clamped to the
+/// smallest number instead would let a masked key through, and one clamped by comparing bits would
+/// hide a nan.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -215,8 +215,8 @@ class HeadPass {
     const std::int64_t lanes = kVectors * kLanes;
     const std::int64_t key_steps = steps<Arithmetic>(forward_.head_dim);
     const std::int64_t value_steps = steps<Arithmetic>(forward_.value_dim);
-    const bool plain = !derivative_ && !bias_.any() && !dropout_ && !spoilt_;
     const bool of_scores = setup_.of_scores();
+    const bool plain = of_scores && !derivative_ && !bias_.any() && !dropout_ && !spoilt_;
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
       next_queries_.fetch();
       next_grads_.fetch();
@@ -264,13 +264,16 @@ class HeadPass {
   }
 
   /// Weights from scores, and gradients of scores from dP, for a tile. Unless it is plain, dropout
-  /// comes in, keys are hidden from rows whose lse is nan too, and gradients stay where dP was.
+  /// comes in, keys are hidden from rows whose lse is nan too, and gradients, if they are wanted,
+  /// stay where dP was.
   template <int kVectors, bool kPlain>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     const Floats d;
     const Vector factor = hn::Set(d, score_factor_);
     const float* const scores = scratch_.forward.scores + k * kPanelLanes + lane;
     float* const gradients = gradients_of(k) + lane;
+    const GradientRows rows = gradient_rows();
+    float* const weight_rows = scratch_.weight_rows;
     HWY_UNROLL(3)
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = lane + v * kLanes;
@@ -278,6 +281,7 @@ class HeadPass {
       const Vector delta = hn::Load(d, scratch_.delta + at);
       HWY_UNROLL(4)
       for (std::int64_t i = 0; i < kTileRows; i += 2) {
+        Vector kept[2];
         Vector gradient[2];
         HWY_UNROLL(2)
         for (int j = 0; j < 2; ++j) {
@@ -285,37 +289,43 @@ class HeadPass {
           const Vector score = hn::Load(d, scores + here);
           const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
                                                           : hn::MulSub(factor, score, log2_sum);
-          Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          Vector weight = Arithmetic::exp2_of_nonpositive(below);
           if constexpr (!kPlain) {
             const auto hidden = hn::Eq(score, hn::Set(d, kMinusInfinity));
             weight = hn::IfThenZeroElse(hidden, weight);
           }
-          Vector kept = weight;
+          kept[j] = weight;
           Vector grad = hn::Zero(d);
-          if (of_scores) grad = hn::Load(d, gradients + here);
+          if (kPlain || of_scores) grad = hn::Load(d, gradients + here);
           if constexpr (!kPlain) {
             if (dropout_) {
               const Vector keep = hn::Load(d, scratch_.forward.kept + (i + j) * kPanelLanes + at);
-              kept = hn::Mul(keep, weight);
+              kept[j] = hn::Mul(keep, weight);
               grad = hn::Mul(keep, grad);
             }
           }
-          Arithmetic::store_row(kept, scratch_.weight_rows, k + i + j, at);
           gradient[j] = hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)),
                                            hn::Mul(weight, hn::Sub(grad, delta)));
           if constexpr (!kPlain) hn::Store(gradient[j], d, gradients + here);
         }
-        if constexpr (kPlain) store_pair(gradient, k + i, at);
+        Arithmetic::store_rows(kept[0], kept[1], weight_rows, k + i, at);
+        if constexpr (kPlain) store_pair(gradient, rows, k + i, at);
       }
     }
   }
 
-  /// In the forms that the sums take.
-  HWY_INLINE void store_pair(const Vector (&gradient)[2], std::int64_t key, std::int64_t lane) {
-    Arithmetic::store_row(gradient[0], scratch_.gradient_rows, key, lane);
-    Arithmetic::store_row(gradient[1], scratch_.gradient_rows, key + 1, lane);
+  /// In the forms that the sums take: for keys, and pairs for queries where these differ.
+  struct GradientRows {
+    float* rows;
+    float* pairs;
+  };
+  GradientRows gradient_rows() const { return {scratch_.gradient_rows, scratch_.forward.scores}; }
+
+  static HWY_INLINE void store_pair(const Vector (&gradient)[2], const GradientRows& to,
+                                    std::int64_t key, std::int64_t lane) {
+    Arithmetic::store_rows(gradient[0], gradient[1], to.rows, key, lane);
     if constexpr (!Arithmetic::kRowsArePairs) {
-      Arithmetic::store_weights(gradient[0], gradient[1], scratch_.forward.scores + lane, key);
+      Arithmetic::store_weights(gradient[0], gradient[1], to.pairs + lane, key);
     }
   }
 
@@ -335,7 +345,7 @@ class HeadPass {
           gradient[j] =
               hn::IfThenZeroElse(hn::Eq(gradient[j], hn::Zero(d)), hn::Mul(gradient[j], slope));
         }
-        store_pair(gradient, k + i, lane + v * kLanes);
+        store_pair(gradient, gradient_rows(), k + i, lane + v * kLanes);
       }
     }
   }

@@ -20,6 +20,8 @@
 
 #include <immintrin.h>
 
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/forward.h"
 #include "kernels/pack-inl.h"
 #include "kernels/simd-inl.h"
@@ -135,9 +137,25 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  static HWY_INLINE void store_row(Vector x, float* rows, std::int64_t key, std::int64_t lane) {
-    const __m256i rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x.raw));
-    _mm256_store_si256(reinterpret_cast<__m256i*>(rows + key * kRowStride + lane / 2), rounded);
+  /// As FloatArithmetic's, but to 1.1e-4 only: a twentieth of what rounding to bfloat16 may take.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    namespace math = fovea::HWY_NAMESPACE::simd_math;
+    const Floats d;
+    const auto split = math::split_exponent(d, math::at_least(d, -127.0f, x));
+    // Minimax for the relative error of 2^f, f in [-0.5, 0.5].
+    Vector slope = hn::Set(d, 5.500893150e-02f);
+    slope = hn::MulAdd(slope, split.fraction, hn::Set(d, 2.422109635e-01f));
+    slope = hn::MulAdd(slope, split.fraction, hn::Set(d, 6.932829275e-01f));
+    return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
+  }
+
+  static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,
+                                    std::int64_t lane) {
+    float* const to = rows + key * kRowStride + lane / 2;
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
+                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first.raw)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to + kRowStride),
+                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.raw)));
   }
   static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
     const auto word = std::bit_cast<std::uint32_t>(rows[key * kRowStride + lane / 2]);

@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/forward.h"
 #include "kernels/pack-inl.h"
 #include "kernels/simd-inl.h"
@@ -96,8 +98,16 @@ struct FloatArithmetic {
   /// Between rows of a key each, of the panel's queries.
   static constexpr std::int64_t kRowStride = kPanelLanes;
 
-  static HWY_INLINE void store_row(Vector x, float* rows, std::int64_t key, std::int64_t lane) {
-    hn::Store(x, Floats(), rows + key * kRowStride + lane);
+  /// 2^x for x <= 0; exactly 0 for -inf, nan for nan.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
+  }
+
+  /// Those of two neighbouring keys, `key` and the next.
+  static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,
+                                    std::int64_t lane) {
+    hn::Store(first, Floats(), rows + key * kRowStride + lane);
+    hn::Store(second, Floats(), rows + (key + 1) * kRowStride + lane);
   }
   static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
     return rows[key * kRowStride + lane];
