@@ -137,8 +137,10 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  /// As FloatArithmetic's, but to 1.1e-4 only: a twentieth of what rounding to bfloat16 may take.
-  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+  static constexpr bool kRoundsWeights = true;
+  /// As exp2_of_nonpositive() of fovea, but to 1.1e-4: a twentieth of what rounding to bfloat16 may
+  /// take.
+  static HWY_INLINE Vector rough_exp2_of_nonpositive(Vector x) {
     namespace math = fovea::HWY_NAMESPACE::simd_math;
     const Floats d;
     const auto split = math::split_exponent(d, math::at_least(d, -127.0f, x));

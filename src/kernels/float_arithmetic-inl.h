@@ -98,8 +98,9 @@ struct FloatArithmetic {
   /// Between rows of a key each, of the panel's queries.
   static constexpr std::int64_t kRowStride = kPanelLanes;
 
-  /// 2^x for x <= 0; exactly 0 for -inf, nan for nan.
-  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+  /// Whether products round the rows, so that rough_exp2_of_nonpositive() is exact enough.
+  static constexpr bool kRoundsWeights = false;
+  static HWY_INLINE Vector rough_exp2_of_nonpositive(Vector x) {
     return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
   }
 
