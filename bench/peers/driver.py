@@ -150,6 +150,9 @@ class Team:
                 continue
             answer["repeats"] = repeats[name]
             answer["samples_us"] = [round(sample["seconds"] * 1e6, 3) for sample in samples[name]]
+            for way in samples[name][0]["beside"]:
+                beside = [round(sample["beside"][way] * 1e6, 3) for sample in samples[name]]
+                answer.setdefault("beside_us", {})[way] = beside
             answer["median_us"] = round(statistics.median(answer["samples_us"]), 3)
             answer["cpu_share"] = min(sample["cpu"] for sample in samples[name])
         for name in list(self.workers):

@@ -7,7 +7,8 @@ Lines of JSON on standard input and output. A request is {"do": ..., ...}; the a
     {"do": "prepare", "cell": {...}}    {"how", "note", "error", "tolerance", "seconds"} after the
                                         result was checked and two calls more; or {"cannot": reason},
                                         {"wrong": what}, {"failed": what}
-    {"do": "time", "repeats": n}        {"seconds": per call, "cpu": share of the threads' time}
+    {"do": "time", "repeats": n}        {"seconds": per call, "cpu": share of the threads' time,
+                                         "beside": {name: seconds per call} of what is measured beside}
     {"do": "forget"}                    {} once the problem's memory is free
 
 Ends when its input does. The environment (OMP_NUM_THREADS and the like) is the driver's to set.
@@ -33,6 +34,7 @@ class Worker:
         self.threads = threads
         self.contender = contenders.make(name, threads)
         self.prepared = None
+        self.turn = 0
 
     def versions(self, request):
         return {"versions": self.contender.versions()}
@@ -51,8 +53,8 @@ class Worker:
         if not error <= tolerance:
             return {"wrong": f"off by {error:.3g} from float64, {tolerance:.3g} allowed"}
         self.prepared = prepared
-        self.measure(1)
-        seconds, _ = self.measure(1)
+        self.measure(self.prepared.run, 1)
+        seconds, _ = self.measure(self.prepared.run, 1)
         return {
             "how": prepared.how,
             "note": prepared.note,
@@ -61,15 +63,20 @@ class Worker:
             "seconds": seconds,
         }
 
-    def measure(self, repeats):
+    def measure(self, run, repeats):
         cpu, start = time.process_time(), time.perf_counter()
-        self.prepared.run(repeats)
+        run(repeats)
         elapsed = time.perf_counter() - start
         return elapsed / repeats, (time.process_time() - cpu) / elapsed / self.threads
 
     def time(self, request):
-        seconds, cpu = self.measure(request["repeats"])
-        return {"seconds": seconds, "cpu": round(cpu, 3)}
+        ways = {"": self.prepared, **self.prepared.beside}
+        # Each first in its turn.
+        self.turn += 1
+        order = list(ways)[self.turn % len(ways):] + list(ways)[:self.turn % len(ways)]
+        times = {name: self.measure(ways[name].run, request["repeats"]) for name in order}
+        seconds, cpu = times.pop("")
+        return {"seconds": seconds, "cpu": round(cpu, 3), "beside": {name: time for name, (time, _) in times.items()}}
 
     def forget(self, request):
         self.prepared = None

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fovea through its Python package: fovea.attention and fovea.decode of build/release/python, on NumPy
-arrays, each call with a new array for its result, as bench/python/run measures it."""
+arrays, each call with a new array for its result, as bench/python/run measures it; and beside it the same
+calls into an array that is there, as C++ makes them, and those from C++."""
 
 import numpy as np
 
 from . import Cannot, Prepared
+from .fovea_library import Fovea
 
 
 class FoveaPackage:
@@ -25,10 +27,11 @@ class FoveaPackage:
             import ml_dtypes
 
             dtype = ml_dtypes.bfloat16
-        arrays = [array.astype(dtype) for array in (problem.query, problem.key, problem.value)]
+        arrays = [array.astype(dtype, copy=False) for array in (problem.query, problem.key, problem.value)]
         if cell.tiny:
             arrays = [array[0, 0] for array in arrays]
         attention = self.fovea.decode if cell.queries else self.fovea.attention
+        options = {"mask": self.fovea.causal()} if cell.mask == "causal" else {}
         last = []
 
         # As a caller would write them: **{} would cost a tenth of the smallest call.
@@ -38,13 +41,21 @@ class FoveaPackage:
                 context = attention(query, key, value)
             last[:] = [context]
 
-        def run_causal(repeats):
+        def run_with_options(repeats):
             query, key, value = arrays
-            mask = self.fovea.causal()
             for _ in range(repeats):
-                context = attention(query, key, value, mask=mask)
+                context = attention(query, key, value, **options)
             last[:] = [context]
 
-        shape = (1, cell.q_heads, cell.q_len, cell.value_dim)
-        run_cell = run_causal if cell.mask == "causal" else run
-        return Prepared(run_cell, lambda: [last[0].astype(np.float32).reshape(shape)])
+        out = np.empty((*arrays[0].shape[:-1], cell.value_dim), dtype)
+
+        def run_into(repeats):
+            query, key, value = arrays
+            for _ in range(repeats):
+                attention(query, key, value, out=out, **options)
+
+        def results(array):
+            return [array.astype(np.float32).reshape(1, cell.q_heads, cell.q_len, cell.value_dim)]
+
+        beside = {"into": Prepared(run_into, lambda: results(out)), "cpp": Fovea(self.threads).prepare(problem)}
+        return Prepared(run_with_options if options else run, lambda: results(last[0]), beside=beside)
