@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea itself: attention_forward, attention_decode and attention_backward of build/release's shared library, through
-fovea_call.cc.
+"""Fovea itself: attention_forward, attention_decode and attention_backward of build/release's shared
+library, through fovea_call.cc.
 
 The batch of calls loops in C++, as a C++ program would make them.
 """
