@@ -18,6 +18,7 @@
 #include "attend_rules.h"
 #include "attend_verify.h"
 #include "core/text_width.h"
+#include "help.h"
 #include "message.h"
 #include "option_types.h"
 #include "output.h"

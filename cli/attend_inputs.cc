@@ -14,7 +14,6 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
-#include "option_types.h"
 #include "row_check.h"
 #include "tensor_options.h"
 

@@ -16,11 +16,13 @@
 
 #include "bench_page.h"
 #include "bench_report.h"
+#include "help.h"
 #include "kernels/target.h"
 #include "machine.h"
 #include "message.h"
 #include "option_types.h"
 #include "output.h"
+#include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {

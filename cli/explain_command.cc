@@ -18,6 +18,7 @@
 #include "fovea/error.h"
 
 #include "explain_page.h"
+#include "help.h"
 #include "input.h"
 #include "message.h"
 #include "option_types.h"

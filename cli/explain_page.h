@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "help.h"
+#include "page.h"
 
 namespace fovea::cli {
 

@@ -6,27 +6,13 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
-namespace fovea::cli {
+#include "page.h"
 
-/// What a page says beyond what CLI11 knows.
-///
-/// Texts are broken to fit: lines that follow each other make a paragraph; a blank line ends it; a
-/// line that starts with a space stays as it is; "TERM\tTEXT" becomes two columns.
-struct Page {
-  struct Section {
-    std::string heading;
-    std::string text;
-  };
-  /// Lines as they are to stand.
-  std::vector<std::string> synopsis;
-  std::string description;
-  std::vector<Section> sections;
-};
+namespace fovea::cli {
 
 /// NAME, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS, then the page's sections, within 80
 /// columns.
@@ -40,9 +26,6 @@ class PageFormatter : public CLI::FormatterBase {
  private:
   Page page_;
 };
-
-/// "EXIT STATUS", alike on every page.
-Page::Section exit_status_section();
 
 /// The page in a few lines, for somebody who typed the program's name alone.
 std::string short_help(const CLI::App& app);

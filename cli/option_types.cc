@@ -38,12 +38,6 @@ CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-DType storage_type(std::string_view word) {
-  if (word == "f64") return DType::kFloat64;
-  if (word == "f16") return DType::kFloat16;
-  return word == "bf16" ? DType::kBFloat16 : DType::kFloat32;
-}
-
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
                       const std::string& description) {
   const auto assign = [name, &target](const std::string& value) {

@@ -16,8 +16,6 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "fovea/tensor.h"
-
 namespace fovea::cli {
 
 /// An option or argument that takes one of a few words.
@@ -27,9 +25,6 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& tar
 /// One or several of them.
 CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
                          std::vector<std::string> choices, const std::string& description);
-
-/// The type of elements that --dtype calls "f32", "bf16", "f16" or "f64".
-DType storage_type(std::string_view word);
 
 /// An option that takes a number, such as 0.125 or 1e-3.
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,

@@ -22,21 +22,25 @@ class Contiguous {
   explicit Contiguous(const TensorView& source) : view_(source) {
     const bool ready = source.dtype() == dtype_of<Real>() &&
                        source.strides() == contiguous_strides(source.shape());
-    if (!ready) *this = Contiguous(convert(source, dtype_of<Real>()));
+    if (!ready) {
+      owner_ = std::make_shared<const Tensor>(convert(source, dtype_of<Real>()));
+      view_ = owner_->view();
+    }
+    elements_ = {static_cast<const Real*>(view_.data()), static_cast<std::size_t>(view_.size())};
   }
-  explicit Contiguous(Tensor&& owner)
-      : owner_(std::make_shared<const Tensor>(std::move(owner))), view_(owner_->view()) {}
+  explicit Contiguous(Tensor&& owner) : Contiguous(owner.view()) {
+    if (owner_ == nullptr) owner_ = std::make_shared<const Tensor>(std::move(owner));
+  }
 
   /// False for one made of nothing.
   bool defined() const { return view_.defined(); }
   const Shape& shape() const { return view_.shape(); }
-  std::span<const Real> span() const {
-    return {static_cast<const Real*>(view_.data()), static_cast<std::size_t>(view_.size())};
-  }
+  std::span<const Real> span() const { return elements_; }
 
  private:
   std::shared_ptr<const Tensor> owner_;  // null where the elements are the caller's
   TensorView view_;
+  std::span<const Real> elements_;  // counted once, not for each row that is read
 };
 
 /// One row of a contiguous [batch, heads, length, dim] tensor.
