@@ -16,6 +16,17 @@ if(NOT OpenMP_CXX_FOUND)
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no OpenMP: GCC brings it along, Clang needs libomp "
     "in its own version. On Debian: tools/setup.sh build check")
 endif()
+if(FOVEA_NN)
+  # Its package in Debian asks for OpenCL's headers, of which no header that is used here has need.
+  find_path(dnnl_INCLUDE_DIR dnnl.h)
+  find_library(dnnl_LIBRARY dnnl)
+  if(NOT dnnl_INCLUDE_DIR OR NOT dnnl_LIBRARY)
+    message(FATAL_ERROR "fovea::nn needs oneDNN (on Debian: libdnnl-dev), or FOVEA_NN=OFF")
+  endif()
+  add_library(DNNL::dnnl UNKNOWN IMPORTED)
+  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${dnnl_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${dnnl_INCLUDE_DIR})
+endif()
 if(FOVEA_CLI)
   find_package(CLI11 REQUIRED)
 endif()

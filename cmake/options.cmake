@@ -3,6 +3,7 @@
 # Fovea in through add_subdirectory gets the library alone: nothing else is built or installed.
 
 option(FOVEA_CLI "Build the command line, fovea" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_NN "Build the layers that learn, fovea::nn" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_BENCH "Build the benchmarks" OFF)

@@ -23,6 +23,7 @@ build | libutf8proc-dev    | widths of characters in aligned text        | utf8p
 build | libzip-dev         | reading .npz files                          | libzip 1.7
 build | zlib1g-dev         | checksums of .npz files                     | zlib 1.2.9
 build | nlohmann-json3-dev | reading scenes and .safetensors             | nlohmann/json 3.10
+build | libdnnl-dev        | products of matrices, to train layers        | oneDNN 2.6
 build | libcli11-dev       | the command line                            | CLI11 2.1
 test  | ccache             | compiles once what several builds share     | ccache 4
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Products of matrices (multiply.h).
+
+#include "nn/multiply.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include <dnnl.h>
+#include <fmt/format.h>
+
+#include "nn/rows.h"
+
+namespace fovea::nn {
+namespace {
+
+std::int64_t rows_of(const Factor& f) { return f.matrix.extent(f.is_transposed ? 1 : 0); }
+std::int64_t columns_of(const Factor& f) { return f.matrix.extent(f.is_transposed ? 0 : 1); }
+
+double element(const Factor& f, std::int64_t row, std::int64_t column) {
+  return f.is_transposed ? f.matrix.at<double>({column, row}) : f.matrix.at<double>({row, column});
+}
+
+void multiply_float64(const Factor& left, const Factor& right, const MutableTensorView& result,
+                      bool add) {
+  for_each_index(result.shape(), [&](const Index& at) {
+    double sum = add ? result.at<double>(at) : 0.0;
+    for (std::int64_t k = 0; k < columns_of(left); ++k) {
+      sum += element(left, at[0], k) * element(right, k, at[1]);
+    }
+    result.at<double>(at) = sum;
+  });
+}
+
+}  // namespace
+
+void multiply(const Factor& left, const Factor& right, const MutableTensorView& result, bool add) {
+  const std::int64_t rows = rows_of(left), inner = columns_of(left), columns = columns_of(right);
+  assert(rows_of(right) == inner && result.shape() == Shape({rows, columns}));
+  if (rows == 0 || columns == 0) return;
+  if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
+  // An extent of 1 may have any stride, which oneDNN would refuse below the row's width.
+  const auto pitch = [](const auto& matrix) {
+    return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));
+  };
+  const dnnl_status_t status =
+      dnnl_sgemm(left.is_transposed ? 'T' : 'N', right.is_transposed ? 'T' : 'N', rows, columns,
+                 inner, 1.0f, static_cast<const float*>(left.matrix.data()), pitch(left.matrix),
+                 static_cast<const float*>(right.matrix.data()), pitch(right.matrix),
+                 add ? 1.0f : 0.0f, static_cast<float*>(result.data()), pitch(result));
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
+  if (status != dnnl_success) {
+    throw std::runtime_error(fmt::format("oneDNN: a product of {} x {} x {} failed with status {}",
+                                         rows, inner, columns, static_cast<int>(status)));
+  }
+}
+
+void affine(const TensorView& x, const TensorView& weight, const TensorView& bias,
+            const MutableTensorView& y) {
+  if (bias.defined()) {
+    const std::size_t bytes = static_cast<std::size_t>(y.extent(1)) * dtype_size(y.dtype());
+    for_each_rows(y.extent(0), y.extent(1), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) std::memcpy(y.address({r, 0}), bias.data(), bytes);
+    });
+  }
+  multiply({x}, transposed(weight), y, bias.defined());
+}
+
+void affine_backward(const TensorView& grad_y, const TensorView& x, const TensorView& weight,
+                     const MutableTensorView& grad_weight, const MutableTensorView& grad_bias,
+                     const MutableTensorView& grad_x, bool add_to_grad_x) {
+  multiply(transposed(grad_y), {x}, grad_weight, true);
+  if (grad_bias.defined()) add_column_sums(grad_y, grad_bias);
+  multiply({grad_y}, {weight}, grad_x, add_to_grad_x);
+}
+
+}  // namespace fovea::nn

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adam, clipping, schedules (fovea/nn/optimizer.h).
+
+#include "fovea/nn/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "nn/rows.h"
+
+namespace fovea::nn {
+namespace {
+
+constexpr std::int64_t kGrain = 16 * 1024;
+
+void check_share(std::string_view name, double number) {
+  if (!(number >= 0.0 && number < 1.0)) {
+    throw InvalidArgument(fmt::format("{}: expected a number in [0, 1), got {}", name, number));
+  }
+}
+
+void check_not_negative(std::string_view name, double number) {
+  if (!(number >= 0.0 && std::isfinite(number))) {
+    throw InvalidArgument(fmt::format("{}: expected a number from 0 on, got {}", name, number));
+  }
+}
+
+/// What of one step is the same for all numbers.
+template <class Real>
+struct Step {
+  Real beta1, beta2, rate, root_scale, epsilon, keep;
+
+  void operator()(Real& value, Real gradient, Real& mean, Real& square) const {
+    mean = beta1 * mean + (1 - beta1) * gradient;
+    square = beta2 * square + (1 - beta2) * gradient * gradient;
+    value = keep * value - rate * mean / (std::sqrt(square) * root_scale + epsilon);
+  }
+};
+
+}  // namespace
+
+Adam::Adam(Parameters& parameters, const AdamOptions& options) : options_(options) {
+  check_share("beta1", options.beta1);
+  check_share("beta2", options.beta2);
+  check_not_negative("epsilon", options.epsilon);
+  check_not_negative("weight_decay", options.weight_decay);
+  for (Parameter& parameter : parameters) {
+    const Shape& shape = parameter.value.shape();
+    moments_.push_back(
+        {&parameter, Tensor(parameters.dtype(), shape), Tensor(parameters.dtype(), shape)});
+  }
+}
+
+void Adam::step(double learning_rate) {
+  check_not_negative("learning_rate", learning_rate);
+  ++steps_;
+  // The means begin at 0 and are that much too small (Kingma and Ba 2015, sec. 3).
+  const auto made = static_cast<double>(steps_);
+  const double mean_share = 1.0 - std::pow(options_.beta1, made);
+  const double square_share = 1.0 - std::pow(options_.beta2, made);
+  for (Moments& of : moments_) {
+    with_real(of.mean.dtype(), [&](auto zero) {
+      using Real = decltype(zero);
+      const Step<Real> step{static_cast<Real>(options_.beta1),
+                            static_cast<Real>(options_.beta2),
+                            static_cast<Real>(learning_rate / mean_share),
+                            static_cast<Real>(1.0 / std::sqrt(square_share)),
+                            static_cast<Real>(options_.epsilon),
+                            static_cast<Real>(1.0 - learning_rate * options_.weight_decay)};
+      Real* const value = of.parameter->value.span<Real>().data();
+      const Real* const gradient = of.parameter->gradient.span<Real>().data();
+      Real* const mean = of.mean.span<Real>().data();
+      Real* const square = of.square.span<Real>().data();
+      for_each_range(of.mean.size(), kGrain, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) step(value[i], gradient[i], mean[i], square[i]);
+      });
+    });
+  }
+}
+
+double gradient_norm(const Parameters& parameters) {
+  double sum = 0.0;
+  std::vector<double> sums;
+  for (const Parameter& parameter : parameters) {
+    with_real(parameters.dtype(), [&](auto zero) {
+      using Real = decltype(zero);
+      const std::span<const Real> gradient = parameter.gradient.span<Real>();
+      const std::int64_t count = parameter.gradient.size();
+      sums.assign(static_cast<std::size_t>((count + kGrain - 1) / kGrain), 0.0);
+      for_each_range(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+        double lanes[8] = {};  // side by side, as vectors add
+        for (std::int64_t i = begin; i < end; ++i) {
+          const double g = gradient[static_cast<std::size_t>(i)];
+          lanes[i % 8] += g * g;
+        }
+        for (const double lane : lanes) sums[static_cast<std::size_t>(begin / kGrain)] += lane;
+      });
+    });
+    for (const double part : sums) sum += part;
+  }
+  return std::sqrt(sum);
+}
+
+double clip_gradients(Parameters& parameters, double largest) {
+  if (!(largest > 0.0)) {
+    throw InvalidArgument(fmt::format("largest: expected a norm above 0, got {}", largest));
+  }
+  const double norm = gradient_norm(parameters);
+  if (!std::isfinite(norm) || norm <= largest) return norm;
+  for (Parameter& parameter : parameters) {
+    with_real(parameters.dtype(), [&](auto zero) {
+      using Real = decltype(zero);
+      const auto factor = static_cast<Real>(largest / (norm + 1e-6));  // as PyTorch
+      Real* const gradient = parameter.gradient.span<Real>().data();
+      for_each_range(parameter.gradient.size(), kGrain, [=](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) gradient[i] *= factor;
+      });
+    });
+  }
+  return norm;
+}
+
+double Schedule::rate(std::int64_t steps) const {
+  const auto step = static_cast<double>(steps + 1);
+  const auto warm = static_cast<double>(std::max<std::int64_t>(warmup, 1));
+  if (step < warm) return peak * step / warm;
+  switch (kind) {
+    case Kind::kConstant:
+      return peak;
+    case Kind::kInverseRoot:
+      return peak * std::sqrt(warm / step);
+    case Kind::kCosine: {
+      const double length = std::max(1.0, static_cast<double>(total) - warm);
+      const double share = std::min(1.0, (step - warm) / length);
+      return peak * 0.5 * (1.0 + std::cos(std::numbers::pi * share));
+    }
+  }
+  return peak;
+}
+
+}  // namespace fovea::nn

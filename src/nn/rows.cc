@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rows (rows.h).
+
+#include "nn/rows.h"
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+namespace fovea::nn {
+namespace {
+
+void check_numbers(const TensorView& tensor, DType dtype, std::string_view name) {
+  if (!tensor.defined())
+    throw InvalidArgument(fmt::format("{}: expected a tensor, got none", name));
+  if (tensor.dtype() != dtype) {
+    throw InvalidArgument(fmt::format("{}: expected {}, as the parameters are, got {}", name,
+                                      dtype_name(dtype), dtype_name(tensor.dtype())));
+  }
+  if (tensor.size() > 0 && tensor.strides() != contiguous_strides(tensor.shape())) {
+    throw InvalidArgument(fmt::format("{}: expected row after row without gaps, got strides {}",
+                                      name, to_string(tensor.strides())));
+  }
+}
+
+}  // namespace
+
+TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
+                   std::string_view name) {
+  check_numbers(tensor, dtype, name);
+  const Shape& shape = tensor.shape();
+  if (shape.rank() == 0 || shape[shape.rank() - 1] != width) {
+    throw InvalidArgument(
+        fmt::format("{}: expected [..., {}], got {}", name, width, to_string(shape)));
+  }
+  const std::int64_t rows = width == 0 ? 0 : tensor.size() / width;
+  return {tensor.data(), dtype, Shape{rows, width}, Strides{width, 1}};
+}
+
+TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
+                      std::string_view name) {
+  check_numbers(tensor, dtype, name);
+  if (tensor.shape() != shape) {
+    throw InvalidArgument(
+        fmt::format("{}: expected {}, got {}", name, to_string(shape), to_string(tensor.shape())));
+  }
+  return as_rows(tensor, dtype, shape[shape.rank() - 1], name);
+}
+
+Shape with_width(const Shape& shape, std::int64_t width) {
+  Shape result = shape;
+  result[result.rank() - 1] = width;
+  return result;
+}
+
+void add_column_sums(const TensorView& rows, const MutableTensorView& sums) {
+  // Each range of columns goes through all rows: no sums of threads to be added up.
+  constexpr std::int64_t kColumns = 64;
+  with_real(rows.dtype(), [&](auto zero) {
+    using Real = decltype(zero);
+    Real* const sum = static_cast<Real*>(sums.data());
+    for_each_range(rows.extent(1), kColumns, [&](std::int64_t begin, std::int64_t end) {
+      Real local[kColumns] = {};
+      for (std::int64_t r = 0; r < rows.extent(0); ++r) {
+        const Real* const from = row<Real>(rows, r);
+        for (std::int64_t c = begin; c < end; ++c) local[c - begin] += from[c];
+      }
+      for (std::int64_t c = begin; c < end; ++c) sum[c] += local[c - begin];
+    });
+  });
+}
+
+}  // namespace fovea::nn

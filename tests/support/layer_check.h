@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer's backward against differences of its forward, in float64: of every input and of every
+// parameter.
+
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/nn/model.h"
+#include "fovea/random.h"
+#include "fovea/tensor.h"
+
+#include "support/differences.h"
+
+namespace fovea::test {
+
+/// What of a layer is checked. `forward` reads the inputs, which change between calls; `backward`
+/// takes the gradient of what it returned and returns that of each input, in their order.
+struct LayerCheck {
+  nn::Model& model;
+  std::vector<Tensor*> inputs;
+  std::function<TensorView()> forward;
+  std::function<std::vector<TensorView>(const TensorView& grad_y)> backward;
+};
+
+/// Compares all gradients of the sum of random numbers times y.
+inline void expect_gradients(const LayerCheck& check) {
+  const Tensor y(check.forward());
+  const Tensor factors = RandomState(4711).randn(y.shape());
+  const auto loss = [&] {
+    const TensorView now = check.forward();
+    double sum = 0.0;
+    for_each_index(now.shape(), [&](const Index& at) { sum += now.value(at) * factors.value(at); });
+    return sum;
+  };
+
+  check.model.parameters().zero_gradients();
+  check.forward();
+  std::vector<Tensor> found;
+  for (const TensorView& gradient : check.backward(factors)) found.emplace_back(gradient);
+  ASSERT_EQ(found.size(), check.inputs.size());
+  std::vector<Tensor> found_of_parameters;
+  for (const nn::Parameter& parameter : check.model.parameters()) {
+    found_of_parameters.push_back(parameter.gradient);
+  }
+
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(same_gradient(found[i], differences(*check.inputs[i], loss))) << "input " << i;
+  }
+  std::size_t number = 0;
+  for (nn::Parameter& parameter : check.model.parameters()) {
+    EXPECT_TRUE(same_gradient(found_of_parameters[number++], differences(parameter.value, loss)))
+        << parameter.name;
+  }
+}
+
+/// Parameters that begin as ones or zeros hide mistakes: all become normal numbers.
+inline void draw_parameters(nn::Model& model, std::uint64_t seed = 99) {
+  RandomState random(seed);
+  for (nn::Parameter& parameter : model.parameters()) {
+    for_each_index(parameter.value.shape(),
+                   [&](const Index& at) { set_value(parameter.value, at, 0.5 * random.randn()); });
+  }
+}
+
+}  // namespace fovea::test
