@@ -4,14 +4,38 @@
 
 #include "core/tensor_memory.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <numeric>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
 
 namespace fovea {
+namespace {
+
+/// A dimension, whichever way it goes.
+struct Step {
+  std::int64_t stride = 0;
+  std::int64_t extent = 1;
+};
+
+/// All dimensions, the smallest stride first; beside those of extent 1, whose stride says nothing,
+/// and as many more.
+std::array<Step, kMaxRank> steps_of(const TensorView& tensor) {
+  std::array<Step, kMaxRank> steps;
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    if (tensor.extent(dim) == 1) continue;
+    steps[static_cast<std::size_t>(dim)] = {std::abs(tensor.strides()[dim]), tensor.extent(dim)};
+  }
+  std::ranges::sort(steps, {}, &Step::stride);
+  return steps;
+}
+
+}  // namespace
 
 Memory memory_of(const TensorView& tensor, std::string_view name) {
   const std::int64_t elements = element_count(tensor.shape());
@@ -42,27 +66,36 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
                                       to_string(tensor.shape())));
   }
   const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
-  return {at + before, at + after};
+  Memory memory{at + before, at + after, size, 0};
+  for (const Step& step : steps_of(tensor)) {
+    if (step.extent == 1) continue;
+    if (memory.period == 0 && step.stride * size == memory.run) {
+      memory.run *= step.extent;
+    } else {
+      memory.period = std::gcd(memory.period, step.stride * size);
+    }
+  }
+  return memory;
 }
 
 bool elements_are_distinct(const TensorView& tensor) {
   if (element_count(tensor.shape()) == 0) return true;
   std::int64_t reach = 0;
-  std::array<bool, kMaxRank> done{};
-  for (int round = 0; round < tensor.rank(); ++round) {
-    int smallest = -1;
-    for (int dim = 0; dim < tensor.rank(); ++dim) {
-      if (done[static_cast<std::size_t>(dim)] || tensor.extent(dim) == 1) continue;
-      const auto stride = [&](int of) { return std::abs(tensor.strides()[of]); };
-      if (smallest < 0 || stride(dim) < stride(smallest)) smallest = dim;
-    }
-    if (smallest < 0) break;
-    const std::int64_t stride = std::abs(tensor.strides()[smallest]);
-    if (stride <= reach) return false;
-    reach += (tensor.extent(smallest) - 1) * stride;
-    done[static_cast<std::size_t>(smallest)] = true;
+  for (const Step& step : steps_of(tensor)) {
+    if (step.extent == 1) continue;
+    if (step.stride <= reach) return false;
+    reach += (step.extent - 1) * step.stride;
   }
   return true;
+}
+
+bool Memory::overlaps(const Memory& other) const {
+  if (begin >= other.end || other.begin >= end) return false;
+  const std::int64_t common = std::gcd(period, other.period);
+  if (common == 0) return true;
+  // Both repeat themselves every so many bytes: do they within one of these?
+  const std::int64_t apart = ((other.begin - begin) % common + common) % common;
+  return run > apart || apart + other.run > common;
 }
 
 }  // namespace fovea

@@ -16,11 +16,16 @@ namespace fovea {
 inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
 
 /// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
+/// Within, they are runs of `run` bytes, each of which begins a multiple of `period` after `begin`:
+/// queries, keys and values in rows of one wider matrix share no address. A period of 0: one run.
 struct Memory {
   std::intptr_t begin = 0;
   std::intptr_t end = 0;
+  std::int64_t run = 0;
+  std::int64_t period = 0;
 
-  bool overlaps(const Memory& other) const { return begin < other.end && other.begin < end; }
+  /// Whether an address may be of both. Never wrongly false.
+  bool overlaps(const Memory& other) const;
 };
 
 /// Throws InvalidArgument for extents and strides beyond memory, and for a null pointer where there

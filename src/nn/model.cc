@@ -48,19 +48,27 @@ Scope Scope::in(std::string_view name, std::int64_t number) const {
 
 Parameter& Scope::add_uniform(std::string_view name, const Shape& shape, double bound) const {
   RandomState& random = model_->random();
-  return fill(model_->parameters().add(fmt::format("{}{}", prefix_, name), shape),
+  return fill(model_->parameters().add(this->name(name), shape),
               [&] { return bound * (2.0 * random.rand() - 1.0); });
 }
 
 Parameter& Scope::add_normal(std::string_view name, const Shape& shape, double deviation) const {
   RandomState& random = model_->random();
-  return fill(model_->parameters().add(fmt::format("{}{}", prefix_, name), shape),
+  return fill(model_->parameters().add(this->name(name), shape),
               [&] { return deviation * random.randn(); });
 }
 
 Parameter& Scope::add_constant(std::string_view name, const Shape& shape, double value) const {
-  return fill(model_->parameters().add(fmt::format("{}{}", prefix_, name), shape),
-              [&] { return value; });
+  return fill(model_->parameters().add(this->name(name), shape), [&] { return value; });
+}
+
+void Scope::redraw_glorot() const {
+  RandomState& random = model_->random();
+  for (Parameter& parameter : model_->parameters()) {
+    if (!parameter.name.starts_with(prefix_) || parameter.value.rank() != 2) continue;
+    const double bound = glorot_bound(parameter.value.shape());
+    fill(parameter, [&] { return bound * (2.0 * random.rand() - 1.0); });
+  }
 }
 
 double glorot_bound(const Shape& weight) {

@@ -48,25 +48,50 @@ TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
   return as_rows(tensor, dtype, shape[shape.rank() - 1], name);
 }
 
+const std::int64_t* copy_numbers(const TensorView& numbers, Buffer& buffer) {
+  const auto* const from = static_cast<const std::int64_t*>(numbers.data());
+  auto* const to = static_cast<std::int64_t*>(buffer.of(DType::kInt64, numbers.shape()).data());
+  std::copy(from, from + numbers.size(), to);
+  return to;
+}
+
 Shape with_width(const Shape& shape, std::int64_t width) {
   Shape result = shape;
   result[result.rank() - 1] = width;
   return result;
 }
 
-void add_column_sums(const TensorView& rows, const MutableTensorView& sums) {
+void add_column_sums(const TensorView& rows, const MutableTensorView& sums,
+                     const TensorView& factors) {
   // Each range of columns goes through all rows: no sums of threads to be added up.
   constexpr std::int64_t kColumns = 64;
   with_real(rows.dtype(), [&](auto zero) {
     using Real = decltype(zero);
     Real* const sum = static_cast<Real*>(sums.data());
     for_each_range(rows.extent(1), kColumns, [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t columns = end - begin;
       Real local[kColumns] = {};
       for (std::int64_t r = 0; r < rows.extent(0); ++r) {
-        const Real* const from = row<Real>(rows, r);
-        for (std::int64_t c = begin; c < end; ++c) local[c - begin] += from[c];
+        const Real* const from = row<Real>(rows, r) + begin;
+        if (factors.defined()) {
+          const Real* const factor = row<Real>(factors, r) + begin;
+          for (std::int64_t c = 0; c < columns; ++c) local[c] += from[c] * factor[c];
+        } else {
+          for (std::int64_t c = 0; c < columns; ++c) local[c] += from[c];
+        }
       }
-      for (std::int64_t c = begin; c < end; ++c) sum[c] += local[c - begin];
+      for (std::int64_t c = 0; c < columns; ++c) sum[begin + c] += local[c];
+    });
+  });
+}
+
+void add(const MutableTensorView& to, const TensorView& from) {
+  with_real(to.dtype(), [&](auto zero) {
+    using Real = decltype(zero);
+    Real* const sums = static_cast<Real*>(to.data());
+    const Real* const numbers = static_cast<const Real*>(from.data());
+    for_each_rows(to.size(), 1, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) sums[i] += numbers[i];
     });
   });
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fovea/nn/buffer.h"
 #include "fovea/tensor.h"
 
 #include "engine/parallel.h"
@@ -21,6 +22,9 @@ TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
 /// The same, of exactly this shape before.
 TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
+
+/// Contiguous int64 numbers, kept in `buffer`, so that whoever gave them may let them go.
+const std::int64_t* copy_numbers(const TensorView& numbers, Buffer& buffer);
 
 /// The shape of a tensor with another last extent.
 Shape with_width(const Shape& shape, std::int64_t width);
@@ -68,7 +72,12 @@ void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) 
                  work);
 }
 
-/// sums += the sum of all rows, each column by itself.
-void add_column_sums(const TensorView& rows, const MutableTensorView& sums);
+/// sums += the sum of all rows, each column by itself; or, with factors of the same shape, of their
+/// products, element by element.
+void add_column_sums(const TensorView& rows, const MutableTensorView& sums,
+                     const TensorView& factors = {});
+
+/// to += from, contiguous and of as many numbers.
+void add(const MutableTensorView& to, const TensorView& from);
 
 }  // namespace fovea::nn

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fovea/attention.h"
 #include "fovea/attention_backward.h"
 #include "fovea/mask.h"
 #include "fovea/random.h"
@@ -18,6 +19,7 @@
 #include "kernels/backward.h"
 #include "support/backward.h"
 #include "support/guarded_memory.h"
+#include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
@@ -91,6 +93,78 @@ class AttentionBackwardLayout : public testing::Test {
   Forward results_ = forward(problem_.inputs(), options_);
   ResultLoss loss_ = random_loss(problem_.inputs());
 };
+
+/// Heads of several tensors beside each other in the rows of one matrix, as one product makes them.
+struct SharedRows {
+  std::int64_t batch, length, width;
+  Tensor rows{DType::kFloat32, {batch, length, width}};
+
+  MutableTensorView heads(std::int64_t first, std::int64_t count, std::int64_t dim) {
+    return {rows.view().address({0, 0, first}),
+            DType::kFloat32,
+            {batch, count, length, dim},
+            {length * width, dim, width, 1}};
+  }
+};
+
+TEST(AttentionBackwardSharedRows, QueryKeyAndValueMayLieInOneMatrixAndTheirGradientsInAnother) {
+  for (const std::int64_t batch : {1, 2}) {
+    for (const std::int64_t length : {1, 2, 53}) {
+      constexpr std::int64_t kDim = 5, kHeads = 4, kKeyHeads = 2;
+      const ProblemShape shape{batch, kHeads, kKeyHeads, length, length};
+      const RandomProblem problem(shape, kDim, kDim);
+      constexpr std::int64_t kWidth = (kHeads + 2 * kKeyHeads) * kDim;
+      SharedRows inputs{batch, length, kWidth}, gradients{batch, length, kWidth};
+      const auto parts = [&](SharedRows& of) {
+        return std::array<MutableTensorView, 3>{of.heads(0, kHeads, kDim),
+                                                of.heads(kHeads * kDim, kKeyHeads, kDim),
+                                                of.heads(6 * kDim, kKeyHeads, kDim)};
+      };
+      const auto in = parts(inputs), out = parts(gradients);
+      const Tensor* const sources[] = {&problem.query, &problem.key, &problem.value};
+      std::array<Tensor, 3> apart;
+      for (std::size_t i = 0; i < 3; ++i) {
+        apart[i] = convert(*sources[i], DType::kFloat32);
+        for_each_index(apart[i].shape(),
+                       [&](const Index& at) { set_value(in[i], at, apart[i].value(at)); });
+      }
+      Tensor context(DType::kFloat32, apart[0].shape());
+      Tensor lse(DType::kFloat32, {batch, kHeads, length});
+      attention_forward(in[0], in[1], in[2], {}, {context, lse});
+      const Tensor grad = convert(RandomState(5).randn(context.shape()), DType::kFloat32);
+      attention_backward({in[0], in[1], in[2], context, lse, grad}, {}, {out[0], out[1], out[2]});
+      std::array<Tensor, 3> expected = {apart[0], apart[1], apart[2]};
+      attention_backward({apart[0], apart[1], apart[2], context, lse, grad}, {},
+                         {expected[0], expected[1], expected[2]});
+      for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(max_difference(out[i], expected[i]), 0.0) << length << ", " << i;
+      }
+    }
+  }
+}
+
+TEST(AttentionBackwardSharedRows, AreNotToBeSharedByOneElement) {
+  SharedRows inputs{2, 7, 60}, gradients{2, 7, 60};
+  const Tensor context(DType::kFloat32, {2, 4, 7, 5}), lse(DType::kFloat32, {2, 4, 7});
+  const auto message = [&](std::int64_t query, std::int64_t key, std::int64_t value) {
+    return message_of([&] {
+      attention_backward(
+          {inputs.heads(0, 4, 5), inputs.heads(20, 4, 5), inputs.heads(40, 4, 5), context, lse,
+           context},
+          {},
+          {gradients.heads(query, 4, 5), gradients.heads(key, 4, 5), gradients.heads(value, 4, 5)});
+    });
+  };
+  EXPECT_EQ(message(0, 20, 40), "no error");
+  EXPECT_EQ(message(40, 20, 0), "no error");
+  EXPECT_EQ(message(0, 19, 40),
+            "grad_key: expected memory of its own, got some that grad_query uses");
+  EXPECT_EQ(message(0, 20, 39),
+            "grad_value: expected memory of its own, got some that grad_key uses");
+  // The end of a row is the beginning of the next.
+  EXPECT_EQ(message(0, 20, 41),
+            "grad_value: expected memory of its own, got some that grad_query uses");
+}
 
 TEST_F(AttentionBackwardLayout, AnyStridesGiveTheBitsOfContiguousOnes) {
   for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {

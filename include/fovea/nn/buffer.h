@@ -16,11 +16,15 @@ class Buffer {
     if (!memory_.defined() || memory_.dtype() != dtype || memory_.size() < element_count(shape)) {
       memory_ = Tensor(dtype, {element_count(shape)});
     }
-    return {memory_.view().data(), dtype, shape, contiguous_strides(shape)};
+    last_ = {memory_.view().data(), dtype, shape, contiguous_strides(shape)};
+    return last_;
   }
+  /// What `of` returned last.
+  const MutableTensorView& last() const { return last_; }
 
  private:
   Tensor memory_;
+  MutableTensorView last_;
 };
 
 }  // namespace fovea::nn

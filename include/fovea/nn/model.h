@@ -62,6 +62,8 @@ class Scope {
   /// The same for layer `number` of a list: "layers.0".
   Scope in(std::string_view name, std::int64_t number) const;
 
+  /// The full name of a parameter here.
+  std::string name(std::string_view parameter) const { return prefix_ + std::string(parameter); }
   Model& model() const { return *model_; }
   DType dtype() const { return model_->parameters().dtype(); }
 
@@ -70,6 +72,9 @@ class Scope {
   /// Normal ones, of this standard deviation.
   Parameter& add_normal(std::string_view name, const Shape& shape, double deviation) const;
   Parameter& add_constant(std::string_view name, const Shape& shape, double value) const;
+
+  /// Draws all matrices here and below anew, uniform within Glorot's bound.
+  void redraw_glorot() const;
 
  private:
   friend class Model;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A layer that adds to what it was given.
+
+#pragma once
+
+#include <string_view>
+
+#include "fovea/nn/dropout_layer.h"
+#include "fovea/nn/layer_norm.h"
+
+namespace fovea::nn {
+
+/// Where a residual block brings its rows to mean 0 and variance 1.
+enum class NormPlace : std::uint8_t {
+  kAfter,   ///< norm(x + dropout(f(x))), as Vaswani et al. 2017
+  kBefore,  ///< x + dropout(f(norm(x))), which trains deep stacks more readily (Xiong et al. 2020)
+};
+
+/// The sum, the dropout and the norm around some layer f.
+class Residual {
+ public:
+  /// The norm's parameters are called `norm`.
+  Residual(const Scope& scope, std::string_view norm, std::int64_t width, NormPlace place,
+           double dropout);
+
+  /// `f` takes a TensorView and returns a MutableTensorView, which this changes.
+  template <class Layer>
+  MutableTensorView forward(const TensorView& x, const Layer& f) {
+    const bool before = place_ == NormPlace::kBefore;
+    const MutableTensorView y = f(before ? TensorView(norm_.forward(x)) : x);
+    dropout_.forward_add(y, x);
+    return before ? y : norm_.forward(y);
+  }
+
+  /// `f_backward` likewise.
+  template <class Layer>
+  MutableTensorView backward(const TensorView& grad_y, const Layer& f_backward) {
+    if (place_ == NormPlace::kBefore) {
+      const MutableTensorView grad_x = norm_.backward(f_backward(dropout_.backward(grad_y)));
+      return with(grad_x, grad_y);
+    }
+    const TensorView grad_sum = norm_.backward(grad_y);
+    return with(f_backward(dropout_.backward(grad_sum)), grad_sum);
+  }
+
+ private:
+  /// gradient += past.
+  static MutableTensorView with(const MutableTensorView& gradient, const TensorView& past);
+
+  NormPlace place_;
+  LayerNorm norm_;
+  DropoutLayer dropout_;
+};
+
+}  // namespace fovea::nn

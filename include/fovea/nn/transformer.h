@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Encoder and decoder of the transformer.
+
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "fovea/mask.h"
+#include "fovea/nn/feed_forward.h"
+#include "fovea/nn/layer_norm.h"
+#include "fovea/nn/multi_head_attention.h"
+#include "fovea/nn/residual.h"
+
+namespace fovea::nn {
+
+/// What one block is like, by the names of PyTorch's nn.TransformerEncoderLayer.
+struct TransformerOptions {
+  std::int64_t width = 256;
+  std::int64_t heads = 4;
+  std::int64_t kv_heads = 0;  ///< 0: heads
+  std::int64_t inner = 1024;  ///< of the feed-forward block
+  double dropout = 0.0;
+  Activation activation = Activation::kRelu;
+  NormPlace norm = NormPlace::kAfter;
+  std::optional<Rotary> rotary = std::nullopt;  ///< in self-attention
+};
+
+/// Self-attention, then feed-forward, each a residual block. Names: self_attn, linear1, linear2,
+/// norm1, norm2, as nn.TransformerEncoderLayer.
+class TransformerEncoderLayer {
+ public:
+  TransformerEncoderLayer(const Scope& scope, const TransformerOptions& options);
+
+  /// x [batch, length, width]; of the same shape.
+  MutableTensorView forward(const TensorView& x, const Mask& mask = {});
+  MutableTensorView backward(const TensorView& grad_y);
+
+  const MultiHeadAttention& self_attention() const { return self_attention_; }
+
+ private:
+  MultiHeadAttention self_attention_;
+  FeedForward feed_forward_;
+  Residual around_attention_, around_feed_forward_;
+};
+
+/// Self-attention, attention to the encoder's memory, then feed-forward. Names: self_attn,
+/// multihead_attn, linear1, linear2, norm1 to norm3, as nn.TransformerDecoderLayer.
+class TransformerDecoderLayer {
+ public:
+  TransformerDecoderLayer(const Scope& scope, const TransformerOptions& options);
+
+  /// x [batch, length, width], memory [batch, kv_len, width]; of x's shape.
+  MutableTensorView forward(const TensorView& x, const TensorView& memory, const Mask& mask,
+                            const Mask& memory_mask);
+  /// Returns the gradient of x and adds that of memory to `grad_memory`.
+  MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
+
+  const MultiHeadAttention& self_attention() const { return self_attention_; }
+  const MultiHeadAttention& cross_attention() const { return cross_attention_; }
+
+ private:
+  MultiHeadAttention self_attention_, cross_attention_;
+  FeedForward feed_forward_;
+  Residual around_self_attention_, around_cross_attention_, around_feed_forward_;
+};
+
+/// Encoder and decoder, each a stack of layers and a norm at its end, as nn.Transformer: names
+/// encoder.layers.0, encoder.norm, decoder.layers.0, decoder.norm; matrices begin with Glorot's
+/// uniform numbers.
+class Transformer {
+ public:
+  Transformer(const Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
+              const TransformerOptions& options);
+
+  /// source [batch, kv_len, width], its tokens beyond source_lengths padding (empty: none is);
+  /// target [batch, length, width], each of which sees those before it. Of target's shape.
+  MutableTensorView forward(const TensorView& source, const TensorView& target,
+                            const std::vector<std::int64_t>& source_lengths = {});
+  struct Gradients {
+    MutableTensorView source, target;
+  };
+  Gradients backward(const TensorView& grad_y);
+
+  /// The halves of forward: what the encoder makes of a source stays until its next forward.
+  MutableTensorView encode(const TensorView& source,
+                           const std::vector<std::int64_t>& source_lengths = {});
+  MutableTensorView decode(const TensorView& target, const TensorView& memory,
+                           const std::vector<std::int64_t>& source_lengths = {});
+
+  std::deque<TransformerEncoderLayer>& encoder_layers() { return encoder_layers_; }
+  std::deque<TransformerDecoderLayer>& decoder_layers() { return decoder_layers_; }
+
+ private:
+  std::deque<TransformerEncoderLayer> encoder_layers_;
+  LayerNorm encoder_norm_;
+  std::deque<TransformerDecoderLayer> decoder_layers_;
+  LayerNorm decoder_norm_;
+  Shape memory_shape_;
+  Buffer grad_memory_;
+};
+
+}  // namespace fovea::nn

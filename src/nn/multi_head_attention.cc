@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Attention with learned projections (fovea/nn/multi_head_attention.h). Queries, keys and values
+// are one product; attention reads and writes them where they lie, by strides.
+
+#include "fovea/nn/multi_head_attention.h"
+
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/attention.h"
+#include "fovea/attention_backward.h"
+#include "fovea/error.h"
+
+#include "nn/multiply.h"
+#include "nn/rows.h"
+
+namespace fovea::nn {
+namespace {
+
+MultiHeadAttentionOptions checked(MultiHeadAttentionOptions options) {
+  const auto check = [](std::string_view name, std::int64_t number, std::string_view of,
+                        std::int64_t whole) {
+    if (number < 1 || whole < 1 || whole % number != 0) {
+      throw InvalidArgument(
+          fmt::format("{}: expected a divisor of {} {}, got {}", name, of, whole, number));
+    }
+  };
+  check("heads", options.heads, "width", options.width);
+  if (options.kv_heads == 0) options.kv_heads = options.heads;
+  check("kv_heads", options.kv_heads, "heads", options.heads);
+  if (!(options.dropout >= 0.0 && options.dropout < 1.0)) {
+    throw InvalidArgument(
+        fmt::format("dropout: expected a probability in [0, 1), got {}", options.dropout));
+  }
+  return options;
+}
+
+/// Some rows of a matrix, or numbers of a vector.
+template <class View>
+View part(const View& of, std::int64_t first, std::int64_t count) {
+  Shape shape = of.shape();
+  shape[0] = count;
+  Index at = of.shape();
+  for (int dim = 0; dim < at.rank(); ++dim) at[dim] = 0;
+  at[0] = first;
+  return {of.address(at), of.dtype(), shape, of.strides()};
+}
+
+/// [batch, length, heads * head_dim] within rows of a wider matrix, as
+/// [batch, heads, length, head_dim].
+MutableTensorView as_heads(const MutableTensorView& rows, std::int64_t batch, std::int64_t first,
+                           std::int64_t heads, std::int64_t head_dim) {
+  const std::int64_t pitch = rows.extent(1);
+  const std::int64_t length = batch == 0 ? 0 : rows.extent(0) / batch;
+  return {rows.address({0, first}),
+          rows.dtype(),
+          {batch, heads, length, head_dim},
+          {length * pitch, head_dim, pitch, 1}};
+}
+
+void check_sequences(const TensorView& tensor, std::string_view name) {
+  if (tensor.defined() && tensor.rank() != 3) {
+    throw InvalidArgument(fmt::format("{}: expected [batch, length, width], got {}", name,
+                                      to_string(tensor.shape())));
+  }
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options)
+    : model_(scope.model()),
+      options_(checked(options)),
+      head_dim_(options_.width / options_.heads),
+      kv_width_(options_.kv_heads * head_dim_),
+      dropout_(model_.new_dropout()),
+      in_weight_(scope.add_uniform("in_proj_weight",
+                                   {options_.width + 2 * kv_width_, options_.width},
+                                   glorot_bound({options_.width + 2 * kv_width_, options_.width}))),
+      in_bias_(options_.bias
+                   ? &scope.add_constant("in_proj_bias", {options_.width + 2 * kv_width_}, 0.0)
+                   : nullptr),
+      out_(scope.in("out_proj"), options_.width, options_.width, options_.bias) {
+  Parameter* const bias = model_.parameters().find(scope.name("out_proj.bias"));
+  if (bias != nullptr) {
+    for_each_index(bias->value.shape(), [&](const Index& at) { set_value(bias->value, at, 0.0); });
+  }
+}
+
+MultiHeadAttention::Projection MultiHeadAttention::projection(std::int64_t first,
+                                                              std::int64_t count) {
+  Projection result;
+  result.weight = part(in_weight_.value.view(), first, count);
+  result.grad_weight = part(in_weight_.gradient.view(), first, count);
+  if (in_bias_ != nullptr) {
+    result.bias = part(in_bias_->value.view(), first, count);
+    result.grad_bias = part(in_bias_->gradient.view(), first, count);
+  }
+  return result;
+}
+
+MutableTensorView MultiHeadAttention::forward(const TensorView& x, const Mask& mask) {
+  return forward(x, {}, mask);
+}
+
+MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorView& memory,
+                                              const Mask& mask) {
+  const DType dtype = in_weight_.value.dtype();
+  const std::int64_t width = options_.width;
+  x_ = as_rows(x, dtype, width, "x");
+  check_sequences(x, "x");
+  shape_ = x.shape();
+  memory_ = memory.defined() ? as_rows(memory, dtype, width, "memory") : TensorView();
+  check_sequences(memory, "memory");
+  const std::int64_t batch = shape_[0], rows = x_.extent(0);
+  if (memory.defined() && memory.extent(0) != batch) {
+    throw InvalidArgument(fmt::format("memory: expected [{}, kv_len, {}], got {}", batch, width,
+                                      to_string(memory.shape())));
+  }
+
+  const std::int64_t own = memory.defined() ? width : width + 2 * kv_width_;
+  const Projection of_x = projection(0, own);
+  const MutableTensorView projected = projected_.of(dtype, {rows, own});
+  affine(x_, of_x.weight, of_x.bias, projected);
+  if (memory.defined()) {
+    const Projection of_memory = projection(width, 2 * kv_width_);
+    affine(memory_, of_memory.weight, of_memory.bias,
+           projected_memory_.of(dtype, {memory_.extent(0), 2 * kv_width_}));
+  }
+  heads_ = split(projected, projected_memory_.last());
+  rotate(heads_, false);
+
+  attention_ = {};
+  attention_.mask = mask;
+  attention_.alignment = Alignment::top_left();
+  attention_.dropout = model_.dropout(dropout_, options_.dropout);
+  const MutableTensorView context = context_.of(dtype, {rows, width});
+  const MutableTensorView lse = lse_.of(dtype, {batch, options_.heads, shape_[1]});
+  attention_forward(heads_.query, heads_.key, heads_.value, attention_,
+                    {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
+  return out_.forward(reshaped(context, shape_));
+}
+
+MultiHeadAttention::Heads MultiHeadAttention::split(const MutableTensorView& of_x,
+                                                    const MutableTensorView& of_memory) const {
+  const std::int64_t batch = shape_[0];
+  const MutableTensorView& keys = memory_.defined() ? of_memory : of_x;
+  const std::int64_t first = memory_.defined() ? 0 : options_.width;
+  return {as_heads(of_x, batch, 0, options_.heads, head_dim_),
+          as_heads(keys, batch, first, options_.kv_heads, head_dim_),
+          as_heads(keys, batch, first + kv_width_, options_.kv_heads, head_dim_)};
+}
+
+void MultiHeadAttention::rotate(const Heads& heads, bool back) const {
+  if (!options_.rotary) return;
+  for (const MutableTensorView& rotated : {heads.query, heads.key}) {
+    std::vector<std::int64_t> places(static_cast<std::size_t>(rotated.extent(2)));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places[i] = back ? -static_cast<std::int64_t>(i) : static_cast<std::int64_t>(i);
+    }
+    apply_rotary(rotated, TensorView(places.data(), {rotated.extent(2)}), *options_.rotary,
+                 rotated);
+  }
+}
+
+MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y) {
+  return backward(grad_y, {});
+}
+
+MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
+                                               const MutableTensorView& grad_memory) {
+  const DType dtype = in_weight_.value.dtype();
+  const std::int64_t batch = shape_[0], width = options_.width;
+  const std::int64_t own = memory_.defined() ? width : width + 2 * kv_width_;
+  const MutableTensorView grad_context = out_.backward(grad_y);
+  const MutableTensorView grad_projected = grad_projected_.of(dtype, {x_.extent(0), own});
+  MutableTensorView grad_of_memory;
+  if (memory_.defined()) {
+    grad_of_memory = grad_projected_memory_.of(dtype, {memory_.extent(0), 2 * kv_width_});
+  }
+  const Heads to = split(grad_projected, grad_of_memory);
+  const auto heads_of = [&](const MutableTensorView& contexts) {
+    return as_heads(reshaped(contexts, {x_.extent(0), width}), batch, 0, options_.heads, head_dim_);
+  };
+  attention_backward({heads_.query, heads_.key, heads_.value, heads_of(context_.last()),
+                      lse_.last(), heads_of(grad_context)},
+                     attention_, {to.query, to.key, to.value});
+  rotate(to, true);
+
+  if (memory_.defined()) {
+    const Projection of_memory = projection(width, 2 * kv_width_);
+    const Shape rows{memory_.extent(0), width};
+    if (!grad_memory.defined()) throw InvalidArgument("grad_memory: expected a tensor, got none");
+    affine_backward(grad_of_memory, memory_, of_memory.weight, of_memory.grad_weight,
+                    of_memory.grad_bias, reshaped(grad_memory, rows), true);
+  }
+  const Projection of_x = projection(0, own);
+  const MutableTensorView grad_x = grad_x_.of(dtype, {x_.extent(0), width});
+  affine_backward(grad_projected, x_, of_x.weight, of_x.grad_weight, of_x.grad_bias, grad_x);
+  return reshaped(grad_x, shape_);
+}
+
+Tensor MultiHeadAttention::weights() const {
+  const TensorView query = heads_.query, key = heads_.key;
+  const std::int64_t group = options_.heads / options_.kv_heads;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+  Tensor weights(in_weight_.value.dtype(),
+                 {query.extent(0), query.extent(1), query.extent(2), key.extent(2)});
+  for_each_index(weights.shape(), [&](const Index& at) {
+    if (!attention_.mask.visible({.batch = at[0], .head = at[1], .query = at[2], .key = at[3]})) {
+      return;
+    }
+    double score = 0.0;
+    for (std::int64_t d = 0; d < head_dim_; ++d) {
+      score += query.value({at[0], at[1], at[2], d}) * key.value({at[0], at[1] / group, at[3], d});
+    }
+    set_value(weights, at, std::exp(scale * score - lse_.last().value({at[0], at[1], at[2]})));
+  });
+  return weights;
+}
+
+}  // namespace fovea::nn

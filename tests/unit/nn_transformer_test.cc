@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Multi-head projections, blocks and stacks of the transformer: gradients against differences, what
+// is seen of what, the same bits on any number of threads.
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "fovea/error.h"
+#include "fovea/nn/transformer.h"
+#include "fovea/random.h"
+
+#include "support/layer_check.h"
+#include "support/message_of.h"
+#include "support/random_problem.h"
+
+namespace fovea::nn {
+namespace {
+
+using test::message_of;
+
+const std::vector<std::int64_t> kLengths = {5, 3};
+
+TEST(NnMultiHead, SelfHasTheGradientsOfDifferences) {
+  const Rotary interleaved{.pairs = Rotary::Pairs::kInterleaved};
+  for (const MultiHeadAttentionOptions& options : std::vector<MultiHeadAttentionOptions>{
+           {.width = 4, .heads = 1},
+           {.width = 8, .heads = 4, .kv_heads = 2},
+           {.width = 8, .heads = 2, .dropout = 0.3, .bias = false},
+           {.width = 8, .heads = 2, .rotary = interleaved}}) {
+    for (const Mask& mask : {Mask(), causal(), key_lengths(kLengths)}) {
+      Model model(1, DType::kFloat64);
+      MultiHeadAttention layer(model.scope(), options);
+      test::draw_parameters(model);
+      model.train(1);
+      Tensor x = RandomState(2).randn({2, 5, options.width});
+      test::expect_gradients(
+          {model,
+           {&x},
+           [&] { return TensorView(layer.forward(x, mask)); },
+           [&](const TensorView& grad) { return std::vector<TensorView>{layer.backward(grad)}; }});
+    }
+  }
+}
+
+TEST(NnMultiHead, CrossHasTheGradientsOfDifferences) {
+  for (const std::int64_t kv_heads : {2, 1}) {
+    Model model(1, DType::kFloat64);
+    MultiHeadAttention layer(model.scope(), {.width = 6, .heads = 2, .kv_heads = kv_heads});
+    test::draw_parameters(model);
+    Tensor x = RandomState(2).randn({2, 3, 6}), memory = RandomState(3).randn({2, 5, 6});
+    Tensor grad_memory(DType::kFloat64, memory.shape());
+    test::expect_gradients(
+        {model,
+         {&x, &memory},
+         [&] { return TensorView(layer.forward(x, memory, key_lengths(kLengths))); },
+         [&](const TensorView& grad) {
+           const TensorView grad_x = layer.backward(grad, grad_memory);
+           return std::vector<TensorView>{grad_x, grad_memory};
+         }});
+  }
+}
+
+TEST(NnMultiHead, WeightsAreThoseOfTheReference) {
+  Model model(1, DType::kFloat64);
+  MultiHeadAttention layer(model.scope(), {.width = 8, .heads = 4, .kv_heads = 2});
+  const Tensor x = RandomState(2).randn({2, 5, 8});
+  layer.forward(x, causal() & key_lengths(kLengths));
+  const Tensor weights = layer.weights();
+  ASSERT_EQ(weights.shape(), Shape({2, 4, 5, 5}));
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t i = 0; i < 5; ++i) {
+      double sum = 0.0;
+      for (std::int64_t j = 0; j < 5; ++j) {
+        sum += weights.value({b, 1, i, j});
+        if (j > i || j >= kLengths[static_cast<std::size_t>(b)]) {
+          EXPECT_EQ(weights.value({b, 1, i, j}), 0.0);
+        }
+      }
+      EXPECT_NEAR(sum, 1.0, 1e-14);
+    }
+  }
+}
+
+TEST(NnMultiHead, SaysWhatDoesNotFit) {
+  Model model;
+  const auto made = [&](const MultiHeadAttentionOptions& options) {
+    return message_of([&] { MultiHeadAttention layer(model.scope("a"), options); });
+  };
+  EXPECT_EQ(made({.width = 8, .heads = 3}), "heads: expected a divisor of width 8, got 3");
+  EXPECT_EQ(made({.width = 8, .heads = 0}), "heads: expected a divisor of width 8, got 0");
+  EXPECT_EQ(made({.width = 8, .heads = 4, .kv_heads = 3}),
+            "kv_heads: expected a divisor of heads 4, got 3");
+  EXPECT_EQ(made({.width = 8, .heads = 4, .dropout = 1.0}),
+            "dropout: expected a probability in [0, 1), got 1");
+  MultiHeadAttention layer(model.scope("b"), {.width = 8, .heads = 2});
+  const Tensor x(DType::kFloat32, {2, 5, 8}), wide(DType::kFloat32, {2, 5, 9});
+  const Tensor rows(DType::kFloat32, {5, 8}), three(DType::kFloat32, {3, 5, 8});
+  EXPECT_EQ(message_of([&] { layer.forward(wide); }), "x: expected [..., 8], got [2, 5, 9]");
+  EXPECT_EQ(message_of([&] { layer.forward(rows); }),
+            "x: expected [batch, length, width], got [5, 8]");
+  EXPECT_EQ(message_of([&] { layer.forward(x, three, {}); }),
+            "memory: expected [2, kv_len, 8], got [3, 5, 8]");
+}
+
+TransformerOptions small(NormPlace norm, double dropout = 0.2) {
+  return {.width = 4,
+          .heads = 2,
+          .inner = 6,
+          .dropout = dropout,
+          .activation = Activation::kGelu,
+          .norm = norm};
+}
+
+TEST(NnTransformer, EncoderLayerHasTheGradientsOfDifferences) {
+  for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
+    Model model(1, DType::kFloat64);
+    TransformerEncoderLayer layer(model.scope(), small(norm));
+    test::draw_parameters(model);
+    model.train(1);
+    Tensor x = RandomState(2).randn({2, 5, 4});
+    test::expect_gradients(
+        {model,
+         {&x},
+         [&] { return TensorView(layer.forward(x, key_lengths(kLengths))); },
+         [&](const TensorView& grad) { return std::vector<TensorView>{layer.backward(grad)}; }});
+  }
+}
+
+TEST(NnTransformer, HasTheGradientsOfDifferences) {
+  for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
+    Model model(1, DType::kFloat64);
+    Transformer layer(model.scope(), 2, 2, small(norm));
+    test::draw_parameters(model);
+    model.train(1);
+    Tensor source = RandomState(2).randn({2, 5, 4}), target = RandomState(3).randn({2, 3, 4});
+    test::expect_gradients({model,
+                            {&source, &target},
+                            [&] { return TensorView(layer.forward(source, target, kLengths)); },
+                            [&](const TensorView& grad) {
+                              const Transformer::Gradients found = layer.backward(grad);
+                              return std::vector<TensorView>{found.source, found.target};
+                            }});
+  }
+}
+
+TEST(NnTransformer, HasPyTorchsNames) {
+  Model model;
+  Transformer layer(model.scope("transformer"), 1, 1, small(NormPlace::kAfter));
+  std::vector<std::string> names;
+  for (const Parameter& parameter : model.parameters()) names.push_back(parameter.name);
+  std::vector<std::string> expected;
+  const auto expect = [&](const std::string& prefix, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) {
+      for (const char* const kind : {"weight", "bias"}) {
+        expected.push_back("transformer." + prefix + part + kind);
+      }
+    }
+  };
+  const std::vector<std::string> of_attention = {"in_proj_", "out_proj."};
+  const std::vector<std::string> of_feed_forward = {"linear1.", "linear2."};
+  expect("encoder.layers.0.self_attn.", of_attention);
+  expect("encoder.layers.0.", of_feed_forward);
+  expect("encoder.layers.0.", {"norm1.", "norm2."});
+  expect("encoder.norm.", {""});
+  expect("decoder.layers.0.self_attn.", of_attention);
+  expect("decoder.layers.0.multihead_attn.", of_attention);
+  expect("decoder.layers.0.", of_feed_forward);
+  expect("decoder.layers.0.", {"norm1.", "norm2.", "norm3."});
+  expect("decoder.norm.", {""});
+  EXPECT_EQ(names, expected);
+}
+
+/// What a step leaves behind: result and gradients.
+std::vector<Tensor> step(int threads) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(threads);
+  Model model(1);
+  Transformer layer(model.scope(), 1, 1, {.width = 32, .heads = 4, .inner = 64, .dropout = 0.1});
+  model.train(5);
+  const Tensor source = convert(RandomState(2).randn({8, 40, 32}), DType::kFloat32);
+  const Tensor target = convert(RandomState(3).randn({8, 30, 32}), DType::kFloat32);
+  std::vector<Tensor> results;
+  results.emplace_back(TensorView(layer.forward(source, target)));
+  const Tensor grad = convert(RandomState(4).randn({8, 30, 32}), DType::kFloat32);
+  const Transformer::Gradients found = layer.backward(grad);
+  results.emplace_back(TensorView(found.source));
+  results.emplace_back(TensorView(found.target));
+  for (const Parameter& parameter : model.parameters()) results.push_back(parameter.gradient);
+  omp_set_num_threads(before);
+  return results;
+}
+
+TEST(NnTransformer, GivesTheSameBitsAgain) {
+  for (const int threads : {1, 2}) {
+    const std::vector<Tensor> once = step(threads), again = step(threads);
+    ASSERT_EQ(once.size(), again.size());
+    for (std::size_t i = 0; i < once.size(); ++i) {
+      EXPECT_EQ(test::max_difference(once[i], again[i]), 0.0) << i;
+    }
+  }
+}
+
+TEST(NnTransformer, ALaterTokenChangesNothingBefore) {
+  Model model(1, DType::kFloat64);
+  Transformer layer(model.scope(), 1, 2, small(NormPlace::kAfter, 0.0));
+  const Tensor source = RandomState(2).randn({1, 4, 4});
+  Tensor target = RandomState(3).randn({1, 6, 4});
+  const Tensor before(TensorView(layer.forward(source, target)));
+  for (std::int64_t c = 0; c < 4; ++c) target.at<double>({0, 4, c}) += 1.0;
+  const Tensor after(TensorView(layer.forward(source, target)));
+  for (std::int64_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(test::max_difference(before.view()[0][i], after.view()[0][i]) == 0.0, i < 4) << i;
+  }
+}
+
+TEST(NnTransformer, PaddingChangesNothing) {
+  Model model(1, DType::kFloat64);
+  Transformer layer(model.scope(), 2, 1, small(NormPlace::kBefore, 0.0));
+  Tensor source = RandomState(2).randn({2, 5, 4});
+  const Tensor target = RandomState(3).randn({2, 3, 4});
+  const Tensor before(TensorView(layer.forward(source, target, kLengths)));
+  for (std::int64_t c = 0; c < 4; ++c) source.at<double>({1, 3, c}) = 1e6;
+  EXPECT_EQ(test::max_difference(layer.forward(source, target, kLengths), before), 0.0);
+}
+
+}  // namespace
+}  // namespace fovea::nn
