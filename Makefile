@@ -48,7 +48,7 @@ define configure_tests
 	  *) exit 1 ;; \
 	esac
 endef
-PYTHON_FOLDERS := python examples/python tests/python bench/python tools
+PYTHON_FOLDERS := python examples/python examples/train tests/python bench/python tools
 
 # A new build tree made for the programs alone needs no test packages; `make test` switches the
 # tests on, and on they stay.

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes pairs of dates: as people write them in twelve languages, and as ISO 8601 has them.
+
+  en-US: 03/04/05               2005-03-04
+  en-GB: 03/04/05               2005-04-03
+  ja: 05/03/04                  2005-03-04
+  es: viernes, 4 de marzo de 2005
+                                2005-03-04
+
+Names and formats are those of the Unicode CLDR, through Babel: per language, full, long, medium and short dates, and
+those of SKELETONS, with and without weekday. Each format in numbers is there with a year of two digits, too, and with
+day and month of two digits as well. A source begins with its language, which settles what 03/04/05 means.
+
+Years are 1950 to 2049, so that one of two digits is 19.. from 50 on and 20.. below. No two pairs have the same date:
+those to test with are held out. Languages and formats are not, and each name of a month or weekday is among the pairs
+to learn from, a month's as often in one language as in another. The alignment has the places of year, month and day; a
+weekday says nothing that these do not.
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+
+import pairs
+from pairs import Pair, Range
+
+pairs.require("babel")
+from babel import Locale  # noqa: E402
+from babel.dates import DateTimeFormat, tokenize_pattern  # noqa: E402
+
+LANGUAGES = ("de", "el", "en-GB", "en-US", "es", "fi", "fr", "hu", "it", "ja", "pl", "tr")
+LENGTHS = ("full", "long", "medium", "short")
+SKELETONS = ("yMMMEd", "yMMMd", "yMEd", "yMd")
+FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
+
+# Of the fields of CLDR's patterns: where they are in an ISO date.
+YEAR, MONTH, DAY = Range(0, 4), Range(5, 7), Range(8, 10)
+PLACES = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY}
+MONTHS_AND_WEEKDAYS = ("M", "L", "E", "c")
+
+# A pattern of CLDR in parts: a field's letter with the letter as often as it stands there, ("M", "MMMM"), or "" with a
+# text that stands there as it is.
+Parts = tuple[tuple[str, str], ...]
+
+
+def parts_of(pattern: str) -> Parts:
+    # Babel's tokens: a text, or a letter and how often it stands there.
+    tokens = (token for _, token in tokenize_pattern(pattern))
+    return tuple(("", token) if isinstance(token, str) else (token[0], token[0] * token[1]) for token in tokens)
+
+
+def in_numbers(parts: Parts) -> bool:
+    """Whether day, month and year are numbers with signs between them; a weekday may stand beside."""
+    by_name = any(letter in ("M", "L") and len(text) > 2 for letter, text in parts)
+    words = any(letter == "" and any(map(str.isalpha, text)) for letter, text in parts)
+    return not by_name and not words
+
+
+def with_two_digits(parts: Parts, letters: str) -> Parts:
+    return tuple((letter, 2 * letter if letter and letter in letters else text) for letter, text in parts)
+
+
+def formats(language: str) -> list[Parts]:
+    """All of a language, each once."""
+    locale = Locale.parse(language, sep="-")
+    patterns = [locale.date_formats[length] for length in LENGTHS]
+    patterns += [locale.datetime_skeletons[skeleton] for skeleton in SKELETONS]
+    found = [parts_of(pattern.pattern) for pattern in patterns]
+    numbers = [parts for parts in found if in_numbers(parts)]
+    found += [with_two_digits(parts, letters) for letters in ("y", "yMd") for parts in numbers]
+    return list(dict.fromkeys(found))
+
+
+def date_pair(date: datetime.date, language: str, parts: Parts) -> Pair:
+    """The date is put together field by field, which is how the alignment knows their places."""
+    fields = DateTimeFormat(date, Locale.parse(language, sep="-"))
+    source, alignment = f"{language}: ", {}
+    for letter, text in parts:
+        begin = len(source)
+        source += fields[text] if letter else text
+        if letter in PLACES:
+            alignment[PLACES[letter]] = Range(begin, len(source))
+    return Pair(source, date.isoformat(), alignment)
+
+
+def names(date: datetime.date, language: str, parts: Parts) -> set[tuple[str, str]]:
+    """The month's and the weekday's, where they are not numbers, with the language they are of."""
+    fields = DateTimeFormat(date, Locale.parse(language, sep="-"))
+    texts = (fields[text] for letter, text in parts if letter in MONTHS_AND_WEEKDAYS)
+    return {(language, text) for text in texts if not text.isdecimal()}
+
+
+def make(count: int, test: int, generator: random.Random) -> list[Pair]:
+    days = (LAST - FIRST).days + 1
+    if count > days:
+        raise ValueError(f"{count} pairs are more than the {days} dates from {FIRST} to {LAST}")
+    dates = pairs.shuffled((FIRST + datetime.timedelta(day) for day in range(days)), generator)[:count]
+    kinds = pairs.shuffled(((language, parts) for language in LANGUAGES for parts in formats(language)), generator)
+
+    # Each month has them in turn, so that its name in one language occurs as often as in another; no two months begin
+    # alike, so that those to test with have all of them.
+    turn = {month: month * len(kinds) // 12 for month in range(1, 13)}
+    drawn = []
+    for date in dates:
+        drawn.append((date, *kinds[turn[date.month] % len(kinds)]))
+        turn[date.month] += 1
+
+    known = set().union(*(names(*one) for one in drawn[test:]))
+    months_and_weekdays = [datetime.date(2001, month, 1) for month in range(1, 13)]
+    months_and_weekdays += [datetime.date(2001, 1, day) for day in range(1, 8)]
+    for language, parts in kinds:
+        for date in months_and_weekdays:
+            if missing := names(date, language, parts) - known:
+                raise ValueError(f"{sorted(missing)} not among the {count - test} pairs to learn from: take more")
+    return [date_pair(*one) for one in drawn]
+
+
+if __name__ == "__main__":
+    pairs.main("dates", __doc__, make, train=6000)
