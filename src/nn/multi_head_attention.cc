@@ -6,6 +6,7 @@
 #include "fovea/nn/multi_head_attention.h"
 
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -62,13 +63,6 @@ MutableTensorView as_heads(const MutableTensorView& rows, std::int64_t batch, st
           {length * pitch, head_dim, pitch, 1}};
 }
 
-void check_sequences(const TensorView& tensor, std::string_view name) {
-  if (tensor.defined() && tensor.rank() != 3) {
-    throw InvalidArgument(fmt::format("{}: expected [batch, length, width], got {}", name,
-                                      to_string(tensor.shape())));
-  }
-}
-
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options)
@@ -110,28 +104,24 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
                                               const Mask& mask) {
   const DType dtype = in_weight_.value.dtype();
   const std::int64_t width = options_.width;
-  x_ = as_rows(x, dtype, width, "x");
-  check_sequences(x, "x");
-  shape_ = x.shape();
-  memory_ = memory.defined() ? as_rows(memory, dtype, width, "memory") : TensorView();
-  check_sequences(memory, "memory");
-  const std::int64_t batch = shape_[0], rows = x_.extent(0);
-  if (memory.defined() && memory.extent(0) != batch) {
-    throw InvalidArgument(fmt::format("memory: expected [{}, kv_len, {}], got {}", batch, width,
-                                      to_string(memory.shape())));
-  }
-
   const std::int64_t own = memory.defined() ? width : width + 2 * kv_width_;
-  const Projection of_x = projection(0, own);
-  const MutableTensorView projected = projected_.of(dtype, {rows, own});
-  affine(x_, of_x.weight, of_x.bias, projected);
+  const MutableTensorView projected = project(x, "x", 0, own, projected_);
+  x_ = as_rows(x, dtype, width, "x");
+  shape_ = x.shape();
+  const std::int64_t batch = shape_[0], rows = x_.extent(0);
+  memory_ = {};
   if (memory.defined()) {
-    const Projection of_memory = projection(width, 2 * kv_width_);
-    affine(memory_, of_memory.weight, of_memory.bias,
-           projected_memory_.of(dtype, {memory_.extent(0), 2 * kv_width_}));
+    project(memory, "memory", width, 2 * kv_width_, projected_memory_);
+    if (memory.extent(0) != batch) {
+      throw InvalidArgument(fmt::format("memory: expected [{}, kv_len, {}], got {}", batch, width,
+                                        to_string(memory.shape())));
+    }
+    memory_ = as_rows(memory, dtype, width, "memory");
   }
-  heads_ = split(projected, projected_memory_.last());
-  rotate(heads_, false);
+  const Heads<MutableTensorView> heads = split(projected, projected_memory_.last());
+  rotate(heads.query, 0, false);
+  rotate(heads.key, 0, false);
+  heads_ = {heads.query, heads.key, heads.value};
 
   attention_ = {};
   attention_.mask = mask;
@@ -144,8 +134,21 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   return out_.forward(reshaped(context, shape_));
 }
 
-MultiHeadAttention::Heads MultiHeadAttention::split(const MutableTensorView& of_x,
-                                                    const MutableTensorView& of_memory) const {
+MutableTensorView MultiHeadAttention::project(const TensorView& x, std::string_view name,
+                                              std::int64_t first, std::int64_t count, Buffer& to) {
+  const TensorView rows = as_rows(x, in_weight_.value.dtype(), options_.width, name);
+  if (x.rank() != 3) {
+    throw InvalidArgument(
+        fmt::format("{}: expected [batch, length, width], got {}", name, to_string(x.shape())));
+  }
+  const Projection part = projection(first, count);
+  const MutableTensorView projected = to.of(x.dtype(), {rows.extent(0), count});
+  affine(rows, part.weight, part.bias, projected);
+  return projected;
+}
+
+MultiHeadAttention::Heads<MutableTensorView> MultiHeadAttention::split(
+    const MutableTensorView& of_x, const MutableTensorView& of_memory) const {
   const std::int64_t batch = shape_[0];
   const MutableTensorView& keys = memory_.defined() ? of_memory : of_x;
   const std::int64_t first = memory_.defined() ? 0 : options_.width;
@@ -154,16 +157,15 @@ MultiHeadAttention::Heads MultiHeadAttention::split(const MutableTensorView& of_
           as_heads(keys, batch, first + kv_width_, options_.kv_heads, head_dim_)};
 }
 
-void MultiHeadAttention::rotate(const Heads& heads, bool back) const {
+void MultiHeadAttention::rotate(const MutableTensorView& rows, std::int64_t first_position,
+                                bool back) const {
   if (!options_.rotary) return;
-  for (const MutableTensorView& rotated : {heads.query, heads.key}) {
-    std::vector<std::int64_t> places(static_cast<std::size_t>(rotated.extent(2)));
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      places[i] = back ? -static_cast<std::int64_t>(i) : static_cast<std::int64_t>(i);
-    }
-    apply_rotary(rotated, TensorView(places.data(), {rotated.extent(2)}), *options_.rotary,
-                 rotated);
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(rows.extent(2)));
+  std::iota(positions.begin(), positions.end(), first_position);
+  if (back) {
+    for (std::int64_t& position : positions) position = -position;
   }
+  apply_rotary(rows, TensorView(positions.data(), {rows.extent(2)}), *options_.rotary, rows);
 }
 
 MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y) {
@@ -181,14 +183,15 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   if (memory_.defined()) {
     grad_of_memory = grad_projected_memory_.of(dtype, {memory_.extent(0), 2 * kv_width_});
   }
-  const Heads to = split(grad_projected, grad_of_memory);
+  const Heads<MutableTensorView> to = split(grad_projected, grad_of_memory);
   const auto heads_of = [&](const MutableTensorView& contexts) {
     return as_heads(reshaped(contexts, {x_.extent(0), width}), batch, 0, options_.heads, head_dim_);
   };
   attention_backward({heads_.query, heads_.key, heads_.value, heads_of(context_.last()),
                       lse_.last(), heads_of(grad_context)},
                      attention_, {to.query, to.key, to.value});
-  rotate(to, true);
+  rotate(to.query, 0, true);
+  rotate(to.key, 0, true);
 
   if (memory_.defined()) {
     const Projection of_memory = projection(width, 2 * kv_width_);
@@ -203,8 +206,61 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   return reshaped(grad_x, shape_);
 }
 
+KvCache MultiHeadAttention::new_cache(std::int64_t batch, std::int64_t capacity) const {
+  return KvCache(
+      {.batch = batch, .kv_heads = options_.kv_heads, .head_dim = head_dim_, .capacity = capacity});
+}
+
+MutableTensorView MultiHeadAttention::step(const TensorView& x, KvCache& cache) {
+  const std::int64_t width = options_.width, kv_heads = options_.kv_heads;
+  const MutableTensorView projected = project(x, "x", 0, width + 2 * kv_width_, projected_);
+  const std::int64_t batch = x.extent(0), before = cache.length();
+  rotate(as_heads(projected, batch, 0, options_.heads, head_dim_), before, false);
+  const MutableTensorView key = as_heads(projected, batch, width, kv_heads, head_dim_);
+  rotate(key, before, false);
+  cache.append(key, as_heads(projected, batch, width + kv_width_, kv_heads, head_dim_));
+  return decode(x.shape(), cache, causal());
+}
+
+void MultiHeadAttention::keep_memory(const TensorView& memory, KvCache& cache) {
+  const MutableTensorView projected =
+      project(memory, "memory", options_.width, 2 * kv_width_, projected_memory_);
+  const std::int64_t batch = memory.extent(0);
+  cache.append(as_heads(projected, batch, 0, options_.kv_heads, head_dim_),
+               as_heads(projected, batch, kv_width_, options_.kv_heads, head_dim_));
+}
+
+MutableTensorView MultiHeadAttention::look(const TensorView& x, const KvCache& memory,
+                                           const Mask& mask) {
+  project(x, "x", 0, options_.width, projected_);
+  return decode(x.shape(), memory, mask);
+}
+
+MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& cache,
+                                             const Mask& mask) {
+  const std::int64_t batch = shape[0], rows = shape[0] * shape[1];
+  // One item's keys are those of all.
+  const auto shared = [&](const TensorView& of) {
+    if (of.extent(0) != 1) return of;
+    Shape all = of.shape();
+    Strides strides = of.strides();
+    all[0] = batch;
+    strides[0] = 0;
+    return TensorView(of.data(), of.dtype(), all, strides);
+  };
+  heads_ = {as_heads(projected_.last(), batch, 0, options_.heads, head_dim_), shared(cache.key()),
+            shared(cache.value())};
+  attention_ = {};
+  attention_.mask = mask;
+  const MutableTensorView context = context_.of(DType::kFloat32, {rows, options_.width});
+  const MutableTensorView lse = lse_.of(DType::kFloat32, {batch, options_.heads, shape[1]});
+  attention_decode(heads_.query, heads_.key, heads_.value, attention_,
+                   {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
+  return out_.forward(reshaped(context, shape));
+}
+
 Tensor MultiHeadAttention::weights() const {
-  const TensorView query = heads_.query, key = heads_.key;
+  const TensorView &query = heads_.query, &key = heads_.key;
   const std::int64_t group = options_.heads / options_.kv_heads;
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
   Tensor weights(in_weight_.value.dtype(),

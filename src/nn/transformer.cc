@@ -99,6 +99,25 @@ MutableTensorView TransformerDecoderLayer::backward(const TensorView& grad_y,
       grad_back, [&](const TensorView& grad) { return self_attention_.backward(grad); });
 }
 
+TransformerDecoderLayer::Caches TransformerDecoderLayer::begin(const TensorView& memory,
+                                                               std::int64_t sequences) {
+  Caches caches{self_attention_.new_cache(sequences),
+                cross_attention_.new_cache(memory.extent(0), memory.extent(1))};
+  cross_attention_.keep_memory(memory, caches.memory);
+  return caches;
+}
+
+MutableTensorView TransformerDecoderLayer::step(const TensorView& x, Caches& caches,
+                                                const Mask& memory_mask) {
+  const MutableTensorView looked_back = around_self_attention_.forward(
+      x, [&](const TensorView& in) { return self_attention_.step(in, caches.own); });
+  const MutableTensorView looked_over = around_cross_attention_.forward(
+      looked_back,
+      [&](const TensorView& in) { return cross_attention_.look(in, caches.memory, memory_mask); });
+  return around_feed_forward_.forward(
+      looked_over, [&](const TensorView& in) { return feed_forward_.forward(in); });
+}
+
 Transformer::Transformer(const Scope& scope, std::int64_t encoder_layers,
                          std::int64_t decoder_layers, const TransformerOptions& options)
     : encoder_layers_(

@@ -12,6 +12,7 @@
 
 #include "fovea/error.h"
 #include "fovea/nn/transformer.h"
+#include "fovea/nn/transformer_decoding.h"
 #include "fovea/random.h"
 
 #include "support/layer_check.h"
@@ -226,6 +227,76 @@ TEST(NnTransformer, PaddingChangesNothing) {
   const Tensor before(TensorView(layer.forward(source, target, kLengths)));
   for (std::int64_t c = 0; c < 4; ++c) source.at<double>({1, 3, c}) = 1e6;
   EXPECT_EQ(test::max_difference(layer.forward(source, target, kLengths), before), 0.0);
+}
+
+/// Token by token what forward gives at once, but for float32's rounding of sums in another order.
+TEST(NnTransformerDecoding, GivesWhatForwardGives) {
+  for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
+    for (const bool rotary : {false, true}) {
+      Model model(1);
+      TransformerOptions options = small(norm, 0.1);
+      options.width = 8;
+      options.kv_heads = 1;
+      if (rotary) options.rotary = Rotary{};
+      Transformer layer(model.scope(), 1, 2, options);
+      const Tensor source = convert(RandomState(2).randn({2, 5, 8}), DType::kFloat32);
+      const Tensor target = convert(RandomState(3).randn({2, 6, 8}), DType::kFloat32);
+      const Tensor memory(TensorView(layer.encode(source, kLengths)));
+      const Tensor whole(TensorView(layer.decode(target, memory, kLengths)));
+      Tensor weights[2];
+      for (int i = 0; i < 2; ++i) {
+        weights[i] =
+            layer.decoder_layers()[static_cast<std::size_t>(i)].cross_attention().weights();
+      }
+      TransformerDecoding decoding(layer, memory, 2, kLengths);
+      for (std::int64_t t = 0; t < 6; ++t) {
+        Tensor token(DType::kFloat32, {2, 1, 8});
+        for_each_index(token.shape(), [&](const Index& at) {
+          set_value(token, at, target.value({at[0], t, at[2]}));
+        });
+        const MutableTensorView y = decoding.step(token);
+        for_each_index(y.shape(), [&](const Index& at) {
+          EXPECT_NEAR(y.value(at), whole.value({at[0], t, at[2]}), 100 * 0x1p-24);
+        });
+        const Tensor mean = decoding.weights();
+        for_each_index(mean.shape(), [&](const Index& at) {
+          double expected = 0.0;
+          for (std::int64_t head = 0; head < 2; ++head) {
+            for (const Tensor& of : weights) expected += of.value({at[0], head, t, at[1]}) / 4;
+          }
+          EXPECT_NEAR(mean.value(at), expected, 100 * 0x1p-24);
+        });
+      }
+      EXPECT_EQ(decoding.length(), 6);
+    }
+  }
+}
+
+TEST(NnTransformerDecoding, BeamsGoOnFromOthers) {
+  Model model(1);
+  Transformer layer(model.scope(), 1, 1, small(NormPlace::kAfter, 0.0));
+  const Tensor memory(
+      TensorView(layer.encode(convert(RandomState(2).randn({1, 5, 4}), DType::kFloat32))));
+  const Tensor tokens = convert(RandomState(3).randn({4, 3, 1, 4}), DType::kFloat32);
+  TransformerDecoding beams(layer, memory, 3), alone(layer, memory, 1);
+  beams.step(tokens.view()[0]);
+  beams.reorder(std::vector<std::int64_t>{2, 2});
+  const Tensor second(TensorView(beams.step(Tensor(DType::kFloat32, {2, 1, 4}))));
+  const auto one = [&](std::int64_t step, std::int64_t beam) {
+    const TensorView row = tokens.view()[step][beam];
+    return Tensor(row).reshaped({1, 1, 4});
+  };
+  alone.step(one(0, 2));
+  const Tensor expected(TensorView(alone.step(Tensor(DType::kFloat32, {1, 1, 4}))));
+  for (std::int64_t beam = 0; beam < 2; ++beam) {
+    EXPECT_LE(test::max_difference(second.view()[beam], expected.view()[0]), 100 * 0x1p-24);
+  }
+  EXPECT_EQ(message_of([&] { beams.reorder(std::vector<std::int64_t>{2}); }),
+            "rows: expected 0 to 1, got 2");
+  EXPECT_EQ(message_of([&] {
+              TransformerDecoding wrong(layer, Tensor(DType::kFloat32, {2, 5, 4}), 3);
+            }),
+            "memory: expected [3 or 1, kv_len, width], got [2, 5, 4]");
 }
 
 }  // namespace

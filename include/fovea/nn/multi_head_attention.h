@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/kv_cache.h"
 #include "fovea/mask.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/linear.h"
@@ -48,14 +50,26 @@ class MultiHeadAttention {
   /// After the second: the same; adds that of memory to `grad_memory`, of its shape.
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
-  /// The weights of the last forward, without dropout, computed anew:
+  /// The next tokens of sequences whose keys and values before them `cache` holds, to which theirs
+  /// are added: what forward with a causal mask gives for these rows. x [batch, n, width], float32;
+  /// n is small. Nothing is kept for backward.
+  MutableTensorView step(const TensorView& x, KvCache& cache);
+  /// The same in two for cross-attention: a memory's keys and values, and queries that see them.
+  /// Where the cache has one item, all of x's share it.
+  void keep_memory(const TensorView& memory, KvCache& cache);
+  MutableTensorView look(const TensorView& x, const KvCache& memory, const Mask& mask);
+  /// A cache for these; `capacity` tokens, or 0 for one that grows.
+  KvCache new_cache(std::int64_t batch, std::int64_t capacity = 0) const;
+
+  /// The weights of the last forward or look, without dropout, computed anew:
   /// [batch, heads, length, kv_len]. To be looked at: this costs what fused attention saves.
   Tensor weights() const;
 
  private:
   /// Queries, keys and values, each [batch, heads, length, head_dim].
+  template <class View>
   struct Heads {
-    MutableTensorView query, key, value;
+    View query, key, value;
   };
   /// Some rows of in_proj.
   struct Projection {
@@ -65,8 +79,15 @@ class MultiHeadAttention {
   Projection projection(std::int64_t first, std::int64_t count);
   /// What was projected, or gradients of it, as heads; keys and values are in `of_memory` where
   /// there is a memory.
-  Heads split(const MutableTensorView& of_x, const MutableTensorView& of_memory) const;
-  void rotate(const Heads& heads, bool back) const;
+  Heads<MutableTensorView> split(const MutableTensorView& of_x,
+                                 const MutableTensorView& of_memory) const;
+  /// Turns queries or keys by the angles of their positions, or back.
+  void rotate(const MutableTensorView& rows, std::int64_t first_position, bool back) const;
+  /// Rows [batch, length, width] times these rows of in_proj, into `to`.
+  MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
+                            std::int64_t count, Buffer& to);
+  /// What queries, the first of the rows in `projected_`, see of a cache.
+  MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask);
 
   Model& model_;
   MultiHeadAttentionOptions options_;
@@ -80,7 +101,7 @@ class MultiHeadAttention {
   TensorView x_, memory_;  // as rows; memory_ absent for self-attention
   Shape shape_;            // of x
   AttentionOptions attention_;
-  Heads heads_;
+  Heads<TensorView> heads_;
   Buffer projected_, projected_memory_, context_, lse_;
 
   Buffer grad_projected_, grad_projected_memory_, grad_x_;

@@ -59,6 +59,16 @@ class TransformerDecoderLayer {
   /// Returns the gradient of x and adds that of memory to `grad_memory`.
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
+  /// Keys and values of what was decoded, and of the memory.
+  struct Caches {
+    KvCache own, memory;
+  };
+  /// Those of a memory [batch, kv_len, width], with nothing decoded yet by `sequences` sequences:
+  /// as many as there are items in the batch, or any number that all see its only item.
+  Caches begin(const TensorView& memory, std::int64_t sequences);
+  /// What forward gives for the next tokens, x [sequences, n, width].
+  MutableTensorView step(const TensorView& x, Caches& caches, const Mask& memory_mask);
+
   const MultiHeadAttention& self_attention() const { return self_attention_; }
   const MultiHeadAttention& cross_attention() const { return cross_attention_; }
 
@@ -93,6 +103,8 @@ class Transformer {
 
   std::deque<TransformerEncoderLayer>& encoder_layers() { return encoder_layers_; }
   std::deque<TransformerDecoderLayer>& decoder_layers() { return decoder_layers_; }
+  const std::deque<TransformerDecoderLayer>& decoder_layers() const { return decoder_layers_; }
+  LayerNorm& decoder_norm() { return decoder_norm_; }
 
  private:
   std::deque<TransformerEncoderLayer> encoder_layers_;
