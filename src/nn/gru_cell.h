@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One step of gated recurrent units (fovea/nn/gru.h) between its products of matrices, forward and
+// backward, for all items of a batch. Rows of any stride.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "fovea/tensor.h"
+
+namespace fovea::nn {
+
+/// The items whose lengths are greater than `number` take part in a step; where there are no
+/// lengths, all do.
+struct Step {
+  std::span<const std::int64_t> lengths = {};
+  std::int64_t number = 0;
+
+  bool has(std::int64_t item) const {
+    return lengths.empty() || number < lengths[static_cast<std::size_t>(item)];
+  }
+};
+
+struct GruStep {
+  MutableTensorView gates;    ///< [batch, 3 hidden] W_ih x + b_ih; becomes r, z and n
+  TensorView hidden_gates;    ///< [batch, 3 hidden] W_hh h + b_hh
+  TensorView before;          ///< [batch, hidden] h
+  MutableTensorView product;  ///< [batch, hidden] becomes what r multiplies
+  MutableTensorView after;    ///< [batch, hidden] becomes h', or h where an item takes no part
+  MutableTensorView y;        ///< [batch, hidden] becomes h', or zeros
+};
+void gru_step(const GruStep& at, const Step& step);
+
+struct GruStepBack {
+  TensorView gates, before, product;    ///< as gru_step left them
+  TensorView grad_y;                    ///< [batch, hidden], may be absent
+  MutableTensorView grad_hidden;        ///< of h'; becomes that of h, but for the part by W_hh
+  MutableTensorView grad_gates;         ///< [batch, 3 hidden] becomes that of W_ih x + b_ih
+  MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] becomes that of W_hh h + b_hh
+};
+void gru_step_back(const GruStepBack& at, const Step& step);
+
+}  // namespace fovea::nn

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Batches of sequences, each of its own length: their checks, and their steps as rows.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "fovea/tensor.h"
+
+namespace fovea::nn {
+
+/// [batch, length, width] as [batch * length, width]. Throws InvalidArgument, naming the tensor,
+/// for another rank, another batch (where not -1) and as as_rows does.
+TensorView as_rows_of_items(const TensorView& tensor, DType dtype, std::int64_t batch,
+                            std::int64_t width, std::string_view name);
+
+/// Keeps the lengths of items; none: all are `longest`. Throws InvalidArgument for another number
+/// of them than there are items and for one out of 0 .. longest.
+void keep_lengths(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t longest,
+                  std::vector<std::int64_t>& kept);
+
+/// Columns begin .. begin + count of rows.
+template <class View>
+View columns(const View& rows, std::int64_t begin, std::int64_t count) {
+  using Pointee = std::remove_pointer_t<decltype(rows.data())>;
+  using Byte = std::conditional_t<std::is_const_v<Pointee>, const std::byte, std::byte>;
+  const std::int64_t bytes = begin * static_cast<std::int64_t>(dtype_size(rows.dtype()));
+  return {static_cast<Byte*>(rows.data()) + bytes, rows.dtype(), Shape{rows.extent(0), count},
+          rows.strides()};
+}
+
+/// Step `step` of [batch * length, width], as [batch, width].
+template <class View>
+View step_of(const View& rows, std::int64_t length, std::int64_t step) {
+  const std::int64_t width = rows.extent(1), stride = rows.strides()[0];
+  const View from = columns(rows, step * stride, width);
+  return {from.data(), from.dtype(), Shape{rows.extent(0) / length, width},
+          Strides{length * stride, 1}};
+}
+
+/// Rows of the same number, width and type.
+void copy_rows(const TensorView& from, const MutableTensorView& to);
+void add_rows(const TensorView& from, const MutableTensorView& to);
+void zero_rows(const MutableTensorView& rows);
+
+}  // namespace fovea::nn

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Gated recurrent units: PyTorch's numbers, items of their own lengths, gradients.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fovea/nn/gru.h"
+#include "fovea/random.h"
+
+#include "support/allocations.h"
+#include "support/layer_check.h"
+#include "support/message_of.h"
+#include "support/random_problem.h"
+#include "support/same_layer.h"
+#include "support/threads.h"
+
+namespace fovea::nn {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+struct Case {
+  std::string name;
+  bool bidirectional;
+  std::int64_t batch, length;
+  Lengths lengths;
+};
+
+const Case kCases[] = {
+    {"all lengths alike", false, 2, 3, {}},
+    {"uneven", false, 3, 4, {2, 4, 1}},
+    {"both directions", true, 2, 3, {}},
+    {"both, uneven, one empty", true, 4, 3, {1, 3, 0, 2}},
+    {"one step", true, 2, 1, {}},
+    {"one item", true, 1, 4, {3}},
+    {"no step", true, 2, 0, {}},
+    {"no item", true, 0, 3, {}},
+};
+
+TEST(NnGru, HasTheGradientsOfDifferences) {
+  constexpr std::int64_t kIn = 2, kHidden = 3;
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    const std::int64_t directions = c.bidirectional ? 2 : 1;
+    // Of the outputs, of the final state, of both.
+    for (const int parts : {1, 2, 3}) {
+      Model model(1, DType::kFloat64);
+      Gru layer(model.scope(), kIn, kHidden, c.bidirectional);
+      test::draw_parameters(model);
+      Tensor x = RandomState(2).randn({c.batch, c.length, kIn});
+      Tensor initial = RandomState(3).randn({directions, c.batch, kHidden});
+      const std::int64_t of_y = c.batch * c.length * directions * kHidden;
+      // One vector of both results, so that one gradient comes back.
+      const auto joined = [&](const TensorView& y, const TensorView& final_hidden) {
+        std::vector<double> all;
+        for (const TensorView& from : {y, final_hidden}) {
+          for_each_index(from.shape(), [&](const Index& at) { all.push_back(from.value(at)); });
+        }
+        return Tensor::from({static_cast<std::int64_t>(all.size())}, all);
+      };
+      Tensor result;
+      test::expect_gradients(
+          {model,
+           {&x, &initial},
+           [&] {
+             const TensorView y = layer.forward(x, c.lengths, initial);
+             const TensorView none(static_cast<const double*>(nullptr), {0});
+             result =
+                 joined(parts & 1 ? y : none, parts & 2 ? TensorView(layer.final_hidden()) : none);
+             return TensorView(result);
+           },
+           [&](const TensorView& grad) {
+             const auto* const numbers = static_cast<const double*>(grad.data());
+             const TensorView grad_y(numbers, {c.batch, c.length, directions * kHidden});
+             const TensorView grad_final(numbers + (parts & 1 ? of_y : 0),
+                                         {directions, c.batch, kHidden});
+             const Gru::Gradients g = layer.backward(parts & 1 ? grad_y : TensorView(),
+                                                     parts & 2 ? grad_final : TensorView());
+             return std::vector<TensorView>{g.x, g.initial};
+           }});
+    }
+  }
+}
+
+TEST(NnGru, ItemsAreByThemselves) {
+  // Each item of a batch of uneven lengths is what it is alone, cut to its length, to the bit.
+  for (const bool bidirectional : {false, true}) {
+    const std::int64_t directions = bidirectional ? 2 : 1;
+    const Lengths lengths{4, 1, 0, 5};
+    Model model(1, DType::kFloat64);
+    Gru layer(model.scope(), 3, 2, bidirectional), alone(model.scope("alone"), 3, 2, bidirectional);
+    for (Parameter& parameter : model.parameters()) {
+      if (Parameter* const twin = model.parameters().find("alone." + parameter.name)) {
+        twin->value = parameter.value;
+      }
+    }
+    const Tensor x = RandomState(2).randn({4, 5, 3});
+    const TensorView y = layer.forward(x, lengths);
+    for (std::int64_t item = 0; item < 4; ++item) {
+      const std::int64_t length = lengths[static_cast<std::size_t>(item)];
+      const Tensor cut(
+          TensorView(x.view()[item].data(), DType::kFloat64, {1, length, 3}, {0, 3, 1}));
+      const Tensor expected(alone.forward(cut));
+      for_each_index({5, directions * 2}, [&](const Index& at) {
+        EXPECT_EQ(y.value({item, at[0], at[1]}),
+                  at[0] < length ? expected.value({0, at[0], at[1]}) : 0.0);
+      });
+      for_each_index({directions, 2}, [&](const Index& at) {
+        EXPECT_EQ(layer.final_hidden().value({at[0], item, at[1]}),
+                  alone.final_hidden().value({at[0], 0, at[1]}));
+      });
+    }
+  }
+}
+
+TEST(NnGru, BeginsWhereItIsTold) {
+  Model model(1, DType::kFloat64);
+  Gru layer(model.scope(), 2, 3, true);
+  const Tensor x = RandomState(2).randn({2, 4, 2}), initial = RandomState(3).randn({2, 2, 3});
+  layer.forward(x, Lengths{0, 0}, initial);
+  EXPECT_EQ(test::max_difference(layer.final_hidden(), initial), 0.0);
+  const Tensor from_zeros(layer.forward(x, {}, Tensor(DType::kFloat64, {2, 2, 3})));
+  EXPECT_EQ(test::max_difference(layer.forward(x), from_zeros), 0.0);
+  // The first half, then the second from where it ended: forward, that is the whole.
+  Model one(1, DType::kFloat64);
+  Gru forward(one.scope(), 2, 3);
+  const Tensor item = RandomState(4).randn({1, 4, 2});
+  const Tensor whole(forward.forward(item));
+  const auto half = [&](std::int64_t begin) {
+    return Tensor(TensorView(&item.at<double>({0, begin, 0}), {1, 2, 2}));
+  };
+  const Tensor first_half = half(0), second_half = half(2);
+  forward.forward(first_half);
+  const Tensor middle(forward.final_hidden());
+  const TensorView y = forward.forward(second_half, {}, middle);
+  for_each_index({2, 3}, [&](const Index& at) {
+    EXPECT_EQ(y.value({0, at[0], at[1]}), whole.value({0, 2 + at[0], at[1]}));
+  });
+}
+
+TEST(NnGru, PaddingDoesNotMatter) {
+  Model model(1);
+  Gru layer(model.scope(), 2, 3, true);
+  const Lengths lengths{1, 3};
+  Tensor x = convert(RandomState(2).randn({2, 3, 2}), DType::kFloat32);
+  Tensor grad = convert(RandomState(3).randn({2, 3, 6}), DType::kFloat32);
+  const Tensor y(layer.forward(x, lengths));
+  const Tensor grad_x(layer.backward(grad).x);
+  set_value(x, {0, 1, 0}, 1e3);
+  set_value(x, {0, 2, 1}, -7.0);
+  set_value(grad, {0, 1, 5}, 1e5);
+  EXPECT_TRUE(test::same_bits(layer.forward(x, lengths), y));
+  const Gru::Gradients again = layer.backward(grad);
+  EXPECT_TRUE(test::same_bits(again.x, grad_x));
+  for (const std::int64_t t : {1, 2}) EXPECT_EQ(again.x.value({0, t, 0}), 0.0);
+}
+
+TEST(NnGru, Float32AgreesWithFloat64) {
+  for (const std::int64_t hidden : {1, 5, 64, 130}) {
+    const std::int64_t in = 33, batch = 7, length = 12;
+    const Lengths lengths{12, 1, 7, 0, 12, 3, 11};
+    Model model(5), exact(5, DType::kFloat64);
+    Gru layer(model.scope(), in, hidden, true), exact_layer(exact.scope(), in, hidden, true);
+    test::copy_parameters(model, exact);
+    const auto draw = [](std::uint64_t seed, const Shape& shape) {
+      return convert(RandomState(seed).randn(shape), DType::kFloat32);
+    };
+    const Tensor x = draw(6, {batch, length, in}), initial = draw(7, {2, batch, hidden}),
+                 grad = draw(8, {batch, length, 2 * hidden}),
+                 grad_final = draw(9, {2, batch, hidden});
+    const auto wide = [](const Tensor& t) { return convert(t, DType::kFloat64); };
+    const Tensor wide_x = wide(x), wide_initial = wide(initial);
+    const TensorView y = layer.forward(x, lengths, initial);
+    const TensorView exact_y = exact_layer.forward(wide_x, lengths, wide_initial);
+    const Gru::Gradients g = layer.backward(grad, grad_final),
+                         exact_g = exact_layer.backward(wide(grad), wide(grad_final));
+    // Sums of in + hidden products a step, whose errors the steps hand on.
+    const double chain = static_cast<double>(in + 3 * hidden + length);
+    EXPECT_TRUE(test::within_roundings(y, exact_y, chain));
+    EXPECT_TRUE(test::within_roundings(layer.final_hidden(), exact_layer.final_hidden(), chain));
+    EXPECT_TRUE(test::within_roundings(g.x, exact_g.x, chain));
+    EXPECT_TRUE(test::within_roundings(g.initial, exact_g.initial, chain));
+    for (const Parameter& parameter : model.parameters()) {
+      EXPECT_TRUE(test::within_roundings(parameter.gradient,
+                                         exact.parameters().find(parameter.name)->gradient,
+                                         chain + static_cast<double>(batch * length)))
+          << parameter.name;
+    }
+  }
+}
+
+TEST(NnGru, IsTheSameOnAnyNumberOfThreads) {
+  const auto run = [](int threads) {
+    const test::Threads limit(threads);
+    Model model(3);
+    Gru layer(model.scope(), 40, 70, true);
+    const Tensor x = convert(RandomState(2).randn({50, 9, 40}), DType::kFloat32);
+    const Tensor grad = convert(RandomState(3).randn({50, 9, 140}), DType::kFloat32);
+    std::vector<Tensor> all;
+    all.emplace_back(layer.forward(x));
+    all.emplace_back(layer.backward(grad).x);
+    for (const Parameter& parameter : model.parameters()) all.push_back(parameter.gradient);
+    return all;
+  };
+  const std::vector<Tensor> one = run(1), two = run(2);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(test::same_bits(one[i], two[i])) << i;
+}
+
+TEST(NnGru, AllocatesOnce) {
+  if (!test::counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
+  const test::Threads limit(1);
+  Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
+  Gru layer(model.scope(), 4, 5, true);
+  const Tensor x = RandomState(2).randn({3, 6, 4}), shorter = RandomState(2).randn({3, 5, 4});
+  const Tensor grad = RandomState(3).randn({3, 6, 10});
+  const Tensor grad_of_shorter = RandomState(3).randn({3, 5, 10});
+  const Lengths lengths{3, 5, 1};
+  const auto step = [&] {
+    layer.forward(x, lengths);
+    layer.backward(grad);
+    layer.forward(shorter);
+    layer.backward(grad_of_shorter);
+  };
+  step();
+  const std::int64_t before = test::allocations();
+  step();
+  EXPECT_EQ(test::allocations(), before);
+}
+
+TEST(NnGru, HasPyTorchsNames) {
+  Model model;
+  Gru layer(model.scope("encoder"), 2, 3, true);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : model.parameters()) {
+    names.push_back(parameter.name + " " + to_string(parameter.value.shape()));
+  }
+  EXPECT_THAT(names,
+              testing::ElementsAre(
+                  "encoder.weight_ih_l0 [9, 2]", "encoder.weight_hh_l0 [9, 3]",
+                  "encoder.bias_ih_l0 [9]", "encoder.bias_hh_l0 [9]",
+                  "encoder.weight_ih_l0_reverse [9, 2]", "encoder.weight_hh_l0_reverse [9, 3]",
+                  "encoder.bias_ih_l0_reverse [9]", "encoder.bias_hh_l0_reverse [9]"));
+}
+
+TEST(NnGru, SaysWhatDoesNotFit) {
+  Model model;
+  Gru layer(model.scope(), 2, 3, true);
+  const Tensor x(DType::kFloat32, {2, 4, 2});
+  const auto forward = [&](const TensorView& input, const Lengths& lengths = {},
+                           const TensorView& initial = {}) {
+    return test::message_of([&] { layer.forward(input, lengths, initial); });
+  };
+  EXPECT_EQ(forward(Tensor(DType::kFloat32, {2, 4, 5})), "x: expected [..., 2], got [2, 4, 5]");
+  EXPECT_EQ(forward(Tensor(DType::kFloat32, {4, 2})), "x: expected [batch, length, 2], got [4, 2]");
+  EXPECT_EQ(forward(x, {1}), "lengths: expected none or one for each of 2 items, got 1");
+  EXPECT_EQ(forward(x, {1, 5}), "lengths: expected lengths from 0 to 4, got 5");
+  EXPECT_EQ(forward(x, {1, -1}), "lengths: expected lengths from 0 to 4, got -1");
+  EXPECT_EQ(forward(x, {}, Tensor(DType::kFloat32, {1, 2, 3})),
+            "initial: expected [2, 2, 3], got [1, 2, 3]");
+  layer.forward(x);
+  EXPECT_EQ(test::message_of([&] {
+              layer.backward(Tensor(DType::kFloat32, {2, 4, 3}));
+            }),
+            "grad_y: expected [2, 4, 6], got [2, 4, 3]");
+  EXPECT_EQ(test::message_of([&] {
+              layer.backward({}, Tensor(DType::kFloat32, {2, 3}));
+            }),
+            "grad_final: expected [2, 2, 3], got [2, 3]");
+}
+
+}  // namespace
+}  // namespace fovea::nn
