@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The recurrent decoder: gradients through all its steps, and steps by themselves.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fovea/nn/gru_decoder.h"
+#include "fovea/random.h"
+
+#include "support/allocations.h"
+#include "support/layer_check.h"
+#include "support/message_of.h"
+#include "support/random_problem.h"
+#include "support/same_layer.h"
+#include "support/threads.h"
+
+namespace fovea::nn {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+constexpr GruDecoder::Dims kDims{.embed_dim = 2, .hidden = 3, .encoder_dim = 4, .attention_dim = 5};
+
+struct Case {
+  std::string name;
+  std::int64_t batch, length, kv_len;
+  Lengths lengths;
+};
+
+const Case kCases[] = {
+    {"all lengths alike", 2, 3, 4, {}}, {"uneven, one empty", 3, 3, 4, {2, 0, 4}},
+    {"one step", 2, 1, 3, {3, 1}},      {"one item, one key", 1, 4, 1, {}},
+    {"no step", 2, 0, 3, {}},           {"no key", 2, 2, 0, {}},
+    {"no item", 0, 2, 3, {}},
+};
+
+struct Inputs {
+  Inputs(const Case& c, const GruDecoder::Dims& dims)
+      : embeddings(RandomState(2).randn({c.batch, c.length, dims.embed_dim})),
+        encoder(RandomState(3).randn({c.batch, c.kv_len, dims.encoder_dim})),
+        initial(RandomState(4).randn({c.batch, dims.hidden})) {}
+
+  void convert_to(DType dtype) {
+    for (Tensor* tensor : {&embeddings, &encoder, &initial}) *tensor = convert(*tensor, dtype);
+  }
+
+  Tensor embeddings, encoder, initial;
+};
+
+TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Model model(1, DType::kFloat64);
+    GruDecoder layer(model.scope(), kDims);
+    test::draw_parameters(model);
+    Inputs in(c, kDims);
+    test::expect_gradients({model,
+                            {&in.embeddings, &in.encoder, &in.initial},
+                            [&] {
+                              return TensorView(
+                                  layer.forward(in.embeddings, in.encoder, in.initial, c.lengths));
+                            },
+                            [&](const TensorView& grad) {
+                              const GruDecoder::Gradients g = layer.backward(grad);
+                              return std::vector<TensorView>{g.embeddings, g.encoder, g.initial};
+                            }});
+  }
+}
+
+TEST(NnGruDecoder, StepsAreTheWhole) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Model model(1, DType::kFloat64);
+    GruDecoder layer(model.scope(), kDims);
+    const Inputs in(c, kDims);
+    const Tensor y(layer.forward(in.embeddings, in.encoder, in.initial, c.lengths));
+    const Tensor weights(layer.weights());
+    ASSERT_EQ(y.shape(), Shape({c.batch, c.length, layer.y_dim()}));
+    ASSERT_EQ(weights.shape(), Shape({c.batch, c.length, c.kv_len}));
+    layer.prepare(in.encoder, c.lengths);
+    TensorView hidden = in.initial;
+    for (std::int64_t t = 0; t < c.length; ++t) {
+      Tensor embedding(DType::kFloat64, {c.batch, kDims.embed_dim});
+      for_each_index(embedding.shape(), [&](const Index& at) {
+        set_value(embedding, at, in.embeddings.value({at[0], t, at[1]}));
+      });
+      const GruDecoder::Step step = layer.step(embedding, hidden);
+      hidden = step.hidden;
+      ASSERT_EQ(step.y.shape(), Shape({c.batch, layer.y_dim()}));
+      for_each_index(step.y.shape(), [&](const Index& at) {
+        EXPECT_EQ(step.y.value(at), y.value({at[0], t, at[1]}));
+      });
+      for_each_index(step.weights.shape(), [&](const Index& at) {
+        EXPECT_EQ(step.weights.value(at), weights.value({at[0], t, at[1]}));
+      });
+      for_each_index(hidden.shape(), [&](const Index& at) {
+        EXPECT_EQ(hidden.value(at), y.value({at[0], t, at[1]}));
+      });
+    }
+  }
+}
+
+TEST(NnGruDecoder, GivesItsPartsInOrder) {
+  const Case c{"", 2, 3, 4, {2, 4}};
+  Model model(1, DType::kFloat64);
+  GruDecoder layer(model.scope(), kDims);
+  const Inputs in(c, kDims);
+  const TensorView y = layer.forward(in.embeddings, in.encoder, in.initial, c.lengths);
+  for_each_index({2, 3}, [&](const Index& at) {
+    double sum = 0.0;
+    for (std::int64_t j = 0; j < c.kv_len; ++j) sum += layer.weights().value({at[0], at[1], j});
+    EXPECT_NEAR(sum, 1.0, 1e-15);
+    for (std::int64_t d = 0; d < kDims.encoder_dim; ++d) {
+      double context = 0.0;
+      for (std::int64_t j = 0; j < c.kv_len; ++j) {
+        context += layer.weights().value({at[0], at[1], j}) * in.encoder.value({at[0], j, d});
+      }
+      EXPECT_NEAR(y.value({at[0], at[1], kDims.hidden + d}), context, 1e-14);
+    }
+    for (std::int64_t d = 0; d < kDims.embed_dim; ++d) {
+      EXPECT_EQ(y.value({at[0], at[1], kDims.hidden + kDims.encoder_dim + d}),
+                in.embeddings.value({at[0], at[1], d}));
+    }
+  });
+}
+
+TEST(NnGruDecoder, Float32AgreesWithFloat64) {
+  constexpr GruDecoder::Dims kLarger{
+      .embed_dim = 33, .hidden = 40, .encoder_dim = 70, .attention_dim = 50};
+  const Case c{"", 5, 11, 13, {13, 1, 7, 0, 12}};
+  Model model(5), exact(5, DType::kFloat64);
+  GruDecoder layer(model.scope(), kLarger), exact_layer(exact.scope(), kLarger);
+  test::copy_parameters(model, exact);
+  Inputs in(c, kLarger);
+  in.convert_to(DType::kFloat32);
+  Inputs wide = in;
+  wide.convert_to(DType::kFloat64);
+  const Tensor grad =
+      convert(RandomState(5).randn({c.batch, c.length, layer.y_dim()}), DType::kFloat32);
+  const auto chain =
+      static_cast<double>(layer.y_dim() + 4 * kLarger.hidden + kLarger.attention_dim + c.length);
+  EXPECT_TRUE(test::within_roundings(
+      layer.forward(in.embeddings, in.encoder, in.initial, c.lengths),
+      exact_layer.forward(wide.embeddings, wide.encoder, wide.initial, c.lengths), chain));
+  EXPECT_TRUE(test::within_roundings(layer.weights(), exact_layer.weights(), chain));
+  const GruDecoder::Gradients g = layer.backward(grad),
+                              exact_g = exact_layer.backward(convert(grad, DType::kFloat64));
+  EXPECT_TRUE(test::within_roundings(g.embeddings, exact_g.embeddings, chain));
+  EXPECT_TRUE(test::within_roundings(g.encoder, exact_g.encoder, chain));
+  EXPECT_TRUE(test::within_roundings(g.initial, exact_g.initial, chain));
+  for (const Parameter& parameter : model.parameters()) {
+    EXPECT_TRUE(test::within_roundings(parameter.gradient,
+                                       exact.parameters().find(parameter.name)->gradient,
+                                       chain + static_cast<double>(c.batch * c.length)))
+        << parameter.name;
+  }
+}
+
+TEST(NnGruDecoder, IsTheSameOnAnyNumberOfThreads) {
+  constexpr GruDecoder::Dims kLarger{
+      .embed_dim = 33, .hidden = 40, .encoder_dim = 70, .attention_dim = 50};
+  const Case c{"", 40, 7, 13, {}};
+  const auto run = [&](int threads) {
+    const test::Threads limit(threads);
+    Model model(3);
+    GruDecoder layer(model.scope(), kLarger);
+    Inputs in(c, kLarger);
+    in.convert_to(DType::kFloat32);
+    std::vector<Tensor> all;
+    all.emplace_back(layer.forward(in.embeddings, in.encoder, in.initial));
+    const Tensor grad = convert(RandomState(5).randn(all[0].shape()), DType::kFloat32);
+    const GruDecoder::Gradients g = layer.backward(grad);
+    for (const MutableTensorView& of : {g.embeddings, g.encoder, g.initial}) all.emplace_back(of);
+    for (const Parameter& parameter : model.parameters()) all.push_back(parameter.gradient);
+    return all;
+  };
+  const std::vector<Tensor> one = run(1), two = run(2);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(test::same_bits(one[i], two[i])) << i;
+}
+
+TEST(NnGruDecoder, AllocatesOnce) {
+  if (!test::counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
+  const test::Threads limit(1);
+  Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
+  GruDecoder layer(model.scope(), kDims);
+  const Case c{"", 3, 4, 5, {3, 5, 1}};
+  const Inputs in(c, kDims);
+  const Tensor grad = RandomState(5).randn({3, 4, layer.y_dim()});
+  const Tensor embedding = RandomState(6).randn({3, kDims.embed_dim});
+  const auto step = [&] {
+    layer.forward(in.embeddings, in.encoder, in.initial, c.lengths);
+    layer.backward(grad);
+    layer.prepare(in.encoder, c.lengths);
+    layer.step(embedding, layer.step(embedding, in.initial).hidden);
+  };
+  step();
+  const std::int64_t before = test::allocations();
+  step();
+  EXPECT_EQ(test::allocations(), before);
+}
+
+TEST(NnGruDecoder, NamesItsParameters) {
+  Model model;
+  GruDecoder layer(model.scope("decoder"), kDims);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : model.parameters()) {
+    names.push_back(parameter.name + " " + to_string(parameter.value.shape()));
+  }
+  EXPECT_THAT(names, testing::ElementsAre(
+                         "decoder.attention.query_proj.weight [5, 3]",
+                         "decoder.attention.key_proj.weight [5, 4]", "decoder.attention.v [5]",
+                         "decoder.cell.weight_ih [9, 6]", "decoder.cell.weight_hh [9, 3]",
+                         "decoder.cell.bias_ih [9]", "decoder.cell.bias_hh [9]"));
+}
+
+TEST(NnGruDecoder, SaysWhatDoesNotFit) {
+  Model model;
+  GruDecoder layer(model.scope(), kDims);
+  const auto zeros = [](const Shape& shape) { return Tensor(DType::kFloat32, shape); };
+  const Tensor embeddings = zeros({2, 6, 2}), encoder = zeros({2, 7, 4}), initial = zeros({2, 3});
+  const auto forward = [&](const TensorView& x, const TensorView& of, const TensorView& first,
+                           const Lengths& lengths = {}) {
+    return test::message_of([&] { layer.forward(x, of, first, lengths); });
+  };
+  EXPECT_EQ(forward(zeros({2, 6, 3}), encoder, initial),
+            "embeddings: expected [..., 2], got [2, 6, 3]");
+  EXPECT_EQ(forward(zeros({3, 6, 2}), encoder, initial),
+            "embeddings: expected [2, length, 2], got [3, 6, 2]");
+  EXPECT_EQ(forward(embeddings, zeros({2, 7, 3}), initial),
+            "encoder: expected [..., 4], got [2, 7, 3]");
+  EXPECT_EQ(forward(embeddings, encoder, zeros({1, 2, 3})),
+            "initial: expected [2, 3], got [1, 2, 3]");
+  EXPECT_EQ(forward(embeddings, encoder, initial, {7, 8}),
+            "lengths: expected lengths from 0 to 7, got 8");
+  EXPECT_EQ(forward(embeddings, encoder, initial, {7}),
+            "lengths: expected none or one for each of 2 items, got 1");
+  layer.forward(embeddings, encoder, initial);
+  EXPECT_EQ(test::message_of([&] {
+              layer.backward(zeros({2, 6, 8}));
+            }),
+            "grad_y: expected [2, 6, 9], got [2, 6, 8]");
+  EXPECT_EQ(test::message_of([&] {
+              layer.step(zeros({1, 2}), initial);
+            }),
+            "embedding: expected [2, 2], got [1, 2]");
+  EXPECT_EQ(test::message_of([&] {
+              layer.step(zeros({2, 2}), zeros({2, 4}));
+            }),
+            "hidden: expected [2, 3], got [2, 4]");
+  EXPECT_EQ(test::message_of([&] {
+              layer.prepare(zeros({2, 7, 5}));
+            }),
+            "encoder: expected [..., 4], got [2, 7, 5]");
+}
+
+}  // namespace
+}  // namespace fovea::nn
