@@ -59,6 +59,15 @@ inline void expect_gradients(const LayerCheck& check) {
   }
 }
 
+/// Numbers that another program printed to 15 digits, in row-major order.
+inline void expect_numbers(const TensorView& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), static_cast<std::int64_t>(expected.size()));
+  std::size_t next = 0;
+  for_each_index(found.shape(), [&](const Index& at) {
+    EXPECT_NEAR(found.value(at), expected[next++], 1e-14) << to_string(at);
+  });
+}
+
 /// Parameters that begin as ones or zeros hide mistakes: all become normal numbers.
 inline void draw_parameters(nn::Model& model, std::uint64_t seed = 99) {
   RandomState random(seed);

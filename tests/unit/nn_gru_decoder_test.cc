@@ -72,6 +72,54 @@ TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
   }
 }
 
+// PyTorch 2 in float64; W [3, 2], U [3, 2], v [3] and torch.nn.GRUCell(3, 2) filled in this order
+// as in nn_gru_test.cc:
+//   emb, enc, h0 = draw(1, 2, 2, 1), draw(2, 2, 3, 2), draw(3, 2, 2)
+//   h, ys = h0, []
+//   for t in range(2):
+//       s = torch.tanh((h @ W.T)[:, None] + enc @ U.T) @ v
+//       s[1, 2] = -torch.inf
+//       w = s.softmax(-1)
+//       c = (w[:, :, None] * enc).sum(1)
+//       h = cell(torch.cat([emb[:, t], c], -1), h)
+//       ys.append(torch.cat([h, c, emb[:, t]], -1))
+//   y = torch.stack(ys, 1)
+//   (y * draw(4, 2, 2, 5)).sum().backward()
+TEST(NnGruDecoder, HasPyTorchsNumbers) {
+  Model model(1, DType::kFloat64);
+  GruDecoder layer(model.scope(),
+                   {.embed_dim = 1, .hidden = 2, .encoder_dim = 2, .attention_dim = 3});
+  test::draw_parameters(model, 99);
+  const Tensor embeddings = RandomState(1).randn({2, 2, 1}),
+               encoder = RandomState(2).randn({2, 3, 2}), initial = RandomState(3).randn({2, 2});
+  const Lengths lengths{3, 2};
+  test::expect_numbers(
+      layer.forward(embeddings, encoder, initial, lengths),
+      {0.727317596809664,  0.262098065171281,  -1.40557474050151,    0.124320390588695,
+       1.62434536366324,   0.120222334481663,  0.232988241697501,    -1.4170912587686,
+       0.124259356827791,  -0.611756413650075, -0.00682091215167735, -0.628974594238345,
+       -0.262119304346193, -1.08046923754706,  -0.528171752263456,   -0.285234288712401,
+       -0.54458419637027,  -0.274509721496611, -1.0777997311836,     -1.07296862215617});
+  const std::vector<double> last_weights{0.34322945354461,  0.280580808709104, 0.376189737746286,
+                                         0.501938502147642, 0.498061497852358, 0.0};
+  for_each_index({2, 3}, [&](const Index& at) {
+    EXPECT_NEAR(layer.weights().value({at[0], 1, at[1]}),
+                last_weights[static_cast<std::size_t>(at[0] * 3 + at[1])], 1e-14);
+  });
+  const GruDecoder::Gradients g = layer.backward(RandomState(4).randn({2, 2, 5}));
+  test::expect_numbers(
+      g.embeddings, {-0.507718060381091, -1.20972026288233, -1.09629637819868, 0.10909236599412});
+  test::expect_numbers(
+      g.encoder, {-0.00813901366468836, 0.246573009802997, -0.00192946884226218, 0.187847939296374,
+                  0.00526997919577247, 0.270187332662522, 0.902703386660784, 0.182686634790781,
+                  0.912831260979705, 0.339936692946663, 0.0, 0.0});
+  test::expect_numbers(
+      g.initial, {-0.302379883296805, 0.795159072966342, 1.0370421269089, 0.0923882780267831});
+  test::expect_numbers(model.parameters().find("attention.key_proj.weight")->gradient,
+                       {-0.00108125371814076, 0.00485750973877929, 0.12061111399675,
+                        0.044740748840302, 0.123572880743538, 0.0652604698352029});
+}
+
 TEST(NnGruDecoder, StepsAreTheWhole) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);

@@ -2,6 +2,8 @@
 //
 // Gated recurrent units: PyTorch's numbers, items of their own lengths, gradients.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -85,6 +87,64 @@ TEST(NnGru, HasTheGradientsOfDifferences) {
            }});
     }
   }
+}
+
+// PyTorch 2 in float64:
+//   gru = torch.nn.GRU(2, 2, batch_first=True, bidirectional=True)
+//   r = numpy.random.RandomState(99)
+//   for p in gru.parameters(): p.data = torch.tensor(0.5 * r.randn(*p.shape))
+//   x, h0 = draw(1, 2, 3, 2), draw(2, 2, 2, 2)  # RandomState(first).randn(*others)
+//   y, h = gru(pack_padded_sequence(x, [3, 2], batch_first=True), h0)
+//   y, _ = pad_packed_sequence(y, batch_first=True)
+//   ((y * draw(3, 2, 3, 4)).sum() + (h * draw(4, 2, 2, 2)).sum()).backward()
+TEST(NnGru, HasPyTorchsNumbers) {
+  Model model(1, DType::kFloat64);
+  Gru layer(model.scope(), 2, 2, true);
+  test::draw_parameters(model, 99);
+  const Tensor x = RandomState(1).randn({2, 3, 2}), initial = RandomState(2).randn({2, 2, 2});
+  const Lengths lengths{3, 2};
+  test::expect_numbers(layer.forward(x, lengths, initial), {0.0064737821122538,
+                                                            0.0582493479420012,
+                                                            -0.818120940518794,
+                                                            -0.334448438982733,
+                                                            0.28700093614404,
+                                                            0.139830129885111,
+                                                            -0.786341792591569,
+                                                            -0.374902195082101,
+                                                            0.506392293206963,
+                                                            -0.173524313882775,
+                                                            -1.32221767285497,
+                                                            -0.754332567033295,
+                                                            -0.0694450895740274,
+                                                            1.38182875355214,
+                                                            -0.62339278389213,
+                                                            -0.801115895495117,
+                                                            0.168137581553533,
+                                                            1.02315733651331,
+                                                            -0.436870822157835,
+                                                            -0.86553333757113,
+                                                            0.0,
+                                                            0.0,
+                                                            0.0,
+                                                            0.0});
+  test::expect_numbers(
+      layer.final_hidden(),
+      {0.506392293206963, -0.173524313882775, 0.168137581553533, 1.02315733651331,
+       -0.818120940518794, -0.334448438982733, -0.62339278389213, -0.801115895495117});
+  const Gru::Gradients g =
+      layer.backward(RandomState(3).randn({2, 3, 4}), RandomState(4).randn({2, 2, 2}));
+  test::expect_numbers(
+      g.x, {0.223954301974468, -0.32949740362215, 1.10309588354391, -0.254297063625849,
+            0.577747824286285, -0.214045279355044, 0.0225167385455911, 0.121994509276675,
+            0.378460220636936, 0.288921115722002, 0.0, 0.0});
+  test::expect_numbers(
+      g.initial, {0.767960965978536, 0.31739934552895, -0.0589025821551085, 0.927297052310424,
+                  -0.758306215753047, -2.40398558905573, 0.150383669601891, -0.731750622747283});
+  test::expect_numbers(
+      model.parameters().find("weight_hh_l0_reverse")->gradient,
+      {-0.208408913614422, -0.0236805505633773, -0.40587616234644, -0.256426154788432,
+       -0.610708367501399, -0.496174882865632, -1.57661280506115, -1.26507217584442,
+       0.152136916627649, -0.0138825154966718, 1.12287848556857, 0.792381892760538});
 }
 
 TEST(NnGru, ItemsAreByThemselves) {
@@ -230,6 +290,19 @@ TEST(NnGru, AllocatesOnce) {
   const std::int64_t before = test::allocations();
   step();
   EXPECT_EQ(test::allocations(), before);
+}
+
+TEST(NnGru, BeginsAsPyTorchs) {
+  Model model;
+  Gru layer(model.scope(), 30, 16);
+  for (const Parameter& parameter : model.parameters()) {
+    double largest = 0.0;
+    for (const float x : parameter.value.span<float>()) {
+      largest = std::max(largest, std::abs(double{x}));
+    }
+    EXPECT_LE(largest, 1 / std::sqrt(16.0)) << parameter.name;
+    EXPECT_GT(largest, 0.9 / std::sqrt(16.0)) << parameter.name;
+  }
 }
 
 TEST(NnGru, HasPyTorchsNames) {
