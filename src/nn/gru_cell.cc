@@ -53,7 +53,7 @@ void step_back(std::int64_t hidden, const Real* __restrict gates, const Real* __
 
 }  // namespace
 
-void gru_step(const GruStep& at, const Step& step) {
+void gru_step(const GruStep& at, const StepItems& items) {
   const std::int64_t batch = at.before.extent(0), hidden = at.before.extent(1);
   with_real(at.before.dtype(), [&](auto zero) {
     using Real = decltype(zero);
@@ -62,7 +62,7 @@ void gru_step(const GruStep& at, const Step& step) {
         const Real* const before = row<Real>(at.before, item);
         Real* const after = row<Real>(at.after, item);
         Real* const y = row<Real>(at.y, item);
-        if (step.has(item)) {
+        if (items.have(item)) {
           step_forward(hidden, row<Real>(at.gates, item), row<Real>(at.hidden_gates, item), before,
                        row<Real>(at.product, item), after, y);
         } else {
@@ -74,7 +74,7 @@ void gru_step(const GruStep& at, const Step& step) {
   });
 }
 
-void gru_step_back(const GruStepBack& at, const Step& step) {
+void gru_step_back(const GruStepBack& at, const StepItems& items) {
   const std::int64_t batch = at.before.extent(0), hidden = at.before.extent(1);
   with_real(at.before.dtype(), [&](auto zero) {
     using Real = decltype(zero);
@@ -82,7 +82,7 @@ void gru_step_back(const GruStepBack& at, const Step& step) {
       for (std::int64_t item = begin; item < end; ++item) {
         Real* const grad_gates = row<Real>(at.grad_gates, item);
         Real* const grad_hidden_gates = row<Real>(at.grad_hidden_gates, item);
-        if (!step.has(item)) {
+        if (!items.have(item)) {
           std::fill_n(grad_gates, 3 * hidden, Real{0});
           std::fill_n(grad_hidden_gates, 3 * hidden, Real{0});
           continue;

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -12,14 +13,14 @@
 
 namespace fovea::nn {
 
-/// The items whose lengths are greater than `number` take part in a step; where there are no
-/// lengths, all do.
-struct Step {
+/// The items that take part in step `step`, those that are longer than that; where there are no
+/// lengths, all are.
+struct StepItems {
   std::span<const std::int64_t> lengths = {};
-  std::int64_t number = 0;
+  std::int64_t step = 0;
 
-  bool has(std::int64_t item) const {
-    return lengths.empty() || number < lengths[static_cast<std::size_t>(item)];
+  bool have(std::int64_t item) const {
+    return lengths.empty() || step < lengths[static_cast<std::size_t>(item)];
   }
 };
 
@@ -31,7 +32,7 @@ struct GruStep {
   MutableTensorView after;    ///< [batch, hidden] becomes h', or h where an item takes no part
   MutableTensorView y;        ///< [batch, hidden] becomes h', or zeros
 };
-void gru_step(const GruStep& at, const Step& step);
+void gru_step(const GruStep& at, const StepItems& items);
 
 struct GruStepBack {
   TensorView gates, before, product;    ///< as gru_step left them
@@ -40,6 +41,6 @@ struct GruStepBack {
   MutableTensorView grad_gates;         ///< [batch, 3 hidden] becomes that of W_ih x + b_ih
   MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] becomes that of W_hh h + b_hh
 };
-void gru_step_back(const GruStepBack& at, const Step& step);
+void gru_step_back(const GruStepBack& at, const StepItems& items);
 
 }  // namespace fovea::nn

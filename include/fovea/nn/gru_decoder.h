@@ -24,11 +24,13 @@ namespace fovea::nn {
 /// of which a model makes the logits of the next token. Conventions and errors as Linear.
 class GruDecoder {
  public:
-  /// cell.weight_ih [3 hidden, embed_dim + encoder_dim] and the rest as PyTorch's nn.GRUCell;
-  /// attention.* as AdditiveAttention of the dimension attention_dim.
   struct Dims {
-    std::int64_t embed_dim, hidden, encoder_dim, attention_dim;
+    std::int64_t embed_dim, hidden, encoder_dim;
+    std::int64_t attention_dim;  ///< of the tanh
   };
+  /// attention.query_proj.weight, attention.key_proj.weight and attention.v as AdditiveAttention's;
+  /// cell.weight_ih [3 hidden, embed_dim + encoder_dim], cell.weight_hh, cell.bias_ih and
+  /// cell.bias_hh as PyTorch's nn.GRUCell.
   GruDecoder(const Scope& scope, const Dims& dims);
 
   std::int64_t y_dim() const { return dims_.hidden + dims_.encoder_dim + dims_.embed_dim; }
@@ -37,7 +39,8 @@ class GruDecoder {
   ///
   /// embeddings  [batch, length, embed_dim], of the token before each step's
   /// encoder     [batch, kv_len, encoder_dim]
-  /// lengths     one per item, 0 .. kv_len, of its encoder's outputs that count; empty: all do
+  /// lengths     one per item, 0 .. kv_len, of its encoder's outputs that count; empty: all do.
+  ///             The others have to be finite numbers.
   /// initial     [batch, hidden], before the first step
   ///
   /// Returns [batch, length, y_dim].
@@ -60,7 +63,7 @@ class GruDecoder {
     MutableTensorView hidden;  ///< [batch, hidden], of the next step
     TensorView weights;        ///< [batch, kv_len]
   };
-  /// embedding [batch, embed_dim]; hidden [batch, hidden], that of a step before among others.
+  /// embedding [batch, embed_dim]; hidden [batch, hidden], which may be that of the step before.
   Step step(const TensorView& embedding, const TensorView& hidden);
 
  private:
