@@ -85,8 +85,8 @@ class JsonDocument {
  public:
   explicit JsonDocument(std::shared_ptr<const Json> json) : json_(std::move(json)) {}
 
-  /// The value at the top, whose place is called "scene".
-  JsonNode root() const { return JsonNode(*json_, "scene"); }
+  /// The value at the top, and what its place is called.
+  JsonNode root(std::string place = "scene") const { return JsonNode(*json_, std::move(place)); }
 
  private:
   std::shared_ptr<const Json> json_;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The folder of a training run (run_folder.h).
+
+#include "train/run_folder.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "fovea/error.h"
+#include "fovea/files.h"
+
+#include "core/mapped_file.h"
+#include "core/output_file.h"
+#include "scene/json_reader.h"
+
+namespace fovea::train {
+namespace {
+
+constexpr const char* kModel = "model.json";
+constexpr const char* kBest = "model.safetensors";
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr std::int64_t kMost = std::int64_t{1} << 31;
+
+/// The tensors of a file, by name, into others of that shape and type.
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path), file_(TensorFile::open(path)) {}
+
+  void read(const std::string& name, const MutableTensorView& to) {
+    const auto found = std::ranges::find(file_.tensors(), name, &TensorInfo::name);
+    if (found == file_.tensors().end()) {
+      throw InvalidArgument(fmt::format(
+          "{}: expected a tensor \"{}\", which a model of model.json's kind has, got none", path_,
+          name));
+    }
+    const TensorRef tensor = file_.read(name);
+    if (tensor->dtype() != to.dtype() || tensor->shape() != to.shape()) {
+      throw InvalidArgument(fmt::format("{}: {}: expected {} {}, got {} {}", path_, name,
+                                        dtype_name(to.dtype()), to_string(to.shape()),
+                                        dtype_name(tensor->dtype()), to_string(tensor->shape())));
+    }
+    const Tensor copy(tensor.view());
+    std::memcpy(to.data(), copy.view().data(),
+                static_cast<std::size_t>(to.size()) * dtype_size(to.dtype()));
+    ++count_;
+  }
+  /// Throws unless all tensors of the file were read.
+  void finish() const {
+    if (count_ != file_.tensors().size()) {
+      throw InvalidArgument(fmt::format("{}: expected {} tensors, as model.json's kind has, got {}",
+                                        path_, count_, file_.tensors().size()));
+    }
+  }
+
+ private:
+  std::string path_;
+  TensorFile file_;
+  std::size_t count_ = 0;
+};
+
+Vocabulary vocabulary(const scene::JsonNode& node) {
+  std::vector<std::string> symbols;
+  for (const scene::JsonNode& symbol : node.array()) symbols.push_back(symbol.string());
+  return Vocabulary(std::move(symbols));
+}
+
+scene::JsonNode at(const scene::JsonNode& node, std::string_view key) {
+  const std::optional<scene::JsonNode> found = node.find(key);
+  if (!found) node.fail(fmt::format("expected \"{}\", got none", key));
+  return *found;
+}
+
+}  // namespace
+
+bool RunFolder::has_checkpoint() const {
+  std::error_code error;
+  return std::filesystem::exists(file(kCheckpoint), error);
+}
+
+void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source,
+                      const Vocabulary& target) {
+  std::error_code error;
+  std::filesystem::create_directories(path_, error);
+  if (error) throw OutputError(fmt::format("{}: {}", path_, error.message()));
+  const nlohmann::ordered_json json = {{"architecture", architecture_name(options.architecture)},
+                                       {"max_length", options.max_length},
+                                       {"width", options.width},
+                                       {"heads", options.heads},
+                                       {"inner", options.inner},
+                                       {"encoder_layers", options.encoder_layers},
+                                       {"decoder_layers", options.decoder_layers},
+                                       {"dropout", options.dropout},
+                                       {"seed", options.seed},
+                                       {"source_symbols", source.symbols()},
+                                       {"target_symbols", target.symbols()}};
+  OutputFile out(file(kModel));
+  out.write(json.dump(1) + "\n");
+  out.finish();
+}
+
+Model RunFolder::read_model() const {
+  const std::string path = file(kModel);
+  const FileBytes bytes = map_file(path);
+  try {
+    const scene::JsonDocument document = scene::parse_json(
+        std::string_view(reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()));
+    const scene::JsonNode root = document.root("model");
+    Model model;
+    model.source = vocabulary(at(root, "source_symbols"));
+    model.target = vocabulary(at(root, "target_symbols"));
+    TranslatorOptions& options = model.options;
+    options.architecture = static_cast<Architecture>(
+        at(root, "architecture")
+            .choice({std::string(architecture_name(Architecture::kTransformer)),
+                     std::string(architecture_name(Architecture::kGru))}));
+    options.source_symbols = model.source.size();
+    options.target_symbols = model.target.size();
+    for (const auto& [key, number] : {std::pair("max_length", &options.max_length),
+                                      {"width", &options.width},
+                                      {"heads", &options.heads},
+                                      {"inner", &options.inner},
+                                      {"encoder_layers", &options.encoder_layers},
+                                      {"decoder_layers", &options.decoder_layers}}) {
+      *number = at(root, key).integer(1, kMost);
+    }
+    options.dropout = at(root, "dropout").number();
+    options.seed = static_cast<std::uint64_t>(at(root, "seed").integer(0, 0xFFFFFFFF));
+    model.translator = make_translator(options);
+    return model;
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
+void RunFolder::save_best(const Translator& translator) const {
+  std::vector<NamedTensor> tensors;
+  for (const nn::Parameter& parameter : translator.model().parameters()) {
+    tensors.push_back({parameter.name, parameter.value});
+  }
+  write_tensors(file(kBest), tensors);
+}
+
+void RunFolder::load_best(Translator& translator) const {
+  Reader reader(file(kBest));
+  for (nn::Parameter& parameter : translator.model().parameters()) {
+    reader.read(parameter.name, parameter.value);
+  }
+  reader.finish();
+}
+
+namespace {
+
+/// Calls `visit(name, tensor)` for all that a checkpoint holds.
+template <class Optimizer, class Visitor>
+void for_each_tensor(Optimizer& adam, Tensor& counts, Tensor& best, const Visitor& visit) {
+  for (auto& moments : adam.moments()) {
+    visit(moments.parameter->name, moments.parameter->value);
+    visit("optimizer.mean." + moments.parameter->name, moments.mean);
+    visit("optimizer.square." + moments.parameter->name, moments.square);
+  }
+  visit("run.counts", counts);
+  visit("run.best", best);
+}
+
+}  // namespace
+
+void RunFolder::save_checkpoint(const nn::Adam& adam, const RunState& state) const {
+  Tensor counts = Tensor::from<std::int64_t>(
+      {4}, {state.steps, state.best_step, state.worse, state.fingerprint});
+  Tensor best = Tensor::from<double>({1}, {state.best});
+  std::vector<NamedTensor> tensors;
+  for_each_tensor(adam, counts, best, [&](const std::string& name, const Tensor& tensor) {
+    tensors.push_back({name, tensor});
+  });
+  write_tensors(file(kCheckpoint), tensors);
+}
+
+RunState RunFolder::load_checkpoint(nn::Adam& adam) const {
+  Tensor counts(DType::kInt64, {4}), best(DType::kFloat64, {1});
+  Reader reader(file(kCheckpoint));
+  for_each_tensor(adam, counts, best,
+                  [&](const std::string& name, Tensor& tensor) { reader.read(name, tensor); });
+  reader.finish();
+  const std::span<const std::int64_t> numbers = std::as_const(counts).span<std::int64_t>();
+  adam.set_steps(numbers[0]);
+  return {numbers[0], best.at<double>({0}), numbers[1], numbers[2], numbers[3]};
+}
+
+}  // namespace fovea::train

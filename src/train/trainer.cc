@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Training a translator (trainer.h).
+
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/nn/cross_entropy.h"
+
+#include "train/batches.h"
+#include "train/metrics.h"
+
+namespace fovea::train {
+namespace {
+
+constexpr std::size_t kValidationBatch = 100;
+
+nn::Schedule schedule_of(const TrainerOptions& options) {
+  return {.peak = options.learning_rate,
+          .kind = nn::Schedule::Kind::kCosine,
+          .warmup = options.warmup,
+          .total = options.steps};
+}
+
+/// What decides on the bits of the steps to come.
+std::int64_t fingerprint(const TrainingData& data, const TrainerOptions& options) {
+  std::vector<Pair> settings(1);
+  settings[0].source = fmt::format("{} {} {} {} {} {} {} {}", options.steps, options.batch,
+                                   options.learning_rate, options.warmup, options.weight_decay,
+                                   options.clip, options.label_smoothing, options.validate_every);
+  return fingerprint(data.training) ^ fingerprint(data.validation) * 3 ^ fingerprint(settings) * 5;
+}
+
+}  // namespace
+
+Validation validate(Translator& translator, const Vocabulary& source, const Vocabulary& target,
+                    const std::vector<Pair>& pairs) {
+  translator.model().evaluate();
+  Validation result;
+  std::vector<std::string> references;
+  Aligned aligned;
+  std::int64_t exact = 0;
+  for (std::size_t begin = 0; begin < pairs.size(); begin += kValidationBatch) {
+    const auto part =
+        std::span(pairs).subspan(begin, std::min(kValidationBatch, pairs.size() - begin));
+    std::vector<std::vector<std::int64_t>> sources;
+    std::size_t longest = 0;
+    for (const Pair& pair : part) {
+      sources.push_back(source.tokens(pair.source));
+      longest = std::max(longest, target.tokens(pair.target).size());
+    }
+    // Longer than all that is right cannot be.
+    const auto most =
+        std::min(static_cast<std::int64_t>(longest) + 1, translator.options().max_length);
+    const std::vector<Translation> translations = translate_greedily(translator, sources, most);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      result.texts.push_back(target.text(translations[i].tokens));
+      references.push_back(part[i].target);
+      if (result.texts.back() == part[i].target) {
+        ++exact;
+        aligned.add(translations[i], part[i]);
+      }
+    }
+    if (begin == 0) result.first = translations[0];
+  }
+  const auto count = static_cast<double>(std::max<std::size_t>(1, pairs.size()));
+  result.exact = static_cast<double>(exact) / count;
+  result.chrf = chrf(result.texts, references);
+  result.aligned = aligned.share();
+  result.counted = aligned.counted;
+  return result;
+}
+
+Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
+                 const TrainerOptions& options, bool resume)
+    : folder_(std::move(folder)),
+      model_(model),
+      data_(data),
+      options_(options),
+      adam_(model.translator->model().parameters(),
+            {.beta2 = 0.98, .weight_decay = options.weight_decay}),
+      schedule_(schedule_of(options)) {
+  for (const Pair& pair : data.training) {
+    examples_.push_back({model.source.tokens(pair.source), model.target.tokens(pair.target)});
+  }
+  const std::int64_t now = fingerprint(data, options);
+  if (resume) {
+    state_ = folder_.load_checkpoint(adam_);
+    saved_ = state_.steps;
+    if (state_.fingerprint != now) {
+      throw InvalidArgument(fmt::format(
+          "{}: the checkpoint was made with other pairs or settings; resume with the same ones",
+          folder_.path()));
+    }
+  } else {
+    state_.fingerprint = now;
+    folder_.begin(model.options, model.source, model.target);
+    folder_.save_checkpoint(adam_, state_);
+  }
+}
+
+void Trainer::save() {
+  folder_.save_checkpoint(adam_, state_);
+  saved_ = state_.steps;
+}
+
+void Trainer::validate_and_save() {
+  Validation found = validate(*model_.translator, model_.source, model_.target, data_.validation);
+  found.steps = state_.steps;
+  // Of equally many exact ones the nearer texts are better.
+  const double score = found.exact + found.chrf * 1e-6;
+  found.best = score > state_.best;
+  if (found.best) {
+    state_.best = score;
+    state_.best_step = state_.steps;
+    state_.worse = 0;
+    folder_.save_best(*model_.translator);
+  } else {
+    ++state_.worse;
+  }
+  save();
+  if (on_validation) on_validation(found);
+}
+
+bool Trainer::step(const std::vector<std::int64_t>& numbers) {
+  Translator& translator = *model_.translator;
+  const Batch batch = make_batch(examples_, numbers);
+  translator.model().train(static_cast<std::uint32_t>(state_.steps));
+  nn::CrossEntropy loss({.ignored = kPadding, .label_smoothing = options_.label_smoothing});
+  const double value = loss.forward(translator.forward(batch), batch.next);
+  if (!std::isfinite(value)) {
+    throw Diverged(fmt::format(
+        "the loss is {} at step {}; the checkpoint of step {} is kept in {}: "
+        "a smaller learning rate may help",
+        value, state_.steps + 1, state_.steps / options_.validate_every * options_.validate_every,
+        folder_.path()));
+  }
+  translator.model().parameters().zero_gradients();
+  translator.backward(loss.backward());
+  nn::clip_gradients(translator.model().parameters(), options_.clip);
+  const double rate = schedule_.rate(state_.steps);
+  adam_.step(rate);
+  ++state_.steps;
+  return !on_step || on_step({state_.steps, value, rate, batch.tokens});
+}
+
+TrainEnd Trainer::run() {
+  const auto pairs = static_cast<std::int64_t>(examples_.size());
+  std::vector<std::vector<std::int64_t>> batches;
+  std::int64_t epoch = -1;
+  const std::int64_t per_epoch = static_cast<std::int64_t>(
+      batches_of_epoch(examples_, options_.batch, model_.options.seed, 0).size());
+  while (state_.steps < options_.steps && pairs > 0) {
+    if (state_.steps / per_epoch != epoch) {
+      epoch = state_.steps / per_epoch;
+      batches = batches_of_epoch(examples_, options_.batch, model_.options.seed, epoch);
+    }
+    const bool goes_on = step(batches[static_cast<std::size_t>(state_.steps % per_epoch)]);
+    const bool last = state_.steps == options_.steps;
+    if (last || state_.steps % options_.validate_every == 0) {
+      validate_and_save();
+      if (state_.best >= options_.target) return TrainEnd::kTarget;
+      if (options_.patience > 0 && state_.worse >= options_.patience) return TrainEnd::kPatience;
+    }
+    if (!goes_on) {
+      save();
+      return TrainEnd::kStopped;
+    }
+  }
+  return TrainEnd::kOutOfSteps;
+}
+
+}  // namespace fovea::train

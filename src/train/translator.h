@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A model that reads one text and writes another, whatever it is made of.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fovea/nn/model.h"
+#include "fovea/tensor.h"
+
+#include "train/batches.h"
+
+namespace fovea::train {
+
+enum class Architecture : std::uint8_t { kTransformer, kGru };
+
+/// "transformer" or "gru".
+std::string_view architecture_name(Architecture architecture);
+
+/// What a translator is like, beside its parameters' numbers.
+struct TranslatorOptions {
+  Architecture architecture = Architecture::kTransformer;
+  std::int64_t source_symbols = 0;  ///< tokens that there are (Vocabulary::size)
+  std::int64_t target_symbols = 0;
+  std::int64_t max_length = 0;  ///< of sources and targets, in tokens
+  std::int64_t width = 64;      ///< of embeddings and what is made of them
+  std::int64_t heads = 4;       ///< of the transformer, as the three below
+  std::int64_t inner = 128;
+  std::int64_t encoder_layers = 2;
+  std::int64_t decoder_layers = 2;
+  double dropout = 0.05;
+  std::uint64_t seed = 0;
+};
+
+class Translator {
+ public:
+  virtual ~Translator() = default;
+
+  nn::Model& model() { return model_; }
+  const nn::Model& model() const { return model_; }
+  const TranslatorOptions& options() const { return options_; }
+
+  /// What is said to come next, [batch, length, target_symbols], before any softmax.
+  virtual MutableTensorView forward(const Batch& batch) = 0;
+  /// From its gradient to those of all parameters.
+  virtual void backward(const TensorView& grad_logits) = 0;
+
+  /// Reads sources, int64 [batch, length], to be continued by `sequences`: one each, or any number
+  /// of the only one. The model is to evaluate.
+  virtual void begin(const TensorView& source, const std::vector<std::int64_t>& lengths,
+                     std::int64_t sequences) = 0;
+  /// The next token of each sequence, int64 [sequences]: what is said to come then,
+  /// [sequences, target_symbols].
+  virtual MutableTensorView step(const TensorView& tokens) = 0;
+  /// Sequence i goes on from what sequence rows[i] was; of one source only.
+  virtual void reorder(std::span<const std::int64_t> rows) = 0;
+  /// Where each sequence's last step looked: [sequences, source length].
+  virtual Tensor weights() const = 0;
+
+ protected:
+  explicit Translator(const TranslatorOptions& options) : options_(options), model_(options.seed) {}
+
+  TranslatorOptions options_;
+  nn::Model model_;
+};
+
+/// Throws InvalidArgument for options that make no model.
+std::unique_ptr<Translator> make_translator(const TranslatorOptions& options);
+
+}  // namespace fovea::train
