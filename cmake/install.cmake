@@ -23,6 +23,17 @@ foreach(kind static shared)
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT fovea_${kind} FILE fovea-${kind}.cmake NAMESPACE fovea:: DESTINATION ${package_dir})
 endforeach()
+# fovea::nn is exported beside each, and found where oneDNN is.
+if(FOVEA_NN)
+  foreach(kind static shared)
+    install(TARGETS fovea_nn_${kind} EXPORT fovea_nn_${kind}
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+      LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT fovea_nn_${kind} FILE fovea-nn-${kind}.cmake NAMESPACE fovea::
+      DESTINATION ${package_dir})
+  endforeach()
+  install(FILES cmake/onednn.cmake DESTINATION ${package_dir})
+endif()
 configure_package_config_file(cmake/foveaConfig.cmake.in
   ${PROJECT_BINARY_DIR}/package/foveaConfig.cmake INSTALL_DESTINATION ${package_dir})
 # Before 1.0 a new minor version may change the interface.
@@ -49,3 +60,8 @@ list(JOIN libzip_LDFLAGS " " FOVEA_PC_LIBZIP)
 configure_file(cmake/fovea.pc.in ${PROJECT_BINARY_DIR}/package/fovea.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/package/fovea.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(FOVEA_NN)
+  configure_file(cmake/fovea-nn.pc.in ${PROJECT_BINARY_DIR}/package/fovea-nn.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/package/fovea-nn.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

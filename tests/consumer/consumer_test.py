@@ -63,9 +63,9 @@ class Installed(unittest.TestCase):
         self.assertEqual(run(build / program), "ok\n")
         return needed_libraries(build / program)
 
-    def build_with_pkg_config(self, name, library_dir, *options, source="main.cc", also=()):
+    def build_with_pkg_config(self, name, library_dir, *options, source="main.cc", also=("fovea",)):
         config = {"PKG_CONFIG_PATH": str(library_dir / "pkgconfig")}
-        flags = run("pkg-config", "--cflags", "--libs", *options, "fovea", *also, env=config).split()
+        flags = run("pkg-config", "--cflags", "--libs", *options, *also, env=config).split()
         program = self.scratch / name
         run(CXX, "-std=c++20", f"-I{HERE}", HERE / source, "-o", program, *flags)
         self.assertEqual(run(program, env={"LD_LIBRARY_PATH": str(library_dir)}), "ok\n")
@@ -76,7 +76,7 @@ class Installed(unittest.TestCase):
         prefix = self.scratch / name
         shutil.copytree(self.prefix, prefix, symlinks=True)
         library_dir = prefix / self.libdir.relative_to(self.prefix)
-        for shared in library_dir.glob("libfovea.so*"):
+        for shared in library_dir.glob("libfovea*.so*"):
             shared.unlink()
         return library_dir
 
@@ -137,8 +137,28 @@ class Installed(unittest.TestCase):
                                                "-DCUSTOM_SCORE=ON", program="consumer_custom_score")
                 self.assertEqual("libfovea" in " ".join(needed), kind == "shared")
 
+    def test_layers_by_find_package(self):
+        for kind, libraries in (("static", ["libdnnl.so"]), ("shared", ["libfovea_nn.so"]),
+                                ("", ["libdnnl.so"])):
+            with self.subTest(kind):
+                needed = self.build_with_cmake(f"layers_{kind}", f"-DFOVEA_KIND={kind}",
+                                               "-DLAYERS=ON", program="consumer_layers")
+                for library in libraries:
+                    self.assertIn(library, " ".join(needed))
+        with self.assertRaisesRegex(AssertionError, r"fovea::nn was not built, or its static"):
+            configure(self.scratch / "no_onednn", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                      "-DLAYERS=ON", "-Ddnnl_LIBRARY=OFF")  # as if it were not there
+
+    def test_layers_by_pkg_config(self):
+        layers = {"source": "layers.cc", "also": ["fovea-nn"]}
+        needed = self.build_with_pkg_config("pc_layers_shared", self.libdir, **layers)
+        self.assertIn("libfovea_nn.so", " ".join(needed))
+        library_dir = self.archive_only("archive_layers")
+        needed = self.build_with_pkg_config("pc_layers_static", library_dir, "--static", **layers)
+        self.assertNotIn("libfovea", " ".join(needed))
+
     def test_custom_score_by_pkg_config(self):
-        custom = {"source": "custom_score.cc", "also": ["libhwy"]}
+        custom = {"source": "custom_score.cc", "also": ["fovea", "libhwy"]}
         needed = self.build_with_pkg_config("pc_custom_shared", self.libdir, **custom)
         self.assertIn("libfovea.so", " ".join(needed))
         library_dir = self.archive_only("archive_custom")

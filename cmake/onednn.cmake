@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Defines DNNL::dnnl, where oneDNN is there. For Fovea's own build and for those that find it installed: the
+# package of oneDNN in Debian asks for headers of OpenCL, of which nothing here has need.
+
+if(NOT TARGET DNNL::dnnl)
+  find_path(dnnl_INCLUDE_DIR dnnl.h)
+  find_library(dnnl_LIBRARY dnnl)
+  mark_as_advanced(dnnl_INCLUDE_DIR dnnl_LIBRARY)
+  if(dnnl_INCLUDE_DIR AND dnnl_LIBRARY)
+    add_library(DNNL::dnnl UNKNOWN IMPORTED)
+    set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${dnnl_LIBRARY}
+      INTERFACE_INCLUDE_DIRECTORIES ${dnnl_INCLUDE_DIR})
+  endif()
+endif()
