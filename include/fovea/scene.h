@@ -84,6 +84,15 @@ struct Focus {
   friend bool operator==(const Focus&, const Focus&) = default;
 };
 
+/// Where a query is to look, once the scene has learned it (fovea/train_scene.h).
+struct Wish {
+  std::int64_t item = 0;  ///< of the batch
+  std::int64_t query = 0;
+  std::int64_t key = 0;
+  double weight = 0.0;  ///< at least; 0: not at all
+  std::string place;    ///< its JSON path, "learn.one.journey"
+};
+
 /// A note of the author's, by the name of the step it belongs to, in the order given.
 using Notes = std::vector<std::pair<std::string, std::string>>;
 
@@ -109,6 +118,7 @@ struct Scene {
   int precision = 4;  ///< decimals shown, 0 to kMaxDecimals
   Notes notes;
   std::vector<Expectation> expect;
+  std::vector<Wish> learn;  ///< those of one query stand together
 
   /// The JSON text this scene was read from or stands for.
   std::string json;
@@ -121,6 +131,12 @@ Scene parse_scene(std::string_view json);
 /// Reads a scene file. Throws IoError when it cannot be read, otherwise as parse_scene, with the
 /// file's name before the place.
 Scene load_scene(const std::string& path);
+
+/// The scene with these weights typed in, in full precision, so that whoever reads its JSON
+/// computes the same. What the author expected of other weights is gone from both; what was shown
+/// to be drawn otherwise still is. Throws InvalidArgument where the scene's JSON would be no scene
+/// any more.
+Scene with_projections(const Scene& scene, const Projections& projections);
 
 /// A scene for a sentence: naive random embeddings, and no trained weights.
 struct SentenceOptions {
@@ -208,6 +224,9 @@ std::string to_json(const Trace& trace);
 
 /// One self-contained HTML page: no network, no other file.
 std::string to_html(const Trace& trace);
+
+/// The weights of all words alone, as to_text() shows them.
+std::string weights_to_text(const Trace& trace, const TextOptions& options = {});
 
 /// One line per expectation: its step, largest error and tolerance, and whether it held.
 std::string checks_to_text(const Trace& trace, const TextOptions& options = {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Choosing the word whose story is told.
+// Finding a token by what an author calls it, and choosing the one whose story is told.
 
 #include <charconv>
 
@@ -18,11 +18,8 @@ namespace {
 
 constexpr std::size_t kMostListed = 24;  // words in a message
 
-std::vector<std::string> all_words(const Scene& scene) {
-  std::vector<std::string> words;
-  for (const auto& item : scene.words.tokens) words.insert(words.end(), item.begin(), item.end());
-  return words;
-}
+/// The words of each batch item.
+using Tokens = std::vector<std::vector<std::string>>;
 
 std::string list_words(const std::vector<std::string>& words) {
   std::string list;
@@ -35,9 +32,8 @@ std::string list_words(const std::vector<std::string>& words) {
   return list;
 }
 
-std::string at_index(const Scene& scene, const Focus& focus) {
-  return scene.batched ? fmt::format("@{}:{}", focus.item, focus.index)
-                       : fmt::format("@{}", focus.index);
+std::string at_index(bool batched, std::int64_t item, std::int64_t index) {
+  return batched ? fmt::format("@{}:{}", item, index) : fmt::format("@{}", index);
 }
 
 /// A whole number that fills `text`, or -1.
@@ -47,29 +43,69 @@ std::int64_t parse_index(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-}  // namespace
-
-Focus find_word(const Scene& scene, std::string_view word) {
+/// The one place of a word in "the scene" or whatever `where` it is looked for.
+Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
+                    std::string_view where) {
   std::vector<Focus> places;
-  for (std::size_t item = 0; item < scene.words.tokens.size(); ++item) {
-    const auto& tokens = scene.words.tokens[item];
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i] == word) {
+  for (std::size_t item = 0; item < tokens.size(); ++item) {
+    for (std::size_t i = 0; i < tokens[item].size(); ++i) {
+      if (tokens[item][i] == word) {
         places.push_back({static_cast<std::int64_t>(item), static_cast<std::int64_t>(i)});
       }
     }
   }
   if (places.size() == 1) return places[0];
   if (places.empty()) {
-    const auto words = all_words(scene);
-    throw InvalidArgument(fmt::format("no word \"{}\" in the scene; its words are: {}{}",
-                                      visible(word), list_words(words), did_you_mean(word, words)));
+    std::vector<std::string> words;
+    for (const auto& item : tokens) words.insert(words.end(), item.begin(), item.end());
+    throw InvalidArgument(fmt::format("no word \"{}\" in the {}; its words are: {}{}",
+                                      visible(word), where, list_words(words),
+                                      did_you_mean(word, words)));
   }
   std::vector<std::string> indices;
-  for (const Focus& place : places) indices.push_back(at_index(scene, place));
+  for (const Focus& place : places) indices.push_back(at_index(batched, place.item, place.index));
   throw InvalidArgument(
       fmt::format("the word \"{}\" occurs {} times; say which one by its index, counted from 0: {}",
                   visible(word), places.size(), list_words(indices)));
+}
+
+/// What "@INDEX" names, or "@ITEM:INDEX" in a batch.
+Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) {
+  std::string_view index = name.substr(1);
+  Focus place;
+  const auto colon = index.find(':');
+  if (colon != std::string_view::npos) {
+    place.item = parse_index(index.substr(0, colon));
+    index.remove_prefix(colon + 1);
+  }
+  place.index = parse_index(index);
+  const auto items = static_cast<std::int64_t>(tokens.size());
+  const auto length = static_cast<std::int64_t>(tokens.front().size());
+  if (place.item < 0 || place.item >= items || place.index < 0 || place.index >= length) {
+    throw InvalidArgument(fmt::format("expected an index from {} to {}, got \"{}\"",
+                                      batched ? "@0:0" : "@0",
+                                      at_index(batched, items - 1, length - 1), visible(name)));
+  }
+  return place;
+}
+
+}  // namespace
+
+Focus find_word(const Scene& scene, std::string_view word) {
+  return place_of_word(scene.words.tokens, scene.batched, word, "scene");
+}
+
+Focus find_query(const Scene& scene, std::string_view name) {
+  return name.starts_with('@') ? place_of_index(scene.words.tokens, scene.batched, name)
+                               : find_word(scene, name);
+}
+
+std::int64_t find_key(const Scene& scene, std::int64_t item, std::string_view name) {
+  const Sequence& source = scene.source ? *scene.source : scene.words;
+  const Tokens tokens = {source.tokens[static_cast<std::size_t>(item)]};
+  return name.starts_with('@')
+             ? place_of_index(tokens, false, name).index
+             : place_of_word(tokens, false, name, scene.source ? "source" : "scene").index;
 }
 
 const std::string& focus_word(const Scene& scene) {
@@ -82,24 +118,11 @@ void set_focus(Scene& scene, std::string_view query) {
     scene.focus = find_word(scene, query);
     return;
   }
-  std::string_view index = query.substr(1);
-  Focus focus;
-  const auto colon = index.find(':');
-  if (colon != std::string_view::npos) {
-    focus.item = parse_index(index.substr(0, colon));
-    index.remove_prefix(colon + 1);
+  try {
+    scene.focus = find_query(scene, query);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("query: {}", error.what()));
   }
-  focus.index = parse_index(index);
-  const auto items = static_cast<std::int64_t>(scene.words.tokens.size());
-  if (focus.item < 0 || focus.item >= items || focus.index < 0 ||
-      focus.index >= scene.words.length()) {
-    const std::string last = scene.batched
-                                 ? fmt::format("@{}:{}", items - 1, scene.words.length() - 1)
-                                 : fmt::format("@{}", scene.words.length() - 1);
-    throw InvalidArgument(fmt::format("query: expected an index from {} to {}, got \"{}\"",
-                                      scene.batched ? "@0:0" : "@0", last, visible(query)));
-  }
-  scene.focus = focus;
 }
 
 }  // namespace fovea::scene

@@ -14,6 +14,7 @@
 #include "scene/palette.h"
 #include "scene/pooled.h"
 #include "scene/story.h"
+#include "scene/story_parts.h"
 
 namespace fovea::scene {
 namespace {
@@ -41,6 +42,11 @@ class TextRenderer {
     for (const Note& note : story.notes) add_note("", "", note);
     for (std::size_t i = 0; i < story.sections.size(); ++i)
       render_section(story.sections[i], i + 1);
+    return std::move(out_);
+  }
+
+  std::string render_blocks(const Section& section) {
+    add_blocks(section);
     return std::move(out_);
   }
 
@@ -74,6 +80,12 @@ class TextRenderer {
       add(kIndent + faint(fit(section.formula, width_ - 3), color_));
     }
     add_wrapped(kIndent, section.reading);
+    add_blocks(section);
+    for (const std::string& remark : section.remarks) add_wrapped(kIndent, remark);
+    for (const Note& note : section.notes) add_note(kIndent, "Note: ", note);
+  }
+
+  void add_blocks(const Section& section) {
     for (std::size_t i = 0; i < section.blocks.size(); ++i) {
       if (i > 0) add("");
       if (const auto* table = std::get_if<Table>(&section.blocks[i])) {
@@ -82,8 +94,6 @@ class TextRenderer {
         render_picture(std::get<Picture>(section.blocks[i]));
       }
     }
-    for (const std::string& remark : section.remarks) add_wrapped(kIndent, remark);
-    for (const Note& note : section.notes) add_note(kIndent, "Note: ", note);
   }
 
   int max_label() const { return std::min(kMaxLabel, width_ / 4); }
@@ -288,6 +298,12 @@ class TextRenderer {
 
 std::string to_text(const Trace& trace, const TextOptions& options) {
   return TextRenderer(options).render(tell_story(trace));
+}
+
+std::string weights_to_text(const Trace& trace, const TextOptions& options) {
+  Section section;
+  StoryParts(trace).add_matrices(section, "weights", "Weights");
+  return TextRenderer(options).render_blocks(section);
 }
 
 }  // namespace fovea::scene

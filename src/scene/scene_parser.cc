@@ -28,9 +28,10 @@ class SceneParser {
   explicit SceneParser(JsonNode root) : root_(std::move(root)) {}
 
   Scene parse() {
-    root_.require_object({"$schema", "title", "tokens", "text", "embeddings", "source", "seed",
-                          "projections", "heads", "kv_heads", "score", "mask", "alignment",
-                          "normalizations", "focus", "dtype", "precision", "notes", "expect"});
+    root_.require_object({"$schema", "title",     "tokens",      "text",           "embeddings",
+                          "source",  "seed",      "projections", "heads",          "kv_heads",
+                          "score",   "mask",      "alignment",   "normalizations", "focus",
+                          "dtype",   "precision", "notes",       "expect",         "learn"});
     if (const auto schema = root_.find("$schema")) schema->string();
     const auto title = root_.find("title");
     scene_.title = title ? title->string() : "Untitled scene";
@@ -328,6 +329,7 @@ class SceneParser {
         scene_.expect.push_back(parse_expectation(item));
       }
     }
+    if (const auto learn = root_.find("learn")) scene_.learn = parse_learn(*learn, scene_);
   }
 
   void parse_normalizations() {

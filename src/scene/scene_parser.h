@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "fovea/attention_options.h"
 #include "fovea/random.h"
@@ -69,6 +70,8 @@ void parse_score(const std::optional<JsonNode>& node, const ScoreShape& shape, D
 Mask parse_mask(const JsonNode& node, const ProblemShape& shape);
 Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape);
 Expectation parse_expectation(const JsonNode& node);
+/// Of a scene whose words are there.
+std::vector<Wish> parse_learn(const JsonNode& node, const Scene& scene);
 
 /// Runs a check of the library's options, whose messages begin with the option's name; a scene's
 /// author wants its place in the file instead.

@@ -12,23 +12,12 @@
 #include "fovea/scene.h"
 
 #include "scene/check.h"
+#include "scene/heads.h"
 #include "scene/scene_parts.h"
 #include "scene/step_catalogue.h"
 
 namespace fovea::scene {
 namespace {
-
-/// [batch, length, heads * dim] as [batch, heads, length, dim], without a copy.
-TensorView split_heads(const Tensor& tensor, std::int64_t heads) {
-  const std::int64_t length = tensor.extent(1);
-  const std::int64_t columns = tensor.extent(2);
-  const std::int64_t dim = columns / heads;
-  const TensorView view = tensor;
-  return {view.data(),
-          view.dtype(),
-          {tensor.extent(0), heads, length, dim},
-          {length * columns, dim, columns, 1}};
-}
 
 /// An array as the trace computes it: always with its batch dimension, and its heads if it has any.
 struct WholeStep {

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where an author wants queries to look: {"one": {"journey": 0.9}}. Words are named as by
+// `fovea explain --query`.
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "scene/scene_parser.h"
+#include "scene/scene_parts.h"
+
+namespace fovea::scene {
+namespace {
+
+/// What `find` finds; where it finds nothing the message begins with the place.
+template <class Find>
+auto found_at(const JsonNode& node, Find&& find) {
+  try {
+    return find();
+  } catch (const InvalidArgument& error) {
+    node.fail(error.what());
+  }
+}
+
+/// The same word may be named in two ways.
+template <class Same>
+void refuse_twice(const JsonNode& node, const std::vector<Wish>& wishes, const char* what,
+                  Same&& same) {
+  const auto before = std::ranges::find_if(wishes, same);
+  if (before != wishes.end()) {
+    node.fail(fmt::format("expected each {} once, got the one of {} again", what, before->place));
+  }
+}
+
+void parse_keys(const JsonNode& node, const Focus& query, const Scene& scene,
+                std::vector<Wish>& wishes) {
+  const auto keys = node.members();
+  if (keys.empty()) node.fail("expected at least one key to look at, got none");
+  double sum = 0.0;
+  for (const auto& [name, given] : keys) {
+    // By names of their own: Clang 14 captures no structured bindings.
+    const std::string& key_name = name;
+    Wish wish{query.item, query.index, 0, 0.0, given.place()};
+    wish.key = found_at(given, [&] { return find_key(scene, query.item, key_name); });
+    refuse_twice(given, wishes, "key", [&](const Wish& other) {
+      return other.item == wish.item && other.query == wish.query && other.key == wish.key;
+    });
+    wish.weight = given.number();
+    if (!(wish.weight >= 0.0 && wish.weight <= 1.0)) given.expected("a number from 0 to 1");
+    sum += wish.weight;
+    wishes.push_back(std::move(wish));
+  }
+  constexpr double kRounding = 1e-9;  // of a sum that was meant to be 1
+  if (sum > 1.0 + kRounding) {
+    node.fail(fmt::format("expected weights that add up to at most 1, got {}", sum));
+  }
+}
+
+}  // namespace
+
+std::vector<Wish> parse_learn(const JsonNode& node, const Scene& scene) {
+  std::vector<Wish> wishes;
+  const auto queries = node.members();
+  if (queries.empty()) node.fail("expected at least one query, got none");
+  for (const auto& [name, keys] : queries) {
+    const std::string& query_name = name;
+    const Focus query = found_at(keys, [&] { return find_query(scene, query_name); });
+    refuse_twice(keys, wishes, "query", [&](const Wish& other) {
+      return other.item == query.item && other.query == query.index;
+    });
+    parse_keys(keys, query, scene, wishes);
+  }
+  return wishes;
+}
+
+}  // namespace fovea::scene
