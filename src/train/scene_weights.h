@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A scene's weights as a function of what makes its queries and keys, and the gradients of that.
+
+#pragma once
+
+#include "fovea/nn/parameters.h"
+#include "fovea/scene.h"
+#include "fovea/tensor.h"
+
+namespace fovea::train {
+
+class SceneWeights {
+ public:
+  /// Keeps a reference to the scene.
+  explicit SceneWeights(const scene::Scene& scene) : scene_(scene) {}
+
+  struct Found {
+    Tensor weights;  // [batch, heads, queries, keys], in the scene's arithmetic
+    Tensor visible;
+  };
+  /// What trace_scene() would show of the scene with these projections [dim, columns].
+  Found forward(const TensorView& query, const TensorView& key) const;
+
+  /// Adds to the parameters' gradients what the loss has by way of them. `gradient` is that of the
+  /// weights. In float64, whatever the scene's arithmetic.
+  void backward(const TensorView& gradient, nn::Parameter& query, nn::Parameter& key) const;
+
+ private:
+  const scene::Sequence& source() const { return scene_.source ? *scene_.source : scene_.words; }
+
+  const scene::Scene& scene_;
+};
+
+}  // namespace fovea::train
