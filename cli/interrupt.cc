@@ -19,7 +19,15 @@ namespace {
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kBadInput = 2;
 
+// Handlers may touch nothing else.
+volatile std::sig_atomic_t delayed = 0;
+volatile std::sig_atomic_t noted = 0;
+
 extern "C" void end_process(int signal) {
+  if (delayed != 0 && noted == 0) {
+    noted = signal;
+    return;
+  }
   remove_temporary_files();
   ::_exit(128 + signal);
 }
@@ -48,5 +56,14 @@ void handle_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
+
+DelayedInterrupt::DelayedInterrupt() {
+  noted = 0;
+  delayed = 1;
+}
+
+DelayedInterrupt::~DelayedInterrupt() { delayed = 0; }
+
+int DelayedInterrupt::signal() const { return noted; }
 
 }  // namespace fovea::cli

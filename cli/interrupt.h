@@ -12,4 +12,17 @@ namespace fovea::cli {
 /// is left to the writer.
 void handle_signals();
 
+/// While it lives, the first of these signals is only noted, so that work can end by itself;
+/// another ends the process as ever. One at a time.
+class DelayedInterrupt {
+ public:
+  DelayedInterrupt();
+  ~DelayedInterrupt();
+  DelayedInterrupt(const DelayedInterrupt&) = delete;
+  DelayedInterrupt& operator=(const DelayedInterrupt&) = delete;
+
+  /// The number of the signal that came; 0: none.
+  int signal() const;
+};
+
 }  // namespace fovea::cli

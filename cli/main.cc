@@ -26,6 +26,7 @@
 #include "interrupt.h"
 #include "message.h"
 #include "output.h"
+#include "train_command.h"
 
 namespace fovea::cli {
 namespace {
@@ -45,6 +46,7 @@ Page root_page() {
                     " fovea explain lesson.json --output lesson.html\n"
                     " fovea inspect model.safetensors\n"
                     " fovea attend --input layer.npz --causal --output context.npy\n"
+                    " fovea train scene lesson.json --output learned.json\n"
                     " fovea bench\n"
                     " fovea info"},
                    {"ENVIRONMENT",
@@ -52,14 +54,14 @@ Page root_page() {
                     "says how. FOVEA_TARGET and OpenMP's variables say what to compute with; "
                     "fovea info --help says how."},
                    {"SEE ALSO",
-                    "fovea explain --help, fovea inspect --help, fovea attend --help, fovea bench "
-                    "--help, fovea info --help"}}};
+                    "fovea explain --help, fovea inspect --help, fovea attend --help, fovea train "
+                    "--help, fovea bench --help, fovea info --help"}}};
 }
 
-// "fovea", or "fovea explain" when that is the command.
+// "fovea", or "fovea explain" or "fovea train scene" when that is the command.
 std::string command_name(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app.get_name() : app.get_name() + " " + chosen.front()->get_name();
+  return chosen.empty() ? app.get_name() : app.get_name() + " " + command_name(*chosen.front());
 }
 
 // The options and commands that `app` knows, as they are typed.
@@ -85,21 +87,18 @@ std::string complaint(const CLI::App& app, const std::string& argument) {
     const std::string name = argument.substr(0, argument.find('='));
     return fmt::format("unknown option \"{}\"{}", name, did_you_mean(name, known_options(app)));
   }
-  if (app.get_parent() != nullptr) return fmt::format("unexpected argument \"{}\"", argument);
-  return fmt::format("unknown command \"{}\"{}", argument,
-                     did_you_mean(argument, known_commands(app)));
+  const std::vector<std::string> commands = known_commands(app);
+  if (commands.empty()) return fmt::format("unexpected argument \"{}\"", argument);
+  return fmt::format("unknown command \"{}\"{}", argument, did_you_mean(argument, commands));
 }
 
 // Refuses the first argument that is left over.
-void refuse_extras(const CLI::App& root) {
-  std::vector<const CLI::App*> apps = {&root};
-  for (const CLI::App* command : root.get_subcommands()) apps.push_back(command);
-  for (const CLI::App* app : apps) {
-    for (const std::string& argument : app->remaining()) {
-      if (argument == "--") continue;
-      throw UsageError(complaint(*app, argument));
-    }
+void refuse_extras(const CLI::App& app) {
+  for (const std::string& argument : app.remaining()) {
+    if (argument == "--") continue;
+    throw UsageError(complaint(app, argument));
   }
+  for (const CLI::App* command : app.get_subcommands()) refuse_extras(*command);
 }
 
 // CLI11's complaint in our words.
@@ -130,6 +129,7 @@ int run_command(int argc, const char* const* argv) {
   const ExplainCommand explain(app);
   const InspectCommand inspect(app);
   const AttendCommand attend(app);
+  const TrainCommand train(app);
   const BenchCommand bench(app);
   const InfoCommand info(app);
   app.set_version_flag(
@@ -141,6 +141,7 @@ int run_command(int argc, const char* const* argv) {
     if (explain.chosen()) return explain.run();
     if (inspect.chosen()) return inspect.run();
     if (attend.chosen()) return attend.run();
+    if (train.chosen()) return train.run();
     if (bench.chosen()) return bench.run();
     if (info.chosen()) return info.run();
     write_stderr(short_help(app));

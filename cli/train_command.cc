@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea train` (train_command.h).
+
+#include "train_command.h"
+
+#include "help.h"
+#include "message.h"
+#include "train_scene_command.h"
+
+namespace fovea::cli {
+namespace {
+
+Page train_page() {
+  return {
+      .synopsis = {"fovea train COMMAND [ARGUMENT]...", "fovea train COMMAND --help"},
+      .description =
+          "Attention does what its weights make it do, and weights can be learned. Each command "
+          "learns those of one kind of problem.",
+      .sections = {exit_status_section(),
+                   {"EXAMPLES", " fovea train scene lesson.json --output learned.json"},
+                   {"SEE ALSO", "fovea --help, fovea train scene --help; docs/training.md"}}};
+}
+
+}  // namespace
+
+TrainCommand::TrainCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("train", "learn weights of attention")) {
+  app_->formatter(std::make_shared<PageFormatter>(train_page()));
+  app_->require_subcommand(0, 1);
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+  scene_ = std::make_unique<TrainSceneCommand>(*app_);
+}
+
+TrainCommand::~TrainCommand() = default;
+
+int TrainCommand::run() const {
+  if (scene_->chosen()) return scene_->run();
+  throw UsageError("expected what to train: scene");
+}
+
+}  // namespace fovea::cli
