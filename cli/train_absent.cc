@@ -2,7 +2,8 @@
 //
 // `fovea train` in a build without fovea::nn: it says so, whatever follows.
 
-#include "message.h"
+#include "fovea/error.h"
+
 #include "train_command.h"
 #include "train_scene_command.h"
 
@@ -13,7 +14,7 @@ TrainCommand::TrainCommand(CLI::App& parent)
   app_->prefix_command();
   app_->set_help_flag();
   app_->parse_complete_callback([] {
-    throw UsageError("train: this fovea was built without what learns, with FOVEA_NN=OFF");
+    throw InvalidArgument("train: this fovea was built without what learns, with FOVEA_NN=OFF");
   });
 }
 

@@ -5,7 +5,7 @@ import json
 import re
 import unittest
 
-from support import CliTest, environment, run
+from support import TRAINS, CliTest, environment, run
 
 PAGES = {
     "fovea": ["--help"],
@@ -15,6 +15,9 @@ PAGES = {
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
+if TRAINS:
+    PAGES["fovea train"] = ["train", "--help"]
+    PAGES["fovea train scene"] = ["train", "scene", "--help"]
 EXPLAIN_OPTIONS = ["--query", "--format", "--output", "--check", "--color", "--width", "--text",
                    "--dim", "--seed", "--causal", "--heads", "--projections", "--help"]
 
@@ -94,7 +97,7 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "bench", "info"):
+        for command in ("explain", "inspect", "attend", "train", "bench", "info"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLess(len(text.splitlines()), 15)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command line share: where the program is, running it, small scenes.
 
-FOVEA is the path of the program, FOVEA_SOURCE the source directory; without them the release build
-of this source tree is tested.
+FOVEA is the path of the program, FOVEA_SOURCE the source directory, FOVEA_NN 0 where it was built
+without fovea::nn; without them the release build of this source tree is tested.
 """
 
 import json
@@ -17,6 +17,8 @@ SOURCE = pathlib.Path(os.environ.get("FOVEA_SOURCE") or pathlib.Path(__file__).p
 FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" / "fovea")
 EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
+# Whether it was built with what learns.
+TRAINS = os.environ.get("FOVEA_NN") != "0"
 # Sanitizers reserve more addresses than a test of little memory may allow.
 limits_memory = unittest.skipIf(os.environ.get("FOVEA_SANITIZED") == "1", "sanitizers reserve memory")
 

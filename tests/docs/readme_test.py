@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what README.md says.
+"""Runs what README.md and docs/training.md say.
 
 ```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea in place, and must
          succeed. Lines that start with `make` would run these tests again, or install packages: only
@@ -7,6 +7,7 @@
 ```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
          and run.
 ```python  is for tests/python/test_readme.py, which has the package.
+```json  is a part of a file, and not looked at.
 ```text  right below one of these, exactly what it prints; after some words, a part of it.
 
 Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE, CXX, and FOVEA_NUMPY_PYTHON, which is what
@@ -58,10 +59,15 @@ class Blocks(unittest.TestCase):
         ])
 
 
-class Readme(unittest.TestCase):
+class Document:
+    """What documents have in common; each names its file."""
+
+    NAME = ""
+    LANGUAGES = {"sh"}
+
     @classmethod
     def setUpClass(cls):
-        cls.blocks = blocks((SOURCE / "README.md").read_text(encoding="utf-8"))
+        cls.blocks = blocks((SOURCE / cls.NAME).read_text(encoding="utf-8"))
         directory = tempfile.TemporaryDirectory(prefix="fovea-readme-")
         cls.addClassCleanup(directory.cleanup)
         cls.scratch = pathlib.Path(directory.name)
@@ -86,9 +92,9 @@ class Readme(unittest.TestCase):
 
     def each(self, language, check):
         chosen = [block for block in self.blocks if block.language == language]
-        self.assertTrue(chosen, f"README.md has no ```{language} block")
+        self.assertTrue(chosen, f"{self.NAME} has no ```{language} block")
         for block in chosen:
-            with self.subTest(f"README.md:{block.line}"):
+            with self.subTest(f"{self.NAME}:{block.line}"):
                 output = check(block)
                 if block.expected is not None:
                     self.assertEqual(output, block.expected)
@@ -97,7 +103,7 @@ class Readme(unittest.TestCase):
 
     def test_languages(self):
         # A block of another kind would be run by nobody.
-        self.assertLessEqual({block.language for block in self.blocks}, {"sh", "cpp", "python"})
+        self.assertLessEqual({block.language for block in self.blocks}, self.LANGUAGES)
 
     def test_commands(self):
         self.each("sh", self.run_commands)
@@ -111,6 +117,11 @@ class Readme(unittest.TestCase):
                 commands.append(line)
         return self.run_command("bash", "-euo", "pipefail", "-c", "\n".join(commands), cwd=self.scratch,
                                 env=self.environment)
+
+
+class Readme(Document, unittest.TestCase):
+    NAME = "README.md"
+    LANGUAGES = {"sh", "cpp", "python"}
 
     def test_programs(self):
         prefix = self.scratch / "prefix"
@@ -131,6 +142,12 @@ class Readme(unittest.TestCase):
             return self.run_command(program, cwd=self.scratch, env=env)
 
         self.each("cpp", run_program)
+
+
+@unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")
+class Training(Document, unittest.TestCase):
+    NAME = "docs/training.md"
+    LANGUAGES = {"sh", "json"}
 
 
 if __name__ == "__main__":

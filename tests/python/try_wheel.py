@@ -72,7 +72,7 @@ def check_files(wheel):
     libraries = [name for name in names if "libfovea" in name]
     modules = [name for name in names if re.fullmatch(r"fovea/_fovea\..*so", name)]
     strangers = [name for name in names if not re.match(r"fovea/|fovea-[^/]*\.dist-info/", name)]
-    if missing or len(libraries) != 1 or len(modules) != 1 or strangers:
+    if missing or len(libraries) != 2 or len(modules) != 1 or strangers:
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
@@ -96,6 +96,8 @@ def try_out(wheel, folder):
         if expected and found != expected:
             sys.exit(f"README.md says\n{expected}and not\n{found}")
     run(python, "-m", "fovea", "explain", "--text", "one two three", cwd=folder, env=environment)
+    scene = ROOT / "examples" / "scenes" / "learn_journey.json"
+    run(python, "-m", "fovea", "train", "scene", scene, cwd=folder, env=environment)
     return run(python, "-c", "import fovea; print(fovea.info())", cwd=folder, env=environment).strip()
 
 
