@@ -89,8 +89,8 @@ struct Wish {
   std::int64_t item = 0;  ///< of the batch
   std::int64_t query = 0;
   std::int64_t key = 0;
-  double weight = 0.0;  ///< at least; 0: not at all
-  std::string place;    ///< its JSON path, "learn.one.journey"
+  double weight = 0.0;     ///< at least; 0: not at all
+  std::string place = {};  ///< its JSON path, "learn.one.journey"
 };
 
 /// A note of the author's, by the name of the step it belongs to, in the order given.
@@ -132,10 +132,9 @@ Scene parse_scene(std::string_view json);
 /// file's name before the place.
 Scene load_scene(const std::string& path);
 
-/// The scene with these weights typed in, in full precision, so that whoever reads its JSON
-/// computes the same. What the author expected of other weights is gone from both; what was shown
-/// to be drawn otherwise still is. Throws InvalidArgument where the scene's JSON would be no scene
-/// any more.
+/// The scene with these weights, typed into its JSON in full precision, so that whoever reads that
+/// computes the same. What the author expected of other weights is gone. Throws InvalidArgument
+/// where the JSON would be no scene any more.
 Scene with_projections(const Scene& scene, const Projections& projections);
 
 /// A scene for a sentence: naive random embeddings, and no trained weights.

@@ -52,6 +52,21 @@ void validate_projection(const Tensor& weights, std::int64_t rows, std::int64_t 
   validate_columns(weights.extent(1), heads, name);
 }
 
+void validate_wish(const Scene& scene, const Wish& wish) {
+  const auto batch = static_cast<std::int64_t>(scene.words.tokens.size());
+  const std::int64_t keys = (scene.source ? *scene.source : scene.words).length();
+  const auto within = [](std::int64_t index, std::int64_t count) {
+    return index >= 0 && index < count;
+  };
+  require(within(wish.item, batch) && within(wish.query, scene.words.length()) &&
+              within(wish.key, keys),
+          fmt::format("expected a wish within {} batch items of {} queries and {} keys, got item "
+                      "{}, query {}, key {}",
+                      batch, scene.words.length(), keys, wish.item, wish.query, wish.key));
+  require(wish.weight >= 0.0 && wish.weight <= 1.0,
+          fmt::format("expected a wish for a weight from 0 to 1, got {}", wish.weight));
+}
+
 }  // namespace
 
 void validate(const Scene& scene) {
@@ -84,6 +99,7 @@ void validate(const Scene& scene) {
             fmt::format("expected a focus within {} batch items of {} tokens, got [{}, {}]", batch,
                         scene.words.length(), scene.focus->item, scene.focus->index));
   }
+  for (const Wish& wish : scene.learn) validate_wish(scene, wish);
 }
 
 }  // namespace fovea::scene

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -91,7 +92,12 @@ Scene with_projections(const Scene& scene, const Projections& projections) {
   }
   std::string text;
   append_json(text, result, "");
-  return parse_scene(text + "\n");
+  Scene read = parse_scene(text + "\n");
+  Scene changed = scene;
+  changed.projections = std::move(read.projections);
+  changed.expect.clear();
+  changed.json = std::move(read.json);
+  return changed;
 }
 
 }  // namespace fovea::scene

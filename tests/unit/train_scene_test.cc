@@ -336,6 +336,30 @@ TEST(TrainScene, WhatCannotBeLearnedIsSaid) {
                               "786432"));
 }
 
+/// Wishes need not come from a file.
+TEST(TrainScene, ScenesMayBeChangedByHand) {
+  Scene scene = scene_with(kDrawn);
+  scene.learn = {{.query = 1, .key = 2, .weight = 0.9, .place = "a wish"}};
+  set_focus(scene, "be");
+  const Learned learned = learn_scene(scene);
+  EXPECT_EQ(learned.end, LearnEnd::kReached);
+  const Trace trace = trace_scene(learned.scene);
+  EXPECT_GE(weights_of(trace).at<double>({1, 2}), 0.9);
+  EXPECT_EQ(trace.find("focus.weights")->values.at<double>({2}), learned.wishes[0].after[0]);
+
+  const auto message = [&](const scene::Wish& wish) {
+    scene.learn = {wish};
+    return test::message_of([&] { learn_scene(scene); });
+  };
+  EXPECT_EQ(
+      message({.query = 5, .key = 0}),
+      "scene: expected a wish within 1 batch items of 5 queries and 5 keys, got item 0, query "
+      "5, key 0");
+  EXPECT_THAT(message({.item = 1}), HasSubstr("got item 1, query 0, key 0"));
+  EXPECT_THAT(message({.key = -1}), HasSubstr("got item 0, query 0, key -1"));
+  EXPECT_EQ(message({.weight = 1.5}), "scene: expected a wish for a weight from 0 to 1, got 1.5");
+}
+
 /// The JSON keeps what the author wrote, in order, but for what was said of other weights.
 TEST(TrainScene, JsonIsTheAuthorsWithOtherWeights) {
   const Scene scene = parse_scene(
