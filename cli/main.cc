@@ -27,6 +27,7 @@
 #include "message.h"
 #include "output.h"
 #include "train_command.h"
+#include "translate_command.h"
 
 namespace fovea::cli {
 namespace {
@@ -47,6 +48,7 @@ Page root_page() {
                     " fovea inspect model.safetensors\n"
                     " fovea attend --input layer.npz --causal --output context.npy\n"
                     " fovea train scene lesson.json --output learned.json\n"
+                    " fovea translate dates \"en-US: 03/04/05\" --show-attention\n"
                     " fovea bench\n"
                     " fovea info"},
                    {"ENVIRONMENT",
@@ -55,7 +57,7 @@ Page root_page() {
                     "fovea info --help says how."},
                    {"SEE ALSO",
                     "fovea explain --help, fovea inspect --help, fovea attend --help, fovea train "
-                    "--help, fovea bench --help, fovea info --help"}}};
+                    "--help, fovea translate --help, fovea bench --help, fovea info --help"}}};
 }
 
 // "fovea", or "fovea explain" or "fovea train scene" when that is the command.
@@ -130,6 +132,7 @@ int run_command(int argc, const char* const* argv) {
   const InspectCommand inspect(app);
   const AttendCommand attend(app);
   const TrainCommand train(app);
+  const TranslateCommand translate(app);
   const BenchCommand bench(app);
   const InfoCommand info(app);
   app.set_version_flag(
@@ -142,6 +145,7 @@ int run_command(int argc, const char* const* argv) {
     if (inspect.chosen()) return inspect.run();
     if (attend.chosen()) return attend.run();
     if (train.chosen()) return train.run();
+    if (translate.chosen()) return translate.run();
     if (bench.chosen()) return bench.run();
     if (info.chosen()) return info.run();
     write_stderr(short_help(app));

@@ -1,25 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train` in a build without fovea::nn: it says so, whatever follows.
+// `fovea train` and `fovea translate` in a build without fovea::nn: they say so, whatever follows.
+
+#include <string>
 
 #include "fovea/error.h"
 
 #include "train_command.h"
 #include "train_scene_command.h"
+#include "train_translate_command.h"
+#include "translate_command.h"
 
 namespace fovea::cli {
+namespace {
 
-TrainCommand::TrainCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("train", "learn weights of attention (not in this build)")) {
-  app_->prefix_command();
-  app_->set_help_flag();
-  app_->parse_complete_callback([] {
-    throw InvalidArgument("train: this fovea was built without what learns, with FOVEA_NN=OFF");
+CLI::App* absent(CLI::App& parent, const std::string& name, const std::string& what) {
+  CLI::App* const app = parent.add_subcommand(name, what + " (not in this build)");
+  app->prefix_command();
+  app->set_help_flag();
+  app->parse_complete_callback([name] {
+    throw InvalidArgument(name + ": this fovea was built without what learns, with FOVEA_NN=OFF");
   });
+  return app;
 }
 
-TrainCommand::~TrainCommand() = default;
+}  // namespace
 
-int TrainCommand::run() const { return 0; }  // never reached
+// What runs is never reached.
+TrainCommand::TrainCommand(CLI::App& parent)
+    : app_(absent(parent, "train", "learn weights of attention")) {}
+TrainCommand::~TrainCommand() = default;
+int TrainCommand::run() const { return 0; }
+
+TranslateCommand::TranslateCommand(CLI::App& parent)
+    : app_(absent(parent, "translate", "translate with a model that was trained")) {}
+int TranslateCommand::run() const { return 0; }
 
 }  // namespace fovea::cli

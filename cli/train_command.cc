@@ -7,6 +7,7 @@
 #include "help.h"
 #include "message.h"
 #include "train_scene_command.h"
+#include "train_translate_command.h"
 
 namespace fovea::cli {
 namespace {
@@ -18,8 +19,12 @@ Page train_page() {
           "Attention does what its weights make it do, and weights can be learned. Each command "
           "learns those of one kind of problem.",
       .sections = {exit_status_section(),
-                   {"EXAMPLES", " fovea train scene lesson.json --output learned.json"},
-                   {"SEE ALSO", "fovea --help, fovea train scene --help; docs/training.md"}}};
+                   {"EXAMPLES",
+                    " fovea train scene lesson.json --output learned.json\n"
+                    " fovea train translate --data pairs.tsv --output run"},
+                   {"SEE ALSO",
+                    "fovea --help, fovea train scene --help, fovea train translate --help, fovea "
+                    "translate --help; docs/training.md"}}};
 }
 
 }  // namespace
@@ -30,13 +35,15 @@ TrainCommand::TrainCommand(CLI::App& parent)
   app_->require_subcommand(0, 1);
   app_->set_help_flag("-h,--help", "Print this page and exit.");
   scene_ = std::make_unique<TrainSceneCommand>(*app_);
+  translate_ = std::make_unique<TrainTranslateCommand>(*app_);
 }
 
 TrainCommand::~TrainCommand() = default;
 
 int TrainCommand::run() const {
   if (scene_->chosen()) return scene_->run();
-  throw UsageError("expected what to train: scene");
+  if (translate_->chosen()) return translate_->run();
+  throw UsageError("expected what to train: scene or translate");
 }
 
 }  // namespace fovea::cli

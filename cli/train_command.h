@@ -12,6 +12,7 @@
 namespace fovea::cli {
 
 class TrainSceneCommand;
+class TrainTranslateCommand;
 
 class TrainCommand {
  public:
@@ -28,6 +29,7 @@ class TrainCommand {
  private:
   CLI::App* app_;
   std::unique_ptr<TrainSceneCommand> scene_;
+  std::unique_ptr<TrainTranslateCommand> translate_;
 };
 
 }  // namespace fovea::cli

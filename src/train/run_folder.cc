@@ -29,6 +29,7 @@ namespace fovea::train {
 namespace {
 
 constexpr const char* kModel = "model.json";
+constexpr const char* kSettings = "run.json";
 constexpr const char* kBest = "model.safetensors";
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
 constexpr std::int64_t kMost = std::int64_t{1} << 31;
@@ -82,6 +83,44 @@ scene::JsonNode at(const scene::JsonNode& node, std::string_view key) {
   return *found;
 }
 
+Model parse_model(std::string_view json) {
+  const scene::JsonDocument document = scene::parse_json(json);
+  const scene::JsonNode root = document.root("model");
+  Model model;
+  model.source = vocabulary(at(root, "source_symbols"));
+  model.target = vocabulary(at(root, "target_symbols"));
+  TranslatorOptions& options = model.options;
+  options.architecture = static_cast<Architecture>(
+      at(root, "architecture")
+          .choice({std::string(architecture_name(Architecture::kTransformer)),
+                   std::string(architecture_name(Architecture::kGru))}));
+  options.source_symbols = model.source.size();
+  options.target_symbols = model.target.size();
+  for (const auto& [key, number] : {std::pair("max_length", &options.max_length),
+                                    {"width", &options.width},
+                                    {"heads", &options.heads},
+                                    {"inner", &options.inner},
+                                    {"encoder_layers", &options.encoder_layers},
+                                    {"decoder_layers", &options.decoder_layers}}) {
+    *number = at(root, key).integer(1, kMost);
+  }
+  options.dropout = at(root, "dropout").number();
+  options.seed = static_cast<std::uint64_t>(at(root, "seed").integer(0, 0xFFFFFFFF));
+  model.translator = make_translator(options);
+  return model;
+}
+
+/// What `parse` makes of a file; its errors begin with the file's name.
+template <class Parse>
+auto read_json(const std::string& path, const Parse& parse) {
+  const FileBytes file = map_file(path);
+  try {
+    return parse({reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", path, error.what()));
+  }
+}
+
 }  // namespace
 
 bool RunFolder::has_checkpoint() const {
@@ -90,7 +129,7 @@ bool RunFolder::has_checkpoint() const {
 }
 
 void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source,
-                      const Vocabulary& target) {
+                      const Vocabulary& target) const {
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) throw OutputError(fmt::format("{}: {}", path_, error.message()));
@@ -105,44 +144,24 @@ void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source
                                        {"seed", options.seed},
                                        {"source_symbols", source.symbols()},
                                        {"target_symbols", target.symbols()}};
-  OutputFile out(file(kModel));
-  out.write(json.dump(1) + "\n");
+  save_page(kModel, json.dump(1) + "\n");
+}
+
+void RunFolder::save_page(const char* name, const std::string& text) const {
+  OutputFile out(file(name));
+  out.write(text);
   out.finish();
 }
 
-Model RunFolder::read_model() const {
-  const std::string path = file(kModel);
-  const FileBytes bytes = map_file(path);
-  try {
-    const scene::JsonDocument document = scene::parse_json(
-        std::string_view(reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()));
-    const scene::JsonNode root = document.root("model");
-    Model model;
-    model.source = vocabulary(at(root, "source_symbols"));
-    model.target = vocabulary(at(root, "target_symbols"));
-    TranslatorOptions& options = model.options;
-    options.architecture = static_cast<Architecture>(
-        at(root, "architecture")
-            .choice({std::string(architecture_name(Architecture::kTransformer)),
-                     std::string(architecture_name(Architecture::kGru))}));
-    options.source_symbols = model.source.size();
-    options.target_symbols = model.target.size();
-    for (const auto& [key, number] : {std::pair("max_length", &options.max_length),
-                                      {"width", &options.width},
-                                      {"heads", &options.heads},
-                                      {"inner", &options.inner},
-                                      {"encoder_layers", &options.encoder_layers},
-                                      {"decoder_layers", &options.decoder_layers}}) {
-      *number = at(root, key).integer(1, kMost);
-    }
-    options.dropout = at(root, "dropout").number();
-    options.seed = static_cast<std::uint64_t>(at(root, "seed").integer(0, 0xFFFFFFFF));
-    model.translator = make_translator(options);
-    return model;
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", path, error.what()));
-  }
+void RunFolder::save_settings(const RunSettings& settings) const {
+  save_page(kSettings, to_json(settings));
 }
+
+RunSettings RunFolder::read_settings() const {
+  return read_json(file(kSettings), parse_run_settings);
+}
+
+Model RunFolder::read_model() const { return read_json(file(kModel), parse_model); }
 
 void RunFolder::save_best(const Translator& translator) const {
   std::vector<NamedTensor> tensors;

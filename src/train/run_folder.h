@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The folder of a training run: what the model is (model.json), its best parameters
-// (model.safetensors), and where the run stands (checkpoint.safetensors). Each file is there whole,
-// whatever ends the process while it is written.
+// (model.safetensors), how the run goes (run.json) and where it stands (checkpoint.safetensors).
+// Each file is there whole, whatever ends the process while it is written.
 
 #pragma once
 
@@ -12,6 +12,7 @@
 
 #include "fovea/nn/optimizer.h"
 
+#include "train/settings.h"
 #include "train/translator.h"
 #include "train/vocabulary.h"
 
@@ -40,7 +41,13 @@ class RunFolder {
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
   /// Makes the folder, and in it model.json. Throws OutputError.
-  void begin(const TranslatorOptions& options, const Vocabulary& source, const Vocabulary& target);
+  void begin(const TranslatorOptions& options, const Vocabulary& source,
+             const Vocabulary& target) const;
+  /// run.json, what the run was begun with.
+  void save_settings(const RunSettings& settings) const;
+  RunSettings read_settings() const;
+  /// A file of the folder that a person looks at.
+  void save_page(const char* name, const std::string& text) const;
   /// Reads model.json; parameters are as new. Throws IoError and InvalidArgument.
   Model read_model() const;
 

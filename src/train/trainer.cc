@@ -92,6 +92,19 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
     examples_.push_back({model.source.tokens(pair.source), model.target.tokens(pair.target)});
   }
   const std::int64_t now = fingerprint(data, options);
+  for (const Pair& pair : data.validation) {
+    try {
+      const std::size_t length = std::max(model.source.tokens(pair.source).size(),
+                                          model.target.tokens(pair.target).size());
+      if (static_cast<std::int64_t>(length) > model.options.max_length) {
+        throw InvalidArgument(fmt::format("expected at most {} characters, got {}",
+                                          model.options.max_length - 1, length - 1));
+      }
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(
+          fmt::format("{}:{}: {}", data.validation_file, pair.line, error.what()));
+    }
+  }
   if (resume) {
     state_ = folder_.load_checkpoint(adam_);
     saved_ = state_.steps;
@@ -167,7 +180,7 @@ TrainEnd Trainer::run() {
     const bool last = state_.steps == options_.steps;
     if (last || state_.steps % options_.validate_every == 0) {
       validate_and_save();
-      if (state_.best >= options_.target) return TrainEnd::kTarget;
+      if (state_.best >= options_.until) return TrainEnd::kUntil;
       if (options_.patience > 0 && state_.worse >= options_.patience) return TrainEnd::kPatience;
     }
     if (!goes_on) {

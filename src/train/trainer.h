@@ -15,22 +15,10 @@
 #include "train/pairs.h"
 #include "train/run_folder.h"
 #include "train/search.h"
+#include "train/settings.h"
 #include "train/translator.h"
 
 namespace fovea::train {
-
-struct TrainerOptions {
-  std::int64_t steps = 2000;    ///< at most so many
-  std::int64_t batch = 32;      ///< pairs a step
-  double learning_rate = 3e-3;  ///< the largest; falls with a cosine to 0
-  std::int64_t warmup = 200;    ///< steps in which it rises
-  double weight_decay = 0.01;
-  double clip = 1.0;  ///< of the gradients' norm
-  double label_smoothing = 0.05;
-  std::int64_t validate_every = 250;  ///< steps; a checkpoint is saved then, too
-  std::int64_t patience = 0;  ///< ends after so many validations without a better one; 0: never
-  double target = 2.0;        ///< ends at this share of exact matches; above 1: never
-};
 
 /// The loss of a step was no finite number.
 class Diverged : public std::runtime_error {
@@ -63,11 +51,12 @@ Validation validate(Translator& translator, const Vocabulary& source, const Voca
                     const std::vector<Pair>& pairs);
 
 /// Why a run ended.
-enum class TrainEnd : std::uint8_t { kOutOfSteps, kTarget, kPatience, kStopped };
+enum class TrainEnd : std::uint8_t { kOutOfSteps, kUntil, kPatience, kStopped };
 
 /// The pairs to learn from and those to validate with, of which nothing is learned.
 struct TrainingData {
   std::vector<Pair> training, validation;
+  std::string validation_file = "validation";  ///< for messages
 };
 
 class Trainer {

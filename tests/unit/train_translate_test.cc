@@ -253,8 +253,8 @@ TEST(TrainTrainer, EndsEarlyWhereItIsTold) {
     return std::pair(end, trainer.state().steps);
   };
   TrainerOptions options = kShort;
-  options.target = 0.0;
-  EXPECT_EQ(run(options), std::pair(TrainEnd::kTarget, std::int64_t{7}));
+  options.until = 0.0;
+  EXPECT_EQ(run(options), std::pair(TrainEnd::kUntil, std::int64_t{7}));
   options = kShort;
   options.steps = 1000;
   options.learning_rate = 0.0;  // nothing becomes better
