@@ -40,7 +40,7 @@ constexpr const char* kFiles =
     " model.safetensors       the best parameters so far, by PyTorch's names\n"
     " run.json                data and settings, for --resume\n"
     " checkpoint.safetensors  parameters, Adam's means, the step\n"
-    " attention.html          where the first validation pair looked, as it learned";
+    " attention.html          where the first validation pair looked, and when";
 
 constexpr const char* kExamples =
     " fovea train translate --data examples/train/data/dates.train.tsv --output dates\n"

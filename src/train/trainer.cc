@@ -94,8 +94,8 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
   const std::int64_t now = fingerprint(data, options);
   for (const Pair& pair : data.validation) {
     try {
-      const std::size_t length = std::max(model.source.tokens(pair.source).size(),
-                                          model.target.tokens(pair.target).size());
+      const std::size_t source = model.source.tokens(pair.source).size();
+      const std::size_t length = std::max(source, model.target.tokens(pair.target).size());
       if (static_cast<std::int64_t>(length) > model.options.max_length) {
         throw InvalidArgument(fmt::format("expected at most {} characters, got {}",
                                           model.options.max_length - 1, length - 1));

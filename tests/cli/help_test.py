@@ -18,6 +18,8 @@ PAGES = {
 if TRAINS:
     PAGES["fovea train"] = ["train", "--help"]
     PAGES["fovea train scene"] = ["train", "scene", "--help"]
+    PAGES["fovea train translate"] = ["train", "translate", "--help"]
+    PAGES["fovea translate"] = ["translate", "--help"]
 EXPLAIN_OPTIONS = ["--query", "--format", "--output", "--check", "--color", "--width", "--text",
                    "--dim", "--seed", "--causal", "--heads", "--projections", "--help"]
 
