@@ -40,10 +40,10 @@ constexpr int kInterrupted = 128;  // and the signal's number
 
 /// What belongs to a new run, and --resume takes from the old one.
 constexpr const char* kOfNewRuns[] = {
-    "--data",   "--validation",      "--architecture", "--steps",          "--batch",
-    "--width",  "--heads",           "--inner",        "--layers",         "--dropout",
-    "--warmup", "--label-smoothing", "--seed",         "--validate-every", "--patience",
-    "--until",  "--learning-rate",   "--threads"};
+    "--rotary-base", "--data",   "--validation",      "--architecture", "--steps",
+    "--batch",       "--width",  "--heads",           "--inner",        "--layers",
+    "--dropout",     "--warmup", "--label-smoothing", "--seed",         "--validate-every",
+    "--patience",    "--until",  "--learning-rate",   "--threads"};
 
 train::TrainingData read_data(const train::RunSettings& settings) {
   train::TrainingData data;
@@ -175,6 +175,11 @@ void TrainTranslateCommand::add_options() {
   size("--heads", model_.heads, "Heads of the transformer, a divisor of the width");
   size("--inner", model_.inner, "Width within the transformer's feed-forward blocks");
   size("--layers", layers_, "Layers of the transformer's encoder, and of its decoder");
+  add_real(*app_, "--rotary-base", rotary_base_,
+           fmt::format("The transformer's self-attention turns queries and keys by angles of this "
+                       "base; 0: it does not (default {}).",
+                       model_.rotary_base))
+      ->type_name("B");
   add_real(*app_, "--dropout", dropout_,
            fmt::format("Share of numbers that a step leaves out (default {}).", model_.dropout))
       ->type_name("P");
@@ -230,6 +235,11 @@ void TrainTranslateCommand::check_usage() const {
   };
   share("--dropout", dropout_);
   share("--label-smoothing", label_smoothing_);
+  if (rotary_base_ &&
+      !(*rotary_base_ == 0.0 || (*rotary_base_ > 1.0 && std::isfinite(*rotary_base_)))) {
+    throw UsageError(
+        fmt::format("--rotary-base: expected a number above 1, or 0, got {}", *rotary_base_));
+  }
   if (until_ && !(*until_ > 0.0 && *until_ <= 1.0)) {
     throw UsageError(fmt::format("--until: expected a share in (0, 1], got {}", *until_));
   }
@@ -238,7 +248,7 @@ void TrainTranslateCommand::check_usage() const {
         fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));
   }
   if (architecture_ == "gru") {
-    for (const char* const option : {"--heads", "--inner", "--layers"}) {
+    for (const char* const option : {"--heads", "--inner", "--layers", "--rotary-base"}) {
       if (given(option)) throw UsageError(fmt::format("{} goes with the transformer", option));
     }
   }
@@ -272,6 +282,7 @@ int TrainTranslateCommand::run() {
     model.options.source_symbols = model.source.size();
     model.options.target_symbols = model.target.size();
     model.options.encoder_layers = model.options.decoder_layers = layers_;
+    model.options.rotary_base = rotary_base_.value_or(model_.rotary_base);
     model.options.dropout = dropout_.value_or(model_.dropout);
     model.options.max_length = max_length(data);
     model.translator = train::make_translator(model.options);

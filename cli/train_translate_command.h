@@ -41,7 +41,7 @@ class TrainTranslateCommand {
   train::TranslatorOptions model_;
   std::int64_t layers_ = 2;
   train::RunSettings settings_;
-  std::optional<double> learning_rate_, dropout_, label_smoothing_, until_;
+  std::optional<double> learning_rate_, rotary_base_, dropout_, label_smoothing_, until_;
 };
 
 }  // namespace fovea::cli

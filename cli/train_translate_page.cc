@@ -43,8 +43,8 @@ constexpr const char* kFiles =
     " attention.html          where the first validation pair looked, and when";
 
 constexpr const char* kExamples =
-    " fovea train translate --data examples/train/data/dates.train.tsv --output dates\n"
-    " fovea train translate --data pairs.tsv --output run --architecture gru --steps 1000\n"
+    " fovea train translate --data dates.train.tsv --output dates --steps 1500\n"
+    " fovea train translate --data pairs.tsv --output run --architecture gru\n"
     " fovea train translate --output run --resume";
 
 }  // namespace

@@ -104,6 +104,7 @@ Model parse_model(std::string_view json) {
                                     {"decoder_layers", &options.decoder_layers}}) {
     *number = at(root, key).integer(1, kMost);
   }
+  options.rotary_base = at(root, "rotary_base").number();
   options.dropout = at(root, "dropout").number();
   options.seed = static_cast<std::uint64_t>(at(root, "seed").integer(0, 0xFFFFFFFF));
   model.translator = make_translator(options);
@@ -140,6 +141,7 @@ void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source
                                        {"inner", options.inner},
                                        {"encoder_layers", options.encoder_layers},
                                        {"decoder_layers", options.decoder_layers},
+                                       {"rotary_base", options.rotary_base},
                                        {"dropout", options.dropout},
                                        {"seed", options.seed},
                                        {"source_symbols", source.symbols()},

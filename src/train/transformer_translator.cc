@@ -9,16 +9,14 @@
 namespace fovea::train {
 namespace {
 
-/// Texts of tens of characters: angles that tell neighbours apart, rather than a book's chapters.
-constexpr double kRotaryBase = 100.0;
-
 nn::TransformerOptions transformer_options(const TranslatorOptions& options) {
-  return {.width = options.width,
-          .heads = options.heads,
-          .inner = options.inner,
-          .dropout = options.dropout,
-          .norm = nn::NormPlace::kBefore,
-          .rotary = Rotary{.base = kRotaryBase}};
+  nn::TransformerOptions result{.width = options.width,
+                                .heads = options.heads,
+                                .inner = options.inner,
+                                .dropout = options.dropout,
+                                .norm = nn::NormPlace::kBefore};
+  if (options.rotary_base > 0.0) result.rotary = Rotary{.base = options.rotary_base};
+  return result;
 }
 
 }  // namespace

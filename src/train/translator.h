@@ -33,6 +33,9 @@ struct TranslatorOptions {
   std::int64_t inner = 128;
   std::int64_t encoder_layers = 2;
   std::int64_t decoder_layers = 2;
+  /// Self-attention turns queries and keys by angles of this base; 0: it does not. Texts of tens of
+  /// characters need neighbours told apart rather than a book's chapters.
+  double rotary_base = 100.0;
   double dropout = 0.05;
   std::uint64_t seed = 0;
 };

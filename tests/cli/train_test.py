@@ -187,7 +187,7 @@ class ErrorTest(CliTest):
         return self.fail_with(2, "train", *arguments, **options)
 
     def test_what_to_train(self):
-        self.assertIn("expected what to train: scene; see fovea train --help", self.refused())
+        self.assertIn("expected what to train: scene or translate; see fovea train --help", self.refused())
         self.assertIn('unknown command "scne" (did you mean "scene"?); see fovea train --help',
                       self.refused("scne"))
 

@@ -167,6 +167,7 @@ class Errors(TranslateTest):
                 (["--output", "x"], "expected --data FILE, or --resume"),
                 (["--output", "x", "--resume", "--steps", "5"], "--steps goes with a new run; --resume goes on with"),
                 (["--output", "x", "--data", "y", "--dropout", "1"], "--dropout: expected a share in [0, 1), got 1"),
+                (["--output", "x", "--data", "y", "--rotary-base", "1"], "--rotary-base: expected a number above 1, or 0, got 1"),
                 (["--output", "x", "--data", "y", "--until", "2"], "--until: expected a share in (0, 1], got 2"),
                 (["--output", "x", "--data", "y", "--learning-rate", "0"], "--learning-rate: expected a number above 0, got 0"),
                 (["--output", "x", "--data", "y", "--architecture", "gru", "--heads", "2"], "--heads goes with the transformer"),
