@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parameters in files (fovea/nn/checkpoint.h).
+
+#include "fovea/nn/checkpoint.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fovea/error.h"
+#include "fovea/files.h"
+
+namespace fovea::nn {
+namespace {
+
+/// "2 missing (a, b)": how many, and the first of them. Empty where there are none.
+std::string counted(std::string_view what, const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  if (names.empty()) return {};
+  const std::span<const std::string> first(names.data(), std::min(kShown, names.size()));
+  return fmt::format("{} {} ({}{})", names.size(), what, fmt::join(first, ", "),
+                     names.size() > kShown ? ", ..." : "");
+}
+
+/// What is wrong with the tensor for this parameter; empty where nothing is.
+std::string mismatch(const TensorInfo& tensor, const Parameter& parameter) {
+  if (!tensor.unreadable.empty()) return fmt::format("{}: {}", tensor.name, tensor.unreadable);
+  if (tensor.shape != parameter.value.shape()) {
+    return fmt::format("{}: expected {}, got {}", tensor.name, to_string(parameter.value.shape()),
+                       to_string(tensor.shape));
+  }
+  if (!tensor.dtype || !is_float(*tensor.dtype)) {
+    return fmt::format("{}: expected floats, got {}", tensor.name, tensor.stored_type);
+  }
+  return {};
+}
+
+}  // namespace
+
+void save_parameters(const Parameters& parameters, const std::string& path) {
+  std::vector<NamedTensor> tensors;
+  for (const Parameter& parameter : parameters) {
+    tensors.push_back({parameter.name, parameter.value.view()});
+  }
+  write_tensors(path, tensors);
+}
+
+void load_parameters(Parameters& parameters, const std::string& path) {
+  const TensorFile file = TensorFile::open(path);
+  std::map<std::string_view, const TensorInfo*> left;
+  for (const TensorInfo& tensor : file.tensors()) left.emplace(tensor.name, &tensor);
+  std::vector<std::string> missing, unexpected, unfit;
+  for (const Parameter& parameter : parameters) {
+    const auto found = left.find(parameter.name);
+    if (found == left.end()) {
+      missing.push_back(parameter.name);
+      continue;
+    }
+    std::string wrong = mismatch(*found->second, parameter);
+    if (!wrong.empty()) unfit.push_back(std::move(wrong));
+    left.erase(found);
+  }
+  for (const auto& [name, tensor] : left) unexpected.emplace_back(name);
+
+  std::vector<std::string> said;
+  for (const std::string& part : {counted("missing", missing), counted("not expected", unexpected),
+                                  counted("that do not fit", unfit)}) {
+    if (!part.empty()) said.push_back(part);
+  }
+  if (!said.empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: expected exactly the parameters of the model, got tensors of which {}",
+                    path, fmt::join(said, "; ")));
+  }
+
+  for (Parameter& parameter : parameters) {
+    // Not a new tensor: others look into this one.
+    const Tensor read = convert(file.read(parameter.name), parameters.dtype());
+    std::copy_n(static_cast<const std::byte*>(read.view().data()),
+                static_cast<std::size_t>(read.size()) * dtype_size(read.dtype()),
+                static_cast<std::byte*>(parameter.value.view().data()));
+  }
+}
+
+}  // namespace fovea::nn

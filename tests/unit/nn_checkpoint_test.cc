@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parameters in files: what is written is read back, in another type as well, and what does not fit
+// is named before anything changes.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fovea/error.h"
+#include "fovea/files.h"
+#include "fovea/nn/checkpoint.h"
+#include "fovea/nn/linear.h"
+#include "fovea/nn/transformer.h"
+
+#include "support/message_of.h"
+#include "support/random_problem.h"
+
+namespace fovea::nn {
+namespace {
+
+using test::message_of;
+using testing::HasSubstr;
+using testing::Not;
+
+class NnCheckpoint : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  /// Fails where a parameter differs by more than one rounding to float32.
+  static void expect_same(const Parameters& found, const Parameters& expected, double rounding) {
+    for (const Parameter& parameter : expected) {
+      const Parameter* const other = found.find(parameter.name);
+      ASSERT_NE(other, nullptr) << parameter.name;
+      EXPECT_LE(test::max_difference(other->value, parameter.value), rounding) << parameter.name;
+    }
+  }
+
+ private:
+  const std::filesystem::path folder_ =
+      std::filesystem::path(testing::TempDir()) /
+      testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(NnCheckpoint, ReadsBackWhatItWrote) {
+  const TransformerOptions options{.width = 8, .heads = 2, .inner = 12};
+  for (const char* const name : {"model.safetensors", "model.npz"}) {
+    Model written(1), read(2);
+    const Transformer one(written.scope(), 1, 2, options), other(read.scope(), 1, 2, options);
+    const void* const place = read.parameters().begin()->value.view().data();
+    save_parameters(written.parameters(), path(name));
+    load_parameters(read.parameters(), path(name));
+    expect_same(read.parameters(), written.parameters(), 0.0);
+    EXPECT_EQ(read.parameters().begin()->value.view().data(), place);
+  }
+}
+
+TEST_F(NnCheckpoint, RoundsBetweenTypes) {
+  Model exact(1, DType::kFloat64), rounded(2), back(3, DType::kFloat64);
+  const Linear a(exact.scope(), 5, 7), b(rounded.scope(), 5, 7), c(back.scope(), 5, 7);
+  save_parameters(exact.parameters(), path("exact.safetensors"));
+  load_parameters(rounded.parameters(), path("exact.safetensors"));
+  expect_same(rounded.parameters(), exact.parameters(), 0x1p-25);  // they are below 1
+  save_parameters(rounded.parameters(), path("rounded.safetensors"));
+  load_parameters(back.parameters(), path("rounded.safetensors"));
+  expect_same(back.parameters(), rounded.parameters(), 0.0);
+}
+
+TEST_F(NnCheckpoint, TakesHalvesAndRefusesIntegers) {
+  Model model(1);
+  const Linear layer(model.scope(), 1, 2, false);
+  const std::vector<Float16> halves{Float16(0.5f), Float16(-3.0f)};
+  write_tensor(path("half.safetensors"), TensorView(halves.data(), {2, 1}), "weight");
+  load_parameters(model.parameters(), path("half.safetensors"));
+  EXPECT_EQ(model.parameters().find("weight")->value.value({1, 0}), -3.0);
+  const std::vector<std::int64_t> whole{1, 2};
+  write_tensor(path("whole.safetensors"), TensorView(whole.data(), {2, 1}), "weight");
+  EXPECT_THAT(message_of([&] { load_parameters(model.parameters(), path("whole.safetensors")); }),
+              HasSubstr("weight: expected floats, got I64"));
+}
+
+TEST_F(NnCheckpoint, NamesWhatDoesNotFitAndChangesNothing) {
+  Model model(1), before(1), other(2);
+  const Linear one(model.scope("map"), 3, 2), same(before.scope("map"), 3, 2),
+      two(model.scope("last"), 2, 2), same_two(before.scope("last"), 2, 2);
+  // Another shape, another name, three that are missing, and more than are shown.
+  const Linear wide(other.scope("map"), 4, 2);
+  std::vector<Linear> strangers;
+  for (int i = 0; i < 2; ++i) {
+    strangers.emplace_back(other.scope("extra" + std::to_string(i)), 1, 1);
+  }
+  save_parameters(other.parameters(), path("other.safetensors"));
+  const std::string said =
+      message_of([&] { load_parameters(model.parameters(), path("other.safetensors")); });
+  EXPECT_THAT(said, HasSubstr("other.safetensors: expected exactly the parameters of the model"));
+  EXPECT_THAT(said, HasSubstr("2 missing (last.weight, last.bias)"));
+  EXPECT_THAT(said, HasSubstr("4 not expected (extra0.bias, extra0.weight, extra1.bias, ...)"));
+  EXPECT_THAT(said, HasSubstr("1 that do not fit (map.weight: expected [2, 3], got [2, 4])"));
+  EXPECT_THAT(said, Not(HasSubstr("map.bias")));
+  expect_same(model.parameters(), before.parameters(), 0.0);
+}
+
+TEST_F(NnCheckpoint, SaysWhatIsWrongWithTheFile) {
+  Model model(1);
+  const Linear layer(model.scope(), 3, 2);
+  EXPECT_THROW(load_parameters(model.parameters(), path("none.safetensors")), IoError);
+  EXPECT_THROW(save_parameters(model.parameters(), path("no/such/folder.safetensors")),
+               OutputError);
+  EXPECT_THAT(message_of([&] { save_parameters(model.parameters(), path("model.pt")); }),
+              HasSubstr(".safetensors"));
+  save_parameters(model.parameters(), path("model.safetensors"));
+  std::filesystem::resize_file(path("model.safetensors"), 100);
+  EXPECT_THAT(message_of([&] { load_parameters(model.parameters(), path("model.safetensors")); }),
+              HasSubstr("model.safetensors"));
+}
+
+}  // namespace
+}  // namespace fovea::nn
