@@ -70,6 +70,8 @@ DropoutLayer::DropoutLayer(const Scope& scope, double probability)
 void DropoutLayer::forward(const MutableTensorView& x) { forward_add(x, {}); }
 
 void DropoutLayer::forward_add(const MutableTensorView& x, const TensorView& residual) {
+  check_numbers(x, model_.parameters().dtype(), "x");
+  shape_ = x.shape();
   dropped_ = model_.training() && probability_ > 0.0;
   if (!dropped_) {
     if (residual.defined()) add(x, residual);
@@ -99,6 +101,7 @@ void DropoutLayer::forward_add(const MutableTensorView& x, const TensorView& res
 }
 
 TensorView DropoutLayer::backward(const TensorView& grad_y) {
+  check_numbers_of(grad_y, model_.parameters().dtype(), shape_, "grad_y");
   if (!dropped_) return grad_y;
   const MutableTensorView grad_x = grad_x_.of(grad_y.dtype(), grad_y.shape());
   backward_into(grad_y, grad_x);

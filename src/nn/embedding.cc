@@ -116,6 +116,7 @@ void Positions::forward(const MutableTensorView& x, std::int64_t first) {
     throw InvalidArgument(fmt::format("x: expected positions within {}, got {} from {} on",
                                       max_length_, length, first));
   }
+  shape_ = x.shape();
   first_ = first;
   with_real(x.dtype(), [&](auto zero) {
     using Real = decltype(zero);
@@ -132,7 +133,7 @@ void Positions::forward(const MutableTensorView& x, std::int64_t first) {
 
 void Positions::backward(const TensorView& grad_y) {
   if (weight_ == nullptr) return;
-  as_rows(grad_y, weight_->value.dtype(), width_, "grad_y");
+  as_rows_of(grad_y, weight_->value.dtype(), shape_, "grad_y");
   // Each place of all items is a column of numbers to be added up.
   const std::int64_t numbers = grad_y.extent(1) * width_;
   add_column_sums({grad_y.data(), grad_y.dtype(), {grad_y.extent(0), numbers}, {numbers, 1}},

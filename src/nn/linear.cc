@@ -5,15 +5,28 @@
 #include "fovea/nn/linear.h"
 
 #include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
 
 #include "nn/multiply.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
+namespace {
+
+std::int64_t checked(std::string_view name, std::int64_t features) {
+  if (features >= 1) return features;
+  throw InvalidArgument(fmt::format("{}: expected 1 or more features, got {}", name, features));
+}
+
+}  // namespace
 
 Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool bias)
-    : in_(in),
-      out_(out),
+    : in_(checked("in", in)),
+      out_(checked("out", out)),
       weight_(scope.add_uniform("weight", {out, in}, 1.0 / std::sqrt(static_cast<double>(in)))),
       bias_(bias ? &scope.add_uniform("bias", {out}, 1.0 / std::sqrt(static_cast<double>(in)))
                  : nullptr) {}

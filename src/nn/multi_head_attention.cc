@@ -128,7 +128,7 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   attention_.alignment = Alignment::top_left();
   attention_.dropout = model_.dropout(dropout_, options_.dropout);
   const MutableTensorView context = context_.of(dtype, {rows, width});
-  const MutableTensorView lse = lse_.of(dtype, {batch, options_.heads, shape_[1]});
+  const MutableTensorView lse = lse_.of(dtype, {batch, options_.heads, heads_.query.extent(2)});
   attention_forward(heads_.query, heads_.key, heads_.value, attention_,
                     {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
   return out_.forward(reshaped(context, shape_));

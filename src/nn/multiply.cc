@@ -13,6 +13,7 @@
 
 #include <dnnl.h>
 #include <fmt/format.h>
+#include <omp.h>
 
 #include "nn/rows.h"
 
@@ -24,6 +25,11 @@ std::int64_t columns_of(const Factor& f) { return f.matrix.extent(f.is_transpose
 
 double element(const Factor& f, std::int64_t row, std::int64_t column) {
   return f.is_transposed ? f.matrix.at<double>({column, row}) : f.matrix.at<double>({row, column});
+}
+
+/// oneDNN asks OpenMP alone, and would wait for threads that a forked child does not have.
+void leave_threads_out_of_forked_children() {
+  if (engine::thread_count({}, omp_get_max_threads()) == 1) omp_set_num_threads(1);
 }
 
 void multiply_float64(const Factor& left, const Factor& right, const MutableTensorView& result,
@@ -44,6 +50,7 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == inner && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
+  leave_threads_out_of_forked_children();
   // An extent of 1 may have any stride, which oneDNN would refuse below the row's width.
   const auto pitch = [](const auto& matrix) {
     return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));

@@ -9,7 +9,6 @@
 #include "fovea/error.h"
 
 namespace fovea::nn {
-namespace {
 
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name) {
   if (!tensor.defined())
@@ -24,7 +23,14 @@ void check_numbers(const TensorView& tensor, DType dtype, std::string_view name)
   }
 }
 
-}  // namespace
+void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
+                      std::string_view name) {
+  check_numbers(tensor, dtype, name);
+  if (tensor.shape() != shape) {
+    throw InvalidArgument(
+        fmt::format("{}: expected {}, got {}", name, to_string(shape), to_string(tensor.shape())));
+  }
+}
 
 TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
                    std::string_view name) {
@@ -40,11 +46,7 @@ TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
 
 TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name) {
-  check_numbers(tensor, dtype, name);
-  if (tensor.shape() != shape) {
-    throw InvalidArgument(
-        fmt::format("{}: expected {}, got {}", name, to_string(shape), to_string(tensor.shape())));
-  }
+  check_numbers_of(tensor, dtype, shape, name);
   return as_rows(tensor, dtype, shape[shape.rank() - 1], name);
 }
 

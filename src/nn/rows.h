@@ -15,8 +15,13 @@
 
 namespace fovea::nn {
 
-/// [..., width] as [rows, width]. Throws InvalidArgument, naming the tensor, for another type,
-/// another width or gaps between its numbers.
+/// Throws InvalidArgument, naming the tensor, for another type or gaps between its numbers.
+void check_numbers(const TensorView& tensor, DType dtype, std::string_view name);
+/// The same, and for another shape.
+void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
+                      std::string_view name);
+
+/// [..., width] as [rows, width]. Throws as check_numbers does, and for another width.
 TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
                    std::string_view name);
 /// The same, of exactly this shape before.

@@ -128,6 +128,10 @@ TEST(NnPositions, LearnedOnesHaveTheGradientsOfDifferences) {
                             layer.backward(grad);
                             return std::vector<TensorView>{grad};
                           }});
+  EXPECT_EQ(message_of([&] {
+              layer.backward(Tensor(DType::kFloat64, {2, 6, 3}));
+            }),
+            "grad_y: expected [2, 4, 3], got [2, 6, 3]");
   EXPECT_EQ(message_of([&] { layer.forward(y, 3); }),
             "x: expected positions within 6, got 4 from 3 on");
 }
@@ -167,11 +171,22 @@ TEST(NnDropout, KeepsItsShareAndNoOthers) {
                   4 * std::sqrt(kCount * share * (1 - share)));
     }
     model.evaluate();
-    Tensor x(RandomState(1).randn({8}));
+    Tensor x = convert(RandomState(1).randn({8}), DType::kFloat32);
     Tensor before = x;
     layer.forward(x);
     EXPECT_EQ(test::max_difference(x, before), 0.0);
   }
+}
+
+TEST(NnDropout, SaysWhatDoesNotFit) {
+  Model model(1);
+  DropoutLayer layer(model.scope(), 0.5);
+  Tensor exact(DType::kFloat64, {4}), x(DType::kFloat32, {4}), longer(DType::kFloat32, {5});
+  EXPECT_EQ(message_of([&] { layer.forward(exact); }),
+            "x: expected float32, as the parameters are, got float64");
+  model.train(1);
+  layer.forward(x);
+  EXPECT_EQ(message_of([&] { layer.backward(longer); }), "grad_y: expected [4], got [5]");
 }
 
 TEST(NnDropout, HasTheGradientsOfDifferences) {

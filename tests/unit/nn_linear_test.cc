@@ -130,6 +130,10 @@ TEST(NnModel, NamesAreATree) {
                 Linear again(model.scope("encoder").in("layers", 0).in("linear1"), 2, 3);
               }),
               HasSubstr("\"encoder.layers.0.linear1.weight\" already"));
+  EXPECT_EQ(test::message_of([&] { Linear(model.scope("none"), 0, 2); }),
+            "in: expected 1 or more features, got 0");
+  EXPECT_EQ(test::message_of([&] { Linear(model.scope("none"), 2, -1); }),
+            "out: expected 1 or more features, got -1");
   EXPECT_THAT(test::message_of([] { Model half(0, DType::kFloat16); }),
               HasSubstr("expected float32 or float64, got float16"));
 }

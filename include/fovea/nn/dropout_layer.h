@@ -36,6 +36,7 @@ class DropoutLayer {
   double probability_;
   std::uint32_t number_;
   bool dropped_ = false;  // in the last forward
+  Shape shape_;           // of its x
   Buffer kept_;           // for each number whether it was kept
   Buffer grad_x_;
 };

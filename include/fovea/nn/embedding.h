@@ -58,6 +58,7 @@ class Positions {
   std::int64_t max_length_, width_;
   Parameter* weight_ = nullptr;
   Tensor table_;
+  Shape shape_;  // of x
   std::int64_t first_ = 0;
 };
 
