@@ -5,6 +5,7 @@
     attention_backward              gradients of attention
     scaled_dot_product_attention    the same by PyTorch's signature
     fovea.torch                     attention in PyTorch's autograd, to be imported by itself
+    fovea.nn                        layers that learn, to be imported by itself
     causal, window, prefix, ...     masks as rules, joined by & and |
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       the same in plain float64, which says what is right

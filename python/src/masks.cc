@@ -93,17 +93,6 @@ std::string repr(const Mask& mask) { return mask.allows_all() ? "Mask()" : mask.
 
 }  // namespace
 
-Mask mask_of(PyObject* object) {
-  Mask* mask = nullptr;
-  if (nb::try_cast<Mask*>(nb::handle(object), mask) && mask != nullptr) return *mask;
-  if (PyObject_HasAttrString(object, "__dlpack__") == 0 && PyObject_CheckBuffer(object) == 0) {
-    raise_type_error(
-        "mask: expected a fovea.Mask, such as fovea.causal(), or an array of bool, got {}",
-        describe(object));
-  }
-  return dense(keep_array(object, {.name = "mask", .elements = Elements::kBools}));
-}
-
 void add_masks(nb::module_& module) {
   nb::class_<Mask>(module, "Mask", kMaskDoc)
       .def(nb::init<>())

@@ -145,7 +145,9 @@ PyObject* NewArray::release() {
       .ptr();
 }
 
-PyObject* numpy_view(const TensorView& view, PyObject* owner) {
+namespace {
+
+PyObject* view_of(const TensorView& view, int flags, PyObject* owner) {
   const auto extents = numpy_shape(view.shape());
   std::array<npy_intp, kMaxRank> strides{};
   for (int dim = 0; dim < view.rank(); ++dim) {
@@ -154,10 +156,18 @@ PyObject* numpy_view(const TensorView& view, PyObject* owner) {
   }
   const nb::object array = nb::steal(PyArray_NewFromDescr(
       &PyArray_Type, PyArray_DescrFromType(numpy_type(view.dtype())), view.rank(), extents.data(),
-      strides.data(), const_cast<void*>(view.data()), 0, nullptr));
+      strides.data(), const_cast<void*>(view.data()), flags, nullptr));
   if (!array.is_valid()) nb::raise_python_error();
   if (PyArray_SetBaseObject(as_array(array.ptr()), Py_NewRef(owner)) < 0) nb::raise_python_error();
   return Py_NewRef(array.ptr());
+}
+
+}  // namespace
+
+PyObject* numpy_view(const TensorView& view, PyObject* owner) { return view_of(view, 0, owner); }
+
+PyObject* numpy_writable_view(const MutableTensorView& view, PyObject* owner) {
+  return view_of(view, NPY_ARRAY_WRITEABLE, owner);
 }
 
 PyObject* numpy_copy(const TensorView& view) {
@@ -167,9 +177,11 @@ PyObject* numpy_copy(const TensorView& view) {
   const nb::object array =
       nb::steal(PyArray_SimpleNew(view.rank(), extents.data(), numpy_type(dtype)));
   if (!array.is_valid()) nb::raise_python_error();
-  const Tensor copy = half ? convert(view, dtype) : Tensor(view);
-  const auto bytes = static_cast<std::size_t>(copy.size()) * dtype_size(dtype);
-  if (bytes > 0) std::memcpy(PyArray_DATA(as_array(array.ptr())), copy.view().data(), bytes);
+  const bool as_it_is = !half && view.strides() == contiguous_strides(view.shape());
+  const Tensor copy = as_it_is ? Tensor() : convert(view, dtype);
+  const auto bytes = static_cast<std::size_t>(view.size()) * dtype_size(dtype);
+  const void* const from = as_it_is ? view.data() : copy.view().data();
+  if (bytes > 0) std::memcpy(PyArray_DATA(as_array(array.ptr())), from, bytes);
   return Py_NewRef(array.ptr());
 }
 

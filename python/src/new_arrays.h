@@ -37,6 +37,8 @@ class NewArray {
 
 /// A NumPy array that looks into memory which `owner` keeps; read-only. A new reference.
 PyObject* numpy_view(const TensorView& view, PyObject* owner);
+/// The same, to be written to.
+PyObject* numpy_writable_view(const MutableTensorView& view, PyObject* owner);
 /// A NumPy array with a copy; of bfloat16 in float32, which holds all of its numbers. A new
 /// reference.
 PyObject* numpy_copy(const TensorView& view);

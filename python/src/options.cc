@@ -46,6 +46,17 @@ std::optional<Alibi> alibi_of(PyObject* object) {
 
 }  // namespace
 
+Mask mask_of(PyObject* object) {
+  Mask* mask = nullptr;
+  if (nb::try_cast<Mask*>(nb::handle(object), mask) && mask != nullptr) return *mask;
+  if (PyObject_HasAttrString(object, "__dlpack__") == 0 && PyObject_CheckBuffer(object) == 0) {
+    raise_type_error(
+        "mask: expected a fovea.Mask, such as fovea.causal(), or an array of bool, got {}",
+        describe(object));
+  }
+  return dense(keep_array(object, {.name = "mask", .elements = Elements::kBools}));
+}
+
 Alignment alignment_of(PyObject* object) {
   if (PyUnicode_Check(object)) {
     if (PyUnicode_CompareWithASCIIString(object, "bottom-right") == 0)

@@ -57,6 +57,7 @@ def test_examples(tmp_path):
 def test_package_and_its_use():
     assert (PACKAGE / "py.typed").exists()
     assert (PACKAGE / "_fovea.pyi").exists()
+    assert (PACKAGE / "_nn.pyi").exists()
     result = mypy("-p", "fovea")
     assert result.returncode == 0, result.stdout + result.stderr
     use = HERE / "typed_use.py"

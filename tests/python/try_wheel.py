@@ -67,12 +67,12 @@ def build():
 
 def check_files(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    wanted = ["fovea/__init__.py", "fovea/__main__.py", "fovea/py.typed", "fovea/_fovea.pyi", "fovea/bin/fovea"]
-    missing = [name for name in wanted if name not in names]
-    libraries = [name for name in names if "libfovea" in name]
-    modules = [name for name in names if re.fullmatch(r"fovea/_fovea\..*so", name)]
+    wanted = ["__init__.py", "__main__.py", "nn.py", "py.typed", "_fovea.pyi", "_nn.pyi", "bin/fovea"]
+    missing = [name for name in wanted if f"fovea/{name}" not in names]
+    libraries = [name for name in names if re.match(r"fovea/lib/libfovea(_nn)?\.so", name)]
+    modules = [name for name in names if re.fullmatch(r"fovea/_(fovea|nn)\..*so", name)]
     strangers = [name for name in names if not re.match(r"fovea/|fovea-[^/]*\.dist-info/", name)]
-    if missing or len(libraries) != 2 or len(modules) != 1 or strangers:
+    if missing or len(libraries) != 2 or len(modules) != 2 or strangers:
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
@@ -95,6 +95,7 @@ def try_out(wheel, folder):
         found = run(python, "-c", program, cwd=folder, env=environment)
         if expected and found != expected:
             sys.exit(f"README.md says\n{expected}and not\n{found}")
+    run(python, "-c", "from fovea import nn; nn.save(nn.Linear(3, 2), 'layer.npz')", cwd=folder, env=environment)
     run(python, "-m", "fovea", "explain", "--text", "one two three", cwd=folder, env=environment)
     scene = ROOT / "examples" / "scenes" / "learn_journey.json"
     run(python, "-m", "fovea", "train", "scene", scene, cwd=folder, env=environment)

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Models and layers as Python has them (layer.h).
+
+#include "nn/layer.h"
+
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include <omp.h>
+
+#include "calls.h"
+#include "new_arrays.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fovea::python {
+namespace {
+
+std::atomic<int> most_threads{0};  // 0: as OpenMP says
+
+std::size_t bytes_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.size()) * dtype_size(view.dtype());
+}
+
+/// Views of one tensor of each parameter, by names.
+template <class Which>
+NumpyArrays views(nb::handle_t<Model> self, const Which& which) {
+  const nb::dict arrays;
+  for (nn::Parameter& parameter : nb::cast<Model&>(self).parameters()) {
+    arrays[parameter.name.c_str()] = nb::steal(numpy_writable_view(which(parameter), self.ptr()));
+  }
+  return read_only(arrays);
+}
+
+void train(const Model& self, std::int64_t step) {
+  if (step < 0 || step > std::numeric_limits<std::uint32_t>::max()) {
+    raise_value_error("step: expected 0 to 2^32 - 1, got {}", step);
+  }
+  const Call call(self.in_use());
+  self.model().train(static_cast<std::uint32_t>(step));
+}
+
+constexpr const char* kModelDoc =
+    R"(What the layers of one model share: the parameters, the random numbers that they begin with, and
+whether dropout is on.
+
+seed   0 to 2^32 - 1: the same seed makes the same parameters, in the order of the layers
+dtype  "float32"; "float64" computes slowly, to be compared with finite differences
+
+    model = fovea.nn.Model(seed=7)
+    embedding = fovea.nn.Embedding(100, 64, model=model, name="embedding")
+    output = fovea.nn.Linear(64, 100, model=model, name="output")
+
+A layer made without model= is a model by itself. While one thread computes with a layer of a model,
+others cannot: RuntimeError.)";
+
+constexpr const char* kLayerDoc =
+    R"(What all layers are: a Model, that of its keyword model= or one of its own, and
+
+forward(x, ...)   the layer's result. The arrays given are copied, and may be changed.
+backward(grad_y)  follows forward: adds to the gradients of the parameters and returns that of x
+
+Arrays come in as NumPy's, torch's or others with DLPack, of the model's type; what is returned is
+NumPy's, and the caller's own. Raises TypeError and ValueError naming the argument, what was expected
+and what came; RuntimeError for a backward without a forward.)";
+
+}  // namespace
+
+Call::Call(std::atomic_flag& in_use) : in_use_(in_use) {
+  if (in_use.test_and_set()) {
+    throw std::runtime_error("fovea.nn: another thread is computing with this layer's model");
+  }
+}
+
+Call::Threads::Threads() : before_(omp_get_max_threads()) {
+  const int most = most_threads.load();
+  if (most > 0) omp_set_num_threads(most);
+}
+
+Call::Threads::~Threads() { omp_set_num_threads(before_); }
+
+DType dtype_of(const DTypeWord& word) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    if (dtype_name(dtype) == word.text) return dtype;
+  }
+  raise_value_error("dtype: expected \"float32\" or \"float64\", got \"{}\"", word.text);
+}
+
+Place place_of(const Model* model, const std::string& name, std::optional<std::int64_t> seed,
+               const std::optional<DTypeWord>& dtype) {
+  if (model != nullptr) {
+    if (seed || dtype) {
+      raise_value_error("{}: expected none beside model, which has its own",
+                        seed ? "seed" : "dtype");
+    }
+    return {*model, name};
+  }
+  if (seed && *seed < 0) raise_value_error("seed: expected 0 to 2^32 - 1, got {}", *seed);
+  return {Model(static_cast<std::uint64_t>(seed.value_or(0)),
+                dtype ? dtype_of(*dtype) : DType::kFloat32),
+          name};
+}
+
+ContiguousArray::ContiguousArray(const Input& input)
+    : array_(input.given.object.ptr(), {.name = input.name, .contiguous_rows = true}) {
+  const TensorView& view = array_.view();
+  if (view.size() > 0 && view.strides() != contiguous_strides(view.shape())) copy_ = Tensor(view);
+}
+
+NumpyArrays read_only(const nb::dict& arrays) {
+  nb::object proxy = nb::steal(PyDictProxy_New(arrays.ptr()));
+  if (!proxy.is_valid()) nb::raise_python_error();
+  return {std::move(proxy)};
+}
+
+NumpyArray numpy_array(const TensorView& result) { return {nb::steal(numpy_copy(result))}; }
+
+std::pair<NumpyArray, NumpyArray> numpy_array(const std::pair<TensorView, TensorView>& results) {
+  return {numpy_array(results.first), numpy_array(results.second)};
+}
+
+Layer::Inputs Layer::keep(std::initializer_list<Input> given) {
+  inputs_ = {};
+  std::size_t number = 0;
+  for (const Input& input : given) {
+    const std::size_t at = number++;
+    if (input.given.object.is_none()) continue;
+    const ContiguousArray array(input);
+    const TensorView from = array.view();
+    inputs_[at] = kept_[at].of(from.dtype(), from.shape());
+    if (from.size() > 0) std::memcpy(inputs_[at].data(), from.data(), bytes_of(from));
+  }
+  return inputs_;
+}
+
+MutableTensorView Layer::zeros_like(const MutableTensorView& input) {
+  const MutableTensorView zeros = grad_input_.of(input.dtype(), input.shape());
+  if (zeros.size() > 0) std::memset(zeros.data(), 0, bytes_of(zeros));
+  return zeros;
+}
+
+void Layer::refuse(const char* name) {
+  throw std::runtime_error(fmt::format("{}: expected a forward before it", name));
+}
+
+void add_model(nb::module_& module) {
+  nb::class_<Model>(module, "Model", kModelDoc)
+      .def(
+          "__init__",
+          [](Model* self, std::int64_t seed, const DTypeWord& dtype) {
+            new (self) Model(place_of(nullptr, {}, seed, dtype).model);
+          },
+          nb::kw_only(), "seed"_a = 0, "dtype"_a = "float32")
+      .def_prop_ro(
+          "parameters",
+          [](nb::handle_t<Model> self) {
+            return views(self, [](nn::Parameter& one) { return one.value.view(); });
+          },
+          "Each parameter by its name, as PyTorch's modules name it: arrays that look into the\n"
+          "parameter, to be written to as well (layer.parameters[\"weight\"][...] = 0).")
+      .def_prop_ro(
+          "gradients",
+          [](nb::handle_t<Model> self) {
+            return views(self, [](nn::Parameter& one) { return one.gradient.view(); });
+          },
+          "The gradient of each likewise: what backward passes have added up.")
+      .def(
+          "zero_gradients",
+          [](const Model& self) {
+            const Call call(self.in_use());
+            self.parameters().zero_gradients();
+          },
+          "Starts the gradients over.")
+      .def("train", train, "step"_a,
+           "From now on layers drop numbers out, those of this step: the same step drops the same.")
+      .def(
+          "evaluate",
+          [](const Model& self) {
+            const Call call(self.in_use());
+            self.model().evaluate();
+          },
+          "From now on they drop nothing, as at the beginning.")
+      .def_prop_ro(
+          "training", [](const Model& self) { return self.model().training(); },
+          "Whether dropout is on.")
+      .def_prop_ro(
+          "dtype",
+          [](const Model& self) {
+            return DTypeWord{std::string(dtype_name(self.parameters().dtype()))};
+          },
+          "\"float32\" or \"float64\".")
+      .def("__repr__", [](const Model& self) {
+        return fmt::format("<fovea.nn model of {} parameters, {} numbers of {}>",
+                           std::distance(self.parameters().begin(), self.parameters().end()),
+                           self.parameters().count(), dtype_name(self.parameters().dtype()));
+      });
+  nb::class_<Layer, Model>(module, "Layer", kLayerDoc);
+
+  module.def(
+      "set_threads",
+      [](std::optional<std::int64_t> threads) {
+        if (threads && (*threads < 1 || *threads > std::numeric_limits<int>::max())) {
+          raise_value_error("threads: expected 1 or more (None: as many as OpenMP says), got {}",
+                            *threads);
+        }
+        most_threads = static_cast<int>(threads.value_or(0));
+      },
+      "threads"_a.none(),
+      "Layers and optimisers run on so many threads from now on; None, as at the beginning: as "
+      "many\n"
+      "as OpenMP says (OMP_NUM_THREADS, else one per CPU).");
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The module fovea._nn: layers that learn, for Python (python/fovea/nn.py). By itself, so that who
+// wants attention alone does without oneDNN. Masks and rotary embedding are those of fovea._fovea,
+// and so is what turns exceptions into Python's: the package imports that first.
+
+#include <nanobind/nanobind.h>
+
+#include "arrays.h"
+#include "nn/layer.h"
+
+NB_MODULE(_nn, module) {
+  using namespace fovea::python;
+  import_numpy();
+  add_model(module);
+  add_layers(module);
+  add_transformer(module);
+  add_training(module);
+}

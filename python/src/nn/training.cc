@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What training needs beside layers: the loss, Adam, clipping, schedules, checkpoints.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+
+#include "fovea/nn/checkpoint.h"
+#include "fovea/nn/cross_entropy.h"
+#include "fovea/nn/optimizer.h"
+
+#include "calls.h"
+#include "new_arrays.h"
+#include "nn/layer.h"
+#include "nn/words.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fovea::python {
+namespace {
+
+struct CrossEntropy {
+  explicit CrossEntropy(const nn::CrossEntropyOptions& options) : loss(options) {}
+
+  std::atomic_flag in_use;
+  nn::CrossEntropy loss;
+  Tensor logits;  // those of the last forward, which backward needs
+};
+
+struct Adam {
+  Adam(const Model& of, const nn::AdamOptions& options)
+      : model(of), adam(of.parameters(), options) {}
+
+  Model model;
+  nn::Adam adam;
+};
+
+double forward(CrossEntropy& self, const GivenArray& logits, const GivenIntegers& targets) {
+  const Call call(self.in_use);
+  self.logits = {};
+  Tensor kept(ContiguousArray({logits, "logits"}).view());
+  const Tensor numbers = int64_tensor(targets.object.ptr(), "targets");
+  const double loss = call.run([&] { return self.loss.forward(kept, numbers); });
+  self.logits = std::move(kept);  // whose numbers stay where they are
+  return loss;
+}
+
+NumpyArray backward(CrossEntropy& self, double factor) {
+  const Call call(self.in_use);
+  if (!self.logits.defined()) throw std::runtime_error("backward: expected a forward before it");
+  return numpy_array(call.run([&] { return TensorView(self.loss.backward(factor)); }));
+}
+
+void add_cross_entropy(nb::module_& module) {
+  nb::class_<CrossEntropy>(
+      module, "CrossEntropy",
+      R"(-log softmax(logits)[target], the mean over targets that count, as torch.nn.CrossEntropyLoss.
+
+ignored          targets of this number do not count: padding (torch's ignore_index)
+label_smoothing  this share of each target is spread over all classes (Szegedy et al. 2016))")
+      .def(
+          "__init__",
+          [](CrossEntropy* self, std::optional<std::int64_t> ignored, double label_smoothing) {
+            new (self) CrossEntropy({.ignored = ignored, .label_smoothing = label_smoothing});
+          },
+          "ignored"_a = nb::none(), "label_smoothing"_a = 0.0)
+      .def("forward", forward, "logits"_a, "targets"_a,
+           "logits [..., classes], float32 or float64; targets, integers [...]. The loss; 0 where "
+           "no\n"
+           "target counts.")
+      .def("backward", backward, "factor"_a = 1.0,
+           "The gradient of `factor` times the loss with respect to logits, of their shape.")
+      .def_prop_ro(
+          "counted", [](const CrossEntropy& self) { return self.loss.counted(); },
+          "How many targets counted in the last forward,")
+      .def_prop_ro(
+          "correct", [](const CrossEntropy& self) { return self.loss.correct(); },
+          "and of how many of these the logit was the largest.");
+}
+
+/// What is kept of each parameter's gradients, by names.
+template <class Which>
+NumpyArrays moments(nb::handle_t<Adam> self, const Which& which) {
+  const nb::dict arrays;
+  for (nn::Adam::Moments& of : nb::cast<Adam&>(self).adam.moments()) {
+    arrays[of.parameter->name.c_str()] = nb::steal(numpy_writable_view(which(of), self.ptr()));
+  }
+  return read_only(arrays);
+}
+
+void add_adam(nb::module_& module) {
+  nb::class_<Adam>(
+      module, "Adam",
+      R"(Adam (Kingma and Ba 2015), and with a weight_decay AdamW (Loshchilov and Hutter 2019), as
+torch.optim has them, of all parameters that a model has now.
+
+model         a Model, or a layer that is one by itself
+weight_decay  each step takes this share, times the learning rate, off the parameters themselves)")
+      .def(
+          "__init__",
+          [](Adam* self, const Model& model, double beta1, double beta2, double epsilon,
+             double weight_decay) {
+            new (self) Adam(
+                model,
+                {.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = weight_decay});
+          },
+          "model"_a, nb::kw_only(), "beta1"_a = 0.9, "beta2"_a = 0.999, "epsilon"_a = 1e-8,
+          "weight_decay"_a = 0.0)
+      .def(
+          "step",
+          [](Adam& self, double learning_rate) {
+            const Call call(self.model.in_use());
+            call.run([&] { self.adam.step(learning_rate); });
+          },
+          "learning_rate"_a, "Moves the parameters against their gradients.")
+      .def_prop_rw(
+          "steps", [](const Adam& self) { return self.adam.steps(); },
+          [](Adam& self, std::int64_t steps) {
+            if (steps < 0) raise_value_error("steps: expected 0 or more, got {}", steps);
+            self.adam.set_steps(steps);
+          },
+          "Steps made so far; set to go on with what another run had made.")
+      .def_prop_ro(
+          "means",
+          [](nb::handle_t<Adam> self) {
+            return moments(self, [](nn::Adam::Moments& of) { return of.mean.view(); });
+          },
+          "The running mean of each parameter's gradient, by its name, to be written to as well,")
+      .def_prop_ro(
+          "squares",
+          [](nb::handle_t<Adam> self) {
+            return moments(self, [](nn::Adam::Moments& of) { return of.square.view(); });
+          },
+          "and that of its square.");
+}
+
+void add_clipping(nb::module_& module) {
+  module.def(
+      "clip_gradients",
+      [](const Model& model, double largest) {
+        const Call call(model.in_use());
+        return call.run([&] { return nn::clip_gradients(model.parameters(), largest); });
+      },
+      "model"_a, "largest"_a,
+      R"(Scales all gradients of a model so that their Euclidean norm, as one vector, is at most `largest`,
+as torch.nn.utils.clip_grad_norm_; returns the norm that they had. One that is not finite leaves
+them alone.)");
+  module.def(
+      "gradient_norm",
+      [](const Model& model) {
+        const Call call(model.in_use());
+        return call.run([&] { return nn::gradient_norm(model.parameters()); });
+      },
+      "model"_a, "The Euclidean norm of all gradients of a model as one vector.");
+}
+
+void add_schedule(nb::module_& module) {
+  nb::class_<nn::Schedule>(
+      module, "Schedule",
+      R"(Learning rates that grow evenly to `peak` for `warmup` steps, then go on by `kind`.
+
+kind  "constant"; "inverse_root" of the step (Vaswani et al. 2017, sec. 5.3); "cosine", to 0 at step
+      `total`)")
+      .def(
+          "__init__",
+          [](nn::Schedule* self, double peak, const ScheduleWord& kind, std::int64_t warmup,
+             std::int64_t total) {
+            new (self) nn::Schedule{
+                .peak = peak, .kind = schedule_kind_of(kind), .warmup = warmup, .total = total};
+          },
+          "peak"_a = 1e-3, "kind"_a = "constant", "warmup"_a = 0, "total"_a = 0)
+      .def("rate", &nn::Schedule::rate, "steps"_a,
+           "That of the step which is made after `steps` others.");
+}
+
+std::string path_of(const GivenPath& path) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(path.object.ptr(), &bytes) == 0) nb::raise_python_error();
+  const nb::object owner = nb::steal(bytes);
+  return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
+}
+
+void add_checkpoints(nb::module_& module) {
+  module.def(
+      "save",
+      [](const Model& model, const GivenPath& path) {
+        const std::string name = path_of(path);
+        const Call call(model.in_use());
+        call.run([&] { nn::save_parameters(model.parameters(), name); });
+      },
+      "model"_a, "path"_a,
+      R"(Writes all parameters of a model, each under its name: .safetensors, as torch saves the state_dict
+of the same modules with safetensors.torch.save_file, or .npz. An existing file is replaced in one
+step or stays as it was. Raises OSError, and ValueError for another ending.)");
+  module.def(
+      "load",
+      [](const Model& model, const GivenPath& path) {
+        const std::string name = path_of(path);
+        const Call call(model.in_use());
+        call.run([&] { nn::load_parameters(model.parameters(), name); });
+      },
+      "model"_a, "path"_a,
+      R"(Reads them back, one to one: the file has a tensor of floats for every parameter, of its name and
+shape, and no other; float32 and float64 are rounded to each other. Raises ValueError naming what
+is missing, what is not expected and what does not fit, before any parameter is changed; OSError
+for a file that cannot be read.)");
+}
+
+}  // namespace
+
+void add_training(nb::module_& module) {
+  add_cross_entropy(module);
+  add_adam(module);
+  add_clipping(module);
+  add_schedule(module);
+  add_checkpoints(module);
+}
+
+}  // namespace fovea::python

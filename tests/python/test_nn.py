@@ -1,0 +1,643 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers that learn, with arrays of NumPy: what goes in and comes out, gradients against differences, views of
+parameters, models of several layers, files, threads, and every mistake with its message.
+
+test_torch_nn.py compares each layer with PyTorch's."""
+
+import gc
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from problems import raises
+
+import fovea
+from fovea import nn
+
+RANDOM = np.random.default_rng(5)
+
+
+def normal(*shape, dtype="float64"):
+    return RANDOM.standard_normal(shape).astype(dtype)
+
+
+# Of each kind one, with what its forward takes.
+X, MEMORY = (2, 3, 8), (2, 5, 8)
+BLOCK = {"width": 8, "heads": 2, "inner": 12}
+LAYERS = {
+    "Linear": (lambda **k: nn.Linear(8, 6, **k), [X], {}),
+    "Linear without a bias": (lambda **k: nn.Linear(8, 6, bias=False, **k), [X], {}),
+    "LayerNorm": (lambda **k: nn.LayerNorm(8, **k), [X], {}),
+    "Positions": (lambda **k: nn.Positions("learned", 9, 8, **k), [X], {"first": 2}),
+    "Dropout": (lambda **k: nn.Dropout(0.25, **k), [X], {}),
+    "FeedForward": (lambda **k: nn.FeedForward(8, 12, "gelu", dropout=0.25, **k), [X], {}),
+    "self-attention": (lambda **k: nn.MultiHeadAttention(8, 4, kv_heads=2, **k), [X], {"mask": fovea.causal()}),
+    "rotated": (lambda **k: nn.MultiHeadAttention(8, 2, rotary=fovea.Rotary(base=100.0), **k), [X], {}),
+    "attention to a memory": (
+        lambda **k: nn.MultiHeadAttention(8, 2, bias=False, dropout=0.25, **k),
+        [X, MEMORY],
+        {"mask": fovea.key_lengths([4, 2])},
+    ),
+    "encoder layer": (
+        lambda **k: nn.TransformerEncoderLayer(**BLOCK, dropout=0.25, activation="gelu", **k),
+        [X],
+        {"mask": np.array([[True, False, True]])},
+    ),
+    "decoder layer": (
+        lambda **k: nn.TransformerDecoderLayer(**BLOCK, norm="before", activation="gelu", **k),
+        [X, MEMORY],
+        {"mask": fovea.causal(), "memory_mask": fovea.key_lengths([5, 1])},
+    ),
+    "transformer": (
+        lambda **k: nn.Transformer(1, 2, **BLOCK, activation="gelu", dropout=0.25, **k),
+        [MEMORY, X],
+        {"source_lengths": [3, 5]},
+    ),
+}
+
+
+@pytest.fixture(params=LAYERS.values(), ids=LAYERS)
+def case(request):
+    """A layer in float64 whose parameters are all something, in training, and its arguments."""
+    make, shapes, options = request.param
+    layer = make(dtype="float64", seed=3)
+    for parameter in layer.parameters.values():
+        parameter[...] = 0.5 * normal(*parameter.shape)
+    layer.train(7)
+    return layer, [normal(*shape) for shape in shapes], options
+
+
+def differences(function, array, step=1e-4):
+    """The gradient of a number by differences, to the fourth order."""
+    gradient = np.empty_like(array)
+    for at in np.ndindex(array.shape):
+        kept, found = array[at], []
+        for distance in (-2, -1, 1, 2):
+            array[at] = kept + distance * step
+            found.append(function())
+        array[at] = kept
+        gradient[at] = (found[0] - 8 * found[1] + 8 * found[2] - found[3]) / (12 * step)
+    return gradient
+
+
+def test_gradients_are_those_of_differences(case):
+    layer, inputs, options = case
+    y = layer.forward(*inputs, **options)
+    assert y.dtype == np.float64
+    factors = normal(*y.shape)
+
+    def loss():
+        return float((layer.forward(*inputs, **options) * factors).sum())
+
+    found = layer.backward(factors)
+    found = found if isinstance(found, tuple) else (found,)
+    assert len(found) == len(inputs)
+    of_parameters = {name: gradient.copy() for name, gradient in layer.gradients.items()}
+    for gradient, x in zip(found, inputs, strict=True):
+        assert np.allclose(gradient, differences(loss, x), rtol=1e-7, atol=1e-8)
+    for name, parameter in layer.parameters.items():
+        assert np.allclose(of_parameters[name], differences(loss, parameter), rtol=1e-7, atol=1e-8), name
+
+
+def test_results_are_the_callers_own(case):
+    layer, inputs, options = case
+    first = layer.forward(*inputs, **options)
+    kept = first.copy()
+    found = layer.backward(np.ones_like(first))
+    before = [one.copy() for one in (found if isinstance(found, tuple) else (found,))]
+    expected = {name: gradient.copy() for name, gradient in layer.gradients.items()}
+    # Inputs may change between the passes, and what came out before stays as it is.
+    layer.zero_gradients()
+    assert not any(gradient.any() for gradient in layer.gradients.values())
+    again = [x.copy() for x in inputs]
+    second = layer.forward(*again, **options)
+    for x in again:
+        x[...] = np.nan
+    assert np.array_equal(second, kept)
+    assert np.array_equal(first, kept)
+    second[...] = np.nan
+    after = layer.backward(np.ones_like(first))
+    for one, other in zip(before, after if isinstance(after, tuple) else (after,), strict=True):
+        assert np.array_equal(one, other)
+    for name, gradient in layer.gradients.items():
+        assert np.array_equal(gradient, expected[name]), name
+
+
+def test_any_strides(case):
+    layer, inputs, options = case
+    y = layer.forward(*inputs, **options)
+    swapped = [np.asfortranarray(x) for x in inputs]
+    assert np.array_equal(layer.forward(*swapped, **options), y)
+    strided = [np.repeat(x, 2, axis=-1)[..., ::2] for x in inputs]
+    assert np.array_equal(layer.forward(*strided, **options), y)
+    grad = normal(*y.shape)
+    one, other = layer.backward(grad), layer.backward(np.asfortranarray(grad))
+    assert np.array_equal(one[0], other[0])
+
+
+def test_no_rows(case):
+    layer, inputs, options = case
+    if "source_lengths" in options:
+        options = {"source_lengths": []}
+    elif "mask" in options:
+        options = {}
+    empty = [x[:0] for x in inputs]
+    y = layer.forward(*empty, **options)
+    assert y.size == 0
+    assert y.ndim == 3
+    layer.backward(y)
+    assert not any(gradient.any() for gradient in layer.gradients.values())
+
+
+def test_linear_in_numpy():
+    layer = nn.Linear(3, 2, seed=1)
+    assert list(layer.parameters) == ["weight", "bias"]
+    weight, bias = layer.parameters["weight"], layer.parameters["bias"]
+    assert weight.shape == (2, 3)
+    assert weight.dtype == np.float32
+    assert np.abs(weight).max() <= 1 / np.sqrt(3)
+    x, grad = np.array([[1, 2, 3], [-1, 0, 4]], np.float32), np.array([[1, 0], [2, -1]], np.float32)
+    assert np.allclose(layer.forward(x), x @ weight.T + bias, rtol=1e-6)
+    assert np.allclose(layer.backward(grad), grad @ weight, rtol=1e-6)
+    assert np.allclose(layer.gradients["weight"], grad.T @ x)
+    assert np.array_equal(layer.gradients["bias"], [3, -1])
+    layer.backward(grad)  # gradients add up
+    assert np.array_equal(layer.gradients["bias"], [6, -2])
+
+
+def test_embedding():
+    layer = nn.Embedding(5, 3, padding=1)
+    table = layer.parameters["weight"]
+    assert not table[1].any()
+    tokens = [[4, 1, 4], [0, 2, 1]]
+    assert np.array_equal(layer.forward(tokens), table[tokens])
+    assert np.array_equal(layer.forward(np.array(tokens, np.uint8)), table[tokens])
+    grad = normal(2, 3, 3, dtype="float32")
+    assert layer.backward(grad) is None
+    assert np.array_equal(layer.gradients["weight"][4], grad[0, 0] + grad[0, 2])
+    assert not layer.gradients["weight"][1].any()
+
+
+def test_positions():
+    table = nn.sinusoidal_positions(6, 4, dtype="float64")
+    assert np.allclose(table[:, 0], np.sin(np.arange(6)))
+    assert np.allclose(table[:, 3], np.cos(np.arange(6) / 100))
+    x = normal(2, 3, 4, dtype="float32")
+    layer = nn.Positions("sinusoidal", 6, 4)
+    assert not layer.parameters
+    assert np.allclose(layer.forward(x, first=3), x + table[3:], atol=1e-6)
+    assert np.array_equal(layer.backward(x), x)
+    assert np.array_equal(nn.Positions("none", 0, 4).forward(x), x)
+
+
+def test_attention_weights():
+    layer = nn.MultiHeadAttention(8, 2, dtype="float64", seed=2)
+    x, memory = normal(1, 3, 8), normal(1, 4, 8)
+    layer.forward(x, memory, mask=fovea.causal())
+    weights = layer.weights()
+    assert weights.shape == (1, 2, 3, 4)
+    assert np.allclose(weights.sum(-1), 1)
+    # Query i stands at key i.
+    assert np.array_equal(weights[0, 0] > 0, np.tri(3, 4, dtype=bool))
+    whole = nn.Transformer(1, 2, 8, 2, 12)
+    whole.forward(memory.astype("float32"), x.astype("float32"), source_lengths=[2])
+    for layer in (0, -1):
+        seen = whole.cross_weights(layer)
+        assert np.allclose(seen.sum(-1), 1, rtol=1e-5)
+        assert not seen[..., 2:].any()
+    with raises(ValueError, "layer: expected -2 to 1, got 2"):
+        whole.cross_weights(2)
+
+
+def test_halves_of_a_transformer():
+    layer = nn.Transformer(2, 1, 8, 2, 12, norm="before", seed=4)
+    source, target = normal(2, 5, 8, dtype="float32"), normal(2, 3, 8, dtype="float32")
+    y = layer.forward(source, target, source_lengths=[5, 2])
+    memory = layer.encode(source, source_lengths=[5, 2])
+    assert np.array_equal(layer.decode(target, memory, source_lengths=[5, 2]), y)
+    with raises(RuntimeError, "backward: expected a forward before it"):
+        layer.backward(y)
+
+
+def test_cross_entropy():
+    loss = nn.CrossEntropy(ignored=-1, label_smoothing=0.1)
+    logits = normal(2, 3, 4)
+    targets = np.array([[0, 3, -1], [1, -1, 2]])
+    found = loss.forward(logits, targets)
+    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    counts = targets >= 0
+    wanted = np.take_along_axis(log_p, np.maximum(targets, 0)[..., None], -1)[..., 0]
+    expected = -(0.9 * wanted + 0.1 * log_p.mean(-1))[counts].mean()
+    assert np.isclose(found, expected, rtol=1e-14)
+    assert loss.counted == 4
+    assert loss.correct == (logits.argmax(-1) == targets).sum()
+    kept, logits = logits.copy(), logits * np.nan  # backward has its own
+    gradient = loss.backward(3.0)
+
+    def again():
+        return 3 * nn.CrossEntropy(ignored=-1, label_smoothing=0.1).forward(kept, targets)
+
+    assert np.allclose(gradient, differences(again, kept), atol=1e-9)
+    assert nn.CrossEntropy(ignored=0).forward(kept, np.zeros((2, 3), int)) == 0
+
+
+def test_dropout_follows_seed_and_step():
+    ones = np.ones((50, 40), np.float32)
+    layer = nn.Dropout(0.25, seed=3)
+    assert not layer.training
+    assert np.array_equal(layer.forward(ones), ones)
+    layer.train(1)
+    assert layer.training
+    first = layer.forward(ones)
+    assert set(np.unique(first)) == {0.0, np.float32(1 / 0.75)}
+    assert 0.2 < (first == 0).mean() < 0.3
+    assert np.array_equal(layer.forward(ones), first)
+    assert np.array_equal(layer.backward(ones), first)
+    layer.train(2)
+    assert not np.array_equal(layer.forward(ones), first)
+    other = nn.Dropout(0.25, seed=3)
+    other.train(1)
+    assert np.array_equal(other.forward(ones), first)
+    layer.evaluate()
+    assert np.array_equal(layer.forward(ones), ones)
+
+
+def test_parameters_are_views():
+    layer = nn.Linear(2, 2)
+    weight = layer.parameters["weight"]
+    weight[...] = [[1, 2], [3, 4]]
+    layer.parameters["bias"][...] = 0
+    x = np.ones((1, 2), np.float32)
+    assert np.array_equal(layer.forward(x), [[3, 7]])
+    gradient = layer.gradients["weight"]
+    layer.backward(x)
+    assert np.array_equal(gradient, [[1, 1], [1, 1]])
+    with pytest.raises(TypeError, match="item assignment"):
+        layer.parameters["weight"] = weight
+    # They keep what they look into.
+    del layer
+    gc.collect()
+    assert np.array_equal(weight, [[1, 2], [3, 4]])
+    weight += gradient
+    assert weight[1, 1] == 5
+
+
+def test_a_model_of_several_layers():
+    model = nn.Model(seed=3)
+    first = nn.Linear(4, 8, model=model, name="encoder.first")
+    second = nn.Linear(8, 2, model=model, name="second")
+    assert list(model.parameters) == ["encoder.first.weight", "encoder.first.bias", "second.weight", "second.bias"]
+    assert list(first.parameters) == list(model.parameters)  # a layer stands for its model
+    assert isinstance(first, nn.Model)
+    assert "4 parameters, 58 numbers of float32" in repr(model)
+    again = nn.Model(seed=3)
+    nn.Linear(4, 8, model=again, name="encoder.first")
+    assert np.array_equal(again.parameters["encoder.first.weight"], model.parameters["encoder.first.weight"])
+    with raises(ValueError, 'there is a "second.weight" already'):
+        nn.Linear(8, 2, model=model, name="second")
+    with raises(ValueError, "dtype: expected none beside model"):
+        nn.Linear(8, 2, model=model, name="third", dtype="float64")
+    x = normal(3, 4, dtype="float32")
+    y = second.forward(first.forward(x))
+    first.backward(second.backward(y))
+    assert all(gradient.any() for gradient in model.gradients.values())
+    # A layer keeps its model.
+    del model, first
+    gc.collect()
+    assert np.array_equal(second.backward(y).shape, (3, 8))
+
+
+def test_adam_and_clipping_in_numpy():
+    layer = nn.Linear(3, 2, dtype="float64")
+    adam = nn.Adam(layer, weight_decay=0.1)
+    weight = layer.parameters["weight"]
+    value, mean, square = weight.copy(), 0.0, 0.0
+    for step in range(1, 4):
+        layer.zero_gradients()
+        layer.forward(normal(5, 3))
+        layer.backward(normal(5, 2))
+        norm = np.sqrt(sum((g**2).sum() for g in layer.gradients.values()))
+        assert np.isclose(nn.gradient_norm(layer), norm, rtol=1e-14)
+        gradient = layer.gradients["weight"] * (1.0 / (norm + 1e-6))
+        assert np.isclose(nn.clip_gradients(layer, 1.0), norm, rtol=1e-14)
+        assert np.allclose(layer.gradients["weight"], gradient, rtol=1e-14)
+        adam.step(0.01)
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        corrected = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        value = value * (1 - 0.01 * 0.1) - 0.01 * corrected
+        assert np.allclose(weight, value, rtol=1e-12)
+    assert adam.steps == 3
+    assert np.allclose(adam.means["weight"], mean, rtol=1e-13)
+    assert np.allclose(adam.squares["weight"], square, rtol=1e-13)
+    # Another one goes on from there.
+    other = nn.Adam(layer, weight_decay=0.1)
+    other.steps = adam.steps
+    for name in layer.parameters:
+        other.means[name][...] = adam.means[name]
+        other.squares[name][...] = adam.squares[name]
+    before = weight.copy()
+    adam.step(0.01)
+    after = weight.copy()
+    weight[...] = before
+    other.step(0.01)
+    assert np.array_equal(weight, after)
+
+
+def test_schedule():
+    assert nn.Schedule().rate(100) == 1e-3
+    warm = nn.Schedule(0.4, "inverse_root", warmup=4)
+    assert np.allclose([warm.rate(step) for step in (0, 1, 3, 15)], [0.1, 0.2, 0.4, 0.2])
+    cosine = nn.Schedule(peak=1.0, kind="cosine", warmup=0, total=11)
+    assert np.isclose(cosine.rate(5), 0.5)
+    assert cosine.rate(10) < 1e-15
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.npz"])
+def test_files(tmp_path, name):
+    path = tmp_path / name
+    layer, other = (nn.TransformerEncoderLayer(8, 2, 12, seed=seed) for seed in (1, 2))
+    nn.save(layer, path)
+    nn.load(other, str(path))
+    for key, value in layer.parameters.items():
+        assert np.array_equal(other.parameters[key], value)
+    x = normal(1, 3, 8, dtype="float32")
+    assert np.array_equal(layer.forward(x), other.forward(x))
+    wide = nn.TransformerEncoderLayer(8, 2, 12, dtype="float64")
+    nn.load(wide, path)
+    assert np.array_equal(wide.parameters["linear1.weight"], layer.parameters["linear1.weight"])
+    nn.save(wide, path)
+    nn.load(other, path)
+
+
+def test_files_that_do_not_fit(tmp_path):
+    path = tmp_path / "layer.safetensors"
+    nn.save(nn.Linear(3, 2), path)
+    layer = nn.TransformerEncoderLayer(8, 2, 12)
+    with raises(ValueError, "layer.safetensors", "12 missing (self_attn.in_proj_weight, ", ", ...)", "2 not expected"):
+        nn.load(layer, path)
+    with raises(ValueError, "1 that do not fit (weight: expected [2, 4], got [2, 3])"):
+        nn.load(nn.Linear(4, 2), path)
+    with raises(OSError, "none.safetensors"):
+        nn.load(layer, tmp_path / "none.safetensors")
+    with raises(OSError, "nowhere"):
+        nn.save(layer, tmp_path / "nowhere" / "layer.safetensors")
+    with raises(ValueError, "layer.pt"):
+        nn.save(layer, tmp_path / "layer.pt")
+    with pytest.raises(TypeError):
+        nn.save(layer, 3)
+
+
+def test_learns_to_reverse():
+    """What all of this is for, in small."""
+    model = nn.Model(seed=1)
+    embedding = nn.Embedding(6, 32, model=model, name="embedding")
+    positions = nn.Positions("learned", 6, 32, model=model, name="positions")
+    block = nn.TransformerEncoderLayer(32, 4, 64, norm="before", model=model, name="block")
+    output = nn.Linear(32, 6, model=model, name="output")
+    loss, adam = nn.CrossEntropy(), nn.Adam(model)
+    schedule = nn.Schedule(peak=1e-2, kind="cosine", warmup=10, total=300)
+    random = np.random.default_rng(1)
+    for step in range(300):
+        tokens = random.integers(0, 6, (32, 6))
+        model.zero_gradients()
+        model.train(step)
+        loss.forward(output.forward(block.forward(positions.forward(embedding.forward(tokens)))), tokens[:, ::-1])
+        embedding.backward(positions.backward(block.backward(output.backward(loss.backward()))))
+        nn.clip_gradients(model, 1.0)
+        adam.step(schedule.rate(step))
+    model.evaluate()
+    tokens = random.integers(0, 6, (100, 6))
+    logits = output.forward(block.forward(positions.forward(embedding.forward(tokens))))
+    assert (logits.argmax(-1) == tokens[:, ::-1]).mean() > 0.99
+
+
+ONES = np.ones((2, 3, 8), np.float32)
+MISTAKES = {
+    "float64": (
+        lambda: nn.Linear(8, 2).forward(ONES.astype("float64")),
+        ValueError,
+        ["x: expected float32", "float64"],
+    ),
+    "float16": (
+        lambda: nn.Dropout(0.1).forward(ONES.astype("float16")),
+        ValueError,
+        ["x: expected float32", "float16"],
+    ),
+    "integers": (lambda: nn.LayerNorm(8).forward(ONES.astype(int)), TypeError, ["x: expected an array of float32"]),
+    "a list": (lambda: nn.LayerNorm(8).forward([[1.0] * 8]), TypeError, ["x: expected an array", "got list"]),
+    "width": (lambda: nn.Linear(7, 2).forward(ONES), ValueError, ["x: expected [..., 7], got [2, 3, 8]"]),
+    "a number": (lambda: nn.Linear(1, 2).forward(np.float32(3)), ValueError, ["x: expected [..., 1]"]),
+    "none": (lambda: nn.LayerNorm(8).forward(None), TypeError, ["forward(): incompatible", "NoneType"]),
+    "two dimensions": (
+        lambda: nn.MultiHeadAttention(8, 2).forward(ONES[0]),
+        ValueError,
+        ["x: expected [batch, length, width], got [3, 8]"],
+    ),
+    "another batch": (
+        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, ONES[:1]),
+        ValueError,
+        ["memory: expected [2, kv_len, 8], got [1, 3, 8]"],
+    ),
+    "mask": (
+        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, mask="causal"),
+        TypeError,
+        ["mask: expected a fovea.Mask"],
+    ),
+    "mask of floats": (
+        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, mask=ONES),
+        TypeError,
+        ["mask: expected", "bool"],
+    ),
+    "mask of another size": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 4).forward(ONES, mask=fovea.key_lengths([1, 2, 3])),
+        ValueError,
+        ["key_lengths"],
+    ),
+    "lengths": (
+        lambda: nn.Transformer(1, 1, 8, 2, 4).forward(ONES, ONES, source_lengths=[1.5, 2]),
+        TypeError,
+        ["source_lengths: expected an integer, got float"],
+    ),
+    "heads": (lambda: nn.MultiHeadAttention(8, 3), ValueError, ["heads: expected a divisor of width 8, got 3"]),
+    "kv_heads": (
+        lambda: nn.MultiHeadAttention(8, 4, kv_heads=3),
+        ValueError,
+        ["kv_heads: expected a divisor of heads 4"],
+    ),
+    "dropout": (lambda: nn.Dropout(1.0), ValueError, ["dropout: expected a probability in [0, 1), got 1"]),
+    "features": (lambda: nn.Linear(0, 2), ValueError, ["in: expected 1 or more features, got 0"]),
+    "no features": (lambda: nn.FeedForward(8, 0), ValueError, ["out: expected 1 or more features, got 0"]),
+    "negative": (lambda: nn.Embedding(-1, 2), ValueError, ["-1"]),
+    "activation": (
+        lambda: nn.FeedForward(8, 4, "tanh"),
+        ValueError,
+        ['activation: expected "relu" or "gelu", got "tanh"'],
+    ),
+    "norm": (
+        lambda: nn.TransformerEncoderLayer(8, 2, 4, norm="first"),
+        ValueError,
+        ['norm: expected "after" or "before"'],
+    ),
+    "kind": (lambda: nn.Positions("rotary", 8, 8), ValueError, ['kind: expected "none", "sinusoidal" or "learned"']),
+    "dtype": (lambda: nn.Linear(8, 2, dtype="float16"), ValueError, ['dtype: expected "float32" or "float64"']),
+    "seed": (lambda: nn.Model(seed=-1), ValueError, ["seed: expected 0 to 2^32 - 1, got -1"]),
+    "seed of 64 bits": (lambda: nn.Linear(8, 2, seed=2**32), ValueError, ["seed: expected"]),
+    "step": (lambda: nn.Linear(8, 2).train(-1), ValueError, ["step: expected 0 to 2^32 - 1, got -1"]),
+    "tokens": (lambda: nn.Embedding(3, 2).forward([0, 3]), ValueError, ["tokens: expected 0 to 2, got 3"]),
+    "tokens of floats": (lambda: nn.Embedding(3, 2).forward([0.5]), TypeError, ["tokens: expected integers"]),
+    "padding": (lambda: nn.Embedding(3, 2, padding=3), ValueError, ["padding: expected 0 to 2, got 3"]),
+    "places": (
+        lambda: nn.Positions("learned", 4, 8).forward(ONES, first=2),
+        ValueError,
+        ["x: expected positions within 4, got 3 from 2 on"],
+    ),
+    "targets": (
+        lambda: nn.CrossEntropy().forward(ONES, [[0, 1, 2], [3, 4, 8]]),
+        ValueError,
+        ["targets: expected 0 to 7, got 8"],
+    ),
+    "shape of targets": (
+        lambda: nn.CrossEntropy().forward(ONES, [0, 1]),
+        ValueError,
+        ["targets: expected int64 [2, 3]"],
+    ),
+    "smoothing": (lambda: nn.CrossEntropy(label_smoothing=1), ValueError, ["label_smoothing: expected a share"]),
+    "no forward": (lambda: nn.Linear(8, 2).backward(ONES), RuntimeError, ["backward: expected a forward before it"]),
+    "no loss": (lambda: nn.CrossEntropy().backward(), RuntimeError, ["backward: expected a forward before it"]),
+    "no weights": (
+        lambda: nn.MultiHeadAttention(8, 2).weights(),
+        RuntimeError,
+        ["weights: expected a forward before it"],
+    ),
+    "beta": (lambda: nn.Adam(nn.Linear(1, 1), beta1=1.0), ValueError, ["beta1: expected a number in [0, 1), got 1"]),
+    "rate": (lambda: nn.Adam(nn.Linear(1, 1)).step(-1), ValueError, ["learning_rate: expected a number from 0 on"]),
+    "norm to clip": (lambda: nn.clip_gradients(nn.Linear(1, 1), 0.0), ValueError, ["largest: expected a norm above 0"]),
+    "threads": (lambda: nn.set_threads(0), ValueError, ["threads: expected 1 or more"]),
+}
+
+
+@pytest.mark.parametrize(("call", "kind", "parts"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes(call, kind, parts):
+    with raises(kind, *parts):
+        call()
+
+
+def test_gradients_of_another_shape(case):
+    layer, inputs, options = case
+    y = layer.forward(*inputs, **options)
+    for wrong in (y[:1], y[..., :-1], y[0], np.concatenate([y, y], 1)):
+        if isinstance(layer, nn.Positions) and not layer.gradients:
+            continue
+        with raises(ValueError, "grad_y: expected ["):
+            layer.backward(wrong)
+    with raises(ValueError, "grad_y: expected float64, as the parameters are, got float32"):
+        layer.backward(y.astype("float32"))
+    # A forward that fails takes the one before with it.
+    with pytest.raises(ValueError, match="expected"):
+        layer.forward(*[x.astype("float32") for x in inputs], **options)
+    with raises(RuntimeError, "backward: expected a forward before it"):
+        layer.backward(y)
+
+
+def test_one_call_at_a_time():
+    model = nn.Model()
+    layer = nn.Linear(1000, 1000, model=model, name="large")
+    other = nn.Linear(1, 1, model=model, name="small")
+    x = np.ones((20000, 1000), np.float32)
+    refused, done = [], threading.Event()
+
+    def compute():
+        layer.forward(x)
+        done.set()
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    # This goes on while the other computes: it has let go of the GIL.
+    while not done.is_set():
+        try:
+            other.forward(np.ones((1, 1), np.float32))
+        except RuntimeError as error:
+            refused.append(str(error))
+    thread.join()
+    assert refused
+    assert "another thread is computing with this layer's model" in refused[0]
+    other.forward(np.ones((1, 1), np.float32))
+
+
+def test_threads(case):
+    layer, inputs, options = case
+    found = []
+    try:
+        for threads in (1, 2, 3, None):
+            nn.set_threads(threads)
+            layer.zero_gradients()
+            y = layer.forward(*inputs, **options)
+            layer.backward(np.ones_like(y))
+            found.append([y, *(gradient.copy() for gradient in layer.gradients.values())])
+    finally:
+        nn.set_threads(None)
+    for others in found[1:]:
+        assert all(np.array_equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+def python(program, **options):
+    result = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, encoding="utf-8", **options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_attention_alone_is_without_it():
+    assert python("import sys, fovea; print({'fovea.nn', 'fovea._nn'} & {*sys.modules})") == "set()\n"
+    assert "dnnl" not in python("import fovea; print(open('/proc/self/maps').read())")
+    assert "dnnl" in python("import fovea.nn; print(open('/proc/self/maps').read())")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork()")
+def test_in_a_forked_child():
+    program = """
+import os, numpy as np
+from fovea import nn
+layer, x = nn.TransformerEncoderLayer(64, 4, 128), np.ones((8, 50, 64), np.float32)
+expected = layer.forward(x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.allclose(layer.forward(x), expected, rtol=1e-5) else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    python(program, timeout=60)
+
+
+def test_everything_is_documented():
+    assert nn.__doc__
+    assert nn.__all__ == sorted(nn.__all__)
+    assert {name for name in vars(nn) if not name.startswith("_")} == set(nn.__all__)
+    for name in nn.__all__:
+        thing = getattr(nn, name)
+        assert thing.__doc__, name
+        assert re.search(rf"\b{name}\b", nn.__doc__ + _page()), name
+        for member, value in vars(thing).items() if inspect.isclass(thing) else ():
+            if not member.startswith("_"):
+                assert value.__doc__, f"{name}.{member}"
+
+
+def _page():
+    return (pathlib.Path(__file__).parents[2] / "docs" / "nn.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", _page(), re.MULTILINE | re.DOTALL)
+
+
+def test_examples_of_the_page(tmp_path):
+    (program,), (expected,) = blocks("python"), blocks("text")
+    assert python(program, cwd=tmp_path) == expected
+    (program,) = blocks("cpp")  # which is run as an example
+    example = pathlib.Path(__file__).parents[2] / "examples" / "cpp" / "learn.cc"
+    assert example.read_text(encoding="utf-8").endswith(program)
