@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fovea
+from fovea import nn
 
 Floats = NDArray[np.float32]
 
@@ -52,6 +53,24 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     fovea.attention_backward(query, key, value, context, lse)  # wrong: no gradient
     fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: no gradient of it
     fovea.attention(query, key, value, dropout=0.1)  # wrong: no Dropout
+
+
+def learn(x: Floats, path: pathlib.Path) -> None:
+    model = nn.Model(seed=3, dtype="float64")
+    layer = nn.TransformerDecoderLayer(64, 4, 256, activation="gelu", norm="before", model=model, name="decoder")
+    assert_type(layer.forward(x, x, mask=fovea.causal(), memory_mask=fovea.key_lengths([3])), NDArray[Any])
+    assert_type(layer.backward(x), tuple[NDArray[Any], NDArray[Any]])
+    layer.parameters["decoder.norm1.weight"][...] = 1
+    loss, adam = nn.CrossEntropy(ignored=0), nn.Adam(model, weight_decay=0.01)
+    assert_type(loss.forward(x, [1, 2]), float)
+    assert_type(nn.clip_gradients(layer, 1.0), float)
+    adam.step(nn.Schedule(kind="cosine", total=10).rate(adam.steps))
+    nn.save(model, path)
+    nn.Linear(3, 2, dtype="float16")  # wrong: no such type
+    nn.FeedForward(3, 2, "tanh")  # wrong: no such activation
+    layer.parameters["decoder.norm1.weight"] = x  # wrong: not to be replaced
+    nn.Embedding(3, 2).forward(fovea.causal())  # wrong: no tokens
+    layer.forward(x)  # wrong: no memory
 
 
 def generate(query: Floats, key: Floats, value: Floats) -> Floats:
