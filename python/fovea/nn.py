@@ -3,6 +3,7 @@
 
     Linear, LayerNorm, Embedding, Positions, Dropout, FeedForward
     MultiHeadAttention, TransformerEncoderLayer, TransformerDecoderLayer, Transformer
+    AdditiveAttention, GeneralAttention, Gru, GruDecoder
     Model                           what the layers of one model share; a Layer alone is one by itself
     CrossEntropy                    the loss of guessing tokens
     Adam, clip_gradients, Schedule  how parameters move
@@ -15,10 +16,14 @@ Imported by itself, as it needs oneDNN.
 
 from ._nn import (
     Adam,
+    AdditiveAttention,
     CrossEntropy,
     Dropout,
     Embedding,
     FeedForward,
+    GeneralAttention,
+    Gru,
+    GruDecoder,
     Layer,
     LayerNorm,
     Linear,
@@ -39,10 +44,14 @@ from ._nn import (
 
 __all__ = [
     "Adam",
+    "AdditiveAttention",
     "CrossEntropy",
     "Dropout",
     "Embedding",
     "FeedForward",
+    "GeneralAttention",
+    "Gru",
+    "GruDecoder",
     "Layer",
     "LayerNorm",
     "Linear",

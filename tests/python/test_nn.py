@@ -54,6 +54,18 @@ LAYERS = {
         [X, MEMORY],
         {"mask": fovea.causal(), "memory_mask": fovea.key_lengths([5, 1])},
     ),
+    "additive attention": (
+        lambda **k: nn.AdditiveAttention(8, 6, 5, bias=True, **k),
+        [X, (2, 5, 6), (2, 5, 4)],
+        {"lengths": [4, 2]},
+    ),
+    "general attention": (lambda **k: nn.GeneralAttention(8, 6, **k), [X, (2, 5, 6), (2, 5, 4)], {"lengths": [5, 1]}),
+    "recurrent": (lambda **k: nn.Gru(8, 5, bidirectional=True, **k), [X, (2, 2, 5)], {"lengths": [3, 2]}),
+    "recurrent decoder": (
+        lambda **k: nn.GruDecoder(8, 6, 4, 3, **k),
+        [X, (2, 5, 4), (2, 6)],
+        {"lengths": np.array([5, 3])},
+    ),
     "transformer": (
         lambda **k: nn.Transformer(1, 2, **BLOCK, activation="gelu", dropout=0.25, **k),
         [MEMORY, X],
@@ -145,9 +157,9 @@ def test_no_rows(case):
     layer, inputs, options = case
     if "source_lengths" in options:
         options = {"source_lengths": []}
-    elif "mask" in options:
+    elif "mask" in options or "lengths" in options:
         options = {}
-    empty = [x[:0] for x in inputs]
+    empty = [x[:, :0] if isinstance(layer, nn.Gru) and i == 1 else x[:0] for i, x in enumerate(inputs)]
     y = layer.forward(*empty, **options)
     assert y.size == 0
     assert y.ndim == 3
@@ -223,6 +235,35 @@ def test_halves_of_a_transformer():
     assert np.array_equal(layer.decode(target, memory, source_lengths=[5, 2]), y)
     with raises(RuntimeError, "backward: expected a forward before it"):
         layer.backward(y)
+
+
+def test_attentions_without_values():
+    for layer in (nn.AdditiveAttention(4, 4, 3, dtype="float64"), nn.GeneralAttention(4, 4, dtype="float64")):
+        query, keys = normal(1, 2, 4), normal(1, 3, 4)
+        context = layer.forward(query, keys)
+        assert np.allclose(layer.weights() @ keys, context)
+        grad_query, grad_keys, grad_values = layer.backward(context)
+        assert grad_query.shape == query.shape
+        assert grad_keys.shape == keys.shape
+        assert grad_values is None
+        layer.forward(query, keys, keys.copy())
+        assert np.allclose(sum(layer.backward(context)[1:]), grad_keys)
+
+
+def test_where_a_gru_ends():
+    layer = nn.Gru(3, 4, bidirectional=True)
+    x = normal(2, 5, 3, dtype="float32")
+    y = layer.forward(x, lengths=[5, 2])
+    final = layer.final_hidden()
+    assert np.array_equal(final[0], [y[0, 4, :4], y[1, 1, :4]])
+    assert np.array_equal(final[1], y[:, 0, 4:])
+    assert not y[1, 2:].any()
+    grad_x, grad_initial = layer.backward(np.zeros_like(y), grad_final=np.ones_like(final))
+    assert grad_x[1, :2].any()
+    assert not grad_x[1, 2:].any()
+    assert grad_initial.shape == final.shape
+    with raises(ValueError, "grad_final: expected [2, 2, 4], got [1, 2, 4]"):
+        layer.backward(y, final[:1])
 
 
 def test_cross_entropy():
@@ -535,9 +576,9 @@ def test_gradients_of_another_shape(case):
     for wrong in (y[:1], y[..., :-1], y[0], np.concatenate([y, y], 1)):
         if isinstance(layer, nn.Positions) and not layer.gradients:
             continue
-        with raises(ValueError, "grad_y: expected ["):
+        with pytest.raises(ValueError, match=r"^grad_(y|context): expected \["):
             layer.backward(wrong)
-    with raises(ValueError, "grad_y: expected float64, as the parameters are, got float32"):
+    with raises(ValueError, ": expected float64, as the parameters are, got float32"):
         layer.backward(y.astype("float32"))
     # A forward that fails takes the one before with it.
     with pytest.raises(ValueError, match="expected"):

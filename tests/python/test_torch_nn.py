@@ -152,6 +152,23 @@ for activation in ("relu", "gelu"):
                 memory_key_padding_mask=padding(LENGTHS, KV_LEN),
             ),
         )
+
+
+def packed(module, x, initial):
+    steps = torch.nn.utils.rnn.pack_padded_sequence(x, OWN_LENGTHS, batch_first=True, enforce_sorted=False)
+    y = module(steps, initial)[0]
+    return torch.nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=LENGTH)[0]
+
+
+for both in (False, True):
+    CASES[f"GRU{', both ways' if both else ''}"] = Case(
+        "Gru",
+        lambda both=both, **k: nn.Gru(WIDTH, 16, bidirectional=both, **k),
+        lambda both=both: torch.nn.GRU(WIDTH, 16, batch_first=True, bidirectional=both),
+        [X, (1 + both, BATCH, 16)],
+        {"lengths": OWN_LENGTHS},
+        packed,
+    )
 CASES["encoder layer in eval"] = Case(
     "TransformerEncoderLayer",
     lambda **k: nn.TransformerEncoderLayer(**BLOCK, dropout=0.4, **k),

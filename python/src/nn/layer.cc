@@ -116,10 +116,21 @@ NumpyArrays read_only(const nb::dict& arrays) {
   return {std::move(proxy)};
 }
 
+std::vector<std::int64_t> lengths_or_none(const std::optional<GivenIntegers>& lengths,
+                                          const char* name) {
+  return lengths ? integers(lengths->object.ptr(), name) : std::vector<std::int64_t>();
+}
+
 NumpyArray numpy_array(const TensorView& result) { return {nb::steal(numpy_copy(result))}; }
 
 std::pair<NumpyArray, NumpyArray> numpy_array(const std::pair<TensorView, TensorView>& results) {
   return {numpy_array(results.first), numpy_array(results.second)};
+}
+
+ThreeArrays numpy_array(const std::tuple<TensorView, TensorView, TensorView>& results) {
+  const auto& [first, second, third] = results;
+  return {numpy_array(first), numpy_array(second),
+          third.defined() ? std::optional(numpy_array(third)) : std::nullopt};
 }
 
 Layer::Inputs Layer::keep(std::initializer_list<Input> given) {

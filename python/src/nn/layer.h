@@ -14,13 +14,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
@@ -111,15 +114,22 @@ class ContiguousArray {
 
 /// A view of the dictionary that nobody can put other arrays in.
 NumpyArrays read_only(const nanobind::dict& arrays);
+/// One for each of the batch, or none for None.
+std::vector<std::int64_t> lengths_or_none(const std::optional<GivenIntegers>& lengths,
+                                          const char* name);
 NumpyArray numpy_array(const TensorView& result);
 std::pair<NumpyArray, NumpyArray> numpy_array(const std::pair<TensorView, TensorView>& results);
+
+/// Of three the last may be absent.
+using ThreeArrays = std::tuple<NumpyArray, NumpyArray, std::optional<NumpyArray>>;
+ThreeArrays numpy_array(const std::tuple<TensorView, TensorView, TensorView>& results);
 
 /// A layer as Python has it: a model, whose only layer it may be.
 class Layer : public Model {
  public:
   explicit Layer(const Place& place) : Model(place.model) {}
 
-  static constexpr std::size_t kMostInputs = 2;
+  static constexpr std::size_t kMostInputs = 3;
   using Inputs = std::array<MutableTensorView, kMostInputs>;
 
   /// work(inputs), of copies that stay until the next forward: the caller may change the arrays.
@@ -135,12 +145,12 @@ class Layer : public Model {
     return result;
   }
 
-  /// work(grad_y): one gradient, or two as a pair, or none.
+  /// work(grad_y): one gradient, or a pair or tuple of them, or none.
   template <class Work>
-  auto backward(const GivenArray& grad_y, const Work& work) {
+  auto backward(const GivenArray& grad_y, const Work& work, const char* name = "grad_y") {
     const Call call(in_use());
     if (!has_whole_forward_) refuse("backward");
-    const ContiguousArray grad({grad_y, "grad_y"});
+    const ContiguousArray grad({grad_y, name});
     const auto run = [&] { return work(grad.view()); };
     if constexpr (std::is_void_v<decltype(run())>) {
       call.run(run);
@@ -228,6 +238,7 @@ void add_steps(Class& layer, const char* forward_doc, const char* backward_doc) 
 void add_model(nanobind::module_& module);
 void add_layers(nanobind::module_& module);
 void add_transformer(nanobind::module_& module);
+void add_recurrent(nanobind::module_& module);
 void add_training(nanobind::module_& module);
 
 }  // namespace fovea::python

@@ -15,5 +15,6 @@ NB_MODULE(_nn, module) {
   add_model(module);
   add_layers(module);
   add_transformer(module);
+  add_recurrent(module);
   add_training(module);
 }

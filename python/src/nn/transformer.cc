@@ -41,10 +41,6 @@ std::optional<Rotary> rotary_or_none(const Rotary* rotary) {
   return rotary == nullptr ? std::nullopt : std::optional<Rotary>(*rotary);
 }
 
-std::vector<std::int64_t> lengths_or_none(const std::optional<GivenIntegers>& lengths) {
-  return lengths ? integers(lengths->object.ptr(), "source_lengths") : std::vector<std::int64_t>();
-}
-
 /// One of a list, counted from its end where the number is negative.
 template <class Layers>
 auto& layer_at(Layers& layers, std::int64_t number) {
@@ -253,7 +249,7 @@ decoder.layers.0, decoder.norm; matrices begin with Glorot's uniform numbers.)",
           "forward",
           [](Transformer& self, const GivenArray& source, const GivenArray& target,
              const std::optional<GivenIntegers>& source_lengths) {
-            const auto lengths = lengths_or_none(source_lengths);
+            const auto lengths = lengths_or_none(source_lengths, "source_lengths");
             return self.forward({{source, "source"}, {target, "target"}}, [&](const auto& in) {
               return self.layer.forward(in[0], in[1], lengths);
             });
@@ -277,7 +273,7 @@ source_lengths  one for each of the batch: rows of source from there on are padd
           "encode",
           [](Transformer& self, const GivenArray& source,
              const std::optional<GivenIntegers>& source_lengths) {
-            const auto lengths = lengths_or_none(source_lengths);
+            const auto lengths = lengths_or_none(source_lengths, "source_lengths");
             return self.forward(
                 {{source, "source"}},
                 [&](const auto& in) { return self.layer.encode(in[0], lengths); }, false);
@@ -288,7 +284,7 @@ source_lengths  one for each of the batch: rows of source from there on are padd
           "decode",
           [](Transformer& self, const GivenArray& target, const GivenArray& memory,
              const std::optional<GivenIntegers>& source_lengths) {
-            const auto lengths = lengths_or_none(source_lengths);
+            const auto lengths = lengths_or_none(source_lengths, "source_lengths");
             return self.forward(
                 {{target, "target"}, {memory, "memory"}},
                 [&](const auto& in) { return self.layer.decode(in[0], in[1], lengths); }, false);
