@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers that learn, with arrays of NumPy: what goes in and comes out, gradients against differences, views of
-parameters, models of several layers, files, threads, and every mistake with its message.
+parameters, models of several layers, threads.
 
-test_torch_nn.py compares each layer with PyTorch's."""
+test_nn_training.py has what trains them, test_nn_mistakes.py what they refuse; test_torch_nn.py compares each layer
+with PyTorch's."""
 
 import gc
 import inspect
@@ -266,28 +267,6 @@ def test_where_a_gru_ends():
         layer.backward(y, final[:1])
 
 
-def test_cross_entropy():
-    loss = nn.CrossEntropy(ignored=-1, label_smoothing=0.1)
-    logits = normal(2, 3, 4)
-    targets = np.array([[0, 3, -1], [1, -1, 2]])
-    found = loss.forward(logits, targets)
-    log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    counts = targets >= 0
-    wanted = np.take_along_axis(log_p, np.maximum(targets, 0)[..., None], -1)[..., 0]
-    expected = -(0.9 * wanted + 0.1 * log_p.mean(-1))[counts].mean()
-    assert np.isclose(found, expected, rtol=1e-14)
-    assert loss.counted == 4
-    assert loss.correct == (logits.argmax(-1) == targets).sum()
-    kept, logits = logits.copy(), logits * np.nan  # backward has its own
-    gradient = loss.backward(3.0)
-
-    def again():
-        return 3 * nn.CrossEntropy(ignored=-1, label_smoothing=0.1).forward(kept, targets)
-
-    assert np.allclose(gradient, differences(again, kept), atol=1e-9)
-    assert nn.CrossEntropy(ignored=0).forward(kept, np.zeros((2, 3), int)) == 0
-
-
 def test_dropout_follows_seed_and_step():
     ones = np.ones((50, 40), np.float32)
     layer = nn.Dropout(0.25, seed=3)
@@ -352,222 +331,6 @@ def test_a_model_of_several_layers():
     del model, first
     gc.collect()
     assert np.array_equal(second.backward(y).shape, (3, 8))
-
-
-def test_adam_and_clipping_in_numpy():
-    layer = nn.Linear(3, 2, dtype="float64")
-    adam = nn.Adam(layer, weight_decay=0.1)
-    weight = layer.parameters["weight"]
-    value, mean, square = weight.copy(), 0.0, 0.0
-    for step in range(1, 4):
-        layer.zero_gradients()
-        layer.forward(normal(5, 3))
-        layer.backward(normal(5, 2))
-        norm = np.sqrt(sum((g**2).sum() for g in layer.gradients.values()))
-        assert np.isclose(nn.gradient_norm(layer), norm, rtol=1e-14)
-        gradient = layer.gradients["weight"] * (1.0 / (norm + 1e-6))
-        assert np.isclose(nn.clip_gradients(layer, 1.0), norm, rtol=1e-14)
-        assert np.allclose(layer.gradients["weight"], gradient, rtol=1e-14)
-        adam.step(0.01)
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.999 * square + 0.001 * gradient**2
-        corrected = mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
-        value = value * (1 - 0.01 * 0.1) - 0.01 * corrected
-        assert np.allclose(weight, value, rtol=1e-12)
-    assert adam.steps == 3
-    assert np.allclose(adam.means["weight"], mean, rtol=1e-13)
-    assert np.allclose(adam.squares["weight"], square, rtol=1e-13)
-    # Another one goes on from there.
-    other = nn.Adam(layer, weight_decay=0.1)
-    other.steps = adam.steps
-    for name in layer.parameters:
-        other.means[name][...] = adam.means[name]
-        other.squares[name][...] = adam.squares[name]
-    before = weight.copy()
-    adam.step(0.01)
-    after = weight.copy()
-    weight[...] = before
-    other.step(0.01)
-    assert np.array_equal(weight, after)
-
-
-def test_schedule():
-    assert nn.Schedule().rate(100) == 1e-3
-    warm = nn.Schedule(0.4, "inverse_root", warmup=4)
-    assert np.allclose([warm.rate(step) for step in (0, 1, 3, 15)], [0.1, 0.2, 0.4, 0.2])
-    cosine = nn.Schedule(peak=1.0, kind="cosine", warmup=0, total=11)
-    assert np.isclose(cosine.rate(5), 0.5)
-    assert cosine.rate(10) < 1e-15
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "model.npz"])
-def test_files(tmp_path, name):
-    path = tmp_path / name
-    layer, other = (nn.TransformerEncoderLayer(8, 2, 12, seed=seed) for seed in (1, 2))
-    nn.save(layer, path)
-    nn.load(other, str(path))
-    for key, value in layer.parameters.items():
-        assert np.array_equal(other.parameters[key], value)
-    x = normal(1, 3, 8, dtype="float32")
-    assert np.array_equal(layer.forward(x), other.forward(x))
-    wide = nn.TransformerEncoderLayer(8, 2, 12, dtype="float64")
-    nn.load(wide, path)
-    assert np.array_equal(wide.parameters["linear1.weight"], layer.parameters["linear1.weight"])
-    nn.save(wide, path)
-    nn.load(other, path)
-
-
-def test_files_that_do_not_fit(tmp_path):
-    path = tmp_path / "layer.safetensors"
-    nn.save(nn.Linear(3, 2), path)
-    layer = nn.TransformerEncoderLayer(8, 2, 12)
-    with raises(ValueError, "layer.safetensors", "12 missing (self_attn.in_proj_weight, ", ", ...)", "2 not expected"):
-        nn.load(layer, path)
-    with raises(ValueError, "1 that do not fit (weight: expected [2, 4], got [2, 3])"):
-        nn.load(nn.Linear(4, 2), path)
-    with raises(OSError, "none.safetensors"):
-        nn.load(layer, tmp_path / "none.safetensors")
-    with raises(OSError, "nowhere"):
-        nn.save(layer, tmp_path / "nowhere" / "layer.safetensors")
-    with raises(ValueError, "layer.pt"):
-        nn.save(layer, tmp_path / "layer.pt")
-    with pytest.raises(TypeError):
-        nn.save(layer, 3)
-
-
-def test_learns_to_reverse():
-    """What all of this is for, in small."""
-    model = nn.Model(seed=1)
-    embedding = nn.Embedding(6, 32, model=model, name="embedding")
-    positions = nn.Positions("learned", 6, 32, model=model, name="positions")
-    block = nn.TransformerEncoderLayer(32, 4, 64, norm="before", model=model, name="block")
-    output = nn.Linear(32, 6, model=model, name="output")
-    loss, adam = nn.CrossEntropy(), nn.Adam(model)
-    schedule = nn.Schedule(peak=1e-2, kind="cosine", warmup=10, total=300)
-    random = np.random.default_rng(1)
-    for step in range(300):
-        tokens = random.integers(0, 6, (32, 6))
-        model.zero_gradients()
-        model.train(step)
-        loss.forward(output.forward(block.forward(positions.forward(embedding.forward(tokens)))), tokens[:, ::-1])
-        embedding.backward(positions.backward(block.backward(output.backward(loss.backward()))))
-        nn.clip_gradients(model, 1.0)
-        adam.step(schedule.rate(step))
-    model.evaluate()
-    tokens = random.integers(0, 6, (100, 6))
-    logits = output.forward(block.forward(positions.forward(embedding.forward(tokens))))
-    assert (logits.argmax(-1) == tokens[:, ::-1]).mean() > 0.99
-
-
-ONES = np.ones((2, 3, 8), np.float32)
-MISTAKES = {
-    "float64": (
-        lambda: nn.Linear(8, 2).forward(ONES.astype("float64")),
-        ValueError,
-        ["x: expected float32", "float64"],
-    ),
-    "float16": (
-        lambda: nn.Dropout(0.1).forward(ONES.astype("float16")),
-        ValueError,
-        ["x: expected float32", "float16"],
-    ),
-    "integers": (lambda: nn.LayerNorm(8).forward(ONES.astype(int)), TypeError, ["x: expected an array of float32"]),
-    "a list": (lambda: nn.LayerNorm(8).forward([[1.0] * 8]), TypeError, ["x: expected an array", "got list"]),
-    "width": (lambda: nn.Linear(7, 2).forward(ONES), ValueError, ["x: expected [..., 7], got [2, 3, 8]"]),
-    "a number": (lambda: nn.Linear(1, 2).forward(np.float32(3)), ValueError, ["x: expected [..., 1]"]),
-    "none": (lambda: nn.LayerNorm(8).forward(None), TypeError, ["forward(): incompatible", "NoneType"]),
-    "two dimensions": (
-        lambda: nn.MultiHeadAttention(8, 2).forward(ONES[0]),
-        ValueError,
-        ["x: expected [batch, length, width], got [3, 8]"],
-    ),
-    "another batch": (
-        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, ONES[:1]),
-        ValueError,
-        ["memory: expected [2, kv_len, 8], got [1, 3, 8]"],
-    ),
-    "mask": (
-        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, mask="causal"),
-        TypeError,
-        ["mask: expected a fovea.Mask"],
-    ),
-    "mask of floats": (
-        lambda: nn.MultiHeadAttention(8, 2).forward(ONES, mask=ONES),
-        TypeError,
-        ["mask: expected", "bool"],
-    ),
-    "mask of another size": (
-        lambda: nn.TransformerEncoderLayer(8, 2, 4).forward(ONES, mask=fovea.key_lengths([1, 2, 3])),
-        ValueError,
-        ["key_lengths"],
-    ),
-    "lengths": (
-        lambda: nn.Transformer(1, 1, 8, 2, 4).forward(ONES, ONES, source_lengths=[1.5, 2]),
-        TypeError,
-        ["source_lengths: expected an integer, got float"],
-    ),
-    "heads": (lambda: nn.MultiHeadAttention(8, 3), ValueError, ["heads: expected a divisor of width 8, got 3"]),
-    "kv_heads": (
-        lambda: nn.MultiHeadAttention(8, 4, kv_heads=3),
-        ValueError,
-        ["kv_heads: expected a divisor of heads 4"],
-    ),
-    "dropout": (lambda: nn.Dropout(1.0), ValueError, ["dropout: expected a probability in [0, 1), got 1"]),
-    "features": (lambda: nn.Linear(0, 2), ValueError, ["in: expected 1 or more features, got 0"]),
-    "no features": (lambda: nn.FeedForward(8, 0), ValueError, ["out: expected 1 or more features, got 0"]),
-    "negative": (lambda: nn.Embedding(-1, 2), ValueError, ["-1"]),
-    "activation": (
-        lambda: nn.FeedForward(8, 4, "tanh"),
-        ValueError,
-        ['activation: expected "relu" or "gelu", got "tanh"'],
-    ),
-    "norm": (
-        lambda: nn.TransformerEncoderLayer(8, 2, 4, norm="first"),
-        ValueError,
-        ['norm: expected "after" or "before"'],
-    ),
-    "kind": (lambda: nn.Positions("rotary", 8, 8), ValueError, ['kind: expected "none", "sinusoidal" or "learned"']),
-    "dtype": (lambda: nn.Linear(8, 2, dtype="float16"), ValueError, ['dtype: expected "float32" or "float64"']),
-    "seed": (lambda: nn.Model(seed=-1), ValueError, ["seed: expected 0 to 2^32 - 1, got -1"]),
-    "seed of 64 bits": (lambda: nn.Linear(8, 2, seed=2**32), ValueError, ["seed: expected"]),
-    "step": (lambda: nn.Linear(8, 2).train(-1), ValueError, ["step: expected 0 to 2^32 - 1, got -1"]),
-    "tokens": (lambda: nn.Embedding(3, 2).forward([0, 3]), ValueError, ["tokens: expected 0 to 2, got 3"]),
-    "tokens of floats": (lambda: nn.Embedding(3, 2).forward([0.5]), TypeError, ["tokens: expected integers"]),
-    "padding": (lambda: nn.Embedding(3, 2, padding=3), ValueError, ["padding: expected 0 to 2, got 3"]),
-    "places": (
-        lambda: nn.Positions("learned", 4, 8).forward(ONES, first=2),
-        ValueError,
-        ["x: expected positions within 4, got 3 from 2 on"],
-    ),
-    "targets": (
-        lambda: nn.CrossEntropy().forward(ONES, [[0, 1, 2], [3, 4, 8]]),
-        ValueError,
-        ["targets: expected 0 to 7, got 8"],
-    ),
-    "shape of targets": (
-        lambda: nn.CrossEntropy().forward(ONES, [0, 1]),
-        ValueError,
-        ["targets: expected int64 [2, 3]"],
-    ),
-    "smoothing": (lambda: nn.CrossEntropy(label_smoothing=1), ValueError, ["label_smoothing: expected a share"]),
-    "no forward": (lambda: nn.Linear(8, 2).backward(ONES), RuntimeError, ["backward: expected a forward before it"]),
-    "no loss": (lambda: nn.CrossEntropy().backward(), RuntimeError, ["backward: expected a forward before it"]),
-    "no weights": (
-        lambda: nn.MultiHeadAttention(8, 2).weights(),
-        RuntimeError,
-        ["weights: expected a forward before it"],
-    ),
-    "beta": (lambda: nn.Adam(nn.Linear(1, 1), beta1=1.0), ValueError, ["beta1: expected a number in [0, 1), got 1"]),
-    "rate": (lambda: nn.Adam(nn.Linear(1, 1)).step(-1), ValueError, ["learning_rate: expected a number from 0 on"]),
-    "norm to clip": (lambda: nn.clip_gradients(nn.Linear(1, 1), 0.0), ValueError, ["largest: expected a norm above 0"]),
-    "threads": (lambda: nn.set_threads(0), ValueError, ["threads: expected 1 or more"]),
-}
-
-
-@pytest.mark.parametrize(("call", "kind", "parts"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes(call, kind, parts):
-    with raises(kind, *parts):
-        call()
 
 
 def test_gradients_of_another_shape(case):
@@ -662,23 +425,11 @@ def test_everything_is_documented():
     for name in nn.__all__:
         thing = getattr(nn, name)
         assert thing.__doc__, name
-        assert re.search(rf"\b{name}\b", nn.__doc__ + _page()), name
+        assert re.search(rf"\b{name}\b", nn.__doc__ + page()), name
         for member, value in vars(thing).items() if inspect.isclass(thing) else ():
             if not member.startswith("_"):
                 assert value.__doc__, f"{name}.{member}"
 
 
-def _page():
+def page():
     return (pathlib.Path(__file__).parents[2] / "docs" / "nn.md").read_text(encoding="utf-8")
-
-
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", _page(), re.MULTILINE | re.DOTALL)
-
-
-def test_examples_of_the_page(tmp_path):
-    (program,), (expected,) = blocks("python"), blocks("text")
-    assert python(program, cwd=tmp_path) == expected
-    (program,) = blocks("cpp")  # which is run as an example
-    example = pathlib.Path(__file__).parents[2] / "examples" / "cpp" / "learn.cc"
-    assert example.read_text(encoding="utf-8").endswith(program)
