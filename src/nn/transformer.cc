@@ -5,7 +5,6 @@
 #include "fovea/nn/transformer.h"
 
 #include <cstring>
-#include <ranges>
 
 #include <fmt/format.h>
 
@@ -158,12 +157,12 @@ Transformer::Gradients Transformer::backward(const TensorView& grad_y) {
   std::memset(grad_memory.data(), 0,
               static_cast<std::size_t>(grad_memory.size()) * dtype_size(grad_memory.dtype()));
   MutableTensorView grad_target = decoder_norm_.backward(grad_y);
-  for (TransformerDecoderLayer& layer : std::views::reverse(decoder_layers_)) {
-    grad_target = layer.backward(grad_target, grad_memory);
+  for (auto layer = decoder_layers_.rbegin(); layer != decoder_layers_.rend(); ++layer) {
+    grad_target = layer->backward(grad_target, grad_memory);
   }
   MutableTensorView grad_source = encoder_norm_.backward(grad_memory);
-  for (TransformerEncoderLayer& layer : std::views::reverse(encoder_layers_)) {
-    grad_source = layer.backward(grad_source);
+  for (auto layer = encoder_layers_.rbegin(); layer != encoder_layers_.rend(); ++layer) {
+    grad_source = layer->backward(grad_source);
   }
   return {grad_source, grad_target};
 }
