@@ -35,12 +35,9 @@ def log(text):
 
 
 class Worker:
-    """A worker.py process; every request has a time limit, after which it is ended."""
+    """A process that answers lines of JSON; every request has a time limit, after which it is ended."""
 
-    def __init__(self, python, name, threads, environment):
-        # The last ones: the first serves most of the system's interrupts.
-        cpus = cpus_available()[-threads:]
-        command = [python, str(PEERS / "worker.py"), name, str(threads), ",".join(map(str, cpus))]
+    def __init__(self, name, command, environment):
         environment = {**os.environ, **environment}
         pipe = subprocess.PIPE
         self.name = name
@@ -78,6 +75,12 @@ class Worker:
         return f"the worker ended with {status}; build/peers/workers.log may say why"
 
 
+def worker_command(python, name, threads):
+    # The last ones: the first serves most of the system's interrupts.
+    cpus = cpus_available()[-threads:]
+    return [python, str(PEERS / "worker.py"), name, str(threads), ",".join(map(str, cpus))]
+
+
 class Team:
     """The workers of one thread count. A worker that dies is started anew for the next cell."""
 
@@ -95,7 +98,8 @@ class Team:
 
     def ask(self, name, limit, **request):
         if name not in self.workers:
-            worker = self.workers[name] = Worker(self.python, name, self.threads, self.environment)
+            worker = self.workers[name] = Worker(
+                name, worker_command(self.python, name, self.threads), self.environment)
             try:
                 answer = worker.ask(PREPARE_LIMIT, do="versions")
             except WorkerDied:

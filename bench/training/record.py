@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/training keeps, and the tables it makes of that.
+
+{"run": {date, cpu, commit, versions, ...}, "task": {...}, "gflop": ...,
+ "check": {"losses": {contender: [...]}, "norms": {...}, "largest_difference": ...},
+ "speed": {"1": {"rounds": [{contender: [seconds of each step], "ceiling": [before, after]}], ...}},
+ "curves": {contender: {seed: [loss of each step]}}}
+"""
+
+import math
+import statistics
+
+CONTENDERS = ("fovea", "torch")
+# Losses are means over so many steps.
+WINDOW = 20
+# By how much of itself the same computation in float32, added up in another order, may differ: the first loss by
+# some units in the last place. Gradients by more, for a number that relu was given is then on the other side of 0
+# now and then, and losses after steps, for Adam's first ones have one size for large gradients and for tiny ones.
+FIRST_DIFFERENCE = 2e-6
+LATER_DIFFERENCE = 1e-4
+
+
+def worst_difference(ours, theirs):
+    """The largest relative difference of pairs of numbers; inf where one is none."""
+    if len(ours) != len(theirs):
+        return math.inf
+    pairs = zip(ours, theirs, strict=True)
+    return max((math.inf if a is None or b is None else abs(a - b) / abs(b) for a, b in pairs), default=math.inf)
+
+
+def judge_check(answers):
+    """The record of the check: both did the same steps without dropout."""
+    ours, theirs = (answers[name] for name in CONTENDERS)
+    first = worst_difference(ours["losses"][:1], theirs["losses"][:1])
+    norm = worst_difference(ours["norms"][:1], theirs["norms"][:1])
+    later = worst_difference(ours["losses"], theirs["losses"])
+    return {"losses": {name: answers[name]["losses"] for name in CONTENDERS},
+            "norms": {name: answers[name]["norms"] for name in CONTENDERS},
+            "first_difference": first, "norm_difference": norm, "later_difference": later,
+            "agrees": first <= FIRST_DIFFERENCE and max(norm, later) <= LATER_DIFFERENCE}  # fmt: skip
+
+
+def median_seconds(speed, name):
+    return statistics.median(seconds for one in speed["rounds"] for seconds in one[name])
+
+
+def ratio(speed):
+    """How many times as fast as PyTorch: the median over rounds, whose steps were taken in turns."""
+    return statistics.median(statistics.median(one["torch"]) / statistics.median(one["fovea"])
+                             for one in speed["rounds"])  # fmt: skip
+
+
+def share(speed, name, gflop):
+    """Of the ceiling measured around each round, the higher of the two."""
+    return statistics.median(gflop / statistics.median(one[name]) / max(one["ceiling"]) for one in speed["rounds"])
+
+
+def windows(losses):
+    return [statistics.fmean(losses[first : first + WINDOW]) for first in range(0, len(losses), WINDOW)]
+
+
+def between_seeds(runs):
+    """Differences of one contender's windows from seed to seed."""
+    first, second = (windows(losses) for losses in list(runs.values())[:2])
+    return [a - b for a, b in zip(first, second, strict=True)]
+
+
+def judge_curves(curves):
+    """{"noise", "difference", "equal"}: whether what lies between the contenders is what lies between the
+    seeds of each, within three times its root mean square."""
+    apart = [difference for name in CONTENDERS for difference in between_seeds(curves[name])]
+    # The mean of two runs has half the variance of their difference, and there are two such means.
+    noise = math.sqrt(statistics.fmean(difference**2 for difference in apart) / 2)
+    means = [[statistics.fmean(some) for some in zip(*map(windows, curves[name].values()), strict=True)]
+             for name in CONTENDERS]  # fmt: skip
+    difference = max(abs(a - b) for a, b in zip(*means, strict=True))
+    return {"noise": noise, "difference": difference, "equal": difference <= 3 * noise}
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def sentence(run):
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(run["versions"].items()))
+    commit = run["commit"] + ("+" if run["dirty"] else "")
+    return (f"{run['cpu']}, {run['cores']} cores; {run['compiler']}; {run['target']}; commit {commit}; "
+            f"{run['date'][:10]}; {versions}.")  # fmt: skip
+
+
+def table(heading, rows):
+    lines = ["| " + " | ".join(row) + " |" for row in [heading, *rows]]
+    lines.insert(1, "|:--|" + "--:|" * (len(heading) - 1))
+    return lines
+
+
+def speed_table(kept):
+    rows = []
+    for threads, speed in sorted(kept["speed"].items()):
+        cells = []
+        for name in CONTENDERS:
+            seconds = median_seconds(speed, name)
+            cells += [f"{seconds * 1e3:.0f} ms", f"{kept['gflop'] / seconds:.1f}",
+                      f"{share(speed, name, kept['gflop']) * 100:.1f} %"]  # fmt: skip
+        # Rounded down: what is slower never reads as 1.00.
+        rows.append([threads, *cells, f"{math.floor(ratio(speed) * 100 + 1e-6) / 100:.2f} x"])
+    heading = ["threads", "Fovea", "GFLOP/s", "of ceiling", "PyTorch", "GFLOP/s", "of ceiling", "Fovea / PyTorch"]
+    return table(heading, rows)
+
+
+def curves_table(kept):
+    curves = kept["curves"]
+    columns = [(name, seed) for name in CONTENDERS for seed in curves[name]]
+    smoothed = [windows(curves[name][seed]) for name, seed in columns]
+    heading = ["steps", *(f"{'Fovea' if name == 'fovea' else 'PyTorch'}, seed {seed}" for name, seed in columns)]
+    rows = [[f"{place * WINDOW + 1} to {(place + 1) * WINDOW}", *(f"{loss:.3f}" for loss in losses)]
+            for place, losses in enumerate(zip(*smoothed, strict=True))]  # fmt: skip
+    return table(heading, rows)
+
+
+def page(kept):
+    """The body between the markers of docs/benchmarks.md."""
+    check, rounds = kept["check"], {len(speed["rounds"]) for speed in kept["speed"].values()}
+    lines = [sentence(kept["run"]) + f" Medians of {max(rounds)} rounds.", "", *speed_table(kept), ""]
+    steps = len(check["losses"]["fovea"])
+    lines.append(f"Without dropout the first losses differ by {check['first_difference']:.1e} of themselves, the norms "
+                 f"of their gradients by {check['norm_difference']:.1e}, the losses of the first {steps} steps by up to "
+                 f"{check['later_difference']:.1e}.")  # fmt: skip
+    if "curves" in kept:
+        judged = judge_curves(kept["curves"])
+        verdict = "equal within noise" if judged["equal"] else "**not equal**"
+        lines[-1] += (f" With it, losses are {verdict}: means over {WINDOW} steps differ by up to "
+                      f"{judged['difference']:.4f}; seeds of one library, by {judged['noise']:.4f}.")  # fmt: skip
+        lines += ["", *curves_table(kept)]
+    return "\n".join(lines)
