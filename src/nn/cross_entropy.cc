@@ -5,15 +5,31 @@
 #include "fovea/nn/cross_entropy.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
 
+#include "nn/passes.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
+
+namespace {
+
+template <class Real>
+passes::Logits<Real> pass_of(const TensorView& logits, const std::int64_t* wanted,
+                             const CrossEntropyOptions& options, const MutableTensorView& results) {
+  return {.classes = logits.extent(1),
+          .row_stride = logits.strides()[0],
+          .logits = static_cast<const Real*>(logits.data()),
+          .wanted = wanted,
+          .ignored = options.ignored.value_or(-1),
+          .smoothing = options.label_smoothing,
+          .results = static_cast<double*>(results.data())};
+}
+
+}  // namespace
 
 CrossEntropy::CrossEntropy(const CrossEntropyOptions& options) : options_(options) {
   if (!(options.label_smoothing >= 0.0 && options.label_smoothing < 1.0)) {
@@ -52,24 +68,10 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
   const MutableTensorView results = results_.of(DType::kFloat64, {logits_.extent(0), 3});
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
+    const auto pass = pass_of<Real>(logits_, wanted, options_, results);
+    const auto& passes = passes::table<Real>();
     for_each_rows(logits_.extent(0), classes, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        if (wanted[r] == options_.ignored) continue;
-        const Real* const from = row<Real>(logits_, r);
-        const Real* const largest = std::max_element(from, from + classes);
-        double sum = 0.0, total = 0.0;
-        for (std::int64_t c = 0; c < classes; ++c) {
-          sum += static_cast<double>(std::exp(from[c] - *largest));
-          total += static_cast<double>(from[c]);
-        }
-        const double lse = static_cast<double>(*largest) + std::log(sum);
-        const double share = options_.label_smoothing;
-        double* const to = row<double>(results, r);
-        to[0] = lse - (1.0 - share) * static_cast<double>(from[wanted[r]]) -
-                share * total / static_cast<double>(classes);
-        to[1] = largest - from == wanted[r] ? 1.0 : 0.0;
-        to[2] = lse;
-      }
+      passes.cross_entropy(pass, begin, end);
     });
   });
   double loss = 0.0;
@@ -85,26 +87,13 @@ MutableTensorView CrossEntropy::backward(double factor) {
   const std::int64_t classes = logits_.extent(1);
   const MutableTensorView grad = grad_.of(logits_.dtype(), logits_.shape());
   const auto* const wanted = static_cast<const std::int64_t*>(targets_.last().data());
+  const double scale = factor / static_cast<double>(std::max<std::int64_t>(1, counted_));
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
-    const auto scale =
-        static_cast<Real>(factor / static_cast<double>(std::max<std::int64_t>(1, counted_)));
-    const auto spread = static_cast<Real>(options_.label_smoothing / static_cast<double>(classes));
-    const auto rest = static_cast<Real>(1.0 - options_.label_smoothing);
+    const auto pass = pass_of<Real>(logits_, wanted, options_, results_.last());
+    const auto& passes = passes::table<Real>();
     for_each_rows(logits_.extent(0), classes, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        Real* const to = row<Real>(grad, r);
-        if (wanted[r] == options_.ignored) {
-          std::fill(to, to + classes, Real{0});
-          continue;
-        }
-        const Real* const from = row<Real>(logits_, r);
-        const auto lse = static_cast<Real>(row<double>(results_.last(), r)[2]);
-        for (std::int64_t c = 0; c < classes; ++c) {
-          to[c] = scale * (std::exp(from[c] - lse) - spread);
-        }
-        to[wanted[r]] -= scale * rest;
-      }
+      passes.cross_entropy_gradient(pass, scale, row<Real>(grad, 0), begin, end);
     });
   });
   return reshaped(grad, shape_);

@@ -4,60 +4,14 @@
 
 #include "fovea/nn/dropout_layer.h"
 
-#include <array>
-#include <bit>
-#include <cmath>
-#include <cstddef>
-
 #include <fmt/format.h>
 
 #include "fovea/error.h"
 
-#include "core/dropout.h"
+#include "nn/passes.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
-namespace {
-
-// Philox gives four words for a counter: eight halves. So many counters side by side are what
-// compilers make vectors of.
-constexpr std::int64_t kCounters = 16, kNumbers = 8 * kCounters;
-
-/// 1 where a number is kept, for kNumbers numbers from number `first`, a multiple of that, on.
-void draw(const fovea::Dropout& rule, std::uint32_t threshold, std::int64_t first, bool* kept) {
-  using Words = std::array<std::uint32_t, kCounters>;
-  Words a, b{}, c, d, key0, key1;
-  const auto counter = static_cast<std::uint64_t>(first / 8);
-  for (std::uint32_t i = 0; i < kCounters; ++i) {
-    a[i] = static_cast<std::uint32_t>(counter) + i;  // a multiple of kCounters: no carry
-    b[i] = static_cast<std::uint32_t>(counter >> 32);
-    c[i] = 0;
-    d[i] = rule.call;
-    key0[i] = static_cast<std::uint32_t>(rule.seed);
-    key1[i] = static_cast<std::uint32_t>(rule.seed >> 32);
-  }
-  for (int round = 0; round < philox::kRounds; ++round) {
-    for (std::size_t i = 0; i < kCounters; ++i) {
-      const std::uint64_t low = std::uint64_t{philox::kMultiplier0} * a[i];
-      const std::uint64_t high = std::uint64_t{philox::kMultiplier1} * c[i];
-      a[i] = static_cast<std::uint32_t>(high >> 32) ^ b[i] ^ key0[i];
-      b[i] = static_cast<std::uint32_t>(high);
-      c[i] = static_cast<std::uint32_t>(low >> 32) ^ d[i] ^ key1[i];
-      d[i] = static_cast<std::uint32_t>(low);
-      key0[i] += philox::kWeyl0;
-      key1[i] += philox::kWeyl1;
-    }
-  }
-  const Words* const words[] = {&a, &b, &c, &d};
-  for (std::size_t w = 0; w < 4; ++w) {
-    for (std::size_t i = 0; i < kCounters; ++i) {
-      kept[2 * w * kCounters + i] = ((*words[w])[i] & 0xFFFF) >= threshold;
-      kept[(2 * w + 1) * kCounters + i] = ((*words[w])[i] >> 16) >= threshold;
-    }
-  }
-}
-
-}  // namespace
 
 DropoutLayer::DropoutLayer(const Scope& scope, double probability)
     : model_(scope.model()), probability_(probability), number_(scope.model().new_dropout()) {
@@ -73,30 +27,49 @@ void DropoutLayer::forward_add(const MutableTensorView& x, const TensorView& res
   check_numbers(x, model_.parameters().dtype(), "x");
   shape_ = x.shape();
   dropped_ = model_.training() && probability_ > 0.0;
-  if (!dropped_) {
-    if (residual.defined()) add(x, residual);
-    return;
+  if (dropped_) {
+    const std::int64_t count = x.size(), together = passes::kDrawnTogether;
+    drop(x, residual, false,
+         static_cast<std::uint8_t*>(
+             kept_.of(DType::kBool, {(count + together - 1) / together * together}).data()));
+  } else if (residual.defined()) {
+    add(x, residual);
   }
-  const fovea::Dropout rule = model_.dropout(number_, probability_);
-  const auto threshold = static_cast<std::uint32_t>(std::lround(probability_ * 0x1p16));
-  const std::int64_t count = x.size();
-  bool* const kept = static_cast<bool*>(
-      kept_.of(DType::kBool, {(count + kNumbers - 1) / kNumbers * kNumbers}).data());
+}
+
+void DropoutLayer::forward_relu(const MutableTensorView& x) {
+  dropped_ = model_.training() && probability_ > 0.0;
+  if (dropped_) return drop(x, {}, true, nullptr);
   with_real(x.dtype(), [&](auto zero) {
     using Real = decltype(zero);
-    const auto factor = static_cast<Real>(1.0 / (1.0 - probability_));
     Real* const numbers = static_cast<Real*>(x.data());
-    const Real* const past = static_cast<const Real*>(residual.data());
-    for_each_range(count, 128 * kNumbers, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; i += kNumbers) draw(rule, threshold, i, kept + i);
-      if (past == nullptr) {
-        for (std::int64_t i = begin; i < end; ++i) numbers[i] = kept[i] ? numbers[i] * factor : 0;
-      } else {
-        for (std::int64_t i = begin; i < end; ++i) {
-          numbers[i] = past[i] + (kept[i] ? numbers[i] * factor : 0);
-        }
-      }
+    for_each_rows(x.size(), 1, [=](std::int64_t begin, std::int64_t end) {
+      // Not std::max: a nan stays one.
+      for (std::int64_t i = begin; i < end; ++i) numbers[i] = numbers[i] < 0 ? 0 : numbers[i];
     });
+  });
+}
+
+void DropoutLayer::drop(const MutableTensorView& x, const TensorView& residual, bool relu,
+                        std::uint8_t* kept) {
+  with_real(x.dtype(), [&](auto zero) {
+    using Real = decltype(zero);
+    passes::Drop<Real> pass{.rule = model_.dropout(number_, probability_),
+                            .factor = static_cast<Real>(1.0 / (1.0 - probability_)),
+                            .relu = relu,
+                            .numbers = static_cast<Real*>(x.data()),
+                            .past = static_cast<const Real*>(residual.data()),
+                            .kept = kept,
+                            .begin = 0,
+                            .end = 0};
+    const auto& passes = passes::table<Real>();
+    for_each_range(x.size(), 128 * passes::kDrawnTogether,
+                   [pass, &passes](std::int64_t begin, std::int64_t end) {
+                     passes::Drop<Real> part = pass;
+                     part.begin = begin;
+                     part.end = end;
+                     passes.drop(part);
+                   });
   });
 }
 
@@ -112,15 +85,29 @@ void DropoutLayer::backward_in_place(const MutableTensorView& grad) {
   if (dropped_) backward_into(grad, grad);
 }
 
+void DropoutLayer::backward_relu(const MutableTensorView& grad, const TensorView& y) const {
+  with_real(grad.dtype(), [&](auto zero) {
+    using Real = decltype(zero);
+    const auto factor = static_cast<Real>(dropped_ ? 1.0 / (1.0 - probability_) : 1.0);
+    Real* const to = static_cast<Real*>(grad.data());
+    const Real* const after = static_cast<const Real*>(y.data());
+    const auto& passes = passes::table<Real>();
+    for_each_rows(grad.size(), 1, [=, &passes](std::int64_t begin, std::int64_t end) {
+      passes.restore_relu(after + begin, factor, to + begin, end - begin);
+    });
+  });
+}
+
 void DropoutLayer::backward_into(const TensorView& grad_y, const MutableTensorView& grad_x) const {
   with_real(grad_y.dtype(), [&](auto zero) {
     using Real = decltype(zero);
     const auto factor = static_cast<Real>(1.0 / (1.0 - probability_));
     const Real* const from = static_cast<const Real*>(grad_y.data());
     Real* const to = static_cast<Real*>(grad_x.data());
-    const bool* const kept = static_cast<const bool*>(kept_.last().data());
-    for_each_rows(grad_y.size(), 1, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) to[i] = kept[i] ? from[i] * factor : 0;
+    const std::uint8_t* const kept = static_cast<const std::uint8_t*>(kept_.last().data());
+    const auto& passes = passes::table<Real>();
+    for_each_rows(grad_y.size(), 1, [=, &passes](std::int64_t begin, std::int64_t end) {
+      passes.restore(kept + begin, factor, from + begin, to + begin, end - begin);
     });
   });
 }

@@ -45,20 +45,18 @@ FeedForward::FeedForward(const Scope& scope, std::int64_t width, std::int64_t in
 
 MutableTensorView FeedForward::forward(const TensorView& x) {
   inner_ = linear1_.forward(x);
+  if (activation_ == Activation::kRelu) {
+    dropout_.forward_relu(inner_);
+    return linear2_.forward(inner_);
+  }
   with_real(inner_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
     Real* const numbers = static_cast<Real*>(inner_.data());
-    if (activation_ == Activation::kRelu) {
-      // Not std::max: a nan stays one.
-      for_each_number(inner_,
-                      [=](std::int64_t i) { numbers[i] = numbers[i] < 0 ? 0 : numbers[i]; });
-    } else {
-      Real* const before = static_cast<Real*>(before_.of(inner_.dtype(), inner_.shape()).data());
-      for_each_number(inner_, [=](std::int64_t i) {
-        before[i] = numbers[i];
-        numbers[i] *= normal_share(numbers[i]);
-      });
-    }
+    Real* const before = static_cast<Real*>(before_.of(inner_.dtype(), inner_.shape()).data());
+    for_each_number(inner_, [=](std::int64_t i) {
+      before[i] = numbers[i];
+      numbers[i] *= normal_share(numbers[i]);
+    });
   });
   dropout_.forward(inner_);
   return linear2_.forward(inner_);
@@ -66,18 +64,16 @@ MutableTensorView FeedForward::forward(const TensorView& x) {
 
 MutableTensorView FeedForward::backward(const TensorView& grad_y) {
   const MutableTensorView grad = linear2_.backward(grad_y);
+  if (activation_ == Activation::kRelu) {
+    dropout_.backward_relu(grad, inner_);
+    return linear1_.backward(grad);
+  }
   dropout_.backward_in_place(grad);
   with_real(grad.dtype(), [&](auto zero) {
     using Real = decltype(zero);
     Real* const numbers = static_cast<Real*>(grad.data());
-    if (activation_ == Activation::kRelu) {
-      // What was dropped is 0 here as there.
-      const Real* const after = static_cast<const Real*>(inner_.data());
-      for_each_number(grad, [=](std::int64_t i) { numbers[i] = after[i] > 0 ? numbers[i] : 0; });
-    } else {
-      const Real* const before = static_cast<const Real*>(before_.last().data());
-      for_each_number(grad, [=](std::int64_t i) { numbers[i] *= gelu_slope(before[i]); });
-    }
+    const Real* const before = static_cast<const Real*>(before_.last().data());
+    for_each_number(grad, [=](std::int64_t i) { numbers[i] *= gelu_slope(before[i]); });
   });
   return linear1_.backward(grad);
 }

@@ -14,6 +14,7 @@
 
 #include "fovea/error.h"
 
+#include "nn/passes.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
@@ -32,18 +33,6 @@ void check_not_negative(std::string_view name, double number) {
     throw InvalidArgument(fmt::format("{}: expected a number from 0 on, got {}", name, number));
   }
 }
-
-/// What of one step is the same for all numbers.
-template <class Real>
-struct Step {
-  Real beta1, beta2, rate, root_scale, epsilon, keep;
-
-  void operator()(Real& value, Real gradient, Real& mean, Real& square) const {
-    mean = beta1 * mean + (1 - beta1) * gradient;
-    square = beta2 * square + (1 - beta2) * gradient * gradient;
-    value = keep * value - rate * mean / (std::sqrt(square) * root_scale + epsilon);
-  }
-};
 
 }  // namespace
 
@@ -69,18 +58,21 @@ void Adam::step(double learning_rate) {
   for (Moments& of : moments_) {
     with_real(of.mean.dtype(), [&](auto zero) {
       using Real = decltype(zero);
-      const Step<Real> step{static_cast<Real>(options_.beta1),
-                            static_cast<Real>(options_.beta2),
-                            static_cast<Real>(learning_rate / mean_share),
-                            static_cast<Real>(1.0 / std::sqrt(square_share)),
-                            static_cast<Real>(options_.epsilon),
-                            static_cast<Real>(1.0 - learning_rate * options_.weight_decay)};
+      const passes::AdamStep<Real> step{
+          .beta1 = static_cast<Real>(options_.beta1),
+          .beta2 = static_cast<Real>(options_.beta2),
+          .rate = static_cast<Real>(learning_rate / mean_share),
+          .root_scale = static_cast<Real>(1.0 / std::sqrt(square_share)),
+          .epsilon = static_cast<Real>(options_.epsilon),
+          .keep = static_cast<Real>(1.0 - learning_rate * options_.weight_decay)};
       Real* const value = of.parameter->value.span<Real>().data();
       const Real* const gradient = of.parameter->gradient.span<Real>().data();
       Real* const mean = of.mean.span<Real>().data();
       Real* const square = of.square.span<Real>().data();
-      for_each_range(of.mean.size(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) step(value[i], gradient[i], mean[i], square[i]);
+      const auto& passes = passes::table<Real>();
+      for_each_range(of.mean.size(), kGrain, [=, &passes](std::int64_t begin, std::int64_t end) {
+        passes.adam(step, value + begin, gradient + begin, mean + begin, square + begin,
+                    end - begin);
       });
     });
   }
@@ -92,16 +84,13 @@ double gradient_norm(const Parameters& parameters) {
   for (const Parameter& parameter : parameters) {
     with_real(parameters.dtype(), [&](auto zero) {
       using Real = decltype(zero);
-      const std::span<const Real> gradient = parameter.gradient.span<Real>();
+      const Real* const gradient = parameter.gradient.span<Real>().data();
+      const auto& passes = passes::table<Real>();
       const std::int64_t count = parameter.gradient.size();
       sums.assign(static_cast<std::size_t>((count + kGrain - 1) / kGrain), 0.0);
       for_each_range(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-        double lanes[8] = {};  // side by side, as vectors add
-        for (std::int64_t i = begin; i < end; ++i) {
-          const double g = gradient[static_cast<std::size_t>(i)];
-          lanes[i % 8] += g * g;
-        }
-        for (const double lane : lanes) sums[static_cast<std::size_t>(begin / kGrain)] += lane;
+        sums[static_cast<std::size_t>(begin / kGrain)] =
+            passes.sum_of_squares(gradient + begin, end - begin);
       });
     });
     for (const double part : sums) sum += part;
@@ -120,9 +109,11 @@ double clip_gradients(Parameters& parameters, double largest) {
       using Real = decltype(zero);
       const auto factor = static_cast<Real>(largest / (norm + 1e-6));  // as PyTorch
       Real* const gradient = parameter.gradient.span<Real>().data();
-      for_each_range(parameter.gradient.size(), kGrain, [=](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) gradient[i] *= factor;
-      });
+      const auto& passes = passes::table<Real>();
+      for_each_range(parameter.gradient.size(), kGrain,
+                     [=, &passes](std::int64_t begin, std::int64_t end) {
+                       passes.scale(gradient + begin, factor, end - begin);
+                     });
     });
   }
   return norm;

@@ -8,6 +8,8 @@
 
 #include "fovea/error.h"
 
+#include "nn/passes.h"
+
 namespace fovea::nn {
 
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name) {
@@ -65,25 +67,17 @@ Shape with_width(const Shape& shape, std::int64_t width) {
 
 void add_column_sums(const TensorView& rows, const MutableTensorView& sums,
                      const TensorView& factors) {
-  // Each range of columns goes through all rows: no sums of threads to be added up.
-  constexpr std::int64_t kColumns = 64;
   with_real(rows.dtype(), [&](auto zero) {
     using Real = decltype(zero);
-    Real* const sum = static_cast<Real*>(sums.data());
-    for_each_range(rows.extent(1), kColumns, [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t columns = end - begin;
-      Real local[kColumns] = {};
-      for (std::int64_t r = 0; r < rows.extent(0); ++r) {
-        const Real* const from = row<Real>(rows, r) + begin;
-        if (factors.defined()) {
-          const Real* const factor = row<Real>(factors, r) + begin;
-          for (std::int64_t c = 0; c < columns; ++c) local[c] += from[c] * factor[c];
-        } else {
-          for (std::int64_t c = 0; c < columns; ++c) local[c] += from[c];
-        }
-      }
-      for (std::int64_t c = 0; c < columns; ++c) sum[begin + c] += local[c];
-    });
+    const auto& passes = passes::table<Real>();
+    const std::int64_t width = rows.extent(1);
+    add_sums_of_rows(rows.extent(0), width, static_cast<Real*>(sums.data()),
+                     [&](std::int64_t begin, std::int64_t end, Real* to) {
+                       const bool alone = !factors.defined();
+                       passes.add_columns(row<Real>(rows, begin), rows.strides()[0],
+                                          alone ? nullptr : row<Real>(factors, begin),
+                                          alone ? 0 : factors.strides()[0], end - begin, width, to);
+                     });
   });
 }
 
@@ -92,8 +86,9 @@ void add(const MutableTensorView& to, const TensorView& from) {
     using Real = decltype(zero);
     Real* const sums = static_cast<Real*>(to.data());
     const Real* const numbers = static_cast<const Real*>(from.data());
-    for_each_rows(to.size(), 1, [=](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) sums[i] += numbers[i];
+    const auto& passes = passes::table<Real>();
+    for_each_rows(to.size(), 1, [=, &passes](std::int64_t begin, std::int64_t end) {
+      passes.add(sums + begin, numbers + begin, end - begin);
     });
   });
 }

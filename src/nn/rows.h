@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "fovea/tensor.h"
 
 #include "engine/parallel.h"
+#include "engine/workspace.h"
 
 namespace fovea::nn {
 
@@ -75,6 +77,25 @@ void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) 
   constexpr std::int64_t kNumbers = 16 * 1024;
   for_each_range(rows, std::max<std::int64_t>(1, kNumbers / std::max<std::int64_t>(1, width)),
                  work);
+}
+
+/// sums[width] += what work(begin, end, to) adds to its `to` of zeros, for ranges of rows; on
+/// threads, and each range is added in its turn.
+template <class Real, class Callable>
+void add_sums_of_rows(std::int64_t rows, std::int64_t width, Real* sums, const Callable& work) {
+  constexpr std::int64_t kRows = 128;
+  const std::int64_t ranges = (rows + kRows - 1) / kRows;
+  const std::size_t bytes = static_cast<std::size_t>(ranges * width) * sizeof(Real);
+  const engine::Workspace workspace({}, bytes);
+  Real* const parts = reinterpret_cast<Real*>(workspace.data());
+  for_each_range(rows, kRows, [&](std::int64_t begin, std::int64_t end) {
+    Real* const part = parts + begin / kRows * width;
+    std::fill(part, part + width, Real{0});
+    work(begin, end, part);
+  });
+  for (std::int64_t range = 0; range < ranges; ++range) {
+    for (std::int64_t c = 0; c < width; ++c) sums[c] += parts[range * width + c];
+  }
 }
 
 /// sums += the sum of all rows, each column by itself; or, with factors of the same shape, of their

@@ -23,13 +23,18 @@ class DropoutLayer {
   void forward(const MutableTensorView& x);
   /// x becomes residual + dropout(x), in place; of one shape.
   void forward_add(const MutableTensorView& x, const TensorView& residual);
+  /// x becomes dropout(relu(x)), in place.
+  void forward_relu(const MutableTensorView& x);
   /// The gradient of x, from that of the result; that of `residual` is grad_y itself. grad_y itself
   /// where nothing was dropped, else memory of the layer's own, until the next backward.
   TensorView backward(const TensorView& grad_y);
   /// The same in place.
   void backward_in_place(const MutableTensorView& grad);
+  /// The same after forward_relu, from what that made of x.
+  void backward_relu(const MutableTensorView& grad, const TensorView& y) const;
 
  private:
+  void drop(const MutableTensorView& x, const TensorView& residual, bool relu, std::uint8_t* kept);
   void backward_into(const TensorView& grad_y, const MutableTensorView& grad_x) const;
 
   Model& model_;

@@ -30,6 +30,7 @@ class LayerNorm {
   Shape shape_;
   Buffer normal_;   // (x - mean) / deviation, which backward needs rather than x
   Buffer inverse_;  // 1 / deviation, of each row
+  Buffer sums_;     // of the gradients of weight and bias
   Buffer y_, grad_x_;
 };
 
