@@ -96,7 +96,7 @@ test-python: ## Build the Python package and run its tests
 	$(SETUP) build test
 	@tools/python.sh
 	$(CONFIGURE) release $(first_time) $(PYTHON_SWITCHES)
-	$(BUILD) release --target fovea_python fovea_python_stub fovea_python_cli
+	$(BUILD) release --target fovea_package
 	@PYTHONPATH=build/release/python build/python/venv/bin/python -B -m pytest
 
 wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
@@ -136,7 +136,7 @@ test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attent
 	$(SETUP) build test
 	@tools/python.sh; case $$? in \
 	  0) tools/configure.sh release $(first_time) $(PYTHON_SWITCHES) && \
-	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli fovea_python && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli fovea_package && \
 	     build/python/venv/bin/python -B tests/peers/run ;; \
 	  3) tools/configure.sh release $(first_time) && \
 	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli && \

@@ -28,8 +28,9 @@ struct AttentionOutputs {
 /// lse      [batch, q_heads,  q_len]              optional, any strides; natural log of the row's
 ///                                                sum of exponentials
 ///
-/// An output's memory is its own: not shared with an input or the other output, nor twice by itself.
-/// Between its rows may lie what is another's, as where heads of several tensors share wide rows.
+/// An output's memory is its own: not shared with an input or the other output, nor twice by
+/// itself. Between its rows may lie what is another's, as where heads of several tensors share wide
+/// rows.
 ///
 /// Query, key, value and context are float32, float16 or bfloat16, each as it likes, and lse is
 /// float32; or all are float64, which is computed by the reference. Lengths and dimensions may be

@@ -44,8 +44,8 @@ struct AttentionGradients {
 /// Query, key, value, context, grad_context and the gradients are float32, float16 or bfloat16,
 /// each as it likes, lse and grad_lse float32; or all are float64, which is computed by the
 /// reference. Any strides with a contiguous last dimension; lse, grad_lse, grad_bias, grad_relative
-/// and grad_sinks of any strides. A gradient's memory is its own; what lies between its rows need not
-/// be.
+/// and grad_sinks of any strides. A gradient's memory is its own; what lies between its rows need
+/// not be.
 ///
 /// Options  those of the forward call, all of them; a custom function needs its derivative.
 /// Masking  a masked key and a row without a visible key take no part: whatever they hold, they get
