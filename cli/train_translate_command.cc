@@ -317,7 +317,7 @@ int TrainTranslateCommand::run() {
     write_stdout(text);
     folder.save_page(
         "attention.html",
-        train::pictures_as_html("Where " + data.validation[0].source + " is looked at", pictures));
+        train::pictures_as_html("Where it looks in “" + data.validation[0].source + "”", pictures));
   };
   const train::TrainEnd end = trainer.run();
   line.clear();

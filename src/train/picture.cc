@@ -36,7 +36,8 @@ constexpr std::string_view kStyle = R"(
 :root{color-scheme:light dark;--ink:30,64,175;--line:#9993}
 @media(prefers-color-scheme:dark){:root{--ink:147,197,253}}
 body{font:16px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}
-h1{font-size:1.3rem}figure{margin:1.5rem 0;overflow-x:auto}figcaption{margin-bottom:.4rem}
+h1{font-size:1.3rem}main{display:flex;flex-wrap:wrap;gap:1.5rem 2rem}
+figure{margin:0;overflow-x:auto}figcaption{margin-bottom:.4rem}
 table{border-collapse:collapse;font:14px/1 ui-monospace,monospace}
 th{font-weight:normal;padding:.2rem .1rem;min-width:1.1rem}
 td{width:1.1rem;height:1.3rem;border:1px solid var(--line);padding:0}
@@ -75,7 +76,7 @@ std::string pictures_as_html(const std::string& title, const std::vector<Picture
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
-      "<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
+      "<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n<main>\n",
       escaped(title), kStyle);
   for (const Picture& picture : pictures) {
     const std::int64_t rows = picture.weights.extent(0), columns = picture.weights.extent(1);
@@ -99,7 +100,7 @@ std::string pictures_as_html(const std::string& title, const std::vector<Picture
     }
     page += "</table></figure>\n";
   }
-  return page + "</body>\n</html>\n";
+  return page + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace fovea::train
