@@ -177,6 +177,75 @@ CASES["encoder layer in eval"] = Case(
 )
 
 
+class Additive(torch.nn.Module):
+    """Bahdanau's attention, which PyTorch has no module of."""
+
+    def __init__(self, query_dim, key_dim, dim):
+        super().__init__()
+        self.query_proj = torch.nn.Linear(query_dim, dim, bias=False)
+        self.key_proj = torch.nn.Linear(key_dim, dim, bias=False)
+        self.v = torch.nn.Parameter(torch.randn(dim))
+
+    def forward(self, query, keys, values):
+        scores = (self.query_proj(query)[:, :, None] + self.key_proj(keys)[:, None]).tanh() @ self.v
+        return scores.masked_fill(padding(LENGTHS, KV_LEN)[:, None], -math.inf).softmax(-1) @ values
+
+
+class General(torch.nn.Module):
+    """Luong's attention, likewise."""
+
+    def __init__(self):
+        super().__init__()
+        self.query_proj = torch.nn.Linear(WIDTH, 20, bias=False)
+
+    def forward(self, query, keys, values):
+        scores = self.query_proj(query) @ keys.mT
+        return scores.masked_fill(padding(LENGTHS, KV_LEN)[:, None], -math.inf).softmax(-1) @ values
+
+
+class Decoder(torch.nn.Module):
+    """Bahdanau's decoder, of a cell and that attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = Additive(16, WIDTH, 12)
+        self.cell = torch.nn.GRUCell(10 + WIDTH, 16)
+
+    def forward(self, embeddings, encoder, hidden):
+        rows = []
+        for embedding in embeddings.unbind(1):
+            context = self.attention(hidden[:, None], encoder, encoder)[:, 0]
+            hidden = self.cell(torch.cat([embedding, context], -1), hidden)
+            rows.append(torch.cat([hidden, context, embedding], -1))
+        return torch.stack(rows, 1)
+
+
+# Beside modules that are put together here.
+BUILT = {
+    "additive": Case(
+        "AdditiveAttention",
+        lambda **k: nn.AdditiveAttention(WIDTH, 20, 12, **k),
+        lambda: Additive(WIDTH, 20, 12),
+        [X, (BATCH, KV_LEN, 20), MEMORY],
+        {"lengths": LENGTHS},
+    ),
+    "general": Case(
+        "GeneralAttention",
+        lambda **k: nn.GeneralAttention(WIDTH, 20, **k),
+        General,
+        [X, (BATCH, KV_LEN, 20), MEMORY],
+        {"lengths": LENGTHS},
+    ),
+    "decoder": Case(
+        "GruDecoder",
+        lambda **k: nn.GruDecoder(10, 16, WIDTH, 12, **k),
+        Decoder,
+        [(BATCH, LENGTH, 10), MEMORY, (BATCH, 16)],
+        {"lengths": LENGTHS},
+    ),
+}
+
+
 def take_over(layer, module):
     """The module's parameters, one to one by their names."""
     state = module.state_dict()
@@ -240,7 +309,7 @@ def drawn(case, seed):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", [*CASES.values(), *BUILT.values()], ids=[*CASES, *BUILT])
 def test_layer(case, seed):
     module, inputs, grad = drawn(case, seed)
     right = of_theirs(case, module, inputs, grad)
