@@ -11,8 +11,12 @@ import math
 import statistics
 
 CONTENDERS = ("fovea", "torch")
-# Losses are means over so many steps.
+# Losses in the table are means over so many steps.
 WINDOW = 20
+# Of dropout.
+SEEDS = (1, 2, 3)
+# What Student's distribution exceeds once in a hundred times, with as many seeds of both.
+MOST_ERRORS = 4.6
 # By how much of itself the same computation in float32, added up in another order, may differ: the first loss by
 # some units in the last place. Gradients by more, for a number that relu was given is then on the other side of 0
 # now and then, and losses after steps, for Adam's first ones have one size for large gradients and for tiny ones.
@@ -59,22 +63,15 @@ def windows(losses):
     return [statistics.fmean(losses[first : first + WINDOW]) for first in range(0, len(losses), WINDOW)]
 
 
-def between_seeds(runs):
-    """Differences of one contender's windows from seed to seed."""
-    first, second = (windows(losses) for losses in list(runs.values())[:2])
-    return [a - b for a, b in zip(first, second, strict=True)]
-
-
 def judge_curves(curves):
-    """{"noise", "difference", "equal"}: whether what lies between the contenders is what lies between the
-    seeds of each, within three times its root mean square."""
-    apart = [difference for name in CONTENDERS for difference in between_seeds(curves[name])]
-    # The mean of two runs has half the variance of their difference, and there are two such means.
-    noise = math.sqrt(statistics.fmean(difference**2 for difference in apart) / 2)
-    means = [[statistics.fmean(some) for some in zip(*map(windows, curves[name].values()), strict=True)]
+    """{"difference", "error", "equal"}: of the losses of the second half, their mean over the seeds of one contender
+    against that of the other; the standard error of this difference by what lies between seeds; and whether
+    it is one that chance alone makes."""
+    means = [[statistics.fmean(losses[len(losses) // 2 :]) for losses in curves[name].values()]
              for name in CONTENDERS]  # fmt: skip
-    difference = max(abs(a - b) for a, b in zip(*means, strict=True))
-    return {"noise": noise, "difference": difference, "equal": difference <= 3 * noise}
+    difference = abs(statistics.fmean(means[0]) - statistics.fmean(means[1]))
+    error = math.sqrt(sum(statistics.variance(some) / len(some) for some in means))
+    return {"difference": difference, "error": error, "equal": difference <= MOST_ERRORS * error}
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -128,7 +125,8 @@ def page(kept):
     if "curves" in kept:
         judged = judge_curves(kept["curves"])
         verdict = "equal within noise" if judged["equal"] else "**not equal**"
-        lines[-1] += (f" With it, losses are {verdict}: means over {WINDOW} steps differ by up to "
-                      f"{judged['difference']:.4f}; seeds of one library, by {judged['noise']:.4f}.")  # fmt: skip
+        lines[-1] += (f" With it, losses are {verdict}: in the second half of the steps their means differ by "
+                      f"{judged['difference']:.4f}, of which {judged['error']:.4f} is the standard error that "
+                      f"{len(SEEDS)} seeds of each leave.")  # fmt: skip
         lines += ["", *curves_table(kept)]
     return "\n".join(lines)
