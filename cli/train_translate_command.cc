@@ -290,8 +290,7 @@ int TrainTranslateCommand::run() {
 
   if (settings_.threads == 0) settings_.threads = useful_threads(model, data, settings_.trainer);
   omp_set_num_threads(static_cast<int>(settings_.threads));
-  train::Trainer trainer(folder, model, data, settings_.trainer, resume_);
-  if (!resume_) folder.save_settings(settings_);
+  train::Trainer trainer(folder, model, data, settings_, resume_);
   const std::string resumed =
       resume_ ? fmt::format("; resumed at step {}", trainer.state().steps) : std::string();
   write_stdout(

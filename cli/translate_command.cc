@@ -109,6 +109,7 @@ std::vector<std::string> TranslateCommand::texts() const {
 
 int TranslateCommand::check(train::Model& model) const {
   const std::vector<train::Pair> pairs = train::read_pairs(pairs_);
+  train::check_pairs(model, pairs, pairs_);
   const train::Validation found =
       train::validate(*model.translator, model.source, model.target, pairs);
   if (json_) {

@@ -34,8 +34,8 @@ int main() {
     const fovea::Tensor tokens = random.randint(0, kSymbols, {kBatch, kLength});
     fovea::Tensor targets = tokens;
     for (std::int64_t b = 0; b < kBatch; ++b) {
-      const auto row = targets.span<std::int64_t>().subspan(b * kLength, kLength);
-      std::reverse(row.begin(), row.end());
+      std::int64_t* const row = &targets.at<std::int64_t>({b, 0});
+      std::reverse(row, row + kLength);
     }
 
     model.parameters().zero_gradients();

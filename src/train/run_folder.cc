@@ -129,8 +129,8 @@ bool RunFolder::has_checkpoint() const {
   return std::filesystem::exists(file(kCheckpoint), error);
 }
 
-void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source,
-                      const Vocabulary& target) const {
+void RunFolder::begin(const Model& model, const RunSettings& settings) const {
+  const TranslatorOptions& options = model.options;
   std::error_code error;
   std::filesystem::create_directories(path_, error);
   if (error) throw OutputError(fmt::format("{}: {}", path_, error.message()));
@@ -144,19 +144,16 @@ void RunFolder::begin(const TranslatorOptions& options, const Vocabulary& source
                                        {"rotary_base", options.rotary_base},
                                        {"dropout", options.dropout},
                                        {"seed", options.seed},
-                                       {"source_symbols", source.symbols()},
-                                       {"target_symbols", target.symbols()}};
+                                       {"source_symbols", model.source.symbols()},
+                                       {"target_symbols", model.target.symbols()}};
   save_page(kModel, json.dump(1) + "\n");
+  save_page(kSettings, to_json(settings));
 }
 
 void RunFolder::save_page(const char* name, const std::string& text) const {
   OutputFile out(file(name));
   out.write(text);
   out.finish();
-}
-
-void RunFolder::save_settings(const RunSettings& settings) const {
-  save_page(kSettings, to_json(settings));
 }
 
 RunSettings RunFolder::read_settings() const {

@@ -40,11 +40,9 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
-  /// Makes the folder, and in it model.json. Throws OutputError.
-  void begin(const TranslatorOptions& options, const Vocabulary& source,
-             const Vocabulary& target) const;
-  /// run.json, what the run was begun with.
-  void save_settings(const RunSettings& settings) const;
+  /// Makes the folder, and in it model.json and run.json, what the run is begun with. Throws
+  /// OutputError.
+  void begin(const Model& model, const RunSettings& settings) const;
   RunSettings read_settings() const;
   /// A file of the folder that a person looks at.
   void save_page(const char* name, const std::string& text) const;

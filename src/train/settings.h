@@ -26,9 +26,9 @@ struct TrainerOptions {
 /// What a run was begun with, so that it can go on.
 struct RunSettings {
   TrainerOptions trainer;
-  std::string data;          ///< file of pairs
-  std::string validation;    ///< another, or empty: some of `data`
-  std::int64_t threads = 0;  ///< 0: as many as OpenMP gives
+  std::string data = {};        ///< file of pairs
+  std::string validation = {};  ///< another, or empty: some of `data`
+  std::int64_t threads = 0;     ///< 0: as many as OpenMP gives
 };
 
 /// As JSON, and back. Throws InvalidArgument naming the place.

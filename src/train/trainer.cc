@@ -79,20 +79,8 @@ Validation validate(Translator& translator, const Vocabulary& source, const Voca
   return result;
 }
 
-Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
-                 const TrainerOptions& options, bool resume)
-    : folder_(std::move(folder)),
-      model_(model),
-      data_(data),
-      options_(options),
-      adam_(model.translator->model().parameters(),
-            {.beta2 = 0.98, .weight_decay = options.weight_decay}),
-      schedule_(schedule_of(options)) {
-  for (const Pair& pair : data.training) {
-    examples_.push_back({model.source.tokens(pair.source), model.target.tokens(pair.target)});
-  }
-  const std::int64_t now = fingerprint(data, options);
-  for (const Pair& pair : data.validation) {
+void check_pairs(const Model& model, const std::vector<Pair>& pairs, const std::string& file) {
+  for (const Pair& pair : pairs) {
     try {
       const std::size_t source = model.source.tokens(pair.source).size();
       const std::size_t length = std::max(source, model.target.tokens(pair.target).size());
@@ -101,10 +89,21 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
                                           model.options.max_length - 1, length - 1));
       }
     } catch (const InvalidArgument& error) {
-      throw InvalidArgument(
-          fmt::format("{}:{}: {}", data.validation_file, pair.line, error.what()));
+      throw InvalidArgument(fmt::format("{}:{}: {}", file, pair.line, error.what()));
     }
   }
+}
+
+Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
+                 const RunSettings& settings, bool resume)
+    : folder_(std::move(folder)),
+      model_(model),
+      data_(data),
+      options_(settings.trainer),
+      adam_(model.translator->model().parameters(),
+            {.beta2 = 0.98, .weight_decay = options_.weight_decay}),
+      schedule_(schedule_of(options_)) {
+  const std::int64_t now = fingerprint(data, options_);
   if (resume) {
     state_ = folder_.load_checkpoint(adam_);
     saved_ = state_.steps;
@@ -113,10 +112,15 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
           "{}: the checkpoint was made with other pairs or settings; resume with the same ones",
           folder_.path()));
     }
-  } else {
+  }
+  check_pairs(model, data.validation, data.validation_file);
+  for (const Pair& pair : data.training) {
+    examples_.push_back({model.source.tokens(pair.source), model.target.tokens(pair.target)});
+  }
+  if (!resume) {
     state_.fingerprint = now;
-    folder_.begin(model.options, model.source, model.target);
-    folder_.save_checkpoint(adam_, state_);
+    folder_.begin(model, settings);
+    save();  // last: where there is a checkpoint there is all that goes on with it
   }
 }
 

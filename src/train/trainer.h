@@ -46,6 +46,10 @@ struct Validation {
   std::optional<Translation> first;  ///< of the first pair
 };
 
+/// Throws InvalidArgument, "FILE:LINE: ...", for pairs that are too long for the model or have
+/// characters that it does not know.
+void check_pairs(const Model& model, const std::vector<Pair>& pairs, const std::string& file);
+
 /// Greedy translations of all pairs, and what they are worth.
 Validation validate(Translator& translator, const Vocabulary& source, const Vocabulary& target,
                     const std::vector<Pair>& pairs);
@@ -65,7 +69,7 @@ class Trainer {
   /// `model` holds what is not read from there. Throws InvalidArgument where the checkpoint was
   /// made with other pairs, settings or another model, and "FILE:LINE: ..." for pairs that are too
   /// long or have unknown characters.
-  Trainer(RunFolder folder, Model& model, const TrainingData& data, const TrainerOptions& options,
+  Trainer(RunFolder folder, Model& model, const TrainingData& data, const RunSettings& settings,
           bool resume);
 
   /// Called after each step; where it returns false the run ends, saved.

@@ -203,6 +203,9 @@ class Errors(TranslateTest):
         self.assertIn("there is a run already; --resume goes on with it",
                       self.fails(*self.command("--data", self.data)))
         self.assertIn("got \"x\" in \"axe\"", self.fails("translate", str(self.folder), "axe"))
+        other = self.write("other.tsv", "ab\tba\nab\tbx\n")
+        self.assertIn("other.tsv:2: expected characters that the model was trained on, got \"x\"",
+                      self.fails("translate", str(self.folder), "--pairs", other))
         self.assertIn("characters, got 99: ", self.fails("translate", str(self.folder), "a" * 99))
         self.write("words.tsv", words(400, seed=3))
         self.assertIn("made with other pairs or settings", self.fails(*self.command("--resume")))

@@ -3,6 +3,7 @@
 // Adam, clipping and schedules, against their formulas.
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -26,10 +27,10 @@ TEST(NnAdam, FollowsThePaper) {
     Adam adam(parameters, options);
     RandomState random(1);
     double value[3], mean[3] = {}, square[3] = {};
-    for (int i = 0; i < 3; ++i) value[i] = parameter.value.span<double>()[i] = random.randn();
+    for (std::size_t i = 0; i < 3; ++i) value[i] = parameter.value.span<double>()[i] = random.randn();
     for (int step = 1; step <= 5; ++step) {
       const double rate = 0.01 * step;
-      for (int i = 0; i < 3; ++i) {
+      for (std::size_t i = 0; i < 3; ++i) {
         const double g = parameter.gradient.span<double>()[i] = random.randn();
         mean[i] = 0.8 * mean[i] + 0.2 * g;
         square[i] = 0.95 * square[i] + 0.05 * g * g;
@@ -39,7 +40,7 @@ TEST(NnAdam, FollowsThePaper) {
         value[i] -= rate * mean_now / (std::sqrt(square_now) + 1e-6);
       }
       adam.step(rate);
-      for (int i = 0; i < 3; ++i) {
+      for (std::size_t i = 0; i < 3; ++i) {
         EXPECT_NEAR(parameter.value.span<double>()[i], value[i], 1e-14);
       }
     }

@@ -167,10 +167,13 @@ TEST(TrainTrainer, BothKindsLearn) {
     const test::Folder folder;
     Model model = new_model(architecture);
     const TrainingData data = words();
-    Trainer trainer(
-        RunFolder(folder / "run"), model, data,
-        {.steps = 400, .batch = 32, .learning_rate = 1e-2, .warmup = 40, .validate_every = 100},
-        false);
+    Trainer trainer(RunFolder(folder / "run"), model, data,
+                    {.trainer = {.steps = 400,
+                                 .batch = 32,
+                                 .learning_rate = 1e-2,
+                                 .warmup = 40,
+                                 .validate_every = 100}},
+                    false);
     std::vector<Validation> validations;
     double first = 0.0, last = 0.0;
     trainer.on_step = [&](const StepReport& report) {
@@ -194,7 +197,8 @@ TEST(TrainTrainer, BothKindsLearn) {
   }
 }
 
-const TrainerOptions kShort = {.steps = 30, .batch = 16, .warmup = 5, .validate_every = 7};
+const RunSettings kShort = {
+    .trainer = {.steps = 30, .batch = 16, .warmup = 5, .validate_every = 7}};
 
 /// All bytes of the parameters after a run, which is stopped after each of these steps and begun
 /// anew.
@@ -245,20 +249,20 @@ TEST(TrainTrainer, GoesOnToTheSameBits) {
 
 TEST(TrainTrainer, EndsEarlyWhereItIsTold) {
   const TrainingData data = words();
-  const auto run = [&](TrainerOptions options) {
+  const auto run = [&](const RunSettings& options) {
     const test::Folder folder;
     Model model = new_model(Architecture::kGru);
     Trainer trainer(RunFolder(folder / "run"), model, data, options, false);
     const TrainEnd end = trainer.run();
     return std::pair(end, trainer.state().steps);
   };
-  TrainerOptions options = kShort;
-  options.until = 0.0;
+  RunSettings options = kShort;
+  options.trainer.until = 0.0;
   EXPECT_EQ(run(options), std::pair(TrainEnd::kUntil, std::int64_t{7}));
   options = kShort;
-  options.steps = 1000;
-  options.learning_rate = 0.0;  // nothing becomes better
-  options.patience = 2;
+  options.trainer.steps = 1000;
+  options.trainer.learning_rate = 0.0;  // nothing becomes better
+  options.trainer.patience = 2;
   EXPECT_EQ(run(options), std::pair(TrainEnd::kPatience, std::int64_t{21}));
 }
 
@@ -297,7 +301,7 @@ TEST(TrainTrainer, RefusesCheckpointsOfOthers) {
     trainer.run();
   }
   const auto resumed = [&](Architecture architecture, const TrainingData& with,
-                           const TrainerOptions& options) {
+                           const RunSettings& options) {
     return message_of([&] {
       Model model = new_model(architecture);
       Trainer trainer(run, model, with, options, true);
@@ -309,8 +313,8 @@ TEST(TrainTrainer, RefusesCheckpointsOfOthers) {
   other.training.pop_back();
   EXPECT_THAT(resumed(Architecture::kTransformer, other, kShort),
               HasSubstr("made with other pairs or settings"));
-  TrainerOptions options = kShort;
-  options.batch = 17;
+  RunSettings options = kShort;
+  options.trainer.batch = 17;
   EXPECT_THAT(resumed(Architecture::kTransformer, data, options),
               HasSubstr("made with other pairs or settings"));
 
@@ -329,7 +333,7 @@ TEST(TrainRunFolder, SaysWhatIsWrongWithAModel) {
   const RunFolder run(folder / "run");
   EXPECT_THROW(run.read_model(), IoError);
   Model model = new_model(Architecture::kGru);
-  RunFolder(run).begin(model.options, model.source, model.target);
+  run.begin(model, {});
   const std::string good = test::read_file(folder / "run/model.json");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string text = good;
