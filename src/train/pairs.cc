@@ -108,7 +108,7 @@ std::vector<Pair> read_pairs(const std::string& path) {
   return pairs;
 }
 
-std::int64_t fingerprint(const std::vector<Pair>& pairs) {
+std::uint64_t fingerprint(const std::vector<Pair>& pairs) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -118,7 +118,7 @@ std::int64_t fingerprint(const std::vector<Pair>& pairs) {
     add(pair.source);
     add(pair.target);
   }
-  return static_cast<std::int64_t>(hash);
+  return hash;
 }
 
 }  // namespace fovea::train

@@ -33,6 +33,6 @@ struct Pair {
 std::vector<Pair> read_pairs(const std::string& path);
 
 /// A number that tells other pairs from these (FNV-1a of all of them, in order).
-std::int64_t fingerprint(const std::vector<Pair>& pairs);
+std::uint64_t fingerprint(const std::vector<Pair>& pairs);
 
 }  // namespace fovea::train

@@ -36,7 +36,8 @@ std::int64_t fingerprint(const TrainingData& data, const TrainerOptions& options
   settings[0].source = fmt::format("{} {} {} {} {} {} {} {}", options.steps, options.batch,
                                    options.learning_rate, options.warmup, options.weight_decay,
                                    options.clip, options.label_smoothing, options.validate_every);
-  return fingerprint(data.training) ^ fingerprint(data.validation) * 3 ^ fingerprint(settings) * 5;
+  return static_cast<std::int64_t>(fingerprint(data.training) ^ fingerprint(data.validation) * 3 ^
+                                   fingerprint(settings) * 5);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // Gradients in any place of memory and of any type: the same bits for all strides, nothing read or
 // written beside the elements, and what is mixed of types is what each of them says.
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -145,7 +147,9 @@ TEST(AttentionBackwardSharedRows, QueryKeyAndValueMayLieInOneMatrixAndTheirGradi
 
 TEST(AttentionBackwardSharedRows, AreNotToBeSharedByOneElement) {
   SharedRows inputs{2, 7, 60}, gradients{2, 7, 60};
-  const Tensor context(DType::kFloat32, {2, 4, 7, 5}), lse(DType::kFloat32, {2, 4, 7});
+  const Tensor context(DType::kFloat32, {2, 4, 7, 5});
+  Tensor lse(DType::kFloat32, {2, 4, 7});
+  std::ranges::fill(lse.span<float>(), std::log(7.0f));  // of seven scores of 0
   const auto message = [&](std::int64_t query, std::int64_t key, std::int64_t value) {
     return message_of([&] {
       attention_backward(
