@@ -27,7 +27,8 @@ TEST(NnAdam, FollowsThePaper) {
     Adam adam(parameters, options);
     RandomState random(1);
     double value[3], mean[3] = {}, square[3] = {};
-    for (std::size_t i = 0; i < 3; ++i) value[i] = parameter.value.span<double>()[i] = random.randn();
+    for (std::size_t i = 0; i < 3; ++i)
+      value[i] = parameter.value.span<double>()[i] = random.randn();
     for (int step = 1; step <= 5; ++step) {
       const double rate = 0.01 * step;
       for (std::size_t i = 0; i < 3; ++i) {
