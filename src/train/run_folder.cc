@@ -20,6 +20,7 @@
 
 #include "fovea/error.h"
 #include "fovea/files.h"
+#include "fovea/nn/checkpoint.h"
 
 #include "core/mapped_file.h"
 #include "core/output_file.h"
@@ -163,19 +164,11 @@ RunSettings RunFolder::read_settings() const {
 Model RunFolder::read_model() const { return read_json(file(kModel), parse_model); }
 
 void RunFolder::save_best(const Translator& translator) const {
-  std::vector<NamedTensor> tensors;
-  for (const nn::Parameter& parameter : translator.model().parameters()) {
-    tensors.push_back({parameter.name, parameter.value});
-  }
-  write_tensors(file(kBest), tensors);
+  nn::save_parameters(translator.model().parameters(), file(kBest));
 }
 
 void RunFolder::load_best(Translator& translator) const {
-  Reader reader(file(kBest));
-  for (nn::Parameter& parameter : translator.model().parameters()) {
-    reader.read(parameter.name, parameter.value);
-  }
-  reader.finish();
+  nn::load_parameters(translator.model().parameters(), file(kBest));
 }
 
 namespace {
