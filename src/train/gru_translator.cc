@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "train/vocabulary.h"
-
 namespace fovea::train {
 namespace {
 
@@ -34,12 +32,6 @@ Tensor items(const Tensor& of, std::span<const std::int64_t> rows) {
 
 GruTranslator::GruTranslator(const TranslatorOptions& options)
     : Translator(options),
-      source_embedding_(model_.scope("source_embedding"), options.source_symbols, options.width,
-                        kPadding),
-      target_embedding_(model_.scope("target_embedding"), options.target_symbols, options.width,
-                        kPadding),
-      source_dropout_(model_.scope(), options.dropout),
-      target_dropout_(model_.scope(), options.dropout),
       output_dropout_(model_.scope(), options.dropout),
       encoder_(model_.scope("encoder"), options.width, options.width, true),
       bridge_(model_.scope("bridge"), options.width, options.width),

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "fovea/nn/dropout_layer.h"
-#include "fovea/nn/embedding.h"
 #include "fovea/nn/gru.h"
 #include "fovea/nn/gru_decoder.h"
 #include "fovea/nn/linear.h"
@@ -37,8 +36,7 @@ class GruTranslator : public Translator {
   };
   Encoded encode(const TensorView& source, const std::vector<std::int64_t>& lengths);
 
-  nn::Embedding source_embedding_, target_embedding_;
-  nn::DropoutLayer source_dropout_, target_dropout_, output_dropout_;
+  nn::DropoutLayer output_dropout_;
   nn::Gru encoder_;
   nn::Linear bridge_;
   nn::GruDecoder decoder_;

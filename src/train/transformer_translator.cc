@@ -4,8 +4,6 @@
 
 #include "train/transformer_translator.h"
 
-#include "train/vocabulary.h"
-
 namespace fovea::train {
 namespace {
 
@@ -23,14 +21,8 @@ nn::TransformerOptions transformer_options(const TranslatorOptions& options) {
 
 TransformerTranslator::TransformerTranslator(const TranslatorOptions& options)
     : Translator(options),
-      source_embedding_(model_.scope("source_embedding"), options.source_symbols, options.width,
-                        kPadding),
-      target_embedding_(model_.scope("target_embedding"), options.target_symbols, options.width,
-                        kPadding),
       positions_(model_.scope("positions"), nn::PositionKind::kSinusoidal, options.max_length,
                  options.width),
-      source_dropout_(model_.scope(), options.dropout),
-      target_dropout_(model_.scope(), options.dropout),
       transformer_(model_.scope("transformer"), options.encoder_layers, options.decoder_layers,
                    transformer_options(options)),
       output_(model_.scope("output"), options.width, options.target_symbols) {}

@@ -7,7 +7,6 @@
 
 #include <optional>
 
-#include "fovea/nn/dropout_layer.h"
 #include "fovea/nn/embedding.h"
 #include "fovea/nn/linear.h"
 #include "fovea/nn/transformer.h"
@@ -33,9 +32,7 @@ class TransformerTranslator : public Translator {
  private:
   MutableTensorView encode(const TensorView& source, const std::vector<std::int64_t>& lengths);
 
-  nn::Embedding source_embedding_, target_embedding_;
   nn::Positions positions_;
-  nn::DropoutLayer source_dropout_, target_dropout_;
   nn::Transformer transformer_;
   nn::Linear output_;
   std::optional<nn::TransformerDecoding> decoding_;

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/nn/dropout_layer.h"
+#include "fovea/nn/embedding.h"
 #include "fovea/nn/model.h"
 #include "fovea/tensor.h"
 
@@ -66,10 +68,13 @@ class Translator {
   virtual Tensor weights() const = 0;
 
  protected:
-  explicit Translator(const TranslatorOptions& options) : options_(options), model_(options.seed) {}
+  /// With what every architecture begins: source_embedding and target_embedding.
+  explicit Translator(const TranslatorOptions& options);
 
   TranslatorOptions options_;
   nn::Model model_;
+  nn::Embedding source_embedding_, target_embedding_;
+  nn::DropoutLayer source_dropout_, target_dropout_;
 };
 
 /// Throws InvalidArgument for options that make no model.
