@@ -135,6 +135,7 @@ int TranslateCommand::translate(train::Model& model) const {
   for (const std::string& text : texts()) {
     const std::vector<std::int64_t> source = model.source.tokens(text);
     const std::int64_t most = model.options.max_length;
+    if (text.empty()) throw InvalidArgument("expected a text to translate, got an empty one");
     if (static_cast<std::int64_t>(source.size()) > most) {
       throw InvalidArgument(fmt::format("expected at most {} characters, got {}: \"{}\"", most - 1,
                                         source.size() - 1, fit(visible(text), 40)));

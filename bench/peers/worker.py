@@ -23,6 +23,9 @@ import time
 import cells
 import contenders
 
+# Turns of what is measured beside each other, in one of a contender's turns.
+SPELLS = 12
+
 
 def first_line(error):
     text = str(error).strip() or "no message"
@@ -71,12 +74,25 @@ class Worker:
 
     def time(self, request):
         ways = {"": self.prepared, **self.prepared.beside}
-        # Each first in its turn.
-        self.turn += 1
-        order = list(ways)[self.turn % len(ways):] + list(ways)[:self.turn % len(ways)]
-        times = {name: self.measure(ways[name].run, request["repeats"]) for name in order}
-        seconds, cpu = times.pop("")
-        return {"seconds": seconds, "cpu": round(cpu, 3), "beside": {name: time for name, (time, _) in times.items()}}
+        names = list(ways)
+        elapsed, cpu = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+        # What is compared takes turns in short spells, so that what slows the machine for a while slows
+        # all of it; each way is first in its turn.
+        spells = min(SPELLS, request["repeats"]) if len(ways) > 1 else 1
+        for spell in range(spells):
+            calls = request["repeats"] * (spell + 1) // spells - request["repeats"] * spell // spells
+            self.turn += 1
+            for i in range(len(names)):
+                name = names[(self.turn + i) % len(names)]
+                per_call, share = self.measure(ways[name].run, calls)
+                elapsed[name] += per_call * calls
+                cpu[name] += per_call * calls * share
+        seconds = {name: total / request["repeats"] for name, total in elapsed.items()}
+        return {
+            "seconds": seconds.pop(""),
+            "cpu": round(cpu[""] / elapsed[""], 3),
+            "beside": seconds,
+        }
 
     def forget(self, request):
         self.prepared = None

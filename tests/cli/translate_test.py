@@ -207,6 +207,7 @@ class Errors(TranslateTest):
         self.assertIn("other.tsv:2: expected characters that the model was trained on, got \"x\"",
                       self.fails("translate", str(self.folder), "--pairs", other))
         self.assertIn("characters, got 99: ", self.fails("translate", str(self.folder), "a" * 99))
+        self.assertIn("expected a text to translate, got an empty one", self.fails("translate", str(self.folder), ""))
         self.write("words.tsv", words(400, seed=3))
         self.assertIn("made with other pairs or settings", self.fails(*self.command("--resume")))
         (self.folder / "checkpoint.safetensors").write_bytes(b"")
