@@ -37,8 +37,8 @@ constexpr std::int64_t kDefaultCache = 16384;
 constexpr std::int64_t kDefaultDim = 64;
 
 const std::vector<std::string> kProblemOptions = {
-    "--q-len",     "--kv-len", "--q-heads", "--kv-heads", "--batch",     "--head-dim",
-    "--value-dim", "--mask",   "--score",   "--dtype",    "--block-size"};
+    "--q-len",     "--kv-len", "--q-heads", "--kv-heads", "--batch",      "--head-dim",
+    "--value-dim", "--mask",   "--score",   "--dtype",    "--block-size", "--lens"};
 
 }  // namespace
 
@@ -47,9 +47,9 @@ BenchCommand::BenchCommand(CLI::App& parent)
   app_->formatter(std::make_shared<PageFormatter>(bench_page()));
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_choices(*app_, "PART", parts_,
-              {"ceilings", "forward", "backward", "decode", "tiny", "memory"},
-              "ceilings, forward, backward, decode, tiny or memory, or several. Default: forward "
-              "where a problem is described, else all.");
+              {"ceilings", "forward", "backward", "decode", "lenses", "tiny", "memory"},
+              "ceilings, forward, backward, decode, lenses, tiny or memory, or several. Default: "
+              "forward where a problem is described, else all.");
   add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
               "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
   add_integer(*app_, "--repeat", repeat_, {std::int64_t{1}, kMaxRepeat},
@@ -91,7 +91,12 @@ void BenchCommand::add_problem_options() {
       ->type_name("TYPE");
   add("--block-size", shape_.block_size, kMaxLength,
       "For decode: keys and values lie in blocks of so many tokens, in random order.");
-  for (const char* name : {"--mask", "--score"}) {
+  app_->add_option("--lens", lenses_,
+                   "For lenses: what is watched, statistics, top:K (keys of each row) or "
+                   "map:ROWS,COLUMNS (cells). May be given several times; default: statistics, "
+                   "top:8 and map:256,256.")
+      ->type_name("LENS");
+  for (const char* name : {"--mask", "--score", "--lens"}) {
     app_->get_option(name)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
   app_->option_defaults()->group("Options");
@@ -113,11 +118,12 @@ void BenchCommand::check_usage() const {
   if (given("--block-size") && (!wants("decode") || wants("forward") || wants("backward"))) {
     throw UsageError("--block-size goes with decode alone");
   }
-  if (wants("forward") || wants("backward") || wants("decode")) return;
+  if (given("--lens") && !wants("lenses")) throw UsageError("--lens goes with lenses alone");
+  if (wants("forward") || wants("backward") || wants("decode") || wants("lenses")) return;
   for (const std::string& option : kProblemOptions) {
     if (given(option)) {
-      throw UsageError(fmt::format("{} goes with forward, backward and decode, not with {}", option,
-                                   parts_.front()));
+      throw UsageError(fmt::format("{} goes with forward, backward, decode and lenses, not with {}",
+                                   option, parts_.front()));
     }
   }
   if (given("--threads") && !wants("ceilings") && !wants("memory")) {
@@ -146,12 +152,23 @@ BenchProblem BenchCommand::problem(BenchCall call) const {
                                              : problem.mask & rule;
   }
   for (const std::string& text : scores_) parse_score(text, problem.score);
+  if (call == BenchCall::kLenses) problem.lenses = lenses();
   return problem;
+}
+
+BenchLenses BenchCommand::lenses() const {
+  if (lenses_.empty()) return {.statistics = true, .top = 8, .map_rows = 256, .map_columns = 256};
+  BenchLenses lenses;
+  for (const std::string& text : lenses_) parse_lens(text, lenses);
+  return lenses;
 }
 
 std::vector<BenchRow> BenchCommand::rows(BenchCall call) const {
   const int threads = static_cast<int>(threads_);
-  if (own_problem()) return {{.problem = problem(call), .call = call, .threads = threads}};
+  if (own_problem()) {
+    const auto against = call == BenchCall::kLenses ? BenchAgainst::kPlain : BenchAgainst::kCeiling;
+    return {{.problem = problem(call), .call = call, .threads = threads, .against = against}};
+  }
   return standard_table(call, threads, build_info().threads, kernels::bf16_dots_active());
 }
 
@@ -179,6 +196,7 @@ int BenchCommand::run() const {
   const std::vector<BenchRow> forward = rows(BenchCall::kForward);
   const std::vector<BenchRow> backward = rows(BenchCall::kBackward);
   const std::vector<BenchRow> decode = rows(BenchCall::kDecode);
+  const std::vector<BenchRow> lenses = rows(BenchCall::kLenses);
   const BenchEffort effort = this->effort();
   BenchReport report;
   report.build = build_info();
@@ -212,6 +230,10 @@ int BenchCommand::run() const {
   if (wants("decode")) {
     report.decode = measure_rows(decode, effort, progress);
     print("\n" + decode_text(report));
+  }
+  if (wants("lenses")) {
+    report.lenses = measure_rows(lenses, effort, progress);
+    print("\n" + lenses_text(report));
   }
   if (wants("tiny")) {
     progress.show("tiny");

@@ -36,6 +36,7 @@ class BenchCommand {
   bool wants(const std::string& part) const;
   /// Throws UsageError for arguments that do not go together.
   void check_usage() const;
+  BenchLenses lenses() const;
   BenchProblem problem(BenchCall call) const;
   std::vector<BenchRow> rows(BenchCall call) const;
   std::vector<int> ceiling_threads() const;
@@ -47,6 +48,7 @@ class BenchCommand {
   BenchProblem shape_;
   std::vector<std::string> masks_;
   std::vector<std::string> scores_;
+  std::vector<std::string> lenses_;
   std::int64_t threads_ = 1;
   std::int64_t repeat_ = 0;
   bool quick_ = false;

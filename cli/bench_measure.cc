@@ -49,6 +49,7 @@ double work_of(const BenchRow& row) {
     case BenchCall::kDecode:
       return key_value_bytes(row.problem);
     case BenchCall::kForward:
+    case BenchCall::kLenses:
       break;
   }
   return useful_flop(row.problem);
@@ -64,6 +65,7 @@ RowRuns runs_of(const BenchRow& row) {
   RowRuns runs = {BenchRun(row.call, row.problem, row.threads), std::nullopt};
   BenchProblem other = row.problem;
   if (row.against == BenchAgainst::kFloat32) other.dtype = DType::kFloat32;
+  if (row.against == BenchAgainst::kPlain) other.lenses = {};
   if (row.against != BenchAgainst::kCeiling) {
     const int threads = row.against == BenchAgainst::kOneThread ? 1 : row.threads;
     runs.against.emplace(row.call, other, threads);

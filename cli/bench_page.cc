@@ -20,6 +20,8 @@ constexpr const char* kDescription =
     "likewise.\n"
     "decode\tThe C++ call attention_decode, one query for each head against a long cache, "
     "likewise.\n"
+    "lenses\tattention_forward with lenses, on the standard table or on a problem of your own: "
+    "what they cost, as a multiple of the same call without them.\n"
     "tiny\tThe first call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.\n"
     "memory\tWhat the first call takes beyond its inputs and outputs, on 262,144 tokens of which "
     "each sees 1,024.";
@@ -39,7 +41,7 @@ constexpr const char* kTable =
     "memory's, which a cache may exceed; for tensors in bfloat16, where the target multiplies "
     "those, theirs. Rows with an x are compared with something else, measured in turns: two "
     "threads "
-    "with one, types of 16 bits with float32.\n"
+    "with one, types of 16 bits with float32, lenses with none.\n"
     "at least\tWhat Fovea promises on AMD's Zen 4 and Zen 5; <= is a time. \"missed\" where it is "
     "not kept, which on a busy machine may be the neighbours' doing. On other CPUs, with another "
     "--threads than 1, and for problems of your own, nothing is promised.\n"
@@ -64,12 +66,14 @@ constexpr const char* kJson =
     "forward\tarray of rows: {problem, threads, flop, median_s, best_s, at_most_s, gflops, share, "
     "share_at_least, against, speedup, speedup_at_least, error, allowed_error, rounds}\n"
     "forward[].problem\t{batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, "
-    "softcap, alibi, bias, relative, functor, dtype, block_size}\n"
-    "forward[].against\tnull, \"one thread\" or \"float32\"\n"
+    "softcap, alibi, bias, relative, functor, dtype, block_size, statistics, top, map_rows, "
+    "map_columns, rising}\n"
+    "forward[].against\tnull, \"one thread\", \"float32\" or \"no lenses\"\n"
     "forward[].rounds\tarray of {seconds, ceilings_gflops}: the time of each call, and the "
     "ceilings before and after; against_seconds: of what it is compared with\n"
     "backward\tthe same\n"
     "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
+    "lenses\tthe same, against \"no lenses\", with cost_at_most, of 1 / speedup\n"
     "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
     "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
 
@@ -87,24 +91,26 @@ constexpr const char* kExamples =
     " fovea bench --q-len 2048 --q-heads 8 --dtype bf16\n"
     " fovea bench backward --q-len 2048 --q-heads 2 --mask causal\n"
     " fovea bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
+    " fovea bench lenses --q-len 8192 --lens map:512,512 --lens top:4\n"
     " fovea bench forward decode --json > bench.json";
 
 }  // namespace
 
 Page bench_page() {
-  return {.synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [tiny] [memory]",
-                       "            [--threads N] [--repeat N] [--quick] [--json]",
-                       "fovea bench [forward] [backward] [decode] [--q-len N] [--kv-len N]",
-                       "            [--q-heads N] [--kv-heads N] [--batch N] [--head-dim N]",
-                       "            [--value-dim N] [--mask RULE]... [--score RULE]...",
-                       "            [--dtype TYPE] [--block-size N] [OPTION]..."},
-          .description = kDescription,
-          .sections = {{"THE TABLE", kTable},
-                       {"JSON", kJson},
-                       exit_status_section(),
-                       {"ENVIRONMENT", kEnvironment},
-                       {"EXAMPLES", kExamples},
-                       {"SEE ALSO", "fovea --help, fovea info --help"}}};
+  return {
+      .synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [lenses] [tiny]",
+                   "            [memory] [--threads N] [--repeat N] [--quick] [--json]",
+                   "fovea bench [forward] [backward] [decode] [lenses] [--q-len N] [--kv-len N]",
+                   "            [--q-heads N] [--kv-heads N] [--batch N] [--head-dim N]",
+                   "            [--value-dim N] [--mask RULE]... [--score RULE]...",
+                   "            [--dtype TYPE] [--block-size N] [--lens LENS]... [OPTION]..."},
+      .description = kDescription,
+      .sections = {{"THE TABLE", kTable},
+                   {"JSON", kJson},
+                   exit_status_section(),
+                   {"ENVIRONMENT", kEnvironment},
+                   {"EXAMPLES", kExamples},
+                   {"SEE ALSO", "fovea --help, fovea info --help"}}};
 }
 
 }  // namespace fovea::cli

@@ -5,6 +5,7 @@
 #include "bench_problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
@@ -78,6 +79,47 @@ Tensor random_numbers(RandomState& random, const Shape& shape, DType dtype) {
   return convert(random.randn(shape), dtype);
 }
 
+/// Makes every query and key a multiple of one with numbers above 0, keys ever larger ones.
+void let_scores_rise(BenchTensors& tensors) {
+  for_each_index(tensors.query.shape(), [&](const Index& at) {
+    set_value(tensors.query, at, std::abs(tensors.query.value(at)));
+  });
+  const auto kv_len = static_cast<double>(tensors.key.extent(2));
+  for_each_index(tensors.key.shape(), [&](const Index& at) {
+    const double last =
+        std::abs(tensors.key.value({at[0], at[1], tensors.key.extent(2) - 1, at[3]}));
+    set_value(tensors.key, at, last * static_cast<double>(at[2] + 1) / kv_len);
+  });
+}
+
+void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
+  const Shape rows{problem.batch, problem.q_heads, problem.q_len};
+  if (problem.lenses.statistics) {
+    for (Tensor* const tensor : {&tensors.entropy, &tensors.maximum, &tensors.mean_distance,
+                                 &tensors.distance_variance, &tensors.first_key}) {
+      *tensor = Tensor(DType::kFloat32, rows);
+    }
+    tensors.maximum_key = Tensor(DType::kInt64, rows);
+  }
+  if (problem.lenses.top > 0) {
+    const Shape top{problem.batch, problem.q_heads, problem.q_len, problem.lenses.top};
+    tensors.top_keys = Tensor(DType::kInt64, top);
+    tensors.top_weights = Tensor(DType::kFloat32, top);
+  }
+  if (problem.lenses.map_rows > 0) {
+    tensors.cells = Tensor(DType::kFloat32, {problem.batch, problem.q_heads,
+                                             problem.lenses.map_rows, problem.lenses.map_columns});
+  }
+  tensors.lenses = {.rows = {.entropy = tensors.entropy,
+                             .maximum = tensors.maximum,
+                             .maximum_key = tensors.maximum_key,
+                             .mean_distance = tensors.mean_distance,
+                             .distance_variance = tensors.distance_variance,
+                             .first_key = tensors.first_key},
+                    .top = {.keys = tensors.top_keys, .weights = tensors.top_weights},
+                    .map = {.cells = tensors.cells}};
+}
+
 /// Copies `tensor`, [batch, kv_heads, kv_len, dim], into the blocks that the table says.
 Tensor in_blocks(const Tensor& tensor, const Tensor& table, std::int64_t block_size) {
   const std::int64_t heads = tensor.extent(1);
@@ -144,6 +186,26 @@ void parse_score(std::string_view text, BenchScore& score) {
   }
 }
 
+void parse_lens(std::string_view text, BenchLenses& lenses) {
+  const Rule rule = split_rule(text);
+  const auto count = [&](std::size_t number) {
+    const double value = rule.numbers[number];
+    return is_whole(value) && value >= 1 ? whole(value) : 0;
+  };
+  if (is(rule, "statistics", 0)) {
+    lenses.statistics = true;
+  } else if (is(rule, "top", 1) && count(0) > 0) {
+    lenses.top = count(0);
+  } else if (is(rule, "map", 2) && count(0) > 0 && count(1) > 0) {
+    lenses.map_rows = count(0);
+    lenses.map_columns = count(1);
+  } else {
+    throw InvalidArgument(
+        fmt::format("--lens: expected statistics, top:K or map:ROWS,COLUMNS, got \"{}\"{}", text,
+                    did_you_mean(text, {"statistics", "top:", "map:"})));
+  }
+}
+
 std::string describe(const BenchProblem& problem) {
   std::string text = fmt::format("N {}", problem.q_len);
   if (problem.kv_len != problem.q_len) text += fmt::format(" x {}", problem.kv_len);
@@ -162,6 +224,12 @@ std::string describe(const BenchProblem& problem) {
   if (problem.score.relative) text += ", relative table";
   if (problem.score.functor) text += ", functor";
   if (problem.dtype != DType::kFloat32) text += fmt::format(", {}", dtype_name(problem.dtype));
+  if (problem.lenses.map_rows > 0) {
+    text += fmt::format(", map {} x {}", problem.lenses.map_rows, problem.lenses.map_columns);
+  }
+  if (problem.lenses.statistics) text += ", statistics";
+  if (problem.lenses.top > 0) text += fmt::format(", top {}", problem.lenses.top);
+  if (problem.rising) text += ", rising scores";
   if (problem.block_size > 0) text += fmt::format(", blocks of {}", problem.block_size);
   return text;
 }
@@ -185,7 +253,7 @@ BenchTensors make_tensors(const BenchProblem& problem, bool backward) {
   constexpr std::int64_t kBuckets = 32;  // T5's own number
   constexpr double kCap = 30.0;
   const auto& [batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, score, dtype,
-               block_size] = problem;
+               block_size, lenses, rising] = problem;
   RandomState random(kSeed);
   BenchTensors tensors;
   tensors.query = random_numbers(random, {batch, q_heads, q_len, head_dim}, dtype);
@@ -205,6 +273,8 @@ BenchTensors make_tensors(const BenchProblem& problem, bool backward) {
   validate(tensors.options, problem.shape());
   tensors.context = Tensor(dtype, {batch, q_heads, q_len, value_dim});
   tensors.lse = Tensor(DType::kFloat32, {batch, q_heads, q_len});
+  if (rising) let_scores_rise(tensors);
+  if (lenses.any()) make_lenses(problem, tensors);
   if (block_size > 0) put_into_blocks(problem, random, tensors);
   if (backward) {
     tensors.grad_context = random_numbers(random, tensors.context.shape(), dtype);

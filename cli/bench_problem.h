@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/lenses.h"
 #include "fovea/mask.h"
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
@@ -23,6 +24,16 @@ struct BenchScore {
   bool bias = false;      ///< random numbers [q_len, kv_len], alike for all heads
   bool relative = false;  ///< random numbers in T5's 32 buckets, for each head
   bool functor = false;   ///< a functor of one's own (bench_functor.h)
+};
+
+/// What is watched in the same pass.
+struct BenchLenses {
+  bool statistics = false;
+  std::int64_t top = 0;       ///< keys per row; 0: none
+  std::int64_t map_rows = 0;  ///< cells; 0: no map
+  std::int64_t map_columns = 0;
+
+  bool any() const { return statistics || top > 0 || map_rows > 0; }
 };
 
 struct BenchProblem {
@@ -39,6 +50,10 @@ struct BenchProblem {
   DType dtype = DType::kFloat32;
   /// Tokens in a block of keys and values, which then lie in random order; 0: all in one piece.
   std::int64_t block_size = 0;
+  BenchLenses lenses = {};
+  /// Whether scores rise from each key to the next, in every row: all of them are once among the
+  /// largest.
+  bool rising = false;
 
   ProblemShape shape() const {
     return {
@@ -52,6 +67,10 @@ Mask parse_mask(std::string_view text);
 /// Puts "softcap:CAP", "alibi", "bias", "relative" or "functor" into `score`. Throws
 /// InvalidArgument for anything else.
 void parse_score(std::string_view text, BenchScore& score);
+
+/// Puts "statistics", "top:K" or "map:ROWS,COLUMNS" into `lenses`. Throws InvalidArgument for
+/// anything else.
+void parse_lens(std::string_view text, BenchLenses& lenses);
 
 /// As a line of a table: "N 4096, D 64, 8 heads, causal()".
 std::string describe(const BenchProblem& problem);
@@ -79,6 +98,10 @@ struct BenchTensors {
   AttentionOptions options;
   Tensor context;
   Tensor lse;
+  /// Where lenses write, and these.
+  Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
+  Tensor top_keys, top_weights, cells;
+  Lenses lenses;
   /// Of the backward pass alone.
   Tensor grad_context, grad_query, grad_key, grad_value;
 

@@ -60,6 +60,13 @@ struct Verdict {
 
 Verdict judge(const RowResult& result, const BenchReport& report) {
   const auto& [kind, target] = std::pair(report.machine.kind, report.build.target);
+  if (result.row.against == BenchAgainst::kPlain) {
+    const double cost = 1.0 / result.speedup();
+    const std::optional<double> most = row_cost(result.row, kind, target);
+    return {.measured = fmt::format("{:.3f} x", cost),
+            .floor = most ? fmt::format("{:.2f} x", *most) : std::string(kNone),
+            .missed = most && cost > *most};
+  }
   const bool share = result.row.against == BenchAgainst::kCeiling;
   const double value = share ? result.share() : result.speedup();
   const auto text = [&](double number) {
@@ -80,18 +87,31 @@ Verdict judge(const RowResult& result, const BenchReport& report) {
 Json against_json(BenchAgainst against) {
   if (against == BenchAgainst::kOneThread) return "one thread";
   if (against == BenchAgainst::kFloat32) return "float32";
+  if (against == BenchAgainst::kPlain) return "no lenses";
   return Json();
 }
 
 Json problem_json(const BenchProblem& problem) {
-  return {{"batch", problem.batch},           {"q_heads", problem.q_heads},
-          {"kv_heads", problem.kv_heads},     {"q_len", problem.q_len},
-          {"kv_len", problem.kv_len},         {"head_dim", problem.head_dim},
-          {"value_dim", problem.value_dim},   {"mask", problem.mask.to_string()},
-          {"softcap", problem.score.softcap}, {"alibi", problem.score.alibi},
-          {"bias", problem.score.bias},       {"relative", problem.score.relative},
-          {"functor", problem.score.functor}, {"dtype", dtype_name(problem.dtype)},
-          {"block_size", problem.block_size}};
+  return {{"batch", problem.batch},
+          {"q_heads", problem.q_heads},
+          {"kv_heads", problem.kv_heads},
+          {"q_len", problem.q_len},
+          {"kv_len", problem.kv_len},
+          {"head_dim", problem.head_dim},
+          {"value_dim", problem.value_dim},
+          {"mask", problem.mask.to_string()},
+          {"softcap", problem.score.softcap},
+          {"alibi", problem.score.alibi},
+          {"bias", problem.score.bias},
+          {"relative", problem.score.relative},
+          {"functor", problem.score.functor},
+          {"dtype", dtype_name(problem.dtype)},
+          {"block_size", problem.block_size},
+          {"statistics", problem.lenses.statistics},
+          {"top", problem.lenses.top},
+          {"map_rows", problem.lenses.map_rows},
+          {"map_columns", problem.lenses.map_columns},
+          {"rising", problem.rising}};
 }
 
 Json row_json(const RowResult& result, const BenchReport& report) {
@@ -120,15 +140,18 @@ Json row_json(const RowResult& result, const BenchReport& report) {
           {"against", against_json(result.row.against)},
           {"speedup", against ? Json(result.speedup()) : Json()},
           {"speedup_at_least", optional_json(against ? floor : none)},
+          {"cost_at_most", optional_json(row_cost(result.row, machine, target))},
           {"error", result.error},
           {"allowed_error", result.allowed_error},
           {"rounds", rounds}};
 }
 
 std::string rows_text(const std::string& name, const std::string& unit,
-                      const std::vector<RowResult>& results, const BenchReport& report) {
+                      const std::vector<RowResult>& results, const BenchReport& report,
+                      const std::string& measured = "of ceiling",
+                      const std::string& floor = "at least") {
   std::vector<Cells> rows = {
-      {name, "threads", "median", "best", unit, "of ceiling", "at least", "", "error"}};
+      {name, "threads", "median", "best", unit, measured, floor, "", "error"}};
   for (const RowResult& result : results) {
     const Verdict verdict = judge(result, report);
     rows.push_back({describe(result.row.problem), std::to_string(result.row.threads),
@@ -175,6 +198,10 @@ std::string decode_text(const BenchReport& report) {
   return rows_text("Decode", "GB/s", report.decode, report);
 }
 
+std::string lenses_text(const BenchReport& report) {
+  return rows_text("Lenses", "GFLOP/s", report.lenses, report, "of plain", "at most");
+}
+
 std::string tiny_text(const BenchReport& report) {
   const TinyResult& tiny = *report.tiny;
   const auto limit = tiny_limit(report.machine.kind, report.build.target);
@@ -207,7 +234,7 @@ std::string bench_json(const BenchReport& report) {
   }
   for (const auto& [name, results] :
        {std::pair("forward", &report.forward), std::pair("backward", &report.backward),
-        std::pair("decode", &report.decode)}) {
+        std::pair("decode", &report.decode), std::pair("lenses", &report.lenses)}) {
     if (results->empty()) continue;
     json[name] = Json::array();
     for (const RowResult& result : *results) json[name].push_back(row_json(result, report));

@@ -23,6 +23,7 @@ struct BenchReport {
   std::vector<RowResult> forward;
   std::vector<RowResult> backward;
   std::vector<RowResult> decode;
+  std::vector<RowResult> lenses;
   std::optional<TinyResult> tiny;
   std::optional<MemoryResult> memory;
 };
@@ -33,6 +34,7 @@ std::string ceilings_text(const BenchReport& report);
 std::string forward_text(const BenchReport& report);
 std::string backward_text(const BenchReport& report);
 std::string decode_text(const BenchReport& report);
+std::string lenses_text(const BenchReport& report);
 std::string tiny_text(const BenchReport& report);
 std::string memory_text(const BenchReport& report);
 

@@ -18,6 +18,7 @@
 #include "fovea/attention_backward.h"
 #include "fovea/reference.h"
 
+#include "bench_lens_check.h"
 #include "reference/gradients.h"
 #include "row_check.h"
 
@@ -93,8 +94,9 @@ BenchRun::BenchRun(BenchCall call, const BenchProblem& problem, int threads)
 }
 
 void BenchRun::run() {
-  const AttentionOutputs outputs = {.context = tensors_.context, .lse = tensors_.lse};
-  if (call_ == BenchCall::kForward) {
+  const AttentionOutputs outputs = {
+      .context = tensors_.context, .lse = tensors_.lse, .lenses = tensors_.lenses};
+  if (call_ == BenchCall::kForward || call_ == BenchCall::kLenses) {
     attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
   } else if (call_ == BenchCall::kBackward) {
     attention_backward({.query = tensors_.query,
@@ -158,6 +160,10 @@ BenchErrors BenchRun::check_context() {
   require_right(compare(lse, naive.lse, oracle.lse, DType::kFloat32), problem_, "lse");
   const BenchErrors errors = compare(context, naive.context, oracle.context, problem_.dtype);
   require_right(errors, problem_, "context");
+  if (problem_.lenses.any()) {
+    const double error = lens_error(tensors_, rows, oracle);
+    require_right({.error = error, .allowed = kLensErrorAllowed}, problem_, "lenses");
+  }
   return errors;
 }
 

@@ -180,6 +180,30 @@ void add_decode_rows(Table& table, int cpus, bool bf16_dots) {
   }
 }
 
+BenchProblem watched(BenchProblem problem, const BenchLenses& lenses) {
+  problem.lenses = lenses;
+  return problem;
+}
+
+void add_lens_rows(Table& table, bool bf16_dots) {
+  const auto at_most = [](double cost) { return BenchFloors{.cost = cost}; };
+  const BenchLenses map{.map_rows = 256, .map_columns = 256};
+  const BenchLenses all{.statistics = true, .top = 8, .map_rows = 256, .map_columns = 256};
+  for (const std::int64_t dim : {64, 128}) {
+    const BenchProblem plain = square(2, 4096, dim);
+    table.add(watched(plain, map), at_most(1.03), BenchAgainst::kPlain);
+    table.add(watched(plain, {.statistics = true}), at_most(1.06), BenchAgainst::kPlain);
+    table.add(watched(plain, {.top = 8}), at_most(1.09), BenchAgainst::kPlain);
+    BenchProblem rising = watched(plain, {.top = 8});
+    rising.rising = true;
+    table.add(rising, {}, BenchAgainst::kPlain);
+    table.add(watched(plain, all), at_most(1.14), BenchAgainst::kPlain);
+    if (!bf16_dots) continue;
+    const BenchLenses two{.statistics = true, .map_rows = 256, .map_columns = 256};
+    table.add(stored(watched(plain, two), DType::kBFloat16), at_most(1.15), BenchAgainst::kPlain);
+  }
+}
+
 }  // namespace
 
 std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots) {
@@ -194,6 +218,9 @@ std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool
     case BenchCall::kDecode:
       add_decode_rows(table, cpus, bf16_dots);
       break;
+    case BenchCall::kLenses:
+      add_lens_rows(table, bf16_dots);
+      break;
   }
   return table.rows();
 }
@@ -207,6 +234,11 @@ std::optional<double> row_floor(const BenchRow& row, CpuKind cpu, const std::str
 std::optional<double> row_limit(const BenchRow& row, CpuKind cpu, const std::string& target) {
   if (!known(cpu, target) || row.floors.seconds == 0.0) return std::nullopt;
   return row.floors.seconds;
+}
+
+std::optional<double> row_cost(const BenchRow& row, CpuKind cpu, const std::string& target) {
+  if (!known(cpu, target) || row.floors.cost == 0.0) return std::nullopt;
+  return row.floors.cost;
 }
 
 std::optional<double> tiny_limit(CpuKind cpu, const std::string& target) {

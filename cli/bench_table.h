@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard tables of `fovea bench forward`, `backward` and `decode`, and the speed below which
-// no row may fall.
+// The standard tables of `fovea bench forward`, `backward`, `decode` and `lenses`, and the speed
+// below which no row may fall.
 
 #pragma once
 
@@ -16,14 +16,16 @@
 namespace fovea::cli {
 
 /// What is measured: attention_forward or attention_backward, beside what the arithmetic units can
-/// do, or attention_decode, beside how fast memory can be read.
-enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode };
+/// do, attention_decode, beside how fast memory can be read, or attention_forward with lenses,
+/// beside itself without.
+enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode, kLenses };
 
 /// What a row's time is compared with.
 enum class BenchAgainst : std::uint8_t {
   kCeiling,
   kOneThread,  ///< the same on one thread, measured in turns
   kFloat32,    ///< the same with tensors in float32, measured in turns
+  kPlain,      ///< the same without lenses, measured in turns
 };
 
 /// Floors on Zen 4; 0 where none was set.
@@ -36,6 +38,8 @@ struct BenchFloors {
   double zen5_allowance = 0.0;
   /// What a call takes at most.
   double seconds = 0.0;
+  /// What it takes at most as a multiple of what it is compared with: of lenses.
+  double cost = 0.0;
 };
 
 struct BenchRow {
@@ -56,6 +60,9 @@ std::optional<double> row_floor(const BenchRow& row, CpuKind cpu, const std::str
 
 /// What a call of the row takes at most, if that was set.
 std::optional<double> row_limit(const BenchRow& row, CpuKind cpu, const std::string& target);
+
+/// The multiple of its time without lenses that a row takes at most, if that was set.
+std::optional<double> row_cost(const BenchRow& row, CpuKind cpu, const std::string& target);
 
 /// The problem whose memory is measured, and the bytes beyond inputs and outputs that it takes at
 /// most. `quick` makes it short.

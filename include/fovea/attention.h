@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "fovea/attention_options.h"
+#include "fovea/lenses.h"
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
@@ -17,6 +18,7 @@ namespace fovea {
 struct AttentionOutputs {
   MutableTensorView context = {};
   MutableTensorView lse = {};
+  Lenses lenses = {};
 };
 
 /// context = softmax(scale * Q K^T + bias, masked) V, without storing the score matrix.
@@ -27,6 +29,7 @@ struct AttentionOutputs {
 /// context  [batch, q_heads,  q_len,  value_dim]  optional; last dimension contiguous
 /// lse      [batch, q_heads,  q_len]              optional, any strides; natural log of the row's
 ///                                                sum of exponentials
+/// lenses   what is watched meanwhile             fovea/lenses.h; each optional
 ///
 /// An output's memory is its own: not shared with an input or the other output, nor twice by
 /// itself. Between its rows may lie what is another's, as where heads of several tensors share wide
@@ -54,17 +57,18 @@ struct AttentionOutputs {
 void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
                        const AttentionOptions& options, const AttentionOutputs& outputs);
 
-/// The bytes that Execution::workspace needs for the same call with the same options, on as many
-/// threads as are now to be had or on one. Errors as attention_forward.
+/// The bytes that Execution::workspace needs for the same call with the same options and lenses, on
+/// as many threads as are now to be had or on one. Errors as attention_forward.
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
-                                        const TensorView& value, const AttentionOptions& options);
+                                        const TensorView& value, const AttentionOptions& options,
+                                        const Lenses& lenses = {});
 
 /// The same function for one to a few queries against a long cache, as in generating text: bound by
 /// memory, where attention_forward, bound by arithmetic, would leave most of its lanes empty. The
 /// queries of a group of heads share each key that is read.
 ///
-/// Everything is as in attention_forward, options included; with dropout it is that function. Up to
-/// about 32 queries per head of keys this is the faster one.
+/// Everything is as in attention_forward, options included; with dropout or lenses it is that
+/// function. Up to about 32 queries per head of keys this is the faster one.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
 ///          sees are not read.
@@ -75,8 +79,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 
 /// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
 /// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
-/// largest of them. float32, float16 and bfloat16 only; packed sequences and dropout are not for
-/// here.
+/// largest of them. float32, float16 and bfloat16 only; packed sequences, dropout and lenses are not
+/// for here.
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 

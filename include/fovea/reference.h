@@ -137,6 +137,8 @@ struct Rows {
   Tensor context;  ///< [rows, value_dim]
   Tensor lse;      ///< [rows]
   Tensor weights;  ///< [rows, kv_len]
+  /// Where each stands, and the first key of its sequence.
+  std::vector<ScorePosition> places = {};
 };
 
 /// The same meaning for a selection of rows of a problem of any size, without N x N memory: beside

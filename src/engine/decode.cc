@@ -17,6 +17,7 @@
 #include "fovea/error.h"
 
 #include "core/element_type.h"
+#include "engine/lenses.h"
 #include "engine/parallel.h"
 #include "engine/problem.h"
 #include "engine/rows.h"
@@ -256,7 +257,8 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
   // Nobody generates text with dropout: no need for kernels of its own.
-  if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0) {
+  if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0 ||
+      engine::asks_for_lenses(outputs.lenses)) {
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
@@ -299,6 +301,9 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   if (options.dropout.probability > 0) {
     throw InvalidArgument(fmt::format("dropout: expected none with keys in blocks, got {}",
                                       options.dropout.probability));
+  }
+  if (engine::asks_for_lenses(outputs.lenses)) {
+    throw InvalidArgument("lenses: expected none with keys in blocks");
   }
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < query.extent(0); ++item) {

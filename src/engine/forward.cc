@@ -12,19 +12,24 @@
 #include "fovea/error.h"
 #include "fovea/reference.h"
 
+#include "core/cells.h"
 #include "engine/contiguous.h"
+#include "engine/lenses.h"
+#include "engine/outputs.h"
 #include "engine/parallel.h"
 #include "engine/plan.h"
 #include "engine/problem.h"
 #include "engine/rows.h"
 #include "engine/workspace.h"
 #include "kernels/target.h"
+#include "reference/lenses.h"
 
 namespace fovea {
 namespace engine {
 namespace {
 
 kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
+                                 const kernels::LensSetup& lenses, Maps& maps,
                                  const WorkItem& item) {
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
@@ -44,18 +49,24 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
   head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
   head.bias = bias_rows(options.score.bias, span, item.head);
+  if (lenses.any()) {
+    head.lenses = head_lenses(outputs.lenses, span, item.head);
+    maps.place(span.batch, item.head, head.lenses);
+  }
   return {head, item.q_begin, item.q_end};
 }
 
 void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   kernels::choose_target();
-  const ForwardPlan plan(problem, outputs.context.defined());
+  const kernels::LensSetup lenses = lens_setup(problem, outputs.lenses);
+  const ForwardPlan plan(problem, outputs.context.defined(), lenses);
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   plan.prepare(workspace.data());
+  Maps maps(problem, outputs.lenses.map, lenses);
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const auto item = [&](std::int64_t i) {
-      return kernel_item(problem, outputs, plan.item(workspace.data(), i));
+      return kernel_item(problem, outputs, lenses, maps, plan.item(workspace.data(), i));
     };
     const kernels::ForwardItem current = item(number);
     kernels::ForwardItem next;
@@ -64,6 +75,7 @@ void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
     kernels::forward_item(plan.setup(), current, more ? &next : nullptr,
                           plan.scratch_of(workspace.data(), thread), execution.stop);
   });
+  maps.finish();
 }
 
 /// By the reference, row by row, in parallel.
@@ -76,29 +88,43 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const std::int64_t row_cost = shape.kv_len * (problem.head_dim() + problem.value_dim());
   const std::int64_t rows_per_item =
       std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
-  const std::int64_t parts = (shape.q_len + rows_per_item - 1) / rows_per_item;
+  // A row of a map is made by one item.
+  const PooledMap& map = outputs.lenses.map;
+  const std::int64_t parts =
+      map.cells.defined() ? map.cells.extent(2) : (shape.q_len + rows_per_item - 1) / rows_per_item;
   const std::int64_t items = shape.batch * shape.q_heads * parts;
   const Execution& execution = problem.options.execution;
   const int threads = thread_count(execution, items);
   for_each_item(execution, threads, items, [&](std::int64_t item, int) {
     const std::int64_t batch = item / (shape.q_heads * parts);
     const std::int64_t head = item / parts % shape.q_heads;
-    const std::int64_t begin = item % parts * rows_per_item;
-    std::vector<reference::Row> rows;
-    for (std::int64_t q = begin; q < std::min(begin + rows_per_item, shape.q_len); ++q) {
-      rows.push_back({batch, head, q});
+    const std::int64_t part_end = cell_begin(item % parts + 1, shape.q_len, parts);
+    reference::MapRow map_row(map.cells.defined() ? map.cells.extent(3) : 0, map.pool);
+    for (std::int64_t begin = cell_begin(item % parts, shape.q_len, parts), end = 0;
+         begin < part_end; begin = end) {
+      end = std::min(begin + rows_per_item, part_end);
+      std::vector<reference::Row> rows;
+      for (std::int64_t q = begin; q < end; ++q) rows.push_back({batch, head, q});
+      const reference::Rows result = reference::attention_rows(inputs, problem.options, rows);
+      for (std::int64_t r = 0; r < end - begin; ++r) {
+        const std::int64_t q = begin + r;
+        if (outputs.lse.defined()) {
+          outputs.lse.at<double>({batch, head, q}) = result.lse.at<double>({r});
+        }
+        for (std::int64_t c = 0; outputs.context.defined() && c < problem.value_dim(); ++c) {
+          outputs.context.at<double>({batch, head, q, c}) = result.context.at<double>({r, c});
+        }
+        reference::write_lenses(outputs.lenses, {batch, head, q}, result, r);
+        map_row.add(result.weights.span<double>().subspan(
+            static_cast<std::size_t>(r * shape.kv_len), static_cast<std::size_t>(shape.kv_len)));
+      }
     }
-    const reference::Rows result = reference::attention_rows(inputs, problem.options, rows);
-    for (std::int64_t r = 0; r < static_cast<std::int64_t>(rows.size()); ++r) {
-      const std::int64_t q = begin + r;
-      if (outputs.lse.defined()) {
-        outputs.lse.at<double>({batch, head, q}) = result.lse.at<double>({r});
-      }
-      for (std::int64_t c = 0; outputs.context.defined() && c < problem.value_dim(); ++c) {
-        outputs.context.at<double>({batch, head, q, c}) = result.context.at<double>({r, c});
-      }
+    for (std::size_t c = 0; c < map_row.cells().size(); ++c) {
+      const auto column = static_cast<std::int64_t>(c);
+      map.cells.at<double>({batch, head, item % parts, column}) = map_row.cells()[c];
     }
   });
+  finish_maps(problem, map);
 }
 
 }  // namespace
@@ -108,7 +134,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
                        const AttentionOptions& options, const AttentionOutputs& outputs) {
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   engine::validate_outputs(problem, outputs);
-  if (!outputs.context.defined() && !outputs.lse.defined()) return;
+  if (!engine::asks_for_anything(outputs)) return;
   if (problem.is_float64()) {
     engine::forward_float64(problem, outputs);
   } else {
@@ -117,17 +143,21 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
 }
 
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
-                                        const TensorView& value, const AttentionOptions& options) {
+                                        const TensorView& value, const AttentionOptions& options,
+                                        const Lenses& lenses) {
   const engine::Problem problem = engine::make_problem(query, key, value, options);
+  engine::OutputChecks checks(problem);
+  engine::validate_lenses(problem, lenses, checks);
   if (problem.is_float64()) return 0;
   kernels::choose_target();
   // On one thread items are largest.
   AttentionOptions on_one_thread = options;
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.shape};
+  const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
   return engine::Workspace::bytes_with_alignment(
-      std::max(engine::ForwardPlan(problem, true).workspace_bytes(),
-               engine::ForwardPlan(alone, true).workspace_bytes()));
+      std::max(engine::ForwardPlan(problem, true, setup).workspace_bytes(),
+               engine::ForwardPlan(alone, true, setup).workspace_bytes()));
 }
 
 }  // namespace fovea

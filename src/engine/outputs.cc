@@ -18,6 +18,10 @@ template <class... Args>
 
 void check_type(const Problem& problem, const MutableTensorView& output, const OutputSpec& spec) {
   const DType type = output.dtype();
+  if (spec.type == OutputType::kNumbers) {
+    if (type != DType::kInt64) fail("{}: expected int64, got {}", spec.name, dtype_name(type));
+    return;
+  }
   const char* expected = "float64";
   bool fits = type == DType::kFloat64;
   if (!problem.is_float64()) {

@@ -17,8 +17,9 @@ namespace fovea::engine {
 
 /// What elements an output may have beside being float64 exactly where the inputs are.
 enum class OutputType {
-  kStored,  // float32, float16 or bfloat16
-  kSums,    // float32
+  kStored,   // float32, float16 or bfloat16
+  kSums,     // float32
+  kNumbers,  // int64, whatever the inputs are
 };
 
 /// What is asked of an output.
@@ -50,7 +51,7 @@ class OutputChecks {
   void take(const Memory& memory, std::string_view name) { taken_[count_++] = {memory, name}; }
 
   const Problem& problem_;
-  std::array<Taken, 16> taken_;  // more than any call has, and no memory from the heap
+  std::array<Taken, 24> taken_;  // more than any call has, and no memory from the heap
   std::size_t count_ = 0;
 };
 

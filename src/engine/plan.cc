@@ -37,8 +37,8 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
 
 }  // namespace
 
-ForwardPlan::ForwardPlan(const Problem& problem, bool context)
-    : problem_(problem), lanes_(kernels::panel_lanes()) {
+ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::LensSetup& lenses)
+    : problem_(problem), chunk_queries_(kernels::panel_lanes() * lenses.chunk_panels) {
   const ProblemShape& shape = problem.shape;
   setup_.options = &problem.options;
   setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
@@ -46,14 +46,15 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
   setup_.head_dim = problem.head_dim();
   setup_.value_dim = context ? problem.value_dim() : 0;
   setup_.scale = problem.scale();
+  setup_.lenses = lenses;
 
-  std::int64_t all_panels = 0;
+  std::int64_t all_chunks = 0;
   std::int64_t most_queries = 0;
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);
     setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
     most_queries = std::max(most_queries, span.q_len);
-    all_panels += panels(span.q_len) * shape.q_heads;
+    all_chunks += chunks(span.q_len) * shape.q_heads;
   }
   const std::int64_t row_bytes = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) *
                                  kernels::packed_number_bytes(setup_);
@@ -62,21 +63,24 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
                           kLeastBlockKeys, kMostBlockKeys),
                round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
 
-  const double products = static_cast<double>(all_panels * lanes_) *
+  const double products = static_cast<double>(all_chunks * chunk_queries_) *
                           static_cast<double>(setup_.most_keys) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
-  cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_panels);
-  const std::int64_t most_panels = std::max<std::int64_t>(1, kItemBytes / (row_bytes * lanes_));
-  panels_per_item_ = cut_for_ == 1 ? most_panels
-                                   : std::clamp(all_panels / (cut_for_ * kItemsPerThread),
-                                                std::min(kLeastPanels, most_panels), most_panels);
+  cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_chunks);
+  const std::int64_t most_chunks =
+      std::max<std::int64_t>(1, kItemBytes / (row_bytes * chunk_queries_));
+  chunks_per_item_ =
+      cut_for_ == 1 ? most_chunks
+                    : std::clamp(all_chunks / (cut_for_ * kItemsPerThread),
+                                 std::min(lenses.chunk_panels > 1 ? 1 : kLeastPanels, most_chunks),
+                                 most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);
     const std::int64_t per_head = items_per_head(span.q_len);
     items_ += per_head * shape.q_heads;
     if (per_head > 0) {
-      setup_.most_panels =
-          std::max(setup_.most_panels, (panels(span.q_len) + per_head - 1) / per_head);
+      setup_.most_panels = std::max(
+          setup_.most_panels, (chunks(span.q_len) + per_head - 1) / per_head * lenses.chunk_panels);
     }
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
@@ -84,8 +88,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context)
 }
 
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
-  const std::int64_t count = panels(q_len);
-  std::int64_t items = (count + panels_per_item_ - 1) / panels_per_item_;
+  const std::int64_t count = chunks(q_len);
+  std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
   // Items of one size, as many for each thread as for the next.
   const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
   const std::int64_t before = items;
@@ -137,9 +141,9 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   }
   item.head = number / per_head;
   const std::int64_t part = per_head - 1 - number % per_head;
-  const std::int64_t count = panels(q_len);
-  item.q_begin = part * count / per_head * lanes_;
-  item.q_end = std::min((part + 1) * count / per_head * lanes_, q_len);
+  const std::int64_t count = chunks(q_len);
+  item.q_begin = part * count / per_head * chunk_queries_;
+  item.q_end = std::min((part + 1) * count / per_head * chunk_queries_, q_len);
   return item;
 }
 

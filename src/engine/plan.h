@@ -24,8 +24,8 @@ struct WorkItem {
 
 class ForwardPlan {
  public:
-  /// `context`: whether the context is asked for; without it only lse is computed.
-  ForwardPlan(const Problem& problem, bool context);
+  /// `context`: whether the context is asked for; without it only lse and lenses are computed.
+  ForwardPlan(const Problem& problem, bool context, const kernels::LensSetup& lenses = {});
 
   const kernels::ForwardSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
@@ -43,13 +43,15 @@ class ForwardPlan {
 
  private:
   std::int64_t items_per_head(std::int64_t q_len) const;
-  std::int64_t panels(std::int64_t q_len) const { return (q_len + lanes_ - 1) / lanes_; }
+  std::int64_t chunks(std::int64_t q_len) const {
+    return (q_len + chunk_queries_ - 1) / chunk_queries_;
+  }
   std::size_t list_bytes() const;
 
   const Problem& problem_;
   kernels::ForwardSetup setup_;
-  std::int64_t lanes_ = 0;            // queries per panel
-  std::int64_t panels_per_item_ = 0;  // about
+  std::int64_t chunk_queries_ = 0;    // what no cut divides: a panel, or a chunk of a map
+  std::int64_t chunks_per_item_ = 0;  // about
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // threads; what decides about the cut is settled before the first item

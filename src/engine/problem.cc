@@ -13,6 +13,7 @@
 #include "fovea/error.h"
 
 #include "core/tensor_memory.h"
+#include "engine/lenses.h"
 #include "engine/outputs.h"
 
 namespace fovea::engine {
@@ -95,6 +96,7 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
                            .shape_name = "[batch, q_heads, q_len]",
                            .type = OutputType::kSums,
                            .contiguous_rows = false});
+  validate_lenses(problem, outputs.lenses, checks);
 }
 
 }  // namespace fovea::engine

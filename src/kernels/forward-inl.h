@@ -53,6 +53,7 @@
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/key_block-inl.h"
+#include "kernels/lenses-inl.h"
 #include "kernels/pack-inl.h"
 #include "kernels/prefetcher.h"
 #include "kernels/score-inl.h"
@@ -103,8 +104,16 @@ ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
           .position_bias = score.alibi.has_value() || score.relative.has_value()};
 }
 
-/// One work item: some queries of one head against all the keys they see.
-template <class Arithmetic>
+/// The scratch of a pass with `Lenses`: theirs comes after its own.
+template <class Arithmetic, class Lenses>
+std::size_t item_scratch_bytes(const ForwardSetup& setup) {
+  return ForwardScratch().lay_out(nullptr, scratch_sizes<Arithmetic>(setup)) +
+         Lenses::scratch_bytes(setup);
+}
+
+/// One work item: some queries of one head against all the keys they see. `Lenses` is NoLenses or
+/// ItemLenses.
+template <class Arithmetic, class Lenses>
 class ItemPass {
  public:
   ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
@@ -118,13 +127,14 @@ class ItemPass {
         stages_(setup, item.head, scratch_, Arithmetic::kScalesQueries),
         keys_(setup, item.head, scratch_),
         dropout_(dropout_of(setup, item.head)),
-        score_factor_(stages_.score_factor()) {
-    scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup));
-  }
+        score_factor_(stages_.score_factor()),
+        lenses_(setup, item.head, scratch_,
+                scratch + scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup)),
+                score_factor_) {}
 
   void run(const std::stop_token& stop) {
     for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
-      open_panel(scratch_.panels[panels_++], q, std::min(kPanelLanes, item_.q_end - q));
+      open_panel(panels_++, q, std::min(kPanelLanes, item_.q_end - q));
     }
     stages_.begin(item_.q_begin, panels_ * kPanelLanes, keys_begin_, keys_end_);
     // Blocks lie where they would for any other cut into items, so that results do not depend on
@@ -135,15 +145,16 @@ class ItemPass {
       visit_block(block);
     }
     for (std::int64_t p = 0; p < panels_; ++p) {
-      if (!scratch_.panels[p].closed) close_panel(scratch_.panels[p]);  // without a visible key
+      if (!scratch_.panels[p].closed) close_panel(p);  // without a visible key
     }
   }
 
  private:
   // ---- panels -----------------------------------------------------------------------------------
 
-  void open_panel(Panel& panel, std::int64_t first_query, std::int64_t rows) {
+  void open_panel(std::int64_t p, std::int64_t first_query, std::int64_t rows) {
     const Floats d;
+    Panel& panel = scratch_.panels[p];
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = (rows + kLanes - 1) / kLanes;
@@ -161,6 +172,7 @@ class ItemPass {
       hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
       hn::Store(zero, d, panel.sum + lane);
     }
+    lenses_.open(p, panel);
   }
 
   void load_queries(Panel& panel) {
@@ -169,7 +181,8 @@ class ItemPass {
                            panel.queries);
   }
 
-  void close_panel(Panel& panel) {
+  void close_panel(std::int64_t p) {
+    Panel& panel = scratch_.panels[p];
     panel.closed = true;
     constexpr double kLn2 = std::numbers::ln2_v<double>;
     const Floats d;
@@ -198,6 +211,7 @@ class ItemPass {
             sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(sum));
       }
     }
+    lenses_.close(p, panel, scratch_.factor);
     if (head_.context.data == nullptr) return;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       const Vector factor = hn::Load(d, scratch_.factor + lane);
@@ -250,9 +264,9 @@ class ItemPass {
         }
         if (!panel.loaded) load_queries(panel);
         prefetch_around(p, tiles, last);
-        attend(panel, block, segments);
+        attend(p, block, tiles, segments);
       }
-      if (last) close_panel(panel);
+      if (last) close_panel(p);
     }
   }
 
@@ -290,12 +304,14 @@ class ItemPass {
 
   // ---- one panel and one block ------------------------------------------------------------------
 
-  void attend(const Panel& panel, std::int64_t block, std::int64_t segments) {
+  void attend(std::int64_t p, std::int64_t block, std::int64_t tiles, std::int64_t segments) {
     const Floats d;
+    const Panel& panel = scratch_.panels[p];
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       hn::Store(hn::Set(d, kLowest), d, scratch_.block_maximum + lane);
       hn::Store(hn::Zero(d), d, scratch_.block_sum + lane);
     }
+    lenses_.begin_block(panel, tiles);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       if (segment.masked) stages_.prepare_mask(panel, block, segment);
@@ -304,9 +320,15 @@ class ItemPass {
       });
       keys_.note_who_sees_doubtful(segment);
     }
+    lenses_.look_at_scores(p, panel, block, tiles, segments);
     raise_panel_maximum(panel);
+    lenses_.begin_weights(p, panel, block);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
+      if (lenses_.watches_weights()) {
+        lenses_.compute_weights(p, panel, block, segment);
+        continue;
+      }
       with_vectors(segment.vectors, [&](auto vectors) {
         if (dropout_) {
           compute_weights<decltype(vectors)::value, true>(panel, block, segment);
@@ -315,6 +337,7 @@ class ItemPass {
         }
       });
     }
+    lenses_.end_weights(p, panel);
     add_block_sum(panel);
     if (head_.context.data == nullptr) return;
     for (std::int64_t s = 0; s < segments; ++s) {
@@ -334,14 +357,15 @@ class ItemPass {
       const bool masked = scratch_.masked[k / kTileRows] != 0;
       next_keys_.fetch();
       next_queries_.fetch();
+      float* const maximum = lenses_.maximum_of(k, scratch_.block_maximum);
       // Where more is to come, the maximum is found afterwards.
       tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(
           scratch_.keys + k * query_steps(), panel.queries + lane, query_steps(), scores,
-          (stages || masked ? scratch_.ignored_maximum : scratch_.block_maximum) + lane);
+          (stages || masked ? scratch_.ignored_maximum : maximum) + lane);
       if (!stages && !masked) continue;
       if (stages) stages_.run(panel, block, k, lane, kVectors * kLanes);
       if (masked) stages_.mask_tile(panel, k, lane, kVectors * kLanes);
-      raise_maximum(scores, kVectors * kLanes, scratch_.block_maximum + lane);
+      raise_maximum(scores, kVectors * kLanes, maximum + lane);
     }
   }
 
@@ -445,6 +469,7 @@ class ItemPass {
   KeyBlock<Arithmetic> keys_;
   std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // what scores still have to be multiplied by
+  Lenses lenses_;
   std::int64_t panels_ = 0;
   std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here
   std::int64_t keys_end_ = 0;    // to here

@@ -21,12 +21,17 @@ namespace fovea::kernels::HWY_NAMESPACE {
 std::int64_t PanelLanes() { return kPanelLanes; }
 
 std::size_t ScratchBytes(const ForwardSetup& setup) {
-  return ForwardScratch().lay_out(nullptr, scratch_sizes<FloatArithmetic>(setup));
+  return setup.lenses.any() ? item_scratch_bytes<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup)
+                            : item_scratch_bytes<FloatArithmetic, NoLenses>(setup);
 }
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
-  ItemPass<FloatArithmetic>(setup, item, next, scratch).run(stop);
+  if (setup.lenses.any()) {
+    ItemPass<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup, item, next, scratch).run(stop);
+  } else {
+    ItemPass<FloatArithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+  }
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

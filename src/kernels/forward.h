@@ -5,42 +5,18 @@
 
 #pragma once
 
-#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <stop_token>
-#include <type_traits>
 
 #include "fovea/attention_options.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
+#include "kernels/lenses.h"
+#include "kernels/rows_of.h"
+
 namespace fovea::kernels {
-
-/// Rows of numbers in a tensor's own type: row r begins r * stride elements after data. `Pointee`
-/// is void or const void.
-template <class Pointee>
-struct RowsOf {
-  using Byte = std::conditional_t<std::is_const_v<Pointee>, const std::byte, std::byte>;
-
-  Pointee* data = nullptr;
-  std::int64_t stride = 0;
-  DType dtype = DType::kFloat32;
-
-  /// Where row `row` begins.
-  Byte* row(std::int64_t row) const {
-    return static_cast<Byte*>(data) + row * stride * static_cast<std::int64_t>(dtype_size(dtype));
-  }
-  /// The same as T, which must be the tensor's type.
-  template <class T>
-  auto* row_as(std::int64_t number) const {
-    using Element = std::conditional_t<std::is_const_v<Pointee>, const T, T>;
-    assert(dtype == dtype_of<T>());
-    return static_cast<Element*>(data) + number * stride;
-  }
-};
-using InputRows = RowsOf<const void>;
-using OutputRows = RowsOf<void>;
 
 /// The additive bias of a head: its number for query 0 and key 0, and distances along heads,
 /// queries and keys, 0 where it repeats; in elements of its tensor.
@@ -68,6 +44,7 @@ struct ForwardSetup {
   std::int64_t block_keys = 0;   // keys per block, a multiple of every tile's rows
   std::int64_t most_panels = 0;  // panels of queries per work item
   double scale = 1.0;
+  LensSetup lenses;
 };
 
 /// One head of one sequence.
@@ -77,6 +54,7 @@ struct ForwardHead {
   InputRows query, key, value;
   OutputRows context;  // null where it is not asked for
   OutputRows lse;      // one float per row; null where it is not asked for
+  HeadLenses lenses;
   BiasRows bias;
 
   ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {

@@ -23,12 +23,17 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 std::size_t scratch_bytes(const ForwardSetup& setup) {
-  return ForwardScratch().lay_out(nullptr, scratch_sizes<Bf16Arithmetic>(setup));
+  return setup.lenses.any() ? item_scratch_bytes<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup)
+                            : item_scratch_bytes<Bf16Arithmetic, NoLenses>(setup);
 }
 
 void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
               std::byte* scratch, const std::stop_token& stop) {
-  ItemPass<Bf16Arithmetic>(setup, item, next, scratch).run(stop);
+  if (setup.lenses.any()) {
+    ItemPass<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup, item, next, scratch).run(stop);
+  } else {
+    ItemPass<Bf16Arithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+  }
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

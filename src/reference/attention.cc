@@ -100,6 +100,7 @@ Rows selected_rows(const Problem& problem, std::span<const Row> rows) {
     store(result.context, number * problem.value_dim, row.context);
     store(result.weights, number * problem.shape.kv_len + row.place.first.key_start, row.weights);
     result.lse.at<Real>({number}) = row.lse;
+    result.places.push_back(row.place.first);
   }
   return result;
 }

@@ -25,33 +25,11 @@
 #include "support/allocations.h"
 #include "support/forward.h"
 #include "support/message_of.h"
+#include "support/option_sets.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
-
-/// Options that take all ways through the kernel, for kShape.
-constexpr ProblemShape kShape{2, 6, 3, 200, 700};
-
-struct Options {
-  std::string name;
-  AttentionOptions options;
-};
-
-std::vector<Options> all_options() {
-  const Tensor ids = RandomState(1).randint(0, 3, {kShape.kv_len});
-  const Tensor query_ids = RandomState(2).randint(0, 3, {kShape.q_len});
-  Tensor open = convert(RandomState(3).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
-  Tensor bias = convert(RandomState(4).randn({kShape.q_len, kShape.kv_len}), DType::kFloat32);
-  Tensor table = RandomState(5).randn({32, kShape.q_heads});
-  return {{"plain", {}},
-          {"causal", {.mask = causal()}},
-          {"window", {.mask = window(60, 9), .score = {.softcap = 2.0, .alibi = Alibi{}}}},
-          {"documents", {.mask = documents(query_ids, ids) & key_lengths({700, 333})}},
-          {"dense", {.mask = dense(std::move(open)), .score = {.sinks = {0, 1, 2, 3, 4, 5}}}},
-          {"bias", {.score = {.bias = std::move(bias)}}},
-          {"table", {.mask = causal(), .score = {.relative = RelativeTable{std::move(table)}}}}};
-}
 
 class AttentionThreads : public testing::Test {
  protected:
@@ -60,11 +38,11 @@ class AttentionThreads : public testing::Test {
     return forward(problem_.inputs(), options);
   }
 
-  RandomProblem problem_ = stored_problem(kShape, 33, 20);
+  RandomProblem problem_ = stored_problem(kOptionShape, 33, 20);
 };
 
 TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
-  for (const auto& [name, options] : all_options()) {
+  for (const auto& [name, options] : option_sets()) {
     const Forward one = run(options, 1);
     for (const int threads : {0, 2, 3, 8}) {
       EXPECT_TRUE(same_bits(run(options, threads), one)) << name << ", " << threads;
@@ -106,7 +84,7 @@ TEST_F(AttentionThreads, ManySizesGiveTheSameBits) {
 TEST_F(AttentionThreads, AgainGivesTheSameBits) {
   // What an earlier call left in the workspace does not count.
   const RandomProblem other = stored_problem({1, 1, 1, 100, 2000}, 64, 64);
-  for (const auto& [name, options] : all_options()) {
+  for (const auto& [name, options] : option_sets()) {
     const Forward first = run(options, 2);
     forward(other.inputs(), {.mask = window(5, 5)});
     EXPECT_TRUE(same_bits(run(options, 2), first)) << name;
@@ -116,7 +94,7 @@ TEST_F(AttentionThreads, AgainGivesTheSameBits) {
 // ---- Workspaces ---------------------------------------------------------------------------------
 
 TEST_F(AttentionThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
-  for (const auto& [name, options] : all_options()) {
+  for (const auto& [name, options] : option_sets()) {
     for (const int threads : {1, 3}) {
       AttentionOptions own = options;
       own.execution.threads = threads;
@@ -160,8 +138,8 @@ TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
   const std::size_t bytes =
       attention_forward_workspace(problem_.query, problem_.key, problem_.value, options);
   std::vector<std::byte> memory(bytes);
-  Tensor context(storage(), {kShape.batch, kShape.q_heads, kShape.q_len, 20});
-  Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
+  Tensor context(storage(), {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len, 20});
+  Tensor lse(DType::kFloat32, {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len});
   fill(context, kUntouched);
   fill(lse, kUntouched);
   for (const std::size_t given : {std::size_t{1}, bytes / 2, bytes - 64}) {
@@ -178,9 +156,9 @@ TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
 
 TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
   if (!counts_allocations()) GTEST_SKIP() << "the sanitizer counts allocations itself";
-  Tensor context(storage(), {kShape.batch, kShape.q_heads, kShape.q_len, 20});
-  Tensor lse(DType::kFloat32, {kShape.batch, kShape.q_heads, kShape.q_len});
-  for (auto& [name, options] : all_options()) {
+  Tensor context(storage(), {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len, 20});
+  Tensor lse(DType::kFloat32, {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len});
+  for (auto& [name, options] : option_sets()) {
     options.execution.threads = 1;
     const auto call = [&, &own = options] {
       attention_forward(problem_.query, problem_.key, problem_.value, own, {context, lse});
@@ -195,7 +173,7 @@ TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
 // ---- Calls at once ------------------------------------------------------------------------------
 
 TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
-  const std::vector<Options> options = all_options();
+  const std::vector<Options> options = option_sets();
   std::vector<Forward> expected;
   for (const Options& one : options) expected.push_back(run(one.options, 1));
   std::vector<int> wrong(2, 0);

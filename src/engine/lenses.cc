@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lenses of a call (lenses.h).
+
+#include "engine/lenses.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "core/cells.h"
+#include "engine/parallel.h"
+#include "engine/rows.h"
+#include "kernels/forward.h"
+
+namespace fovea::engine {
+namespace {
+
+// So few that what chunks share takes little memory, so many that threads find enough to do.
+constexpr std::int64_t kMostChunks = 1024;
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool asked_for(const RowStatistics& rows) {
+  return rows.entropy.defined() || rows.maximum.defined() || rows.maximum_key.defined() ||
+         rows.mean_distance.defined() || rows.distance_variance.defined() ||
+         rows.first_key.defined();
+}
+bool asked_for(const TopKeys& top) { return top.keys.defined() || top.weights.defined(); }
+bool asked_for(const PooledMap& map) { return map.cells.defined() || map.pairs.defined(); }
+
+void check_rows(const Problem& problem, const RowStatistics& rows, OutputChecks& checks) {
+  const ProblemShape& shape = problem.shape;
+  const auto check = [&](const MutableTensorView& output, std::string_view name, OutputType type) {
+    checks.add(output, {.name = name,
+                        .shape = {shape.batch, shape.q_heads, shape.q_len},
+                        .shape_name = "[batch, q_heads, q_len]",
+                        .type = type,
+                        .contiguous_rows = false});
+  };
+  check(rows.entropy, "rows.entropy", OutputType::kSums);
+  check(rows.maximum, "rows.maximum", OutputType::kSums);
+  check(rows.maximum_key, "rows.maximum_key", OutputType::kNumbers);
+  check(rows.mean_distance, "rows.mean_distance", OutputType::kSums);
+  check(rows.distance_variance, "rows.distance_variance", OutputType::kSums);
+  check(rows.first_key, "rows.first_key", OutputType::kSums);
+}
+
+std::int64_t top_count(const TopKeys& top) {
+  const MutableTensorView& either = top.keys.defined() ? top.keys : top.weights;
+  return either.defined() ? either.extent(3) : 0;
+}
+
+void check_top(const Problem& problem, const TopKeys& top, OutputChecks& checks) {
+  if (!asked_for(top)) return;
+  const ProblemShape& shape = problem.shape;
+  const MutableTensorView& either = top.keys.defined() ? top.keys : top.weights;
+  const std::string_view name = top.keys.defined() ? "top.keys" : "top.weights";
+  if (either.rank() != 4) {
+    fail("{}: expected [batch, q_heads, q_len, k], got {}", name, to_string(either.shape()));
+  }
+  const std::int64_t k = top_count(top);
+  if (k < 1 || k > kMostTopKeys) {
+    fail("{}: expected k from 1 to {}, got {}", name, kMostTopKeys, k);
+  }
+  if (k > shape.kv_len)
+    fail("{}: expected k of at most kv_len = {}, got {}", name, shape.kv_len, k);
+  const Shape expected{shape.batch, shape.q_heads, shape.q_len, k};
+  checks.add(top.keys, {.name = "top.keys",
+                        .shape = expected,
+                        .shape_name = "[batch, q_heads, q_len, k]",
+                        .type = OutputType::kNumbers});
+  checks.add(top.weights, {.name = "top.weights",
+                           .shape = expected,
+                           .shape_name = "[batch, q_heads, q_len, k]",
+                           .type = OutputType::kSums});
+}
+
+/// Adds to pairs[column] how many keys a query sees from begins[column] to before the next.
+void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
+               std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
+               std::vector<std::uint8_t>& visible) {
+  KeyRange range = mask.key_range(row, kv_len);
+  range.begin = std::max(range.begin, begins.front());
+  range.end = std::min(range.end, begins.back());
+  if (range.begin >= range.end) return;
+  if (!range.exact) {
+    visible.resize(static_cast<std::size_t>(range.end - range.begin));
+    ScorePosition first = row;
+    first.key = range.begin;
+    mask.fill(first, range.end - range.begin, visible.data());
+  }
+  const auto columns = static_cast<std::int64_t>(pairs.size());
+  for (auto c = static_cast<std::size_t>(
+           cell_of(range.begin - begins.front(), begins.back() - begins.front(), columns));
+       c < pairs.size() && begins[c] < range.end; ++c) {
+    const std::int64_t begin = std::max(begins[c], range.begin);
+    const std::int64_t end = std::min(begins[c + 1], range.end);
+    if (range.exact) {
+      pairs[c] += end - begin;
+    } else {
+      const std::uint8_t* const from = visible.data() + (begin - range.begin);
+      pairs[c] += std::count_if(from, from + (end - begin), [](std::uint8_t v) { return v != 0; });
+    }
+  }
+}
+
+}  // namespace
+
+bool asks_for_lenses(const Lenses& lenses) {
+  return asked_for(lenses.rows) || asked_for(lenses.top) || asked_for(lenses.map);
+}
+
+bool asks_for_anything(const AttentionOutputs& outputs) {
+  return outputs.context.defined() || outputs.lse.defined() || asks_for_lenses(outputs.lenses);
+}
+
+void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks) {
+  if (!asks_for_lenses(lenses)) return;
+  if (problem.options.dropout.probability > 0) {
+    fail("dropout: expected none with lenses, which watch the weights before it, got {}",
+         problem.options.dropout.probability);
+  }
+  if (problem.shape.kv_len > std::numeric_limits<std::int32_t>::max()) {
+    fail("kv_len: expected at most {} with lenses, got {}",
+         std::numeric_limits<std::int32_t>::max(), problem.shape.kv_len);
+  }
+  check_rows(problem, lenses.rows, checks);
+  check_top(problem, lenses.top, checks);
+  if (asked_for(lenses.map) && problem.shape.sequences > 0) {
+    fail("map: expected no packed sequences, got {}; documents() hides as much",
+         problem.shape.sequences);
+  }
+  const ProblemShape& shape = problem.shape;
+  check_map(lenses.map, {shape.batch, shape.q_heads}, {shape.q_len, shape.kv_len}, checks);
+}
+
+void check_map(const PooledMap& map, const Shape& before, const MapOf& of, OutputChecks& checks) {
+  if (!asked_for(map)) return;
+  const MutableTensorView& either = map.cells.defined() ? map.cells : map.pairs;
+  const std::string_view name = map.cells.defined() ? "map.cells" : "map.pairs";
+  const char* const shape_name =
+      before.rank() > 0 ? "[batch, q_heads, rows, columns]" : "[rows, columns]";
+  if (either.rank() != before.rank() + 2) {
+    fail("{}: expected {}, got {}", name, shape_name, to_string(either.shape()));
+  }
+  const auto check_size = [&](int dim, std::string_view what, std::string_view most_name,
+                              std::int64_t most) {
+    const std::int64_t size = either.extent(before.rank() + dim);
+    if (size < 1 || size > most) {
+      fail("{}: expected {} from 1 to {} = {}, got {}", name, what, most_name, most, size);
+    }
+  };
+  check_size(0, "rows", before.rank() > 0 ? "q_len" : "queries", of.queries);
+  check_size(1, "columns", before.rank() > 0 ? "kv_len" : "keys", of.keys);
+  Shape expected = before;
+  expected.push_back(either.extent(before.rank()));
+  expected.push_back(either.extent(before.rank() + 1));
+  checks.add(map.cells, {.name = "map.cells",
+                         .shape = expected,
+                         .shape_name = shape_name,
+                         .type = OutputType::kSums});
+  checks.add(map.pairs, {.name = "map.pairs",
+                         .shape = expected,
+                         .shape_name = shape_name,
+                         .type = OutputType::kNumbers});
+}
+
+kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
+  kernels::LensSetup setup;
+  setup.statistics = asked_for(lenses.rows);
+  setup.top = top_count(lenses.top);
+  if (lenses.map.cells.defined()) {
+    setup.map = true;
+    setup.pool = lenses.map.pool;
+    setup.map_rows = lenses.map.cells.extent(2);
+    setup.map_columns = lenses.map.cells.extent(3);
+    const std::int64_t lanes = kernels::panel_lanes();
+    const std::int64_t panels = (problem.shape.q_len + lanes - 1) / lanes;
+    setup.chunk_panels = std::max<std::int64_t>(1, (panels + kMostChunks - 1) / kMostChunks);
+  }
+  return setup;
+}
+
+kernels::HeadLenses head_lenses(const Lenses& lenses, const SequenceSpan& span, std::int64_t head) {
+  const auto rows = [&](const MutableTensorView& tensor) {
+    return rows_of(tensor, span.batch, head, span.query_start);
+  };
+  kernels::HeadLenses to;
+  to.entropy = rows(lenses.rows.entropy);
+  to.maximum = rows(lenses.rows.maximum);
+  to.maximum_key = rows(lenses.rows.maximum_key);
+  to.mean_distance = rows(lenses.rows.mean_distance);
+  to.distance_variance = rows(lenses.rows.distance_variance);
+  to.first_key = rows(lenses.rows.first_key);
+  to.top_keys = rows(lenses.top.keys);
+  to.top_weights = rows(lenses.top.weights);
+  to.q_len = span.q_len;
+  return to;
+}
+
+Maps::Maps(const Problem& problem, const PooledMap& map, const kernels::LensSetup& setup)
+    : problem_(problem), map_(map), setup_(setup) {
+  if (!setup.map) return;
+  const ProblemShape& shape = problem.shape;
+  chunk_queries_ = setup.chunk_panels * kernels::panel_lanes();
+  edges_.resize(
+      static_cast<std::size_t>(shape.batch * shape.q_heads * chunks() * 2 * setup.map_columns));
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      for (std::int64_t row = 0; row < setup.map_rows; ++row) {
+        std::fill_n(&map.cells.at<float>({batch, head, row, 0}), setup.map_columns, 0.0f);
+      }
+    }
+  }
+}
+
+std::int64_t Maps::chunks() const {
+  return (problem_.shape.q_len + chunk_queries_ - 1) / chunk_queries_;
+}
+
+float* Maps::edges(std::int64_t batch, std::int64_t head) {
+  return edges_.data() +
+         (batch * problem_.shape.q_heads + head) * chunks() * 2 * setup_.map_columns;
+}
+
+void Maps::place(std::int64_t batch, std::int64_t head, kernels::HeadLenses& to) {
+  if (!setup_.map) return;
+  to.map = &map_.cells.at<float>({batch, head, 0, 0});
+  to.map_stride = map_.cells.strides()[2];
+  to.map_edges = edges(batch, head);
+}
+
+void Maps::add_edges(std::int64_t batch, std::int64_t head, std::int64_t row) {
+  const std::int64_t q_len = problem_.shape.q_len;
+  const std::int64_t begin = cell_begin(row, q_len, setup_.map_rows);
+  const std::int64_t end = cell_begin(row + 1, q_len, setup_.map_rows);
+  const std::int64_t first = begin / chunk_queries_;
+  const std::int64_t last = (end - 1) / chunk_queries_;
+  if (first == last) return;
+  float* const cells = &map_.cells.at<float>({batch, head, row, 0});
+  const float* const from = edges(batch, head);
+  for (std::int64_t c = 0; c < setup_.map_columns; ++c) {
+    double sum = 0.0;
+    float most = 0.0f;
+    for (std::int64_t chunk = first; chunk <= last; ++chunk) {
+      const bool began_before = begin < chunk * chunk_queries_;
+      const float part = from[(chunk * 2 + (began_before ? 0 : 1)) * setup_.map_columns + c];
+      sum += static_cast<double>(part);
+      if (!(part <= most)) most = std::isnan(most) ? most : part;
+    }
+    cells[c] = setup_.pool == Pool::kMax ? most : static_cast<float>(sum);
+  }
+}
+
+void Maps::finish() {
+  if (setup_.map) {
+    const ProblemShape& shape = problem_.shape;
+    Execution execution = problem_.options.execution;
+    execution.progress = nullptr;
+    const std::int64_t items = shape.batch * shape.q_heads * setup_.map_rows;
+    for_each_item(execution, thread_count(execution, items), items, [&](std::int64_t item, int) {
+      const std::int64_t batch = item / (shape.q_heads * setup_.map_rows);
+      const std::int64_t head = item / setup_.map_rows % shape.q_heads;
+      add_edges(batch, head, item % setup_.map_rows);
+    });
+  }
+  finish_maps(problem_, map_);
+}
+
+void finish_maps(const Problem& problem, const PooledMap& map) {
+  const auto of_head = [](const MutableTensorView& tensor, std::int64_t batch, std::int64_t head) {
+    if (!tensor.defined()) return MutableTensorView();
+    return MutableTensorView(tensor.address({batch, head, 0, 0}), tensor.dtype(),
+                             {tensor.extent(2), tensor.extent(3)},
+                             {tensor.strides()[2], tensor.strides()[3]});
+  };
+  const ProblemShape& shape = problem.shape;
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      finish_map(problem,
+                 {.batch = batch, .head = head, .queries = shape.q_len, .keys = shape.kv_len},
+                 {.cells = of_head(map.cells, batch, head),
+                  .pairs = of_head(map.pairs, batch, head),
+                  .pool = map.pool});
+    }
+  }
+}
+
+void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map) {
+  const bool means = map.cells.defined() && map.pool == Pool::kMean;
+  if (!map.pairs.defined() && !means) return;
+  const MutableTensorView& either = map.pairs.defined() ? map.pairs : map.cells;
+  const std::int64_t rows = either.extent(0);
+  const std::int64_t columns = either.extent(1);
+  std::vector<std::int64_t> begins(static_cast<std::size_t>(columns + 1));
+  for (std::int64_t c = 0; c <= columns; ++c) {
+    begins[static_cast<std::size_t>(c)] = tile.first_key + cell_begin(c, tile.keys, columns);
+  }
+  Execution execution = problem.options.execution;
+  execution.progress = nullptr;
+  for_each_item(execution, thread_count(execution, rows), rows, [&](std::int64_t row, int) {
+    std::vector<std::int64_t> pairs(static_cast<std::size_t>(columns));
+    std::vector<std::uint8_t> visible;
+    ScorePosition place{.batch = tile.batch,
+                        .head = tile.head,
+                        .offset = query_offset(problem.options, problem.shape, tile.batch)};
+    const std::int64_t end = tile.first_query + cell_begin(row + 1, tile.queries, rows);
+    for (place.query = tile.first_query + cell_begin(row, tile.queries, rows); place.query < end;
+         ++place.query) {
+      count_row(problem.options.mask, place, problem.shape.kv_len, begins, pairs, visible);
+    }
+    for (std::int64_t c = 0; c < columns; ++c) {
+      const std::int64_t count = pairs[static_cast<std::size_t>(c)];
+      const Index at{row, c};
+      if (map.pairs.defined()) map.pairs.at<std::int64_t>(at) = count;
+      if (!means) continue;
+      set_value(map.cells, at,
+                count == 0 ? std::nan("") : map.cells.value(at) / static_cast<double>(count));
+    }
+  });
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The largest weights of each row (lenses-inl.h): lists of scores in descending order, into which
+// those go that exceed the last.
+//
+// How rarely that is decides about the cost. Of random scores about k / j of those at key j still
+// enter the list; the first block is what costs, and so a bound is found for it beforehand: of k
+// groups of tiles each has a score as large as its maximum, so that the row's k-th largest is no
+// smaller than the least of these maxima.
+
+#if defined(FOVEA_KERNELS_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TOP_KEYS_INL_H_
+#undef FOVEA_KERNELS_TOP_KEYS_INL_H_
+#else
+#define FOVEA_KERNELS_TOP_KEYS_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/forward.h"
+#include "kernels/forward_scratch.h"
+#include "kernels/lenses.h"
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+class TopKeyLens {
+ public:
+  TopKeyLens(std::int64_t k, const LensScratch& scratch)
+      : k_(k), pad_(scratch.top_pad), stride_(scratch.top_stride) {}
+
+  void open(std::int64_t rows, PanelLenses& seen) const {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    std::fill_n(seen.top_scores, kPanelLanes * stride_, -kInfinity);
+    for (std::int64_t lane = 0; lane < kPanelLanes; ++lane) {
+      seen.top_scores[lane * stride_ + pad_ - 1] = kInfinity;
+      // Lanes without a row have nothing to find.
+      seen.top_least[lane] = lane < rows ? -kInfinity : kInfinity;
+    }
+    seen.top_begun = false;
+  }
+
+  /// `tile_maximum` [tiles][kPanelLanes], of the scores of the block.
+  void look_at_block(const Panel& panel, std::int64_t block, std::int64_t tiles,
+                     std::int64_t segments, const ForwardScratch& scratch,
+                     const float* tile_maximum, PanelLenses& seen) const {
+    if (!seen.top_begun) {
+      raise_least(panel, tiles, tile_maximum, seen.top_least);
+      seen.top_begun = true;
+    }
+    const Floats d;
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch.segments[s];
+      for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys;
+           k += kTileRows) {
+        for (std::int64_t v = 0; v < segment.vectors; ++v) {
+          const std::int64_t lane = (segment.first_vector + v) * kLanes;
+          const Vector maximum = hn::Load(d, tile_maximum + k / kTileRows * kPanelLanes + lane);
+          if (hn::AllFalse(d, hn::Gt(maximum, hn::Load(d, seen.top_least + lane)))) continue;
+          look_at_tile(scratch.scores + k * kPanelLanes, block + k, lane, seen);
+        }
+      }
+    }
+  }
+
+  /// Writes the lists of the panel's rows.
+  void write(const Panel& panel, PanelLenses& seen, const ForwardHead& head, const float* factor,
+             float score_factor) const {
+    const Floats d;
+    const HeadLenses& to = head.lenses;
+    for (std::int64_t i = 0; i < panel.rows; ++i) {
+      float* const scores = seen.top_scores + i * stride_ + pad_;
+      const std::int32_t* const keys = seen.top_keys + i * stride_ + pad_;
+      const std::int64_t row = panel.first_query + i;
+      const bool spoilt = std::isnan(panel.sum[i]);
+      if (to.top_keys.data != nullptr) {
+        auto* const out = to.top_keys.row_as<std::int64_t>(row);
+        for (std::int64_t n = 0; n < k_; ++n) {
+          const bool none = spoilt || scores[n] == -std::numeric_limits<float>::infinity();
+          out[n] = none ? -1 : head.origin.key_start + keys[n];
+        }
+      }
+      if (to.top_weights.data == nullptr) continue;
+      const Vector maximum = hn::Set(d, panel.maximum[i]);
+      // A row without a key has factor 0; that of a spoilt one is nan.
+      const Vector times = hn::Set(d, factor[i]);
+      for (std::int64_t n = 0; n < stride_ - pad_; n += kLanes) {
+        const Vector below =
+            hn::Mul(hn::Set(d, score_factor), hn::Sub(hn::Load(d, scores + n), maximum));
+        hn::Store(hn::Mul(times, fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below)), d,
+                  scores + n);
+      }
+      std::copy_n(scores, k_, to.top_weights.row_as<float>(row));
+    }
+  }
+
+ private:
+  /// A bound that the k-th largest score of a row's first block reaches or exceeds.
+  void raise_least(const Panel& panel, std::int64_t tiles, const float* tile_maximum,
+                   float* least) const {
+    if (tiles < k_) return;
+    const Floats d;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      Vector bound = hn::Set(d, std::numeric_limits<float>::infinity());
+      for (std::int64_t group = 0; group < k_; ++group) {
+        Vector maximum = hn::Set(d, std::numeric_limits<float>::lowest());
+        for (std::int64_t t = group * tiles / k_; t < (group + 1) * tiles / k_; ++t) {
+          maximum = hn::Max(maximum, hn::Load(d, tile_maximum + t * kPanelLanes + lane));
+        }
+        bound = hn::Min(bound, maximum);
+      }
+      // What equals the bound has to exceed what is stored.
+      const Vector below =
+          hn::Sub(bound, hn::MulAdd(hn::Abs(bound), hn::Set(d, 2.4e-7f), hn::Set(d, 1.2e-38f)));
+      hn::Store(hn::Max(below, hn::Load(d, least + lane)), d, least + lane);
+    }
+  }
+
+  /// One vector of rows and the keys of a tile; `scores` begins at its first key, which is number
+  /// `key`.
+  HWY_NOINLINE void look_at_tile(const float* scores, std::int64_t key, std::int64_t lane,
+                                 PanelLenses& seen) const {
+    const Floats d;
+    for (std::int64_t i = 0; i < kTileRows; ++i) {
+      const float* const row = scores + i * kPanelLanes;
+      const auto above = hn::Gt(hn::Load(d, row + lane), hn::Load(d, seen.top_least + lane));
+      std::uint8_t bytes[8] = {};
+      hn::StoreMaskBits(d, above, bytes);
+      std::uint64_t bits;
+      std::memcpy(&bits, bytes, sizeof(bits));
+      if constexpr (kLanes < 8) bits &= (std::uint64_t{1} << kLanes) - 1;
+      for (; bits != 0; bits &= bits - 1) {
+        const std::int64_t at = lane + std::countr_zero(bits);
+        float* const list = seen.top_scores + at * stride_ + pad_;
+        insert(row[at], static_cast<std::int32_t>(key + i), list,
+               seen.top_keys + at * stride_ + pad_);
+        seen.top_least[at] = std::max(seen.top_least[at], list[k_ - 1]);
+      }
+    }
+  }
+
+  /// Puts a score after all that are as large and moves the rest on, from the end to the beginning.
+  /// Before the first stands inf.
+  HWY_INLINE void insert(float score, std::int32_t key, float* scores, std::int32_t* keys) const {
+    const Floats d;
+    const Ints di;
+    const Vector x = hn::Set(d, score);
+    for (std::int64_t n = stride_ - pad_ - kLanes; n >= 0; n -= kLanes) {
+      const Vector here = hn::Load(d, scores + n);
+      const Vector previous = hn::LoadU(d, scores + n - 1);
+      const auto moves = hn::Gt(x, here);
+      const auto previous_moves = hn::Gt(x, previous);
+      const auto number = hn::Load(di, keys + n);
+      const auto previous_number = hn::LoadU(di, keys + n - 1);
+      const auto new_number =
+          hn::IfThenElse(hn::RebindMask(di, previous_moves), previous_number, hn::Set(di, key));
+      hn::Store(hn::IfThenElse(moves, hn::Min(x, previous), here), d, scores + n);
+      hn::Store(hn::IfThenElse(hn::RebindMask(di, moves), new_number, number), di, keys + n);
+    }
+  }
+
+  std::int64_t k_, pad_, stride_;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TOP_KEYS_INL_H_

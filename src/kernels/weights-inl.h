@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights found again: with the lse of a row known, each is 2^(score - log2(e) lse), whatever the
+// others are. So any rectangle of them costs what is in it, and sums over queries, for which the
+// fused pass comes too early, take one more product of queries and keys.
+//
+// The order. Keys are packed a block at a time, and panels of queries come by, as in the forward
+// pass (forward-inl.h), whose tiles, stages and masks these are. What columns are summed up to
+// stays in vectors, a lane for each query that shares it, until the last panel.
+
+#if defined(FOVEA_KERNELS_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_WEIGHTS_INL_H_
+#undef FOVEA_KERNELS_WEIGHTS_INL_H_
+#else
+#define FOVEA_KERNELS_WEIGHTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include <hwy/highway.h>
+
+#include "kernels/arena.h"
+#include "kernels/forward-inl.h"
+#include "kernels/weights.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Beside that of the forward pass.
+struct WeightsScratch {
+  ForwardScratch forward;
+  float* log2_sum;                // [lanes]
+  float *sums, *maxima, *recent;  // [block_keys][kLanes]
+  std::int32_t* bins;             // [lanes]
+
+  template <class Arithmetic>
+  std::size_t lay_out(std::byte* base, const WeightsSetup& setup) {
+    const std::size_t before = forward.lay_out(base, scratch_sizes<Arithmetic>(setup));
+    Arena arena(base == nullptr ? nullptr : base + before);
+    log2_sum = arena.take<float>(kPanelLanes);
+    sums = arena.take<float>(setup.block_keys * kLanes);
+    maxima = arena.take<float>(setup.block_keys * kLanes);
+    recent = arena.take<float>(setup.block_keys * kLanes);
+    bins = arena.take<std::int32_t>(kPanelLanes);
+    return before + arena.used();
+  }
+};
+
+template <class Arithmetic>
+class WeightsPass {
+ public:
+  WeightsPass(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch)
+      : setup_(setup),
+        item_(item),
+        head_(item.head),
+        stages_(setup, item.head, scratch_.forward, Arithmetic::kScalesQueries),
+        score_factor_(stages_.score_factor()) {
+    scratch_.template lay_out<Arithmetic>(scratch, setup);
+  }
+
+  void run(const std::stop_token& stop) {
+    // Additive biases are loaded a line at a time, of keys that are a multiple of it.
+    const std::int64_t first = item_.k_begin / kBiasKeys * kBiasKeys;
+    for (std::int64_t block = first; block < item_.k_end; block += setup_.block_keys) {
+      const std::int64_t count = std::min(setup_.block_keys, item_.k_end - block);
+      const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+      Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.forward.keys);
+      if (item_.of_columns()) begin_columns(tiles * kTileRows);
+      for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
+        if (stop.stop_requested()) return;
+        visit(block, count, tiles, q, std::min(kPanelLanes, item_.q_end - q));
+      }
+      if (item_.of_columns()) write_columns(block, count);
+    }
+  }
+
+ private:
+  void visit(std::int64_t block, std::int64_t count, std::int64_t tiles, std::int64_t first_query,
+             std::int64_t rows) {
+    Panel& panel = *scratch_.forward.panels;
+    panel.first_query = first_query;
+    panel.rows = rows;
+    panel.vectors = (rows + kLanes - 1) / kLanes;
+    find_ranges(setup_.options->mask, head_, panel);
+    const std::int64_t segments =
+        find_segments(setup_.options->mask, head_, panel, block, tiles, scratch_.forward);
+    if (segments == 0) {
+      if (item_.numbers != nullptr) write_hidden(block, count, first_query, rows);
+      return;
+    }
+    load(panel);
+    const Segment& only = scratch_.forward.segments[0];
+    if (segments > 1 || only.keys < tiles * kTileRows || only.vectors < panel.vectors) {
+      std::fill_n(scratch_.forward.scores, tiles * kTileRows * kPanelLanes, kMinusInfinity);
+    }
+    stages_.begin(first_query, kPanelLanes, block, block + count);
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.forward.segments[s];
+      if (segment.masked) stages_.prepare_mask(panel, block, segment);
+      with_vectors(segment.vectors, [&](auto vectors) {
+        compute_scores<decltype(vectors)::value>(panel, block, segment);
+      });
+    }
+    if (item_.histogram != nullptr) count_bins(panel, count);
+    finish_numbers(panel, tiles * kTileRows);
+    if (item_.numbers != nullptr) write_numbers_of(panel, block, count);
+    if (item_.of_columns()) add_to_columns(panel, count);
+  }
+
+  void load(Panel& panel) {
+    load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
+                           panel.queries);
+    for (std::int64_t i = 0; i < kPanelLanes; ++i) {
+      const float lse =
+          i < panel.rows ? item_.lse[(panel.first_query + i) * item_.lse_stride] : 0.0f;
+      scratch_.log2_sum[i] =
+          static_cast<float>(static_cast<double>(lse) * std::numbers::log2e_v<double>);
+    }
+  }
+
+  template <int kVectors>
+  HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const std::int64_t key_steps = steps<Arithmetic>(setup_.head_dim);
+    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
+      tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
+          scratch_.forward.keys + k * key_steps, panel.queries + lane, key_steps,
+          scratch_.forward.scores + k * kPanelLanes + lane);
+      if (stages_.any()) stages_.run(panel, block, k, lane, kVectors * kLanes);
+      if (scratch_.forward.masked[k / kTileRows] != 0) {
+        stages_.mask_tile(panel, k, lane, kVectors * kLanes);
+      }
+    }
+  }
+
+  /// Scores become weights, or scores as the caller counts them. Lanes without a row become 0.
+  void finish_numbers(const Panel& panel, std::int64_t keys) {
+    const Floats d;
+    const Vector factor = hn::Set(d, score_factor_);
+    const Vector unit = hn::Set(d, score_factor_ * std::numbers::ln2_v<float>);
+    const Vector hidden = hn::Set(d, kMinusInfinity);
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      const Vector log2_sum = hn::Load(d, scratch_.log2_sum + lane);
+      const auto rows = hn::FirstN(
+          d, static_cast<std::size_t>(std::min<std::int64_t>(kLanes, panel.rows - lane)));
+      float* at = scratch_.forward.scores + lane;
+      for (std::int64_t k = 0; k < keys; ++k, at += kPanelLanes) {
+        const Vector score = hn::Load(d, at);
+        if (item_.scores) {
+          hn::Store(hn::Mul(unit, score), d, at);
+          continue;
+        }
+        const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
+                                                        : hn::MulSub(factor, score, log2_sum);
+        const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+        const auto none = hn::Eq(score, hidden);
+        hn::Store(hn::IfThenElseZero(rows, hn::IfThenZeroElse(none, weight)), d, at);
+      }
+    }
+  }
+
+  // ---- rectangles -------------------------------------------------------------------------------
+
+  float* numbers_at(std::int64_t query, std::int64_t key) const {
+    return item_.numbers + (query - item_.q_begin) * item_.stride + (key - item_.k_begin);
+  }
+
+  void write_numbers_of(const Panel& panel, std::int64_t block, std::int64_t count) {
+    // The first block may begin before the first key.
+    const std::int64_t skipped = std::max<std::int64_t>(item_.k_begin - block, 0);
+    transpose(Numbers<float>{scratch_.forward.scores + skipped * kPanelLanes}, kPanelLanes,
+              count - skipped, panel.rows, numbers_at(panel.first_query, block + skipped),
+              item_.stride);
+  }
+
+  void write_hidden(std::int64_t block, std::int64_t count, std::int64_t first_query,
+                    std::int64_t rows) {
+    const std::int64_t from = std::max(block, item_.k_begin);
+    for (std::int64_t q = first_query; q < first_query + rows; ++q) {
+      std::fill_n(numbers_at(q, from), block + count - from, item_.scores ? kMinusInfinity : 0.0f);
+    }
+  }
+
+  // ---- columns ----------------------------------------------------------------------------------
+
+  void begin_columns(std::int64_t keys) {
+    for (float* const to : {scratch_.sums, scratch_.maxima, scratch_.recent}) {
+      std::fill_n(to, keys * kLanes, 0.0f);
+    }
+  }
+
+  void add_to_columns(const Panel& panel, std::int64_t keys) {
+    const Floats d;
+    const std::int64_t old =
+        std::clamp<std::int64_t>(item_.recent_begin - panel.first_query, 0, panel.vectors * kLanes);
+    const bool recent = item_.recent != nullptr && old < panel.rows;
+    for (std::int64_t k = 0; k < keys; ++k) {
+      const float* const weights = scratch_.forward.scores + k * kPanelLanes;
+      Vector sum = hn::Zero(d), most = hn::Zero(d), late = hn::Zero(d);
+      for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+        const Vector weight = hn::Load(d, weights + lane);
+        sum = hn::Add(sum, weight);
+        most = larger(most, weight);
+        if (!recent || lane + kLanes <= old) continue;
+        const auto early =
+            hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(old - lane, 0)));
+        late = hn::Add(late, hn::IfThenZeroElse(early, weight));
+      }
+      hn::Store(hn::Add(hn::Load(d, scratch_.sums + k * kLanes), sum), d,
+                scratch_.sums + k * kLanes);
+      float* const maxima = scratch_.maxima + k * kLanes;
+      hn::Store(larger(hn::Load(d, maxima), most), d, maxima);
+      float* const recents = scratch_.recent + k * kLanes;
+      if (recent) hn::Store(hn::Add(hn::Load(d, recents), late), d, recents);
+    }
+  }
+
+  /// The larger of two; nan if one of them is.
+  static HWY_INLINE Vector larger(Vector a, Vector b) {
+    const auto keep = hn::Or(hn::Gt(a, b), hn::Ne(a, a));
+    return hn::IfThenElse(keep, a, b);
+  }
+
+  void write_columns(std::int64_t block, std::int64_t count) {
+    const Floats d;
+    const std::int64_t skipped = std::max<std::int64_t>(item_.k_begin - block, 0);
+    for (std::int64_t k = skipped; k < count; ++k) {
+      const std::int64_t at = block + k - item_.k_begin;
+      const auto total = [&](const float* from) HWY_ATTR {
+        return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, from + k * kLanes)));
+      };
+      if (item_.sums != nullptr) item_.sums[at] = total(scratch_.sums);
+      if (item_.recent != nullptr) item_.recent[at] = total(scratch_.recent);
+      if (item_.maxima == nullptr) continue;
+      float most = 0.0f;
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        const float one = scratch_.maxima[k * kLanes + lane];
+        if (!(one <= most) && !std::isnan(most)) most = one;
+      }
+      item_.maxima[at] = most;
+    }
+  }
+
+  /// Before scores become weights: their logarithms are what counts.
+  void count_bins(const Panel& panel, std::int64_t keys) {
+    const Floats d;
+    const Ints di;
+    const Vector factor = hn::Set(d, score_factor_);
+    const Vector last = hn::Set(d, static_cast<float>(item_.bins - 1));
+    for (std::int64_t k = 0; k < keys; ++k) {
+      const float* const scores = scratch_.forward.scores + k * kPanelLanes;
+      for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+        const Vector score = hn::Load(d, scores + lane);
+        const Vector log2_sum = hn::Load(d, scratch_.log2_sum + lane);
+        const Vector above = Arithmetic::kScalesQueries ? hn::Sub(log2_sum, score)
+                                                        : hn::NegMulAdd(factor, score, log2_sum);
+        const Vector bin = hn::Min(hn::Max(above, hn::Zero(d)), last);
+        // Hidden pairs and those of nan rows have none.
+        const auto counts =
+            hn::And(hn::Gt(score, hn::Set(d, kMinusInfinity)), hn::Eq(above, above));
+        hn::Store(
+            hn::IfThenElse(hn::RebindMask(di, counts), hn::ConvertTo(di, bin), hn::Set(di, -1)), di,
+            scratch_.bins + lane);
+      }
+      for (std::int64_t i = 0; i < panel.rows; ++i) {
+        if (scratch_.bins[i] >= 0) ++item_.histogram[scratch_.bins[i]];
+      }
+    }
+  }
+
+  const WeightsSetup& setup_;
+  const WeightsItem& item_;
+  const ForwardHead& head_;
+  WeightsScratch scratch_;
+  ScoreStages stages_;
+  const float score_factor_;  // what scores still have to be multiplied by
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_WEIGHTS_INL_H_

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// All lenses of a forward call, and their check against the oracle's weights.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/lenses.h"
+#include "fovea/reference.h"
+
+#include "core/cells.h"
+#include "reference/lenses.h"
+#include "support/exactness.h"
+#include "support/forward.h"
+#include "support/storage.h"
+
+namespace fovea::test {
+
+/// How much is asked for.
+struct LensSizes {
+  std::int64_t top = 8;
+  std::int64_t rows = 0, columns = 0;  // of the map; none where 0
+  Pool pool = Pool::kSum;
+};
+
+/// What all lenses together saw, and the outputs beside them.
+struct Seen {
+  Tensor context, lse;
+  Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
+  Tensor top_keys, top_weights;
+  Tensor cells, pairs;
+
+  std::vector<const Tensor*> all() const {
+    std::vector<const Tensor*> tensors{
+        &context,           &lse,       &entropy,  &maximum,     &maximum_key, &mean_distance,
+        &distance_variance, &first_key, &top_keys, &top_weights, &cells,       &pairs};
+    std::erase_if(tensors, [](const Tensor* tensor) { return !tensor->defined(); });
+    return tensors;
+  }
+
+  AttentionOutputs outputs(Pool pool) {
+    return {.context = context,
+            .lse = lse,
+            .lenses = {.rows = {.entropy = entropy,
+                                .maximum = maximum,
+                                .maximum_key = maximum_key,
+                                .mean_distance = mean_distance,
+                                .distance_variance = distance_variance,
+                                .first_key = first_key},
+                       .top = {.keys = top_keys, .weights = top_weights},
+                       .map = {.cells = cells, .pairs = pairs, .pool = pool}}};
+  }
+};
+
+/// Room for all of it, filled with what no lens sees.
+inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
+  const ProblemShape shape = shape_of(in);
+  const DType sums = lse_type(in.query.dtype());
+  const auto make = [](DType type, const Shape& extents) {
+    Tensor tensor(type, extents);
+    fill(tensor, -77.0);
+    return tensor;
+  };
+  const Shape rows{shape.batch, shape.q_heads, shape.q_len};
+  Seen seen;
+  seen.context =
+      make(in.query.dtype(), {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)});
+  for (Tensor* const tensor : {&seen.lse, &seen.entropy, &seen.maximum, &seen.mean_distance,
+                               &seen.distance_variance, &seen.first_key}) {
+    *tensor = make(sums, rows);
+  }
+  seen.maximum_key = make(DType::kInt64, rows);
+  if (sizes.top > 0) {
+    const Shape top{shape.batch, shape.q_heads, shape.q_len, sizes.top};
+    seen.top_keys = make(DType::kInt64, top);
+    seen.top_weights = make(sums, top);
+  }
+  if (sizes.rows > 0) {
+    const Shape map{shape.batch, shape.q_heads, sizes.rows, sizes.columns};
+    seen.cells = make(sums, map);
+    seen.pairs = make(DType::kInt64, map);
+  }
+  return seen;
+}
+
+inline Seen look(const reference::Inputs& in, const AttentionOptions& options,
+                 const LensSizes& sizes) {
+  Seen seen = room_for(in, sizes);
+  attention_forward(in.query, in.key, in.value, options, seen.outputs(sizes.pool));
+  return seen;
+}
+
+inline testing::AssertionResult same_bits(const Seen& a, const Seen& b) {
+  const std::vector<const Tensor*> these = a.all();
+  const std::vector<const Tensor*> those = b.all();
+  if (these.size() != those.size()) return testing::AssertionFailure() << "others were asked for";
+  for (std::size_t i = 0; i < these.size(); ++i) {
+    const testing::AssertionResult same = same_bits(*these[i], *those[i]);
+    if (!same) return testing::AssertionFailure() << "number " << i << ": " << same.message();
+  }
+  return testing::AssertionSuccess();
+}
+
+/// Holds what was seen to the oracle's weights. A weight is off by `rounding` of itself at most.
+class LensCheck {
+ public:
+  LensCheck(const reference::Inputs& in, const AttentionOptions& options)
+      : shape_(shape_of(in, options)),
+        options_(options),
+        rows_(all_rows(shape_)),
+        exact_(reference::attention_rows(in, options, rows_)) {
+    const double scores =
+        size_of_products(in, options, rows_) * 2 + size_of_biases(shape_, options);
+    const double keys = static_cast<double>(std::max<std::int64_t>(shape_.kv_len, 1));
+    rounding_ = in.query.dtype() == DType::kFloat64
+                    ? 1e-12
+                    : kRounding * (6 + 3 * scores + 2 * std::sqrt(keys));
+  }
+
+  void expect(const Seen& seen, const LensSizes& sizes) const {
+    for (std::size_t r = 0; r < rows_.size() && !testing::Test::HasFailure(); ++r) {
+      const reference::Row& row = rows_[r];
+      SCOPED_TRACE(testing::Message()
+                   << "row " << row.batch << ", " << row.head << ", " << row.query);
+      expect_row(seen, row, reference::row_numbers(weights(r), exact_.places[r]));
+      if (sizes.top > 0) expect_top(seen, row, weights(r), sizes.top);
+    }
+    if (sizes.rows > 0) expect_map(seen, sizes);
+  }
+
+ private:
+  std::span<const double> weights(std::size_t row) const {
+    const auto kv_len = static_cast<std::size_t>(shape_.kv_len);
+    return exact_.weights.span<double>().subspan(row * kv_len, kv_len);
+  }
+
+  static void expect_near(const Tensor& found, const Index& at, double expected, double allowed,
+                          const char* name) {
+    const double value = found.value(at);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(value)) << name << ": " << value;
+    } else {
+      EXPECT_NEAR(value, expected, allowed) << name;
+    }
+  }
+
+  void expect_row(const Seen& seen, const reference::Row& row,
+                  const reference::RowNumbers& expected) const {
+    const Index at{row.batch, row.head, row.query};
+    const double deviation = std::sqrt(expected.distance_variance);
+    expect_near(seen.entropy, at, expected.entropy, rounding_ * (2 + 2 * expected.entropy),
+                "entropy");
+    expect_near(seen.maximum, at, expected.maximum, rounding_ * expected.maximum, "maximum");
+    expect_near(seen.first_key, at, expected.first_key, rounding_ * expected.first_key + 1e-37,
+                "first_key");
+    expect_near(seen.mean_distance, at, expected.mean_distance,
+                rounding_ * (2 * deviation) + kRounding * std::abs(expected.mean_distance),
+                "mean_distance");
+    expect_near(seen.distance_variance, at, expected.distance_variance,
+                rounding_ * 4 * expected.distance_variance + 1e-25, "distance_variance");
+    // Of keys that are nearly as good either will do.
+    const std::int64_t key = seen.maximum_key.at<std::int64_t>(at);
+    if (expected.maximum_key < 0) {
+      EXPECT_EQ(key, -1);
+      return;
+    }
+    ASSERT_TRUE(key >= 0 && key < shape_.kv_len) << key;
+    const std::size_t r = static_cast<std::size_t>(
+        (row.batch * shape_.q_heads + row.head) * shape_.q_len + row.query);
+    EXPECT_GE(weights(r)[static_cast<std::size_t>(key)], expected.maximum * (1 - rounding_));
+  }
+
+  void expect_top(const Seen& seen, const reference::Row& row, std::span<const double> exact,
+                  std::int64_t k) const {
+    const auto expected = reference::top_keys(exact, k);
+    double previous = std::numeric_limits<double>::infinity();
+    std::vector<std::int64_t> keys;
+    for (std::int64_t n = 0; n < k; ++n) {
+      const Index at{row.batch, row.head, row.query, n};
+      const std::int64_t key = seen.top_keys.at<std::int64_t>(at);
+      const double weight = seen.top_weights.value(at);
+      const double wanted = expected[static_cast<std::size_t>(n)].second;
+      expect_near(seen.top_weights, at, wanted, rounding_ * wanted + 1e-37, "top weight");
+      if (std::isnan(wanted)) {
+        EXPECT_EQ(key, -1);
+        continue;
+      }
+      EXPECT_LE(weight, previous);
+      if (n == 0) {
+        EXPECT_EQ(weight, seen.maximum.value({row.batch, row.head, row.query}));
+      }
+      previous = weight;
+      if (key < 0) {
+        EXPECT_EQ(weight, 0.0);
+        continue;
+      }
+      ASSERT_LT(key, shape_.kv_len);
+      EXPECT_EQ(std::count(keys.begin(), keys.end(), key), 0) << key << " twice";
+      keys.push_back(key);
+      const double own = exact[static_cast<std::size_t>(key)];
+      EXPECT_NEAR(weight, own, rounding_ * own + 1e-37) << "of key " << key;
+    }
+  }
+
+  void expect_map(const Seen& seen, const LensSizes& sizes) const {
+    for (std::int64_t batch = 0; batch < shape_.batch; ++batch) {
+      for (std::int64_t head = 0; head < shape_.q_heads; ++head) {
+        for (std::int64_t r = 0; r < sizes.rows && !testing::Test::HasFailure(); ++r) {
+          expect_map_row(seen, sizes, batch, head, r);
+        }
+      }
+    }
+  }
+
+  void expect_map_row(const Seen& seen, const LensSizes& sizes, std::int64_t batch,
+                      std::int64_t head, std::int64_t r) const {
+    for (std::int64_t c = 0; c < sizes.columns; ++c) {
+      double sum = 0.0, most = 0.0;
+      std::int64_t pairs = 0;
+      for (std::int64_t i = cell_begin(r, shape_.q_len, sizes.rows);
+           i < cell_begin(r + 1, shape_.q_len, sizes.rows); ++i) {
+        const auto number =
+            static_cast<std::size_t>((batch * shape_.q_heads + head) * shape_.q_len + i);
+        for (std::int64_t j = cell_begin(c, shape_.kv_len, sizes.columns);
+             j < cell_begin(c + 1, shape_.kv_len, sizes.columns); ++j) {
+          const double weight = weights(number)[static_cast<std::size_t>(j)];
+          sum += weight;
+          most = std::isnan(weight) || std::isnan(most) ? std::nan("") : std::max(most, weight);
+          ScorePosition place = exact_.places[number];
+          place.key = j;
+          pairs += options_.mask.visible(place) ? 1 : 0;
+        }
+      }
+      const Index at{batch, head, r, c};
+      EXPECT_EQ(seen.pairs.at<std::int64_t>(at), pairs) << to_string(at);
+      const double expected = sizes.pool == Pool::kMax    ? most
+                              : sizes.pool == Pool::kMean ? sum / static_cast<double>(pairs)
+                                                          : sum;
+      SCOPED_TRACE(to_string(at));
+      // A row that is nan may mark what it does not see, between what it does.
+      if (pairs == 0 && sizes.pool != Pool::kMean && std::isnan(seen.cells.value(at))) continue;
+      expect_near(seen.cells, at, expected, 2 * rounding_ * expected + 1e-37, "cell");
+    }
+  }
+
+  ProblemShape shape_;
+  AttentionOptions options_;
+  RowList rows_;
+  reference::Rows exact_;
+  double rounding_ = 0.0;
+};
+
+inline void expect_lenses(const reference::Inputs& in, const AttentionOptions& options,
+                          const LensSizes& sizes) {
+  LensCheck(in, options).expect(look(in, options, sizes), sizes);
+}
+
+}  // namespace fovea::test

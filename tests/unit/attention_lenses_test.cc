@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lenses against the oracle's weights: every way through the kernel, awkward sizes, ties, far
+// distances, what is nan and what is hidden; and that nobody's bits depend on who watches.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/lenses.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+
+#include "support/forward.h"
+#include "support/lenses.h"
+#include "support/option_sets.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(AttentionLenses, AgreeWithTheOracle) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, options] : option_sets()) {
+    SCOPED_TRACE(name);
+    const LensCheck check(p.inputs(), options);
+    for (const LensSizes& sizes :
+         {LensSizes{8, 10, 20, Pool::kSum}, LensSizes{1, 13, 33, Pool::kMean},
+          LensSizes{64, 200, 7, Pool::kMax}, LensSizes{5, 1, 700, Pool::kSum}}) {
+      check.expect(look(p.inputs(), options, sizes), sizes);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(AttentionLenses, OfEveryKindOfInput) {
+  for (const InputKind kind : kInputKinds) {
+    SCOPED_TRACE(name_of(kind));
+    const RandomProblem p = stored_problem({1, 2, 1, 100, 600}, 24, 8, kind, 3);
+    expect_lenses(p.inputs(), {}, {16, 9, 11, Pool::kSum});
+  }
+}
+
+TEST(AttentionLenses, AwkwardSizes) {
+  RandomState random(7);
+  for (int number = 0; number < 60 && !HasFailure(); ++number) {
+    const ProblemShape shape{random.randint(1, 3), 2, random.randint(1, 3), random.randint(1, 120),
+                             random.randint(1, 900)};
+    const RandomProblem p = stored_problem(shape, random.randint(1, 40), random.randint(1, 20));
+    const LensSizes sizes{random.randint(0, std::min<std::int64_t>(shape.kv_len, 64) + 1),
+                          random.randint(1, shape.q_len + 1), random.randint(1, shape.kv_len + 1),
+                          static_cast<Pool>(number % 3)};
+    SCOPED_TRACE(testing::Message() << shape.q_len << " x " << shape.kv_len << ", top " << sizes.top
+                                    << ", map " << sizes.rows << " x " << sizes.columns);
+    expect_lenses(p.inputs(), {.mask = number % 2 == 0 ? causal() : Mask()}, sizes);
+  }
+}
+
+TEST(AttentionLenses, OfALongRowFarAway) {
+  // Two keys beside each other have all of the weight, half each, 1.2 million keys away.
+  constexpr std::int64_t kKeys = 1'200'000;
+  RandomProblem p = stored_problem({1, 1, 1, 1, kKeys}, 2, 1);
+  fill(p.key, 0.0);
+  fill(p.query, 10.0);
+  for (const std::int64_t key : {100, 101}) set_value(p.key, {0, 0, key, 0}, 20.0);
+  const LensSizes sizes{2, 1, 3, Pool::kSum};
+  const Seen seen = look(p.inputs(), {}, sizes);
+  EXPECT_EQ(seen.maximum_key.value({0, 0, 0}), 100);
+  EXPECT_FLOAT_EQ(seen.maximum.at<float>({0, 0, 0}), 0.5F);
+  EXPECT_FLOAT_EQ(seen.entropy.at<float>({0, 0, 0}), std::log(2.0F));
+  EXPECT_FLOAT_EQ(seen.mean_distance.at<float>({0, 0, 0}), kKeys - 1 - 100.5F);
+  EXPECT_FLOAT_EQ(seen.distance_variance.at<float>({0, 0, 0}), 0.25F);
+  EXPECT_FLOAT_EQ(seen.cells.at<float>({0, 0, 0, 0}), 1.0F);
+  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 1}), 101);
+}
+
+TEST(AttentionLenses, VariancesAreThoseOfUniformWeightsToo) {
+  constexpr std::int64_t kKeys = 100'000;
+  RandomProblem p = stored_problem({1, 1, 1, 3, kKeys}, 2, 1);
+  fill(p.key, 0.0);
+  const Seen seen = look(p.inputs(), {}, {1, 1, 10, Pool::kSum});
+  for (std::int64_t q = 0; q < 3; ++q) {
+    const double expected = (static_cast<double>(kKeys) * kKeys - 1) / 12;
+    EXPECT_NEAR(seen.distance_variance.value({0, 0, q}) / expected, 1.0, 1e-5);
+    EXPECT_NEAR(seen.entropy.value({0, 0, q}), std::log(kKeys), 1e-5);
+    EXPECT_EQ(seen.maximum_key.value({0, 0, q}), 0);
+    for (std::int64_t c = 0; q == 0 && c < 10; ++c) {
+      EXPECT_NEAR(seen.cells.value({0, 0, 0, c}), 0.3, 3e-6);
+    }
+  }
+}
+
+TEST(AttentionLenses, TheLowerKeyComesFirstWhereWeightsAreEqual) {
+  // Each key is one of three; the best of them are keys 1, 4, 7 and so on.
+  constexpr std::int64_t kKeys = 1700;
+  RandomProblem p = stored_problem({1, 1, 1, 70, kKeys}, 3, 1);
+  for (std::int64_t j = 0; j < kKeys; ++j) {
+    for (std::int64_t c = 0; c < 3; ++c) set_value(p.key, {0, 0, j, c}, j % 3 == c ? 1.0 : 0.0);
+  }
+  for (std::int64_t i = 0; i < 70; ++i) {
+    for (std::int64_t c = 0; c < 3; ++c) set_value(p.query, {0, 0, i, c}, c == 1 ? 2.0 : -1.0);
+  }
+  for (const std::int64_t k : {1, 8, 40, 64}) {
+    const Seen seen = look(p.inputs(), {}, {k, 0, 0, Pool::kSum});
+    for (std::int64_t i = 0; i < 70; ++i) {
+      ASSERT_EQ(seen.maximum_key.value({0, 0, i}), 1) << i;
+      for (std::int64_t n = 0; n < k; ++n) {
+        ASSERT_EQ(seen.top_keys.value({0, 0, i, n}), 1 + 3 * n) << i << ", " << n << " of " << k;
+      }
+    }
+  }
+}
+
+TEST(AttentionLenses, WorstOfOrdersOfKeys) {
+  // Ever larger scores: each key enters the list.
+  constexpr std::int64_t kKeys = 1500;
+  RandomProblem p = stored_problem({1, 1, 1, 50, kKeys}, 1, 1);
+  fill(p.query, 1.0);
+  for (std::int64_t j = 0; j < kKeys; ++j) {
+    set_value(p.key, {0, 0, j, 0}, static_cast<double>(j / 16) / 16.0);
+  }
+  expect_lenses(p.inputs(), {}, {8, 5, 5, Pool::kSum});
+}
+
+TEST(AttentionLenses, NobodysBitsDependOnWhoWatches) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, options] : option_sets()) {
+    SCOPED_TRACE(name);
+    const Forward alone = forward(p.inputs(), options);
+    for (const LensSizes& sizes : {LensSizes{8, 10, 20, Pool::kSum}, LensSizes{0, 3, 3, Pool::kMax},
+                                   LensSizes{3, 0, 0, Pool::kSum}}) {
+      const Seen seen = look(p.inputs(), options, sizes);
+      EXPECT_TRUE(same_bits(Forward{seen.context, seen.lse}, alone));
+    }
+    // Nor those of a lens on which others are there.
+    const LensSizes sizes{8, 10, 20, Pool::kSum};
+    const Seen all = look(p.inputs(), options, sizes);
+    Seen one = room_for(p.inputs(), sizes);
+    AttentionOutputs outputs;
+    outputs.lenses.map.cells = one.cells;
+    attention_forward(p.query, p.key, p.value, options, outputs);
+    EXPECT_TRUE(same_bits(one.cells, all.cells));
+    outputs = {};
+    outputs.lenses.top.keys = one.top_keys;
+    attention_forward(p.query, p.key, p.value, options, outputs);
+    EXPECT_TRUE(same_bits(one.top_keys, all.top_keys));
+    outputs = {};
+    outputs.lenses.rows.distance_variance = one.distance_variance;
+    attention_forward(p.query, p.key, p.value, options, outputs);
+    EXPECT_TRUE(same_bits(one.distance_variance, all.distance_variance));
+  }
+}
+
+TEST(AttentionLenses, AnyNumberOfThreadsGivesTheSameBits) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, set] : option_sets()) {
+    for (const LensSizes& sizes :
+         {LensSizes{8, 3, 20, Pool::kSum}, LensSizes{2, 77, 5, Pool::kMean}}) {
+      AttentionOptions options = set;
+      options.execution.threads = 1;
+      const Seen one = look(p.inputs(), options, sizes);
+      for (const int threads : {2, 3, 8}) {
+        options.execution.threads = threads;
+        EXPECT_TRUE(same_bits(look(p.inputs(), options, sizes), one)) << name << threads;
+      }
+    }
+  }
+}
+
+TEST(AttentionLenses, MapsOfLongSequencesAddUpToTheirQueries) {
+  // So many queries that several panels are one chunk of a map.
+  for (const std::int64_t tokens : {60'000, 100'003}) {
+    const RandomProblem p = stored_problem({1, 1, 1, tokens, tokens}, 4, 4);
+    AttentionOptions options{.mask = window(6, 0)};
+    options.execution.threads = 1;
+    const LensSizes sizes{0, 7, 50, Pool::kSum};
+    const Seen one = look(p.inputs(), options, sizes);
+    double sum = 0.0;
+    for (const float cell : one.cells.span<float>()) sum += static_cast<double>(cell);
+    EXPECT_NEAR(sum / static_cast<double>(tokens), 1.0, 1e-6);
+    options.execution.threads = 3;
+    EXPECT_TRUE(same_bits(look(p.inputs(), options, sizes), one));
+    EXPECT_TRUE(same_bits(forward(p.inputs(), options), Forward{one.context, one.lse}));
+  }
+}
+
+TEST(AttentionLenses, RowsWithoutAKeyAreMarked) {
+  const RandomProblem p = stored_problem({1, 1, 1, 40, 30}, 8, 8);
+  // Top-left, so that queries beyond the keys' window see none.
+  const AttentionOptions options{.mask = window(2, 0), .alignment = Alignment::top_left()};
+  const LensSizes sizes{4, 40, 30, Pool::kMean};
+  expect_lenses(p.inputs(), options, sizes);
+  const Seen seen = look(p.inputs(), options, sizes);
+  EXPECT_EQ(seen.maximum_key.value({0, 0, 39}), -1);
+  EXPECT_EQ(seen.entropy.value({0, 0, 39}), 0.0);
+  EXPECT_TRUE(std::isnan(seen.mean_distance.value({0, 0, 39})));
+  EXPECT_EQ(seen.top_keys.value({0, 0, 39, 0}), -1);
+  EXPECT_EQ(seen.top_weights.value({0, 0, 39, 0}), 0.0);
+  EXPECT_TRUE(std::isnan(seen.cells.value({0, 0, 39, 3})));
+  EXPECT_EQ(seen.pairs.value({0, 0, 39, 3}), 0);
+}
+
+TEST(AttentionLenses, RowsThatAreNanAreMarkedAndNoOthers) {
+  RandomProblem p = stored_problem({1, 1, 1, 60, 300}, 8, 8);
+  set_value(p.query, {0, 0, 17, 3}, std::nan(""));
+  set_value(p.key, {0, 0, 290, 1}, kInfinity);  // seen by the last ones only
+  const AttentionOptions options{.mask = causal()};
+  const LensSizes sizes{4, 60, 10, Pool::kSum};
+  expect_lenses(p.inputs(), options, sizes);
+  const Seen seen = look(p.inputs(), options, sizes);
+  EXPECT_TRUE(std::isnan(seen.entropy.value({0, 0, 17})));
+  EXPECT_TRUE(std::isnan(seen.cells.value({0, 0, 17, 0})));
+  EXPECT_TRUE(std::isnan(seen.top_weights.value({0, 0, 17, 0})));
+  EXPECT_EQ(seen.top_keys.value({0, 0, 17, 0}), -1);
+  EXPECT_FALSE(std::isnan(seen.entropy.value({0, 0, 16})));
+  EXPECT_FALSE(std::isnan(seen.cells.value({0, 0, 18, 0})));
+}
+
+TEST(AttentionLenses, OfPackedSequences) {
+  const RandomProblem p = stored_problem({1, 2, 2, 90, 120}, 16, 8);
+  AttentionOptions options{.mask = causal()};
+  options.sequences = {{0, 20, 20, 90}, {0, 50, 60, 120}};
+  const LensSizes sizes{5, 0, 0, Pool::kSum};
+  expect_lenses(p.inputs(), options, sizes);
+  const Seen seen = look(p.inputs(), options, sizes);
+  // Keys are numbered as in the tensor.
+  EXPECT_GE(seen.maximum_key.value({0, 0, 89}), 60);
+}
+
+TEST(AttentionLenses, InFloat64) {
+  const RandomProblem p({2, 2, 1, 37, 90}, 12, 5);
+  for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
+    for (const Mask& mask : {Mask(), window(9, 3)}) {
+      expect_lenses(p.inputs(), {.mask = mask}, {6, 10, 13, pool});
+    }
+  }
+}
+
+TEST(AttentionLenses, OfDecodingOneToken) {
+  const RandomProblem p = stored_problem({1, 4, 2, 1, 800}, 16, 16);
+  const LensSizes sizes{8, 1, 10, Pool::kSum};
+  const Seen expected = look(p.inputs(), {}, sizes);
+  Seen seen = room_for(p.inputs(), sizes);
+  attention_decode(p.query, p.key, p.value, {}, seen.outputs(sizes.pool));
+  EXPECT_TRUE(same_bits(seen, expected));
+}
+
+}  // namespace
+}  // namespace fovea::test

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights found again from lse, against the oracle's: rectangles, scores, pooled rectangles, and
+// what keys receive.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/mask.h"
+#include "fovea/random.h"
+#include "fovea/weights.h"
+
+#include "core/cells.h"
+#include "support/forward.h"
+#include "support/option_sets.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+/// A problem, its lse by the engine, and the oracle's weights.
+struct Known {
+  Known(const RandomProblem& given, const AttentionOptions& with)
+      : problem(given), options(with), lse(forward(given.inputs(), with).lse) {
+    const ProblemShape shape = shape_of(given.inputs());
+    const RowList rows = all_rows(shape);
+    exact = reference::attention_rows(given.inputs(), with, rows);
+    const double scores = 2 * size_of_products(given.inputs(), with, rows) +
+                          size_of_biases(shape, with) +
+                          std::log(static_cast<double>(shape.kv_len) + 1.0);
+    rounding = lse.dtype() == DType::kFloat64 ? 1e-12 : kRounding * (8 + 4 * scores);
+  }
+
+  WeightInputs inputs() const { return {problem.query, problem.key, lse}; }
+  double weight(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    const ProblemShape shape = shape_of(problem.inputs());
+    return exact.weights.at<double>({(batch * shape.q_heads + head) * shape.q_len + query, key});
+  }
+  bool visible(std::int64_t batch, std::int64_t head, std::int64_t query, std::int64_t key) const {
+    const ProblemShape shape = shape_of(problem.inputs());
+    ScorePosition place =
+        exact
+            .places[static_cast<std::size_t>((batch * shape.q_heads + head) * shape.q_len + query)];
+    place.key = key;
+    return options.mask.visible(place);
+  }
+
+  const RandomProblem& problem;
+  AttentionOptions options;
+  Tensor lse;
+  reference::Rows exact;
+  double rounding = 0.0;
+};
+
+Tensor weights_of(const Known& known, const WeightTile& tile) {
+  Tensor weights(lse_type(known.problem.query.dtype()), {tile.queries, tile.keys});
+  fill(weights, -77.0);
+  attention_weights(known.inputs(), tile, known.options, weights);
+  return weights;
+}
+
+const WeightTile kTiles[] = {
+    {.batch = 0, .head = 0, .first_query = 0, .queries = 200, .first_key = 0, .keys = 700},
+    {.batch = 1, .head = 5, .first_query = 7, .queries = 61, .first_key = 333, .keys = 101},
+    {.batch = 1, .head = 2, .first_query = 199, .queries = 1, .first_key = 699, .keys = 1},
+    {.batch = 0, .head = 3, .first_query = 3, .queries = 190, .first_key = 17, .keys = 640},
+};
+
+TEST(AttentionWeights, ARectangleIsThatOfTheOracle) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, options] : option_sets()) {
+    SCOPED_TRACE(name);
+    const Known known(p, options);
+    for (const WeightTile& tile : kTiles) {
+      const Tensor weights = weights_of(known, tile);
+      double worst = 0.0;
+      for_each_index(weights.shape(), [&](const Index& at) {
+        const double expected =
+            known.weight(tile.batch, tile.head, tile.first_query + at[0], tile.first_key + at[1]);
+        const double off = std::abs(weights.value(at) - expected);
+        worst = std::max(worst, (off - 1e-37) / std::max(expected, 1e-30));
+        if (expected == 0.0) {
+          EXPECT_EQ(weights.value(at), 0.0);
+        }
+      });
+      EXPECT_LE(worst, known.rounding);
+    }
+  }
+}
+
+TEST(AttentionWeights, APartOfARectangleHasTheSameBits) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, set] : option_sets()) {
+    SCOPED_TRACE(name);
+    Known known(p, set);
+    const Tensor whole = weights_of(known, kTiles[0]);
+    RandomState random(5);
+    for (int number = 0; number < 12; ++number) {
+      WeightTile tile{.first_query = random.randint(0, 200), .first_key = random.randint(0, 700)};
+      tile.queries = random.randint(1, 200 - tile.first_query + 1);
+      tile.keys = random.randint(1, 700 - tile.first_key + 1);
+      known.options.execution.threads = number % 3 + 1;
+      const Tensor part = weights_of(known, tile);
+      const TensorView same(whole.view().address({tile.first_query, tile.first_key}), whole.dtype(),
+                            {tile.queries, tile.keys}, whole.view().strides());
+      ASSERT_TRUE(same_bits(part, same)) << tile.first_query << " " << tile.first_key;
+    }
+  }
+}
+
+TEST(AttentionWeights, ScoresAreWhatTheSoftmaxIsGiven) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, options] : option_sets()) {
+    SCOPED_TRACE(name);
+    const reference::Steps steps = reference::attention_steps(p.inputs(), options);
+    const Tensor& expected = steps.masked_scores.defined()   ? steps.masked_scores
+                             : steps.biased_scores.defined() ? steps.biased_scores
+                                                             : steps.scaled_scores;
+    const WeightTile& tile = kTiles[3];
+    Tensor scores(DType::kFloat32, {tile.queries, tile.keys});
+    attention_scores({p.query, p.key}, tile, options, scores);
+    const double allowed = 1e-5 * (size_of(expected) + 1);
+    for_each_index(scores.shape(), [&](const Index& at) {
+      const double wanted =
+          expected.value({tile.batch, tile.head, tile.first_query + at[0], tile.first_key + at[1]});
+      if (std::isinf(wanted)) {
+        ASSERT_EQ(scores.value(at), wanted) << to_string(at);
+      } else {
+        ASSERT_NEAR(scores.value(at), wanted, allowed) << to_string(at);
+      }
+    });
+  }
+}
+
+TEST(AttentionWeights, ARectangleCanBePooled) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, options] : option_sets()) {
+    SCOPED_TRACE(name);
+    const Known known(p, options);
+    for (const WeightTile& tile : kTiles) {
+      for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
+        const std::int64_t rows = std::min<std::int64_t>(tile.queries, 17);
+        const std::int64_t columns = std::min<std::int64_t>(tile.keys, 23);
+        Tensor cells(DType::kFloat32, {rows, columns});
+        Tensor pairs(DType::kInt64, {rows, columns});
+        attention_weights(known.inputs(), tile, options,
+                          PooledMap{.cells = cells, .pairs = pairs, .pool = pool});
+        for_each_index(cells.shape(), [&](const Index& at) {
+          double sum = 0.0, most = 0.0;
+          std::int64_t seen = 0;
+          for (std::int64_t i = cell_begin(at[0], tile.queries, rows);
+               i < cell_begin(at[0] + 1, tile.queries, rows); ++i) {
+            for (std::int64_t j = cell_begin(at[1], tile.keys, columns);
+                 j < cell_begin(at[1] + 1, tile.keys, columns); ++j) {
+              const std::int64_t query = tile.first_query + i;
+              const std::int64_t key = tile.first_key + j;
+              const double weight = known.weight(tile.batch, tile.head, query, key);
+              sum += weight;
+              most = std::max(most, weight);
+              seen += known.visible(tile.batch, tile.head, query, key) ? 1 : 0;
+            }
+          }
+          ASSERT_EQ(pairs.value(at), static_cast<double>(seen)) << to_string(at);
+          if (pool == Pool::kMean && seen == 0) {
+            ASSERT_TRUE(std::isnan(cells.value(at)));
+            return;
+          }
+          const double expected = pool == Pool::kMax    ? most
+                                  : pool == Pool::kMean ? sum / static_cast<double>(seen)
+                                                        : sum;
+          ASSERT_NEAR(cells.value(at), expected, 2 * known.rounding * expected + 1e-36);
+        });
+      }
+    }
+  }
+}
+
+/// Room for everything.
+struct Received {
+  explicit Received(const ProblemShape& shape, DType type = DType::kFloat32)
+      : sum(type, {shape.batch, shape.q_heads, shape.kv_len}),
+        largest(type, sum.shape()),
+        recent(type, sum.shape()),
+        histogram(DType::kInt64, {shape.batch, shape.q_heads, 12}) {}
+  ReceivedAttention to() {
+    return {.sum = sum,
+            .largest = largest,
+            .recent = recent,
+            .recent_queries = 50,
+            .histogram = histogram};
+  }
+  Tensor sum, largest, recent, histogram;
+};
+
+void expect_received(const Known& known, const Received& found) {
+  const ProblemShape shape = shape_of(known.problem.inputs());
+  for_each_index(found.sum.shape(), [&](const Index& at) {
+    double sum = 0.0, most = 0.0, recent = 0.0;
+    for (std::int64_t q = 0; q < shape.q_len; ++q) {
+      const double weight = known.weight(at[0], at[1], q, at[2]);
+      sum += weight;
+      most = std::max(most, weight);
+      if (q >= shape.q_len - 50) recent += weight;
+    }
+    ASSERT_NEAR(found.sum.value(at), sum, 2 * known.rounding * sum + 1e-36) << to_string(at);
+    ASSERT_NEAR(found.recent.value(at), recent, 2 * known.rounding * recent + 1e-36);
+    ASSERT_NEAR(found.largest.value(at), most, known.rounding * most + 1e-36);
+  });
+  // A weight that is nearly a power of two may be in the bin beside its own.
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      std::vector<std::int64_t> expected(12), doubtful(13);
+      for (std::int64_t q = 0; q < shape.q_len; ++q) {
+        for (std::int64_t k = 0; k < shape.kv_len; ++k) {
+          if (!known.visible(batch, head, q, k)) continue;
+          const double size = -std::log2(std::max(known.weight(batch, head, q, k), 1e-300));
+          ++expected[static_cast<std::size_t>(std::clamp(size, 0.0, 11.0))];
+          const double border = std::round(size);
+          if (std::abs(size - border) < 1e-4 && border <= 12) {
+            ++doubtful[static_cast<std::size_t>(border)];
+          }
+        }
+      }
+      std::int64_t all = 0;
+      for (std::size_t b = 0; b < 12; ++b) {
+        const std::int64_t count =
+            found.histogram.at<std::int64_t>({batch, head, static_cast<std::int64_t>(b)});
+        EXPECT_LE(std::abs(count - expected[b]), doubtful[b] + doubtful[b + 1]) << b;
+        all += count - expected[b];
+      }
+      EXPECT_EQ(all, 0);
+    }
+  }
+}
+
+TEST(AttentionWeights, WhatKeysReceive) {
+  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
+  for (const auto& [name, set] : option_sets()) {
+    SCOPED_TRACE(name);
+    Known known(p, set);
+    Received one(kOptionShape);
+    known.options.execution.threads = 1;
+    attention_received(known.inputs(), known.options, one.to());
+    expect_received(known, one);
+    known.options.execution.threads = 3;
+    Received three(kOptionShape);
+    attention_received(known.inputs(), known.options, three.to());
+    EXPECT_TRUE(same_bits(three.sum, one.sum));
+    EXPECT_TRUE(same_bits(three.largest, one.largest));
+    EXPECT_TRUE(same_bits(three.recent, one.recent));
+    EXPECT_TRUE(same_bits(three.histogram, one.histogram));
+    Received alone(kOptionShape);
+    ReceivedAttention recent_only = alone.to();
+    recent_only.sum = recent_only.largest = recent_only.histogram = {};
+    attention_received(known.inputs(), known.options, recent_only);
+    EXPECT_LE(max_difference(alone.recent, one.recent), known.rounding * size_of(one.recent));
+  }
+}
+
+TEST(AttentionWeights, InFloat64) {
+  const RandomProblem p({1, 2, 1, 60, 90}, 8, 4);
+  const Known known(p, {.mask = window(30, 5)});
+  const WeightTile tile{.head = 1, .first_query = 10, .queries = 40, .first_key = 20, .keys = 50};
+  const Tensor weights = weights_of(known, tile);
+  for_each_index(weights.shape(), [&](const Index& at) {
+    ASSERT_NEAR(weights.value(at), known.weight(0, 1, 10 + at[0], 20 + at[1]), 1e-14);
+  });
+  Received found({1, 2, 1, 60, 90}, DType::kFloat64);
+  attention_received(known.inputs(), known.options, found.to());
+  expect_received(known, found);
+  Tensor cells(DType::kFloat64, {5, 6});
+  attention_weights(known.inputs(), tile, known.options, PooledMap{.cells = cells});
+  double sum = 0.0;
+  for (const double cell : cells.span<double>()) sum += cell;
+  double expected = 0.0;
+  for (const double weight : weights.span<double>()) expected += weight;
+  EXPECT_NEAR(sum, expected, 1e-12);
+}
+
+TEST(AttentionWeights, OfNanRowsAreNanWhereTheyAreSeen) {
+  RandomProblem p = stored_problem({1, 1, 1, 60, 300}, 8, 8);
+  set_value(p.query, {0, 0, 17, 3}, std::nan(""));
+  const Known known(p, {.mask = causal()});
+  const Tensor weights =
+      weights_of(known, {.first_query = 10, .queries = 20, .first_key = 200, .keys = 100});
+  for_each_index(weights.shape(), [&](const Index& at) {
+    const bool seen = known.visible(0, 0, 10 + at[0], 200 + at[1]);
+    ASSERT_EQ(std::isnan(weights.value(at)), at[0] == 7 && seen) << to_string(at);
+  });
+}
+
+}  // namespace
+}  // namespace fovea::test
