@@ -325,12 +325,10 @@ class ItemPass {
     lenses_.begin_weights(p, panel, block);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
-      if (lenses_.watches_weights()) {
-        lenses_.compute_weights(p, panel, block, segment);
-        continue;
-      }
       with_vectors(segment.vectors, [&](auto vectors) {
-        if (dropout_) {
+        if (lenses_.watches_weights()) {
+          lenses_.template compute_weights<decltype(vectors)::value>(p, panel, block, segment);
+        } else if (dropout_) {
           compute_weights<decltype(vectors)::value, true>(panel, block, segment);
         } else {
           compute_weights<decltype(vectors)::value, false>(panel, block, segment);

@@ -55,6 +55,7 @@ struct NoLenses {
   void look_at_scores(std::int64_t, const Panel&, std::int64_t, std::int64_t, std::int64_t) {}
   void begin_weights(std::int64_t, const Panel&, std::int64_t) {}
   static constexpr bool watches_weights() { return false; }
+  template <int kVectors>
   void compute_weights(std::int64_t, const Panel&, std::int64_t, const Segment&) {}
   void end_weights(std::int64_t, const Panel&) {}
   void close(std::int64_t, const Panel&, const float*) {}
@@ -158,20 +159,19 @@ class ItemLenses {
   /// Whether the softmax's pass is this one rather than the usual.
   bool watches_weights() const { return lenses_.statistics || lenses_.map; }
 
-  /// As ItemPass::compute_weights, for all vectors of a segment.
+  /// As ItemPass::compute_weights.
+  template <int kVectors>
   void compute_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
-    for (std::int64_t v = 0; v < segment.vectors; ++v) {
-      const std::int64_t lane = (segment.first_vector + v) * kLanes;
-      if (!lenses_.map) {
-        watch<true, Pooling::kNone>(p, panel, block, segment, lane);
-      } else if (lenses_.pool == Pool::kMax) {
-        lenses_.statistics ? watch<true, Pooling::kMax>(p, panel, block, segment, lane)
-                           : watch<false, Pooling::kMax>(p, panel, block, segment, lane);
-      } else {
-        lenses_.statistics ? watch<true, Pooling::kSum>(p, panel, block, segment, lane)
-                           : watch<false, Pooling::kSum>(p, panel, block, segment, lane);
-      }
+    const PanelLenses& seen = own_.panels[p];
+    if (!lenses_.map) {
+      watch<kVectors, true, Pooling::kNone>(seen, panel, block, segment);
+    } else if (lenses_.pool == Pool::kMax) {
+      lenses_.statistics ? watch<kVectors, true, Pooling::kMax>(seen, panel, block, segment)
+                         : watch<kVectors, false, Pooling::kMax>(seen, panel, block, segment);
+    } else {
+      lenses_.statistics ? watch<kVectors, true, Pooling::kSum>(seen, panel, block, segment)
+                         : watch<kVectors, false, Pooling::kSum>(seen, panel, block, segment);
     }
   }
 
@@ -289,60 +289,82 @@ class ItemLenses {
     }
   }
 
-  /// The softmax's pass over one vector of rows and the keys of a segment.
-  template <bool kStatistics, Pooling kPooling>
-  HWY_NOINLINE void watch(std::int64_t p, const Panel& panel, std::int64_t block,
-                          const Segment& segment, std::int64_t lane) {
+  /// The softmax's pass over the keys of a segment.
+  template <int kVectors, bool kStatistics, Pooling kPooling>
+  HWY_NOINLINE void watch(const PanelLenses& seen, const Panel& panel, std::int64_t block,
+                          const Segment& segment) {
+    constexpr bool kPools = kPooling != Pooling::kNone;
     const Floats d;
-    const PanelLenses& seen = own_.panels[p];
+    const std::int64_t lane = segment.first_vector * kLanes;
     const Vector factor = hn::Set(d, score_factor_);
-    const Vector maximum = hn::Load(d, panel.maximum + lane);
     const Vector one = hn::Set(d, 1.0f);
     const Vector two = hn::Set(d, 2.0f);
-    Vector sum = hn::Load(d, scratch_.block_sum + lane);
-    Vector exponents = hn::Zero(d), distances = hn::Zero(d), squares = hn::Zero(d);
-    Vector distance = hn::Zero(d);
-    if constexpr (kStatistics) {
-      distance = hn::Sub(hn::Set(d, static_cast<float>(segment.first_key)),
-                         hn::Load(d, own_.centre + lane));
+    Vector maximum[kVectors], sum[kVectors], pooled[kVectors];
+    Vector exponents[kVectors], distances[kVectors], squares[kVectors], distance[kVectors];
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      maximum[v] = hn::Load(d, panel.maximum + lane + v * kLanes);
+      sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
+      pooled[v] = exponents[v] = distances[v] = squares[v] = distance[v] = hn::Zero(d);
+      if constexpr (kStatistics) {
+        distance[v] = hn::Sub(hn::Set(d, static_cast<float>(segment.first_key)),
+                              hn::Load(d, own_.centre + lane + v * kLanes));
+      }
     }
-    Vector pooled = hn::Zero(d);
     std::int64_t column = 0, boundary = 0;
     float* cell = nullptr;
-    if constexpr (kPooling != Pooling::kNone) {
+    if constexpr (kPools) {
       column = column_of(block + segment.first_key);
       boundary = own_.column_begin[column + 1] - block;
       cell = seen.cells + (block / setup_.block_keys + column) * kPanelLanes + lane;
     }
     const auto finish_cell = [&]() HWY_ATTR {
-      const Vector before = hn::Load(d, cell);
-      hn::Store(kPooling == Pooling::kSum ? hn::Add(before, pooled) : hn::Max(before, pooled), d,
-                cell);
-      pooled = hn::Zero(d);
+      HWY_UNROLL(3)
+      for (int v = 0; v < kVectors; ++v) {
+        float* const to = cell + v * kLanes;
+        const Vector before = hn::Load(d, to);
+        hn::Store(kPooling == Pooling::kSum ? hn::Add(before, pooled[v])
+                                            : hn::Max(before, pooled[v]),
+                  d, to);
+        pooled[v] = hn::Zero(d);
+      }
     };
 
     float* const weights = scratch_.scores + lane;
     const std::int64_t end = segment.first_key + segment.keys;
     for (std::int64_t k = segment.first_key; k < end; k += 2) {
-      Vector pair[2];
-      HWY_UNROLL(2)
-      for (int i = 0; i < 2; ++i) {
-        const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes);
-        Vector below = hn::Sub(score, maximum);
-        if (!Arithmetic::kScalesQueries) below = hn::Mul(factor, below);
-        const Vector weight = pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
-        if constexpr (kStatistics) {
-          // Where 2^x is 0, x may be -inf.
-          const Vector x = fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, below);
-          exponents = hn::MulAdd(weight, x, exponents);
-          const Vector far = i == 0 ? distance : hn::Add(distance, one);
-          const Vector product = hn::Mul(weight, far);
-          distances = hn::Add(distances, product);
-          squares = hn::MulAdd(product, far, squares);
+      Vector pair[2][kVectors];
+      HWY_UNROLL(3)
+      for (int v = 0; v < kVectors; ++v) {
+        HWY_UNROLL(2)
+        for (int i = 0; i < 2; ++i) {
+          const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
+          Vector below = hn::Sub(score, maximum[v]);
+          if (!Arithmetic::kScalesQueries) below = hn::Mul(factor, below);
+          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          pair[i][v] = weight;
+          sum[v] = hn::Add(sum[v], weight);
+          if constexpr (kStatistics) {
+            // Where 2^x is 0, x may be -inf.
+            const Vector x = fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, below);
+            exponents[v] = hn::MulAdd(weight, x, exponents[v]);
+            const Vector far = i == 0 ? distance[v] : hn::Add(distance[v], one);
+            const Vector product = hn::Mul(weight, far);
+            distances[v] = hn::Add(distances[v], product);
+            squares[v] = hn::MulAdd(product, far, squares[v]);
+          }
         }
-        sum = hn::Add(sum, weight);
-        if constexpr (kPooling != Pooling::kNone) {
-          pooled = kPooling == Pooling::kSum ? hn::Add(pooled, weight) : hn::Max(pooled, weight);
+        if constexpr (kStatistics) distance[v] = hn::Add(distance[v], two);
+        Arithmetic::store_weights(pair[0][v], pair[1][v], weights + v * kLanes, k);
+      }
+      if constexpr (kPools) {
+        HWY_UNROLL(2)
+        for (int i = 0; i < 2; ++i) {
+          HWY_UNROLL(3)
+          for (int v = 0; v < kVectors; ++v) {
+            pooled[v] = kPooling == Pooling::kSum ? hn::Add(pooled[v], pair[i][v])
+                                                  : hn::Max(pooled[v], pair[i][v]);
+          }
           if (k + i + 1 == boundary) {
             finish_cell();
             if (column + 1 < lenses_.map_columns) {
@@ -353,19 +375,23 @@ class ItemLenses {
           }
         }
       }
-      if constexpr (kStatistics) distance = hn::Add(distance, two);
-      Arithmetic::store_weights(pair[0], pair[1], weights, k);
     }
-    if constexpr (kPooling != Pooling::kNone) finish_cell();
-    hn::Store(sum, d, scratch_.block_sum + lane);
-    if constexpr (kStatistics) {
-      const auto add = [&](float* to, Vector more) HWY_ATTR {
-        hn::Store(hn::Add(hn::Load(d, to + lane), more), d, to + lane);
-      };
-      add(own_.exponents, exponents);
-      add(own_.distances, distances);
-      add(own_.squares, squares);
+    if constexpr (kPools) finish_cell();
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = lane + v * kLanes;
+      hn::Store(sum[v], d, scratch_.block_sum + at);
+      if constexpr (kStatistics) {
+        add(own_.exponents + at, exponents[v]);
+        add(own_.distances + at, distances[v]);
+        add(own_.squares + at, squares[v]);
+      }
     }
+  }
+
+  static HWY_INLINE void add(float* to, Vector more) {
+    const Floats d;
+    hn::Store(hn::Add(hn::Load(d, to), more), d, to);
   }
 
   void write_statistics(const Panel& panel, const PanelLenses& seen, const float* factors,

@@ -20,6 +20,7 @@
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/lenses.h"
+#include "kernels/rows-inl.h"
 #include "kernels/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,9 +38,9 @@ class MapCells {
       : lenses_(lenses), head_(head), block_keys_(block_keys) {}
 
   /// Adds what a finished panel has gathered. factor[lane]: what 2^(score - maximum) is multiplied
-  /// by; `weighted` has room for a number per lane.
+  /// by; `numbers` has room for a vector.
   void add(const Panel& panel, const PanelLenses& seen, const float* factor, float score_factor,
-           float* weighted) const {
+           float* numbers) const {
     if (panel.keys_begin >= panel.keys_end) return;
     Band bands[kPanelLanes];
     const std::int64_t count = find_bands(panel, bands);
@@ -55,23 +56,30 @@ class MapCells {
         const std::int64_t lane = v * kLanes;
         const Vector then = hn::Load(d, seen.block_maximum + block * kPanelLanes + lane);
         const Vector below = hn::Sub(then, hn::Load(d, panel.maximum + lane));
-        weight[v] = hn::Mul(
-            hn::Load(d, factor + lane),
-            fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Mul(hn::Set(d, score_factor), below)));
+        weight[v] = hn::Mul(hn::Load(d, factor + lane),
+                            fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+                                d, hn::Mul(hn::Set(d, score_factor), below)));
       }
       for (std::int64_t c = cell_of(block * block_keys_, head_.kv_len, lenses_.map_columns);
-           c <= last; ++c) {
-        const float* from = seen.cells + (block + c) * kPanelLanes;
-        for (std::int64_t v = 0; v < panel.vectors; ++v) {
-          const Vector cell = hn::Load(d, from + v * kLanes);
-          // What a row does not see stays 0, whatever its sum is.
-          const auto none = hn::Eq(cell, hn::Zero(d));
-          hn::Store(hn::IfThenZeroElse(none, hn::Mul(weight[v], cell)), d, weighted + v * kLanes);
-        }
-        if (lenses_.pool == Pool::kMax) {
-          for (std::int64_t b = 0; b < count; ++b) raise(bands[b], weighted, c);
-        } else {
-          for (std::int64_t b = 0; b < count; ++b) bands[b].cells[c] += sum(bands[b], weighted);
+           c <= last; c += 4) {
+        const std::int64_t columns = std::min<std::int64_t>(4, last + 1 - c);
+        for (std::int64_t b = 0; b < count; ++b) {
+          const Band& band = bands[b];
+          const std::int64_t v = band.begin / kLanes;
+          Vector cells[4];
+          for (std::int64_t i = 0; i < 4; ++i) {
+            const std::int64_t column = std::min(c + i, last);
+            const Vector cell =
+                hn::Load(d, seen.cells + (block + column) * kPanelLanes + v * kLanes);
+            // What a row does not see stays 0, whatever its sum is.
+            const auto none = hn::Eq(cell, hn::Zero(d));
+            cells[i] = hn::IfThenZeroElse(none, hn::Mul(weight[v], cell));
+          }
+          if (lenses_.pool == Pool::kMax) {
+            raise(band, cells, columns, numbers, band.cells + c);
+          } else {
+            add_sums(band, cells, columns, numbers, band.cells + c);
+          }
         }
       }
     }
@@ -117,23 +125,33 @@ class MapCells {
     return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns;
   }
 
-  static HWY_INLINE float sum(const Band& band, const float* weighted) {
+  /// Adds the sums over a band's lanes of `columns` vectors.
+  static HWY_INLINE void add_sums(const Band& band, const Vector (&cells)[4], std::int64_t columns,
+                                  float* numbers, float* to) {
     const Floats d;
     if (band.end - band.begin == kLanes) {
-      return hn::GetLane(hn::SumOfLanes(d, hn::Load(d, weighted + band.begin)));
+      float sums[4];
+      store_sums_of_4(cells, sums);
+      for (std::int64_t i = 0; i < columns; ++i) to[i] += sums[i];
+      return;
     }
-    float sum = 0.0f;
-    for (std::int64_t lane = band.begin; lane < band.end; ++lane) sum += weighted[lane];
-    return sum;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      hn::Store(cells[i], d, numbers);
+      float sum = 0.0f;
+      for (std::int64_t lane = band.begin; lane < band.end; ++lane) sum += numbers[lane % kLanes];
+      to[i] += sum;
+    }
   }
 
-  static HWY_INLINE void raise(const Band& band, const float* weighted, std::int64_t column) {
-    float most = band.cells[column];
-    for (std::int64_t lane = band.begin; lane < band.end; ++lane) {
-      // A nan stays one.
-      if (!(weighted[lane] <= most)) most = most == most ? weighted[lane] : most;
+  static HWY_INLINE void raise(const Band& band, const Vector (&cells)[4], std::int64_t columns,
+                               float* numbers, float* to) {
+    const Floats d;
+    for (std::int64_t i = 0; i < columns; ++i) {
+      hn::Store(cells[i], d, numbers);
+      for (std::int64_t lane = band.begin; lane < band.end; ++lane) {
+        to[i] = std::max(to[i], numbers[lane % kLanes]);
+      }
     }
-    band.cells[column] = most;
   }
 
   const LensSetup& lenses_;

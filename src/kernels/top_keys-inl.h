@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "fovea/simd_math-inl.h"
 
@@ -64,8 +65,12 @@ class TopKeyLens {
         for (std::int64_t v = 0; v < segment.vectors; ++v) {
           const std::int64_t lane = (segment.first_vector + v) * kLanes;
           const Vector maximum = hn::Load(d, tile_maximum + k / kTileRows * kPanelLanes + lane);
-          if (hn::AllFalse(d, hn::Gt(maximum, hn::Load(d, seen.top_least + lane)))) continue;
-          look_at_tile(scratch.scores + k * kPanelLanes, block + k, lane, seen);
+          const auto above = hn::Gt(maximum, hn::Load(d, seen.top_least + lane));
+          if (hn::AllFalse(d, above)) continue;
+          for (unsigned bits = bits_of(above); bits != 0; bits &= bits - 1) {
+            const std::int64_t at = lane + std::countr_zero(bits);
+            look_at_keys(scratch.scores + k * kPanelLanes + at, block + k, at, seen);
+          }
         }
       }
     }
@@ -124,27 +129,33 @@ class TopKeyLens {
     }
   }
 
-  /// One vector of rows and the keys of a tile; `scores` begins at its first key, which is number
-  /// `key`.
-  HWY_NOINLINE void look_at_tile(const float* scores, std::int64_t key, std::int64_t lane,
-                                 PanelLenses& seen) const {
-    const Floats d;
-    for (std::int64_t i = 0; i < kTileRows; ++i) {
-      const float* const row = scores + i * kPanelLanes;
-      const auto above = hn::Gt(hn::Load(d, row + lane), hn::Load(d, seen.top_least + lane));
-      std::uint8_t bytes[8] = {};
-      hn::StoreMaskBits(d, above, bytes);
-      std::uint64_t bits;
-      std::memcpy(&bits, bytes, sizeof(bits));
-      if constexpr (kLanes < 8) bits &= (std::uint64_t{1} << kLanes) - 1;
-      for (; bits != 0; bits &= bits - 1) {
-        const std::int64_t at = lane + std::countr_zero(bits);
-        float* const list = seen.top_scores + at * stride_ + pad_;
-        insert(row[at], static_cast<std::int32_t>(key + i), list,
-               seen.top_keys + at * stride_ + pad_);
-        seen.top_least[at] = std::max(seen.top_least[at], list[k_ - 1]);
-      }
+  static HWY_INLINE unsigned bits_of(hn::Mask<Floats> mask) {
+    // As many bits as are stored: to read more than was written would wait for memory.
+    using Bits = std::conditional_t<(kLanes > 8), std::uint16_t, std::uint8_t>;
+    std::uint8_t bytes[8];
+    hn::StoreMaskBits(Floats(), mask, bytes);
+    Bits bits;
+    std::memcpy(&bits, bytes, sizeof(bits));
+    return bits & ((1u << kLanes) - 1u);
+  }
+
+  /// One row and the keys of a tile; `scores` is that of its first key, which is number `key`.
+  /// Nobody can foresee which of them will do: all are compared before any branch.
+  HWY_INLINE void look_at_keys(const float* scores, std::int64_t key, std::int64_t lane,
+                               PanelLenses& seen) const {
+    const float least = seen.top_least[lane];
+    unsigned found = 0;
+    HWY_UNROLL(8)
+    for (int i = 0; i < kTileRows; ++i) {
+      found |= static_cast<unsigned>(scores[i * kPanelLanes] > least) << i;
     }
+    float* const list = seen.top_scores + lane * stride_ + pad_;
+    std::int32_t* const keys = seen.top_keys + lane * stride_ + pad_;
+    for (; found != 0; found &= found - 1) {
+      const int i = std::countr_zero(found);
+      insert(scores[i * kPanelLanes], static_cast<std::int32_t>(key + i), list, keys);
+    }
+    seen.top_least[lane] = std::max(least, list[k_ - 1]);
   }
 
   /// Puts a score after all that are as large and moves the rest on, from the end to the beginning.
