@@ -335,7 +335,7 @@ class ItemPass {
         }
       });
     }
-    lenses_.end_weights(p, panel);
+    lenses_.end_weights(p);
     add_block_sum(panel);
     if (head_.context.data == nullptr) return;
     for (std::int64_t s = 0; s < segments; ++s) {

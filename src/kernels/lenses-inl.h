@@ -57,7 +57,7 @@ struct NoLenses {
   static constexpr bool watches_weights() { return false; }
   template <int kVectors>
   void compute_weights(std::int64_t, const Panel&, std::int64_t, const Segment&) {}
-  void end_weights(std::int64_t, const Panel&) {}
+  void end_weights(std::int64_t) {}
   void close(std::int64_t, const Panel&, const float*) {}
 };
 
@@ -141,16 +141,16 @@ class ItemLenses {
     PanelLenses& seen = own_.panels[p];
     if (lenses_.map) begin_cells(panel, block, seen);
     if (!lenses_.statistics) return;
-    for (std::int64_t i = 0; i < panel.rows; ++i) {
+    // A loop without branches, which the compiler makes vectors of.
+    for (std::int64_t i = 0; i < kPanelLanes; ++i) {
       const double sum = static_cast<double>(panel.sum[i]);  // has shrunk already
-      if (sum == 0.0) continue;
       const double factor = static_cast<double>(scratch_.factor[i]);
       const double rise =
           static_cast<double>(score_factor_) *
           (static_cast<double>(own_.before[i]) - static_cast<double>(panel.maximum[i]));
-      seen.exponents[i] = factor * seen.exponents[i] + rise * sum;
       const double moved = static_cast<double>(own_.row[i]);
       const double distances = factor * seen.distances[i];
+      seen.exponents[i] = factor * seen.exponents[i] + rise * sum;
       seen.squares[i] = factor * seen.squares[i] + moved * (2.0 * distances + moved * sum);
       seen.distances[i] = distances + moved * sum;
     }
@@ -164,21 +164,29 @@ class ItemLenses {
   void compute_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
     const PanelLenses& seen = own_.panels[p];
-    if (!lenses_.map) {
-      watch<kVectors, true, Pooling::kNone>(seen, panel, block, segment);
-    } else if (lenses_.pool == Pool::kMax) {
-      lenses_.statistics ? watch<kVectors, true, Pooling::kMax>(seen, panel, block, segment)
-                         : watch<kVectors, false, Pooling::kMax>(seen, panel, block, segment);
-    } else {
-      lenses_.statistics ? watch<kVectors, true, Pooling::kSum>(seen, panel, block, segment)
-                         : watch<kVectors, false, Pooling::kSum>(seen, panel, block, segment);
+    const bool most = lenses_.pool == Pool::kMax;
+    if (!lenses_.statistics) {
+      most ? watch<kVectors, false, Pooling::kMax>(seen, panel, block, segment)
+           : watch<kVectors, false, Pooling::kSum>(seen, panel, block, segment);
+      return;
+    }
+    // Statistics take so many registers that one vector after the other is faster.
+    Segment part = segment;
+    part.vectors = 1;
+    for (; part.first_vector < segment.first_vector + kVectors; ++part.first_vector) {
+      if (!lenses_.map) {
+        watch<1, true, Pooling::kNone>(seen, panel, block, part);
+      } else {
+        most ? watch<1, true, Pooling::kMax>(seen, panel, block, part)
+             : watch<1, true, Pooling::kSum>(seen, panel, block, part);
+      }
     }
   }
 
-  void end_weights(std::int64_t p, const Panel& panel) {
+  void end_weights(std::int64_t p) {
     if (!lenses_.statistics) return;
     PanelLenses& seen = own_.panels[p];
-    for (std::int64_t i = 0; i < panel.rows; ++i) {
+    for (std::int64_t i = 0; i < kPanelLanes; ++i) {
       const double sum = static_cast<double>(scratch_.block_sum[i]);
       const double distances = static_cast<double>(own_.distances[i]);
       const double off = static_cast<double>(own_.off[i]);

@@ -4,9 +4,9 @@
 // those go that exceed the last.
 //
 // How rarely that is decides about the cost. Of random scores about k / j of those at key j still
-// enter the list; the first block is what costs, and so a bound is found for it beforehand: of k
-// groups of tiles each has a score as large as its maximum, so that the row's k-th largest is no
-// smaller than the least of these maxima.
+// enter the list; the first block is what costs, and so a bound is found for it beforehand: the
+// k-th largest of the maxima of its tiles, each of which is a score, is no larger than the row's
+// k-th largest score.
 
 #if defined(FOVEA_KERNELS_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TOP_KEYS_INL_H_
@@ -114,14 +114,17 @@ class TopKeyLens {
     if (tiles < k_) return;
     const Floats d;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      Vector bound = hn::Set(d, std::numeric_limits<float>::infinity());
-      for (std::int64_t group = 0; group < k_; ++group) {
-        Vector maximum = hn::Set(d, std::numeric_limits<float>::lowest());
-        for (std::int64_t t = group * tiles / k_; t < (group + 1) * tiles / k_; ++t) {
-          maximum = hn::Max(maximum, hn::Load(d, tile_maximum + t * kPanelLanes + lane));
+      Vector largest[kMostTopKeys];
+      std::fill_n(largest, k_, hn::Set(d, std::numeric_limits<float>::lowest()));
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        Vector maximum = hn::Load(d, tile_maximum + t * kPanelLanes + lane);
+        for (std::int64_t n = 0; n < k_; ++n) {
+          const Vector before = largest[n];
+          largest[n] = hn::Max(before, maximum);
+          maximum = hn::Min(before, maximum);
         }
-        bound = hn::Min(bound, maximum);
       }
+      const Vector bound = largest[k_ - 1];
       // What equals the bound has to exceed what is stored.
       const Vector below =
           hn::Sub(bound, hn::MulAdd(hn::Abs(bound), hn::Set(d, 2.4e-7f), hn::Set(d, 1.2e-38f)));
@@ -151,11 +154,44 @@ class TopKeyLens {
     }
     float* const list = seen.top_scores + lane * stride_ + pad_;
     std::int32_t* const keys = seen.top_keys + lane * stride_ + pad_;
-    for (; found != 0; found &= found - 1) {
-      const int i = std::countr_zero(found);
-      insert(scores[i * kPanelLanes], static_cast<std::int32_t>(key + i), list, keys);
+    if (found != 0 && stride_ - pad_ == kLanes) {
+      insert_into_one_vector(scores, key, found, list, keys);
+    } else {
+      for (; found != 0; found &= found - 1) {
+        const int i = std::countr_zero(found);
+        insert(scores[i * kPanelLanes], static_cast<std::int32_t>(key + i), list, keys);
+      }
     }
     seen.top_least[lane] = std::max(least, list[k_ - 1]);
+  }
+
+  /// As insert(), for the keys of a tile whose bits are in `found`. The list stays in registers.
+  static HWY_INLINE void insert_into_one_vector(const float* scores, std::int64_t key,
+                                                unsigned found, float* list, std::int32_t* keys) {
+    const Floats d;
+    const Ints di;
+    HWY_ALIGN std::int32_t before[kLanes];
+    for (std::int32_t i = 0; i < kLanes; ++i) before[i] = std::max(i - 1, 0);
+    const auto shift = hn::SetTableIndices(d, before);
+    const auto shift_numbers = hn::SetTableIndices(di, before);
+    const auto first = hn::FirstN(d, 1);
+    const Vector infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+    Vector here = hn::Load(d, list);
+    auto numbers = hn::Load(di, keys);
+    do {
+      const int i = std::countr_zero(found);
+      const Vector x = hn::Set(d, scores[i * kPanelLanes]);
+      const Vector previous = hn::IfThenElse(first, infinity, hn::TableLookupLanes(here, shift));
+      const auto previous_numbers = hn::TableLookupLanes(numbers, shift_numbers);
+      const auto moves = hn::RebindMask(di, hn::Gt(x, here));
+      const auto previous_moves = hn::RebindMask(di, hn::Gt(x, previous));
+      const auto number = hn::Set(di, static_cast<std::int32_t>(key + i));
+      numbers =
+          hn::IfThenElse(moves, hn::IfThenElse(previous_moves, previous_numbers, number), numbers);
+      here = hn::Max(here, hn::Min(x, previous));
+    } while ((found &= found - 1) != 0);
+    hn::Store(here, d, list);
+    hn::Store(numbers, di, keys);
   }
 
   /// Puts a score after all that are as large and moves the rest on, from the end to the beginning.
