@@ -145,7 +145,7 @@ def forward_record(printed, commit_name, date):
               "build_type": run["build_type"], "commit": commit_name, "date": date}
     record["ceilings"] = [{name: in_short(value) for name, value in one.items()}
                           for one in run.get("ceilings", [])]
-    for part in ("forward", "backward", "decode"):
+    for part in ("forward", "backward", "decode", "lenses"):
         if part in run:
             record[part] = [kept_row(row) for row in run[part]]
     if "tiny" in run:
@@ -205,6 +205,15 @@ def describe(problem):
                                      ("functor", "functor")) if problem[key]]
     if problem["dtype"] != "float32":
         parts.append(problem["dtype"])
+    lenses = problem.get("lenses", {})
+    if lenses.get("map_rows"):
+        parts.append(f"map {lenses['map_rows']} x {lenses['map_columns']}")
+    if lenses.get("statistics"):
+        parts.append("statistics")
+    if lenses.get("top"):
+        parts.append(f"top {lenses['top']}")
+    if lenses.get("rising"):
+        parts.append("rising scores")
     if problem["block_size"]:
         parts.append(f"blocks of {problem['block_size']}")
     return ", ".join(parts)
@@ -222,7 +231,12 @@ def percent(share):
 
 
 def judged(row):
-    """(measured, at least) of a row: its share of the ceiling, or its speed beside another's."""
+    """(measured, at least) of a row: its share of the ceiling, or its speed beside another's. Of lenses what they
+    cost, as a multiple of the same call without them, and what they may at most."""
+    if "cost" in row:
+        most = row["cost_at_most"]
+        floor = "–" if most is None else f"{most:.2f} x" + (" **missed**" if row["cost"] > most else "")
+        return f"{row['cost']:.3f} x", floor
     if row["speedup"] is not None:
         value, floor, text = row["speedup"], row["speedup_at_least"], lambda number: f"{number:.2f} x"
     else:
@@ -235,12 +249,12 @@ def judged(row):
     return text(value), text(floor) + (" **missed**" if value < floor else "")
 
 
-def rows_table(rows, unit, rate):
+def rows_table(rows, unit, rate, measured="of ceiling", floor="at least"):
     lines = []
     for row in rows:
         lines.append([describe(row["problem"]), str(row["threads"]), time_text(row["median_s"]),
                       f"{row[rate]:.1f}", *judged(row), f"{row['error']:.1e}", f"{row['allowed_error']:.1e}"])
-    return table(["one call", "threads", "median", unit, "of ceiling", "at least", "error", "allowed"], lines)
+    return table(["one call", "threads", "median", unit, measured, floor, "error", "allowed"], lines)
 
 
 def best_first(kept):
@@ -254,12 +268,12 @@ def rounds_text(rows):
 
 
 def forward_page(kept):
-    """The part of docs/benchmarks.md on attention_forward, attention_backward and attention_decode."""
+    """The part of docs/benchmarks.md on attention_forward, also with lenses, attention_backward and attention_decode."""
     if not kept:
         return "Not measured yet: `make bench` does."
     lines = []
     for target, record in best_first(kept):
-        rows = [*record["forward"], *record.get("backward", []), *record.get("decode", [])]
+        rows = [row for part in ("forward", "backward", "decode", "lenses") for row in record.get(part, [])]
         missed = sum("missed" in judged(row)[1] for row in rows)
         floors = sum(judged(row)[1] != "–" for row in rows)
         lines += [f"### {target}", "", f"{caption(record)} Medians of {rounds_text(rows)}."]
@@ -284,6 +298,9 @@ def forward_page(kept):
             lines += ["`attention_backward`", "", *rows_table(record["backward"], "GFLOP/s", "gflops"), ""]
         if "decode" in record:
             lines += ["`attention_decode`", "", *rows_table(record["decode"], "GB/s", "gb_per_s"), ""]
+        if "lenses" in record:
+            lines += ["`attention_forward` with lenses, as a multiple of its time without", "",
+                      *rows_table(record["lenses"], "GFLOP/s", "gflops", "of plain", "at most"), ""]
     return "\n".join(lines[:-1])
 
 

@@ -94,7 +94,7 @@ void BenchCommand::add_problem_options() {
   app_->add_option("--lens", lenses_,
                    "For lenses: what is watched, statistics, top:K (keys of each row) or "
                    "map:ROWS,COLUMNS (cells). May be given several times; default: statistics, "
-                   "top:8 and map:256,256.")
+                   "top:8 and map:256,256, or as many as there are.")
       ->type_name("LENS");
   for (const char* name : {"--mask", "--score", "--lens"}) {
     app_->get_option(name)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -115,7 +115,8 @@ bool BenchCommand::wants(const std::string& part) const {
 }
 
 void BenchCommand::check_usage() const {
-  if (given("--block-size") && (!wants("decode") || wants("forward") || wants("backward"))) {
+  if (given("--block-size") &&
+      (!wants("decode") || wants("forward") || wants("backward") || wants("lenses"))) {
     throw UsageError("--block-size goes with decode alone");
   }
   if (given("--lens") && !wants("lenses")) throw UsageError("--lens goes with lenses alone");
@@ -152,12 +153,17 @@ BenchProblem BenchCommand::problem(BenchCall call) const {
                                              : problem.mask & rule;
   }
   for (const std::string& text : scores_) parse_score(text, problem.score);
-  if (call == BenchCall::kLenses) problem.lenses = lenses();
+  if (call == BenchCall::kLenses) problem.lenses = lenses(problem);
   return problem;
 }
 
-BenchLenses BenchCommand::lenses() const {
-  if (lenses_.empty()) return {.statistics = true, .top = 8, .map_rows = 256, .map_columns = 256};
+BenchLenses BenchCommand::lenses(const BenchProblem& problem) const {
+  if (lenses_.empty()) {
+    return {.statistics = true,
+            .top = std::min<std::int64_t>(8, problem.kv_len),
+            .map_rows = std::min<std::int64_t>(256, problem.q_len),
+            .map_columns = std::min<std::int64_t>(256, problem.kv_len)};
+  }
   BenchLenses lenses;
   for (const std::string& text : lenses_) parse_lens(text, lenses);
   return lenses;

@@ -36,7 +36,7 @@ class BenchCommand {
   bool wants(const std::string& part) const;
   /// Throws UsageError for arguments that do not go together.
   void check_usage() const;
-  BenchLenses lenses() const;
+  BenchLenses lenses(const BenchProblem& problem) const;
   BenchProblem problem(BenchCall call) const;
   std::vector<BenchRow> rows(BenchCall call) const;
   std::vector<int> ceiling_threads() const;

@@ -66,14 +66,14 @@ constexpr const char* kJson =
     "forward\tarray of rows: {problem, threads, flop, median_s, best_s, at_most_s, gflops, share, "
     "share_at_least, against, speedup, speedup_at_least, error, allowed_error, rounds}\n"
     "forward[].problem\t{batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, "
-    "softcap, alibi, bias, relative, functor, dtype, block_size, statistics, top, map_rows, "
-    "map_columns, rising}\n"
+    "softcap, alibi, bias, relative, functor, dtype, block_size}\n"
     "forward[].against\tnull, \"one thread\", \"float32\" or \"no lenses\"\n"
     "forward[].rounds\tarray of {seconds, ceilings_gflops}: the time of each call, and the "
     "ceilings before and after; against_seconds: of what it is compared with\n"
     "backward\tthe same\n"
     "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
-    "lenses\tthe same, against \"no lenses\", with cost_at_most, of 1 / speedup\n"
+    "lenses\tthe same, against \"no lenses\", with {cost, cost_at_most}: 1 / speedup; their "
+    "problems have lenses: {map_rows, map_columns, statistics, top, rising}\n"
     "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
     "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
 
@@ -91,7 +91,7 @@ constexpr const char* kExamples =
     " fovea bench --q-len 2048 --q-heads 8 --dtype bf16\n"
     " fovea bench backward --q-len 2048 --q-heads 2 --mask causal\n"
     " fovea bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
-    " fovea bench lenses --q-len 8192 --lens map:512,512 --lens top:4\n"
+    " fovea bench lenses --q-len 8192 --lens map:16,16 --lens top:4\n"
     " fovea bench forward decode --json > bench.json";
 
 }  // namespace

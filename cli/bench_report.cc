@@ -92,26 +92,22 @@ Json against_json(BenchAgainst against) {
 }
 
 Json problem_json(const BenchProblem& problem) {
-  return {{"batch", problem.batch},
-          {"q_heads", problem.q_heads},
-          {"kv_heads", problem.kv_heads},
-          {"q_len", problem.q_len},
-          {"kv_len", problem.kv_len},
-          {"head_dim", problem.head_dim},
-          {"value_dim", problem.value_dim},
-          {"mask", problem.mask.to_string()},
-          {"softcap", problem.score.softcap},
-          {"alibi", problem.score.alibi},
-          {"bias", problem.score.bias},
-          {"relative", problem.score.relative},
-          {"functor", problem.score.functor},
-          {"dtype", dtype_name(problem.dtype)},
-          {"block_size", problem.block_size},
-          {"statistics", problem.lenses.statistics},
-          {"top", problem.lenses.top},
-          {"map_rows", problem.lenses.map_rows},
-          {"map_columns", problem.lenses.map_columns},
-          {"rising", problem.rising}};
+  Json json = {{"batch", problem.batch},           {"q_heads", problem.q_heads},
+               {"kv_heads", problem.kv_heads},     {"q_len", problem.q_len},
+               {"kv_len", problem.kv_len},         {"head_dim", problem.head_dim},
+               {"value_dim", problem.value_dim},   {"mask", problem.mask.to_string()},
+               {"softcap", problem.score.softcap}, {"alibi", problem.score.alibi},
+               {"bias", problem.score.bias},       {"relative", problem.score.relative},
+               {"functor", problem.score.functor}, {"dtype", dtype_name(problem.dtype)},
+               {"block_size", problem.block_size}};
+  if (problem.lenses.any()) {
+    json["lenses"] = {{"map_rows", problem.lenses.map_rows},
+                      {"map_columns", problem.lenses.map_columns},
+                      {"statistics", problem.lenses.statistics},
+                      {"top", problem.lenses.top},
+                      {"rising", problem.rising}};
+  }
+  return json;
 }
 
 Json row_json(const RowResult& result, const BenchReport& report) {
@@ -128,22 +124,26 @@ Json row_json(const RowResult& result, const BenchReport& report) {
   const auto& [machine, target] = std::pair(report.machine.kind, report.build.target);
   const std::optional<double> floor = row_floor(result.row, machine, target);
   const std::optional<double> none;
-  return {{"problem", problem_json(result.row.problem)},
-          {"threads", result.row.threads},
-          {decode ? "bytes" : "flop", result.work},
-          {"median_s", result.median_seconds()},
-          {"best_s", result.best_seconds()},
-          {"at_most_s", optional_json(row_limit(result.row, machine, target))},
-          {decode ? "gb_per_s" : "gflops", result.rate()},
-          {"share", result.share()},
-          {"share_at_least", optional_json(against ? none : floor)},
-          {"against", against_json(result.row.against)},
-          {"speedup", against ? Json(result.speedup()) : Json()},
-          {"speedup_at_least", optional_json(against ? floor : none)},
-          {"cost_at_most", optional_json(row_cost(result.row, machine, target))},
-          {"error", result.error},
-          {"allowed_error", result.allowed_error},
-          {"rounds", rounds}};
+  Json json = {{"problem", problem_json(result.row.problem)},
+               {"threads", result.row.threads},
+               {decode ? "bytes" : "flop", result.work},
+               {"median_s", result.median_seconds()},
+               {"best_s", result.best_seconds()},
+               {"at_most_s", optional_json(row_limit(result.row, machine, target))},
+               {decode ? "gb_per_s" : "gflops", result.rate()},
+               {"share", result.share()},
+               {"share_at_least", optional_json(against ? none : floor)},
+               {"against", against_json(result.row.against)},
+               {"speedup", against ? Json(result.speedup()) : Json()},
+               {"speedup_at_least", optional_json(against ? floor : none)},
+               {"error", result.error},
+               {"allowed_error", result.allowed_error},
+               {"rounds", rounds}};
+  if (result.row.against == BenchAgainst::kPlain) {
+    json["cost"] = 1.0 / result.speedup();
+    json["cost_at_most"] = optional_json(row_cost(result.row, machine, target));
+  }
+  return json;
 }
 
 std::string rows_text(const std::string& name, const std::string& unit,

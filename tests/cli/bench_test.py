@@ -107,6 +107,20 @@ class BenchTest(CliTest):
             self.assertAlmostEqual(row["gb_per_s"], row["bytes"] / row["median_s"] * 1e-9)
             self.assertEqual(len(row["rounds"][0]["ceilings_gb_per_s"]), 2)
 
+    def test_lenses(self):
+        for lens, watched in ((["--lens", "map:5,7"], {"map_rows": 5, "map_columns": 7}),
+                              (["--lens", "top:3", "--lens", "statistics"], {"top": 3, "statistics": True}),
+                              ([], {"map_rows": 60, "map_columns": 60, "top": 8, "statistics": True})):
+            for dtype in ("f32", "bf16"):
+                report = self.bench("lenses", "--q-len", "60", "--q-heads", "2", "--dtype", dtype, "--mask",
+                                    "causal", *lens)
+                (row,) = report["lenses"]
+                self.assertEqual(list(row), [*ROW_MEMBERS, "cost", "cost_at_most"])
+                self.assertEqual(row["against"], "no lenses")
+                self.assertAlmostEqual(row["cost"], 1 / row["speedup"])
+                for name, value in watched.items():
+                    self.assertEqual(row["problem"]["lenses"][name], value)
+
     def test_several_parts(self):
         report = self.bench("decode", "forward", "--q-len", "3", "--kv-len", "50")
         self.assertEqual([len(report[part]) for part in ("forward", "decode")], [1, 1])
@@ -168,13 +182,22 @@ class BenchTest(CliTest):
 
     def test_wrong_usage(self):
         for arguments, message in (
-                (["speed"], 'expected one of ceilings, forward, backward, decode, tiny, memory; got "speed"'),
+                (["speed"], 'expected one of ceilings, forward, backward, decode, lenses, tiny, memory; got "speed"'),
                 (["forwrd"], 'did you mean "forward"?'),
-                (["tiny", "--q-len", "5"], "--q-len goes with forward, backward and decode, not with tiny"),
+                (["tiny", "--q-len", "5"], "--q-len goes with forward, backward, decode and lenses, not with tiny"),
                 (["ceilings", "--mask", "causal"],
-                 "--mask goes with forward, backward and decode, not with ceilings"),
+                 "--mask goes with forward, backward, decode and lenses, not with ceilings"),
                 (["tiny", "--threads", "2"], "--threads does not go with tiny"),
                 (["--block-size", "16"], "--block-size goes with decode alone"),
+                (["lenses", "decode", "--block-size", "16"], "--block-size goes with decode alone"),
+                (["forward", "--lens", "top:3"], "--lens goes with lenses alone"),
+                (["lenses", "--lens", "top:0"],
+                 '--lens: expected statistics, top:K or map:ROWS,COLUMNS, got "top:0"'),
+                (["lenses", "--lens", "statistic"], 'did you mean "statistics"?'),
+                (["lenses", "--q-len", "9", "--lens", "map:10,3"],
+                 "map.cells: expected rows from 1 to q_len = 9, got 10"),
+                (["lenses", "--q-len", "9", "--lens", "top:10"],
+                 "top.keys: expected k of at most kv_len = 9, got 10"),
                 (["--dtype", "f64"], 'expected one of f32, bf16, f16; got "f64"'),
                 (["--q-len", "0"], "expected a whole number from 1 to 16777216"),
                 (["--threads", "0"], "expected a whole number from 1 to 1024"),
