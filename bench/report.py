@@ -212,6 +212,8 @@ def describe(problem):
         parts.append("statistics")
     if lenses.get("top"):
         parts.append(f"top {lenses['top']}")
+    if lenses.get("received"):
+        parts.append("received")
     if lenses.get("rising"):
         parts.append("rising scores")
     if problem["block_size"]:

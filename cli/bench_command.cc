@@ -92,8 +92,9 @@ void BenchCommand::add_problem_options() {
   add("--block-size", shape_.block_size, kMaxLength,
       "For decode: keys and values lie in blocks of so many tokens, in random order.");
   app_->add_option("--lens", lenses_,
-                   "For lenses: what is watched, statistics, top:K (keys of each row) or "
-                   "map:ROWS,COLUMNS (cells). May be given several times; default: statistics, "
+                   "For lenses: what is watched, statistics, top:K (keys of each row), "
+                   "map:ROWS,COLUMNS (cells) or received (the sum of each key's weights, in a pass "
+                   "of its own). May be given several times; default: statistics, "
                    "top:8 and map:256,256, or as many as there are.")
       ->type_name("LENS");
   for (const char* name : {"--mask", "--score", "--lens"}) {

@@ -76,6 +76,24 @@ void add_map_row(const BenchTensors& tensors, const reference::Inputs& inputs, s
   }
 }
 
+/// All rows but empty ones give away a weight of 1 in all.
+void add_received(const BenchTensors& tensors, Worst& worst) {
+  const Tensor& received = tensors.received;
+  for (std::int64_t batch = 0; batch < received.extent(0); ++batch) {
+    for (std::int64_t head = 0; head < received.extent(1); ++head) {
+      double sum = 0.0;
+      double rows = 0.0;
+      for (std::int64_t key = 0; key < received.extent(2); ++key) {
+        sum += received.value({batch, head, key});
+      }
+      for (std::int64_t query = 0; query < tensors.lse.extent(2); ++query) {
+        rows += std::isinf(tensors.lse.value({batch, head, query})) ? 0.0 : 1.0;
+      }
+      worst.add(sum, rows);
+    }
+  }
+}
+
 }  // namespace
 
 double lens_error(const BenchTensors& tensors, std::span<const reference::Row> rows,
@@ -88,6 +106,7 @@ double lens_error(const BenchTensors& tensors, std::span<const reference::Row> r
     add_row(tensors.lenses, rows[r], oracle.weights.span<double>().subspan(r * kv_len, kv_len),
             oracle.places[r], worst);
   }
+  if (tensors.received.defined()) add_received(tensors, worst);
   if (!tensors.cells.defined()) return worst.share();
   const reference::Inputs inputs = {tensors.query, tensors.key, tensors.value};
   for (const auto& [batch, head] : heads) {

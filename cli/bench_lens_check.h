@@ -13,8 +13,9 @@
 
 namespace fovea::cli {
 
-/// How far the statistics and top keys of some rows, and the first and last row of cells of their
-/// heads' maps, are off at most, as a share of the number itself. `oracle` has these rows.
+/// How far the statistics and top keys of some rows, the first and last row of cells of their
+/// heads' maps, and the sum of what keys received are off at most, as a share of the number itself.
+/// `oracle` has these rows.
 double lens_error(const BenchTensors& tensors, std::span<const reference::Row> rows,
                   const reference::Rows& oracle);
 

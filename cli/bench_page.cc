@@ -73,7 +73,7 @@ constexpr const char* kJson =
     "backward\tthe same\n"
     "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
     "lenses\tthe same, against \"no lenses\", with {cost, cost_at_most}: 1 / speedup; their "
-    "problems have lenses: {map_rows, map_columns, statistics, top, rising}\n"
+    "problems have lenses: {map_rows, map_columns, statistics, top, received, rising}\n"
     "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
     "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
 

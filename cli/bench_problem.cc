@@ -110,6 +110,9 @@ void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
     tensors.cells = Tensor(DType::kFloat32, {problem.batch, problem.q_heads,
                                              problem.lenses.map_rows, problem.lenses.map_columns});
   }
+  if (problem.lenses.received) {
+    tensors.received = Tensor(DType::kFloat32, {problem.batch, problem.q_heads, problem.kv_len});
+  }
   tensors.lenses = {.rows = {.entropy = tensors.entropy,
                              .maximum = tensors.maximum,
                              .maximum_key = tensors.maximum_key,
@@ -199,10 +202,12 @@ void parse_lens(std::string_view text, BenchLenses& lenses) {
   } else if (is(rule, "map", 2) && count(0) > 0 && count(1) > 0) {
     lenses.map_rows = count(0);
     lenses.map_columns = count(1);
+  } else if (is(rule, "received", 0)) {
+    lenses.received = true;
   } else {
-    throw InvalidArgument(
-        fmt::format("--lens: expected statistics, top:K or map:ROWS,COLUMNS, got \"{}\"{}", text,
-                    did_you_mean(text, {"statistics", "top:", "map:"})));
+    throw InvalidArgument(fmt::format(
+        "--lens: expected statistics, top:K, map:ROWS,COLUMNS or received, got \"{}\"{}", text,
+        did_you_mean(text, {"statistics", "top:", "map:", "received"})));
   }
 }
 
@@ -229,6 +234,7 @@ std::string describe(const BenchProblem& problem) {
   }
   if (problem.lenses.statistics) text += ", statistics";
   if (problem.lenses.top > 0) text += fmt::format(", top {}", problem.lenses.top);
+  if (problem.lenses.received) text += ", received";
   if (problem.rising) text += ", rising scores";
   if (problem.block_size > 0) text += fmt::format(", blocks of {}", problem.block_size);
   return text;

@@ -17,6 +17,7 @@
 #include "fovea/attention.h"
 #include "fovea/attention_backward.h"
 #include "fovea/reference.h"
+#include "fovea/weights.h"
 
 #include "bench_lens_check.h"
 #include "reference/gradients.h"
@@ -98,6 +99,10 @@ void BenchRun::run() {
       .context = tensors_.context, .lse = tensors_.lse, .lenses = tensors_.lenses};
   if (call_ == BenchCall::kForward || call_ == BenchCall::kLenses) {
     attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
+    if (problem_.lenses.received) {
+      attention_received({tensors_.query, tensors_.key, tensors_.lse}, tensors_.options,
+                         {.sum = tensors_.received});
+    }
   } else if (call_ == BenchCall::kBackward) {
     attention_backward({.query = tensors_.query,
                         .key = tensors_.key,

@@ -194,6 +194,7 @@ void add_lens_rows(Table& table, bool bf16_dots) {
     table.add(watched(plain, map), at_most(1.03), BenchAgainst::kPlain);
     table.add(watched(plain, {.statistics = true}), at_most(1.06), BenchAgainst::kPlain);
     table.add(watched(plain, {.top = 8}), at_most(1.09), BenchAgainst::kPlain);
+    table.add(watched(plain, {.received = true}), at_most(1.65), BenchAgainst::kPlain);
     BenchProblem rising = watched(plain, {.top = 8});
     rising.rising = true;
     table.add(rising, {}, BenchAgainst::kPlain);

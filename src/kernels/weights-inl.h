@@ -94,21 +94,20 @@ class WeightsPass {
     }
     load(panel);
     const Segment& only = scratch_.forward.segments[0];
-    if (segments > 1 || only.keys < tiles * kTileRows || only.vectors < panel.vectors) {
-      std::fill_n(scratch_.forward.scores, tiles * kTileRows * kPanelLanes, kMinusInfinity);
+    if (item_.numbers != nullptr &&
+        (segments > 1 || only.keys < tiles * kTileRows || only.vectors < panel.vectors)) {
+      std::fill_n(scratch_.forward.scores, tiles * kTileRows * kPanelLanes,
+                  item_.scores ? kMinusInfinity : 0.0f);
     }
     stages_.begin(first_query, kPanelLanes, block, block + count);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.forward.segments[s];
       if (segment.masked) stages_.prepare_mask(panel, block, segment);
       with_vectors(segment.vectors, [&](auto vectors) {
-        compute_scores<decltype(vectors)::value>(panel, block, segment);
+        compute<decltype(vectors)::value>(panel, block, count, segment);
       });
     }
-    if (item_.histogram != nullptr) count_bins(panel, count);
-    finish_numbers(panel, tiles * kTileRows);
     if (item_.numbers != nullptr) write_numbers_of(panel, block, count);
-    if (item_.of_columns()) add_to_columns(panel, count);
   }
 
   void load(Panel& panel) {
@@ -122,8 +121,10 @@ class WeightsPass {
     }
   }
 
+  /// Scores, and what is made of them, tile by tile.
   template <int kVectors>
-  HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
+  HWY_INLINE void compute(const Panel& panel, std::int64_t block, std::int64_t count,
+                          const Segment& segment) {
     const std::int64_t lane = segment.first_vector * kLanes;
     const std::int64_t key_steps = steps<Arithmetic>(setup_.head_dim);
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
@@ -134,33 +135,90 @@ class WeightsPass {
       if (scratch_.forward.masked[k / kTileRows] != 0) {
         stages_.mask_tile(panel, k, lane, kVectors * kLanes);
       }
+      if (item_.scores) {
+        finish_scores<kVectors>(k, lane);
+        continue;
+      }
+      if (item_.histogram != nullptr)
+        count_bins<kVectors>(panel, k, std::min(k + kTileRows, count), lane);
+      finish_weights<kVectors>(panel, k, lane);
     }
   }
 
-  /// Scores become weights, or scores as the caller counts them. Lanes without a row become 0.
-  void finish_numbers(const Panel& panel, std::int64_t keys) {
+  /// As the caller counts them.
+  template <int kVectors>
+  HWY_INLINE void finish_scores(std::int64_t key, std::int64_t lane) {
     const Floats d;
-    const Vector factor = hn::Set(d, score_factor_);
     const Vector unit = hn::Set(d, score_factor_ * std::numbers::ln2_v<float>);
-    const Vector hidden = hn::Set(d, kMinusInfinity);
-    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      const Vector log2_sum = hn::Load(d, scratch_.log2_sum + lane);
-      const auto rows = hn::FirstN(
-          d, static_cast<std::size_t>(std::min<std::int64_t>(kLanes, panel.rows - lane)));
-      float* at = scratch_.forward.scores + lane;
-      for (std::int64_t k = 0; k < keys; ++k, at += kPanelLanes) {
-        const Vector score = hn::Load(d, at);
-        if (item_.scores) {
-          hn::Store(hn::Mul(unit, score), d, at);
-          continue;
-        }
-        const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
-                                                        : hn::MulSub(factor, score, log2_sum);
-        const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
-        const auto none = hn::Eq(score, hidden);
-        hn::Store(hn::IfThenElseZero(rows, hn::IfThenZeroElse(none, weight)), d, at);
+    float* at = scratch_.forward.scores + key * kPanelLanes + lane;
+    for (int i = 0; i < kTileRows; ++i, at += kPanelLanes) {
+      for (int v = 0; v < kVectors; ++v) {
+        hn::Store(hn::Mul(unit, hn::Load(d, at + v * kLanes)), d, at + v * kLanes);
       }
     }
+  }
+
+  /// Scores of a tile become weights, which are kept or go to their columns. Those of lanes without
+  /// a row become 0.
+  template <int kVectors>
+  HWY_INLINE void finish_weights(const Panel& panel, std::int64_t key, std::int64_t lane) {
+    const Floats d;
+    const Vector factor = hn::Set(d, score_factor_);
+    const Vector hidden = hn::Set(d, kMinusInfinity);
+    const bool keeps = item_.numbers != nullptr;
+    const bool columns = item_.of_columns();
+    const bool of_maxima = item_.maxima != nullptr;
+    const std::int64_t old = item_.recent_begin - panel.first_query;  // lanes that are not recent
+    const bool recent = item_.recent != nullptr && old < panel.rows;
+    Vector log2_sum[kVectors];
+    hn::Mask<Floats> rows[kVectors];
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = lane + v * kLanes;
+      log2_sum[v] = hn::Load(d, scratch_.log2_sum + at);
+      rows[v] = first_lanes(panel.rows - at);
+    }
+    float* scores = scratch_.forward.scores + key * kPanelLanes + lane;
+    for (std::int64_t k = key; k < key + kTileRows; ++k, scores += kPanelLanes) {
+      Vector weights[kVectors];
+      HWY_UNROLL(3)
+      for (int v = 0; v < kVectors; ++v) {
+        const Vector score = hn::Load(d, scores + v * kLanes);
+        const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum[v])
+                                                        : hn::MulSub(factor, score, log2_sum[v]);
+        const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+        // Hidden in a row whose lse is nan or -inf, too.
+        const auto none = hn::Eq(score, hidden);
+        weights[v] = hn::IfThenElseZero(rows[v], hn::IfThenZeroElse(none, weight));
+        if (keeps) hn::Store(weights[v], d, scores + v * kLanes);
+      }
+      if (!columns) continue;
+      Vector sum = weights[0];
+      HWY_UNROLL(3)
+      for (int v = 1; v < kVectors; ++v) sum = hn::Add(sum, weights[v]);
+      float* const sums = scratch_.sums + k * kLanes;
+      hn::Store(hn::Add(hn::Load(d, sums), sum), d, sums);
+      if (of_maxima) {
+        float* const maxima = scratch_.maxima + k * kLanes;
+        Vector most = hn::Load(d, maxima);
+        for (int v = 0; v < kVectors; ++v) most = larger(most, weights[v]);
+        hn::Store(most, d, maxima);
+      }
+      if (recent) {
+        float* const recents = scratch_.recent + k * kLanes;
+        Vector late = hn::Load(d, recents);
+        for (int v = 0; v < kVectors; ++v) {
+          const auto early = first_lanes(old - lane - v * kLanes);
+          late = hn::Add(late, hn::IfThenZeroElse(early, weights[v]));
+        }
+        hn::Store(late, d, recents);
+      }
+    }
+  }
+
+  static HWY_INLINE hn::Mask<Floats> first_lanes(std::int64_t count) {
+    return hn::FirstN(Floats(),
+                      static_cast<std::size_t>(std::clamp<std::int64_t>(count, 0, kLanes)));
   }
 
   // ---- rectangles -------------------------------------------------------------------------------
@@ -193,35 +251,9 @@ class WeightsPass {
     }
   }
 
-  void add_to_columns(const Panel& panel, std::int64_t keys) {
-    const Floats d;
-    const std::int64_t old =
-        std::clamp<std::int64_t>(item_.recent_begin - panel.first_query, 0, panel.vectors * kLanes);
-    const bool recent = item_.recent != nullptr && old < panel.rows;
-    for (std::int64_t k = 0; k < keys; ++k) {
-      const float* const weights = scratch_.forward.scores + k * kPanelLanes;
-      Vector sum = hn::Zero(d), most = hn::Zero(d), late = hn::Zero(d);
-      for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-        const Vector weight = hn::Load(d, weights + lane);
-        sum = hn::Add(sum, weight);
-        most = larger(most, weight);
-        if (!recent || lane + kLanes <= old) continue;
-        const auto early =
-            hn::FirstN(d, static_cast<std::size_t>(std::max<std::int64_t>(old - lane, 0)));
-        late = hn::Add(late, hn::IfThenZeroElse(early, weight));
-      }
-      hn::Store(hn::Add(hn::Load(d, scratch_.sums + k * kLanes), sum), d,
-                scratch_.sums + k * kLanes);
-      float* const maxima = scratch_.maxima + k * kLanes;
-      hn::Store(larger(hn::Load(d, maxima), most), d, maxima);
-      float* const recents = scratch_.recent + k * kLanes;
-      if (recent) hn::Store(hn::Add(hn::Load(d, recents), late), d, recents);
-    }
-  }
-
   /// The larger of two; nan if one of them is.
   static HWY_INLINE Vector larger(Vector a, Vector b) {
-    const auto keep = hn::Or(hn::Gt(a, b), hn::Ne(a, a));
+    const auto keep = hn::Or(hn::Gt(a, b), hn::Not(hn::Eq(a, a)));
     return hn::IfThenElse(keep, a, b);
   }
 
@@ -245,17 +277,19 @@ class WeightsPass {
     }
   }
 
-  /// Before scores become weights: their logarithms are what counts.
-  void count_bins(const Panel& panel, std::int64_t keys) {
+  /// Before scores become weights: their logarithms are what counts. Keys from `key` to before
+  /// `end`.
+  template <int kVectors>
+  void count_bins(const Panel& panel, std::int64_t key, std::int64_t end, std::int64_t lane) {
     const Floats d;
     const Ints di;
     const Vector factor = hn::Set(d, score_factor_);
     const Vector last = hn::Set(d, static_cast<float>(item_.bins - 1));
-    for (std::int64_t k = 0; k < keys; ++k) {
+    for (std::int64_t k = key; k < end; ++k) {
       const float* const scores = scratch_.forward.scores + k * kPanelLanes;
-      for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-        const Vector score = hn::Load(d, scores + lane);
-        const Vector log2_sum = hn::Load(d, scratch_.log2_sum + lane);
+      for (std::int64_t at = lane; at < lane + kVectors * kLanes; at += kLanes) {
+        const Vector score = hn::Load(d, scores + at);
+        const Vector log2_sum = hn::Load(d, scratch_.log2_sum + at);
         const Vector above = Arithmetic::kScalesQueries ? hn::Sub(log2_sum, score)
                                                         : hn::NegMulAdd(factor, score, log2_sum);
         const Vector bin = hn::Min(hn::Max(above, hn::Zero(d)), last);
@@ -264,9 +298,10 @@ class WeightsPass {
             hn::And(hn::Gt(score, hn::Set(d, kMinusInfinity)), hn::Eq(above, above));
         hn::Store(
             hn::IfThenElse(hn::RebindMask(di, counts), hn::ConvertTo(di, bin), hn::Set(di, -1)), di,
-            scratch_.bins + lane);
+            scratch_.bins + at);
       }
-      for (std::int64_t i = 0; i < panel.rows; ++i) {
+      const std::int64_t rows = std::min(panel.rows, lane + kVectors * kLanes);
+      for (std::int64_t i = lane; i < rows; ++i) {
         if (scratch_.bins[i] >= 0) ++item_.histogram[scratch_.bins[i]];
       }
     }

@@ -293,6 +293,13 @@ TEST(AttentionWeights, OfNanRowsAreNanWhereTheyAreSeen) {
     const bool seen = known.visible(0, 0, 10 + at[0], 200 + at[1]);
     ASSERT_EQ(std::isnan(weights.value(at)), at[0] == 7 && seen) << to_string(at);
   });
+  Received found(shape_of(p.inputs()));
+  attention_received(known.inputs(), known.options, found.to());
+  for (std::int64_t key = 0; key < 300; ++key) {
+    const bool seen = known.visible(0, 0, 17, key);
+    ASSERT_EQ(std::isnan(found.sum.value({0, 0, key})), seen) << key;
+    ASSERT_EQ(std::isnan(found.largest.value({0, 0, key})), seen) << key;
+  }
 }
 
 }  // namespace
