@@ -66,7 +66,7 @@ template <class D>
 HWY_INLINE void store_floats(D d, hn::Vec<D> x, float* to) {
   hn::StoreU(x, d, to);
 }
-/// Rounded to nearest, ties to even; a nan stays one.
+/// Rounded to nearest, ties to even; a nan stays one. (hn::Ne is false for two nans on x86.)
 template <class D>
 HWY_INLINE void store_floats(D, hn::Vec<D> x, BFloat16* to) {
   const hn::RebindToUnsigned<D> words;
@@ -75,7 +75,7 @@ HWY_INLINE void store_floats(D, hn::Vec<D> x, BFloat16* to) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(words, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(words, 0x7fff))));
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(words, 0x40));
-  const auto nan = hn::RebindMask(words, hn::Ne(x, x));
+  const auto nan = hn::RebindMask(words, hn::Not(hn::Eq(x, x)));
   hn::StoreU(hn::TruncateTo(halves, hn::IfThenElse(nan, quiet, rounded)), halves,
              reinterpret_cast<std::uint16_t*>(to));
 }

@@ -5,6 +5,7 @@
 // themselves.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -276,6 +277,25 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
         } else {
           EXPECT_NEAR(found.value(at), before.value(at), 0x1p-8 * size_of(clean.value));
         }
+      });
+    }
+  }
+}
+
+TEST(AttentionStorage, ANanStaysOneWhateverItsDigits) {
+  // Rounded as a number, all ones would become -0.
+  RandomProblem p({1, 1, 1, 5, 40}, 8, 20);
+  for (Tensor* const tensor : {&p.query, &p.key, &p.value}) {
+    *tensor = convert(*tensor, DType::kFloat32);
+  }
+  for (const std::uint32_t bits : {0x7fffffffU, 0xffffffffU, 0x7f800001U, 0xff800001U}) {
+    for (const std::int64_t c : {0, 7, 19})
+      p.value.at<float>({0, 0, 33, c}) = std::bit_cast<float>(bits);
+    for (const DType type : {DType::kBFloat16, DType::kFloat16}) {
+      const Tensor context = forward(p.inputs(), {}, type).context;
+      for_each_index(context.shape(), [&](const Index& at) {
+        const bool spoilt = at[3] == 0 || at[3] == 7 || at[3] == 19;
+        EXPECT_EQ(std::isnan(context.value(at)), spoilt) << bits << to_string(at);
       });
     }
   }
