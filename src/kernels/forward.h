@@ -44,7 +44,7 @@ struct ForwardSetup {
   std::int64_t block_keys = 0;   // keys per block, a multiple of every tile's rows
   std::int64_t most_panels = 0;  // panels of queries per work item
   double scale = 1.0;
-  LensSetup lenses;
+  LensSetup lenses = {};
 };
 
 /// One head of one sequence.
@@ -54,7 +54,7 @@ struct ForwardHead {
   InputRows query, key, value;
   OutputRows context;  // null where it is not asked for
   OutputRows lse;      // one float per row; null where it is not asked for
-  HeadLenses lenses;
+  HeadLenses lenses = {};
   BiasRows bias;
 
   ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {

@@ -173,7 +173,7 @@ TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
 // ---- Calls at once ------------------------------------------------------------------------------
 
 TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
-  const std::vector<Options> options = option_sets();
+  const std::vector<OptionSet> options = option_sets();
   std::vector<Forward> expected;
   for (const Options& one : options) expected.push_back(run(one.options, 1));
   std::vector<int> wrong(2, 0);
