@@ -7,6 +7,7 @@
     fovea.torch                     attention in PyTorch's autograd, to be imported by itself
     fovea.nn                        layers that learn, to be imported by itself
     causal, window, prefix, ...     masks as rules, joined by & and |
+    Lenses, weights, Weights        what is to be seen of the weights, which are never stored
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       the same in plain float64, which says what is right
     KvCache, Rotary, apply_rotary   for generating text
@@ -24,10 +25,12 @@ from ._fovea import (
     Dropout,
     Gradients,
     KvCache,
+    Lenses,
     Mask,
     RelativeTable,
     Rotary,
     Scene,
+    Seen,
     Trace,
     apply_rotary,
     attention,
@@ -42,8 +45,10 @@ from ._fovea import (
     manual_seed,
     prefix,
     scaled_dot_product_attention,
+    weights,
     window,
 )
+from ._weights import Weights
 
 __version__ = info().version
 
@@ -53,11 +58,14 @@ __all__ = [
     "Dropout",
     "Gradients",
     "KvCache",
+    "Lenses",
     "Mask",
     "RelativeTable",
     "Rotary",
     "Scene",
+    "Seen",
     "Trace",
+    "Weights",
     "apply_rotary",
     "attention",
     "attention_backward",
@@ -74,5 +82,6 @@ __all__ = [
     "random",
     "reference",
     "scaled_dot_product_attention",
+    "weights",
     "window",
 ]

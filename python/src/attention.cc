@@ -7,6 +7,7 @@
 #include "fovea/attention.h"
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -20,6 +21,7 @@
 #include "docs.h"
 #include "forward.h"
 #include "functions.h"
+#include "lenses.h"
 #include "new_arrays.h"
 #include "options.h"
 #include "problem.h"
@@ -94,6 +96,12 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
     outputs.lse = with_rank_3(lse->view());
   }
 
+  std::unique_ptr<Seen> seen;  // large, and seldom there
+  if (given[kLenses] != nullptr) {
+    seen = std::make_unique<Seen>(lenses_of(given[kLenses]), query, views.key.extent(2));
+    outputs.lenses = seen->lenses();
+  }
+
   const double work = operations(views.query, views.key, views.value);
   try {
     if (plain && !worth_running_apart(work)) {
@@ -114,9 +122,11 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
     rethrow_about_out(error);
   }
   const nb::object first = nb::steal(context.release());
-  if (!lse) return Py_NewRef(first.ptr());
-  const nb::object second = nb::steal(lse->release());
-  return PyTuple_Pack(2, first.ptr(), second.ptr());
+  if (!lse && !seen) return Py_NewRef(first.ptr());
+  const nb::object second = nb::steal(lse ? lse->release() : seen->release());
+  if (!lse || !seen) return PyTuple_Pack(2, first.ptr(), second.ptr());
+  const nb::object third = nb::steal(seen->release());
+  return PyTuple_Pack(3, first.ptr(), second.ptr(), third.ptr());
 }
 
 PyObject* attend(Engine engine, const Parameters& given) {
@@ -143,9 +153,11 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
     // value has no default of its own: it is left out where key is a cache, which has both.
-    static const Signature signature("decode", kParameterNames, 2, 3);
+    static const std::span<const char* const> names(kParameterNames.data(), kLenses);
+    static const Signature signature("decode", names, 2, 3);
     Parameters given;
-    signature.bind(arguments, count, keywords, given);
+    signature.bind(arguments, count, keywords, std::span(given).first(kLenses));
+    given[kLenses] = nullptr;  // lenses are attention()'s
     const std::optional<CacheInUse> cache = cache_of(given[kKey]);
     if (!cache) {
       if (given[kValue] == nullptr) {

@@ -12,6 +12,9 @@
 namespace fovea::python {
 namespace {
 
+constexpr std::string_view kScoreKeywords =
+    "mask=None, scale=None, softcap=None, bias=None, alibi=None, relative=None, sinks=None, "
+    "alignment=\"bottom-right\", ";
 constexpr std::string_view kKeywords =
     "mask=None, scale=None, softcap=None, bias=None, alibi=None, relative=None, sinks=None, "
     "alignment=\"bottom-right\", query_starts=None, key_starts=None, dropout=None, ";
@@ -37,7 +40,7 @@ dropout    a Dropout: which weights are left out, in training
 )";
 
 constexpr std::string_view kAttentionDoc =
-    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False, out=None)
+    R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False, out=None, lenses=None)
 --
 
 context = softmax(scale * Q K^T + bias, masked) V, in one fused pass that never stores the scores.
@@ -55,9 +58,12 @@ is not contiguous; read-only ones will do.
 return_lse  also return lse, the natural log of each row's sum of exponentials
 out        an array for the context, which is then what is returned; it may share no memory with
            the others
+lenses     a Lenses: what to see of the weights meanwhile, such as each row's entropy and largest
+           weights, or a map of all; not beside dropout
 
 Returns [batch, q_heads, q_len, value_dim], of query's kind, rank and type; with return_lse=True
-also lse [batch, q_heads, q_len], of float32 (float64 where query is).
+also lse [batch, q_heads, q_len], of float32 (float64 where query is); with lenses also, last, a
+Seen of NumPy arrays.
 
 Order      query . key, then scale, softcap, biases, mask.
 Masking    causal() with q_len = 2, kv_len = 5, the last query at the last key:
@@ -142,11 +148,44 @@ query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in at
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
 value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
 
-All keywords, results and errors are those of attention(); with dropout it is that function.
+All keywords, results and errors are those of attention(), which alone has lenses; with dropout it
+is that function.
 
 Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
            sees are not read.
 Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
+
+constexpr std::string_view kWeightsDoc =
+    R"(weights(query, key, *, rows=None, cols=None, batch=0, head=0, lse=None, {score}threads=None)
+--
+
+The weights of some neighbouring queries and keys of one head, which attention() does not keep,
+found again at a cost that depends on how many they are: exp(score - lse), 0 where the mask hides
+the key.
+
+query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
+key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
+rows, cols  which queries and which keys: slices without a step, as NumPy takes them, or pairs of
+           the first and the end; None: all
+batch, head  which item and which of the query heads
+lse        [batch, q_heads, q_len], what attention(..., return_lse=True) gave for them with the
+           same options; None: it is computed here, by a pass over all heads
+
+All else is as in attention(); packed sequences and dropout do not go here.
+
+Returns [rows, cols], a NumPy array of float32 (float64 where query is). Part of a larger rectangle
+has the same bits. A row of the whole matrix adds up to 1, less a sink's share, but for the rounding
+of lse; one that sees nothing is 0.
+
+Cost       2 * rows * cols * head_dim flop; without lse also 2 * batch * q_heads * q_len * kv_len *
+           head_dim, less what the mask hides.
+Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
+           came. Ctrl-C ends a long call of the main thread.
+
+    >>> words = np.eye(3, dtype=np.float32)
+    >>> fovea.weights(words, words, rows=(1, 3), mask=fovea.causal(), scale=1.0).round(2)
+    array([[0.27, 0.73, 0.  ],
+           [0.21, 0.21, 0.58]], dtype=float32))";
 
 constexpr std::string_view kReferenceAttentionDoc =
     R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
@@ -213,8 +252,9 @@ torch's may require a gradient, attn_mask too: then the result is part of its gr
 Raises TypeError and ValueError, naming the argument, what was expected and what came.)";
 
 std::string filled_in(std::string text) {
-  for (const auto& [mark, common] :
-       {std::pair{std::string_view("{keywords}"), kKeywords}, {"{problem}", kProblem}}) {
+  for (const auto& [mark, common] : {std::pair{std::string_view("{keywords}"), kKeywords},
+                                     {"{score}", kScoreKeywords},
+                                     {"{problem}", kProblem}}) {
     const std::size_t at = text.find(mark);
     if (at != std::string::npos) text.replace(at, mark.size(), common);
   }
@@ -250,6 +290,11 @@ const char* reference_steps_doc() {
 
 const char* reference_gradients_doc() {
   static const std::string text = filled_in(std::string(kReferenceGradientsDoc));
+  return text.c_str();
+}
+
+const char* weights_doc() {
+  static const std::string text = filled_in(std::string(kWeightsDoc));
   return text.c_str();
 }
 

@@ -14,6 +14,8 @@ void add_masks(nanobind::module_& module);
 void add_dropout(nanobind::module_& module);
 void add_gradients(nanobind::module_& module);
 void add_attention_backward(nanobind::module_& module);
+void add_lenses(nanobind::module_& module);
+void add_weights(nanobind::module_& module);
 void add_reference(nanobind::module_& module);
 void add_cache(nanobind::module_& module);
 void add_scene(nanobind::module_& module);

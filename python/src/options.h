@@ -39,12 +39,13 @@ enum Parameter : std::size_t {
   kThreads,
   kReturnLse,
   kOut,
+  kLenses,
   kParameters,
 };
 inline constexpr std::array<const char*, kParameters> kParameterNames = {
     "query",      "key",     "value",    "mask",       "scale",     "softcap",
     "bias",       "alibi",   "relative", "sinks",      "alignment", "query_starts",
-    "key_starts", "dropout", "threads",  "return_lse", "out"};
+    "key_starts", "dropout", "threads",  "return_lse", "out",       "lenses"};
 
 using Parameters = std::array<PyObject*, kParameters>;
 

@@ -309,7 +309,7 @@ def test_inputs_are_untouched():
 def test_none_is_the_default():
     query, key, value = tensors((2, 5, 8))
     names = ["mask", "scale", "softcap", "bias", "alibi", "relative", "sinks", "alignment", "query_starts"]
-    names += ["key_starts", "threads", "return_lse", "out"]
+    names += ["key_starts", "threads", "return_lse", "out", "lenses"]
     context = fovea.attention(query, key, value, **dict.fromkeys(names))
     assert context.tobytes() == fovea.attention(query, key, value).tobytes()
 

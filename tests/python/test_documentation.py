@@ -40,7 +40,7 @@ PROBLEM = [
     "dropout",
 ]
 SIGNATURES = {
-    "attention": [*PROBLEM, "threads", "return_lse", "out"],
+    "attention": [*PROBLEM, "threads", "return_lse", "out", "lenses"],
     "attention_backward": ["grad_lse", *PROBLEM, "threads", "wanted"],
     "decode": [*PROBLEM, "threads", "return_lse", "out"],
     "reference.attention": [*PROBLEM, "threads", "return_lse"],
@@ -83,6 +83,7 @@ def test_functions_can_be_pickled():
         fovea.attention,
         fovea.attention_backward,
         fovea.scaled_dot_product_attention,
+        fovea.weights,
         fovea.reference.attention_gradients,
         fovea.reference.attention_steps,
     ):
@@ -102,12 +103,30 @@ def test_help():
     text = pydoc.plain(pydoc.render_doc(fovea.attention))
     for word in ("softmax", "[batch, q_heads,  q_len,  head_dim]", "Raises", "Source", "flop"):
         assert word in text
-    for function in (fovea.attention, fovea.attention_backward, fovea.Dropout, fovea.reference.attention_gradients):
+    for function in (
+        fovea.attention,
+        fovea.attention_backward,
+        fovea.weights,
+        fovea.Dropout,
+        fovea.Lenses,
+        fovea.reference.attention_gradients,
+    ):
         assert max(map(len, function.__doc__.splitlines())) <= 100
 
 
 @pytest.mark.parametrize(
-    "name", ["attention", "attention_backward", "Dropout", "explain", "Mask", "random.RandomState"]
+    "name",
+    [
+        "attention",
+        "attention_backward",
+        "Dropout",
+        "explain",
+        "Lenses",
+        "Mask",
+        "random.RandomState",
+        "weights",
+        "Weights",
+    ],
 )
 def test_examples_in_docstrings(name):
     thing = fovea

@@ -55,6 +55,37 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     fovea.attention(query, key, value, dropout=0.1)  # wrong: no Dropout
 
 
+def look(query: Floats, key: Floats, value: Floats) -> None:
+    lenses = fovea.Lenses(statistics=True, top=8, map=(64, 64), reduce="mean", pairs=True)
+    assert_type(fovea.attention(query, key, value, lenses=lenses), tuple[Floats, fovea.Seen])
+    assert_type(fovea.attention(query, key, value, lenses=lenses, return_lse=True), tuple[Floats, Any, fovea.Seen])
+    context, lse, seen = fovea.attention(query, key, value, out=value, lenses=lenses, return_lse=True)
+    assert_type(context, Floats)
+    print(seen.entropy.mean(), seen.top_keys[0], lenses.map, lenses.reduce)
+    assert_type(fovea.weights(query, key, rows=slice(3, 5), cols=(0, 2), head=1, lse=lse, scale=0.5), NDArray[Any])
+    w = fovea.Weights(query, key, mask=fovea.causal(), alibi=True, batch=1, head=2, lse=lse)
+    assert_type(w.shape, tuple[int, int])
+    assert_type(w[3], NDArray[Any])
+    assert_type(w[3, 4], np.floating[Any])
+    assert_type(w[3:, -4], NDArray[Any])
+    assert_type(w[:, :].T, NDArray[Any])
+    assert_type(w.top(3), tuple[NDArray[np.int64], NDArray[Any]])
+    assert_type(w.statistics(), fovea.Seen)
+    assert_type(w.pool(3, 4, "max"), NDArray[Any])
+    assert_type(w.received(recent=3), NDArray[Any])
+
+    fovea.Lenses(map=3)  # wrong: no pair
+    fovea.Lenses(map=(3, 4), reduce="median")  # wrong: no such reduction
+    fovea.attention(query, key, value, lenses=True)  # wrong: no Lenses
+    fovea.decode(query, key, value, lenses=lenses)  # wrong: has none
+    fovea.weights(query, key, value)  # wrong: has no values
+    fovea.weights(query, key, rows=3)  # wrong: no range
+    fovea.weights(query, key, dropout=fovea.Dropout(0.1))  # wrong: before dropout
+    w[0.5]  # wrong: no place
+    w[1, 2, 3]  # wrong: too many
+    w.pool(3, 4, "median")  # wrong: no such reduction
+
+
 def learn(x: Floats, path: pathlib.Path) -> None:
     model = nn.Model(seed=3, dtype="float64")
     layer = nn.TransformerDecoderLayer(64, 4, 256, activation="gelu", norm="before", model=model, name="decoder")

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `weights`, and what fovea.Weights (python/fovea/_weights.py) is made of: rectangles, pooled ones,
+// what keys received, and what the fused pass sees where no context is asked for.
+
+#include "fovea/weights.h"
+
+#include <array>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <nanobind/nanobind.h>
+
+#include "arrays.h"
+#include "calls.h"
+#include "docs.h"
+#include "forward.h"
+#include "functions.h"
+#include "lenses.h"
+#include "new_arrays.h"
+#include "options.h"
+#include "problem.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+// The options that weights have, which every function here takes last: no packed sequences and no
+// dropout.
+constexpr std::size_t kScoreOptions = kAlignment - kMask + 1;
+constexpr std::size_t kOptions = kScoreOptions + 1;  // threads
+
+template <std::size_t kOwn>
+constexpr std::array<const char*, kOwn + kOptions> with_options(
+    const std::array<const char*, kOwn>& own) {
+  std::array<const char*, kOwn + kOptions> names{};
+  for (std::size_t i = 0; i < kOwn; ++i) names[i] = own[i];
+  for (std::size_t i = 0; i < kScoreOptions; ++i) names[kOwn + i] = kParameterNames[kMask + i];
+  names[kOwn + kScoreOptions] = kParameterNames[kThreads];
+  return names;
+}
+
+Parameters parameters(std::span<PyObject* const> options) {
+  Parameters given{};
+  for (std::size_t i = 0; i < kScoreOptions; ++i) given[kMask + i] = options[i];
+  given[kThreads] = options[kScoreOptions];
+  return given;
+}
+
+/// Query, key and options of a call, and their lse.
+class Weighing {
+ public:
+  /// `arguments` end with the options.
+  Weighing(std::span<PyObject* const> arguments, PyObject* lse)
+      : query_(arguments[0], {.name = "query", .contiguous_rows = true}),
+        key_(arguments[1], {.name = "key", .contiguous_rows = true}),
+        given_(parameters(arguments.last(kOptions))) {
+    check_rank(query_, "query");
+    check_same_rank(key_, "key", query_);
+    inputs_.query = with_rank_4(query_.view());
+    inputs_.key = with_rank_4(key_.view());
+    if (lse == nullptr) return;
+    lse_.emplace(lse, ArrayRequest{.name = "lse"});
+    if (lse_->rank() + 1 != query_.rank()) {
+      raise_value_error("lse: expected {} dimensions, one less than query has, got {}",
+                        query_.rank() - 1, to_string(lse_->view().shape()));
+    }
+    inputs_.lse = with_rank_3(lse_->view());
+  }
+
+  const Array& query() const { return query_; }
+  DType sums() const {
+    return query_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  }
+  std::int64_t batch() const { return inputs_.query.extent(0); }
+  std::int64_t q_heads() const { return inputs_.query.extent(1); }
+  std::int64_t q_len() const { return inputs_.query.extent(2); }
+  std::int64_t kv_len() const { return inputs_.key.extent(2); }
+
+  /// Multiplications and additions of the product for one head.
+  double product(std::int64_t rows, std::int64_t columns) const {
+    const double each = query_.dtype() == DType::kFloat64 ? 100.0 : 2.0;
+    return each * static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(std::max<std::int64_t>(inputs_.query.extent(3), 1));
+  }
+  double whole() const {
+    return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
+  }
+
+  /// Calls engine(inputs, options), with an lse: where none was given, that of the fused pass.
+  template <class Engine>
+  void compute(double work, const Engine& engine) {
+    if (!inputs_.lse.defined()) work += whole();
+    run(work, options().execution, [&] {
+      if (!inputs_.lse.defined()) {
+        Tensor found(sums(), {batch(), q_heads(), q_len()});
+        forward(inputs_.query, inputs_.key, inputs_.key, options(), {.lse = found.view()});
+        found_ = std::move(found);
+        inputs_.lse = found_.view();
+      }
+      engine(inputs_, options());
+    });
+  }
+
+  /// The fused pass without a context; `outputs` has none.
+  void observe(const AttentionOutputs& outputs) {
+    run(whole(), options().execution,
+        [&] { forward(inputs_.query, inputs_.key, inputs_.key, options(), outputs); });
+  }
+
+ private:
+  AttentionOptions& options() { return given_.options; }
+
+  Array query_, key_;
+  std::optional<Array> lse_;
+  Tensor found_;
+  ProblemOptions given_;
+  WeightInputs inputs_;
+};
+
+/// A place among `count`; `name` is the argument.
+std::int64_t place(PyObject* object, const char* name, const char* count_name, std::int64_t count) {
+  const std::int64_t at = object == nullptr ? 0 : integer(object, name);
+  if (at < 0 || at >= count) {
+    raise_value_error("{}: expected 0 or more and less than {} = {}, got {}", name, count_name,
+                      count, at);
+  }
+  return at;
+}
+
+struct Range {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// None, a slice as NumPy takes it, or a pair.
+Range range_of(PyObject* object, const char* name, const char* length_name, std::int64_t length) {
+  if (object == nullptr) return {0, length};
+  if (PySlice_Check(object)) {
+    Py_ssize_t first = 0, end = 0, step = 0;
+    if (PySlice_Unpack(object, &first, &end, &step) < 0) {
+      if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) nb::raise_python_error();
+      PyErr_Clear();
+      raise_type_error("{}: expected a slice of integers, got {}", name, text_of(object));
+    }
+    if (step != 1) {
+      raise_value_error(
+          "{}: expected neighbours, a slice without a step, got {}; what comes can be sliced", name,
+          text_of(object));
+    }
+    const Py_ssize_t count = PySlice_AdjustIndices(length, &first, &end, step);
+    return {first, count};
+  }
+  if (!PyTuple_Check(object) && !PyList_Check(object)) {
+    raise_type_error("{}: expected a slice, or a pair of the first and the end, got {}", name,
+                     describe(object));
+  }
+  const std::vector<std::int64_t> pair = integers(object, name);
+  if (pair.size() != 2 || pair[0] < 0 || pair[0] > pair[1] || pair[1] > length) {
+    raise_value_error("{}: expected a first and an end with 0 <= first <= end <= {} = {}, got {}",
+                      name, length_name, length, text_of(object));
+  }
+  return {pair[0], pair[1] - pair[0]};
+}
+
+PyObject* call_weights(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                       PyObject* keywords) {
+  enum : std::size_t { kRows = 2, kColumns, kBatch, kHead, kGivenLse, kOwn };
+  return guarded([&] {
+    static constexpr auto kNames = with_options(
+        std::array<const char*, kOwn>{"query", "key", "rows", "cols", "batch", "head", "lse"});
+    static const Signature signature("weights", kNames, 2, 2);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, given[kGivenLse]);
+    const Range rows = range_of(given[kRows], "rows", "q_len", weighing.q_len());
+    const Range columns = range_of(given[kColumns], "cols", "kv_len", weighing.kv_len());
+    const WeightTile tile{.batch = place(given[kBatch], "batch", "batch", weighing.batch()),
+                          .head = place(given[kHead], "head", "q_heads", weighing.q_heads()),
+                          .first_query = rows.first,
+                          .queries = rows.count,
+                          .first_key = columns.first,
+                          .keys = columns.count};
+    NewArray weights(weighing.query(), Framework::kNumpy, weighing.sums(),
+                     {rows.count, columns.count});
+    // The engine wants something to do.
+    if (rows.count == 0 || columns.count == 0) return weights.release();
+    weighing.compute(weighing.product(rows.count, columns.count),
+                     [&](const WeightInputs& inputs, const AttentionOptions& options) {
+                       attention_weights(inputs, tile, options, weights.view());
+                     });
+    return weights.release();
+  });
+}
+
+/// _pooled_weights(query, key, lse, rows, columns, reduce, batch, head, ...): the whole matrix.
+PyObject* call_pooled(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  enum : std::size_t { kGivenLse = 2, kRows, kColumns, kReduce, kBatch, kHead, kOwn };
+  return guarded([&] {
+    static constexpr auto kNames = with_options(std::array<const char*, kOwn>{
+        "query", "key", "lse", "rows", "columns", "reduce", "batch", "head"});
+    static const Signature signature("_pooled_weights", kNames, kOwn, kOwn);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, given[kGivenLse]);
+    const std::int64_t rows = integer(given[kRows], "rows");
+    const std::int64_t columns = integer(given[kColumns], "columns");
+    if (rows < 1 || rows > weighing.q_len()) {
+      raise_value_error("rows: expected 1 to q_len = {}, got {}", weighing.q_len(), rows);
+    }
+    if (columns < 1 || columns > weighing.kv_len()) {
+      raise_value_error("columns: expected 1 to kv_len = {}, got {}", weighing.kv_len(), columns);
+    }
+    const WeightTile tile{.batch = place(given[kBatch], "batch", "batch", weighing.batch()),
+                          .head = place(given[kHead], "head", "q_heads", weighing.q_heads()),
+                          .queries = weighing.q_len(),
+                          .keys = weighing.kv_len()};
+    NewArray cells(weighing.query(), Framework::kNumpy, weighing.sums(), {rows, columns});
+    const PooledMap map{.cells = cells.view(), .pool = pool_of(given[kReduce], "reduce")};
+    weighing.compute(weighing.product(tile.queries, tile.keys),
+                     [&](const WeightInputs& inputs, const AttentionOptions& options) {
+                       attention_weights(inputs, tile, options, map);
+                     });
+    return cells.release();
+  });
+}
+
+/// _received(query, key, lse, recent, ...): of all heads.
+PyObject* call_received(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                        PyObject* keywords) {
+  enum : std::size_t { kGivenLse = 2, kRecent, kOwn };
+  return guarded([&] {
+    static constexpr auto kNames =
+        with_options(std::array<const char*, kOwn>{"query", "key", "lse", "recent"});
+    static const Signature signature("_received", kNames, 3, kOwn);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, given[kGivenLse]);
+    std::int64_t recent = 0;
+    if (given[kRecent] != nullptr) {
+      recent = integer(given[kRecent], "recent");
+      if (recent < 1 || recent > weighing.q_len()) {
+        raise_value_error("recent: expected 1 to q_len = {} queries, got {}", weighing.q_len(),
+                          recent);
+      }
+    }
+    Shape shape = result_shape(weighing.query().view().shape(), -1);
+    shape[shape.rank() - 1] = weighing.kv_len();
+    NewArray sums(weighing.query(), Framework::kNumpy, weighing.sums(), shape);
+    const MutableTensorView view = with_rank_3(sums.view());
+    ReceivedAttention received;
+    (recent > 0 ? received.recent : received.sum) = view;
+    received.recent_queries = recent;
+    weighing.compute(weighing.whole(),
+                     [&](const WeightInputs& inputs, const AttentionOptions& options) {
+                       attention_received(inputs, options, received);
+                     });
+    return sums.release();
+  });
+}
+
+/// _observe(query, key, lenses, ...): the Seen of the lenses, or without any the lse.
+PyObject* call_observe(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                       PyObject* keywords) {
+  enum : std::size_t { kLensesOf = 2, kOwn };
+  return guarded([&] {
+    static constexpr auto kNames =
+        with_options(std::array<const char*, kOwn>{"query", "key", "lenses"});
+    static const Signature signature("_observe", kNames, 2, kOwn);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, nullptr);
+    if (given[kLensesOf] == nullptr) {
+      NewArray lse(weighing.query(), Framework::kNumpy, weighing.sums(),
+                   result_shape(weighing.query().view().shape(), -1));
+      weighing.observe({.lse = with_rank_3(lse.view())});
+      return lse.release();
+    }
+    Seen seen(lenses_of(given[kLensesOf]), weighing.query(), weighing.kv_len());
+    weighing.observe({.lenses = seen.lenses()});
+    return seen.release();
+  });
+}
+
+/// _weights_shape(query, key, ...): (rank, batch, q_heads, q_len, kv_len); checks the options'
+/// types.
+PyObject* call_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  return guarded([&] {
+    static constexpr auto kNames = with_options(std::array<const char*, 2>{"query", "key"});
+    static const Signature signature("Weights", kNames, 2, 2);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    const Weighing weighing(given, nullptr);
+    return nb::make_tuple(weighing.query().rank(), weighing.batch(), weighing.q_heads(),
+                          weighing.q_len(), weighing.kv_len())
+        .release()
+        .ptr();
+  });
+}
+
+template <class Function>
+PyMethodDef method(const char* name, Function* function, const char* doc) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)),
+          METH_FASTCALL | METH_KEYWORDS, doc};
+}
+
+}  // namespace
+
+void add_weights(nb::module_& module) {
+  static PyMethodDef weights = method("weights", call_weights, weights_doc());
+  static PyMethodDef pooled = method("_pooled_weights", call_pooled, "A head's weights, pooled.");
+  static PyMethodDef received = method("_received", call_received, "Sums over the queries.");
+  static PyMethodDef observe = method("_observe", call_observe, "What lenses see, or the lse.");
+  static PyMethodDef shape = method("_weights_shape", call_shape, "Of the weights.");
+  add_function(module, "weights", "fovea", weights);
+  for (PyMethodDef* const own : {&pooled, &received, &observe, &shape}) {
+    add_function(module, own->ml_name, "fovea._fovea", *own);
+  }
+}
+
+}  // namespace fovea::python
