@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fovea as an attention implementation of transformers: models of that library, small and of random weights,
-say what they say with PyTorch's, and learn what they learn."""
+say what they say with PyTorch's, and learn what they learn; lenses see what transformers itself stores."""
 
+import pathlib
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
@@ -94,6 +97,30 @@ def test_generation_agrees():
     found = llama("fovea").generate(ids, **options)
     assert fovea._fovea._forward_calls() - before == 12 * LAYERS
     assert torch.equal(found, right)
+
+
+@pytest.mark.parametrize("padding", [False, True], ids=["whole", "padded"])
+@torch.no_grad()
+def test_lenses_see_what_is_stored(padding, monkeypatch):
+    """examples/python/heads.py, beside the weights that transformers' own attention returns."""
+    monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[2] / "examples" / "python")
+    import heads
+
+    ids, padded = tokens(2, 30)
+    given = {"input_ids": ids} | ({"attention_mask": padded} if padding else {})
+    stored = llama("eager")(**given, output_attentions=True).attentions
+    recorder = heads.Recorder(fovea.Lenses(statistics=True, top=3))
+    model = llama("sdpa")
+    heads.watch(model, recorder)
+    model(**given)
+    assert sorted(recorder.seen) == list(range(LAYERS))
+    # What is asked at places that are padding nobody says alike.
+    rows = (padded.bool() if padding else torch.ones_like(ids).bool())[:, None].expand(2, 4, 30).numpy()
+    for layer, seen in recorder.seen.items():
+        weights = stored[layer].double().numpy()
+        entropy = -(weights * np.log(np.maximum(weights, 1e-300))).sum(-1)
+        np.testing.assert_allclose(seen.entropy[rows], entropy[rows], atol=1e-4)
+        np.testing.assert_allclose(seen.top_weights[rows], -np.sort(-weights, axis=-1)[rows][:, :3], atol=1e-5)
 
 
 STEPS = 20

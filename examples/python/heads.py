@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the heads of a language model look: lenses on every layer of a model of transformers, while it runs.
+
+    PYTHONPATH=build/release/python build/peers/venv/bin/python examples/python/heads.py
+
+The model is a small Llama of random weights, so that nothing is downloaded; any other that takes an attention
+implementation by its name is watched the same way. Needs torch and transformers.
+"""
+
+from typing import Any
+
+import torch
+import transformers
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+import fovea
+
+LENSES = fovea.Lenses(statistics=True)
+
+
+class Recorder:
+    """An attention implementation that keeps what its lenses saw, by the number of the layer."""
+
+    def __init__(self, lenses: fovea.Lenses) -> None:
+        self.lenses = lenses
+        self.seen: dict[int, fovea.Seen] = {}
+
+    def __call__(
+        self,
+        module: Any,  # noqa: ANN401, of transformers
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float | None = None,
+        **_: object,
+    ) -> tuple[torch.Tensor, None]:
+        mask = fovea.causal() if attention_mask is None else attention_mask
+        context, self.seen[module.layer_idx] = fovea.attention(
+            query, key, value, mask=mask, scale=scaling, lenses=self.lenses
+        )
+        return context.transpose(1, 2).contiguous(), None
+
+
+def watch(model: Any, recorder: Recorder) -> None:  # noqa: ANN401
+    """From now on the model computes its attention by the recorder."""
+    transformers.AttentionInterface.register("fovea_lenses", recorder)
+    AttentionMaskInterface.register("fovea_lenses", sdpa_mask)
+    model.set_attn_implementation("fovea_lenses")
+
+
+def main() -> None:
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(
+        vocab_size=97,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.2,  # or all heads would look everywhere alike
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    recorder = Recorder(LENSES)
+    watch(model, recorder)
+    with torch.no_grad():
+        model(torch.randint(1, 97, (1, 256)))
+    print("layer  head  entropy  distance  first key")
+    for layer, seen in sorted(recorder.seen.items()):
+        for head in range(seen.entropy.shape[1]):
+            entropy, distance, first = (
+                float(each[0, head].mean()) for each in (seen.entropy, seen.mean_distance, seen.first_key)
+            )
+            print(f"{layer:5}  {head:4}  {entropy:7.3f}  {distance:8.1f}  {first:9.4f}")
+
+
+if __name__ == "__main__":
+    main()
