@@ -18,7 +18,7 @@ namespace fovea {
 struct AttentionOutputs {
   MutableTensorView context = {};
   MutableTensorView lse = {};
-  Lenses lenses = {};
+  const Lenses* lenses = nullptr;  ///< what is watched meanwhile; nothing where null
 };
 
 /// context = softmax(scale * Q K^T + bias, masked) V, without storing the score matrix.

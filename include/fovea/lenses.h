@@ -31,7 +31,8 @@ struct RowStatistics {
 };
 
 /// The largest weights of each row, in descending order, the lower key first where weights are
-/// equal. Where a row sees fewer keys, what is left over is key -1, weight 0.
+/// equal. Where a row sees fewer keys, what is left over is key -1, weight 0; of a row that is nan
+/// all keys are -1, all weights nan.
 struct TopKeys {
   /// Both [batch, q_heads, q_len, k] with the same k, 1 to kMostTopKeys and at most kv_len.
   MutableTensorView keys = {};     ///< int64; last dimension contiguous

@@ -96,10 +96,13 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
     outputs.lse = with_rank_3(lse->view());
   }
 
-  std::unique_ptr<Seen> seen;  // large, and seldom there
+  // Large, and seldom there.
+  std::unique_ptr<Seen> seen;
+  std::unique_ptr<const Lenses> lenses;
   if (given[kLenses] != nullptr) {
     seen = std::make_unique<Seen>(lenses_of(given[kLenses]), query, views.key.extent(2));
-    outputs.lenses = seen->lenses();
+    lenses = std::make_unique<const Lenses>(seen->lenses());
+    outputs.lenses = lenses.get();
   }
 
   const double work = operations(views.query, views.key, views.value);

@@ -55,18 +55,6 @@ constexpr const char* kSeenDoc =
 
 PyTypeObject* type = nullptr;  // kept for good
 
-const char* name_of(Pool pool) {
-  switch (pool) {
-    case Pool::kMean:
-      return "mean";
-    case Pool::kMax:
-      return "max";
-    case Pool::kSum:
-      break;
-  }
-  return "sum";
-}
-
 LensRequest make(nb::handle statistics, nb::handle top, nb::handle map, nb::handle reduce,
                  nb::handle pairs) {
   LensRequest request;
@@ -111,8 +99,8 @@ std::string repr(const LensRequest& self) {
   if (self.statistics) text += ", statistics=True";
   if (self.top > 0) text += fmt::format(", top={}", self.top);
   if (self.rows > 0) {
-    text +=
-        fmt::format(", map=({}, {}), reduce=\"{}\"", self.rows, self.columns, name_of(self.reduce));
+    text += fmt::format(", map=({}, {}), reduce=\"{}\"", self.rows, self.columns,
+                        pool_name(self.reduce));
   }
   if (self.pairs) text += ", pairs=True";
   return fmt::format("Lenses({})", text.substr(2));
@@ -125,7 +113,7 @@ Pool pool_of(PyObject* object, const char* name) {
     raise_type_error("{}: expected \"sum\", \"mean\" or \"max\", got {}", name, describe(object));
   }
   for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
-    if (PyUnicode_CompareWithASCIIString(object, name_of(pool)) == 0) return pool;
+    if (PyUnicode_CompareWithASCIIString(object, pool_name(pool)) == 0) return pool;
   }
   raise_value_error("{}: expected \"sum\", \"mean\" or \"max\", got \"{}\"", name, text_of(object));
 }
@@ -219,7 +207,7 @@ void add_lenses(nb::module_& module) {
       .def_ro("statistics", &LensRequest::statistics)
       .def_prop_ro("top", top_of, nb::sig("def top(self) -> int | None"))
       .def_prop_ro("map", map_of, nb::sig("def map(self) -> tuple[int, int] | None"))
-      .def_prop_ro("reduce", [](const LensRequest& self) { return name_of(self.reduce); })
+      .def_prop_ro("reduce", [](const LensRequest& self) { return pool_name(self.reduce); })
       .def_ro("pairs", &LensRequest::pairs)
       .def("__repr__", repr);
 

@@ -279,7 +279,8 @@ PyObject* call_observe(PyObject*, PyObject* const* arguments, Py_ssize_t count,
       return lse.release();
     }
     Seen seen(lenses_of(given[kLensesOf]), weighing.query(), weighing.kv_len());
-    weighing.observe({.lenses = seen.lenses()});
+    const Lenses lenses = seen.lenses();
+    weighing.observe({.lenses = &lenses});
     return seen.release();
   });
 }

@@ -258,7 +258,7 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
   // Nobody generates text with dropout: no need for kernels of its own.
   if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0 ||
-      engine::asks_for_lenses(outputs.lenses)) {
+      engine::asks_for_lenses(outputs)) {
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
@@ -302,7 +302,7 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
     throw InvalidArgument(fmt::format("dropout: expected none with keys in blocks, got {}",
                                       options.dropout.probability));
   }
-  if (engine::asks_for_lenses(outputs.lenses)) {
+  if (engine::asks_for_lenses(outputs)) {
     throw InvalidArgument("lenses: expected none with keys in blocks");
   }
   std::vector<std::int64_t> lengths;

@@ -29,7 +29,6 @@ namespace engine {
 namespace {
 
 kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs& outputs,
-                                 const kernels::LensSetup& lenses, Maps& maps,
                                  const WorkItem& item) {
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
@@ -49,26 +48,31 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
   head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
   head.bias = bias_rows(options.score.bias, span, item.head);
-  if (lenses.any()) {
-    head.lenses = head_lenses(outputs.lenses, span, item.head);
-    maps.place(span.batch, item.head, head.lenses);
-  }
   return {head, item.q_begin, item.q_end};
 }
 
 void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   kernels::choose_target();
-  const kernels::LensSetup lenses = lens_setup(problem, outputs.lenses);
+  const Lenses& wanted = lenses_of(outputs);
+  const kernels::LensSetup lenses = lens_setup(problem, wanted);
   const ForwardPlan plan(problem, outputs.context.defined(), lenses);
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   plan.prepare(workspace.data());
-  Maps maps(problem, outputs.lenses.map, lenses);
+  Maps maps(problem, wanted.map, lenses);
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const auto item = [&](std::int64_t i) {
-      return kernel_item(problem, outputs, lenses, maps, plan.item(workspace.data(), i));
+      return kernel_item(problem, outputs, plan.item(workspace.data(), i));
     };
-    const kernels::ForwardItem current = item(number);
+    kernels::ForwardItem current = item(number);
+    kernels::HeadLenses seen;
+    if (lenses.any()) {
+      const ScorePosition& origin = current.head.origin;
+      const SequenceSpan span = sequence_span(problem.options, problem.shape, origin.batch);
+      seen = head_lenses(wanted, span, origin.head);
+      maps.place(span.batch, origin.head, seen);
+      current.head.lenses = &seen;
+    }
     kernels::ForwardItem next;
     const bool more = number + plan.threads() < plan.items();
     if (more) next = item(number + plan.threads());
@@ -89,7 +93,7 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const std::int64_t rows_per_item =
       std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
   // A row of a map is made by one item.
-  const PooledMap& map = outputs.lenses.map;
+  const PooledMap& map = lenses_of(outputs).map;
   const std::int64_t parts =
       map.cells.defined() ? map.cells.extent(2) : (shape.q_len + rows_per_item - 1) / rows_per_item;
   const std::int64_t items = shape.batch * shape.q_heads * parts;
@@ -114,7 +118,7 @@ void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
         for (std::int64_t c = 0; outputs.context.defined() && c < problem.value_dim(); ++c) {
           outputs.context.at<double>({batch, head, q, c}) = result.context.at<double>({r, c});
         }
-        reference::write_lenses(outputs.lenses, {batch, head, q}, result, r);
+        reference::write_lenses(lenses_of(outputs), {batch, head, q}, result, r);
         map_row.add(result.weights.span<double>().subspan(
             static_cast<std::size_t>(r * shape.kv_len), static_cast<std::size_t>(shape.kv_len)));
       }

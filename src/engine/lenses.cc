@@ -19,6 +19,22 @@
 #include "engine/rows.h"
 #include "kernels/forward.h"
 
+namespace fovea {
+
+const char* pool_name(Pool pool) {
+  switch (pool) {
+    case Pool::kMean:
+      return "mean";
+    case Pool::kMax:
+      return "max";
+    case Pool::kSum:
+      break;
+  }
+  return "sum";
+}
+
+}  // namespace fovea
+
 namespace fovea::engine {
 namespace {
 
@@ -37,6 +53,9 @@ bool asked_for(const RowStatistics& rows) {
 }
 bool asked_for(const TopKeys& top) { return top.keys.defined() || top.weights.defined(); }
 bool asked_for(const PooledMap& map) { return map.cells.defined() || map.pairs.defined(); }
+bool asks_for(const Lenses& lenses) {
+  return asked_for(lenses.rows) || asked_for(lenses.top) || asked_for(lenses.map);
+}
 
 void check_rows(const Problem& problem, const RowStatistics& rows, OutputChecks& checks) {
   const ProblemShape& shape = problem.shape;
@@ -116,16 +135,21 @@ void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
 
 }  // namespace
 
-bool asks_for_lenses(const Lenses& lenses) {
-  return asked_for(lenses.rows) || asked_for(lenses.top) || asked_for(lenses.map);
+const Lenses& lenses_of(const AttentionOutputs& outputs) {
+  static const Lenses kNone;
+  return outputs.lenses == nullptr ? kNone : *outputs.lenses;
+}
+
+bool asks_for_lenses(const AttentionOutputs& outputs) {
+  return outputs.lenses != nullptr && asks_for(*outputs.lenses);
 }
 
 bool asks_for_anything(const AttentionOutputs& outputs) {
-  return outputs.context.defined() || outputs.lse.defined() || asks_for_lenses(outputs.lenses);
+  return outputs.context.defined() || outputs.lse.defined() || asks_for_lenses(outputs);
 }
 
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks) {
-  if (!asks_for_lenses(lenses)) return;
+  if (!asks_for(lenses)) return;
   if (problem.options.dropout.probability > 0) {
     fail("dropout: expected none with lenses, which watch the weights before it, got {}",
          problem.options.dropout.probability);

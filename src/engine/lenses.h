@@ -18,7 +18,9 @@
 
 namespace fovea::engine {
 
-bool asks_for_lenses(const Lenses& lenses);
+/// Those of a call; none where it has none.
+const Lenses& lenses_of(const AttentionOutputs& outputs);
+bool asks_for_lenses(const AttentionOutputs& outputs);
 bool asks_for_anything(const AttentionOutputs& outputs);
 
 /// Checks the lenses against their problem. Throws InvalidArgument naming the lens, what was

@@ -54,7 +54,7 @@ struct ForwardHead {
   InputRows query, key, value;
   OutputRows context;  // null where it is not asked for
   OutputRows lse;      // one float per row; null where it is not asked for
-  HeadLenses lenses = {};
+  const HeadLenses* lenses = nullptr;  // where LensSetup::any() alone
   BiasRows bias;
 
   ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {

@@ -416,7 +416,7 @@ class ItemLenses {
     } else if (sum > 0.0) {
       maximum = factor;
       entropy = -factor * (kLn2 * seen.exponents[i] + std::log(factor) * sum);
-      entropy = std::max(entropy, 0.0);
+      entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       const double off = seen.distances[i] / sum;
       mean = static_cast<double>(row + head_.origin.offset - key) - off;
       variance = std::max(seen.squares[i] / sum - off * off, 0.0);
@@ -425,7 +425,7 @@ class ItemLenses {
                                   static_cast<double>(panel.maximum[i])));
     }
     const bool none = !(sum > 0.0);
-    const HeadLenses& to = head_.lenses;
+    const HeadLenses& to = *head_.lenses;
     const auto write = [&](const OutputRows& rows, double number) {
       if (rows.data != nullptr) *rows.row_as<float>(row) = static_cast<float>(number);
     };

@@ -100,7 +100,7 @@ class MapCells {
   }
 
   std::int64_t find_bands(const Panel& panel, Band* bands) const {
-    const std::int64_t q_len = head_.lenses.q_len;
+    const std::int64_t q_len = head_.lenses->q_len;
     std::int64_t count = 0;
     for (std::int64_t lane = 0; lane < panel.rows;) {
       const std::int64_t query = panel.first_query + lane;
@@ -116,7 +116,7 @@ class MapCells {
 
   /// A row of the map if all its queries are in one chunk, else the chunk's share of it.
   float* cells_of(std::int64_t query, std::int64_t row, std::int64_t row_end) const {
-    const HeadLenses& to = head_.lenses;
+    const HeadLenses& to = *head_.lenses;
     const std::int64_t chunk_queries = lenses_.chunk_panels * kPanelLanes;
     const std::int64_t chunk = query / chunk_queries;
     const bool before = cell_begin(row, to.q_len, lenses_.map_rows) < chunk * chunk_queries;

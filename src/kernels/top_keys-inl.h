@@ -80,7 +80,7 @@ class TopKeyLens {
   void write(const Panel& panel, PanelLenses& seen, const ForwardHead& head, const float* factor,
              float score_factor) const {
     const Floats d;
-    const HeadLenses& to = head.lenses;
+    const HeadLenses& to = *head.lenses;
     for (std::int64_t i = 0; i < panel.rows; ++i) {
       float* const scores = seen.top_scores + i * stride_ + pad_;
       const std::int32_t* const keys = seen.top_keys + i * stride_ + pad_;

@@ -47,17 +47,15 @@ struct Seen {
     return tensors;
   }
 
-  AttentionOutputs outputs(Pool pool) {
-    return {.context = context,
-            .lse = lse,
-            .lenses = {.rows = {.entropy = entropy,
-                                .maximum = maximum,
-                                .maximum_key = maximum_key,
-                                .mean_distance = mean_distance,
-                                .distance_variance = distance_variance,
-                                .first_key = first_key},
-                       .top = {.keys = top_keys, .weights = top_weights},
-                       .map = {.cells = cells, .pairs = pairs, .pool = pool}}};
+  Lenses lenses(Pool pool) {
+    return {.rows = {.entropy = entropy,
+                     .maximum = maximum,
+                     .maximum_key = maximum_key,
+                     .mean_distance = mean_distance,
+                     .distance_variance = distance_variance,
+                     .first_key = first_key},
+            .top = {.keys = top_keys, .weights = top_weights},
+            .map = {.cells = cells, .pairs = pairs, .pool = pool}};
   }
 };
 
@@ -95,7 +93,9 @@ inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
 inline Seen look(const reference::Inputs& in, const AttentionOptions& options,
                  const LensSizes& sizes) {
   Seen seen = room_for(in, sizes);
-  attention_forward(in.query, in.key, in.value, options, seen.outputs(sizes.pool));
+  const Lenses lenses = seen.lenses(sizes.pool);
+  attention_forward(in.query, in.key, in.value, options,
+                    {.context = seen.context, .lse = seen.lse, .lenses = &lenses});
   return seen;
 }
 

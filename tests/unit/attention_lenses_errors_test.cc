@@ -32,7 +32,7 @@ constexpr ProblemShape kShape{2, 4, 2, 6, 8};
 
 struct BadLens {
   std::string name;
-  std::function<void(AttentionOptions&, AttentionOutputs&)> spoil;
+  std::function<void(AttentionOptions&, Lenses&)> spoil;
   std::string message;
 };
 
@@ -50,81 +50,81 @@ const MutableTensorView& kept(Tensor tensor) {
 
 const std::vector<BadLens> kBadLenses{
     {"entropy of another shape",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.rows.entropy = kept(floats({2, 4, 8}));
+     [](AttentionOptions&, Lenses& o) {
+       o.rows.entropy = kept(floats({2, 4, 8}));
      },
      "rows.entropy: expected [batch, q_heads, q_len] = [2, 4, 6], got [2, 4, 8]"},
     {"entropy of another type",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.rows.entropy = kept(Tensor(DType::kFloat64, {2, 4, 6}));
+     [](AttentionOptions&, Lenses& o) {
+       o.rows.entropy = kept(Tensor(DType::kFloat64, {2, 4, 6}));
      },
      "rows.entropy: expected float32 for inputs of float32, got float64"},
     {"key that is a float",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.rows.maximum_key = kept(floats({2, 4, 6}));
+     [](AttentionOptions&, Lenses& o) {
+       o.rows.maximum_key = kept(floats({2, 4, 6}));
      },
      "rows.maximum_key: expected int64, got float32"},
     {"top of no key",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.top.keys = kept(numbers({2, 4, 6, 0}));
+     [](AttentionOptions&, Lenses& o) {
+       o.top.keys = kept(numbers({2, 4, 6, 0}));
      },
      "top.keys: expected k from 1 to 64, got 0"},
     {"top of more keys than there are",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.top.keys = kept(numbers({2, 4, 6, 9}));
+     [](AttentionOptions&, Lenses& o) {
+       o.top.keys = kept(numbers({2, 4, 6, 9}));
      },
      "top.keys: expected k of at most kv_len = 8, got 9"},
     {"top of more than 64",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.top.weights = kept(floats({2, 4, 6, 65}));
+     [](AttentionOptions&, Lenses& o) {
+       o.top.weights = kept(floats({2, 4, 6, 65}));
      },
      "top.weights: expected k from 1 to 64, got 65"},
     {"top keys and weights of different k",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.top.keys = kept(numbers({2, 4, 6, 3}));
-       o.lenses.top.weights = kept(floats({2, 4, 6, 2}));
+     [](AttentionOptions&, Lenses& o) {
+       o.top.keys = kept(numbers({2, 4, 6, 3}));
+       o.top.weights = kept(floats({2, 4, 6, 2}));
      },
      "top.weights: expected [batch, q_heads, q_len, k] = [2, 4, 6, 3], got [2, 4, 6, 2]"},
     {"top of rank 3",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.top.keys = kept(numbers({4, 6, 3}));
+     [](AttentionOptions&, Lenses& o) {
+       o.top.keys = kept(numbers({4, 6, 3}));
      },
      "top.keys: expected [batch, q_heads, q_len, k], got [4, 6, 3]"},
     {"map of too many rows",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.map.cells = kept(floats({2, 4, 7, 8}));
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 7, 8}));
      },
      "map.cells: expected rows from 1 to q_len = 6, got 7"},
     {"map of too many columns",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.map.cells = kept(floats({2, 4, 6, 9}));
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 6, 9}));
      },
      "map.cells: expected columns from 1 to kv_len = 8, got 9"},
     {"map of no columns",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.map.cells = kept(floats({2, 4, 6, 0}));
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({2, 4, 6, 0}));
      },
      "map.cells: expected columns from 1 to kv_len = 8, got 0"},
     {"map of one head",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.map.cells = kept(floats({6, 8}));
+     [](AttentionOptions&, Lenses& o) {
+       o.map.cells = kept(floats({6, 8}));
      },
      "map.cells: expected [batch, q_heads, rows, columns], got [6, 8]"},
     {"pairs that are floats",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.map.pairs = kept(floats({2, 4, 3, 3}));
+     [](AttentionOptions&, Lenses& o) {
+       o.map.pairs = kept(floats({2, 4, 3, 3}));
      },
      "map.pairs: expected int64, got float32"},
     {"map over a lens",
-     [](AttentionOptions&, AttentionOutputs& o) {
-       o.lenses.rows.entropy = kept(floats({2, 4, 6}));
-       o.lenses.rows.maximum = o.lenses.rows.entropy;
+     [](AttentionOptions&, Lenses& o) {
+       o.rows.entropy = kept(floats({2, 4, 6}));
+       o.rows.maximum = o.rows.entropy;
      },
      "rows.maximum: expected memory of its own, got some that rows.entropy uses"},
     {"dropout",
-     [](AttentionOptions& options, AttentionOutputs& o) {
+     [](AttentionOptions& options, Lenses& o) {
        options.dropout.probability = 0.5;
-       o.lenses.rows.entropy = kept(floats({2, 4, 6}));
+       o.rows.entropy = kept(floats({2, 4, 6}));
      },
      "dropout: expected none with lenses, which watch the weights before it, got 0.5"},
 };
@@ -138,8 +138,9 @@ TEST(AttentionLensErrors, NameTheLensAndTouchNothing) {
     Tensor context = floats({2, 4, 6, 3});
     fill(context, kUntouched);
     AttentionOptions options;
-    AttentionOutputs outputs{.context = context};
-    bad.spoil(options, outputs);
+    Lenses lenses;
+    bad.spoil(options, lenses);
+    const AttentionOutputs outputs{.context = context, .lenses = &lenses};
     EXPECT_EQ(message_of([&] { attention_forward(query, key, value, options, outputs); }),
               bad.message)
         << bad.name;
@@ -152,8 +153,9 @@ TEST(AttentionLensErrors, PackedSequencesHaveNoMap) {
   AttentionOptions options;
   options.sequences = {{0, 4, 9}, {0, 4, 9}};
   Tensor cells = floats({1, 1, 3, 3});
-  AttentionOutputs outputs;
-  outputs.lenses.map.cells = cells;
+  Lenses lenses;
+  lenses.map.cells = cells;
+  const AttentionOutputs outputs{.lenses = &lenses};
   EXPECT_EQ(message_of([&] { attention_forward(p.query, p.key, p.value, options, outputs); }),
             "map: expected no packed sequences, got 2; documents() hides as much");
 }

@@ -143,16 +143,17 @@ TEST(AttentionLenses, NobodysBitsDependOnWhoWatches) {
     const LensSizes sizes{8, 10, 20, Pool::kSum};
     const Seen all = look(p.inputs(), options, sizes);
     Seen one = room_for(p.inputs(), sizes);
-    AttentionOutputs outputs;
-    outputs.lenses.map.cells = one.cells;
+    Lenses lens;
+    const AttentionOutputs outputs{.lenses = &lens};
+    lens.map.cells = one.cells;
     attention_forward(p.query, p.key, p.value, options, outputs);
     EXPECT_TRUE(same_bits(one.cells, all.cells));
-    outputs = {};
-    outputs.lenses.top.keys = one.top_keys;
+    lens = {};
+    lens.top.keys = one.top_keys;
     attention_forward(p.query, p.key, p.value, options, outputs);
     EXPECT_TRUE(same_bits(one.top_keys, all.top_keys));
-    outputs = {};
-    outputs.lenses.rows.distance_variance = one.distance_variance;
+    lens = {};
+    lens.rows.distance_variance = one.distance_variance;
     attention_forward(p.query, p.key, p.value, options, outputs);
     EXPECT_TRUE(same_bits(one.distance_variance, all.distance_variance));
   }
@@ -248,7 +249,9 @@ TEST(AttentionLenses, OfDecodingOneToken) {
   const LensSizes sizes{8, 1, 10, Pool::kSum};
   const Seen expected = look(p.inputs(), {}, sizes);
   Seen seen = room_for(p.inputs(), sizes);
-  attention_decode(p.query, p.key, p.value, {}, seen.outputs(sizes.pool));
+  const Lenses lenses = seen.lenses(sizes.pool);
+  attention_decode(p.query, p.key, p.value, {},
+                   {.context = seen.context, .lse = seen.lse, .lenses = &lenses});
   EXPECT_TRUE(same_bits(seen, expected));
 }
 

@@ -175,7 +175,7 @@ TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
 TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
   const std::vector<OptionSet> options = option_sets();
   std::vector<Forward> expected;
-  for (const Options& one : options) expected.push_back(run(one.options, 1));
+  for (const OptionSet& one : options) expected.push_back(run(one.options, 1));
   std::vector<int> wrong(2, 0);
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 2; ++t) {
