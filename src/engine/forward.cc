@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -59,19 +60,20 @@ void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   plan.prepare(workspace.data());
-  Maps maps(problem, wanted.map, lenses);
+  std::optional<Maps> maps;
+  if (lenses.any()) maps.emplace(problem, wanted.map, lenses);
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const auto item = [&](std::int64_t i) {
       return kernel_item(problem, outputs, plan.item(workspace.data(), i));
     };
     kernels::ForwardItem current = item(number);
-    kernels::HeadLenses seen;
+    std::optional<kernels::HeadLenses> seen;
     if (lenses.any()) {
       const ScorePosition& origin = current.head.origin;
       const SequenceSpan span = sequence_span(problem.options, problem.shape, origin.batch);
       seen = head_lenses(wanted, span, origin.head);
-      maps.place(span.batch, origin.head, seen);
-      current.head.lenses = &seen;
+      maps->place(span.batch, origin.head, *seen);
+      current.head.lenses = &*seen;
     }
     kernels::ForwardItem next;
     const bool more = number + plan.threads() < plan.items();
@@ -79,7 +81,11 @@ void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
     kernels::forward_item(plan.setup(), current, more ? &next : nullptr,
                           plan.scratch_of(workspace.data(), thread), execution.stop);
   });
-  maps.finish();
+  if (maps) {
+    maps->finish();
+  } else {
+    finish_maps(problem, wanted.map);
+  }
 }
 
 /// By the reference, row by row, in parallel.

@@ -201,6 +201,7 @@ void check_map(const PooledMap& map, const Shape& before, const MapOf& of, Outpu
 
 kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
   kernels::LensSetup setup;
+  if (!asks_for(lenses)) return setup;
   setup.statistics = asked_for(lenses.rows);
   setup.top = top_count(lenses.top);
   if (lenses.map.cells.defined()) {
@@ -302,6 +303,7 @@ void Maps::finish() {
 }
 
 void finish_maps(const Problem& problem, const PooledMap& map) {
+  if (!asked_for(map)) return;
   const auto of_head = [](const MutableTensorView& tensor, std::int64_t batch, std::int64_t head) {
     if (!tensor.defined()) return MutableTensorView();
     return MutableTensorView(tensor.address({batch, head, 0, 0}), tensor.dtype(),

@@ -96,7 +96,7 @@ void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
                            .shape_name = "[batch, q_heads, q_len]",
                            .type = OutputType::kSums,
                            .contiguous_rows = false});
-  validate_lenses(problem, lenses_of(outputs), checks);
+  if (outputs.lenses != nullptr) validate_lenses(problem, *outputs.lenses, checks);
 }
 
 }  // namespace fovea::engine
