@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "fovea/error.h"
 
 #include "attend_rules.h"
+#include "call_progress.h"
 #include "kernels/ceilings.h"
 
 namespace fovea::cli {
@@ -26,39 +26,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-/// "12 s", "3 min 20 s": what is left need not be known better.
-std::string left_text(double seconds) {
-  constexpr double kLongest = 360000.0;
-  if (!(seconds < kLongest)) return "days";
-  const auto whole = static_cast<std::int64_t>(std::ceil(seconds));
-  if (whole < 60) return fmt::format("{} s", whole);
-  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
-  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
-}
-
-/// Says how far the call is, once that takes long, and not at every item.
-class CallProgress {
- public:
-  CallProgress(Progress& line, double flop) : line_(line), flop_(flop) {}
-
-  void operator()(std::int64_t done, std::int64_t total) {
-    constexpr double kPatience = 0.5;
-    constexpr double kInterval = 0.1;
-    const double seconds = seconds_since(start_);
-    if (seconds < kPatience || seconds < shown_ + kInterval || done == 0) return;
-    shown_ = seconds;
-    const double share = static_cast<double>(done) / static_cast<double>(total);
-    line_.show(fmt::format("{:.0f} %, {:.1f} GFLOP/s, {} left", share * 100.0,
-                           flop_ * share / seconds * 1e-9, left_text(seconds / share - seconds)));
-  }
-
- private:
-  Progress& line_;
-  double flop_;
-  Clock::time_point start_ = Clock::now();
-  double shown_ = 0.0;
-};
 
 /// The keys that a row sees.
 std::int64_t visible_keys(const Mask& mask, ScorePosition at, std::int64_t kv_len,
@@ -80,11 +47,11 @@ std::int64_t rows_to_count(const Mask& mask, ScorePosition at, const ProblemShap
   return std::clamp<std::int64_t>(kMost / heads / row_cost, 1, shape.q_len);
 }
 
+}  // namespace
+
 int threads_of(const Execution& execution) {
   return execution.threads > 0 ? execution.threads : omp_get_max_threads();
 }
-
-}  // namespace
 
 std::string_view engine_name(AttendEngine engine) {
   switch (engine) {

@@ -56,6 +56,9 @@ struct AttendTimes {
 /// each row's keys by two ends and has very many pairs, rows spread evenly stand for the others.
 double useful_flop(const AttendInputs& inputs, const AttentionOptions& options);
 
+/// The threads that a call might use.
+int threads_of(const Execution& execution);
+
 /// What comes out, as the engine writes it and as the reference is compared with it.
 AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result);
 

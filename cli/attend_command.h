@@ -28,14 +28,10 @@ class AttendCommand {
   int run() const;
 
  private:
-  void add_tensor_options();
   void add_output_options();
-  void add_mask_options();
-  void add_score_options();
   bool given(const std::string& option) const { return app_->count(option) > 0; }
   /// Throws UsageError for arguments that do not go together.
   void check_usage() const;
-  void check_tensors_given() const;
   /// The tensors to be filled.
   AttendResult make_result(const AttendInputs& inputs) const;
   void print(const AttendReport& report) const;

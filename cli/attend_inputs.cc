@@ -207,12 +207,13 @@ std::string TensorLayout::words() const {
                      length_first ? "length, heads" : "heads, length");
 }
 
-AttendInputs read_inputs(const AttendArguments& arguments) {
+AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish) {
   const InputFile file(arguments.input);
   AttendInputs inputs;
   inputs.query = read_one("query", arguments.query, file);
   inputs.key = read_one("key", arguments.key, file);
-  inputs.value = read_one("value", arguments.value, file);
+  const bool keys_do = wish == ValueWish::kIfGiven && arguments.value.empty();
+  inputs.value = keys_do ? inputs.key : read_one("value", arguments.value, file);
   inputs.layout = {.rank = inputs.query.tensor->rank(), .length_first = arguments.layout == "blhd"};
   for (AttendTensor* tensor : {&inputs.query, &inputs.key, &inputs.value}) {
     settle_layout(*tensor, inputs.layout);

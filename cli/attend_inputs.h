@@ -52,8 +52,11 @@ struct AttendInputs {
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }
 };
 
+/// Whether values are needed. Where only weights are, keys stand for values that were not given.
+enum class ValueWish : std::uint8_t { kNeeded, kIfGiven };
+
 /// Throws InvalidArgument and IoError, naming option and file, what was expected and what came.
-AttendInputs read_inputs(const AttendArguments& arguments);
+AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish = ValueWish::kNeeded);
 
 template <class Pointee>
 BasicTensorView<Pointee> TensorLayout::seen(const BasicTensorView<Pointee>& tensor) const {

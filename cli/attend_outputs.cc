@@ -4,9 +4,7 @@
 
 #include "attend_outputs.h"
 
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,13 +12,11 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
-#include "core/output_file.h"
 #include "files/file_format.h"
+#include "output.h"
 
 namespace fovea::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 OutputPlace place_of(const char* option, const std::string& spec, const char* name) {
   if (spec.empty() || spec == "-") return {.path = spec, .name = name};
@@ -40,28 +36,12 @@ OutputPlace place_of(const char* option, const std::string& spec, const char* na
   return {.path = place.path, .name = place.name.empty() ? name : place.name};
 }
 
-/// Whether two names lead to one file, which need not exist yet.
-bool same_file(const std::string& a, const std::string& b) {
-  if (a == b) return true;
-  // Not two links to one file: each of them is replaced by a file of its own.
-  std::error_code error;
-  const fs::path first = fs::weakly_canonical(a, error);
-  const fs::path second = fs::weakly_canonical(b, error);
-  return !error && first == second;
-}
-
 bool share_a_file(const OutputPlan& plan) {
   return plan.context.wanted() && plan.lse.wanted() && same_file(plan.context.path, plan.lse.path);
 }
 
 void require_writable(const OutputPlace& place) {
-  if (!place.wanted() || place.is_standard_output()) return;
-  std::error_code error;
-  const fs::file_status status = fs::status(place.path, error);
-  // Who reads a FIFO would take its being opened and closed for the output.
-  const bool special =
-      fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
-  if (!special) static_cast<void>(OutputFile(place.path));
+  if (place.wanted() && !place.is_standard_output()) cli::require_writable(place.path);
 }
 
 }  // namespace

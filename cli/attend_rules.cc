@@ -134,6 +134,15 @@ TensorRef of_head(const TensorRef& tensor, std::int64_t batch, std::int64_t head
   return view;
 }
 
+/// What such a tensor of one head, broadcast to [queries, keys], holds for some of its queries.
+TensorRef of_rows(const TensorRef& tensor, std::int64_t first, std::int64_t end) {
+  const int rank = tensor.defined() ? tensor->rank() : 0;
+  if (rank < 2 || tensor->extent(0) == 1) return tensor;
+  Shape shape = tensor->shape();
+  shape[0] = end - first;
+  return TensorView(tensor->address({first, 0}), tensor->dtype(), shape, tensor->strides());
+}
+
 Tensor ids_of(const Tensor& ids, std::int64_t batch) {
   return ids.rank() == 2 ? Tensor(ids.view()[batch]) : ids;
 }
@@ -170,19 +179,27 @@ AttentionOptions AttendRules::options() const {
 
 AttentionOptions AttendRules::options_of_head(const ProblemShape& shape, std::int64_t batch,
                                               std::int64_t head, std::int64_t offset) const {
+  return options_of_rows(shape, batch, head, offset, 0, shape.q_len);
+}
+
+AttentionOptions AttendRules::options_of_rows(const ProblemShape& shape, std::int64_t batch,
+                                              std::int64_t head, std::int64_t offset,
+                                              std::int64_t first, std::int64_t end) const {
   MaskParts own = mask;
   if (own.query_ids.defined()) {
-    own.query_ids = ids_of(mask.query_ids, batch);
+    const Tensor ids = ids_of(mask.query_ids, batch);
+    own.query_ids =
+        Tensor(TensorView(ids.view().address({first}), ids.dtype(), {end - first}, {1}));
     own.key_ids = ids_of(mask.key_ids, batch);
   }
   if (own.key_lengths && own.key_lengths->size() > 1) {
     own.key_lengths = {(*mask.key_lengths)[static_cast<std::size_t>(batch)]};
   }
-  own.dense = of_head(mask.dense, batch, head);
+  own.dense = of_rows(of_head(mask.dense, batch, head), first, end);
 
   const auto number = static_cast<std::size_t>(head);
   ScoreOptions terms = score;
-  terms.bias = of_head(score.bias, batch, head);
+  terms.bias = of_rows(of_head(score.bias, batch, head), first, end);
   if (terms.alibi) {
     const auto& slopes = score.alibi->slopes;
     terms.alibi->slopes = {slopes.empty() ? default_alibi_slope(head, shape.q_heads)
@@ -194,7 +211,7 @@ AttentionOptions AttendRules::options_of_head(const ProblemShape& shape, std::in
         TensorView(table.address({0, head}), table.dtype(), {table.extent(0), 1}, table.strides());
   }
   if (!terms.sinks.empty()) terms.sinks = {score.sinks[number]};
-  return {.mask = own.joined(), .score = terms, .alignment = Alignment::offset(offset)};
+  return {.mask = own.joined(), .score = terms, .alignment = Alignment::offset(offset + first)};
 }
 
 std::string AttendRules::mask_words() const {

@@ -44,6 +44,10 @@ struct AttendRules {
   /// query 0 stands at key `offset`.
   AttentionOptions options_of_head(const ProblemShape& shape, std::int64_t batch, std::int64_t head,
                                    std::int64_t offset) const;
+  /// The same for its queries from `first` to before `end` alone; `offset` is still that of the
+  /// head's query 0.
+  AttentionOptions options_of_rows(const ProblemShape& shape, std::int64_t batch, std::int64_t head,
+                                   std::int64_t offset, std::int64_t first, std::int64_t end) const;
 
   /// "causal, window of 255 keys back and 0 ahead"; who sees whom.
   std::string mask_words() const;

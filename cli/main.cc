@@ -24,6 +24,7 @@
 #include "info_command.h"
 #include "inspect_command.h"
 #include "interrupt.h"
+#include "map_command.h"
 #include "message.h"
 #include "output.h"
 #include "train_command.h"
@@ -47,6 +48,7 @@ Page root_page() {
                     " fovea explain lesson.json --output lesson.html\n"
                     " fovea inspect model.safetensors\n"
                     " fovea attend --input layer.npz --causal --output context.npy\n"
+                    " fovea map --input layer.npz --causal --output map.html\n"
                     " fovea train scene lesson.json --output learned.json\n"
                     " fovea translate dates \"en-US: 03/04/05\" --show-attention\n"
                     " fovea bench\n"
@@ -56,8 +58,9 @@ Page root_page() {
                     "says how. FOVEA_TARGET and OpenMP's variables say what to compute with; "
                     "fovea info --help says how."},
                    {"SEE ALSO",
-                    "fovea explain --help, fovea inspect --help, fovea attend --help, fovea train "
-                    "--help, fovea translate --help, fovea bench --help, fovea info --help"}}};
+                    "fovea explain --help, fovea inspect --help, fovea attend --help, fovea map "
+                    "--help, fovea train --help, fovea translate --help, fovea bench --help, fovea "
+                    "info --help"}}};
 }
 
 // "fovea", or "fovea explain" or "fovea train scene" when that is the command.
@@ -131,6 +134,7 @@ int run_command(int argc, const char* const* argv) {
   const ExplainCommand explain(app);
   const InspectCommand inspect(app);
   const AttendCommand attend(app);
+  const MapCommand map(app);
   const TrainCommand train(app);
   const TranslateCommand translate(app);
   const BenchCommand bench(app);
@@ -144,6 +148,7 @@ int run_command(int argc, const char* const* argv) {
     if (explain.chosen()) return explain.run();
     if (inspect.chosen()) return inspect.run();
     if (attend.chosen()) return attend.run();
+    if (map.chosen()) return map.run();
     if (train.chosen()) return train.run();
     if (translate.chosen()) return translate.run();
     if (bench.chosen()) return bench.run();

@@ -16,4 +16,10 @@ void write_stdout(std::string_view text);
 /// before.
 void write_file(const std::string& path, std::string_view text);
 
+/// Fails before the work rather than after it where a file cannot be written. Throws OutputError.
+void require_writable(const std::string& path);
+
+/// Whether two names lead to one file, which need not exist yet.
+bool same_file(const std::string& a, const std::string& b);
+
 }  // namespace fovea::cli

@@ -30,8 +30,14 @@ Rgb ramp(double heat) {
   return mixed;
 }
 
-/// The nearest of the 6 x 6 x 6 colours that 256-colour terminals have.
-int cube_index(const Rgb& rgb) {
+std::string styled(const std::string& text, const char* code, Color color) {
+  if (color == Color::kNone || text.empty()) return text;
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+}  // namespace
+
+int cube_index(const std::array<double, 3>& rgb) {
   int index = 16;
   for (std::size_t c = 0; c < 3; ++c) {
     // The cube's levels are 0, 95, 135, 175, 215, 255.
@@ -40,13 +46,6 @@ int cube_index(const Rgb& rgb) {
   }
   return index;
 }
-
-std::string styled(const std::string& text, const char* code, Color color) {
-  if (color == Color::kNone || text.empty()) return text;
-  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
-}
-
-}  // namespace
 
 std::string on_heat(const std::string& text, double heat, Color color) {
   if (color == Color::kNone || !(heat >= 0.0 && heat <= 1.0)) return text;

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea map` (map_command.h).
+
+#include "map_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/files.h"
+#include "fovea/info.h"
+
+#include "attend_call.h"
+#include "attend_options.h"
+#include "core/text_width.h"
+#include "help.h"
+#include "map_image.h"
+#include "map_page.h"
+#include "map_picture.h"
+#include "map_stats.h"
+#include "map_text.h"
+#include "map_tokens.h"
+#include "message.h"
+#include "option_types.h"
+#include "output.h"
+#include "progress.h"
+#include "terminal.h"
+#include "units.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kFar = std::int64_t{1} << 40;
+constexpr std::int64_t kUsualSide = 1024;
+
+/// A number that is all of `text`.
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
+/// "A:B", of which either may be left out.
+Span parse_span(const char* option, const std::string& text, std::int64_t length) {
+  if (text.empty()) return {0, length};
+  const std::size_t colon = text.find(':');
+  if (colon != std::string::npos) {
+    const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
+    const auto from = first.empty() ? 0 : whole_number(first);
+    const auto to = end.empty() ? length : whole_number(end);
+    if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
+  }
+  throw InvalidArgument(
+      fmt::format("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"",
+                  option, length, text));
+}
+
+void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
+  if (index < count) return;
+  throw InvalidArgument(
+      fmt::format("{}: expected a number below {}, as there are that many {}, got {}", option,
+                  count, what, index));
+}
+
+std::string ending_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words) {
+  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
+  throw UsageError(
+      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
+                  option, words, path));
+}
+
+}  // namespace
+
+MapCommand::MapCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("map", "a picture of who looks at whom, and numbers of it")) {
+  app_->formatter(std::make_shared<PageFormatter>(map_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_tensor_options(*app_, arguments_);
+  // Of what the other command says, what holds for weights alone.
+  app_->get_option("--value")->description(
+      "Looked at for its shape alone: weights do not depend on it.");
+  app_->get_option("--input")->description(
+      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
+      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
+  app_->get_option("--layout")
+      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
+  app_->get_option("--dtype")->description(
+      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
+      "hundred times as slowly.");
+  add_map_options();
+  add_look_options();
+  add_output_options();
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+  add_mask_options(*app_, arguments_);
+  add_score_options(*app_, arguments_);
+}
+
+void MapCommand::add_map_options() {
+  app_->option_defaults()->group("What is shown");
+  add_integer(*app_, "--batch", batch_, {std::int64_t{0}, kFar}, "The batch item (default 0).");
+  add_integer(*app_, "--head", head_, {std::int64_t{0}, kFar}, "The head of queries (default 0).");
+  app_->add_option("--rows", rows_,
+                   "Queries FIRST to before END alone; either may be left out. Default: all.")
+      ->type_name("FIRST:END");
+  app_->add_option("--cols", cols_, "Keys, likewise.")->type_name("FIRST:END");
+  app_->add_option("--size", size_,
+                   "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
+                   "Default: one for each key and query, up to 1024 each; what fits a terminal.")
+      ->type_name("WIDTHxHEIGHT");
+  add_choice(*app_, "--reduce", reduce_, {"sum", "mean", "max"},
+             "What the weights in a cell become: their sum, their mean over the pairs that the "
+             "mask lets be seen (the default), or the largest.")
+      ->type_name("HOW");
+  app_->add_option("--tokens", tokens_,
+                   "Names of the keys, and of the queries where these are as many: a file of text "
+                   "with one on each line.")
+      ->type_name("FILE");
+}
+
+void MapCommand::add_look_options() {
+  app_->option_defaults()->group("How it looks");
+  add_choice(*app_, "--tone", tone_, {"linear", "log", "sqrt"},
+             "How colours follow the weights: linear, by their square root (sqrt, the default), "
+             "in which small ones are seen, or by their logarithm (log), down to a millionth of "
+             "the largest.")
+      ->type_name("TONE");
+  add_choice(*app_, "--colormap", colors_, {"viridis", "magma", "grey"},
+             "The colours: viridis (the default), magma or grey.")
+      ->type_name("COLORS");
+  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
+             "Whether the map in the terminal has colours. auto: where standard output is a "
+             "terminal that has them.")
+      ->type_name("WHEN");
+}
+
+void MapCommand::add_output_options() {
+  app_->option_defaults()->group("Options");
+  app_->add_option("--output", output_,
+                   "Write the map there: .png, .svg, .html or .npy, by its ending. Without it the "
+                   "map is shown in the terminal.")
+      ->type_name("FILE");
+  app_->add_option("--stats", stats_,
+                   "Write what is told of each query there: .json or .csv, by its ending.")
+      ->type_name("FILE");
+  add_integer(*app_, "--top", top_, {std::int64_t{1}, kMostTopKeys},
+              "With --stats: also the N keys that each query looks at most.");
+  add_threads_option(*app_, arguments_);
+}
+
+void MapCommand::check_usage() const {
+  check_problem_usage(*app_, arguments_, {"--query", "--key"},
+                      {{"--output", &output_},
+                       {"--stats", &stats_},
+                       {"--tokens", &tokens_},
+                       {"--rows", &rows_},
+                       {"--cols", &cols_},
+                       {"--size", &size_}});
+  if (given("--output")) {
+    require_ending("--output", output_, {".png", ".svg", ".html", ".npy"},
+                   ".png, .svg, .html or .npy");
+  }
+  if (given("--stats")) {
+    require_ending("--stats", stats_, {".json", ".csv"}, ".json or .csv");
+  } else if (given("--top")) {
+    throw UsageError("--top goes with --stats FILE");
+  }
+  // Their endings differ, so that they are two files.
+}
+
+void MapCommand::set_size(MapRequest& request) const {
+  const std::int64_t keys = request.keys.size(), queries = request.queries.size();
+  request.columns = std::min(keys, kUsualSide);
+  request.rows = std::min(queries, kUsualSide);
+  if (size_.empty()) {
+    if (given("--output")) return;
+    const TextSize fits = text_size(queries, keys, choose_width(false), color_depth());
+    request.columns = fits.columns;
+    request.rows = fits.rows;
+    return;
+  }
+  const std::size_t cross = size_.find('x');
+  const auto width = whole_number(std::string_view(size_).substr(0, cross));
+  const auto height = cross == std::string::npos
+                          ? std::nullopt
+                          : whole_number(std::string_view(size_).substr(cross + 1));
+  if (!width || !height || *width < 1 || *height < 1) {
+    throw InvalidArgument(fmt::format(
+        "--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got \"{}\"", size_));
+  }
+  if (*width > keys || *height > queries) {
+    throw InvalidArgument(
+        fmt::format("--size: expected at most {}x{}, one cell for each of {} keys across and {} "
+                    "queries down, got {}",
+                    keys, queries, keys, queries, size_));
+  }
+  request.columns = *width;
+  request.rows = *height;
+}
+
+scene::Color MapCommand::color_depth() const {
+  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
+                         : color_ == "never" ? ColorWish::kNever
+                                             : ColorWish::kAuto;
+  return choose_color(wish, false);
+}
+
+MapRequest MapCommand::make_request(const ProblemShape& shape) const {
+  require_index("--batch", batch_, shape.batch, "batch items");
+  require_index("--head", head_, shape.q_heads, "heads of queries");
+  if (shape.q_len == 0 || shape.kv_len == 0) {
+    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys",
+                                      shape.q_len, shape.kv_len));
+  }
+  MapRequest request = {.batch = batch_,
+                        .head = head_,
+                        .queries = parse_span("--rows", rows_, shape.q_len),
+                        .keys = parse_span("--cols", cols_, shape.kv_len),
+                        .pool = reduce_ == "sum"   ? Pool::kSum
+                                : reduce_ == "max" ? Pool::kMax
+                                                   : Pool::kMean,
+                        .statistics = given("--stats"),
+                        .top = top_};
+  set_size(request);
+  if (top_ > shape.kv_len) {
+    throw InvalidArgument(fmt::format(
+        "--top: expected at most {}, as there are that many keys, got {}", shape.kv_len, top_));
+  }
+  if (ending_of(output_) == ".html" && request.rows * request.columns > kMostPageCells) {
+    throw InvalidArgument(fmt::format(
+        "--size: expected at most {} cells of a page, which carries all numbers, got {}; .png and "
+        ".svg may have more",
+        kMostPageCells, request.rows * request.columns));
+  }
+  return request;
+}
+
+MapLook MapCommand::look() const {
+  return {.colors = colors_ == "magma"  ? ColorMap::kMagma
+                    : colors_ == "grey" ? ColorMap::kGrey
+                                        : ColorMap::kViridis,
+          .colors_name = colors_,
+          .tone = tone_ == "linear" ? Tone::kLinear
+                  : tone_ == "log"  ? Tone::kLog
+                                    : Tone::kSqrt,
+          .tone_name = tone_};
+}
+
+MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
+                           const MapRequest& request) const {
+  const ProblemShape& shape = inputs.shape;
+  MapWords words;
+  words.title =
+      fmt::format("Attention of {} to {}", visible(inputs.query.name), visible(inputs.key.name));
+  words.lines.push_back(fmt::format(
+      "batch item {} of {}, head {} of {}; queries {} of {}, keys {} of {}", request.batch,
+      shape.batch, request.head, shape.q_heads, span_words(request.queries), shape.q_len,
+      span_words(request.keys), shape.kv_len));
+  words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words()),
+                                    rules.score_words(inputs.head_dim())));
+  const bool single =
+      request.columns == request.keys.size() && request.rows == request.queries.size();
+  words.lines.push_back(
+      fmt::format("{} x {} cells, {}; colours: {}", request.columns, request.rows,
+                  single ? "one for each pair of a key and a query"
+                         : fmt::format("the {} of the weights in each", pool_word(request.pool)),
+                  tone_));
+  if (!tokens_.empty()) {
+    words.key_tokens = read_tokens("--tokens", tokens_);
+    require_tokens("--tokens", tokens_, words.key_tokens, shape.kv_len);
+    if (shape.q_len == shape.kv_len) words.query_tokens = words.key_tokens;
+  }
+  return words;
+}
+
+void MapCommand::write_output(const MapResult& result, const MapWords& words) const {
+  const std::string ending = ending_of(output_);
+  if (ending == ".npy") {
+    const TensorView cells = result.map.cells;
+    write_tensor(output_, cells.dtype() == DType::kFloat32 ? Tensor(cells)
+                                                           : convert(cells, DType::kFloat32));
+  } else if (ending == ".svg") {
+    write_file(output_, map_as_svg(result.map, look(), words));
+  } else if (ending == ".html") {
+    write_file(output_, map_as_html(result.map, look(), words));
+  } else {
+    const Scale scale(look().tone, result.map);
+    const MapCells& map = result.map;
+    std::vector<ImageText> texts = {{"Title", words.title},
+                                    {"Software", "fovea " + build_info().version}};
+    for (const std::string& line : words.lines) texts.emplace_back("Description", line);
+    texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
+    texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
+    texts.emplace_back("fovea:reduce", pool_word(map.pool));
+    texts.emplace_back("fovea:tone", tone_);
+    texts.emplace_back("fovea:colormap", colors_);
+    texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));
+    texts.emplace_back("Comment", "rows are queries, columns keys; masked pixels are transparent");
+    write_file(output_, map_as_png(map, look(), texts));
+  }
+}
+
+void MapCommand::write_stats(const MapRequest& request, const MapResult& result,
+                             const MapWords& words) const {
+  const bool json = ending_of(stats_) == ".json";
+  write_file(stats_,
+             json ? stats_as_json(request, result, words) : stats_as_csv(request, result, words));
+}
+
+std::string MapCommand::report(const MapResult& result) const {
+  const MapCells& map = result.map;
+  std::string text;
+  if (given("--output")) {
+    text += fmt::format("map    {} x {} cells, written to {}\n", map.columns(), map.rows(),
+                        visible(output_));
+  }
+  if (given("--stats")) {
+    text += fmt::format("stats  {} quer{}, written to {}\n", map.queries.size(),
+                        map.queries.size() == 1 ? "y" : "ies", visible(stats_));
+  }
+  return text + fmt::format("time   {}, {} thread{}\n", time_text(result.seconds), result.threads,
+                            result.threads == 1 ? "" : "s");
+}
+
+int MapCommand::run() const {
+  check_usage();
+  AttendArguments arguments = arguments_;
+  arguments.alibi = given("--alibi");
+  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
+  const AttendRules rules = read_rules(arguments);
+  require_fit(rules.options(), inputs.shape);
+  const MapRequest request = make_request(inputs.shape);
+  const MapWords told = words(inputs, rules, request);
+  if (given("--output")) require_writable(output_);
+  if (given("--stats")) require_writable(stats_);
+
+  Progress progress;
+  const MapResult result =
+      compute_map(inputs, rules, request, static_cast<int>(arguments.threads), progress);
+  if (given("--output")) write_output(result, told);
+  if (given("--stats")) write_stats(request, result, told);
+  std::string text;
+  if (!given("--output")) {
+    text = map_as_text(result.map, look(), told, choose_width(false), color_depth()) + "\n";
+  }
+  write_stdout(text + report(result));
+  return 0;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea map`: the weights of one head as a picture, and what is told of its rows.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "fovea/scene.h"
+
+#include "attend_arguments.h"
+#include "attend_inputs.h"
+#include "attend_rules.h"
+#include "map_colors.h"
+#include "map_compute.h"
+#include "map_words.h"
+
+namespace fovea::cli {
+
+class MapCommand {
+ public:
+  explicit MapCommand(CLI::App& parent);
+  MapCommand(const MapCommand&) = delete;
+  MapCommand& operator=(const MapCommand&) = delete;
+
+  bool chosen() const { return app_->parsed(); }
+  /// Reads, computes, draws and writes; returns the exit code. Throws UsageError, InvalidArgument,
+  /// IoError and OutputError.
+  int run() const;
+
+ private:
+  void add_map_options();
+  void add_look_options();
+  void add_output_options();
+  bool given(const std::string& option) const { return app_->count(option) > 0; }
+  /// Throws UsageError for arguments that do not go together or name no format.
+  void check_usage() const;
+  /// Throws InvalidArgument for what does not fit the problem.
+  MapRequest make_request(const ProblemShape& shape) const;
+  void set_size(MapRequest& request) const;
+  /// Of the map in the terminal.
+  scene::Color color_depth() const;
+  MapLook look() const;
+  MapWords words(const AttendInputs& inputs, const AttendRules& rules,
+                 const MapRequest& request) const;
+  void write_output(const MapResult& result, const MapWords& words) const;
+  void write_stats(const MapRequest& request, const MapResult& result, const MapWords& words) const;
+  std::string report(const MapResult& result) const;
+
+  CLI::App* app_;
+  AttendArguments arguments_;
+  std::int64_t batch_ = 0;
+  std::int64_t head_ = 0;
+  std::string rows_, cols_, size_;
+  std::string reduce_ = "mean";
+  std::string tone_ = "sqrt";
+  std::string colors_ = "viridis";
+  std::string color_ = "auto";
+  std::string tokens_;
+  std::string output_, stats_;
+  std::int64_t top_ = 0;
+};
+
+}  // namespace fovea::cli
