@@ -31,15 +31,18 @@ double channel(const Ramp& ramp, std::size_t stop, int shift) {
   return static_cast<double>((ramp[stop] >> shift) & 0xffU);
 }
 
-/// 1, 2 and 5 times powers of ten, downwards from `top`.
+/// 1, 2 and 5 times powers of ten, downwards from `top`; the powers alone where there are several.
 std::vector<double> round_values(double bottom, double top) {
+  constexpr double kSeveral = 1e3;
+  const bool powers = bottom > 0.0 && top / bottom > kSeveral;
   std::vector<double> values;
   const int highest = static_cast<int>(std::floor(std::log10(top)));
   constexpr int kDecades = 9;
   for (int power = highest; power > highest - kDecades; --power) {
     for (const double digit : {5.0, 2.0, 1.0}) {
       const double value = digit * std::pow(10.0, power);
-      if (value <= top && value >= bottom) values.push_back(value);
+      if (value > top || value < bottom || (powers && digit > 1.0)) continue;
+      values.push_back(value);
     }
   }
   return values;

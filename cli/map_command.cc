@@ -141,9 +141,9 @@ void MapCommand::add_map_options() {
 void MapCommand::add_look_options() {
   app_->option_defaults()->group("How it looks");
   add_choice(*app_, "--tone", tone_, {"linear", "log", "sqrt"},
-             "How colours follow the weights: linear, by their square root (sqrt, the default), "
-             "in which small ones are seen, or by their logarithm (log), down to a millionth of "
-             "the largest.")
+             "How colours follow the weights: linear, by their square root (sqrt), in which small "
+             "ones are seen, or by their logarithm (log), down to a millionth of the largest. "
+             "Default: sqrt, and log where more than 256 keys are shown.")
       ->type_name("TONE");
   add_choice(*app_, "--colormap", colors_, {"viridis", "magma", "grey"},
              "The colours: viridis (the default), magma or grey.")
@@ -255,19 +255,24 @@ MapRequest MapCommand::make_request(const ProblemShape& shape) const {
   return request;
 }
 
-MapLook MapCommand::look() const {
+MapLook MapCommand::look(const MapRequest& request) const {
+  // Among many keys most weights are so small that their roots look alike.
+  constexpr std::int64_t kManyKeys = 256;
+  const std::string tone = !tone_.empty()                    ? tone_
+                           : request.keys.size() > kManyKeys ? "log"
+                                                             : "sqrt";
   return {.colors = colors_ == "magma"  ? ColorMap::kMagma
                     : colors_ == "grey" ? ColorMap::kGrey
                                         : ColorMap::kViridis,
           .colors_name = colors_,
-          .tone = tone_ == "linear" ? Tone::kLinear
-                  : tone_ == "log"  ? Tone::kLog
-                                    : Tone::kSqrt,
-          .tone_name = tone_};
+          .tone = tone == "linear" ? Tone::kLinear
+                  : tone == "log"  ? Tone::kLog
+                                   : Tone::kSqrt,
+          .tone_name = tone};
 }
 
 MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
-                           const MapRequest& request) const {
+                           const MapRequest& request, const MapLook& look) const {
   const ProblemShape& shape = inputs.shape;
   MapWords words;
   words.title =
@@ -281,10 +286,10 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
   const bool single =
       request.columns == request.keys.size() && request.rows == request.queries.size();
   words.lines.push_back(
-      fmt::format("{} x {} cells, {}; colours: {}", request.columns, request.rows,
+      fmt::format("{} x {} cells, {}; colours: {}, {}", request.columns, request.rows,
                   single ? "one for each pair of a key and a query"
                          : fmt::format("the {} of the weights in each", pool_word(request.pool)),
-                  tone_));
+                  look.colors_name, look.tone_name));
   if (!tokens_.empty()) {
     words.key_tokens = read_tokens("--tokens", tokens_);
     require_tokens("--tokens", tokens_, words.key_tokens, shape.kv_len);
@@ -293,18 +298,19 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
   return words;
 }
 
-void MapCommand::write_output(const MapResult& result, const MapWords& words) const {
+void MapCommand::write_output(const MapResult& result, const MapLook& look,
+                              const MapWords& words) const {
   const std::string ending = ending_of(output_);
   if (ending == ".npy") {
     const TensorView cells = result.map.cells;
     write_tensor(output_, cells.dtype() == DType::kFloat32 ? Tensor(cells)
                                                            : convert(cells, DType::kFloat32));
   } else if (ending == ".svg") {
-    write_file(output_, map_as_svg(result.map, look(), words));
+    write_file(output_, map_as_svg(result.map, look, words));
   } else if (ending == ".html") {
-    write_file(output_, map_as_html(result.map, look(), words));
+    write_file(output_, map_as_html(result.map, look, words));
   } else {
-    const Scale scale(look().tone, result.map);
+    const Scale scale(look.tone, result.map);
     const MapCells& map = result.map;
     std::vector<ImageText> texts = {{"Title", words.title},
                                     {"Software", "fovea " + build_info().version}};
@@ -312,11 +318,11 @@ void MapCommand::write_output(const MapResult& result, const MapWords& words) co
     texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
     texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
     texts.emplace_back("fovea:reduce", pool_word(map.pool));
-    texts.emplace_back("fovea:tone", tone_);
-    texts.emplace_back("fovea:colormap", colors_);
+    texts.emplace_back("fovea:tone", look.tone_name);
+    texts.emplace_back("fovea:colormap", look.colors_name);
     texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));
     texts.emplace_back("Comment", "rows are queries, columns keys; masked pixels are transparent");
-    write_file(output_, map_as_png(map, look(), texts));
+    write_file(output_, map_as_png(map, look, texts));
   }
 }
 
@@ -350,18 +356,19 @@ int MapCommand::run() const {
   const AttendRules rules = read_rules(arguments);
   require_fit(rules.options(), inputs.shape);
   const MapRequest request = make_request(inputs.shape);
-  const MapWords told = words(inputs, rules, request);
+  const MapLook drawn = look(request);
+  const MapWords told = words(inputs, rules, request, drawn);
   if (given("--output")) require_writable(output_);
   if (given("--stats")) require_writable(stats_);
 
   Progress progress;
   const MapResult result =
       compute_map(inputs, rules, request, static_cast<int>(arguments.threads), progress);
-  if (given("--output")) write_output(result, told);
+  if (given("--output")) write_output(result, drawn, told);
   if (given("--stats")) write_stats(request, result, told);
   std::string text;
   if (!given("--output")) {
-    text = map_as_text(result.map, look(), told, choose_width(false), color_depth()) + "\n";
+    text = map_as_text(result.map, drawn, told, choose_width(false), color_depth()) + "\n";
   }
   write_stdout(text + report(result));
   return 0;

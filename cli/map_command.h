@@ -43,10 +43,10 @@ class MapCommand {
   void set_size(MapRequest& request) const;
   /// Of the map in the terminal.
   scene::Color color_depth() const;
-  MapLook look() const;
-  MapWords words(const AttendInputs& inputs, const AttendRules& rules,
-                 const MapRequest& request) const;
-  void write_output(const MapResult& result, const MapWords& words) const;
+  MapLook look(const MapRequest& request) const;
+  MapWords words(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
+                 const MapLook& look) const;
+  void write_output(const MapResult& result, const MapLook& look, const MapWords& words) const;
   void write_stats(const MapRequest& request, const MapResult& result, const MapWords& words) const;
   std::string report(const MapResult& result) const;
 
@@ -56,7 +56,7 @@ class MapCommand {
   std::int64_t head_ = 0;
   std::string rows_, cols_, size_;
   std::string reduce_ = "mean";
-  std::string tone_ = "sqrt";
+  std::string tone_;
   std::string colors_ = "viridis";
   std::string color_ = "auto";
   std::string tokens_;

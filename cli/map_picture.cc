@@ -273,7 +273,7 @@ void add_color_bar(std::string& svg, const Drawing& drawing) {
 /// The drawing; `titled` for one that stands by itself.
 std::string draw(const MapCells& map, const MapLook& look, const MapWords& words, bool titled) {
   constexpr double kLine = 18.0;
-  const double title_height = titled ? 30.0 + kLine * static_cast<double>(words.lines.size()) : 0.0;
+  const double title_height = titled ? 38.0 + kLine * static_cast<double>(words.lines.size()) : 0.0;
   Drawing drawing = make_drawing(map, look, words, title_height);
   if (titled) {
     int columns = display_width(words.title) * 5 / 4;

@@ -25,6 +25,7 @@ build | zlib1g-dev         | checksums of .npz files                     | zlib 
 build | nlohmann-json3-dev | reading scenes and .safetensors             | nlohmann/json 3.10
 build | libdnnl-dev        | products of matrices, to train layers        | oneDNN 2.6
 build | libcli11-dev       | the command line                            | CLI11 2.1
+build | libpng-dev         | maps of attention as images                 | libpng 1.6
 test  | ccache             | compiles once what several builds share     | ccache 4
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12

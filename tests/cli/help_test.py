@@ -12,6 +12,7 @@ PAGES = {
     "fovea explain": ["explain", "--help"],
     "fovea inspect": ["inspect", "--help"],
     "fovea attend": ["attend", "--help"],
+    "fovea map": ["map", "--help"],
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
@@ -99,7 +100,7 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "train", "bench", "info"):
+        for command in ("explain", "inspect", "attend", "map", "train", "bench", "info"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLess(len(text.splitlines()), 15)
 

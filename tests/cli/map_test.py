@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fovea map`: its numbers against the formula, each kind of output, and what it refuses."""
+
+import csv
+import json
+import math
+import re
+import signal
+import struct
+import subprocess
+import time
+import unittest
+import xml.etree.ElementTree as ElementTree
+import zlib
+
+from attend_problem import BATCH, DIM, HEADS, KV_LEN, Q_LEN, AttendTest, problem
+from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
+from tensor_files import Array, read_arrays
+
+
+def row_weights(arrays, batch, head, i, visible, score, sink=-math.inf):
+    """{key: weight} of a query, by the formula."""
+    query, key = arrays["query"], arrays["key"]
+    of = head // (query.shape[1] // key.shape[1])
+    scores = {}
+    for j in range(key.shape[2]):
+        if visible(batch, head, i, j):
+            product = sum(query.at(batch, head, i, c) * key.at(batch, of, j, c) for c in range(query.shape[3]))
+            scores[j] = score((batch, head, i, j), product / math.sqrt(query.shape[3]))
+    total = math.fsum(math.exp(s) for s in scores.values()) + math.exp(sink)
+    return {j: math.exp(s) / total for j, s in scores.items()}
+
+
+def everything(*_):
+    return True
+
+
+def as_it_is(_, s):
+    return s
+
+
+def causal(_b, _h, i, j, offset=KV_LEN - Q_LEN):
+    return j <= i + offset
+
+
+class Png:
+    """A PNG with a palette, taken apart."""
+
+    def __init__(self, content):
+        assert content[:8] == b"\x89PNG\r\n\x1a\n"
+        self.texts, data, place = [], b"", 8
+        while place < len(content):
+            size, kind = struct.unpack(">I4s", content[place:place + 8])
+            body = content[place + 8:place + 8 + size]
+            (check,) = struct.unpack(">I", content[place + 8 + size:place + 12 + size])
+            assert zlib.crc32(kind + body) == check
+            if kind == b"IHDR":
+                self.width, self.height, depth, color, _, _, interlace = struct.unpack(">IIBBBBB", body)
+                assert (depth, color, interlace) == (8, 3, 0)
+            elif kind == b"PLTE":
+                self.palette = [tuple(body[i:i + 3]) for i in range(0, size, 3)]
+            elif kind == b"tRNS":
+                self.alpha = list(body)
+            elif kind == b"IDAT":
+                data += body
+            elif kind == b"iTXt":
+                keyword, rest = body.split(b"\0", 1)
+                self.texts.append((keyword.decode(), rest[2:].split(b"\0", 2)[2].decode("utf-8")))
+            place += 12 + size
+        pixels = zlib.decompress(data)
+        lines = [pixels[r * (self.width + 1):(r + 1) * (self.width + 1)] for r in range(self.height)]
+        assert all(line[0] == 0 for line in lines)  # no filter, as libpng has it for palettes
+        self.rows = [line[1:] for line in lines]
+
+    def color(self, row, column):
+        """Red, green, blue, and how much of it."""
+        place = self.rows[row][column]
+        return (*self.palette[place], self.alpha[place] if place < len(self.alpha) else 255)
+
+
+class MapTest(AttendTest):
+    def map(self, *options, output="map.npy", **run_options):
+        path = self.dir / output
+        self.succeed("map", *options, "--output", str(path), **run_options)
+        return path
+
+    def cells(self, *options):
+        (cells,) = read_arrays(self.map(*options)).values()
+        self.assertEqual(cells.dtype, "float32")
+        return cells
+
+    def png(self, *options):
+        return Png(self.map(*options, output="map.png").read_bytes())
+
+    def qk(self, arrays=None):
+        """The options for query and key of a problem."""
+        arrays = arrays or problem()
+        return ["--query", self.write_array("q.npy", arrays["query"]),
+                "--key", self.write_array("k.npy", arrays["key"])]
+
+    def square(self, length=12):
+        return {"query": Array.normal((length, 8), 5), "key": Array.normal((length, 8), 6)}
+
+    def check(self, arrays, options, batch=0, head=0, visible=everything, score=as_it_is, sinks=None,
+              rows=(0, Q_LEN), cols=(0, KV_LEN)):
+        where = ["--batch", str(batch), "--head", str(head), "--reduce", "sum"]
+        if rows != (0, Q_LEN):
+            where += ["--rows", f"{rows[0]}:{rows[1]}"]
+        if cols != (0, KV_LEN):
+            where += ["--cols", f"{cols[0]}:{cols[1]}"]
+        cells = self.cells("--input", self.input_file(arrays), *options, *where)
+        self.assertEqual(cells.shape, (rows[1] - rows[0], cols[1] - cols[0]), options)
+        for i in range(*rows):
+            weights = row_weights(arrays, batch, head, i, visible, score,
+                                  -math.inf if sinks is None else sinks[head])
+            for j in range(*cols):
+                got = cells.at(i - rows[0], j - cols[0])
+                self.assertAlmostEqual(got, weights.get(j, 0.0), delta=2e-6, msg=(options, where, i, j))
+
+
+class NumbersTest(MapTest):
+    """Each head of each item, whole and in part, is what the formula says of it."""
+
+    PARTS = [{}, {"rows": (1, 4)}, {"cols": (2, 6)}, {"rows": (2, 5), "cols": (0, 5)}]
+
+    def check_all(self, arrays, *options, **oracle):
+        for batch in range(BATCH):
+            for head in (0, HEADS - 1):
+                for part in self.PARTS:
+                    self.check(arrays, options, batch, head, **part, **oracle)
+
+    def test_plain_and_causal(self):
+        self.check_all(problem())
+        self.check_all(problem(), "--causal", visible=causal)
+
+    def test_position_biases_and_sinks_are_those_of_the_head(self):
+        slopes, sinks = [0.5, 0.25, 0.1, 1.5], [0.5, -1, 0, 2]
+        self.check_all(problem(), "--alibi", "0.5,0.25,0.1,1.5", "--sinks", "0.5,-1,0,2", sinks=sinks,
+                       score=lambda at, s: s - slopes[at[1]] * abs(at[2] + KV_LEN - Q_LEN - at[3]))
+
+    def test_masks_and_biases_are_those_of_head_and_rows(self):
+        bias = Array.normal((HEADS, Q_LEN, KV_LEN), 8)
+        mask = Array((BATCH, 1, Q_LEN, KV_LEN), [n % 3 > 0 for n in range(BATCH * Q_LEN * KV_LEN)], "bool")
+        ids = Array((BATCH, Q_LEN), [0, 0, 1, 1, 2, 0, 1, 1, 1, 1], "int64")
+        key_ids = Array((BATCH, KV_LEN), [0, 1, 1, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1, 1], "int64")
+        self.check_all(problem(), "--bias", self.write_array("bias.npy", bias),
+                       score=lambda at, s: s + bias.broadcast(*at))
+        self.check_all(problem(), "--mask", self.write_array("mask.npy", mask),
+                       visible=lambda *at: mask.broadcast(*at))
+        names = ",".join(self.write_array(*each) for each in (("ids.npy", ids), ("key_ids.npy", key_ids)))
+        self.check_all(problem(), "--documents", names,
+                       visible=lambda b, h, i, j: ids.at(b, i) == key_ids.at(b, j))
+
+    def test_positions_are_those_of_the_item_and_rows(self):
+        lengths, offsets = [5, 7], [0, 3]
+        self.check_all(problem(), "--causal", "--key-lengths", "5,7",
+                       visible=lambda b, h, i, j: j <= i + lengths[b] - Q_LEN and j < lengths[b])
+        self.check_all(problem(), "--window", "2,0", "--alignment", "0,3",
+                       visible=lambda b, h, i, j: 0 <= i + offsets[b] - j <= 2)
+
+    def test_float64(self):
+        self.check(problem(), ["--dtype", "f64", "--causal"], 1, 2, visible=causal, rows=(1, 3))
+
+    def test_sums_add_up_to_the_queries(self):
+        arrays = {"query": Array.normal((300, 8), 1), "key": Array.normal((300, 8), 2)}
+        for size in ([], ["--size", "7x11"], ["--size", "1x1"], ["--size", "300x1"]):
+            cells = self.cells(*self.qk(arrays), "--causal", "--reduce", "sum", *size)
+            self.assertAlmostEqual(math.fsum(cells.values), 300, delta=1e-3, msg=size)
+        self.assertEqual(self.cells(*self.qk(arrays), "--size", "7x11").shape, (11, 7))
+
+    def test_means_and_largest_follow_from_the_weights(self):
+        options = [*self.qk(self.square()), "--causal"]
+        weights = self.cells(*options, "--reduce", "sum")
+        mean = self.cells(*options, "--size", "4x3")
+        largest = self.cells(*options, "--size", "4x3", "--reduce", "max")
+        for r in range(3):
+            for c in range(4):
+                pairs = [weights.at(i, j) for i in range(4 * r, 4 * r + 4) for j in range(3 * c, 3 * c + 3) if j <= i]
+                if pairs:
+                    self.assertAlmostEqual(mean.at(r, c), math.fsum(pairs) / len(pairs), delta=1e-6)
+                    self.assertAlmostEqual(largest.at(r, c), max(pairs), delta=1e-6)
+                else:
+                    self.assertTrue(math.isnan(mean.at(r, c)))
+                    self.assertEqual(largest.at(r, c), 0)
+
+    def test_values_do_not_matter_and_are_not_needed(self):
+        arrays = problem()
+        whole = self.cells("--input", self.input_file(arrays))
+        value = arrays.pop("value")
+        self.assertEqual(self.cells("--input", self.input_file(arrays)).values, whole.values)
+        self.assertEqual(self.cells(*self.qk(arrays), "--value", self.write_array("v.npy", value)).values,
+                         whole.values)
+
+    def test_threads_and_layouts_say_the_same(self):
+        arrays = problem()
+        whole = self.cells("--input", self.input_file(arrays), "--head", "2")
+        turned = {name: array.exchanged(1, 2) for name, array in arrays.items()}
+        self.assertEqual(self.cells("--input", self.input_file(turned), "--head", "2", "--layout", "blhd",
+                                    "--threads", "1").values, whole.values)
+
+
+class StatisticsTest(MapTest):
+    def stats(self, name, *options):
+        path = self.dir / name
+        self.succeed("map", *options, "--stats", str(path), "--output", str(self.dir / "map.npy"))
+        return path.read_text(encoding="utf-8")
+
+    def test_json_follows_from_the_weights(self):
+        arrays = problem()
+        told = json.loads(self.stats("s.json", *self.qk(arrays), "--causal", "--batch", "1", "--head", "3",
+                                     "--rows", "1:4", "--cols", "0:2", "--top", "2"))
+        self.assertEqual((told["batch"], told["head"]), (1, 3))
+        self.assertEqual([row["query"] for row in told["rows"]], [1, 2, 3])
+        for row in told["rows"]:
+            i = row["query"]
+            weights = row_weights(arrays, 1, 3, i, causal, as_it_is)
+            order = sorted(weights, key=weights.get, reverse=True)
+            entropy = -sum(w * math.log(w) for w in weights.values())
+            mean = sum(w * (i + 2 - j) for j, w in weights.items())
+            variance = sum(w * (i + 2 - j - mean) ** 2 for j, w in weights.items())
+            for name, right in (("entropy", entropy), ("effective_keys", math.exp(entropy)),
+                                ("maximum", weights[order[0]]), ("mean_distance", mean),
+                                ("distance_variance", variance), ("first_key", weights[0])):
+                self.assertAlmostEqual(row[name], right, delta=2e-5 * max(1, right), msg=(i, name))
+            self.assertEqual(row["maximum_key"], order[0])
+            self.assertEqual([top["key"] for top in row["top"]], order[:2])
+
+    def test_csv_says_the_same(self):
+        options = [*self.qk(self.square()), "--causal", "--top", "2",
+                   "--tokens", self.write("t.txt", '"a"\n' + ",\n" + "".join(f"w{i}\n" for i in range(10)))]
+        rows = list(csv.DictReader(self.stats("s.csv", *options).splitlines()))
+        told = json.loads(self.stats("s.json", *options))["rows"]
+        self.assertEqual(len(rows), 12)
+        self.assertEqual([row["token"] for row in rows[:3]], ['"a"', ",", "w0"])
+        for row, right in zip(rows, told):
+            self.assertEqual(row["token"], right["token"])
+            for name in ("entropy", "effective_keys", "maximum", "mean_distance", "first_key"):
+                self.assertAlmostEqual(float(row[name]), right[name], delta=1e-7)
+            self.assertEqual(int(row["key_1"]), right["top"][0]["key"])
+        # The first query sees one key.
+        self.assertEqual((rows[0]["key_2"], rows[0]["weight_2"], len(told[0]["top"])), ("", "", 1))
+
+    def test_a_query_that_sees_nothing(self):
+        options = [*self.qk(), "--window", "0,0", "--alignment", "5"]
+        row = json.loads(self.stats("s.json", *options))["rows"][4]
+        self.assertEqual((row["effective_keys"], row["maximum"], row["maximum_key"], row["mean_distance"]),
+                         (0, 0, None, None))
+        row = list(csv.DictReader(self.stats("s.csv", *options).splitlines()))[4]
+        self.assertEqual((row["maximum_key"], row["mean_distance"]), ("", "nan"))
+
+
+class PictureTest(MapTest):
+    def test_png_has_the_cells_and_says_what_they_are(self):
+        png = self.png(*self.qk(self.square()), "--causal", "--tone", "linear")
+        self.assertEqual((png.width, png.height), (12, 12))
+        for r in range(12):
+            for c in range(12):
+                self.assertEqual(png.color(r, c)[3], 255 if c <= r else 0, (r, c))
+        self.assertEqual(png.color(0, 0)[:3], (0xfd, 0xe7, 0x25))  # 1, the largest
+        texts = dict(png.texts)
+        self.assertEqual(texts["Title"], f"Attention of {self.dir}/q.npy to {self.dir}/k.npy")
+        self.assertRegex(texts["Software"], r"\Afovea \d")
+        self.assertEqual((texts["fovea:queries"], texts["fovea:keys"], texts["fovea:reduce"]),
+                         ("0:12", "0:12", "mean"))
+        self.assertEqual((texts["fovea:tone"], texts["fovea:colormap"], texts["fovea:range"]),
+                         ("linear", "viridis", "0 1"))
+        self.assertIn(("Description", "mask: causal; scores: scale 0.353553"), png.texts)
+
+    def test_brighter_is_more_in_every_tone(self):
+        options = self.qk(self.square())
+        weights = self.cells(*options).values
+        for tone in ("linear", "sqrt", "log"):
+            png = self.png(*options, "--colormap", "grey", "--tone", tone)
+            greys = [png.color(r, c)[0] for r in range(12) for c in range(12)]
+            order = sorted(range(144), key=weights.__getitem__)
+            self.assertEqual([greys[i] for i in order], sorted(greys), tone)
+            self.assertEqual(max(greys), 255, tone)
+            largest = max(weights)
+            if tone != "log":
+                for grey, weight in zip(greys, weights):
+                    share = weight / largest
+                    self.assertAlmostEqual(grey / 255, share if tone == "linear" else share**0.5, delta=0.005)
+
+    def test_nan_is_seen(self):
+        arrays = self.square()
+        arrays["query"].values[3 * 8] = math.nan
+        for colors, right in (("viridis", (255, 45, 85)), ("magma", (0, 214, 163)), ("grey", (255, 45, 85))):
+            png = self.png(*self.qk(arrays), "--causal", "--colormap", colors)
+            self.assertEqual([png.color(3, c) for c in range(5)], [(*right, 255)] * 4 + [(228, 228, 228, 0)])
+            self.assertNotEqual(png.color(4, 0)[:3], right)
+
+    def test_svg_is_well_formed_and_labelled(self):
+        tokens = ["<s>", "a & b", "\u202eevil", "日本"] + [f"w{i}" for i in range(8)]
+        options = [*self.qk(self.square()), "--causal", "--tokens", self.write("t.txt", "\n".join(tokens))]
+        root = ElementTree.fromstring(self.map(*options, output="map.svg").read_text(encoding="utf-8"))
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        for word in ("<s>", "a & b", "日本", "w7"):
+            self.assertEqual(texts.count(word), 2, word)  # on both axes
+        self.assertEqual((texts.count("query"), texts.count("key"), texts.count("masked")), (1, 1, 1))
+        self.assertNotIn("\u202e", "".join(text or "" for text in texts))
+        self.assertIn("1", texts)  # the largest, at the bar
+
+    def test_many_cells_are_an_image_in_the_svg(self):
+        arrays = {"query": Array.normal((60, 4), 1), "key": Array.normal((70, 4), 2)}
+        text = self.map(*self.qk(arrays), output="map.svg").read_text()
+        ElementTree.fromstring(text)
+        self.assertEqual(text.count("data:image/png;base64,iVBORw0KGgo"), 1)
+        self.assertLess(text.count("<rect"), 20)
+
+    def test_page_needs_nothing_else_and_has_the_numbers(self):
+        options = [*self.qk(self.square()), "--causal",
+                   "--tokens", self.write("t.txt", "</script>\n" * 12)]
+        page = self.map(*options, output="map.html").read_text(encoding="utf-8")
+        self.assertEqual(page.count("</script>"), 1)
+        self.assertEqual(re.findall(r'(?:src|href)="(?!data:)', page), [])
+        self.assertNotIn("http://", page.replace("http://www.w3.org/2000/svg", ""))
+        self.assertIn("prefers-color-scheme:dark", page)
+        self.assertIn("rows: 12, columns: 12, queries: [0,12], keys: [0,12]", page)
+
+    def test_the_same_bytes_again(self):
+        for output in ("a.png", "a.svg", "a.html"):
+            first = self.map(*self.qk(), output=output).read_bytes()
+            self.assertEqual(self.map(*self.qk(), "--threads", "1", output=output).read_bytes(), first)
+
+    def test_tall_and_wide_and_single(self):
+        for queries, keys in ((1, 1), (1, 500), (500, 1), (3, 2000)):
+            arrays = {"query": Array.normal((queries, 2), 1), "key": Array.normal((keys, 2), 2)}
+            png = self.png(*self.qk(arrays))
+            self.assertEqual((png.width, png.height), (min(keys, 1024), queries))
+            for output in ("map.svg", "map.html"):
+                text = self.map(*self.qk(arrays), output=output).read_text()
+                self.assertNotRegex(text, r'="-?(?:nan|inf)')
+            self.succeed("map", *self.qk(arrays), env=environment(COLUMNS="70"))
+
+
+class TerminalTest(MapTest):
+    def test_small_map_in_shades(self):
+        lines = self.succeed("map", *self.qk(self.square()), "--causal",
+                             "--tokens", self.write("t.txt", "".join(f"w{i}\r\n" for i in range(12)))).splitlines()
+        rows = [line for line in lines if re.match(r"\d+ w\d", line)]
+        self.assertEqual(len(rows), 12)
+        self.assertEqual(rows[0], "0 w0".ljust(18) + "██" + "·" * 22)
+        self.assertEqual([row.count("·") for row in rows], [2 * (11 - i) for i in range(12)])
+
+    def test_large_map_fits_the_terminal(self):
+        arrays = {"query": Array.normal((900, 4), 1), "key": Array.normal((900, 4), 2)}
+        for color in ("never", "always"):
+            for columns in (60, 120):
+                text = self.succeed("map", *self.qk(arrays), "--causal", "--color", color,
+                                    env=environment(COLUMNS=str(columns)))
+                self.assertEqual("\x1b[" in text, color == "always")
+                plain = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+                for line in plain[4:]:
+                    self.assertLessEqual(len(line), max(columns, 100), line)
+                # A point where the mask hides, or nothing behind colours.
+                self.assertTrue(any("·" in line or "▀" in line for line in plain))
+
+    def test_names_cannot_command_the_terminal(self):
+        text = self.succeed("map", *self.qk(self.square(2)), "--tokens", self.write("t.txt", "\x1b[31mred\nb\n"))
+        self.assertNotIn("\x1b", text)
+
+
+# Arguments, and parts of the message.
+MISUSE = [
+    ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
+    ("--query q.npy --key k.npy --input k.npy", "--input: expected no file where --query and --key are given"),
+    ("{QK} --head 4", "--head: expected a number below 4, as there are that many heads of queries, got 4"),
+    ("{QK} --batch 2", "--batch: expected a number below 2, as there are that many batch items, got 2"),
+    ("{QK} --head -1", "--head: expected a whole number from 0 to"),
+    ("{QK} --rows 3:3", '--rows: expected FIRST:END, whole numbers with 0 <= FIRST < END <= 5, got "3:3"'),
+    ("{QK} --rows 4:2", '--rows: expected FIRST:END', 'got "4:2"'),
+    ("{QK} --rows 0:6", '--rows: expected FIRST:END', 'END <= 5, got "0:6"'),
+    ("{QK} --rows -1:3", '--rows: expected FIRST:END', 'got "-1:3"'),
+    ("{QK} --rows 3", '--rows: expected FIRST:END', 'got "3"'),
+    ("{QK} --rows=", "--rows: expected a value"),
+    ("{QK} --cols 0:8", '--cols: expected FIRST:END', 'END <= 7, got "0:8"'),
+    ("{QK} --cols a:b", '--cols: expected FIRST:END', 'got "a:b"'),
+    ("{QK} --size 0x3", '--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got "0x3"'),
+    ("{QK} --size 3", '--size: expected WIDTHxHEIGHT', 'got "3"'),
+    ("{QK} --size 3x", '--size: expected WIDTHxHEIGHT', 'got "3x"'),
+    ("{QK} --size 8x5", "--size: expected at most 7x5, one cell for each of 7 keys across and 5 queries down, got 8x5"),
+    ("{QK} --size 7x5 --rows 1:3", "--size: expected at most 7x2", "got 7x5"),
+    ("{QK} --tone loud", '--tone: expected one of linear, log, sqrt; got "loud"'),
+    ("{QK} --colormap jet", '--colormap: expected one of viridis, magma, grey; got "jet"'),
+    ("{QK} --reduce median", '--reduce: expected one of sum, mean, max; got "median"'),
+    ("{QK} --tokens six.txt", "--tokens: six.txt: expected 7 lines, one for each key, got 6"),
+    ("{QK} --tokens none.txt", "--tokens: none.txt: cannot be"),
+    ("{QK} --tokens q.npy", "--tokens: q.npy: expected text in UTF-8"),
+    ("{QK} --top 3", "--top goes with --stats FILE"),
+    ("{QK} --stats s.json --top 8", "--top: expected at most 7, as there are that many keys, got 8"),
+    ("{QK} --stats s.json --top 65", "--top: expected a whole number from 1 to 64"),
+    ("{QK} --stats s.txt", '--stats: expected a name that ends in .json or .csv, which is what is written, got "s.txt"'),
+    ("{QK} --output map.jpg", '--output: expected a name that ends in .png, .svg, .html or .npy', '"map.jpg"'),
+    ("{QK} --output -", '--output: expected a name that ends in'),
+    ("{QK} --sinks 1", "--sinks: expected one number per query head (4), got 1"),
+    ("{QK} --mask k.npy", "--mask: k.npy: expected bool"),
+    ("--query q.npy --key q3.npy", "--key: q3.npy: expected 4 dimensions as the query has, got shape"),
+    ("--query none.npy --key none.npy", "nothing to show: there are 0 queries and 0 keys"),
+]
+
+
+class RefusalTest(MapTest):
+    def setUp(self):
+        super().setUp()
+        self.qk()
+        self.write("six.txt", "a\nb\nc\nd\ne\nf\n")
+        self.write_array("q3.npy", Array.normal((3, 5, DIM), 1))
+        self.write_array("none.npy", Array((0, DIM), []))
+        self.write("old.png", "old")
+
+    def test_misuse(self):
+        for arguments, *parts in MISUSE:
+            with self.subTest(arguments):
+                words = arguments.replace("{QK}", "--query q.npy --key k.npy").split()
+                message = self.fail_with(2, "map", "--output", "old.png", *words, cwd=self.dir)
+                for part in parts:
+                    self.assertIn(part, message)
+        self.assertEqual((self.dir / "old.png").read_text(), "old")
+        self.assertEqual(self.files(), ["k.npy", "none.npy", "old.png", "q.npy", "q3.npy", "six.txt"])
+
+    def test_outputs_that_cannot_be_written(self):
+        for option in ("--output", "--stats"):
+            name = "none/map.png" if option == "--output" else "none/s.csv"
+            message = self.fail_with(1, "map", "--query", "q.npy", "--key", "k.npy", option, name, cwd=self.dir)
+            self.assertIn(f"{name}: cannot be written: No such file or directory", message)
+
+    def test_interrupted(self):
+        slow = self.slow_problem()
+        path = self.write("c.png", "old")
+        with subprocess.Popen([FOVEA, "map", *slow[1:], "--output", path], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment(),
+                              preexec_fn=default_signals) as process:
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual((process.returncode, out, err), (130, b"", b""))
+        self.assertEqual((self.dir / "c.png").read_text(), "old")
+        self.assertEqual([name for name in self.files() if "tmp" in name], [])
+
+
+class PageTest(CliTest):
+    def test_map_knows_all_that_its_page_shows(self):
+        page = self.succeed("map", "--help")
+        shown = sorted(set(re.findall(r"--[a-z][a-z-]+", page)))
+        self.assertGreater(len(shown), 30)
+        for option in shown:
+            self.assertNotIn(b"unknown option", run("map", option, "1").stderr, option)
+            self.assertEqual(len(re.findall(rf"(?m)^    (?:-\w, )?{option}(?: |$)", page)), 1, option)
+
+
+if __name__ == "__main__":
+    unittest.main()
