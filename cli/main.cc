@@ -27,6 +27,7 @@
 #include "map_command.h"
 #include "message.h"
 #include "output.h"
+#include "tile_command.h"
 #include "train_command.h"
 #include "translate_command.h"
 
@@ -59,7 +60,8 @@ Page root_page() {
                     "fovea info --help says how."},
                    {"SEE ALSO",
                     "fovea explain --help, fovea inspect --help, fovea attend --help, fovea map "
-                    "--help, fovea train --help, fovea translate --help, fovea bench --help, fovea "
+                    "--help, fovea tile --help, fovea train --help, fovea translate --help, fovea "
+                    "bench --help, fovea "
                     "info --help"}}};
 }
 
@@ -135,6 +137,7 @@ int run_command(int argc, const char* const* argv) {
   const InspectCommand inspect(app);
   const AttendCommand attend(app);
   const MapCommand map(app);
+  const TileCommand tile(app);
   const TrainCommand train(app);
   const TranslateCommand translate(app);
   const BenchCommand bench(app);
@@ -149,6 +152,7 @@ int run_command(int argc, const char* const* argv) {
     if (inspect.chosen()) return inspect.run();
     if (attend.chosen()) return attend.run();
     if (map.chosen()) return map.run();
+    if (tile.chosen()) return tile.run();
     if (train.chosen()) return train.run();
     if (translate.chosen()) return translate.run();
     if (bench.chosen()) return bench.run();

@@ -5,12 +5,10 @@
 #include "map_command.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -39,56 +37,7 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::int64_t kFar = std::int64_t{1} << 40;
 constexpr std::int64_t kUsualSide = 1024;
-
-/// A number that is all of `text`.
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
-}
-
-/// "A:B", of which either may be left out.
-Span parse_span(const char* option, const std::string& text, std::int64_t length) {
-  if (text.empty()) return {0, length};
-  const std::size_t colon = text.find(':');
-  if (colon != std::string::npos) {
-    const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
-    const auto from = first.empty() ? 0 : whole_number(first);
-    const auto to = end.empty() ? length : whole_number(end);
-    if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
-  }
-  throw InvalidArgument(
-      fmt::format("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"",
-                  option, length, text));
-}
-
-void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
-  if (index < count) return;
-  throw InvalidArgument(
-      fmt::format("{}: expected a number below {}, as there are that many {}, got {}", option,
-                  count, what, index));
-}
-
-std::string ending_of(const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
-  for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return ending;
-}
-
-void require_ending(const char* option, const std::string& path,
-                    const std::vector<std::string>& endings, const char* words) {
-  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
-  throw UsageError(
-      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
-                  option, words, path));
-}
 
 }  // namespace
 
@@ -96,18 +45,7 @@ MapCommand::MapCommand(CLI::App& parent)
     : app_(parent.add_subcommand("map", "a picture of who looks at whom, and numbers of it")) {
   app_->formatter(std::make_shared<PageFormatter>(map_page()));
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_tensor_options(*app_, arguments_);
-  // Of what the other command says, what holds for weights alone.
-  app_->get_option("--value")->description(
-      "Looked at for its shape alone: weights do not depend on it.");
-  app_->get_option("--input")->description(
-      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
-      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
-  app_->get_option("--layout")
-      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
-  app_->get_option("--dtype")->description(
-      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
-      "hundred times as slowly.");
+  add_weight_tensor_options(*app_, arguments_);
   add_map_options();
   add_look_options();
   add_output_options();
@@ -118,12 +56,7 @@ MapCommand::MapCommand(CLI::App& parent)
 
 void MapCommand::add_map_options() {
   app_->option_defaults()->group("What is shown");
-  add_integer(*app_, "--batch", batch_, {std::int64_t{0}, kFar}, "The batch item (default 0).");
-  add_integer(*app_, "--head", head_, {std::int64_t{0}, kFar}, "The head of queries (default 0).");
-  app_->add_option("--rows", rows_,
-                   "Queries FIRST to before END alone; either may be left out. Default: all.")
-      ->type_name("FIRST:END");
-  app_->add_option("--cols", cols_, "Keys, likewise.")->type_name("FIRST:END");
+  add_place_options(*app_, place_);
   app_->add_option("--size", size_,
                    "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
                    "Default: one for each key and query, up to 1024 each; what fits a terminal.")
@@ -173,8 +106,8 @@ void MapCommand::check_usage() const {
                       {{"--output", &output_},
                        {"--stats", &stats_},
                        {"--tokens", &tokens_},
-                       {"--rows", &rows_},
-                       {"--cols", &cols_},
+                       {"--rows", &place_.rows},
+                       {"--cols", &place_.cols},
                        {"--size", &size_}});
   if (given("--output")) {
     require_ending("--output", output_, {".png", ".svg", ".html", ".npy"},
@@ -226,16 +159,11 @@ scene::Color MapCommand::color_depth() const {
 }
 
 MapRequest MapCommand::make_request(const ProblemShape& shape) const {
-  require_index("--batch", batch_, shape.batch, "batch items");
-  require_index("--head", head_, shape.q_heads, "heads of queries");
-  if (shape.q_len == 0 || shape.kv_len == 0) {
-    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys",
-                                      shape.q_len, shape.kv_len));
-  }
-  MapRequest request = {.batch = batch_,
-                        .head = head_,
-                        .queries = parse_span("--rows", rows_, shape.q_len),
-                        .keys = parse_span("--cols", cols_, shape.kv_len),
+  const MapPlace place = place_in(place_, shape);
+  MapRequest request = {.batch = place.batch,
+                        .head = place.head,
+                        .queries = place.queries,
+                        .keys = place.keys,
                         .pool = reduce_ == "sum"   ? Pool::kSum
                                 : reduce_ == "max" ? Pool::kMax
                                                    : Pool::kMean,

@@ -16,6 +16,7 @@
 #include "attend_rules.h"
 #include "map_colors.h"
 #include "map_compute.h"
+#include "map_place.h"
 #include "map_words.h"
 
 namespace fovea::cli {
@@ -52,9 +53,8 @@ class MapCommand {
 
   CLI::App* app_;
   AttendArguments arguments_;
-  std::int64_t batch_ = 0;
-  std::int64_t head_ = 0;
-  std::string rows_, cols_, size_;
+  PlaceArguments place_;
+  std::string size_;
   std::string reduce_ = "mean";
   std::string tone_;
   std::string colors_ = "viridis";

@@ -44,6 +44,21 @@ AttendInputs part_of(const AttendInputs& inputs, const MapRequest& request) {
   return part;
 }
 
+/// For the same.
+AttentionOptions options_of(const AttendInputs& inputs, const AttendRules& rules,
+                            const MapRequest& request) {
+  const std::int64_t offset = query_offset(rules.options(), inputs.shape, request.batch);
+  return rules.options_of_rows(inputs.shape, request.batch, request.head, offset,
+                               request.queries.begin, request.queries.end);
+}
+
+/// The rectangle within the wanted rows.
+WeightTile tile_of(const MapRequest& request) {
+  return {.queries = request.queries.size(),
+          .first_key = request.keys.begin,
+          .keys = request.keys.size()};
+}
+
 MapStatistics make_statistics(const MapRequest& request, DType type) {
   MapStatistics made;
   const Shape rows = {1, 1, request.queries.size()};
@@ -83,10 +98,7 @@ Lenses lenses_of(MapStatistics& statistics) {
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress) {
   const AttendInputs part = part_of(inputs, request);
-  const std::int64_t offset = query_offset(rules.options(), inputs.shape, request.batch);
-  AttentionOptions options =
-      rules.options_of_rows(inputs.shape, request.batch, request.head, offset,
-                            request.queries.begin, request.queries.end);
+  AttentionOptions options = options_of(inputs, rules, request);
   options.execution.threads = threads;
   CallProgress said(progress, useful_flop(part, options));
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
@@ -114,10 +126,8 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
     cells = std::move(cells).reshaped(matrix);
     pairs = std::move(pairs).reshaped(matrix);
     if (!all_keys) {
-      const WeightTile tile = {.queries = request.queries.size(),
-                               .first_key = request.keys.begin,
-                               .keys = request.keys.size()};
-      attention_weights({.query = part.query.view, .key = part.key.view, .lse = lse}, tile, options,
+      attention_weights({.query = part.query.view, .key = part.key.view, .lse = lse},
+                        tile_of(request), options,
                         PooledMap{.cells = cells, .pairs = pairs, .pool = request.pool});
     }
   } catch (const InvalidArgument& error) {
@@ -131,6 +141,35 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                 .cells = std::move(cells),
                 .pairs = std::move(pairs)};
   return result;
+}
+
+Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
+                    TileOf what, int threads, Progress& progress) {
+  const AttendInputs part = part_of(inputs, request);
+  AttentionOptions options = options_of(inputs, rules, request);
+  options.execution.threads = threads;
+  const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
+  Tensor tile(type, {request.queries.size(), request.keys.size()});
+  WeightInputs of = {.query = part.query.view, .key = part.key.view};
+  try {
+    if (what == TileOf::kScores) {
+      attention_scores(of, tile_of(request), options, tile);
+      return tile;
+    }
+    Tensor lse(type, {1, 1, request.queries.size()});
+    CallProgress said(progress, useful_flop(part, options));
+    AttentionOptions whole = options;
+    whole.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
+    AttentionOutputs outputs;
+    outputs.lse = lse;
+    attention_forward(part.query.view, part.key.view, part.value.view, whole, outputs);
+    progress.clear();
+    of.lse = lse;
+    attention_weights(of, tile_of(request), options, tile);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(in_words_of_options(error.what()));
+  }
+  return tile;
 }
 
 }  // namespace fovea::cli

@@ -79,6 +79,14 @@ struct MapResult {
   double seconds = 0.0;
 };
 
+/// What a tile shows: weights, or the scores that softmax makes them of.
+enum class TileOf : std::uint8_t { kWeights, kScores };
+
+/// The rectangle of the request's queries and keys, [queries, keys], float32 or float64. Throws as
+/// compute_map.
+Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
+                    TileOf what, int threads, Progress& progress);
+
 /// Computes, with rules that fit the problem. Throws InvalidArgument, in words of options.
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress);

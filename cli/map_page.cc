@@ -70,12 +70,14 @@ Page map_page() {
                        "          [--output FILE] [--stats FILE [--top N]] [OPTION]...",
                        "fovea map --input FILE [OPTION]..."},
           .description = kDescription,
-          .sections = {{"MAPS", kMaps},
-                       {"STATISTICS", kStats},
-                       exit_status_section(),
-                       {"ENVIRONMENT", kEnvironment},
-                       {"EXAMPLES", kExamples},
-                       {"SEE ALSO", "fovea attend --help, fovea explain --help; docs/files.md"}}};
+          .sections = {
+              {"MAPS", kMaps},
+              {"STATISTICS", kStats},
+              exit_status_section(),
+              {"ENVIRONMENT", kEnvironment},
+              {"EXAMPLES", kExamples},
+              {"SEE ALSO",
+               "fovea tile --help, fovea attend --help, fovea explain --help; docs/files.md"}}};
 }
 
 }  // namespace fovea::cli

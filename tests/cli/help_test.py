@@ -13,6 +13,7 @@ PAGES = {
     "fovea inspect": ["inspect", "--help"],
     "fovea attend": ["attend", "--help"],
     "fovea map": ["map", "--help"],
+    "fovea tile": ["tile", "--help"],
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
@@ -100,9 +101,9 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "map", "train", "bench", "info"):
+        for command in ("explain", "inspect", "attend", "map", "tile", "train", "bench", "info"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
-        self.assertLess(len(text.splitlines()), 15)
+        self.assertLess(len(text.splitlines()), 16)
 
 
 class InfoTest(CliTest):

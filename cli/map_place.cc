@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Places of weights (map_place.h).
+
+#include "map_place.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "attend_options.h"
+#include "message.h"
+#include "option_types.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kFar = std::int64_t{1} << 40;
+
+/// "A:B", of which either may be left out.
+Span parse_span(const char* option, const std::string& text, std::int64_t length) {
+  if (text.empty()) return {0, length};
+  const std::size_t colon = text.find(':');
+  if (colon != std::string::npos) {
+    const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
+    const auto from = first.empty() ? 0 : whole_number(first);
+    const auto to = end.empty() ? length : whole_number(end);
+    if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
+  }
+  throw InvalidArgument(
+      fmt::format("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"",
+                  option, length, text));
+}
+
+void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
+  if (index < count) return;
+  throw InvalidArgument(
+      fmt::format("{}: expected a number below {}, as there are that many {}, got {}", option,
+                  count, what, index));
+}
+
+}  // namespace
+
+void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
+  add_tensor_options(app, to);
+  app.get_option("--value")->description(
+      "Looked at for its shape alone: weights do not depend on it.");
+  app.get_option("--input")->description(
+      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
+      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
+  app.get_option("--layout")
+      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
+  app.get_option("--dtype")->description(
+      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
+      "hundred times as slowly.");
+}
+
+void add_place_options(CLI::App& app, PlaceArguments& to) {
+  add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
+  add_integer(app, "--head", to.head, {std::int64_t{0}, kFar}, "The head of queries (default 0).");
+  app.add_option("--rows", to.rows,
+                 "Queries FIRST to before END alone; either may be left out. Default: all.")
+      ->type_name("FIRST:END");
+  app.add_option("--cols", to.cols, "Keys, likewise.")->type_name("FIRST:END");
+}
+
+MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
+  require_index("--batch", arguments.batch, shape.batch, "batch items");
+  require_index("--head", arguments.head, shape.q_heads, "heads of queries");
+  if (shape.q_len == 0 || shape.kv_len == 0) {
+    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys",
+                                      shape.q_len, shape.kv_len));
+  }
+  return {.batch = arguments.batch,
+          .head = arguments.head,
+          .queries = parse_span("--rows", arguments.rows, shape.q_len),
+          .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
+std::string ending_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words) {
+  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
+  throw UsageError(
+      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
+                  option, words, path));
+}
+
+}  // namespace fovea::cli

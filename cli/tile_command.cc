@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea tile` (tile_command.h), and its manual page.
+
+#include "tile_command.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "fovea/array_format.h"
+#include "fovea/files.h"
+
+#include "attend_call.h"
+#include "attend_options.h"
+#include "attend_rules.h"
+#include "core/text_width.h"
+#include "help.h"
+#include "output.h"
+#include "progress.h"
+#include "terminal.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr const char* kDescription =
+    "Prints or writes the weights softmax(scores) of some queries and keys of one head, as they "
+    "are: exp(score - lse), 0 where the mask hides the key. The lse of these queries comes from a "
+    "pass over all their keys; the rest costs what the rectangle costs. With --scores it is what "
+    "enters the softmax, -inf where the mask hides the key, and no pass is needed.\n"
+    "\n"
+    "Without --output numbers are printed as NumPy prints an array: of more than 1000 the first "
+    "and last few. Tensors, masks and scores are those of fovea attend, and mean the same.";
+
+constexpr const char* kExamples =
+    " fovea tile --input layer.npz --causal --rows 0:6 --cols 0:6\n"
+    " fovea tile --query q.npy --key k.npy --head 3 --rows 900: --output last.npy\n"
+    " fovea tile --input layer.npz --rows 7:8 --scores --output - > scores.npy";
+
+Page tile_page() {
+  return {
+      .synopsis = {"fovea tile --query TENSOR --key TENSOR [--batch N] [--head N]",
+                   "           [--rows FIRST:END] [--cols FIRST:END] [--scores]",
+                   "           [--output FILE] [OPTION]...", "fovea tile --input FILE [OPTION]..."},
+      .description = kDescription,
+      .sections = {exit_status_section(),
+                   {"EXAMPLES", kExamples},
+                   {"SEE ALSO", "fovea map --help, fovea attend --help; docs/files.md"}}};
+}
+
+}  // namespace
+
+TileCommand::TileCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("tile", "one rectangle of the weights, as numbers")) {
+  app_->formatter(std::make_shared<PageFormatter>(tile_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_weight_tensor_options(*app_, arguments_);
+  app_->option_defaults()->group("Which weights");
+  add_place_options(*app_, place_);
+  app_->option_defaults()->group("Options");
+  app_->add_flag("--scores", scores_, "Scores instead of weights.");
+  app_->add_option("--output", output_,
+                   "Write them there, [queries, keys]: an .npy, or \"-\", an .npy on standard "
+                   "output.")
+      ->type_name("FILE");
+  add_threads_option(*app_, arguments_);
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+  add_mask_options(*app_, arguments_);
+  add_score_options(*app_, arguments_);
+}
+
+void TileCommand::check_usage() const {
+  check_problem_usage(*app_, arguments_, {"--query", "--key"},
+                      {{"--output", &output_}, {"--rows", &place_.rows}, {"--cols", &place_.cols}});
+  if (given("--output") && output_ != "-") require_ending("--output", output_, {".npy"}, ".npy");
+}
+
+int TileCommand::run() const {
+  check_usage();
+  AttendArguments arguments = arguments_;
+  arguments.alibi = given("--alibi");
+  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
+  const AttendRules rules = read_rules(arguments);
+  require_fit(rules.options(), inputs.shape);
+  const MapPlace place = place_in(place_, inputs.shape);
+  const bool to_file = given("--output") && output_ != "-";
+  if (to_file) require_writable(output_);
+
+  Progress progress;
+  const MapRequest request = {
+      .batch = place.batch, .head = place.head, .queries = place.queries, .keys = place.keys};
+  const TileOf what = scores_ ? TileOf::kScores : TileOf::kWeights;
+  const Tensor tile =
+      compute_tile(inputs, rules, request, what, static_cast<int>(arguments.threads), progress);
+  progress.clear();
+  if (!given("--output")) {
+    ArrayFormat format;
+    format.line_width = choose_width(false);
+    write_stdout(format_array(tile, format) + "\n");
+    return 0;
+  }
+  write_tensor(output_, tile);
+  if (to_file) {
+    write_stdout(fmt::format("tile   {} queries, {} keys, written to {}\n", place.queries.size(),
+                             place.keys.size(), visible(output_)));
+  }
+  return 0;
+}
+
+}  // namespace fovea::cli
