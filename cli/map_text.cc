@@ -107,9 +107,8 @@ class Painter {
   scene::Color depth_;
 };
 
-/// The name of a row of cells: its token, or the numbers of its queries.
-std::string row_name(const MapCells& map, const MapWords& words, std::int64_t row) {
-  const Span queries = map.queries_of(row);
+/// The name of a line: its query's token, or the numbers of its queries.
+std::string line_name(const MapWords& words, Span queries) {
   std::string name = span_words(queries);
   if (queries.size() == 1 && !words.query_tokens.empty()) {
     name += " " + visible(token_of(words.query_tokens, queries.begin));
@@ -155,7 +154,8 @@ std::string map_as_text(const MapCells& map, const MapLook& look, const MapWords
   text += "\n";
   const std::int64_t step = wide || color == scene::Color::kNone ? 1 : 2;
   for (std::int64_t r = 0; r < map.rows(); r += step) {
-    text += row_name(map, words, r);
+    const std::int64_t last_row = std::min(r + step, map.rows()) - 1;
+    text += line_name(words, {map.queries_of(r).begin, map.queries_of(last_row).end});
     for (std::int64_t c = 0; c < map.columns(); ++c) {
       text += wide ? painter.wide(r, c) : step == 2 ? painter.two(r, c) : painter.shade(r, c);
     }
