@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Colours of maps (map_colors.h). Viridis and magma are those of van der Walt and Smith (CC0): even
-// steps for the eye, in any colour blindness and in black-and-white print. Eleven of their colours
-// and straight lines between them are nowhere off by what an eye could tell.
+// steps for the eye, in any colour blindness and in black-and-white print; here eleven of their
+// colours, and straight lines between them.
 
 #include "map_colors.h"
 

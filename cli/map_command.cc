@@ -216,7 +216,7 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
   words.lines.push_back(
       fmt::format("{} x {} cells, {}; colours: {}, {}", request.columns, request.rows,
                   single ? "one for each pair of a key and a query"
-                         : fmt::format("the {} of the weights in each", pool_word(request.pool)),
+                         : fmt::format("the {} of the weights in each", pool_name(request.pool)),
                   look.colors_name, look.tone_name));
   if (!tokens_.empty()) {
     words.key_tokens = read_tokens("--tokens", tokens_);
@@ -245,7 +245,7 @@ void MapCommand::write_output(const MapResult& result, const MapLook& look,
     for (const std::string& line : words.lines) texts.emplace_back("Description", line);
     texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
     texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
-    texts.emplace_back("fovea:reduce", pool_word(map.pool));
+    texts.emplace_back("fovea:reduce", pool_name(map.pool));
     texts.emplace_back("fovea:tone", look.tone_name);
     texts.emplace_back("fovea:colormap", look.colors_name);
     texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));

@@ -112,11 +112,12 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
   Tensor pairs(DType::kInt64, {1, 1, request.rows, request.columns});
   const auto start = std::chrono::steady_clock::now();
   try {
+    Lenses lenses = lenses_of(result.statistics);
     AttentionOutputs outputs;
-    outputs.lenses = lenses_of(result.statistics);
+    outputs.lenses = &lenses;
     Tensor lse;
     if (all_keys) {
-      outputs.lenses.map = {.cells = cells, .pairs = pairs, .pool = request.pool};
+      lenses.map = {.cells = cells, .pairs = pairs, .pool = request.pool};
     } else {
       lse = Tensor(type, {1, 1, request.queries.size()});
       outputs.lse = lse;

@@ -358,7 +358,7 @@ std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords
       "<script>\n\"use strict\";\nconst map = {{rows: {}, columns: {}, queries: {}, keys: {}, "
       "pool: "
       "\"{}\",\n  queryTokens: {},\n  keyTokens: {},\n  cells: \"{}\"}};\n{}</script>\n",
-      map.rows(), map.columns(), span_json(map.queries), span_json(map.keys), pool_word(map.pool),
+      map.rows(), map.columns(), span_json(map.queries), span_json(map.keys), pool_name(map.pool),
       token_list(words.query_tokens, map.queries), token_list(words.key_tokens, map.keys),
       cell_numbers(map), kPageScript);
   return page + "</body>\n</html>\n";

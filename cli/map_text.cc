@@ -162,7 +162,7 @@ std::string map_as_text(const MapCells& map, const MapLook& look, const MapWords
     text += "\n";
   }
   text += fmt::format("\n{}{} of a cell's weights, {}", margin + painter.bar() + "  ",
-                      pool_word(map.pool), look.tone_name);
+                      pool_name(map.pool), look.tone_name);
   if (color == scene::Color::kNone) text += "; · masked, ! nan";
   return text + "\n";
 }

@@ -23,12 +23,6 @@ struct MapWords {
   std::vector<std::string> key_tokens;
 };
 
-/// "sum", "mean" or "max".
-inline const char* pool_word(Pool pool) {
-  if (pool == Pool::kSum) return "sum";
-  return pool == Pool::kMean ? "mean" : "max";
-}
-
 /// "3", or "3 to 7".
 inline std::string span_words(Span span) {
   if (span.size() == 1) return fmt::format("{}", span.begin);
