@@ -20,6 +20,8 @@ namespace {
 // items pack less often.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
+// What the queries of an item may have gathered of a map with many columns.
+constexpr std::int64_t kMapBytes = 16 << 20;
 constexpr std::int64_t kLeastBlockKeys = 64;
 constexpr std::int64_t kMostBlockKeys = 512;
 // Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
@@ -67,8 +69,14 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
                           static_cast<double>(setup_.most_keys) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
   cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_chunks);
-  const std::int64_t most_chunks =
-      std::max<std::int64_t>(1, kItemBytes / (row_bytes * chunk_queries_));
+  std::int64_t most_chunks = std::max<std::int64_t>(1, kItemBytes / (row_bytes * chunk_queries_));
+  if (lenses.map) {
+    const std::int64_t blocks = setup_.most_keys / setup_.block_keys + 1;
+    const std::int64_t query_bytes =
+        (lenses.map_columns + blocks) * static_cast<std::int64_t>(sizeof(float));
+    most_chunks =
+        std::clamp<std::int64_t>(kMapBytes / (query_bytes * chunk_queries_), 1, most_chunks);
+  }
   chunks_per_item_ =
       cut_for_ == 1 ? most_chunks
                     : std::clamp(all_chunks / (cut_for_ * kItemsPerThread),
