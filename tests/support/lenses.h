@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -213,7 +214,8 @@ class LensCheck {
 
   void expect_map(const Seen& seen, const LensSizes& sizes) const {
     for (std::int64_t batch = 0; batch < shape_.batch; ++batch) {
-      for (std::int64_t head = 0; head < shape_.q_heads; ++head) {
+      // The first and the last: each cell is a loop over its pairs.
+      for (const std::int64_t head : std::set<std::int64_t>{0, shape_.q_heads - 1}) {
         for (std::int64_t r = 0; r < sizes.rows && !testing::Test::HasFailure(); ++r) {
           expect_map_row(seen, sizes, batch, head, r);
         }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -58,6 +60,22 @@ struct Known {
   double rounding = 0.0;
 };
 
+/// Of all option sets, found out once: the oracle takes its time.
+struct KnownSet {
+  std::string name;
+  Known known;
+};
+const std::vector<KnownSet>& known_sets() {
+  static const RandomProblem problem = stored_problem(kOptionShape, 33, 20);
+  static const std::vector<KnownSet> sets = [] {
+    std::vector<KnownSet> made;
+    for (const auto& [name, options] : option_sets())
+      made.push_back({name, Known(problem, options)});
+    return made;
+  }();
+  return sets;
+}
+
 Tensor weights_of(const Known& known, const WeightTile& tile) {
   Tensor weights(lse_type(known.problem.query.dtype()), {tile.queries, tile.keys});
   fill(weights, -77.0);
@@ -73,10 +91,9 @@ const WeightTile kTiles[] = {
 };
 
 TEST(AttentionWeights, ARectangleIsThatOfTheOracle) {
-  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
-  for (const auto& [name, options] : option_sets()) {
-    SCOPED_TRACE(name);
-    const Known known(p, options);
+  for (const KnownSet& set : known_sets()) {
+    SCOPED_TRACE(set.name);
+    const Known& known = set.known;
     for (const WeightTile& tile : kTiles) {
       const Tensor weights = weights_of(known, tile);
       double worst = 0.0;
@@ -95,10 +112,9 @@ TEST(AttentionWeights, ARectangleIsThatOfTheOracle) {
 }
 
 TEST(AttentionWeights, APartOfARectangleHasTheSameBits) {
-  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
-  for (const auto& [name, set] : option_sets()) {
-    SCOPED_TRACE(name);
-    Known known(p, set);
+  for (const KnownSet& set : known_sets()) {
+    SCOPED_TRACE(set.name);
+    Known known = set.known;
     const Tensor whole = weights_of(known, kTiles[0]);
     RandomState random(5);
     for (int number = 0; number < 12; ++number) {
@@ -139,10 +155,10 @@ TEST(AttentionWeights, ScoresAreWhatTheSoftmaxIsGiven) {
 }
 
 TEST(AttentionWeights, ARectangleCanBePooled) {
-  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
-  for (const auto& [name, options] : option_sets()) {
-    SCOPED_TRACE(name);
-    const Known known(p, options);
+  for (const KnownSet& set : known_sets()) {
+    SCOPED_TRACE(set.name);
+    const Known& known = set.known;
+    const AttentionOptions& options = known.options;
     for (const WeightTile& tile : kTiles) {
       for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
         const std::int64_t rows = std::min<std::int64_t>(tile.queries, 17);
@@ -201,6 +217,7 @@ struct Received {
 void expect_received(const Known& known, const Received& found) {
   const ProblemShape shape = shape_of(known.problem.inputs());
   for_each_index(found.sum.shape(), [&](const Index& at) {
+    if (at[1] > 0 && at[1] < shape.q_heads - 1) return;  // two heads will do
     double sum = 0.0, most = 0.0, recent = 0.0;
     for (std::int64_t q = 0; q < shape.q_len; ++q) {
       const double weight = known.weight(at[0], at[1], q, at[2]);
@@ -214,7 +231,7 @@ void expect_received(const Known& known, const Received& found) {
   });
   // A weight that is nearly a power of two may be in the bin beside its own.
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+    for (const std::int64_t head : std::set<std::int64_t>{0, shape.q_heads - 1}) {
       std::vector<std::int64_t> expected(12), doubtful(13);
       for (std::int64_t q = 0; q < shape.q_len; ++q) {
         for (std::int64_t k = 0; k < shape.kv_len; ++k) {
@@ -240,10 +257,9 @@ void expect_received(const Known& known, const Received& found) {
 }
 
 TEST(AttentionWeights, WhatKeysReceive) {
-  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
-  for (const auto& [name, set] : option_sets()) {
-    SCOPED_TRACE(name);
-    Known known(p, set);
+  for (const KnownSet& set : known_sets()) {
+    SCOPED_TRACE(set.name);
+    Known known = set.known;
     Received one(kOptionShape);
     known.options.execution.threads = 1;
     attention_received(known.inputs(), known.options, one.to());
