@@ -95,8 +95,9 @@ BenchRun::BenchRun(BenchCall call, const BenchProblem& problem, int threads)
 }
 
 void BenchRun::run() {
-  const AttentionOutputs outputs = {
-      .context = tensors_.context, .lse = tensors_.lse, .lenses = problem_.lenses.any() ? &tensors_.lenses : nullptr};
+  const AttentionOutputs outputs = {.context = tensors_.context,
+                                    .lse = tensors_.lse,
+                                    .lenses = problem_.lenses.any() ? &tensors_.lenses : nullptr};
   if (call_ == BenchCall::kForward || call_ == BenchCall::kLenses) {
     attention_forward(tensors_.query, tensors_.key, tensors_.value, tensors_.options, outputs);
     if (problem_.lenses.received) {

@@ -79,8 +79,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 
 /// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
 /// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
-/// largest of them. float32, float16 and bfloat16 only; packed sequences, dropout and lenses are not
-/// for here.
+/// largest of them. float32, float16 and bfloat16 only; packed sequences, dropout and lenses are
+/// not for here.
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 

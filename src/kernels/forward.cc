@@ -21,8 +21,9 @@ namespace fovea::kernels::HWY_NAMESPACE {
 std::int64_t PanelLanes() { return kPanelLanes; }
 
 std::size_t ScratchBytes(const ForwardSetup& setup) {
-  return setup.lenses.any() ? item_scratch_bytes<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup)
-                            : item_scratch_bytes<FloatArithmetic, NoLenses>(setup);
+  return setup.lenses.any()
+             ? item_scratch_bytes<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup)
+             : item_scratch_bytes<FloatArithmetic, NoLenses>(setup);
 }
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,

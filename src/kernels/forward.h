@@ -52,8 +52,8 @@ struct ForwardHead {
   ScorePosition origin;  // batch, head, offset and starts; query and key are 0
   std::int64_t kv_len = 0;
   InputRows query, key, value;
-  OutputRows context;  // null where it is not asked for
-  OutputRows lse;      // one float per row; null where it is not asked for
+  OutputRows context;                  // null where it is not asked for
+  OutputRows lse;                      // one float per row; null where it is not asked for
   const HeadLenses* lenses = nullptr;  // where LensSetup::any() alone
   BiasRows bias;
 

@@ -331,9 +331,9 @@ class ItemLenses {
       for (int v = 0; v < kVectors; ++v) {
         float* const to = cell + v * kLanes;
         const Vector before = hn::Load(d, to);
-        hn::Store(kPooling == Pooling::kSum ? hn::Add(before, pooled[v])
-                                            : hn::Max(before, pooled[v]),
-                  d, to);
+        hn::Store(
+            kPooling == Pooling::kSum ? hn::Add(before, pooled[v]) : hn::Max(before, pooled[v]), d,
+            to);
         pooled[v] = hn::Zero(d);
       }
     };

@@ -56,9 +56,9 @@ class MapCells {
         const std::int64_t lane = v * kLanes;
         const Vector then = hn::Load(d, seen.block_maximum + block * kPanelLanes + lane);
         const Vector below = hn::Sub(then, hn::Load(d, panel.maximum + lane));
-        weight[v] = hn::Mul(hn::Load(d, factor + lane),
-                            fovea::HWY_NAMESPACE::exp2_of_nonpositive(
-                                d, hn::Mul(hn::Set(d, score_factor), below)));
+        weight[v] = hn::Mul(
+            hn::Load(d, factor + lane),
+            fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Mul(hn::Set(d, score_factor), below)));
       }
       for (std::int64_t c = cell_of(block * block_keys_, head_.kv_len, lenses_.map_columns);
            c <= last; c += 4) {
