@@ -238,43 +238,37 @@ void pooled_float64(const Problem& problem, const WeightTile& tile, const Pooled
   });
 }
 
+/// Checks and computes weights or, without lse, scores.
+void compute_rectangle(const WeightInputs& inputs, const WeightTile& tile,
+                       const AttentionOptions& options, bool scores,
+                       const MutableTensorView& numbers) {
+  const Problem problem = weights_problem(inputs, options);
+  if (!scores) check_lse(problem, inputs.lse);
+  check_tile(problem.shape, tile);
+  OutputChecks checks(problem);
+  checks.add(numbers, {.name = scores ? "scores" : "weights",
+                       .shape = {tile.queries, tile.keys},
+                       .shape_name = "[queries, keys]",
+                       .type = OutputType::kSums});
+  if (!numbers.defined()) return;
+  if (problem.is_float64()) {
+    rectangle_float64(problem, tile, scores, numbers);
+  } else {
+    rectangle(inputs, problem, tile, scores, numbers);
+  }
+}
+
 }  // namespace
 }  // namespace engine
 
 void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
                        const AttentionOptions& options, const MutableTensorView& weights) {
-  const engine::Problem problem = engine::weights_problem(inputs, options);
-  engine::check_lse(problem, inputs.lse);
-  engine::check_tile(problem.shape, tile);
-  engine::OutputChecks checks(problem);
-  checks.add(weights, {.name = "weights",
-                       .shape = {tile.queries, tile.keys},
-                       .shape_name = "[queries, keys]",
-                       .type = engine::OutputType::kSums});
-  if (!weights.defined()) return;
-  if (problem.is_float64()) {
-    engine::rectangle_float64(problem, tile, false, weights);
-  } else {
-    engine::rectangle(inputs, problem, tile, false, weights);
-  }
+  engine::compute_rectangle(inputs, tile, options, false, weights);
 }
 
 void attention_scores(const WeightInputs& inputs, const WeightTile& tile,
                       const AttentionOptions& options, const MutableTensorView& scores) {
-  const WeightInputs without_lse{inputs.query, inputs.key, {}};
-  const engine::Problem problem = engine::weights_problem(without_lse, options);
-  engine::check_tile(problem.shape, tile);
-  engine::OutputChecks checks(problem);
-  checks.add(scores, {.name = "scores",
-                      .shape = {tile.queries, tile.keys},
-                      .shape_name = "[queries, keys]",
-                      .type = engine::OutputType::kSums});
-  if (!scores.defined()) return;
-  if (problem.is_float64()) {
-    engine::rectangle_float64(problem, tile, true, scores);
-  } else {
-    engine::rectangle(without_lse, problem, tile, true, scores);
-  }
+  engine::compute_rectangle({inputs.query, inputs.key, {}}, tile, options, true, scores);
 }
 
 void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
