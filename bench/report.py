@@ -148,6 +148,9 @@ def forward_record(printed, commit_name, date):
     for part in ("forward", "backward", "decode", "lenses"):
         if part in run:
             record[part] = [kept_row(row) for row in run[part]]
+    if "looks" in run:
+        record["looks"] = [{name: in_short(value) for name, value in look.items() if name != "seconds"}
+                           for look in run["looks"]]
     if "tiny" in run:
         record["tiny"] = {name: in_short(run["tiny"][name]) for name in ("median_s", "best_s", "at_most_s")}
     if "memory" in run:
@@ -259,6 +262,26 @@ def rows_table(rows, unit, rate, measured="of ceiling", floor="at least"):
     return table(["one call", "threads", "median", unit, measured, floor, "error", "allowed"], lines)
 
 
+def look_text(look):
+    of = f"N {look['length']}, D {look['head_dim']}"
+    if look["cells"]:
+        side = look["queries"] // look["cells"]
+        return f"{look['cells']} x {look['cells']} cells of {side} x {side}, of {of}"
+    if look["queries"] == 1 and look["keys"] == look["length"]:
+        return f"a row, of {of}"
+    return f"{look['queries']} x {look['keys']}, of {of}"
+
+
+def looks_table(looks):
+    lines = []
+    for look in looks:
+        most = look["at_most_s"]
+        missed = " **missed**" if most is not None and look["median_s"] > most else ""
+        lines.append([look_text(look), time_text(look["median_s"]), time_text(look["best_s"]),
+                      ("–" if most is None else time_text(most)) + missed, f"{look['error']:.1e}"])
+    return table(["one call", "median", "best", "at most", "error"], lines)
+
+
 def best_first(kept):
     """The records by target. AVX2 comes last: measured for those who have no more, beside the best."""
     return sorted(kept.items(), key=lambda item: item[0] == "AVX2")
@@ -303,6 +326,9 @@ def forward_page(kept):
         if "lenses" in record:
             lines += ["`attention_forward` with lenses, as a multiple of its time without", "",
                       *rows_table(record["lenses"], "GFLOP/s", "gflops", "of plain", "at most"), ""]
+        if "looks" in record:
+            lines += ["Weights found again: `attention_weights` and `attention_row`", "",
+                      *looks_table(record["looks"]), ""]
     return "\n".join(lines[:-1])
 
 

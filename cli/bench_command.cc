@@ -46,10 +46,11 @@ BenchCommand::BenchCommand(CLI::App& parent)
     : app_(parent.add_subcommand("bench", "how fast attention is on this machine")) {
   app_->formatter(std::make_shared<PageFormatter>(bench_page()));
   app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_choices(*app_, "PART", parts_,
-              {"ceilings", "forward", "backward", "decode", "lenses", "tiny", "memory"},
-              "ceilings, forward, backward, decode, lenses, tiny or memory, or several. Default: "
-              "forward where a problem is described, else all.");
+  add_choices(
+      *app_, "PART", parts_,
+      {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},
+      "ceilings, forward, backward, decode, lenses, looks, tiny or memory, or several. Default: "
+      "forward where a problem is described, else all.");
   add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
               "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
   add_integer(*app_, "--repeat", repeat_, {std::int64_t{1}, kMaxRepeat},
@@ -128,7 +129,7 @@ void BenchCommand::check_usage() const {
                                    option, parts_.front()));
     }
   }
-  if (given("--threads") && !wants("ceilings") && !wants("memory")) {
+  if (given("--threads") && !wants("ceilings") && !wants("looks") && !wants("memory")) {
     throw UsageError("--threads does not go with tiny, which is too small for threads");
   }
 }
@@ -241,6 +242,11 @@ int BenchCommand::run() const {
   if (wants("lenses")) {
     report.lenses = measure_rows(lenses, effort, progress);
     print("\n" + lenses_text(report));
+  }
+  if (wants("looks") || (wants("lenses") && !own_problem())) {
+    report.looks =
+        measure_looks(standard_looks(quick_), static_cast<int>(threads_), effort, progress);
+    print("\n" + looks_text(report));
   }
   if (wants("tiny")) {
     progress.show("tiny");

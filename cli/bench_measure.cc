@@ -22,14 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Of an even number the mean of the two in the middle: with few rounds neither may win by luck.
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2.0;
-}
-
 /// What the row could be at best: 10^9 flop per second of the arithmetic that its tensors allow, or
 /// 10^9 bytes read per second.
 double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeiling& reading) {
@@ -115,6 +107,13 @@ std::vector<double> all_seconds(const RowResult& result) {
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2.0;
+}
 
 double RowResult::median_seconds() const { return median(all_seconds(*this)); }
 

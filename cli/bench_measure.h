@@ -73,6 +73,9 @@ struct MemoryResult {
   double bytes = 0.0;
 };
 
+/// Of an even number the mean of the two in the middle: with few rounds neither may win by luck.
+double median(std::vector<double> values);
+
 CeilingResult measure_ceilings(int threads, const BenchEffort& effort);
 
 /// Throws WrongResult (row_check.h), and InvalidArgument for a row whose options do not fit its

@@ -21,7 +21,11 @@ constexpr const char* kDescription =
     "decode\tThe C++ call attention_decode, one query for each head against a long cache, "
     "likewise.\n"
     "lenses\tattention_forward with lenses, on the standard table or on a problem of your own: "
-    "what they cost, as a multiple of the same call without them.\n"
+    "what they cost, as a multiple of the same call without them. After the standard table, "
+    "looks.\n"
+    "looks\tWeights found again: a part of a matrix of a million queries and keys, a pooled one, "
+    "and "
+    "a row.\n"
     "tiny\tThe first call on 4 queries and 4 keys of 3 numbers: what a call costs in itself.\n"
     "memory\tWhat the first call takes beyond its inputs and outputs, on 262,144 tokens of which "
     "each sees 1,024.";
@@ -74,6 +78,9 @@ constexpr const char* kJson =
     "decode\tthe same, with bytes, gb_per_s and ceilings_gb_per_s\n"
     "lenses\tthe same, against \"no lenses\", with {cost, cost_at_most}: 1 / speedup; their "
     "problems have lenses: {map_rows, map_columns, statistics, top, received, rising}\n"
+    "looks\tarray of {length, head_dim, queries, keys, cells, "
+    "median_s, best_s, at_most_s, error, seconds}: queries x keys weights of length x length, "
+    "pooled to cells x cells, or all keys of a query\n"
     "tiny\t{median_s, best_s, at_most_s, calls_per_sample, seconds}: per call, of each sample\n"
     "memory\t{problem, bytes, at_most}: beyond inputs and outputs";
 
@@ -98,8 +105,8 @@ constexpr const char* kExamples =
 
 Page bench_page() {
   return {
-      .synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [lenses] [tiny]",
-                   "            [memory] [--threads N] [--repeat N] [--quick] [--json]",
+      .synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [lenses] [looks]",
+                   "            [tiny] [memory] [--threads N] [--repeat N] [--quick] [--json]",
                    "fovea bench [forward] [backward] [decode] [lenses] [--q-len N] [--kv-len N]",
                    "            [--q-heads N] [--kv-heads N] [--batch N] [--head-dim N]",
                    "            [--value-dim N] [--mask RULE]... [--score RULE]...",

@@ -201,6 +201,20 @@ std::string lenses_text(const BenchReport& report) {
   return rows_text("Lenses", "GFLOP/s", report.lenses, report, "of plain", "at most");
 }
 
+std::string looks_text(const BenchReport& report) {
+  std::vector<Cells> rows = {{"Weights found again", "median", "best", "at most", "", "error"}};
+  for (const LookResult& result : report.looks) {
+    const auto limit = look_limit(result.look, report.machine.kind, report.build.target);
+    const double median = result.median_seconds();
+    rows.push_back({describe(result.look), aligned_time(median),
+                    aligned_time(result.best_seconds()),
+                    limit ? aligned_time(*limit) : std::string(kNone),
+                    std::string(limit && median > *limit ? kMissed : ""),
+                    fmt::format("{:.1e}", result.error)});
+  }
+  return table(rows);
+}
+
 std::string tiny_text(const BenchReport& report) {
   const TinyResult& tiny = *report.tiny;
   const auto limit = tiny_limit(report.machine.kind, report.build.target);
@@ -237,6 +251,24 @@ std::string bench_json(const BenchReport& report) {
     if (results->empty()) continue;
     json[name] = Json::array();
     for (const RowResult& result : *results) json[name].push_back(row_json(result, report));
+  }
+  if (!report.looks.empty()) {
+    json["looks"] = Json::array();
+    for (const LookResult& result : report.looks) {
+      const auto& [length, head_dim, queries, keys, cells, seconds] = result.look;
+      json["looks"].push_back(
+          {{"length", length},
+           {"head_dim", head_dim},
+           {"queries", queries},
+           {"keys", keys},
+           {"cells", cells},
+           {"median_s", result.median_seconds()},
+           {"best_s", result.best_seconds()},
+           {"at_most_s",
+            optional_json(look_limit(result.look, report.machine.kind, report.build.target))},
+           {"error", result.error},
+           {"seconds", result.seconds}});
+    }
   }
   if (report.tiny) {
     const auto limit = tiny_limit(report.machine.kind, report.build.target);

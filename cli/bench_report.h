@@ -10,6 +10,7 @@
 
 #include "fovea/info.h"
 
+#include "bench_looks.h"
 #include "bench_measure.h"
 #include "machine.h"
 
@@ -24,6 +25,7 @@ struct BenchReport {
   std::vector<RowResult> backward;
   std::vector<RowResult> decode;
   std::vector<RowResult> lenses;
+  std::vector<LookResult> looks;
   std::optional<TinyResult> tiny;
   std::optional<MemoryResult> memory;
 };
@@ -35,6 +37,7 @@ std::string forward_text(const BenchReport& report);
 std::string backward_text(const BenchReport& report);
 std::string decode_text(const BenchReport& report);
 std::string lenses_text(const BenchReport& report);
+std::string looks_text(const BenchReport& report);
 std::string tiny_text(const BenchReport& report);
 std::string memory_text(const BenchReport& report);
 

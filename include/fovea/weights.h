@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "fovea/attention_options.h"
 #include "fovea/lenses.h"
@@ -51,6 +52,24 @@ void attention_scores(const WeightInputs& inputs, const WeightTile& tile,
 /// 1 <= R <= queries and 1 <= C <= keys; cells lie as those of PooledMap. All else as there.
 void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
                        const AttentionOptions& options, const PooledMap& map);
+
+/// One query of one head, or of all of them.
+struct WeightRow {
+  std::int64_t batch = 0;
+  std::optional<std::int64_t> head = {};  ///< of the queries; all where absent
+  std::int64_t query = 0;
+};
+
+/// The weights of one query with all keys, at the speed of memory: heads that share keys read them
+/// once. Few queries of a long cache are found so in a small part of the time of a rectangle, from
+/// which they differ by rounding.
+///
+/// weights  [kv_len], or [q_heads, kv_len] of all heads; otherwise as those of a rectangle
+///
+/// Cost     kv_len * head_dim numbers read per head of keys.
+/// Threads  the same bits for any number of them. Errors as attention_weights().
+void attention_row(const WeightInputs& inputs, const WeightRow& row,
+                   const AttentionOptions& options, const MutableTensorView& weights);
 
 /// What each key received; what is absent is not asked for.
 struct ReceivedAttention {

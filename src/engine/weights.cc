@@ -113,22 +113,23 @@ class Cells {
       : tile_(tile),
         map_(map),
         first_row_(first_row),
-        sums_(static_cast<std::size_t>((last_row - first_row) * map.cells.extent(1))),
-        row_(kWeightBlockKeys) {}
+        sums_(static_cast<std::size_t>((last_row - first_row) * map.cells.extent(1))) {}
 
-  /// Adds `keys` weights, at most kWeightBlockKeys, of `queries` rows; both are numbered as in the
-  /// tile.
-  void add(std::int64_t first_query, std::int64_t queries, std::int64_t first_key,
-           std::int64_t keys, const float* weights) {
+  /// Adds what a panel of `queries` queries, numbered as in the tile, has in `count` columns.
+  void add(std::int64_t first_query, std::int64_t queries, std::int64_t first_column,
+           std::int64_t count, const float* lanes) {
     const std::int64_t rows = map_.cells.extent(0);
+    const std::int64_t columns = map_.cells.extent(1);
     for (std::int64_t q = first_query; q < first_query + queries;) {
       const std::int64_t row = cell_of(q, tile_.queries, rows);
       const std::int64_t end =
           std::min(cell_begin(row + 1, tile_.queries, rows), first_query + queries);
-      // Over rows first, where neighbours do not wait for each other.
-      std::fill_n(row_.begin(), keys, 0.0f);
-      for (; q < end; ++q) pool_row(weights + (q - first_query) * keys, keys);
-      add_columns(row, first_key, keys);
+      double* const sums = sums_.data() + (row - first_row_) * columns + first_column;
+      for (std::int64_t c = 0; c < count; ++c) {
+        const float* const from = lanes + c * kernels::panel_lanes();
+        add_lanes(std::span(from + (q - first_query), from + (end - first_query)), sums[c]);
+      }
+      q = end;
     }
   }
 
@@ -142,32 +143,13 @@ class Cells {
   }
 
  private:
-  void pool_row(const float* from, std::int64_t keys) {
-    float* const to = row_.data();
-    if (map_.pool != Pool::kMax) {
-      for (std::int64_t j = 0; j < keys; ++j) to[j] += from[j];
-    } else {
-      // A nan stays one.
-      for (std::int64_t j = 0; j < keys; ++j)
-        to[j] = from[j] <= to[j] || to[j] != to[j] ? to[j] : from[j];
-    }
-  }
-
-  void add_columns(std::int64_t row, std::int64_t first_key, std::int64_t keys) {
-    const std::int64_t columns = map_.cells.extent(1);
-    double* const sums = sums_.data() + (row - first_row_) * columns;
-    for (std::int64_t j = first_key; j < first_key + keys;) {
-      const std::int64_t column = cell_of(j, tile_.keys, columns);
-      const std::int64_t end =
-          std::min(cell_begin(column + 1, tile_.keys, columns), first_key + keys);
-      double& sum = sums[column];
-      for (; j < end; ++j) {
-        const auto one = static_cast<double>(row_[static_cast<std::size_t>(j - first_key)]);
-        if (map_.pool != Pool::kMax) {
-          sum += one;
-        } else if (!(one <= sum) && !std::isnan(sum)) {
-          sum = one;
-        }
+  void add_lanes(std::span<const float> lanes, double& cell) const {
+    for (const float lane : lanes) {
+      const auto one = static_cast<double>(lane);
+      if (map_.pool != Pool::kMax) {
+        cell += one;
+      } else if (!(one <= cell) && !std::isnan(cell)) {
+        cell = one;  // a nan stays one
       }
     }
   }
@@ -176,14 +158,15 @@ class Cells {
   const PooledMap& map_;
   std::int64_t first_row_;
   std::vector<double> sums_;
-  std::vector<float> row_;
 };
 
 void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile& tile,
             const PooledMap& map) {
   const WeightsCall call(inputs, problem);
   const std::int64_t rows = map.cells.extent(0);
-  const std::int64_t most_queries = kPanelsTogether * kernels::panel_lanes();
+  const std::int64_t columns = map.cells.extent(1);
+  const std::int64_t lanes = kernels::panel_lanes();
+  const std::int64_t most_queries = kPanelsTogether * lanes;
   // Whole rows of cells, of enough queries to fill a few panels.
   const std::int64_t together =
       std::clamp<std::int64_t>(most_queries * rows / tile.queries, 1, rows);
@@ -193,9 +176,11 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
     const std::int64_t last_row = std::min(first_row + together, rows);
     const std::int64_t last_query = cell_begin(last_row, tile.queries, rows);
     Cells cells(tile, map, first_row, last_row);
-    std::vector<float> weights(static_cast<std::size_t>(most_queries * kWeightBlockKeys));
+    std::vector<float> pooled(static_cast<std::size_t>(most_queries * kWeightBlockKeys));
+    std::vector<std::int64_t> column_begin;
     kernels::WeightsItem item = call.item(tile.batch, tile.head);
-    item.numbers = weights.data();
+    item.cells = pooled.data();
+    item.pool = map.pool;
     std::int64_t query = cell_begin(first_row, tile.queries, rows);
     for (std::int64_t queries = 0; query < last_query; query += queries) {
       queries = std::min(most_queries, last_query - query);
@@ -208,9 +193,19 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
             std::min(kWeightBlockKeys - (tile.first_key + key) % kWeightBlockKeys, tile.keys - key);
         item.k_begin = tile.first_key + key;
         item.k_end = item.k_begin + keys;
-        item.stride = keys;
+        const std::int64_t first_column = cell_of(key, tile.keys, columns);
+        item.columns = cell_of(key + keys - 1, tile.keys, columns) + 1 - first_column;
+        column_begin.clear();
+        for (std::int64_t c = 0; c <= item.columns; ++c) {
+          const std::int64_t begin = cell_begin(first_column + c, tile.keys, columns);
+          column_begin.push_back(tile.first_key + std::clamp(begin, key, key + keys));
+        }
+        item.column_begin = column_begin.data();
         call.run_item(item, scratch);
-        cells.add(query, queries, key, keys, weights.data());
+        for (std::int64_t q = 0; q < queries; q += lanes) {
+          cells.add(query + q, std::min(lanes, queries - q), first_column, item.columns,
+                    pooled.data() + q * item.columns);
+        }
       }
     }
     cells.write();

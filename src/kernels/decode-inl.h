@@ -126,33 +126,59 @@ struct DecodeScratch {
 template <class Arithmetic>
 class DecodePass {
  public:
-  DecodePass(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
-             std::byte* scratch)
+  DecodePass(const DecodeSetup& setup, const DecodeItem& item, std::byte* scratch)
       : setup_(setup),
         item_(item),
-        part_(part),
         score_(setup.options->score),
         mask_(setup.options->mask),
         rows_(item.rows(setup.group)) {
     scratch_.template lay_out<Arithmetic>(scratch, setup);
   }
 
-  void run(const std::stop_token& stop) {
+  void run(const DecodePart& part, const std::stop_token& stop) {
     begin();
+    const bool done =
+        for_each_chunk(stop, [&](std::int64_t row, std::int64_t rows, std::int64_t first,
+                                 std::int64_t count) { attend(row, rows, first, count); });
+    if (done) finish(part);
+  }
+
+  void find_weights(const DecodeWeights& to, const std::stop_token& stop) {
+    begin();
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      float* const weights = to.weights + row * to.stride;
+      std::fill(weights, weights + (keys_begin_ - item_.key_begin), 0.0f);
+      std::fill(weights + (keys_end_ - item_.key_begin),
+                weights + (item_.key_end - item_.key_begin), 0.0f);
+    }
+    for_each_chunk(
+        stop, [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
+          score(row, rows, first, count);
+          for (std::int64_t r = 0; r < rows; ++r) {
+            write_weights(scratch_.scores + r * setup_.chunk_keys, count, to.log2_sum[row + r],
+                          to.weights + (row + r) * to.stride + (first - item_.key_begin));
+          }
+        });
+  }
+
+ private:
+  /// Calls visit(row, rows, first key, keys) for all rows and keys, until `stop` asks. Returns
+  /// whether it did not.
+  template <class Visit>
+  bool for_each_chunk(const std::stop_token& stop, const Visit& visit) {
     const std::int64_t chunk = setup_.chunk_keys;
     // Chunks lie where they would for any other cut.
     for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
       const std::int64_t first = std::max(k, keys_begin_);
       const std::int64_t count = std::min(k + chunk, keys_end_) - first;
       for (std::int64_t row = 0; row < rows_; row += kDecodeRowsTogether) {
-        if (stop.stop_requested()) return;
-        attend(row, std::min(kDecodeRowsTogether, rows_ - row), first, count);
+        if (stop.stop_requested()) return false;
+        visit(row, std::min(kDecodeRowsTogether, rows_ - row), first, count);
       }
     }
-    finish();
+    return true;
   }
 
- private:
   float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
 
   void begin() {
@@ -176,12 +202,13 @@ class DecodePass {
     const std::int64_t first = std::max(seen.begin, item_.key_begin);
     const std::int64_t last = std::min(seen.end, item_.key_end);
     if (first >= last) return;
-    keys_begin_ = keys_end_ == 0 ? first : std::min(keys_begin_, first);
-    keys_end_ = std::max(keys_end_, last);
+    const bool is_first = keys_begin_ == keys_end_;
+    keys_begin_ = is_first ? first : std::min(keys_begin_, first);
+    keys_end_ = is_first ? last : std::max(keys_end_, last);
   }
 
-  /// `rows` rows and `count` keys from `first` on.
-  void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
+  /// The scores of `rows` rows and `count` keys from `first` on, -inf where the key is hidden.
+  void score(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
     item_.key.for_each_run(first, first + count, setup_.head_dim,
                            [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
                              Arithmetic::score(scratch_.queries + row * scratch_.query_stride,
@@ -189,13 +216,19 @@ class DecodePass {
                                                setup_.head_dim, scratch_.scores + (begin - first),
                                                setup_.chunk_keys);
                            });
-    bool hidden[kDecodeRowsTogether];
-    bool any_hidden = false;
     for (std::int64_t r = 0; r < rows; ++r) {
       float* const scores = scratch_.scores + r * setup_.chunk_keys;
       run_stages(scores, row + r, first, count);
       apply_mask(scores, row + r, first, count);
-      hidden[r] = weigh(scores, row + r, count);
+    }
+  }
+
+  void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
+    score(row, rows, first, count);
+    bool hidden[kDecodeRowsTogether];
+    bool any_hidden = false;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      hidden[r] = weigh(scratch_.scores + r * setup_.chunk_keys, row + r, count);
       any_hidden = any_hidden || hidden[r];
     }
     if (setup_.value_dim == 0) return;
@@ -347,6 +380,25 @@ class DecodePass {
     return hidden;
   }
 
+  /// Weights where the sum is known.
+  void write_weights(const float* scores, std::int64_t count, float log2_sum,
+                     float* weights) const {
+    const Floats d;
+    const Vector sum = hn::Set(d, log2_sum);
+    const auto weight = [&](std::int64_t k) HWY_ATTR {
+      const Vector score = hn::Load(d, scores + k);
+      const Vector w = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(score, sum));
+      // Hidden in a row whose lse is nan or -inf, too.
+      return hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, kHidden)), w);
+    };
+    const std::int64_t whole = count / kLanes * kLanes;
+    for (std::int64_t k = 0; k < whole; k += kLanes) hn::StoreU(weight(k), d, weights + k);
+    if (whole == count) return;
+    alignas(64) float last[kLanes];
+    hn::Store(weight(whole), d, last);
+    std::copy_n(last, count - whole, weights + whole);
+  }
+
   /// Raises the maximum of a row, which makes what was summed up so far smaller.
   void shrink(std::int64_t row, float maximum) {
     const Floats d;
@@ -392,12 +444,12 @@ class DecodePass {
     }
   }
 
-  void finish() {
+  void finish(const DecodePart& part) const {
     for (std::int64_t row = 0; row < rows_; ++row) {
-      part_.maximum[row] = scratch_.maximum[row];
-      part_.sum[row] = scratch_.sum[row];
+      part.maximum[row] = scratch_.maximum[row];
+      part.sum[row] = scratch_.sum[row];
       Arithmetic::store_context(scratch_.context + row * scratch_.context_stride, setup_.value_dim,
-                                part_.context + row * setup_.value_dim);
+                                part.context + row * setup_.value_dim);
     }
   }
 
@@ -407,13 +459,13 @@ class DecodePass {
 
   const DecodeSetup& setup_;
   const DecodeItem& item_;
-  const DecodePart& part_;
   const ScoreOptions& score_;
   const Mask& mask_;
   const std::int64_t rows_;
   DecodeScratch scratch_;
-  std::int64_t keys_begin_ = 0;  // all keys that a row sees lie from here
-  std::int64_t keys_end_ = 0;    // to here
+  // All keys that a row sees lie from here to there.
+  std::int64_t keys_begin_ = item_.key_begin;
+  std::int64_t keys_end_ = item_.key_begin;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -22,7 +22,13 @@ std::size_t DecodeScratchBytes(const DecodeSetup& setup) {
 
 void RunDecodeItem(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                    std::byte* scratch, const std::stop_token& stop) {
-  DecodePass<FloatRows>(setup, item, part, scratch).run(stop);
+  DecodePass<FloatRows>(setup, item, scratch).run(part, stop);
+}
+
+void RunDecodeWeightsItem(const DecodeSetup& setup, const DecodeItem& item,
+                          const DecodeWeights& weights, std::byte* scratch,
+                          const std::stop_token& stop) {
+  DecodePass<FloatRows>(setup, item, scratch).find_weights(weights, stop);
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
@@ -33,6 +39,7 @@ namespace fovea::kernels {
 
 HWY_EXPORT(DecodeScratchBytes);
 HWY_EXPORT(RunDecodeItem);
+HWY_EXPORT(RunDecodeWeightsItem);
 
 std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
   if (has_bf16_decode(setup)) return bf16_decode_scratch_bytes(setup);
@@ -43,6 +50,13 @@ void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodeP
                  std::byte* scratch, const std::stop_token& stop) {
   if (has_bf16_decode(setup)) return bf16_decode_item(setup, item, part, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunDecodeItem)(setup, item, part, scratch, stop);
+}
+
+void decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                         const DecodeWeights& weights, std::byte* scratch,
+                         const std::stop_token& stop) {
+  if (has_bf16_decode(setup)) return bf16_decode_weights_item(setup, item, weights, scratch, stop);
+  HWY_DYNAMIC_DISPATCH(RunDecodeWeightsItem)(setup, item, weights, scratch, stop);
 }
 
 }  // namespace fovea::kernels

@@ -95,24 +95,24 @@ struct DecodeSetup {
   std::int64_t most_rows() const { return group * most_queries; }
 };
 
-/// Some of the keys of one head of keys, and all queries that look at it. Row r is query r % q_len
-/// of head origin.head + r / q_len.
+/// Some of the keys of one head of keys, and queries that look at it. Row r is query
+/// origin.query + r % q_len of head origin.head + r / q_len.
 struct DecodeItem {
-  ScorePosition origin;  // batch, first head of the group, offset and starts; the rest is 0
+  ScorePosition origin;  // batch, first head and query, offset and starts; the key is 0
   std::int64_t q_len = 0;
   std::int64_t kv_len = 0;
-  InputRows query;                     // of the first head
+  InputRows query;                     // of the first head, from the first query on
   std::int64_t query_head_stride = 0;  // elements
   CacheRows key, value;
   std::int64_t key_begin = 0;  // a multiple of chunk_keys
   std::int64_t key_end = 0;
-  BiasRows bias;  // of the first head
+  BiasRows bias;  // of the first head and query
 
   std::int64_t rows(std::int64_t group) const { return group * q_len; }
   ScorePosition place(std::int64_t row, std::int64_t key_number) const {
     ScorePosition at = origin;
     at.head += row / q_len;
-    at.query = row % q_len;
+    at.query += row % q_len;
     at.key = key_number;
     return at;
   }
@@ -126,6 +126,13 @@ struct DecodePart {
   float* context;  // [rows][value_dim]
 };
 
+/// The weights of an item's rows, 2^(score log2(e) - log2_sum), 0 where the key is hidden.
+struct DecodeWeights {
+  const float* log2_sum;    // [rows], lse log2(e)
+  float* weights;           // of row 0 and the item's first key
+  std::int64_t stride = 0;  // from row to row
+};
+
 /// The bytes of scratch that one thread needs, a multiple of 64.
 std::size_t decode_scratch_bytes(const DecodeSetup& setup);
 
@@ -133,5 +140,10 @@ std::size_t decode_scratch_bytes(const DecodeSetup& setup);
 /// unspecified, when `stop` asks.
 void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                  std::byte* scratch, const std::stop_token& stop);
+
+/// Finds the weights of an item's rows again; its values are not looked at. As decode_item.
+void decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                         const DecodeWeights& weights, std::byte* scratch,
+                         const std::stop_token& stop);
 
 }  // namespace fovea::kernels

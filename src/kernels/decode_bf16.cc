@@ -28,7 +28,13 @@ std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
 
 void run_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                      std::byte* scratch, const std::stop_token& stop) {
-  DecodePass<Bf16Rows>(setup, item, part, scratch).run(stop);
+  DecodePass<Bf16Rows>(setup, item, scratch).run(part, stop);
+}
+
+void run_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                             const DecodeWeights& weights, std::byte* scratch,
+                             const std::stop_token& stop) {
+  DecodePass<Bf16Rows>(setup, item, scratch).find_weights(weights, stop);
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
@@ -55,12 +61,20 @@ void bf16_decode_item(const DecodeSetup& setup, const DecodeItem& item, const De
   N_AVX3_BF16::run_decode_item(setup, item, part, scratch, stop);
 }
 
+void bf16_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                              const DecodeWeights& weights, std::byte* scratch,
+                              const std::stop_token& stop) {
+  N_AVX3_BF16::run_decode_weights_item(setup, item, weights, scratch, stop);
+}
+
 #else
 
 bool has_bf16_decode(const DecodeSetup&) { return false; }
 std::size_t bf16_decode_scratch_bytes(const DecodeSetup&) { return 0; }
 void bf16_decode_item(const DecodeSetup&, const DecodeItem&, const DecodePart&, std::byte*,
                       const std::stop_token&) {}
+void bf16_decode_weights_item(const DecodeSetup&, const DecodeItem&, const DecodeWeights&,
+                              std::byte*, const std::stop_token&) {}
 
 #endif
 

@@ -21,5 +21,8 @@ bool has_bf16_decode(const DecodeSetup& setup);
 std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup);
 void bf16_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                       std::byte* scratch, const std::stop_token& stop);
+void bf16_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                              const DecodeWeights& weights, std::byte* scratch,
+                              const std::stop_token& stop);
 
 }  // namespace fovea::kernels

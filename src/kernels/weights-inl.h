@@ -90,11 +90,14 @@ class WeightsPass {
         find_segments(setup_.options->mask, head_, panel, block, tiles, scratch_.forward);
     if (segments == 0) {
       if (item_.numbers != nullptr) write_hidden(block, count, first_query, rows);
+      if (item_.cells != nullptr) {
+        std::fill_n(cells_of(panel), item_.columns * kPanelLanes, 0.0f);
+      }
       return;
     }
     load(panel);
     const Segment& only = scratch_.forward.segments[0];
-    if (item_.numbers != nullptr &&
+    if (item_.keeps() &&
         (segments > 1 || only.keys < tiles * kTileRows || only.vectors < panel.vectors)) {
       std::fill_n(scratch_.forward.scores, tiles * kTileRows * kPanelLanes,
                   item_.scores ? kMinusInfinity : 0.0f);
@@ -108,6 +111,13 @@ class WeightsPass {
       });
     }
     if (item_.numbers != nullptr) write_numbers_of(panel, block, count);
+    if (item_.cells != nullptr) {
+      if (item_.pool == Pool::kMax) {
+        pool_columns(panel, block, [](Vector a, Vector b) HWY_ATTR { return larger(a, b); });
+      } else {
+        pool_columns(panel, block, [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); });
+      }
+    }
   }
 
   void load(Panel& panel) {
@@ -165,7 +175,7 @@ class WeightsPass {
     const Floats d;
     const Vector factor = hn::Set(d, score_factor_);
     const Vector hidden = hn::Set(d, kMinusInfinity);
-    const bool keeps = item_.numbers != nullptr;
+    const bool keeps = item_.keeps();
     const bool columns = item_.of_columns();
     const bool of_maxima = item_.maxima != nullptr;
     const std::int64_t old = item_.recent_begin - panel.first_query;  // lanes that are not recent
@@ -240,6 +250,32 @@ class WeightsPass {
     const std::int64_t from = std::max(block, item_.k_begin);
     for (std::int64_t q = first_query; q < first_query + rows; ++q) {
       std::fill_n(numbers_at(q, from), block + count - from, item_.scores ? kMinusInfinity : 0.0f);
+    }
+  }
+
+  // ---- cells ------------------------------------------------------------------------------------
+
+  float* cells_of(const Panel& panel) const {
+    return item_.cells + (panel.first_query - item_.q_begin) * item_.columns;
+  }
+
+  template <class Join>
+  HWY_INLINE void pool_columns(const Panel& panel, std::int64_t block, const Join& join) {
+    const Floats d;
+    float* to = cells_of(panel);
+    for (std::int64_t c = 0; c < item_.columns; ++c, to += kPanelLanes) {
+      Vector cell[kPanelVectors];
+      HWY_UNROLL(3)
+      for (int v = 0; v < kPanelVectors; ++v) cell[v] = hn::Zero(d);
+      for (std::int64_t k = item_.column_begin[c]; k < item_.column_begin[c + 1]; ++k) {
+        const float* const from = scratch_.forward.scores + (k - block) * kPanelLanes;
+        HWY_UNROLL(3)
+        for (int v = 0; v < kPanelVectors; ++v) {
+          cell[v] = join(cell[v], hn::Load(d, from + v * kLanes));
+        }
+      }
+      HWY_UNROLL(3)
+      for (int v = 0; v < kPanelVectors; ++v) hn::StoreU(cell[v], d, to + v * kLanes);
     }
   }
 

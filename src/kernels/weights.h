@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <stop_token>
 
+#include "fovea/lenses.h"
+
 #include "kernels/forward.h"
 
 namespace fovea::kernels {
@@ -27,6 +29,14 @@ struct WeightsItem {
   std::int64_t stride = 0;
   bool scores = false;
 
+  /// For each panel of queries, each of `columns` runs of keys, from column_begin[c] to before
+  /// column_begin[c + 1], and each lane of the panel: the sum of its weights, or the largest. All
+  /// keys are of one block.
+  float* cells = nullptr;  // [panels][columns][panel_lanes()]
+  const std::int64_t* column_begin = nullptr;
+  std::int64_t columns = 0;
+  Pool pool = Pool::kSum;
+
   /// For each key from k_begin on, over all of the queries: the sum of its weights, the largest,
   /// and the sum over queries from recent_begin on.
   float* sums = nullptr;
@@ -38,6 +48,8 @@ struct WeightsItem {
   std::int64_t* histogram = nullptr;
   std::int64_t bins = 0;
 
+  /// Whether weights, or scores, are needed beyond their tile.
+  bool keeps() const { return numbers != nullptr || cells != nullptr; }
   bool of_columns() const {
     return sums != nullptr || maxima != nullptr || recent != nullptr || histogram != nullptr;
   }

@@ -122,6 +122,17 @@ class BenchTest(CliTest):
                 for name, value in watched.items():
                     self.assertEqual(row["problem"]["lenses"][name], value)
 
+    def test_weights_found_again(self):
+        looks = self.bench("looks")["looks"]
+        self.assertEqual([list(look) for look in looks],
+                         3 * [["length", "head_dim", "queries", "keys", "cells", "median_s", "best_s", "at_most_s",
+                               "error", "seconds"]])
+        self.assertEqual([(look["queries"], look["cells"]) for look in looks], [(512, 0), (256, 16), (1, 0)])
+        for look in looks:
+            self.assertEqual(look["best_s"], min(look["seconds"]))
+            self.assertTrue(0 < look["error"] < 1e-4)
+        self.assertNotIn("looks", self.bench("lenses", "--q-len", "20"))
+
     def test_several_parts(self):
         report = self.bench("decode", "forward", "--q-len", "3", "--kv-len", "50")
         self.assertEqual([len(report[part]) for part in ("forward", "decode")], [1, 1])
@@ -183,7 +194,7 @@ class BenchTest(CliTest):
 
     def test_wrong_usage(self):
         for arguments, message in (
-                (["speed"], 'expected one of ceilings, forward, backward, decode, lenses, tiny, memory; got "speed"'),
+                (["speed"], 'expected one of ceilings, forward, backward, decode, lenses, looks, tiny, memory; got "speed"'),
                 (["forwrd"], 'did you mean "forward"?'),
                 (["tiny", "--q-len", "5"], "--q-len goes with forward, backward, decode and lenses, not with tiny"),
                 (["ceilings", "--mask", "causal"],

@@ -213,6 +213,18 @@ TEST(AttentionWeightErrors, NameTheArgument) {
   EXPECT_EQ(message(inputs, wrong), "weights: expected [queries, keys] = [2, 3], got [3, 2]");
   EXPECT_EQ(message_of([&] { attention_weights(inputs, tile, {}, PooledMap{.cells = wrong}); }),
             "map.cells: expected rows from 1 to queries = 2, got 3");
+  Tensor row = floats({8});
+  const auto row_message = [&](const WeightRow& of, const MutableTensorView& out) {
+    return message_of([&] { attention_row(inputs, of, {}, out); });
+  };
+  EXPECT_EQ(row_message({.batch = 2, .head = 0}, row),
+            "row.batch: expected 0 or more and less than batch = 2, got 2");
+  EXPECT_EQ(row_message({.head = 4}, row),
+            "row.head: expected 0 or more and less than q_heads = 4, got 4");
+  EXPECT_EQ(row_message({.head = 0, .query = -1}, row),
+            "row.query: expected 0 or more and less than q_len = 6, got -1");
+  EXPECT_EQ(row_message({}, row), "weights: expected [q_heads, kv_len] = [4, 8], got [8]");
+  EXPECT_EQ(row_message({.head = 0}, weights), "weights: expected [kv_len] = [8], got [2, 3]");
   ReceivedAttention received;
   Tensor recent = floats({2, 4, 8});
   received.recent = recent;

@@ -197,6 +197,74 @@ TEST(AttentionWeights, ARectangleCanBePooled) {
   }
 }
 
+void expect_row(const Known& known, const WeightRow& row) {
+  const ProblemShape shape = shape_of(known.problem.inputs());
+  Tensor all(lse_type(known.problem.query.dtype()), {shape.q_heads, shape.kv_len});
+  Tensor one(all.dtype(), {shape.kv_len});
+  fill(all, -77.0);
+  fill(one, -77.0);
+  attention_row(known.inputs(), {.batch = row.batch, .query = row.query}, known.options, all);
+  attention_row(known.inputs(), row, known.options, one);
+  for_each_index(all.shape(), [&](const Index& at) {
+    const double expected = known.weight(row.batch, at[0], row.query, at[1]);
+    const bool seen = known.visible(row.batch, at[0], row.query, at[1]);
+    const auto fits = [&](double weight) {
+      return std::isnan(expected)
+                 ? std::isnan(weight) == seen && (seen || weight == 0.0)
+                 : std::abs(weight - expected) <= known.rounding * expected + 1e-37;
+    };
+    ASSERT_TRUE(fits(all.value(at))) << to_string(at) << all.value(at) << " " << expected;
+    if (at[0] == row.head) {
+      ASSERT_TRUE(fits(one.value({at[1]}))) << to_string(at);
+    }
+  });
+}
+
+TEST(AttentionWeights, ARowIsThatOfTheOracle) {
+  for (const KnownSet& set : known_sets()) {
+    SCOPED_TRACE(set.name);
+    expect_row(set.known, {.batch = 0, .head = 0, .query = 0});
+    expect_row(set.known, {.batch = 1, .head = 5, .query = 123});
+    expect_row(set.known, {.batch = 1, .head = 2, .query = 199});
+  }
+}
+
+TEST(AttentionWeights, ARowOfALongCache) {
+  const RandomProblem p = stored_problem({1, 6, 2, 3, 30000}, 20, 4);
+  for (const Mask& mask : {Mask(), window(12000, 3) & causal(), window(5, 0)}) {
+    Known known(p, {.mask = mask});
+    for (std::int64_t query = 0; query < 3; ++query) {
+      expect_row(known, {.head = query, .query = query});
+    }
+    // Neither the number of threads nor strides change a bit.
+    Tensor wide(DType::kFloat32, {6, 30001});
+    const MutableTensorView strided(MutableTensorView(wide).data(), DType::kFloat32, {6, 30000},
+                                    {30001, 1});
+    Tensor plain(DType::kFloat32, {6, 30000});
+    for (const int threads : {1, 2, 3, 8}) {
+      known.options.execution.threads = threads;
+      attention_row(known.inputs(), {.query = 1}, known.options, strided);
+      if (threads == 1) attention_row(known.inputs(), {.query = 1}, known.options, plain);
+      ASSERT_TRUE(same_bits(strided, plain)) << threads;
+    }
+  }
+}
+
+TEST(AttentionWeights, RowsOfNanAndOfNoKeys) {
+  RandomProblem p = stored_problem({1, 2, 1, 60, 300}, 8, 8);
+  set_value(p.query, {0, 1, 17, 3}, std::nan(""));
+  const Known known(p, {.mask = causal()});
+  expect_row(known, {.head = 0, .query = 17});
+  expect_row(known, {.head = 1, .query = 17});
+  const Known hidden(p, {.mask = causal(), .alignment = Alignment::offset(-40)});
+  expect_row(hidden, {.head = 0, .query = 39});
+  expect_row(hidden, {.head = 0, .query = 40});
+  const RandomProblem none = stored_problem({1, 2, 2, 3, 0}, 8, 8);
+  const Known empty(none, {});
+  Tensor row(DType::kFloat32, {2, 0});
+  attention_row(empty.inputs(), {.query = 2}, {}, row);
+}
+
 /// Room for everything.
 struct Received {
   explicit Received(const ProblemShape& shape, DType type = DType::kFloat32)
@@ -292,6 +360,7 @@ TEST(AttentionWeights, InFloat64) {
   expect_received(known, found);
   Tensor cells(DType::kFloat64, {5, 6});
   attention_weights(known.inputs(), tile, known.options, PooledMap{.cells = cells});
+  expect_row(known, {.head = 1, .query = 31});
   double sum = 0.0;
   for (const double cell : cells.span<double>()) sum += cell;
   double expected = 0.0;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How decoding is cut into items (decode_plan.h).
+
+#include "engine/decode_plan.h"
+
+#include <algorithm>
+
+#include "engine/parallel.h"
+#include "engine/rows.h"
+#include "engine/workspace.h"
+
+namespace fovea::engine {
+namespace {
+
+// Where reading turns from keys to values it has to gather speed anew: chunks of two megabytes of
+// keys are 4 % faster than those of half a megabyte. Where more rows share a chunk than go through
+// it together, its keys have to stay in a second cache of 1 MiB until the last ones.
+constexpr std::int64_t kChunkBytes = 2 << 20;
+constexpr std::int64_t kCachedChunkBytes = 512 << 10;
+constexpr std::int64_t kLeastChunkKeys = 64;
+constexpr std::int64_t kMostChunkKeys = 8192;
+// Parts are as long as makes their merging negligible and keeps many threads busy; they follow
+// from the shape alone, so that every number of threads merges the same ones.
+constexpr std::int64_t kPartBytes = 2 << 20;
+// Below this many bytes of keys and values starting a thread costs more than it saves.
+constexpr std::int64_t kWorthAThread = 2 << 20;
+
+}  // namespace
+
+kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& span,
+                               std::int64_t head) const {
+  if (!table_.defined()) {
+    return {.rows = rows_of(tensor, span.batch, head, span.key_start)};
+  }
+  const Strides& strides = tensor.strides();
+  return {
+      .rows = rows_of(tensor, 0, head, 0),
+      .blocks = static_cast<const std::int64_t*>(table_.data()) + span.batch * table_.strides()[0],
+      .table_stride = table_.strides()[1],
+      .block_size = tensor.extent(2),
+      .block_stride = strides[0]};
+}
+
+DecodeSize DecodeSize::of(const Problem& problem, bool context) {
+  const ProblemShape& shape = problem.shape;
+  DecodeSize size;
+  size.kv_heads = shape.items() * shape.kv_heads;
+  size.group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
+  size.value_dim = context ? problem.value_dim() : 0;
+  for (std::int64_t i = 0; i < shape.items(); ++i) {
+    const SequenceSpan span = sequence_span(problem.options, shape, i);
+    size.most_queries = std::max(size.most_queries, span.q_len);
+    size.most_keys = std::max(size.most_keys, span.kv_len);
+  }
+  return size;
+}
+
+DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
+  setup_.options = &problem.options;
+  setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
+  setup_.head_dim = problem.head_dim();
+  setup_.value_dim = size.value_dim;
+  setup_.q_heads = problem.shape.q_heads;
+  setup_.group = size.group;
+  setup_.most_queries = size.most_queries;
+  setup_.scale = problem.scale();
+  const auto key_bytes = std::max<std::int64_t>(
+      1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
+  const std::int64_t chunk_bytes =
+      setup_.most_rows() > kernels::kDecodeRowsTogether ? kCachedChunkBytes : kChunkBytes;
+  setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kLeastChunkKeys * kLeastChunkKeys,
+                                 kLeastChunkKeys, kMostChunkKeys);
+  keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
+  parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
+  items_ = setup_.most_rows() == 0 ? 0 : size.kv_heads * parts_;
+  const double bytes =
+      static_cast<double>(size.kv_heads * size.most_keys) * static_cast<double>(key_bytes);
+  setup_.cached = bytes <= kCachedChunkBytes;
+  threads_ = bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
+  scratch_bytes_ = kernels::decode_scratch_bytes(setup_);
+  const std::int64_t floats = setup_.most_rows() * (setup_.value_dim + 2);
+  part_bytes_ = (static_cast<std::size_t>(floats) * sizeof(float) + kWorkspaceAlignment - 1) /
+                kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,
+                                     std::int64_t item_number, std::int64_t head,
+                                     std::int64_t first_query, std::int64_t queries,
+                                     std::int64_t part) const {
+  const ProblemShape& shape = problem.shape;
+  const AttentionOptions& options = problem.options;
+  const SequenceSpan span = sequence_span(options, shape, item_number);
+  const std::int64_t kv_head = head / (shape.q_heads / shape.kv_heads);
+  kernels::DecodeItem item;
+  item.origin = {.batch = item_number,
+                 .head = head,
+                 .query = first_query,
+                 .offset = query_offset(options, shape, item_number),
+                 .query_start = span.query_start,
+                 .key_start = span.key_start};
+  item.q_len = queries;
+  item.kv_len = span.kv_len;
+  item.query = rows_of(problem.query, span.batch, head, span.query_start + first_query);
+  item.query_head_stride = problem.query.strides()[1];
+  item.key = cache.key(span, kv_head);
+  item.value = cache.value(span, kv_head);
+  item.key_begin = part * keys_per_part_;
+  item.key_end = std::min(item.key_begin + keys_per_part_, span.kv_len);
+  item.bias = bias_rows(options.score.bias, span, head);
+  item.bias.offset += first_query * item.bias.query_stride;
+  return item;
+}
+
+}  // namespace fovea::engine

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How decoding is cut into items: parts of the keys of one head, with the queries that look at it.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fovea/paged_key_value.h"
+#include "fovea/tensor.h"
+
+#include "core/problem_shape.h"
+#include "engine/problem.h"
+#include "kernels/decode.h"
+
+namespace fovea::engine {
+
+/// Where the keys and values of one batch item or sequence lie.
+class Cache {
+ public:
+  Cache(const TensorView& key, const TensorView& value) : key_(key), value_(value) {}
+  explicit Cache(const PagedKeyValue& paged)
+      : key_(paged.key), value_(paged.value), table_(paged.block_table) {}
+
+  kernels::CacheRows key(const SequenceSpan& span, std::int64_t head) const {
+    return rows(key_, span, head);
+  }
+  kernels::CacheRows value(const SequenceSpan& span, std::int64_t head) const {
+    return rows(value_, span, head);
+  }
+
+ private:
+  kernels::CacheRows rows(const TensorView& tensor, const SequenceSpan& span,
+                          std::int64_t head) const;
+
+  const TensorView& key_;
+  const TensorView& value_;
+  TensorView table_;  // absent: not paged
+};
+
+/// How much there is to do.
+struct DecodeSize {
+  std::int64_t kv_heads = 0;      // in all batch items or sequences
+  std::int64_t group = 0;         // query heads of each that take part
+  std::int64_t most_queries = 0;  // of each of these
+  std::int64_t most_keys = 0;
+  std::int64_t value_dim = 0;  // 0 where values are not looked at
+
+  /// Of all queries and keys.
+  static DecodeSize of(const Problem& problem, bool context);
+};
+
+/// Items are numbered by the head of keys, then by the part.
+class DecodePlan {
+ public:
+  DecodePlan(const Problem& problem, const DecodeSize& size);
+
+  const kernels::DecodeSetup& setup() const { return setup_; }
+  std::int64_t items() const { return items_; }
+  std::int64_t parts() const { return parts_; }
+  int threads() const { return threads_; }
+
+  /// A part of the keys of a head, with `queries` queries of the heads from `head` on.
+  kernels::DecodeItem item(const Problem& problem, const Cache& cache, std::int64_t item_number,
+                           std::int64_t head, std::int64_t first_query, std::int64_t queries,
+                           std::int64_t part) const;
+
+  std::size_t workspace_bytes() const {
+    return static_cast<std::size_t>(items_) * part_bytes_ +
+           static_cast<std::size_t>(threads_) * scratch_bytes_;
+  }
+  kernels::DecodePart part(std::byte* workspace, std::int64_t item) const {
+    auto* const maximum =
+        reinterpret_cast<float*>(workspace + static_cast<std::size_t>(item) * part_bytes_);
+    const std::int64_t rows = setup_.most_rows();
+    return {maximum, maximum + rows, maximum + 2 * rows};
+  }
+  std::byte* scratch(std::byte* workspace, int thread) const {
+    return workspace + static_cast<std::size_t>(items_) * part_bytes_ +
+           static_cast<std::size_t>(thread) * scratch_bytes_;
+  }
+
+ private:
+  kernels::DecodeSetup setup_;
+  std::int64_t keys_per_part_ = 0;
+  std::int64_t parts_ = 1;  // of the longest sequence
+  std::int64_t items_ = 0;
+  std::size_t scratch_bytes_ = 0, part_bytes_ = 0;
+  int threads_ = 1;
+};
+
+}  // namespace fovea::engine
