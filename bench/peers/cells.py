@@ -9,6 +9,13 @@ Standard library only: the driver and the workers both read this.
 import dataclasses
 
 
+# Of lenses: the largest weights of each row, and the cells of a map in each direction.
+TOP = 8
+MAP = 256
+LENSES = ("entropy", "maximum", "maximum_key", "mean_distance", "distance_variance", "first_key", "top_weights",
+          "top_keys", "map", "received")  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
     name: str
@@ -25,6 +32,7 @@ class Cell:
     softcap: float = 0.0
     queries: int = 0  # decoding: so many, against `length` keys; 0: as many as keys
     backward: bool = False  # the gradients, of results that were there before the clock ran
+    lenses: bool = False  # and what Problem.lenses() has of the weights
     dtype: str = "float32"  # or bfloat16: what query, key, value and context are stored in
     two_threads: bool = False  # measured on two threads as well
     quick: bool = False  # part of --quick
@@ -79,7 +87,7 @@ class Cell:
         if self.queries:
             query = "1 query" if self.queries == 1 else f"{self.queries} queries"
             return f"{query}, {self.length} keys D={dims} H={heads}{stored}"
-        what = "gradients, " if self.backward else ""
+        what = "gradients, " if self.backward else "with all lenses, " if self.lenses else ""
         return f"{what}{masks[self.mask]}{scores[self.score]}, N={self.length} D={dims} H={heads}{stored}"
 
 
@@ -121,6 +129,8 @@ def every_cell():
                 cell(f"backward_{short}_512_{dim}", 512, dim, 8, backward=True, dtype=dtype, quick=dim == 64),
             ]
     cells += [
+        cell("lenses_4096_64", 4096, 64, 2, lenses=True),
+        cell("lenses_512_64", 512, 64, 8, lenses=True, quick=True),
         cell("backward_f32_2048_128_64", 2048, 128, 2, value_dim=64, backward=True),
         cell("backward_f32_grouped_1024_64", 1024, 64, 8, kv_heads=2, backward=True),
     ]

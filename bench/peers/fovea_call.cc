@@ -15,6 +15,7 @@
 #include "fovea/attention.h"
 #include "fovea/attention_backward.h"
 #include "fovea/info.h"
+#include "fovea/weights.h"
 
 /// One problem of batch 1; contiguous arrays [heads, length, dim] of float32, or of bfloat16. A
 /// null pointer or -1 means that the problem has no such thing.
@@ -31,8 +32,15 @@ struct fovea_call {
   void* grad_query;
   void* grad_key;
   void* grad_value;
+  // Of lenses: [q_heads, q_len], of top ones [q_heads, q_len, top], of the map [q_heads, map_cells,
+  // map_cells], received [q_heads, kv_len].
+  float *entropy, *maximum;
+  std::int64_t* maximum_key;
+  float *mean_distance, *distance_variance, *first_key, *top_weights;
+  std::int64_t* top_keys;
+  float *map, *received;
   std::int64_t causal, window_left, window_right, key_length, alibi, threads, bfloat16, decode,
-      backward;
+      backward, lenses, top, map_cells;
   double softcap;
 };
 
@@ -58,6 +66,19 @@ fovea::AttentionOptions options_of(const fovea_call& call) {
   return options;
 }
 
+fovea::Lenses lenses_of(const fovea_call& call) {
+  const fovea::Shape rows{1, call.q_heads, call.q_len};
+  const fovea::Shape top{1, call.q_heads, call.q_len, call.top};
+  return {.rows = {.entropy = {call.entropy, rows},
+                   .maximum = {call.maximum, rows},
+                   .maximum_key = {call.maximum_key, rows},
+                   .mean_distance = {call.mean_distance, rows},
+                   .distance_variance = {call.distance_variance, rows},
+                   .first_key = {call.first_key, rows}},
+          .top = {.keys = {call.top_keys, top}, .weights = {call.top_weights, top}},
+          .map = {.cells = {call.map, {1, call.q_heads, call.map_cells, call.map_cells}}}};
+}
+
 fovea::Shape shape_of(std::int64_t heads, std::int64_t length, std::int64_t dim) {
   return {1, heads, length, dim};
 }
@@ -66,8 +87,9 @@ fovea::Shape shape_of(std::int64_t heads, std::int64_t length, std::int64_t dim)
 
 extern "C" {
 
-/// The same call as often as asked: attention_forward, or what `decode` or `backward` says; the
-/// latter reads the context and lse that a call without it has written. Null, or what went wrong.
+/// The same call as often as asked: attention_forward, with lenses also attention_received, or what
+/// `decode` or `backward` says; the latter reads the context and lse that a call without it has
+/// written. Null, or what went wrong.
 const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
   static thread_local std::string message;
   try {
@@ -88,6 +110,8 @@ const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
     fovea::AttentionOutputs outputs = {.context = output(call->context, context_shape)};
     if (call->lse != nullptr) outputs.lse = {call->lse, {1, call->q_heads, call->q_len}};
     const fovea::AttentionOptions options = options_of(*call);
+    const fovea::Lenses lenses = call->lenses != 0 ? lenses_of(*call) : fovea::Lenses{};
+    if (call->lenses != 0) outputs.lenses = &lenses;
     for (std::int64_t i = 0; i < repeats; ++i) {
       if (call->backward != 0) {
         fovea::attention_backward({.query = query,
@@ -104,6 +128,10 @@ const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
         fovea::attention_decode(query, key, value, options, outputs);
       } else {
         fovea::attention_forward(query, key, value, options, outputs);
+        if (call->lenses != 0) {
+          fovea::attention_received({query, key, outputs.lse}, options,
+                                    {.sum = {call->received, {1, call->q_heads, call->kv_len}}});
+        }
       }
     }
     return nullptr;

@@ -10,6 +10,8 @@ import zlib
 
 import numpy as np
 
+import cells
+
 
 class Problem:
     """query, key, value, and grad_context where gradients are asked for: float32 [1, heads, length, dim],
@@ -143,6 +145,32 @@ class Problem:
                     total[0, of] += term
         return gradients, sizes
 
+    def lenses(self, given):
+        """Of cells.LENSES: what was given, what is right in float64, and the sizes of what is summed up in it;
+        all [1, q_heads, ...]. Of keys, which rounding may exchange, the weights that they have."""
+        found = dict(zip(cells.LENSES, given, strict=True))
+        rows = []
+        n = self.cell.length
+        side = n // cells.MAP
+        keys = np.arange(n)
+        distance = (keys[:, None] - keys[None, :]).astype(np.float64)
+        for head in range(self.cell.q_heads):
+            weights = self.weights(head, keys)
+            of_keys = {name: np.take_along_axis(weights, found[name][0, head].reshape(n, -1), axis=1)
+                       for name in ("maximum_key", "top_keys")}  # fmt: skip
+            top = -np.sort(-weights, axis=1)[:, : cells.TOP]
+            entropy = -(weights * np.log(weights)).sum(axis=1)
+            mean, square = (weights * distance).sum(axis=1), (weights * distance**2).sum(axis=1)
+            pooled = weights.reshape(cells.MAP, side, cells.MAP, side).sum(axis=(1, 3))
+            received = weights.sum(axis=0)
+            own = {name: found[name][0, head] for name in cells.LENSES} | of_keys
+            own["maximum_key"] = own["maximum_key"][:, 0]
+            right = (entropy, top[:, 0], top[:, 0], mean, square - mean**2, weights[:, 0], top, top, pooled, received)
+            size = list(right)
+            size[0], size[3], size[4] = 1 + entropy, (weights * np.abs(distance)).sum(axis=1), square
+            rows.append((tuple(own.values()), right, size))
+        return [[np.stack(heads)[None] for heads in zip(*of_all, strict=True)] for of_all in zip(*rows, strict=True)]
+
     def check(self, results):
         """The difference from float64 of the number that comes nearest to what its own may be, and what
         that is: of all gradients, or of the context in the rows checked. inf for a wrong shape or NaN.
@@ -157,8 +185,12 @@ class Problem:
             cell, rows = self.cell, self.rows_to_check()
             if results[0].shape != (1, cell.q_heads, cell.q_len, cell.value_dim):
                 return float("inf"), 0.0
+            watched = results[1:]
             results = [results[0][0][:, rows]]
             rights, sizes = ([array] for array in self.context_rows(rows))
+            if cell.lenses:
+                for all_of, some in zip((results, rights, sizes), self.lenses(watched), strict=True):
+                    all_of += some
         roundings = 64 * 2.0**-24 + (4 * 2.0**-9 if self.cell.dtype == "bfloat16" else 0.0)
         worst = (0.0, 0.0)
         for result, right, size in zip(results, rights, sizes, strict=True):

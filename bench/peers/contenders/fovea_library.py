@@ -10,13 +10,16 @@ import os
 
 import numpy as np
 
+import cells
+
 from . import Prepared
 
 
 EXTENTS = ("q_heads", "kv_heads", "q_len", "kv_len", "key_dim", "value_dim")
 ARRAYS = ("query", "key", "value", "context", "bias", "document_ids",
-          "lse", "grad_context", "grad_query", "grad_key", "grad_value")  # fmt: skip
-REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads", "bfloat16", "decode", "backward")
+          "lse", "grad_context", "grad_query", "grad_key", "grad_value", *cells.LENSES)  # fmt: skip
+REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads", "bfloat16", "decode", "backward",
+        "lenses", "top", "map_cells")
 
 
 class Call(ctypes.Structure):
@@ -63,6 +66,10 @@ class Fovea:
             arrays |= {"grad_" + name: output(getattr(problem, name).shape) for name in ("query", "key", "value")}
             arrays["grad_context"] = in_type(problem.grad_context, bfloat16)
             arrays["lse"] = np.empty(context_shape[:3], np.float32)
+        if cell.lenses:
+            names += cells.LENSES
+            arrays |= watched(cell)
+            arrays["lse"] = np.empty(context_shape[:3], np.float32)
         addresses = {name: None if array is None else array.ctypes.data for name, array in arrays.items()}
         window = cell.mask == "window"
         call = Call(
@@ -80,6 +87,9 @@ class Fovea:
             threads=self.threads,
             bfloat16=bfloat16,
             decode=cell.queries > 0,
+            lenses=cell.lenses,
+            top=cells.TOP,
+            map_cells=cells.MAP,
             softcap=cell.softcap,
             **addresses,
         )
@@ -95,10 +105,21 @@ class Fovea:
         return Prepared(run, lambda: [as_float32(arrays[name]) for name in names])
 
 
+def watched(cell):
+    """Where the lenses write."""
+    rows = (1, cell.q_heads, cell.length)
+    arrays = {name: np.full(rows, np.nan, np.float32) for name in cells.LENSES}
+    arrays["maximum_key"] = np.zeros(rows, np.int64)
+    arrays["top_keys"] = np.zeros((*rows, cells.TOP), np.int64)
+    arrays["top_weights"] = np.full((*rows, cells.TOP), np.nan, np.float32)
+    arrays["map"] = np.full((*rows[:2], cells.MAP, cells.MAP), np.nan, np.float32)
+    return arrays
+
+
 def in_type(array, bfloat16):
     """The numbers of a float32 array, which bfloat16 has, as they are stored in it: the upper halves."""
     return (array.view(np.uint32) >> 16).astype(np.uint16) if bfloat16 else array
 
 
 def as_float32(array):
-    return array if array.dtype == np.float32 else (array.astype(np.uint32) << 16).view(np.float32)
+    return array if array.dtype != np.uint16 else (array.astype(np.uint32) << 16).view(np.float32)

@@ -20,7 +20,7 @@ class FoveaPackage:
 
     def prepare(self, problem):
         cell = problem.cell
-        if cell.backward or cell.score != "plain" or cell.mask not in ("full", "causal"):
+        if cell.backward or cell.lenses or cell.score != "plain" or cell.mask not in ("full", "causal"):
             raise Cannot("is here for the problems of bench/python alone")
         dtype = np.float32
         if cell.dtype == "bfloat16":

@@ -20,6 +20,8 @@ class Jax:
 
     def prepare(self, problem):
         jax, cell = self.jax, problem.cell
+        if cell.lenses:
+            raise Cannot("gives no weights away")
         if cell.score == "softcap":
             raise Cannot("no softcap")
         if cell.key_dim != cell.value_dim:

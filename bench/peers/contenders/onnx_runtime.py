@@ -11,6 +11,8 @@ CONTRIB = "com.microsoft"
 def require_forward_in_float32(cell):
     if cell.backward:
         raise Cannot("no gradients of its attention operators")
+    if cell.lenses:
+        raise Cannot("gives no weights away")
     if cell.dtype != "float32":
         raise Cannot("no bfloat16 on CPUs")
 

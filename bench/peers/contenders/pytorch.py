@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: F.scaled_dot_product_attention, and FlexAttention through torch.compile."""
 
+import cells
+
 from . import Cannot, Prepared
 
 
@@ -31,7 +33,10 @@ class Torch:
                 results = call()
             last[:] = results
 
-        return Prepared(run, lambda: [result.float().numpy() for result in last], how, note)
+        def results():
+            return [(result.float() if result.is_floating_point() else result).numpy() for result in last]
+
+        return Prepared(run, results, how, note)
 
 
 class TorchSdpa(Torch):
@@ -40,6 +45,8 @@ class TorchSdpa(Torch):
         if cell.score == "softcap":
             raise Cannot("no softcap, and no mask can stand for one")
         query, key, value = self.inputs(problem)
+        if cell.lenses:
+            return self.stored(problem, query, key, value)
         options, how = {}, "native"
         if cell.mask == "causal" and cell.score == "plain":
             options["is_causal"] = True
@@ -62,6 +69,26 @@ class TorchSdpa(Torch):
         return self.prepared(lambda: gradients(context, inputs, grad_context, retain_graph=True), how, note)
 
 
+    def stored(self, problem, query, key, value):
+        """Through the weights, as fused calls do not give them away."""
+        torch, n = self.torch, problem.cell.length
+        places = torch.arange(n, dtype=torch.float32) - (n - 1) / 2  # from the middle, to keep digits
+        moments = torch.stack([places, places**2], dim=1)
+        side = n // cells.MAP
+
+        def watch():
+            weights = torch.softmax(query @ key.transpose(-2, -1) * problem.scale, dim=-1)
+            maximum, maximum_key = weights.max(dim=-1)
+            mean, square = (weights @ moments).unbind(dim=-1)
+            top_weights, top_keys = weights.topk(cells.TOP, dim=-1)
+            return [weights @ value, torch.special.entr(weights).sum(dim=-1), maximum, maximum_key,
+                    places - mean, square - mean**2, weights[..., 0], top_weights, top_keys,
+                    weights.unflatten(-1, (-1, side)).sum(dim=-1).unflatten(-2, (-1, side)).sum(dim=-2),
+                    weights.sum(dim=-2)]  # fmt: skip
+
+        return self.prepared(watch, "native", "not fused: the weights are stored")
+
+
 class TorchFlex(Torch):
     def prepare(self, problem):
         from torch.nn.attention import flex_attention as flex
@@ -69,6 +96,8 @@ class TorchFlex(Torch):
         torch, cell = self.torch, problem.cell
         if cell.backward:
             raise Cannot("no backward pass on CPUs")
+        if cell.lenses:
+            raise Cannot("gives no weights away")
         torch._dynamo.reset()
         query, key, value = self.inputs(problem)
         options = {}
