@@ -103,6 +103,7 @@ class ItemLenses {
 
   /// Before the scores of a block are computed: where the maximum of each tile is to go.
   void begin_block(const Panel& panel, std::int64_t tiles) {
+    if (!looks_at_scores()) return;
     const Floats d;
     for (std::int64_t t = 0; t < tiles; ++t) {
       for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
@@ -110,13 +111,14 @@ class ItemLenses {
       }
     }
   }
-  float* maximum_of(std::int64_t key, float*) {
-    return own_.tile_maximum + key / kTileRows * kPanelLanes;
+  float* maximum_of(std::int64_t key, float* block_maximum) {
+    return looks_at_scores() ? own_.tile_maximum + key / kTileRows * kPanelLanes : block_maximum;
   }
 
   /// Once they are computed: the block's maximum, and all that scores tell.
   void look_at_scores(std::int64_t p, const Panel& panel, std::int64_t block, std::int64_t tiles,
                       std::int64_t segments) {
+    if (!looks_at_scores()) return;
     const Floats d;
     PanelLenses& seen = own_.panels[p];
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
@@ -207,6 +209,9 @@ class ItemLenses {
   }
 
  private:
+  /// Before they become weights, which is all that a map takes.
+  bool looks_at_scores() const { return lenses_.statistics || lenses_.top > 0; }
+
   enum class Pooling { kNone, kSum, kMax };
   static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
