@@ -23,6 +23,26 @@ struct BackwardInputs {
   TensorView grad_lse = {};  ///< [batch, q_heads, q_len]; absent: the loss has nothing of lse
 };
 
+/// What each weight did to the loss, as attention_backward finds it in passing: the weight times
+/// the loss' gradient with respect to it, P dP below, summed over the queries. What is absent is
+/// not asked for.
+///
+/// To first order the loss falls by `relevance` where all weights of the key become 0 and the
+/// others stay as they are: positive is what raised the loss, negative what kept it down. For a
+/// loss that is linear in the context this is exact, and all keys of a head add up to the sum of dO
+/// O. dP has the Z of dropout: a weight that was dropped did nothing.
+///
+/// Both are [batch, q_heads, kv_len], float32 (float64 where the inputs are), last dimension
+/// contiguous. A pair that is masked has no part, nor has grad_lse; a key that no query sees gets
+/// 0. A row with a nan or inf in its scores makes nan of the keys it sees.
+///
+/// Source   gradient x input: Shrikumar et al. 2016; of attention: Barkan et al. 2021, Chefer et
+///          al. 2021.
+struct BackwardLenses {
+  MutableTensorView relevance = {};  ///< sum over queries of P dP
+  MutableTensorView magnitude = {};  ///< sum over queries of |P dP|
+};
+
 /// Where attention_backward writes; what is absent is not asked for.
 struct AttentionGradients {
   MutableTensorView grad_query = {};     ///< of the query's shape
@@ -31,6 +51,7 @@ struct AttentionGradients {
   MutableTensorView grad_bias = {};      ///< of the bias' shape: summed where it repeats
   MutableTensorView grad_relative = {};  ///< [buckets, q_heads]
   MutableTensorView grad_sinks = {};     ///< [q_heads]
+  const BackwardLenses* lenses = nullptr;
 };
 
 /// The gradients of a loss with respect to what attention_forward was given, from those with

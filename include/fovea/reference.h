@@ -166,6 +166,9 @@ struct Gradients {
   Tensor bias;      ///< of the bias' shape: the sum over all scores that a number is added to
   Tensor relative;  ///< [buckets, q_heads]
   Tensor sinks;     ///< [q_heads]
+  // No gradients, but what comes of them in passing (BackwardLenses).
+  Tensor relevance;  ///< [batch, q_heads, kv_len]: the sum over queries of P dP
+  Tensor magnitude;  ///< [batch, q_heads, kv_len]: the sum over queries of |P dP|
 };
 
 /// The gradients of the loss, from those with respect to attention's results; what attention

@@ -54,14 +54,17 @@ constexpr std::array<const char*, kArguments> kNames = [] {
 
 using Given = std::array<PyObject*, kArguments>;
 
-/// Which gradients are asked for: by default all that there are.
+/// Which gradients are asked for: by default all that there are, and no lens.
 std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& options) {
   std::array<bool, kGradients> there{};
   there.fill(true);
   there[kGradBias] = options.score.bias.defined();
   there[kGradRelative] = options.score.relative.has_value();
   there[kGradSinks] = !options.score.sinks.empty();
-  if (given == nullptr) return there;
+  if (given == nullptr) {
+    there[kRelevance] = there[kMagnitude] = false;
+    return there;
+  }
   const std::string names = fmt::format("\"{}\"", fmt::join(kGradientNames, "\", \""));
   const nb::object items = nb::steal(PyUnicode_Check(given) ? nullptr : PySequence_Fast(given, ""));
   if (!items.is_valid()) {
@@ -127,6 +130,10 @@ class Backward {
     }
     make(kGradSinks, query_, query_.framework(), sums,
          {static_cast<std::int64_t>(score.sinks.size())});
+    Shape keys = result_shape(query_.view().shape(), -1);
+    keys[keys.rank() - 1] = key_.view().extent(key_.rank() - 2);
+    make(kRelevance, query_, query_.framework(), sums, keys);
+    make(kMagnitude, query_, query_.framework(), sums, keys);
 
     const BackwardInputs inputs{
         .query = with_rank_4(query_.view()),
@@ -148,13 +155,18 @@ class Backward {
     const auto plain = [&](Gradient which) {
       return made_[which] ? made_[which]->view() : MutableTensorView();
     };
+    const auto of_keys = [&](Gradient which) {
+      return made_[which] ? with_rank_3(made_[which]->view()) : MutableTensorView();
+    };
+    const BackwardLenses lenses{.relevance = of_keys(kRelevance), .magnitude = of_keys(kMagnitude)};
     const AttentionGradients gradients{
         .grad_query = rows(kGradQuery),
         .grad_key = rows(kGradKey),
         .grad_value = rows(kGradValue),
         .grad_bias = bias_sums.defined() ? bias_sums.view() : plain(kGradBias),
         .grad_relative = plain(kGradRelative),
-        .grad_sinks = plain(kGradSinks)};
+        .grad_sinks = plain(kGradSinks),
+        .lenses = &lenses};
     // Five products where attention() has two.
     run(2.5 * operations(inputs.query, inputs.key, inputs.value), options_.options.execution, [&] {
       backward_calls.fetch_add(1, std::memory_order_relaxed);

@@ -101,7 +101,8 @@ context       [batch, q_heads, q_len, value_dim]   what attention() returned
 lse           [batch, q_heads, q_len]              with return_lse=True
 grad_context  [batch, q_heads, q_len, value_dim]   the gradient of the loss with respect to context
 grad_lse      [batch, q_heads, q_len]              and to lse; None: the loss has nothing of lse
-wanted        which gradients to compute, a list of their names; by default all that there are
+wanted        which gradients to compute, a list of their names; by default all that there are; also
+              "relevance" and "magnitude"
 
 The other keywords are those of attention(), as they were given there: a Dropout is the same one.
 All arrays have as many dimensions as query has, those of lse one less. Query, key, value, context
@@ -111,6 +112,10 @@ or all are float64, which the reference computes, slowly.
 Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each of the kind, shape and
 type of what it is the gradient of; those of relative, [buckets, q_heads], and sinks, [q_heads], are
 of query's kind and lse's type. What was not given, or is not wanted, is None.
+
+Also .relevance and .magnitude, [batch, q_heads, kv_len] and of query's kind and lse's type: what
+each key did to the loss, the sums over queries of P dP, and of |P dP|. To first order the loss
+falls by a key's relevance where its weights become 0 and the others stay as they are.
 
 With P = exp(S - lse), and Z = 1 / (1 - p) where dropout keeps a weight and 0 elsewhere:
   dV = (Z P)^T dO,  dP = Z dO V^T,  dS = P (dP - rowsum(dO O) + dlse),  dQ = dS K,  dK = dS^T Q
@@ -125,7 +130,7 @@ Threads    the same bits for any number of them. Other threads of Python run mea
            ends a long call of the main thread.
 Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
            came.
-Source     Dao et al. 2022 (FlashAttention).
+Source     Dao et al. 2022 (FlashAttention); of relevance Barkan et al. 2021, Chefer et al. 2021.
 
     >>> import numpy, fovea
     >>> words = numpy.eye(3, dtype=numpy.float32)

@@ -33,11 +33,15 @@ void add_gradients(nb::module_& module) {
        {kGradientNames[kGradBias], "of the bias' shape, summed where it repeats"},
        {kGradientNames[kGradRelative], "[buckets, q_heads]"},
        {kGradientNames[kGradSinks], "[q_heads]"},
+       {kGradientNames[kRelevance],
+        "[batch, q_heads, kv_len], weights times their gradients, summed over the queries"},
+       {kGradientNames[kMagnitude], "[batch, q_heads, kv_len], the sums of their absolute values"},
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{
       "fovea.Gradients",
       "Gradients of a loss: query, key, value = gradients, and bias, relative and sinks by their\n"
-      "names. None where the call has no such thing, or it was not wanted.",
+      "names; relevance and magnitude, what each key did to the loss. None where the call has no\n"
+      "such thing, or it was not wanted.",
       fields.data(), 3};
   type = PyStructSequence_NewType(&description);
   if (type == nullptr) nb::raise_python_error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Gradients, what attention_backward returns: a tuple of three with names, and three more by
+// fovea.Gradients, what attention_backward returns: a tuple of three with names, and more by
 // their names alone, as os.stat() has them.
 
 #pragma once
@@ -20,10 +20,12 @@ enum Gradient : std::size_t {
   kGradBias,
   kGradRelative,
   kGradSinks,
+  kRelevance,  // no gradients, but what comes of them in passing
+  kMagnitude,
   kGradients
 };
 inline constexpr std::array<const char*, kGradients> kGradientNames = {
-    "query", "key", "value", "bias", "relative", "sinks"};
+    "query", "key", "value", "bias", "relative", "sinks", "relevance", "magnitude"};
 
 /// A fovea.Gradients of arrays, None where there is none. A new reference.
 PyObject* make_gradients(std::array<nanobind::object, kGradients> arrays);

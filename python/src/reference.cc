@@ -172,7 +172,8 @@ PyObject* call_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count
     };
     return make_gradients({with_rank(found.query, rank), with_rank(found.key, rank),
                            with_rank(found.value, rank), whole(found.bias), whole(found.relative),
-                           whole(found.sinks)});
+                           whole(found.sinks), with_rank(found.relevance, rank - 1),
+                           with_rank(found.magnitude, rank - 1)});
   });
 }
 

@@ -101,6 +101,11 @@ kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, st
     result.grad_bias = static_cast<float*>(sums.data());
     result.grad_bias_place = bias_rows(sums, span, head);
   }
+  const auto of_keys = [&](const MutableTensorView& lens) {
+    return static_cast<float*>(rows_of(lens, span.batch, head, span.key_start).data);
+  };
+  result.relevance = of_keys(lenses_of(call.gradients).relevance);
+  result.magnitude = of_keys(lenses_of(call.gradients).magnitude);
   return result;
 }
 
@@ -318,6 +323,8 @@ void backward_float64(const Problem& problem, const BackwardInputs& inputs,
   write(sums.bias, gradients.grad_bias);
   write(sums.relative, gradients.grad_relative);
   write(sums.sinks, gradients.grad_sinks);
+  write(sums.relevance, lenses_of(gradients).relevance);
+  write(sums.magnitude, lenses_of(gradients).magnitude);
 }
 
 #ifndef NDEBUG

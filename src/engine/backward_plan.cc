@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "core/broadcast.h"
+#include "engine/backward_problem.h"
 #include "engine/parallel.h"
 #include "kernels/arena.h"
 
@@ -73,6 +74,8 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
   setup_.grad_key = gradients.grad_key.defined();
   setup_.grad_value = gradients.grad_value.defined();
   setup_.grad_bias = gradients.grad_bias.defined();
+  const BackwardLenses& lenses = lenses_of(gradients);
+  setup_.relevance = lenses.relevance.defined() || lenses.magnitude.defined();
 
   query_sums_ = setup_.grad_query && gradients.grad_query.dtype() != DType::kFloat32;
   sinks_ = gradients.grad_sinks.defined();

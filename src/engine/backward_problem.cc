@@ -52,6 +52,11 @@ void check_result(const Problem& problem, const TensorView& tensor, std::string_
 
 }  // namespace
 
+const BackwardLenses& lenses_of(const AttentionGradients& gradients) {
+  static const BackwardLenses kNone;
+  return gradients.lenses == nullptr ? kNone : *gradients.lenses;
+}
+
 void validate_backward(const Problem& problem, const BackwardInputs& inputs,
                        const AttentionGradients& gradients) {
   const ProblemShape& shape = problem.shape;
@@ -111,6 +116,14 @@ void validate_backward(const Problem& problem, const BackwardInputs& inputs,
                                     .shape = {shape.q_heads},
                                     .shape_name = "[q_heads]",
                                     .contiguous_rows = false});
+  const auto check_lens = [&](const MutableTensorView& lens, std::string_view name) {
+    checks.add(lens, {.name = name,
+                      .shape = {shape.batch, shape.q_heads, shape.kv_len},
+                      .shape_name = "[batch, q_heads, kv_len]",
+                      .type = OutputType::kSums});
+  };
+  check_lens(lenses_of(gradients).relevance, "relevance");
+  check_lens(lenses_of(gradients).magnitude, "magnitude");
 }
 
 }  // namespace fovea::engine

@@ -10,6 +10,9 @@
 
 namespace fovea::engine {
 
+/// Those of a call; none where it has none.
+const BackwardLenses& lenses_of(const AttentionGradients& gradients);
+
 /// Checks what attention_backward is given beside the problem, and its gradients: shapes, types,
 /// strides, memory. Throws InvalidArgument naming the argument, what was expected and what came.
 void validate_backward(const Problem& problem, const BackwardInputs& inputs,

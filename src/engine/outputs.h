@@ -51,7 +51,7 @@ class OutputChecks {
   void take(const Memory& memory, std::string_view name) { taken_[count_++] = {memory, name}; }
 
   const Problem& problem_;
-  std::array<Taken, 16> taken_;  // more than any call has, and no memory from the heap
+  std::array<Taken, 20> taken_;  // more than any call has, and no memory from the heap
   std::size_t count_ = 0;
 };
 

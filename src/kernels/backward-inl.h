@@ -50,6 +50,7 @@
 #include "kernels/dropout-inl.h"
 #include "kernels/forward-inl.h"
 #include "kernels/prefetcher.h"
+#include "kernels/relevance-inl.h"
 #include "kernels/row_tile-inl.h"
 #include "kernels/turn.h"
 
@@ -78,7 +79,8 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
           .bias_columns = whole_panels(std::max<std::int64_t>(setup.most_queries, 1)),
           .distances = setup.buckets > 0
                            ? whole_panels(setup.most_queries) + forward.block_keys + kTileRows
-                           : 0};
+                           : 0,
+          .relevance = setup.relevance ? kRelevanceSums : 0};
 }
 
 /// Packs `count` rows from `first` on, as Arithmetic::pack_rows does, those with a nan or inf as
@@ -103,7 +105,7 @@ template <class Arithmetic>
 class HeadPass {
  public:
   HeadPass(const BackwardSetup& setup, const BackwardHead& head, std::int64_t block,
-           BackwardScratch& scratch, BiasGradient& bias)
+           BackwardScratch& scratch, BiasGradient& bias, KeyRelevance& relevance)
       : setup_(setup),
         forward_(setup.forward),
         head_(head),
@@ -112,6 +114,7 @@ class HeadPass {
         panel_(*scratch.forward.panels),
         stages_(setup.forward, head.forward, scratch.forward, Arithmetic::kScalesQueries),
         bias_(bias),
+        relevance_(relevance),
         dropout_(dropout_of(setup.forward, head.forward)),
         score_factor_(stages_.score_factor()),
         rescored_(stages_.any()),
@@ -266,17 +269,32 @@ class HeadPass {
 
   /// Weights from scores, and gradients of scores from dP, for a tile. Unless it is plain, dropout
   /// comes in, keys are hidden from rows whose lse is nan too, and gradients, if they are wanted,
-  /// stay where dP was.
+  /// stay where dP was. Where it is watched, relevance gathers.
   template <int kVectors, bool kPlain>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
-    if (Arithmetic::kRoundsWeights && rough_) {
-      finish_tile<kVectors, kPlain, Arithmetic::kRoundsWeights>(k, lane, of_scores);
+    if (relevance_.any()) {
+      finish_watched_tile<kVectors, kPlain>(k, lane, of_scores);
     } else {
       finish_tile<kVectors, kPlain, false>(k, lane, of_scores);
     }
   }
 
-  template <int kVectors, bool kPlain, bool kRough>
+  /// Out of line: what is not watched keeps its registers.
+  template <int kVectors, bool kPlain>
+  HWY_NOINLINE void finish_watched_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
+    finish_tile<kVectors, kPlain, true>(k, lane, of_scores);
+  }
+
+  template <int kVectors, bool kPlain, bool kWatched>
+  HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
+    if (Arithmetic::kRoundsWeights && rough_) {
+      finish_tile<kVectors, kPlain, kWatched, Arithmetic::kRoundsWeights>(k, lane, of_scores);
+    } else {
+      finish_tile<kVectors, kPlain, kWatched, false>(k, lane, of_scores);
+    }
+  }
+
+  template <int kVectors, bool kPlain, bool kWatched, bool kRough>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     const Floats d;
     const Vector factor = hn::Set(d, score_factor_);
@@ -315,8 +333,11 @@ class HeadPass {
               grad = hn::Mul(keep, grad);
             }
           }
-          gradient[j] = hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)),
-                                           hn::Mul(weight, hn::Sub(grad, delta)));
+          const auto none = hn::Eq(weight, hn::Zero(d));
+          if constexpr (kWatched) {
+            relevance_.add(hn::IfThenZeroElse(none, hn::Mul(weight, grad)), k + i + j);
+          }
+          gradient[j] = hn::IfThenZeroElse(none, hn::Mul(weight, hn::Sub(grad, delta)));
           if constexpr (!kPlain) hn::Store(gradient[j], d, gradients + here);
         }
         Arithmetic::store_rows(kept[0], kept[1], weight_rows, k + i, at);
@@ -424,6 +445,7 @@ class HeadPass {
   Panel& panel_;
   ScoreStages stages_;
   BiasGradient& bias_;
+  KeyRelevance& relevance_;
   std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // what scores still have to be multiplied by
   const bool rescored_;       // something comes between the product and the weights
@@ -454,6 +476,7 @@ class BackwardPass {
     Turn turn(item_.progress, item_.turn);
     Turn bias_turn(item_.bias_progress, item_.bias_turn);
     BiasGradient bias(setup_, scratch_);
+    KeyRelevance relevance(setup_, scratch_);
     std::int64_t keys = 0;
     std::int64_t position = 0;
     for (std::int64_t i = 0; i < item_.group; ++i) {
@@ -463,7 +486,8 @@ class BackwardPass {
       const bool one_bias = head.grad_bias_place.head_stride == 0;
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);
-      HeadPass<Arithmetic> pass(setup_, head, item_.first_key, scratch_, bias);
+      relevance.clear();
+      HeadPass<Arithmetic> pass(setup_, head, item_.first_key, scratch_, bias, relevance);
       for (std::int64_t p = pass.panels() - 1; p >= 0; --p, ++position) {
         if (stop.stop_requested()) return;
         if (pass.attend(p) && setup_.grad_query) {
@@ -473,6 +497,7 @@ class BackwardPass {
         turn.pass(position);
       }
       bias.write_buckets(head, item_.first_key);
+      relevance.write(head, item_.first_key, keys);
       if (setup_.grad_bias && (!one_bias || i + 1 == item_.group)) {
         if (!bias_turn.wait(0, stop)) return;
         bias.add_bias_to(head, item_.first_key, keys);

@@ -23,9 +23,10 @@ struct BackwardSetup {
   std::int64_t buckets = 0;       // of the relative table; 0 where its gradient is not asked for
   // What is asked for.
   bool grad_query = false, grad_key = false, grad_value = false, grad_bias = false;
+  bool relevance = false;
 
   /// Whether there are gradients of scores to be found, or only those of values.
-  bool of_scores() const { return grad_query || grad_key || grad_bias || buckets > 0; }
+  bool of_scores() const { return grad_query || grad_key || grad_bias || buckets > 0 || relevance; }
 };
 
 /// The keys that a panel's rows see lie from begin to before end.
@@ -50,6 +51,9 @@ struct BackwardHead {
   /// To be added to. Where the bias repeats along queries or keys, so does this.
   float* grad_bias = nullptr;
   BiasRows grad_bias_place;
+  /// What BackwardLenses has of the head, [kv_len]; null where it is not asked for.
+  float* relevance = nullptr;
+  float* magnitude = nullptr;
 };
 
 /// A block of keys and values, with all queries of the heads that share them.

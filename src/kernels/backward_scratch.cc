@@ -33,6 +33,7 @@ std::size_t BackwardScratch::lay_out(std::byte* base, const BackwardScratchSizes
   delta = arena.take<float>(f.lanes);
   bias = arena.take<float>(s.bias_rows * s.bias_columns);
   by_distance = arena.take<float>(s.distances);
+  relevance = arena.take<float>(f.block_keys * s.relevance);
   doubtful = arena.take<std::int32_t>(f.lanes);
   return before + arena.used();
 }

@@ -22,6 +22,7 @@ struct BackwardScratchSizes {
   bool derivative;
   std::int64_t bias_rows, bias_columns;  // of the gradient of a block's bias
   std::int64_t distances;                // of the gradient of position biases
+  std::int64_t relevance;                // numbers per key
 };
 
 struct BackwardScratch {
@@ -43,6 +44,7 @@ struct BackwardScratch {
   float* delta;            // [lanes]
   float* bias;             // [bias_rows][bias_columns]
   float* by_distance;      // [distances]
+  float* relevance;        // [block_keys][relevance]
   std::int32_t* doubtful;  // [lanes], queries with a nan or inf in the gradient of the context
 
   /// Lays the parts out from `base`, which is aligned to 64 bytes, or null to count only. Returns

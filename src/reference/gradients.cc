@@ -82,6 +82,15 @@ class RowGradients {
       }
     }
 
+    // What each weight did to the loss.
+    if (sums_.relevance.defined()) {
+      for (const std::size_t j : keys) {
+        const Index at{row.batch, row.head, place.number(j)};
+        sums_.relevance.at<Real>(at) += s.unrounded[j] * gradient[j];
+        sums_.magnitude.at<Real>(at) += std::abs(s.unrounded[j] * gradient[j]);
+      }
+    }
+
     // Softmax: what one weight gains the others lose, so that it counts how far a gradient is above
     // the mean. lse grows with every score, by its weight.
     Real mean = 0;
@@ -182,6 +191,9 @@ Gradients zeros(const Problem& problem) {
   result.bias = like(score.bias);
   if (score.relative) result.relative = like(score.relative->table);
   if (!score.sinks.empty()) result.sinks = Tensor(dtype_of<Real>(), {problem.shape.q_heads});
+  const Shape keys{problem.shape.batch, problem.shape.q_heads, problem.shape.kv_len};
+  result.relevance = Tensor(dtype_of<Real>(), keys);
+  result.magnitude = Tensor(dtype_of<Real>(), keys);
   return result;
 }
 

@@ -233,6 +233,48 @@ def test_wanted():
                 assert getattr(found, name) is None
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("options", ["plain", "causal", "sinks", "dropout"])
+def test_what_mattered(dtype, options):
+    *inputs, grad_context, _ = problem(dtype)
+    options = OPTIONS[options]
+    names = ["relevance", "magnitude"]
+    found = gradients_of(*inputs, grad_context, wanted=names, **options)
+    assert list(found) == [None] * 3
+    exact = fovea.reference.attention_gradients(*inputs, grad_context=grad_context, **options)
+    for name in names:
+        lens, right = getattr(found, name), getattr(exact, name)
+        assert lens.dtype == ("float64" if dtype == "float64" else "float32")
+        assert lens.shape == (2, 4, KV_LEN)
+        np.testing.assert_allclose(lens, right, rtol=1e-3, atol=1e-3)
+    # A query that sees one key has its weight: the loss is all that key's.
+    one = [a[:, :, :1] for a in inputs[1:]]
+    only = gradients_of(inputs[0], *one, grad_context, wanted=names).relevance[..., 0]
+    heads = np.repeat(wide(one[1]), 2, axis=1)
+    np.testing.assert_allclose(only, (wide(grad_context) * heads).sum((2, 3)), rtol=1e-4, atol=1e-4)
+
+
+def test_nobody_asked_what_mattered():
+    *inputs, grad_context, _ = problem()
+    found = gradients_of(*inputs, grad_context)
+    assert found.relevance is None
+    assert found.magnitude is None
+    beside = gradients_of(*inputs, grad_context, wanted=["key", "relevance"])
+    assert np.array_equal(beside.key, found.key)
+    assert beside.relevance is not None
+    assert beside.magnitude is None
+
+
+@pytest.mark.parametrize("rank", [2, 3, 4])
+def test_ranks_of_what_mattered(rank):
+    query, key, value = tensors((2, 3, 5, 8)[4 - rank :], kv_len=6, value_dim=4)
+    grad_context = normal(*query.shape[:-1], 4)
+    right = fovea.reference.attention_gradients(query, key, value, grad_context=grad_context)
+    found = gradients_of(query, key, value, grad_context, wanted=["relevance"])
+    assert found.relevance.shape == right.relevance.shape == (2, 3, 6)[4 - rank :]
+    np.testing.assert_allclose(found.relevance, right.relevance, rtol=1e-5, atol=1e-5)
+
+
 def test_each_is_of_its_inputs_type():
     query, key, value = tensors((2, 5, 8), kv_len=6)
     key, value, bias = key.astype(BFLOAT16), value.astype("float16"), normal(5, 6, dtype="float64")

@@ -46,7 +46,7 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     grad_query, _, _ = found
     assert_type(grad_query, Floats)
     assert_type(found.value, Floats)
-    fovea.attention_backward(query, key, value, context, lse, context, grad_lse=lse, wanted=["key", "bias"])
+    fovea.attention_backward(query, key, value, context, lse, context, grad_lse=lse, wanted=["key", "relevance"])
     assert_type(fovea.reference.attention_gradients(query, key, value, grad_weights=query).key, NDArray[Any])
     fovea.manual_seed(42)
 

@@ -21,8 +21,8 @@ namespace fovea::test {
 namespace {
 
 /// Right as it stands: query [2, 4, 6, 5], key [2, 2, 8, 5], value [2, 2, 8, 3], bias [6, 8], a
-/// table [8, 4], 4 sinks. The gradients lie within one larger buffer, so that inputs can be laid
-/// over them.
+/// table [8, 4], 4 sinks. The gradients and lenses lie within one larger buffer, so that inputs can
+/// be laid over them.
 struct BackwardCall {
   BackwardCall() {
     RandomState random(1);
@@ -40,7 +40,9 @@ struct BackwardCall {
                  .grad_value = at(2000, {2, 2, 8, 3}),
                  .grad_bias = at(3000, {6, 8}),
                  .grad_relative = at(4000, {8, 4}),
-                 .grad_sinks = at(5000, {4})};
+                 .grad_sinks = at(5000, {4}),
+                 .lenses = &lenses};
+    lenses = {.relevance = at(5500, {2, 4, 8}), .magnitude = at(6000, {2, 4, 8})};
   }
   BackwardCall(const BackwardCall&) = delete;
   BackwardCall& operator=(const BackwardCall&) = delete;
@@ -61,6 +63,7 @@ struct BackwardCall {
   ResultLoss loss;
   AttentionOptions options;
   BackwardInputs inputs;
+  BackwardLenses lenses;
   AttentionGradients gradients;
 };
 
@@ -270,6 +273,43 @@ const std::vector<BadBackward> kBadGradients{
      "grad_sinks: expected nothing where there are no sinks, got [4]"},
 };
 
+const std::vector<BadBackward> kBadLenses{
+    {"relevance of queries",
+     [](Call& c) {
+       c.lenses.relevance = c.at(5500, {2, 4, 6});
+     },
+     "relevance: expected [batch, q_heads, kv_len] = [2, 4, 8], got [2, 4, 6]"},
+    {"magnitude of heads of keys",
+     [](Call& c) {
+       c.lenses.magnitude = c.at(6000, {2, 2, 8});
+     },
+     "magnitude: expected [batch, q_heads, kv_len] = [2, 4, 8], got [2, 2, 8]"},
+    {"relevance of bfloat16",
+     [](Call& c) { c.lenses.relevance = with(c.lenses.relevance, DType::kBFloat16); },
+     "relevance: expected float32 for inputs of float32, got bfloat16"},
+    {"magnitude of float64",
+     [](Call& c) { c.lenses.magnitude = with(c.lenses.magnitude, DType::kFloat64); },
+     "magnitude: expected float32 for inputs of float32, got float64"},
+    {"relevance with a strided last dimension",
+     [](Call& c) {
+       c.lenses.relevance = with(c.lenses.relevance, {32, 1, 4}, {2, 4, 8});
+     },
+     "relevance: expected a contiguous last dimension (stride 1), got strides [32, 1, 4]"},
+    {"magnitude without data",
+     [](Call& c) { c.lenses.magnitude = without_data(c.lenses.magnitude); },
+     "magnitude: expected data for shape [2, 4, 8], got a null pointer"},
+    {"magnitude over relevance",
+     [](Call& c) {
+       c.lenses.magnitude = c.at(5500 + 63, {2, 4, 8});
+     },
+     "magnitude: expected memory of its own, got some that relevance uses"},
+    {"relevance over grad_lse",
+     [](Call& c) {
+       c.inputs.grad_lse = c.at(5500, {2, 4, 6});
+     },
+     "relevance: expected memory of its own, got some that grad_lse uses"},
+};
+
 class AttentionBackwardErrors : public testing::TestWithParam<BadBackward> {};
 
 TEST_P(AttentionBackwardErrors, SayWhatIsWrongAndTouchNothing) {
@@ -292,6 +332,8 @@ std::string name_of_case(const testing::TestParamInfo<BadBackward>& info) {
 INSTANTIATE_TEST_SUITE_P(Inputs, AttentionBackwardErrors, testing::ValuesIn(kBadInputs),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Gradients, AttentionBackwardErrors, testing::ValuesIn(kBadGradients),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Lenses, AttentionBackwardErrors, testing::ValuesIn(kBadLenses),
                          name_of_case);
 
 TEST(AttentionBackwardErrorsTable, TheCallThatIsMadeWrongIsRightByItself) {
