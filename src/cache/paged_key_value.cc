@@ -8,21 +8,14 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 /// Type and shape, or "nothing".
 std::string what_came(const TensorView& tensor) {

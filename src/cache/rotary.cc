@@ -7,22 +7,15 @@
 #include <cmath>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
 #include "cache/rows.h"
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 
 namespace fovea {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 Memory check_rows(const TensorView& tensor, std::string_view name) {
   if (!tensor.defined() || tensor.rank() < 2) {

@@ -9,21 +9,12 @@
 #include <cmath>
 #include <cstring>
 #include <span>
-#include <utility>
-
-#include <fmt/format.h>
-
-#include "fovea/error.h"
 
 #include "core/element_type.h"
+#include "core/fail.h"
 
 namespace fovea {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 template <class T>
 void load(const void* from, DType dtype, std::int64_t stride, std::span<T> row) {

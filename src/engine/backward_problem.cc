@@ -6,20 +6,12 @@
 
 #include <string_view>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 #include "engine/outputs.h"
 
 namespace fovea::engine {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 /// A result of the forward pass, or the gradient with respect to one.
 void check_result(const Problem& problem, const TensorView& tensor, std::string_view name,

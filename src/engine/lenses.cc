@@ -10,11 +10,8 @@
 #include <span>
 #include <string_view>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
 #include "core/cells.h"
+#include "core/fail.h"
 #include "engine/parallel.h"
 #include "engine/rows.h"
 #include "kernels/forward.h"
@@ -40,11 +37,6 @@ namespace {
 
 // So few that what chunks share takes little memory, so many that threads find enough to do.
 constexpr std::int64_t kMostChunks = 1024;
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 bool asked_for(const RowStatistics& rows) {
   return rows.entropy.defined() || rows.maximum.defined() || rows.maximum_key.defined() ||

@@ -4,17 +4,10 @@
 
 #include "engine/outputs.h"
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
+#include "core/fail.h"
 
 namespace fovea::engine {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 void check_type(const Problem& problem, const MutableTensorView& output, const OutputSpec& spec) {
   const DType type = output.dtype();

@@ -8,21 +8,13 @@
 #include <cstdint>
 #include <numbers>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 #include "engine/lenses.h"
 #include "engine/outputs.h"
 
 namespace fovea::engine {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 void check_input(const TensorView& tensor, std::string_view name) {
   validate_input(tensor, name);

@@ -10,12 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
 #include "fovea/reference.h"
 #include "fovea/weights.h"
 
+#include "core/fail.h"
 #include "engine/contiguous.h"
 #include "engine/outputs.h"
 #include "engine/weights_call.h"
@@ -23,13 +21,6 @@
 namespace fovea {
 namespace engine {
 namespace {
-
-constexpr std::int64_t kMostBins = 4096;
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 void check_received(const Problem& problem, const ReceivedAttention& received,
                     OutputChecks& checks) {
@@ -49,8 +40,8 @@ void check_received(const Problem& problem, const ReceivedAttention& received,
   }
   if (!received.histogram.defined()) return;
   const MutableTensorView& histogram = received.histogram;
-  if (histogram.rank() != 3 || histogram.extent(2) < 1 || histogram.extent(2) > kMostBins) {
-    fail("histogram: expected [batch, q_heads, bins] with 1 to {} bins, got {}", kMostBins,
+  if (histogram.rank() != 3 || histogram.extent(2) < 1 || histogram.extent(2) > kMostWeightBins) {
+    fail("histogram: expected [batch, q_heads, bins] with 1 to {} bins, got {}", kMostWeightBins,
          to_string(histogram.shape()));
   }
   checks.add(histogram, {.name = "histogram",

@@ -11,12 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
 #include "fovea/reference.h"
 
 #include "core/cells.h"
+#include "core/fail.h"
 #include "engine/contiguous.h"
 #include "engine/lenses.h"
 #include "engine/outputs.h"
@@ -31,11 +29,6 @@ namespace {
 constexpr std::int64_t kItemWeights = 1 << 22;
 // Panels whose weights are there together before they are pooled.
 constexpr std::int64_t kPanelsTogether = 4;
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 void check_tile(const ProblemShape& shape, const WeightTile& tile) {
   const auto check_index = [](std::string_view name, std::int64_t index, std::string_view most_name,

@@ -4,23 +4,11 @@
 
 #include "engine/weights_call.h"
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "engine/rows.h"
 #include "kernels/target.h"
 
 namespace fovea::engine {
-namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
-
-}  // namespace
-
 /// Keys stand for the values, which nobody looks at.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options) {
   if (!inputs.key.defined()) fail("key: expected a tensor, got nothing");
