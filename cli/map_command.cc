@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -17,10 +16,7 @@
 #include "fovea/files.h"
 #include "fovea/info.h"
 
-#include "attend_call.h"
-#include "attend_options.h"
 #include "core/text_width.h"
-#include "help.h"
 #include "map_image.h"
 #include "map_page.h"
 #include "map_picture.h"
@@ -43,20 +39,14 @@ constexpr std::int64_t kUsualSide = 1024;
 
 MapCommand::MapCommand(CLI::App& parent)
     : app_(parent.add_subcommand("map", "a picture of who looks at whom, and numbers of it")) {
-  app_->formatter(std::make_shared<PageFormatter>(map_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_weight_tensor_options(*app_, arguments_);
-  add_map_options();
-  add_look_options();
-  add_output_options();
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
-  add_mask_options(*app_, arguments_);
-  add_score_options(*app_, arguments_);
+  add_weight_options(*app_, map_page(), arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
+    add_map_options();
+    add_look_options();
+    add_output_options();
+  });
 }
 
 void MapCommand::add_map_options() {
-  app_->option_defaults()->group("What is shown");
-  add_place_options(*app_, place_);
   app_->add_option("--size", size_,
                    "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
                    "Default: one for each key and query, up to 1024 each; what fits a terminal.")
@@ -98,17 +88,12 @@ void MapCommand::add_output_options() {
       ->type_name("FILE");
   add_integer(*app_, "--top", top_, {std::int64_t{1}, kMostTopKeys},
               "With --stats: also the N keys that each query looks at most.");
-  add_threads_option(*app_, arguments_);
 }
 
 void MapCommand::check_usage() const {
-  check_problem_usage(*app_, arguments_, {"--query", "--key"},
-                      {{"--output", &output_},
-                       {"--stats", &stats_},
-                       {"--tokens", &tokens_},
-                       {"--rows", &place_.rows},
-                       {"--cols", &place_.cols},
-                       {"--size", &size_}});
+  check_weight_usage(
+      *app_, arguments_,
+      {{"--output", &output_}, {"--stats", &stats_}, {"--tokens", &tokens_}, {"--size", &size_}});
   if (given("--output")) {
     require_ending("--output", output_, {".png", ".svg", ".html", ".npy"},
                    ".png, .svg, .html or .npy");
@@ -117,6 +102,11 @@ void MapCommand::check_usage() const {
     require_ending("--stats", stats_, {".json", ".csv"}, ".json or .csv");
   } else if (given("--top")) {
     throw UsageError("--top goes with --stats FILE");
+  }
+  if (given("--top") && arguments_.place.heads) {
+    throw UsageError(
+        fmt::format("--top goes with one head, as each has largest keys of its own; got --head {}",
+                    pool_name(*arguments_.place.heads)));
   }
   // Their endings differ, so that they are two files.
 }
@@ -158,10 +148,10 @@ scene::Color MapCommand::color_depth() const {
   return choose_color(wish, false);
 }
 
-MapRequest MapCommand::make_request(const ProblemShape& shape) const {
-  const MapPlace place = place_in(place_, shape);
+MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& place) const {
   MapRequest request = {.batch = place.batch,
                         .head = place.head,
+                        .heads = place.heads,
                         .queries = place.queries,
                         .keys = place.keys,
                         .pool = reduce_ == "sum"   ? Pool::kSum
@@ -205,10 +195,12 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
   MapWords words;
   words.title =
       fmt::format("Attention of {} to {}", visible(inputs.query.name), visible(inputs.key.name));
-  words.lines.push_back(fmt::format(
-      "batch item {} of {}, head {} of {}; queries {} of {}, keys {} of {}", request.batch,
-      shape.batch, request.head, shape.q_heads, span_words(request.queries), shape.q_len,
-      span_words(request.keys), shape.kv_len));
+  const std::string head =
+      request.heads ? fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads)
+                    : fmt::format("head {} of {}", request.head, shape.q_heads);
+  words.lines.push_back(fmt::format("batch item {} of {}, {}; queries {} of {}, keys {} of {}",
+                                    request.batch, shape.batch, head, span_words(request.queries),
+                                    shape.q_len, span_words(request.keys), shape.kv_len));
   words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words()),
                                     rules.score_words(inputs.head_dim())));
   const bool single =
@@ -278,12 +270,8 @@ std::string MapCommand::report(const MapResult& result) const {
 
 int MapCommand::run() const {
   check_usage();
-  AttendArguments arguments = arguments_;
-  arguments.alibi = given("--alibi");
-  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
-  const AttendRules rules = read_rules(arguments);
-  require_fit(rules.options(), inputs.shape);
-  const MapRequest request = make_request(inputs.shape);
+  const auto [inputs, rules, place] = read_weight_problem(*app_, arguments_);
+  const MapRequest request = make_request(inputs.shape, place);
   const MapLook drawn = look(request);
   const MapWords told = words(inputs, rules, request, drawn);
   if (given("--output")) require_writable(output_);
@@ -291,7 +279,7 @@ int MapCommand::run() const {
 
   Progress progress;
   const MapResult result =
-      compute_map(inputs, rules, request, static_cast<int>(arguments.threads), progress);
+      compute_map(inputs, rules, request, static_cast<int>(arguments_.problem.threads), progress);
   if (given("--output")) write_output(result, drawn, told);
   if (given("--stats")) write_stats(request, result, told);
   std::string text;

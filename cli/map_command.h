@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea map`: the weights of one head as a picture, and what is told of its rows.
+// `fovea map`: the weights of one head, or of all together, as a picture, and what is told of their
+// rows.
 
 #pragma once
 
@@ -11,7 +12,6 @@
 
 #include "fovea/scene.h"
 
-#include "attend_arguments.h"
 #include "attend_inputs.h"
 #include "attend_rules.h"
 #include "map_colors.h"
@@ -40,7 +40,7 @@ class MapCommand {
   /// Throws UsageError for arguments that do not go together or name no format.
   void check_usage() const;
   /// Throws InvalidArgument for what does not fit the problem.
-  MapRequest make_request(const ProblemShape& shape) const;
+  MapRequest make_request(const ProblemShape& shape, const MapPlace& place) const;
   void set_size(MapRequest& request) const;
   /// Of the map in the terminal.
   scene::Color color_depth() const;
@@ -52,8 +52,7 @@ class MapCommand {
   std::string report(const MapResult& result) const;
 
   CLI::App* app_;
-  AttendArguments arguments_;
-  PlaceArguments place_;
+  WeightArguments arguments_;
   std::string size_;
   std::string reduce_ = "mean";
   std::string tone_;

@@ -2,7 +2,8 @@
 //
 // The numbers of `fovea map` (map_compute.h). The head is computed as a problem by itself, with the
 // rows that are wanted: all its keys in one fused pass, which pools the weights as it meets them.
-// Some of the keys need the rows' lse first, and then cost what the rectangle costs.
+// Some of the keys need the rows' lse first, and then cost what the rectangle costs. Of several
+// heads one is computed after the other.
 
 #include "map_compute.h"
 
@@ -14,6 +15,7 @@
 
 #include "attend_call.h"
 #include "call_progress.h"
+#include "map_heads.h"
 
 namespace fovea::cli {
 namespace {
@@ -93,54 +95,77 @@ Lenses lenses_of(MapStatistics& statistics) {
   return lenses;
 }
 
-}  // namespace
-
-MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
-                      const MapRequest& request, int threads, Progress& progress) {
+/// Of one head; how long it took is not told.
+MapResult compute_head(const AttendInputs& inputs, const AttendRules& rules,
+                       const MapRequest& request, const Execution& execution) {
   const AttendInputs part = part_of(inputs, request);
   AttentionOptions options = options_of(inputs, rules, request);
-  options.execution.threads = threads;
-  CallProgress said(progress, useful_flop(part, options));
-  options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
-
+  options.execution = execution;
   const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
   const bool all_keys = request.keys.size() == inputs.shape.kv_len;
   MapResult result;
-  result.threads = threads_of(options.execution);
   result.statistics = make_statistics(request, type);
   Tensor cells(type, {1, 1, request.rows, request.columns});
   Tensor pairs(DType::kInt64, {1, 1, request.rows, request.columns});
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    Lenses lenses = lenses_of(result.statistics);
-    AttentionOutputs outputs;
-    outputs.lenses = &lenses;
-    Tensor lse;
-    if (all_keys) {
-      lenses.map = {.cells = cells, .pairs = pairs, .pool = request.pool};
-    } else {
-      lse = Tensor(type, {1, 1, request.queries.size()});
-      outputs.lse = lse;
-    }
-    attention_forward(part.query.view, part.key.view, part.value.view, options, outputs);
-    const Shape matrix = {request.rows, request.columns};
-    cells = std::move(cells).reshaped(matrix);
-    pairs = std::move(pairs).reshaped(matrix);
-    if (!all_keys) {
-      attention_weights({.query = part.query.view, .key = part.key.view, .lse = lse},
-                        tile_of(request), options,
-                        PooledMap{.cells = cells, .pairs = pairs, .pool = request.pool});
-    }
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+  Lenses lenses = lenses_of(result.statistics);
+  AttentionOutputs outputs;
+  outputs.lenses = &lenses;
+  Tensor lse;
+  if (all_keys) {
+    lenses.map = {.cells = cells, .pairs = pairs, .pool = request.pool};
+  } else {
+    lse = Tensor(type, {1, 1, request.queries.size()});
+    outputs.lse = lse;
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  progress.clear();
+  attention_forward(part.query.view, part.key.view, part.value.view, options, outputs);
+  const Shape matrix = {request.rows, request.columns};
+  cells = std::move(cells).reshaped(matrix);
+  pairs = std::move(pairs).reshaped(matrix);
+  if (!all_keys) {
+    attention_weights({.query = part.query.view, .key = part.key.view, .lse = lse},
+                      tile_of(request), options,
+                      PooledMap{.cells = cells, .pairs = pairs, .pool = request.pool});
+  }
   result.map = {.queries = request.queries,
                 .keys = request.keys,
                 .pool = request.pool,
                 .cells = std::move(cells),
                 .pairs = std::move(pairs)};
+  return result;
+}
+
+}  // namespace
+
+MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
+                      const MapRequest& request, int threads, Progress& progress) {
+  const std::int64_t heads = request.heads ? inputs.shape.q_heads : 1;
+  const double flop = useful_flop(part_of(inputs, request), options_of(inputs, rules, request));
+  CallProgress said(progress, flop * static_cast<double>(heads));
+  std::int64_t done_heads = 0;
+  Execution execution;
+  execution.threads = threads;
+  execution.progress = [&](std::int64_t done, std::int64_t total) {
+    said(done_heads * total + done, heads * total);
+  };
+  MapResult result;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    if (request.heads) {
+      MapOfHeads all(*request.heads);
+      for (MapRequest one = request; done_heads < heads; ++done_heads) {
+        one.head = done_heads;
+        all.add(compute_head(inputs, rules, one, execution));
+      }
+      result = std::move(all).result(request);
+    } else {
+      result = compute_head(inputs, rules, request, execution);
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(in_words_of_options(error.what()));
+  }
+  result.threads = threads_of(execution);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.clear();
   return result;
 }
 

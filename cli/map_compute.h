@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of `fovea map`: the cells of a map, and what is told of each row, of one head.
+// The numbers of `fovea map`: the cells of a map, and what is told of each row, of one head or
+// of all heads together.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "fovea/attention_options.h"
 #include "fovea/lenses.h"
@@ -29,6 +31,7 @@ struct Span {
 struct MapRequest {
   std::int64_t batch = 0;
   std::int64_t head = 0;
+  std::optional<Pool> heads = {};  ///< kMean or kMax over all of them, in place of `head`
   Span queries;
   Span keys;
   std::int64_t rows = 1;  ///< of cells, at most as many as queries
@@ -44,7 +47,7 @@ struct MapCells {
   Span keys;
   Pool pool = Pool::kMean;
   Tensor cells;  ///< [rows, columns], float32 or float64
-  Tensor pairs;  ///< int64, how many pairs the mask lets be seen
+  Tensor pairs;  ///< int64, how many pairs the mask lets be seen, in all heads that are shown
 
   std::int64_t rows() const { return cells.extent(0); }
   std::int64_t columns() const { return cells.extent(1); }

@@ -6,13 +6,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
 
-#include "attend_options.h"
+#include "attend_call.h"
+#include "help.h"
 #include "message.h"
 #include "option_types.h"
 
@@ -34,6 +36,26 @@ Span parse_span(const char* option, const std::string& text, std::int64_t length
   throw InvalidArgument(
       fmt::format("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"",
                   option, length, text));
+}
+
+/// --head where it also takes what all heads are to become.
+void add_head_option(CLI::App& app, PlaceArguments& to) {
+  const auto assign = [&to](const std::string& value) {
+    to.heads = value == "mean"  ? std::optional(Pool::kMean)
+               : value == "max" ? std::optional(Pool::kMax)
+                                : std::nullopt;
+    const auto number = to.heads ? 0 : whole_number(value);
+    if (!number || *number < 0 || *number > kFar) {
+      throw CLI::ValidationError(
+          "--head", fmt::format("expected a whole number from 0 to {}, mean or max, got \"{}\"",
+                                kFar, value));
+    }
+    to.head = *number;
+  };
+  app.add_option_function<std::string>(
+         "--head", assign,
+         "The head of queries (default 0), or mean or max: of all heads together.")
+      ->type_name("N|HOW");
 }
 
 void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
@@ -59,9 +81,14 @@ void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
       "hundred times as slowly.");
 }
 
-void add_place_options(CLI::App& app, PlaceArguments& to) {
+void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
-  add_integer(app, "--head", to.head, {std::int64_t{0}, kFar}, "The head of queries (default 0).");
+  if (heads == HeadChoice::kOneOrAll) {
+    add_head_option(app, to);
+  } else {
+    add_integer(app, "--head", to.head, {std::int64_t{0}, kFar},
+                "The head of queries (default 0).");
+  }
   app.add_option("--rows", to.rows,
                  "Queries FIRST to before END alone; either may be left out. Default: all.")
       ->type_name("FIRST:END");
@@ -77,8 +104,40 @@ MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
   }
   return {.batch = arguments.batch,
           .head = arguments.head,
+          .heads = arguments.heads,
           .queries = parse_span("--rows", arguments.rows, shape.q_len),
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
+}
+
+void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
+                        HeadChoice heads, const std::function<void()>& own) {
+  app.formatter(std::make_shared<PageFormatter>(page));
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_weight_tensor_options(app, to.problem);
+  app.option_defaults()->group(heading);
+  add_place_options(app, to.place, heads);
+  own();
+  add_threads_option(app, to.problem);
+  app.set_help_flag("-h,--help", "Print this page and exit.");
+  add_mask_options(app, to.problem);
+  add_score_options(app, to.problem);
+}
+
+void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
+                        std::vector<OptionText> own) {
+  own.push_back({"--rows", &arguments.place.rows});
+  own.push_back({"--cols", &arguments.place.cols});
+  check_problem_usage(app, arguments.problem, {"--query", "--key"}, own);
+}
+
+WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments) {
+  AttendArguments typed = arguments.problem;
+  typed.alibi = app.count("--alibi") > 0;
+  WeightProblem problem = {
+      .inputs = read_inputs(typed, ValueWish::kIfGiven), .rules = read_rules(typed), .place = {}};
+  require_fit(problem.rules.options(), problem.inputs.shape);
+  problem.place = place_in(arguments.place, problem.inputs.shape);
+  return problem;
 }
 
 std::optional<std::int64_t> whole_number(std::string_view text) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which weights `fovea map` and `fovea tile` are about, and options that both have.
+// Which weights `fovea map` and `fovea tile` are about, and what both have alike: their options,
+// and how these become a problem.
 
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,10 +14,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "fovea/lenses.h"
 #include "fovea/mask.h"
 
 #include "attend_arguments.h"
+#include "attend_inputs.h"
+#include "attend_options.h"
+#include "attend_rules.h"
 #include "map_compute.h"
+#include "page.h"
 
 namespace fovea::cli {
 
@@ -23,25 +30,51 @@ namespace fovea::cli {
 struct PlaceArguments {
   std::int64_t batch = 0;
   std::int64_t head = 0;
+  std::optional<Pool> heads = {};  ///< kMean or kMax over all of them, in place of `head`
   std::string rows;
   std::string cols;
 };
 
-/// Some queries and keys of one head.
+/// Some queries and keys of one head, or of all heads together.
 struct MapPlace {
   std::int64_t batch = 0;
   std::int64_t head = 0;
+  std::optional<Pool> heads = {};
   Span queries;
   Span keys;
 };
 
 /// Those of attend, but for what holds for weights alone.
 void add_weight_tensor_options(CLI::App& app, AttendArguments& to);
+/// What --head takes.
+enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
 /// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
-void add_place_options(CLI::App& app, PlaceArguments& to);
+void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads = HeadChoice::kOne);
 
 /// Throws InvalidArgument for what is not there, and where nothing is.
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape);
+
+struct WeightArguments {
+  AttendArguments problem;
+  PlaceArguments place;
+};
+
+/// The whole command line: tensors, the place under `heading`, what `own` adds, which leaves the
+/// app at the heading "Options", threads and help there, masks and scores.
+void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
+                        HeadChoice heads, const std::function<void()>& own);
+/// As check_problem_usage, of which it names the rest.
+void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
+                        std::vector<OptionText> own);
+
+/// What was asked about which weights.
+struct WeightProblem {
+  AttendInputs inputs;
+  AttendRules rules;
+  MapPlace place;
+};
+/// Reads it. Throws InvalidArgument for what does not fit together, IoError.
+WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments);
 
 /// A number that is all of `text`.
 std::optional<std::int64_t> whole_number(std::string_view text);

@@ -99,7 +99,7 @@ std::string stats_as_json(const MapRequest& request, const MapResult& result,
   const Json json = {{"version", build_info().version},
                      {"title", words.title},
                      {"batch", request.batch},
-                     {"head", request.head},
+                     {"head", request.heads ? Json(pool_name(*request.heads)) : Json(request.head)},
                      {"rows", rows}};
   return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }

@@ -4,18 +4,12 @@
 
 #include "tile_command.h"
 
-#include <memory>
-
 #include <fmt/format.h>
 
 #include "fovea/array_format.h"
 #include "fovea/files.h"
 
-#include "attend_call.h"
-#include "attend_options.h"
-#include "attend_rules.h"
 #include "core/text_width.h"
-#include "help.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
@@ -52,37 +46,24 @@ Page tile_page() {
 
 TileCommand::TileCommand(CLI::App& parent)
     : app_(parent.add_subcommand("tile", "one rectangle of the weights, as numbers")) {
-  app_->formatter(std::make_shared<PageFormatter>(tile_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_weight_tensor_options(*app_, arguments_);
-  app_->option_defaults()->group("Which weights");
-  add_place_options(*app_, place_);
-  app_->option_defaults()->group("Options");
-  app_->add_flag("--scores", scores_, "Scores instead of weights.");
-  app_->add_option("--output", output_,
-                   "Write them there, [queries, keys]: an .npy, or \"-\", an .npy on standard "
-                   "output.")
-      ->type_name("FILE");
-  add_threads_option(*app_, arguments_);
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
-  add_mask_options(*app_, arguments_);
-  add_score_options(*app_, arguments_);
+  add_weight_options(*app_, tile_page(), arguments_, "Which weights", HeadChoice::kOne, [this] {
+    app_->option_defaults()->group("Options");
+    app_->add_flag("--scores", scores_, "Scores instead of weights.");
+    app_->add_option("--output", output_,
+                     "Write them there, [queries, keys]: an .npy, or \"-\", an .npy on standard "
+                     "output.")
+        ->type_name("FILE");
+  });
 }
 
 void TileCommand::check_usage() const {
-  check_problem_usage(*app_, arguments_, {"--query", "--key"},
-                      {{"--output", &output_}, {"--rows", &place_.rows}, {"--cols", &place_.cols}});
+  check_weight_usage(*app_, arguments_, {{"--output", &output_}});
   if (given("--output") && output_ != "-") require_ending("--output", output_, {".npy"}, ".npy");
 }
 
 int TileCommand::run() const {
   check_usage();
-  AttendArguments arguments = arguments_;
-  arguments.alibi = given("--alibi");
-  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
-  const AttendRules rules = read_rules(arguments);
-  require_fit(rules.options(), inputs.shape);
-  const MapPlace place = place_in(place_, inputs.shape);
+  const auto [inputs, rules, place] = read_weight_problem(*app_, arguments_);
   const bool to_file = given("--output") && output_ != "-";
   if (to_file) require_writable(output_);
 
@@ -90,8 +71,8 @@ int TileCommand::run() const {
   const MapRequest request = {
       .batch = place.batch, .head = place.head, .queries = place.queries, .keys = place.keys};
   const TileOf what = scores_ ? TileOf::kScores : TileOf::kWeights;
-  const Tensor tile =
-      compute_tile(inputs, rules, request, what, static_cast<int>(arguments.threads), progress);
+  const Tensor tile = compute_tile(inputs, rules, request, what,
+                                   static_cast<int>(arguments_.problem.threads), progress);
   progress.clear();
   if (!given("--output")) {
     ArrayFormat format;

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "attend_arguments.h"
 #include "map_place.h"
 
 namespace fovea::cli {
@@ -29,8 +28,7 @@ class TileCommand {
   void check_usage() const;
 
   CLI::App* app_;
-  AttendArguments arguments_;
-  PlaceArguments place_;
+  WeightArguments arguments_;
   std::string output_;
   bool scores_ = false;
 };

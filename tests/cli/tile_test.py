@@ -13,6 +13,7 @@ from tensor_files import Array, attention, read_arrays
 MISUSE = [
     ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
     ("{QK} --head 4", "--head: expected a number below 4, as there are that many heads of queries, got 4"),
+    ("{QK} --head mean", "--head: expected a whole number from 0 to", 'got "mean"'),
     ("{QK} --rows 4:2", "--rows: expected FIRST:END", 'got "4:2"'),
     ("{QK} --cols 0:8", "--cols: expected FIRST:END", 'END <= 7, got "0:8"'),
     ("{QK} --output tile.png", '--output: expected a name that ends in .npy, which is what is written, got "tile.png"'),
