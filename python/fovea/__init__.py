@@ -8,6 +8,7 @@
     fovea.nn                        layers that learn, to be imported by itself
     causal, window, prefix, ...     masks as rules, joined by & and |
     Lenses, weights, Weights        what is to be seen of the weights, which are never stored
+    map, received                   pooled to a picture; summed up for each key
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       the same in plain float64, which says what is right
     KvCache, Rotary, apply_rotary   for generating text
@@ -27,6 +28,7 @@ from ._fovea import (
     KvCache,
     Lenses,
     Mask,
+    Received,
     RelativeTable,
     Rotary,
     Scene,
@@ -44,10 +46,12 @@ from ._fovea import (
     key_lengths,
     manual_seed,
     prefix,
+    received,
     scaled_dot_product_attention,
     weights,
     window,
 )
+from ._map import map  # noqa: A004
 from ._weights import Weights
 
 __version__ = info().version
@@ -60,6 +64,7 @@ __all__ = [
     "KvCache",
     "Lenses",
     "Mask",
+    "Received",
     "RelativeTable",
     "Rotary",
     "Scene",
@@ -78,8 +83,10 @@ __all__ = [
     "info",
     "key_lengths",
     "manual_seed",
+    "map",
     "prefix",
     "random",
+    "received",
     "reference",
     "scaled_dot_product_attention",
     "weights",

@@ -4,16 +4,17 @@ Python, all arithmetic is the module's."""
 
 from __future__ import annotations
 
+import copy
 import importlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from . import _fovea
-from ._fovea import Lenses, Mask, RelativeTable, Seen
+from ._fovea import Lenses, Mask, Received, RelativeTable, Seen
 
 if TYPE_CHECKING:
     from ._fovea import _Alignment, _Array, _Input, _Numbers
@@ -44,7 +45,74 @@ def _range(name: str, index: _Place, length: int) -> tuple[slice, bool]:
     return slice(place, place + 1), True
 
 
-class Weights:
+def _part_of(name: str, part: slice | None, length: int) -> range:
+    """Which queries or keys a part has."""
+    if part is None:
+        return range(length)
+    if not isinstance(part, slice):
+        raise TypeError(f"{name}: expected a slice or None, got {type(part).__name__}")
+    return range(length)[_check_slice(name, part)]
+
+
+class _Matrix:
+    """Indexed as a NumPy array, whatever computes its parts."""
+
+    _shape: tuple[int, int]
+
+    def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(q_len, kv_len)."""
+        return self._shape
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[row] for row in range(len(self)))
+
+    @overload
+    def __getitem__(self, index: tuple[SupportsIndex, SupportsIndex]) -> np.floating[Any]: ...
+
+    @overload
+    def __getitem__(self, index: _Place | tuple[slice, _Place] | tuple[SupportsIndex, slice]) -> NDArray[Any]: ...
+
+    def __getitem__(self, index: _Place | tuple[_Place, _Place]) -> NDArray[Any] | np.floating[Any]:
+        both = index if isinstance(index, tuple) else (index,)
+        if len(both) > 2:
+            raise IndexError(f"index: expected at most 2, of a query and a key, got {len(both)}")
+        rows, one_row = _range("query", both[0] if both else slice(None), self._shape[0])
+        cols, one_col = _range("key", both[1] if len(both) > 1 else slice(None), self._shape[1])
+        part = self._part(rows, cols)
+        found: NDArray[Any] | np.floating[Any] = part[0 if one_row else slice(None), 0 if one_col else slice(None)]
+        return found
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("copy: expected True or None, as the matrix is not stored anywhere, got False")
+        whole: NDArray[Any] = self[:, :]
+        return whole if dtype is None else whole.astype(dtype)
+
+
+class Scores(_Matrix):
+    """What the softmax makes the weights of a head of, [q_len, kv_len], computed where one looks: with
+    scale, softcap and biases, -inf where the mask hides the key. Indexed as Weights are; needs no lse."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights, self._shape = weights, weights.shape
+
+    def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
+        of = self._weights
+        part: NDArray[Any] = _engine._scores(of._query, of._key, **of._tile(rows, cols))
+        return part
+
+    def __repr__(self) -> str:
+        return f"{self._weights!r}.scores"
+
+
+class Weights(_Matrix):
     """The weights of one head, [q_len, kv_len], computed where one looks: no matrix is ever stored.
 
     query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
@@ -101,8 +169,9 @@ class Weights:
             "threads": threads,
         }
         self._query, self._key, self._lse = query, key, lse
-        rank, items, heads, q_len, kv_len = _engine._weights_shape(query, key, **self._options)
-        self._shape: tuple[int, int] = (q_len, kv_len)
+        self._rank, items, heads, q_len, kv_len = _engine._weights_shape(query, key, **self._options)
+        self._shape = (q_len, kv_len)
+        self._heads: tuple[int, int] = (items, heads)
         for name, place, most_name, most in (("batch", batch, "batch", items), ("head", head, "q_heads", heads)):
             try:
                 inside = 0 <= operator.index(place) < most
@@ -112,12 +181,7 @@ class Weights:
                 raise ValueError(f"{name}: expected 0 or more and less than {most_name} = {most}, got {place}")
         self._batch, self._head = operator.index(batch), operator.index(head)
         # Where this head is in what there is of all heads.
-        self._at = (self._batch, self._head)[4 - rank :]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(q_len, kv_len)."""
-        return self._shape
+        self._at = (self._batch, self._head)[4 - self._rank :]
 
     @property
     def lse(self) -> _Input:
@@ -128,61 +192,60 @@ class Weights:
             self._lse = found
         return self._lse
 
-    def __len__(self) -> int:
-        return self._shape[0]
+    @property
+    def scores(self) -> Scores:
+        """What the softmax makes these weights of, indexed alike: W.scores[i, j], W.scores[a:b, c:d]."""
+        return Scores(self)
 
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        return (self[row] for row in range(len(self)))
+    def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
+        return _fovea.weights(self._query, self._key, lse=self.lse, **self._tile(rows, cols))
 
-    @overload
-    def __getitem__(self, index: tuple[SupportsIndex, SupportsIndex]) -> np.floating[Any]: ...
+    def _tile(self, rows: slice, cols: slice) -> dict[str, Any]:
+        return {"rows": rows, "cols": cols, "batch": self._batch, "head": self._head, **self._options}
 
-    @overload
-    def __getitem__(self, index: _Place | tuple[slice, _Place] | tuple[SupportsIndex, slice]) -> NDArray[Any]: ...
+    def _of(self, batch: int, head: int) -> Weights:
+        """Those of another head."""
+        other = copy.copy(self)
+        other._batch, other._head = batch, head
+        other._at = (batch, head)[4 - self._rank :]
+        return other
 
-    def __getitem__(self, index: _Place | tuple[_Place, _Place]) -> NDArray[Any] | np.floating[Any]:
-        both = index if isinstance(index, tuple) else (index,)
-        if len(both) > 2:
-            raise IndexError(f"index: expected at most 2, of a query and a key, got {len(both)}")
-        rows, one_row = _range("query", both[0] if both else slice(None), self._shape[0])
-        cols, one_col = _range("key", both[1] if len(both) > 1 else slice(None), self._shape[1])
-        tile: NDArray[Any] = _fovea.weights(
-            self._query,
-            self._key,
-            rows=rows,
-            cols=cols,
-            batch=self._batch,
-            head=self._head,
-            lse=self.lse,
-            **self._options,
-        )
-        found: NDArray[Any] | np.floating[Any] = tile[0 if one_row else slice(None), 0 if one_col else slice(None)]
-        return found
+    def pool(
+        self,
+        rows: int,
+        columns: int,
+        reduce: _Reduce = "sum",
+        *,
+        queries: slice | None = None,
+        keys: slice | None = None,
+    ) -> NDArray[Any]:
+        """The matrix, or a part of it, in rows x columns cells, in one pass over the part.
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ValueError("copy: expected True or None, as the matrix is not stored anywhere, got False")
-        whole: NDArray[Any] = self[:, :]
-        return whole if dtype is None else whole.astype(dtype)
-
-    def pool(self, rows: int, columns: int, reduce: _Reduce = "sum") -> NDArray[Any]:
-        """The whole matrix in rows x columns cells, in one pass.
-
-        rows, columns  1 to q_len and to kv_len; row r has the queries from floor(r q_len / rows) to before
-                       floor((r + 1) q_len / rows), columns likewise
+        rows, columns  1 to as many as there are queries and keys; row r of R has the queries from
+                       floor(r queries / R) to before floor((r + 1) queries / R), columns likewise
         reduce         what the weights in a cell become; the mean is over those that the mask lets be seen,
                        nan where there are none
+        queries, keys  of the part: slices without a step; None: all
 
         Returns [rows, columns].
         """
-        cells: NDArray[Any] = _engine._pooled_weights(
-            self._query, self._key, self.lse, rows, columns, reduce, self._batch, self._head, **self._options
+        return self._pool((rows, columns), reduce, queries, keys)[0]
+
+    def _pool(
+        self, size: tuple[int, int], reduce: _Reduce, queries: slice | None, keys: slice | None
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The cells, and how many pairs the mask lets be seen in each."""
+        own = (*size, reduce, queries, keys, True, self._batch, self._head)
+        found: tuple[NDArray[Any], NDArray[np.int64]] = _engine._pooled_weights(
+            self._query, self._key, self.lse, *own, **self._options
         )
-        return cells
+        return found
 
     def _observe(self, lenses: Lenses) -> Seen:
-        seen = _engine._observe(self._query, self._key, lenses, **self._options)
-        return Seen([None if each is None else each[self._at] for each in seen])
+        return Seen(self._own(_engine._observe(self._query, self._key, lenses, **self._options)))
+
+    def _own(self, of_all: Iterable[Any]) -> list[Any]:
+        return [None if each is None else each[self._at] for each in of_all]
 
     def top(self, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The k largest weights of each row, in descending order, the lower key first where they are equal.
@@ -200,17 +263,18 @@ class Weights:
         as Lenses(statistics=True) has them. One pass over all heads."""
         return self._observe(Lenses(statistics=True))
 
-    def received(self, *, recent: int | None = None) -> NDArray[Any]:
-        """What each key received: the sum of its weights over all queries, [kv_len].
+    def received(self, *, recent: int | None = None, bins: int | None = None) -> Received:
+        """What each key received from all queries, as fovea.received() tells it: sum and largest of its
+        weights, [kv_len].
 
-        recent  1 to q_len: over so many last queries alone, as methods that drop keys from a cache have it
-                (Li et al. 2024, SnapKV)
+        recent  1 to q_len: also the sum over so many last queries alone, [kv_len]
+        bins    1 to 4096: also how many visible weights there are of which size, [bins]
 
         One pass over all heads.
         """
-        received: NDArray[Any] = _engine._received(self._query, self._key, self.lse, recent, **self._options)
-        own: NDArray[Any] = received[self._at]
-        return own
+        return Received(
+            self._own(_fovea.received(self._query, self._key, lse=self.lse, recent=recent, bins=bins, **self._options))
+        )
 
     def plot(
         self,
@@ -218,14 +282,18 @@ class Weights:
         rows: int = 256,
         columns: int = 256,
         reduce: _Reduce = "max",
+        queries: slice | None = None,
+        keys: slice | None = None,
         ax: _Axes = None,
     ) -> _Axes:
-        """The matrix as an image by matplotlib, pooled to at most rows x columns cells.
+        """The matrix, or a part of it, as an image by matplotlib, pooled to at most rows x columns cells.
 
-        ax  matplotlib's Axes to draw into; None: a new one
+        queries, keys  of the part: slices without a step; None: all
+        ax             matplotlib's Axes to draw into; None: a new one
 
         Returns the Axes. Raises ImportError without matplotlib.
         """
+        down, across = _part_of("queries", queries, self._shape[0]), _part_of("keys", keys, self._shape[1])
         if ax is None:
             try:
                 pyplot = importlib.import_module("matplotlib.pyplot")
@@ -235,9 +303,9 @@ class Weights:
                     "pip install matplotlib, or take pool(rows, columns)"
                 ) from error
             ax = pyplot.subplots()[1]
-        q_len, kv_len = self._shape
-        cells = self.pool(min(rows, q_len), min(columns, kv_len), reduce)
-        ax.imshow(cells, extent=(-0.5, kv_len - 0.5, q_len - 0.5, -0.5), aspect="auto", interpolation="nearest")
+        cells = self.pool(min(rows, len(down)), min(columns, len(across)), reduce, queries=queries, keys=keys)
+        extent = (across.start - 0.5, across.stop - 0.5, down.stop - 0.5, down.start - 0.5)
+        ax.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
         ax.set(xlabel="key", ylabel="query", title=repr(self))
         return ax
 

@@ -192,6 +192,41 @@ Raises     TypeError and ValueError as attention(), naming the argument, what wa
     array([[0.27, 0.73, 0.  ],
            [0.21, 0.21, 0.58]], dtype=float32))";
 
+constexpr std::string_view kReceivedDoc =
+    R"(received(query, key, *, lse=None, recent=None, bins=None, {score}threads=None)
+--
+
+What each key received from all queries, in every head: one more product of queries and keys, of
+which nothing is stored.
+
+query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
+key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
+lse        [batch, q_heads, q_len], what attention(..., return_lse=True) gave for them with the
+           same options; None: it is computed here, by one more pass
+recent     1 to q_len: also the sum over so many last queries, as methods that drop keys from a
+           cache have it
+bins       1 to 4096: also how many visible weights there are of which size; bin b counts
+           2^-(b + 1) < w <= 2^-b, the last one all that are smaller
+
+All else is as in attention(); packed sequences and dropout do not go here.
+
+Returns a Received of NumPy arrays: sum, largest, and recent [batch, q_heads, kv_len], of float32
+(float64 where query is); histogram [batch, q_heads, bins], int64. Recent and histogram are None
+where they were not asked for.
+
+Cost       2 * batch * q_heads * q_len * kv_len * head_dim flop, less what the mask hides.
+Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
+           came. Ctrl-C ends a long call of the main thread.
+Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums, Li et al. 2024 (SnapKV)
+           those that the last queries look at.
+
+    >>> words = np.eye(3, dtype=np.float32)
+    >>> found = fovea.received(words, words, mask=fovea.causal(), scale=1.0, bins=3)
+    >>> found.sum.round(2)
+    array([1.48, 0.94, 0.58], dtype=float32)
+    >>> found.histogram
+    array([3, 1, 2]))";
+
 constexpr std::string_view kReferenceAttentionDoc =
     R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
 --
@@ -300,6 +335,11 @@ const char* reference_gradients_doc() {
 
 const char* weights_doc() {
   static const std::string text = filled_in(std::string(kWeightsDoc));
+  return text.c_str();
+}
+
+const char* received_doc() {
+  static const std::string text = filled_in(std::string(kReceivedDoc));
   return text.c_str();
 }
 

@@ -13,6 +13,7 @@ const char* reference_attention_doc();
 const char* reference_steps_doc();
 const char* reference_gradients_doc();
 const char* weights_doc();
+const char* received_doc();
 const char* scaled_dot_product_attention_doc();
 
 }  // namespace fovea::python

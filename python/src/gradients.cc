@@ -2,9 +2,8 @@
 
 #include "gradients.h"
 
-#include <utility>
-
 #include "functions.h"
+#include "named_tuple.h"
 
 namespace nb = nanobind;
 
@@ -16,13 +15,7 @@ PyTypeObject* type = nullptr;  // kept for good
 }  // namespace
 
 PyObject* make_gradients(std::array<nb::object, kGradients> arrays) {
-  nb::object result = nb::steal(PyStructSequence_New(type));
-  if (!result.is_valid()) nb::raise_python_error();
-  for (std::size_t i = 0; i < kGradients; ++i) {
-    nb::object array = arrays[i].is_valid() ? std::move(arrays[i]) : nb::none();
-    PyStructSequence_SetItem(result.ptr(), static_cast<Py_ssize_t>(i), array.release().ptr());
-  }
-  return result.release().ptr();
+  return make_named_tuple(type, arrays);
 }
 
 void add_gradients(nb::module_& module) {
@@ -43,9 +36,7 @@ void add_gradients(nb::module_& module) {
       "names; relevance and magnitude, what each key did to the loss. None where the call has no\n"
       "such thing, or it was not wanted.",
       fields.data(), 3};
-  type = PyStructSequence_NewType(&description);
-  if (type == nullptr) nb::raise_python_error();
-  module.attr("Gradients") = nb::borrow(reinterpret_cast<PyObject*>(type));
+  type = add_named_tuple(module, "Gradients", description);
 }
 
 }  // namespace fovea::python

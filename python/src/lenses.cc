@@ -13,6 +13,7 @@
 
 #include "calls.h"
 #include "functions.h"
+#include "named_tuple.h"
 #include "problem.h"
 
 namespace nb = nanobind;
@@ -182,13 +183,11 @@ Lenses Seen::lenses() const {
 }
 
 PyObject* Seen::release() {
-  nb::object result = nb::steal(PyStructSequence_New(type));
-  if (!result.is_valid()) nb::raise_python_error();
+  std::array<nb::object, kSeenFields> arrays;
   for (std::size_t i = 0; i < kSeenFields; ++i) {
-    PyObject* const array = made_[i] ? made_[i]->release() : Py_NewRef(Py_None);
-    PyStructSequence_SetItem(result.ptr(), static_cast<Py_ssize_t>(i), array);
+    if (made_[i]) arrays[i] = nb::steal(made_[i]->release());
   }
-  return result.release().ptr();
+  return make_named_tuple(type, arrays);
 }
 
 void add_lenses(nb::module_& module) {
@@ -226,9 +225,7 @@ void add_lenses(nb::module_& module) {
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.Seen", kSeenDoc, fields.data(),
                                            static_cast<int>(kSeenFields)};
-  type = PyStructSequence_NewType(&description);
-  if (type == nullptr) nb::raise_python_error();
-  module.attr("Seen") = nb::borrow(reinterpret_cast<PyObject*>(type));
+  type = add_named_tuple(module, "Seen", description);
 }
 
 }  // namespace fovea::python

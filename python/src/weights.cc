@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `weights`, and what fovea.Weights (python/fovea/_weights.py) is made of: rectangles, pooled ones,
-// what keys received, and what the fused pass sees where no context is asked for.
+// `weights` and `received`, and what fovea.Weights and fovea.map (python/fovea/_weights.py,
+// _map.py) are made of beside them: rectangles of scores, pooled ones, and what the fused pass sees
+// where no context is asked for.
 
 #include "fovea/weights.h"
 
@@ -18,6 +19,7 @@
 #include "forward.h"
 #include "functions.h"
 #include "lenses.h"
+#include "named_tuple.h"
 #include "new_arrays.h"
 #include "options.h"
 #include "problem.h"
@@ -26,6 +28,11 @@ namespace nb = nanobind;
 
 namespace fovea::python {
 namespace {
+
+constexpr const char* kReceivedDoc =
+    "What received() found, arrays of NumPy, by name; None where it was not asked for. Floats are\n"
+    "float32 (float64 where query is), counts int64. Without batch, or without batch and heads,\n"
+    "where query is.";
 
 // The options that weights have, which every function here takes last: no packed sequences and no
 // dropout.
@@ -48,77 +55,6 @@ Parameters parameters(std::span<PyObject* const> options) {
   given[kThreads] = options[kScoreOptions];
   return given;
 }
-
-/// Query, key and options of a call, and their lse.
-class Weighing {
- public:
-  /// `arguments` end with the options.
-  Weighing(std::span<PyObject* const> arguments, PyObject* lse)
-      : query_(arguments[0], {.name = "query", .contiguous_rows = true}),
-        key_(arguments[1], {.name = "key", .contiguous_rows = true}),
-        given_(parameters(arguments.last(kOptions))) {
-    check_rank(query_, "query");
-    check_same_rank(key_, "key", query_);
-    inputs_.query = with_rank_4(query_.view());
-    inputs_.key = with_rank_4(key_.view());
-    if (lse == nullptr) return;
-    lse_.emplace(lse, ArrayRequest{.name = "lse"});
-    if (lse_->rank() + 1 != query_.rank()) {
-      raise_value_error("lse: expected {} dimensions, one less than query has, got {}",
-                        query_.rank() - 1, to_string(lse_->view().shape()));
-    }
-    inputs_.lse = with_rank_3(lse_->view());
-  }
-
-  const Array& query() const { return query_; }
-  DType sums() const {
-    return query_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  }
-  std::int64_t batch() const { return inputs_.query.extent(0); }
-  std::int64_t q_heads() const { return inputs_.query.extent(1); }
-  std::int64_t q_len() const { return inputs_.query.extent(2); }
-  std::int64_t kv_len() const { return inputs_.key.extent(2); }
-
-  /// Multiplications and additions of the product for one head.
-  double product(std::int64_t rows, std::int64_t columns) const {
-    const double each = query_.dtype() == DType::kFloat64 ? 100.0 : 2.0;
-    return each * static_cast<double>(rows) * static_cast<double>(columns) *
-           static_cast<double>(std::max<std::int64_t>(inputs_.query.extent(3), 1));
-  }
-  double whole() const {
-    return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
-  }
-
-  /// Calls engine(inputs, options), with an lse: where none was given, that of the fused pass.
-  template <class Engine>
-  void compute(double work, const Engine& engine) {
-    if (!inputs_.lse.defined()) work += whole();
-    run(work, options().execution, [&] {
-      if (!inputs_.lse.defined()) {
-        Tensor found(sums(), {batch(), q_heads(), q_len()});
-        forward(inputs_.query, inputs_.key, inputs_.key, options(), {.lse = found.view()});
-        found_ = std::move(found);
-        inputs_.lse = found_.view();
-      }
-      engine(inputs_, options());
-    });
-  }
-
-  /// The fused pass without a context; `outputs` has none.
-  void observe(const AttentionOutputs& outputs) {
-    run(whole(), options().execution,
-        [&] { forward(inputs_.query, inputs_.key, inputs_.key, options(), outputs); });
-  }
-
- private:
-  AttentionOptions& options() { return given_.options; }
-
-  Array query_, key_;
-  std::optional<Array> lse_;
-  Tensor found_;
-  ProblemOptions given_;
-  WeightInputs inputs_;
-};
 
 /// A place among `count`; `name` is the argument.
 std::int64_t place(PyObject* object, const char* name, const char* count_name, std::int64_t count) {
@@ -165,99 +101,235 @@ Range range_of(PyObject* object, const char* name, const char* length_name, std:
   return {pair[0], pair[1] - pair[0]};
 }
 
-PyObject* call_weights(PyObject*, PyObject* const* arguments, Py_ssize_t count,
-                       PyObject* keywords) {
+/// Query, key and options of a call, and their lse.
+class Weighing {
+ public:
+  /// `arguments` end with the options.
+  Weighing(std::span<PyObject* const> arguments, PyObject* lse)
+      : query_(arguments[0], {.name = "query", .contiguous_rows = true}),
+        key_(arguments[1], {.name = "key", .contiguous_rows = true}),
+        given_(parameters(arguments.last(kOptions))) {
+    check_rank(query_, "query");
+    check_same_rank(key_, "key", query_);
+    inputs_.query = with_rank_4(query_.view());
+    inputs_.key = with_rank_4(key_.view());
+    if (lse == nullptr) return;
+    lse_.emplace(lse, ArrayRequest{.name = "lse"});
+    if (lse_->rank() + 1 != query_.rank()) {
+      raise_value_error("lse: expected {} dimensions, one less than query has, got {}",
+                        query_.rank() - 1, to_string(lse_->view().shape()));
+    }
+    inputs_.lse = with_rank_3(lse_->view());
+  }
+
+  const Array& query() const { return query_; }
+  DType sums() const {
+    return query_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  }
+  std::int64_t batch() const { return inputs_.query.extent(0); }
+  std::int64_t q_heads() const { return inputs_.query.extent(1); }
+  std::int64_t q_len() const { return inputs_.query.extent(2); }
+  std::int64_t kv_len() const { return inputs_.key.extent(2); }
+
+  /// Multiplications and additions of the product for one head.
+  double product(std::int64_t rows, std::int64_t columns) const {
+    const double each = query_.dtype() == DType::kFloat64 ? 100.0 : 2.0;
+    return each * static_cast<double>(rows) * static_cast<double>(columns) *
+           static_cast<double>(std::max<std::int64_t>(inputs_.query.extent(3), 1));
+  }
+  double whole() const {
+    return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
+  }
+
+  /// `batch` and `head` are arguments.
+  WeightTile tile(Range rows, Range columns, PyObject* batch, PyObject* head) const {
+    return {.batch = place(batch, "batch", "batch", inputs_.query.extent(0)),
+            .head = place(head, "head", "q_heads", q_heads()),
+            .first_query = rows.first,
+            .queries = rows.count,
+            .first_key = columns.first,
+            .keys = columns.count};
+  }
+
+  /// Calls engine(inputs, options), with an lse: where none was given, that of the fused pass.
+  template <class Engine>
+  void compute(double work, const Engine& engine) {
+    if (!inputs_.lse.defined()) work += whole();
+    run(work, options().execution, [&] {
+      if (!inputs_.lse.defined()) {
+        Tensor found(sums(), {batch(), q_heads(), q_len()});
+        forward(inputs_.query, inputs_.key, inputs_.key, options(), {.lse = found.view()});
+        found_ = std::move(found);
+        inputs_.lse = found_.view();
+      }
+      engine(inputs_, options());
+    });
+  }
+
+  /// The same without an lse.
+  template <class Engine>
+  void compute_scores(double work, const Engine& engine) {
+    run(work, options().execution, [&] { engine(inputs_, options()); });
+  }
+
+  /// The fused pass without a context; `outputs` has none.
+  void observe(const AttentionOutputs& outputs) {
+    run(whole(), options().execution,
+        [&] { forward(inputs_.query, inputs_.key, inputs_.key, options(), outputs); });
+  }
+
+ private:
+  AttentionOptions& options() { return given_.options; }
+
+  Array query_, key_;
+  std::optional<Array> lse_;
+  Tensor found_;
+  ProblemOptions given_;
+  WeightInputs inputs_;
+};
+
+enum class TileOf { kWeights, kScores };
+
+/// weights(query, key, rows, cols, batch, head, lse, ...), and _scores, which takes the same.
+template <TileOf kOf>
+PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   enum : std::size_t { kRows = 2, kColumns, kBatch, kHead, kGivenLse, kOwn };
   return guarded([&] {
     static constexpr auto kNames = with_options(
         std::array<const char*, kOwn>{"query", "key", "rows", "cols", "batch", "head", "lse"});
-    static const Signature signature("weights", kNames, 2, 2);
+    static const Signature signature(kOf == TileOf::kWeights ? "weights" : "_scores", kNames, 2, 2);
     std::array<PyObject*, kNames.size()> given{};
     signature.bind(arguments, count, keywords, given);
     Weighing weighing(given, given[kGivenLse]);
-    const Range rows = range_of(given[kRows], "rows", "q_len", weighing.q_len());
-    const Range columns = range_of(given[kColumns], "cols", "kv_len", weighing.kv_len());
-    const WeightTile tile{.batch = place(given[kBatch], "batch", "batch", weighing.batch()),
-                          .head = place(given[kHead], "head", "q_heads", weighing.q_heads()),
-                          .first_query = rows.first,
-                          .queries = rows.count,
-                          .first_key = columns.first,
-                          .keys = columns.count};
-    NewArray weights(weighing.query(), Framework::kNumpy, weighing.sums(),
-                     {rows.count, columns.count});
+    const WeightTile tile =
+        weighing.tile(range_of(given[kRows], "rows", "q_len", weighing.q_len()),
+                      range_of(given[kColumns], "cols", "kv_len", weighing.kv_len()), given[kBatch],
+                      given[kHead]);
+    NewArray found(weighing.query(), Framework::kNumpy, weighing.sums(), {tile.queries, tile.keys});
     // The engine wants something to do.
-    if (rows.count == 0 || columns.count == 0) return weights.release();
-    weighing.compute(weighing.product(rows.count, columns.count),
-                     [&](const WeightInputs& inputs, const AttentionOptions& options) {
-                       attention_weights(inputs, tile, options, weights.view());
-                     });
-    return weights.release();
+    if (tile.queries == 0 || tile.keys == 0) return found.release();
+    const double work = weighing.product(tile.queries, tile.keys);
+    if constexpr (kOf == TileOf::kWeights) {
+      weighing.compute(work, [&](const WeightInputs& inputs, const AttentionOptions& options) {
+        attention_weights(inputs, tile, options, found.view());
+      });
+    } else {
+      weighing.compute_scores(work,
+                              [&](const WeightInputs& inputs, const AttentionOptions& options) {
+                                attention_scores(inputs, tile, options, found.view());
+                              });
+    }
+    return found.release();
   });
 }
 
-/// _pooled_weights(query, key, lse, rows, columns, reduce, batch, head, ...): the whole matrix.
+/// A number of cells along `length` queries or keys, `things`; `name` is the argument.
+std::int64_t cells_of(PyObject* object, const char* name, std::int64_t length, const char* things) {
+  const std::int64_t cells = integer(object, name);
+  if (cells < 1 || cells > length) {
+    raise_value_error("{}: expected 1 to {}, as many as there are {}, got {}", name, length, things,
+                      cells);
+  }
+  return cells;
+}
+
+/// _pooled_weights(query, key, lse, rows, columns, reduce, queries, keys, pairs, batch, head, ...):
+/// the cells, or with pairs (cells, pairs).
 PyObject* call_pooled(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  enum : std::size_t { kGivenLse = 2, kRows, kColumns, kReduce, kBatch, kHead, kOwn };
-  return guarded([&] {
-    static constexpr auto kNames = with_options(std::array<const char*, kOwn>{
-        "query", "key", "lse", "rows", "columns", "reduce", "batch", "head"});
-    static const Signature signature("_pooled_weights", kNames, kOwn, kOwn);
+  enum : std::size_t {
+    kGivenLse = 2,
+    kRows,
+    kColumns,
+    kReduce,
+    kQueries,
+    kKeys,
+    kPairs,
+    kBatch,
+    kHead,
+    kOwn
+  };
+  return guarded([&]() -> PyObject* {
+    static constexpr auto kNames = with_options(
+        std::array<const char*, kOwn>{"query", "key", "lse", "rows", "columns", "reduce", "queries",
+                                      "keys", "pairs", "batch", "head"});
+    static const Signature signature("_pooled_weights", kNames, kReduce + 1, kOwn);
     std::array<PyObject*, kNames.size()> given{};
     signature.bind(arguments, count, keywords, given);
     Weighing weighing(given, given[kGivenLse]);
-    const std::int64_t rows = integer(given[kRows], "rows");
-    const std::int64_t columns = integer(given[kColumns], "columns");
-    if (rows < 1 || rows > weighing.q_len()) {
-      raise_value_error("rows: expected 1 to q_len = {}, got {}", weighing.q_len(), rows);
+    const WeightTile tile = weighing.tile(
+        range_of(given[kQueries], "queries", "q_len", weighing.q_len()),
+        range_of(given[kKeys], "keys", "kv_len", weighing.kv_len()), given[kBatch], given[kHead]);
+    const Shape shape = {cells_of(given[kRows], "rows", tile.queries, "queries"),
+                         cells_of(given[kColumns], "columns", tile.keys, "keys")};
+    NewArray cells(weighing.query(), Framework::kNumpy, weighing.sums(), shape);
+    std::optional<NewArray> pairs;
+    PooledMap map{.cells = cells.view(), .pairs = {}, .pool = pool_of(given[kReduce], "reduce")};
+    if (given[kPairs] != nullptr && truth(given[kPairs], "pairs")) {
+      map.pairs = pairs.emplace(weighing.query(), Framework::kNumpy, DType::kInt64, shape).view();
     }
-    if (columns < 1 || columns > weighing.kv_len()) {
-      raise_value_error("columns: expected 1 to kv_len = {}, got {}", weighing.kv_len(), columns);
-    }
-    const WeightTile tile{.batch = place(given[kBatch], "batch", "batch", weighing.batch()),
-                          .head = place(given[kHead], "head", "q_heads", weighing.q_heads()),
-                          .queries = weighing.q_len(),
-                          .keys = weighing.kv_len()};
-    NewArray cells(weighing.query(), Framework::kNumpy, weighing.sums(), {rows, columns});
-    const PooledMap map{.cells = cells.view(), .pool = pool_of(given[kReduce], "reduce")};
     weighing.compute(weighing.product(tile.queries, tile.keys),
                      [&](const WeightInputs& inputs, const AttentionOptions& options) {
                        attention_weights(inputs, tile, options, map);
                      });
-    return cells.release();
+    if (!pairs) return cells.release();
+    return nb::make_tuple(nb::steal(cells.release()), nb::steal(pairs->release())).release().ptr();
   });
 }
 
-/// _received(query, key, lse, recent, ...): of all heads.
+enum ReceivedField : std::size_t {
+  kReceivedSum,
+  kReceivedLargest,
+  kReceivedRecent,
+  kReceivedHistogram,
+  kReceivedFields
+};
+
+PyTypeObject* received_type = nullptr;  // kept for good
+
 PyObject* call_received(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                         PyObject* keywords) {
-  enum : std::size_t { kGivenLse = 2, kRecent, kOwn };
+  enum : std::size_t { kGivenLse = 2, kRecent, kBins, kOwn };
   return guarded([&] {
     static constexpr auto kNames =
-        with_options(std::array<const char*, kOwn>{"query", "key", "lse", "recent"});
-    static const Signature signature("_received", kNames, 3, kOwn);
+        with_options(std::array<const char*, kOwn>{"query", "key", "lse", "recent", "bins"});
+    static const Signature signature("received", kNames, 2, 2);
     std::array<PyObject*, kNames.size()> given{};
     signature.bind(arguments, count, keywords, given);
     Weighing weighing(given, given[kGivenLse]);
-    std::int64_t recent = 0;
-    if (given[kRecent] != nullptr) {
-      recent = integer(given[kRecent], "recent");
-      if (recent < 1 || recent > weighing.q_len()) {
-        raise_value_error("recent: expected 1 to q_len = {} queries, got {}", weighing.q_len(),
-                          recent);
-      }
-    }
-    Shape shape = result_shape(weighing.query().view().shape(), -1);
-    shape[shape.rank() - 1] = weighing.kv_len();
-    NewArray sums(weighing.query(), Framework::kNumpy, weighing.sums(), shape);
-    const MutableTensorView view = with_rank_3(sums.view());
+    std::array<std::optional<NewArray>, kReceivedFields> made;
+    const auto make = [&](ReceivedField field, DType type, std::int64_t last) {
+      Shape shape = result_shape(weighing.query().view().shape(), -1);
+      shape[shape.rank() - 1] = last;
+      return with_rank_3(
+          made[field].emplace(weighing.query(), Framework::kNumpy, type, shape).view());
+    };
     ReceivedAttention received;
-    (recent > 0 ? received.recent : received.sum) = view;
-    received.recent_queries = recent;
+    if (given[kRecent] != nullptr) {
+      received.recent_queries = integer(given[kRecent], "recent");
+      if (received.recent_queries < 1 || received.recent_queries > weighing.q_len()) {
+        raise_value_error("recent: expected 1 to q_len = {} queries, got {}", weighing.q_len(),
+                          received.recent_queries);
+      }
+      received.recent = make(kReceivedRecent, weighing.sums(), weighing.kv_len());
+    }
+    if (given[kBins] != nullptr) {
+      const std::int64_t bins = integer(given[kBins], "bins");
+      if (bins < 1 || bins > kMostWeightBins) {
+        raise_value_error("bins: expected 1 to {}, got {}", kMostWeightBins, bins);
+      }
+      received.histogram = make(kReceivedHistogram, DType::kInt64, bins);
+    }
+    received.sum = make(kReceivedSum, weighing.sums(), weighing.kv_len());
+    received.largest = make(kReceivedLargest, weighing.sums(), weighing.kv_len());
     weighing.compute(weighing.whole(),
                      [&](const WeightInputs& inputs, const AttentionOptions& options) {
                        attention_received(inputs, options, received);
                      });
-    return sums.release();
+    std::array<nb::object, kReceivedFields> arrays;
+    for (std::size_t i = 0; i < kReceivedFields; ++i) {
+      if (made[i]) arrays[i] = nb::steal(made[i]->release());
+    }
+    return make_named_tuple(received_type, arrays);
   });
 }
 
@@ -310,15 +382,28 @@ PyMethodDef method(const char* name, Function* function, const char* doc) {
 }  // namespace
 
 void add_weights(nb::module_& module) {
-  static PyMethodDef weights = method("weights", call_weights, weights_doc());
+  static PyMethodDef weights = method("weights", call_tile<TileOf::kWeights>, weights_doc());
+  static PyMethodDef received = method("received", call_received, received_doc());
+  static PyMethodDef scores = method("_scores", call_tile<TileOf::kScores>, "A head's scores.");
   static PyMethodDef pooled = method("_pooled_weights", call_pooled, "A head's weights, pooled.");
-  static PyMethodDef received = method("_received", call_received, "Sums over the queries.");
   static PyMethodDef observe = method("_observe", call_observe, "What lenses see, or the lse.");
   static PyMethodDef shape = method("_weights_shape", call_shape, "Of the weights.");
-  add_function(module, "weights", "fovea", weights);
-  for (PyMethodDef* const own : {&pooled, &received, &observe, &shape}) {
+  for (PyMethodDef* const own : {&weights, &received}) {
+    add_function(module, own->ml_name, "fovea", *own);
+  }
+  for (PyMethodDef* const own : {&scores, &pooled, &observe, &shape}) {
     add_function(module, own->ml_name, "fovea._fovea", *own);
   }
+
+  static std::array<PyStructSequence_Field, kReceivedFields + 1> fields{
+      {{"sum", "[batch, q_heads, kv_len], of a key's weights over all queries"},
+       {"largest", "[batch, q_heads, kv_len], of them"},
+       {"recent", "[batch, q_heads, kv_len], their sum over the last queries"},
+       {"histogram", "[batch, q_heads, bins], how many visible weights there are of which size"},
+       {nullptr, nullptr}}};
+  static PyStructSequence_Desc description{"fovea.Received", kReceivedDoc, fields.data(),
+                                           static_cast<int>(kReceivedFields)};
+  received_type = add_named_tuple(module, "Received", description);
 }
 
 }  // namespace fovea::python

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: random problems, the rule of exactness, arrays of others."""
+"""What the tests share: random problems, the rule of exactness, a softmax of NumPy's, arrays of others."""
 
 import contextlib
 
@@ -43,6 +43,39 @@ def assert_as_exact(found, query, key, value, **options):
     size = max(np.abs(wide(value)).max(initial=0), 1.0)
     allowed = of_naive + 8 * ROUNDING[name] * size
     assert of_found <= allowed, f"off by {of_found:.3g}, naive by {of_naive:.3g}, allowed {allowed:.3g}"
+
+
+# Weights of float32, of scores that are sums of a few products.
+EXACT = {"rtol": 2e-5, "atol": 2e-6}
+
+
+def softmax(query, key, visible):
+    """float64 weights of all heads; rows that see nothing are 0."""
+    if query.ndim > 2:
+        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
+    scores = wide(query) @ np.swapaxes(wide(key), -1, -2) / np.sqrt(query.shape[-1])
+    powers = np.exp(scores - scores.max(-1, keepdims=True)) * visible
+    total = powers.sum(-1, keepdims=True)
+    return np.divide(powers, total, out=np.zeros_like(powers), where=total > 0)
+
+
+def cells(length, count):
+    return [slice(c * length // count, (c + 1) * length // count) for c in range(count)]
+
+
+def pooled(weights, visible, rows, columns, reduce):
+    """Sums, means or maxima of cells, and how many pairs are visible in each."""
+    shape = (*weights.shape[:-2], rows, columns)
+    found, pairs = np.zeros(shape), np.zeros(shape, np.int64)
+    for r, q in enumerate(cells(weights.shape[-2], rows)):
+        for c, k in enumerate(cells(weights.shape[-1], columns)):
+            pairs[..., r, c] = visible[..., q, k].sum(axis=(-2, -1))
+            part = weights[..., q, k]
+            found[..., r, c] = part.max(axis=(-2, -1)) if reduce == "max" else part.sum(axis=(-2, -1))
+    if reduce == "mean":
+        with np.errstate(invalid="ignore"):
+            found = found / pairs
+    return found, pairs
 
 
 GRADIENTS = ("query", "key", "value", "bias", "relative", "sinks")

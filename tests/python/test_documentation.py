@@ -82,6 +82,7 @@ def test_functions_can_be_pickled():
     for function in (
         fovea.attention,
         fovea.attention_backward,
+        fovea.received,
         fovea.scaled_dot_product_attention,
         fovea.weights,
         fovea.reference.attention_gradients,
@@ -106,6 +107,7 @@ def test_help():
     for function in (
         fovea.attention,
         fovea.attention_backward,
+        fovea.received,
         fovea.weights,
         fovea.Dropout,
         fovea.Lenses,
@@ -122,8 +124,10 @@ def test_help():
         "Dropout",
         "explain",
         "Lenses",
+        "map",
         "Mask",
         "random.RandomState",
+        "received",
         "weights",
         "Weights",
     ],

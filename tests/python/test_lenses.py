@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from problems import BFLOAT16, FLOATS, Producer, raises, tensors, wide
+from problems import BFLOAT16, EXACT, FLOATS, Producer, pooled, raises, softmax, tensors, wide
 
 import fovea
 
@@ -22,8 +22,6 @@ MASKS = {
 }
 EVERYTHING = fovea.Lenses(statistics=True, top=4, map=(3, 4), pairs=True)
 ROWS = fovea.Lenses(statistics=True, top=2)
-# Weights of float32, of scores that are sums of a few products.
-EXACT = {"rtol": 2e-5, "atol": 2e-6}
 
 
 def matrices(mask, shape, kv_len):
@@ -31,35 +29,6 @@ def matrices(mask, shape, kv_len):
     if mask is None:
         return np.ones((shape[-2], kv_len), bool)
     return mask.matrix(shape[-2], kv_len) if isinstance(mask, fovea.Mask) else mask
-
-
-def softmax(query, key, visible):
-    """float64 weights of all heads; rows that see nothing are 0."""
-    if query.ndim > 2:
-        key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
-    scores = wide(query) @ np.swapaxes(wide(key), -1, -2) / np.sqrt(query.shape[-1])
-    powers = np.exp(scores - scores.max(-1, keepdims=True)) * visible
-    total = powers.sum(-1, keepdims=True)
-    return np.divide(powers, total, out=np.zeros_like(powers), where=total > 0)
-
-
-def cells(length, count):
-    return [slice(c * length // count, (c + 1) * length // count) for c in range(count)]
-
-
-def pooled(weights, visible, rows, columns, reduce):
-    """Sums, means or maxima of cells, and how many pairs are visible in each."""
-    shape = (*weights.shape[:-2], rows, columns)
-    found, pairs = np.zeros(shape), np.zeros(shape, np.int64)
-    for r, q in enumerate(cells(weights.shape[-2], rows)):
-        for c, k in enumerate(cells(weights.shape[-1], columns)):
-            pairs[..., r, c] = visible[q, k].sum()
-            part = weights[..., q, k]
-            found[..., r, c] = part.max(axis=(-2, -1)) if reduce == "max" else part.sum(axis=(-2, -1))
-    if reduce == "mean":
-        with np.errstate(invalid="ignore"):
-            found = found / pairs
-    return found, pairs
 
 
 def assert_seen(seen, weights, visible):
@@ -119,8 +88,6 @@ def test_against_a_softmax(shape, more, dtype, mask):
     assert found.dtype == sums
     np.testing.assert_allclose(found, own, **EXACT)
     w = fovea.Weights(query, key, mask=mask, batch=batch, head=head)
-    np.testing.assert_allclose(w.received(), own.sum(0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(w.received(recent=2), own[-2:].sum(0), rtol=1e-4, atol=1e-5)
     for reduce in ("sum", "mean", "max"):
         np.testing.assert_allclose(w.pool(3, 4, reduce), pooled(own, visible, 3, 4, reduce)[0], rtol=1e-4, atol=1e-5)
     of_all = fovea.attention(query, key, value, mask=mask, lenses=fovea.Lenses(statistics=True, top=4))[1]
@@ -227,8 +194,8 @@ def test_pools_add_up():
         w = fovea.Weights(query, key, mask=mask, head=2)
         np.testing.assert_allclose(w.pool(7, 9).sum(), 100, rtol=1e-5)
         np.testing.assert_allclose(w.pool(100, 1)[:, 0], 1, rtol=1e-5)
-        np.testing.assert_allclose(w.received().sum(), 100, rtol=1e-5)
-        np.testing.assert_allclose(w.received(), w.pool(1, 200)[0], rtol=1e-5)
+        np.testing.assert_allclose(w.received().sum.sum(), 100, rtol=1e-5)
+        np.testing.assert_allclose(w.received().sum, w.pool(1, 200)[0], rtol=1e-5)
 
 
 def test_lse_is_found_once_and_shared():
@@ -313,3 +280,25 @@ def test_plot(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with raises(ImportError, "plot: expected matplotlib", "pool(rows, columns)"):
         w.plot()
+
+
+def test_plot_of_a_part():
+    query, key, _ = tensors((10, 8), kv_len=300)
+    w = fovea.Weights(query, key)
+    axes = w.plot(queries=slice(-4, None), keys=slice(100, 150), columns=7, reduce="mean", ax=Axes())
+    assert np.array_equal(axes.cells, w.pool(4, 7, "mean", queries=slice(6, 10), keys=slice(100, 150)))
+    assert axes.options["extent"] == (99.5, 149.5, 9.5, 5.5)
+
+
+def test_plot_by_matplotlib():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    query, key, _ = tensors((10, 8), kv_len=300)
+    w = fovea.Weights(query, key, mask=fovea.causal())
+    axes = w.plot(columns=100)
+    (image,) = axes.images
+    assert np.array_equal(image.get_array(), w.pool(10, 100, "max"))
+    assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 299.5), (9.5, -0.5))
+    assert axes.get_title() == "Weights(10 x 300, mask=causal())"
+    axes.figure.canvas.draw()
+    assert len(np.unique(np.asarray(axes.figure.canvas.buffer_rgba()).reshape(-1, 4), axis=0)) > 50

@@ -98,15 +98,57 @@ def test_wrong_places():
         fovea.weights(query, key, rows=(0, 2.5))
     with raises(TypeError, "rows: expected a slice, or a pair", "int"):
         fovea.weights(query, key, rows=3)
-    with raises(ValueError, "rows: expected 1 to q_len = 4, got 5"):
+    with raises(ValueError, "rows: expected 1 to 4, as many as there are queries, got 5"):
         w.pool(5, 2)
-    with raises(ValueError, "columns: expected 1 to kv_len = 5, got 0"):
+    with raises(ValueError, "columns: expected 1 to 5, as many as there are keys, got 0"):
         w.pool(2, 0)
+    with raises(ValueError, "columns: expected 1 to 2, as many as there are keys, got 3"):
+        w.pool(2, 3, keys=slice(-2, None))
+    with raises(ValueError, "queries: expected neighbours, a slice without a step"):
+        w.pool(2, 2, queries=slice(None, None, 2))
+    with raises(TypeError, "keys: expected a slice", "int"):
+        w.pool(2, 2, keys=3)
+    with raises(TypeError, "keys: expected a slice", "int"):
+        w.plot(keys=3)
+    with raises(IndexError, "query: expected from -4"):
+        w.scores[4]
     with raises(ValueError, 'reduce: expected "sum", "mean" or "max"'):
         w.pool(2, 2, "min")
     with raises(ValueError, "recent: expected 1 to q_len = 4 queries, got 5"):
         w.received(recent=5)
+    for bins in (0, 4097):
+        with raises(ValueError, "bins: expected 1 to 4096, got", str(bins)):
+            fovea.received(query, key, bins=bins)
     with raises(ValueError, "lenses: expected top of at most kv_len = 5, got 6"):
         w.top(6)
     with raises(ValueError, "copy: expected True or None"):
         w.__array__(copy=False)
+
+
+def test_wrong_maps():
+    query, key, _ = tensors((2, 3, 4, 8), kv_len=5)
+    for size in (3, (3,), (1, 2, 3), (1.5, 2), "ab"):
+        with raises(TypeError, "size: expected (rows, columns), two integers, got", repr(size)):
+            fovea.map(query, key, size)
+    for size in ((0, 1), (5, 1), (1, 6)):
+        with raises(ValueError, "size: expected (1, 1) to (4, 5), as many as there are queries and keys", repr(size)):
+            fovea.map(query, key, size)
+    with raises(ValueError, "size: expected (1, 1) to (2, 5)"):
+        fovea.map(query, key, (3, 5), queries=slice(1, 3))
+    with raises(ValueError, "queries: expected neighbours, a slice without a step"):
+        fovea.map(query, key, (1, 1), queries=slice(None, None, -1))
+    with raises(TypeError, "keys: expected a slice or None, got tuple"):
+        fovea.map(query, key, (1, 1), keys=(0, 3))
+    for more in ({}, {"head": 1}):
+        with raises(ValueError, 'reduce: expected "sum", "mean" or "max", got "median"'):
+            fovea.map(query, key, (1, 1), reduce="median", **more)
+    with raises(ValueError, "head: expected 0 or more and less than q_heads = 3, got 3"):
+        fovea.map(query, key, (1, 1), head=3)
+    with raises(ValueError, 'heads: expected "mean", "max" or None, got \'sum\''):
+        fovea.map(query, key, (1, 1), heads="sum")
+    with raises(ValueError, "heads: expected None beside head=1, got 'mean'"):
+        fovea.map(query, key, (1, 1), head=1, heads="mean")
+    with raises(ValueError, "lse: expected [batch, q_heads, q_len] = [2, 3, 4]"):
+        fovea.map(query, key, (1, 1), lse=np.zeros((2, 3, 5), np.float32))
+    with pytest.raises(TypeError, match="dropout"):
+        fovea.map(query, key, (1, 1), dropout=fovea.Dropout(0.5))

@@ -72,7 +72,12 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     assert_type(w.top(3), tuple[NDArray[np.int64], NDArray[Any]])
     assert_type(w.statistics(), fovea.Seen)
     assert_type(w.pool(3, 4, "max"), NDArray[Any])
-    assert_type(w.received(recent=3), NDArray[Any])
+    assert_type(w.pool(3, 4, queries=slice(3, 9), keys=slice(-4, None)), NDArray[Any])
+    assert_type(w.scores[3, 4], np.floating[Any])
+    assert_type(w.scores[3:, :4], NDArray[Any])
+    assert_type(w.received(recent=3), fovea.Received)
+    assert_type(fovea.received(query, key, bins=8, lse=lse, softcap=30), fovea.Received)
+    assert_type(fovea.map(query, key, (3, 4), reduce="max", heads="mean", mask=fovea.causal()), NDArray[Any])
 
     fovea.Lenses(map=3)  # wrong: no pair
     fovea.Lenses(map=(3, 4), reduce="median")  # wrong: no such reduction
@@ -84,6 +89,8 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     w[0.5]  # wrong: no place
     w[1, 2, 3]  # wrong: too many
     w.pool(3, 4, "median")  # wrong: no such reduction
+    fovea.map(query, key, 3)  # wrong: no pair
+    fovea.map(query, key, (3, 4), heads="sum")  # wrong: no such reduction
 
 
 def learn(x: Floats, path: pathlib.Path) -> None:
