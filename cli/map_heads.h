@@ -30,8 +30,8 @@ class NumbersOfHeads {
   Pool how_;
   double none_;
   Shape shape_;
-  std::vector<double> all_;  // sums or maxima
-  std::vector<std::int64_t> heads_;
+  std::vector<double> all_;          // sums or maxima
+  std::vector<std::int32_t> heads_;  // that have the number
 };
 
 /// A map and its statistics. A cell is masked where it is in every head. The mean of a cell's pairs

@@ -285,11 +285,13 @@ class Weights(_Matrix):
         queries: slice | None = None,
         keys: slice | None = None,
         ax: _Axes = None,
+        **image: object,
     ) -> _Axes:
         """The matrix, or a part of it, as an image by matplotlib, pooled to at most rows x columns cells.
 
         queries, keys  of the part: slices without a step; None: all
         ax             matplotlib's Axes to draw into; None: a new one
+        image          what its imshow() takes besides, such as norm="log" or cmap="magma"
 
         Returns the Axes. Raises ImportError without matplotlib.
         """
@@ -305,7 +307,7 @@ class Weights(_Matrix):
             ax = pyplot.subplots()[1]
         cells = self.pool(min(rows, len(down)), min(columns, len(across)), reduce, queries=queries, keys=keys)
         extent = (across.start - 0.5, across.stop - 0.5, down.stop - 0.5, down.start - 0.5)
-        ax.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
+        ax.imshow(cells, **{"extent": extent, "aspect": "auto", "interpolation": "nearest", **image})
         ax.set(xlabel="key", ylabel="query", title=repr(self))
         return ax
 

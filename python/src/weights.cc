@@ -143,7 +143,7 @@ class Weighing {
 
   /// `batch` and `head` are arguments.
   WeightTile tile(Range rows, Range columns, PyObject* batch, PyObject* head) const {
-    return {.batch = place(batch, "batch", "batch", inputs_.query.extent(0)),
+    return {.batch = place(batch, "batch", "batch", this->batch()),
             .head = place(head, "head", "q_heads", q_heads()),
             .first_query = rows.first,
             .queries = rows.count,

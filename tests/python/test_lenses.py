@@ -285,9 +285,10 @@ def test_plot(monkeypatch):
 def test_plot_of_a_part():
     query, key, _ = tensors((10, 8), kv_len=300)
     w = fovea.Weights(query, key)
-    axes = w.plot(queries=slice(-4, None), keys=slice(100, 150), columns=7, reduce="mean", ax=Axes())
+    axes = w.plot(queries=slice(-4, None), keys=slice(100, 150), columns=7, reduce="mean", ax=Axes(), norm="log")
     assert np.array_equal(axes.cells, w.pool(4, 7, "mean", queries=slice(6, 10), keys=slice(100, 150)))
     assert axes.options["extent"] == (99.5, 149.5, 9.5, 5.5)
+    assert axes.options["norm"] == "log"
 
 
 def test_plot_by_matplotlib():
@@ -300,5 +301,6 @@ def test_plot_by_matplotlib():
     assert np.array_equal(image.get_array(), w.pool(10, 100, "max"))
     assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 299.5), (9.5, -0.5))
     assert axes.get_title() == "Weights(10 x 300, mask=causal())"
+    w.plot(ax=axes, norm="log", aspect="equal")
     axes.figure.canvas.draw()
     assert len(np.unique(np.asarray(axes.figure.canvas.buffer_rgba()).reshape(-1, 4), axis=0)) > 50
