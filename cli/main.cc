@@ -20,6 +20,7 @@
 #include "bench_command.h"
 #include "core/nearest.h"
 #include "explain_command.h"
+#include "heads_command.h"
 #include "help.h"
 #include "info_command.h"
 #include "inspect_command.h"
@@ -50,6 +51,7 @@ Page root_page() {
                     " fovea inspect model.safetensors\n"
                     " fovea attend --input layer.npz --causal --output context.npy\n"
                     " fovea map --input layer.npz --causal --output map.html\n"
+                    " fovea heads --input layer.npz --causal\n"
                     " fovea train scene lesson.json --output learned.json\n"
                     " fovea translate dates \"en-US: 03/04/05\" --show-attention\n"
                     " fovea bench\n"
@@ -60,9 +62,8 @@ Page root_page() {
                     "fovea info --help says how."},
                    {"SEE ALSO",
                     "fovea explain --help, fovea inspect --help, fovea attend --help, fovea map "
-                    "--help, fovea tile --help, fovea train --help, fovea translate --help, fovea "
-                    "bench --help, fovea "
-                    "info --help"}}};
+                    "--help, fovea tile --help, fovea heads --help, fovea train --help, fovea "
+                    "translate --help, fovea bench --help, fovea info --help"}}};
 }
 
 // "fovea", or "fovea explain" or "fovea train scene" when that is the command.
@@ -138,6 +139,7 @@ int run_command(int argc, const char* const* argv) {
   const AttendCommand attend(app);
   const MapCommand map(app);
   const TileCommand tile(app);
+  const HeadsCommand heads(app);
   const TrainCommand train(app);
   const TranslateCommand translate(app);
   const BenchCommand bench(app);
@@ -153,6 +155,7 @@ int run_command(int argc, const char* const* argv) {
     if (attend.chosen()) return attend.run();
     if (map.chosen()) return map.run();
     if (tile.chosen()) return tile.run();
+    if (heads.chosen()) return heads.run();
     if (train.chosen()) return train.run();
     if (translate.chosen()) return translate.run();
     if (bench.chosen()) return bench.run();

@@ -96,35 +96,6 @@ void check_top(const Problem& problem, const TopKeys& top, OutputChecks& checks)
                            .type = OutputType::kSums});
 }
 
-/// Adds to pairs[column] how many keys a query sees from begins[column] to before the next.
-void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
-               std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
-               std::vector<std::uint8_t>& visible) {
-  KeyRange range = mask.key_range(row, kv_len);
-  range.begin = std::max(range.begin, begins.front());
-  range.end = std::min(range.end, begins.back());
-  if (range.begin >= range.end) return;
-  if (!range.exact) {
-    visible.resize(static_cast<std::size_t>(range.end - range.begin));
-    ScorePosition first = row;
-    first.key = range.begin;
-    mask.fill(first, range.end - range.begin, visible.data());
-  }
-  const auto columns = static_cast<std::int64_t>(pairs.size());
-  for (auto c = static_cast<std::size_t>(
-           cell_of(range.begin - begins.front(), begins.back() - begins.front(), columns));
-       c < pairs.size() && begins[c] < range.end; ++c) {
-    const std::int64_t begin = std::max(begins[c], range.begin);
-    const std::int64_t end = std::min(begins[c + 1], range.end);
-    if (range.exact) {
-      pairs[c] += end - begin;
-    } else {
-      const std::uint8_t* const from = visible.data() + (begin - range.begin);
-      pairs[c] += std::count_if(from, from + (end - begin), [](std::uint8_t v) { return v != 0; });
-    }
-  }
-}
-
 }  // namespace
 
 const Lenses& lenses_of(const AttentionOutputs& outputs) {
@@ -292,6 +263,34 @@ void Maps::finish() {
     });
   }
   finish_maps(problem_, map_);
+}
+
+void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
+               std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
+               std::vector<std::uint8_t>& visible) {
+  KeyRange range = mask.key_range(row, kv_len);
+  range.begin = std::max(range.begin, begins.front());
+  range.end = std::min(range.end, begins.back());
+  if (range.begin >= range.end) return;
+  if (!range.exact) {
+    visible.resize(static_cast<std::size_t>(range.end - range.begin));
+    ScorePosition first = row;
+    first.key = range.begin;
+    mask.fill(first, range.end - range.begin, visible.data());
+  }
+  const auto columns = static_cast<std::int64_t>(pairs.size());
+  for (auto c = static_cast<std::size_t>(
+           cell_of(range.begin - begins.front(), begins.back() - begins.front(), columns));
+       c < pairs.size() && begins[c] < range.end; ++c) {
+    const std::int64_t begin = std::max(begins[c], range.begin);
+    const std::int64_t end = std::min(begins[c + 1], range.end);
+    if (range.exact) {
+      pairs[c] += end - begin;
+    } else {
+      const std::uint8_t* const from = visible.data() + (begin - range.begin);
+      pairs[c] += std::count_if(from, from + (end - begin), [](std::uint8_t v) { return v != 0; });
+    }
+  }
 }
 
 void finish_maps(const Problem& problem, const PooledMap& map) {

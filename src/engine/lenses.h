@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -62,6 +63,12 @@ class Maps {
   std::int64_t chunk_queries_ = 1;
   std::vector<float> edges_;  // [batch][q_heads][chunks][2][columns]
 };
+
+/// Adds to pairs[column] how many keys a query sees from begins[column] to before the next.
+/// `visible` is memory to work in.
+void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
+               std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
+               std::vector<std::uint8_t>& visible);
 
 /// Fills in map.pairs, and makes means of sums where they are asked for.
 void finish_maps(const Problem& problem, const PooledMap& map);
