@@ -14,6 +14,7 @@ PAGES = {
     "fovea attend": ["attend", "--help"],
     "fovea map": ["map", "--help"],
     "fovea tile": ["tile", "--help"],
+    "fovea heads": ["heads", "--help"],
     "fovea bench": ["bench", "--help"],
     "fovea info": ["info", "--help"],
 }
@@ -101,9 +102,9 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "map", "tile", "train", "bench", "info"):
+        for command in ("explain", "inspect", "attend", "map", "tile", "heads", "train", "bench", "info"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
-        self.assertLess(len(text.splitlines()), 16)
+        self.assertLess(len(text.splitlines()), 17)
 
 
 class InfoTest(CliTest):
