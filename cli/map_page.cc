@@ -87,7 +87,8 @@ Page map_page() {
               {"ENVIRONMENT", kEnvironment},
               {"EXAMPLES", kExamples},
               {"SEE ALSO",
-               "fovea tile --help, fovea attend --help, fovea explain --help; docs/files.md"}}};
+               "fovea tile --help, fovea heads --help, fovea attend --help, fovea explain --help; "
+               "docs/files.md"}}};
 }
 
 }  // namespace fovea::cli

@@ -160,15 +160,15 @@ struct OutputGradients {
 /// The gradient of the loss with respect to what attention is given, of the arithmetic's type
 /// (float32 for the types of 16 bits). Absent where the options have no such thing.
 struct Gradients {
-  Tensor query;     ///< of the query's shape
-  Tensor key;       ///< of the key's shape: the sum over the query heads that read a key
-  Tensor value;     ///< of the value's shape, summed alike
-  Tensor bias;      ///< of the bias' shape: the sum over all scores that a number is added to
-  Tensor relative;  ///< [buckets, q_heads]
-  Tensor sinks;     ///< [q_heads]
+  Tensor query = {};     ///< of the query's shape
+  Tensor key = {};       ///< of the key's shape: the sum over the query heads that read a key
+  Tensor value = {};     ///< of the value's shape, summed alike
+  Tensor bias = {};      ///< of the bias' shape: the sum over all scores that a number is added to
+  Tensor relative = {};  ///< [buckets, q_heads]
+  Tensor sinks = {};     ///< [q_heads]
   // No gradients, but what comes of them in passing (BackwardLenses).
-  Tensor relevance;  ///< [batch, q_heads, kv_len]: the sum over queries of P dP
-  Tensor magnitude;  ///< [batch, q_heads, kv_len]: the sum over queries of |P dP|
+  Tensor relevance = {};  ///< [batch, q_heads, kv_len]: the sum over queries of P dP
+  Tensor magnitude = {};  ///< [batch, q_heads, kv_len]: the sum over queries of |P dP|
 };
 
 /// The gradients of the loss, from those with respect to attention's results; what attention

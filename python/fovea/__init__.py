@@ -8,7 +8,7 @@
     fovea.nn                        layers that learn, to be imported by itself
     causal, window, prefix, ...     masks as rules, joined by & and |
     Lenses, weights, Weights        what is to be seen of the weights, which are never stored
-    map, received                   pooled to a picture; summed up for each key
+    map, received, heads            pooled to a picture; summed up for each key, and for each head
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       the same in plain float64, which says what is right
     KvCache, Rotary, apply_rotary   for generating text
@@ -25,6 +25,7 @@ from ._fovea import (
     CacheFull,
     Dropout,
     Gradients,
+    HeadSummary,
     KvCache,
     Lenses,
     Mask,
@@ -42,6 +43,7 @@ from ._fovea import (
     default_alibi_slopes,
     dense,
     documents,
+    heads,
     info,
     key_lengths,
     manual_seed,
@@ -61,6 +63,7 @@ __all__ = [
     "CacheFull",
     "Dropout",
     "Gradients",
+    "HeadSummary",
     "KvCache",
     "Lenses",
     "Mask",
@@ -80,6 +83,7 @@ __all__ = [
     "dense",
     "documents",
     "explain",
+    "heads",
     "info",
     "key_lengths",
     "manual_seed",

@@ -227,6 +227,38 @@ Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums, Li et al
     >>> found.histogram
     array([3, 1, 2]))";
 
+constexpr std::string_view kHeadsDoc =
+    R"(heads(query, key, *, blocks=16, {score}threads=None)
+--
+
+What each head looks at, in a few numbers: enough to tell one of the previous token from a sink, or
+from one that looks everywhere alike. The matrix is never stored.
+
+query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
+key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
+blocks     into how many equal blocks the keys are cut for block_diagonal: block b has those from
+           floor(b kv_len / blocks) to before floor((b + 1) kv_len / blocks); where there are fewer
+           keys, each is a block
+
+All else is as in attention(); packed sequences and dropout do not go here.
+
+Returns a HeadSummary, means over the rows of each head that see a key: entropy and even_entropy,
+what that were if all keys that the mask shows had equal weights; the largest weight; the distance;
+the weight of key 0, of the keys before, at and after the query's own position i + offset, and of
+all keys in the same block. Where a position has no key, the weight is 0.
+
+Cost       that of attention() without values, and 1 / blocks of it for the blocks.
+Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
+           came. Ctrl-C ends a long call of the main thread.
+
+    >>> words = np.eye(8, dtype=np.float32)
+    >>> query = np.stack([words, np.roll(words, 1, axis=0)])  # of this word, and of the one before
+    >>> told = fovea.heads(query, np.stack([words, words]), mask=fovea.causal(), scale=9.0)
+    >>> told.own_key.round(1)
+    array([1. , 0.1], dtype=float32)
+    >>> told.previous_key.round(1)
+    array([0. , 0.9], dtype=float32))";
+
 constexpr std::string_view kReferenceAttentionDoc =
     R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
 --
@@ -330,6 +362,11 @@ const char* reference_steps_doc() {
 
 const char* reference_gradients_doc() {
   static const std::string text = filled_in(std::string(kReferenceGradientsDoc));
+  return text.c_str();
+}
+
+const char* heads_doc() {
+  static const std::string text = filled_in(std::string(kHeadsDoc));
   return text.c_str();
 }
 

@@ -12,6 +12,7 @@ const char* attention_backward_doc();
 const char* reference_attention_doc();
 const char* reference_steps_doc();
 const char* reference_gradients_doc();
+const char* heads_doc();
 const char* weights_doc();
 const char* received_doc();
 const char* scaled_dot_product_attention_doc();

@@ -15,6 +15,7 @@ void add_dropout(nanobind::module_& module);
 void add_gradients(nanobind::module_& module);
 void add_attention_backward(nanobind::module_& module);
 void add_lenses(nanobind::module_& module);
+void add_heads(nanobind::module_& module);
 void add_weights(nanobind::module_& module);
 void add_reference(nanobind::module_& module);
 void add_cache(nanobind::module_& module);

@@ -34,6 +34,7 @@ NB_MODULE(_fovea, module) {
   add_gradients(module);
   add_attention_backward(module);
   add_lenses(module);
+  add_heads(module);
   add_weights(module);
   add_scaled_dot_product_attention(module);
   add_reference(module);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `weights` and `received`, and what fovea.Weights and fovea.map (python/fovea/_weights.py,
-// _map.py) are made of beside them: rectangles of scores, pooled ones, and what the fused pass sees
-// where no context is asked for.
+// `weights`, `received` and `heads`, and what fovea.Weights and fovea.map
+// (python/fovea/_weights.py, _map.py) are made of beside them: rectangles of scores, pooled ones,
+// and what the fused pass sees where no context is asked for.
 
 #include "fovea/weights.h"
 
@@ -18,6 +18,7 @@
 #include "docs.h"
 #include "forward.h"
 #include "functions.h"
+#include "heads.h"
 #include "lenses.h"
 #include "named_tuple.h"
 #include "new_arrays.h"
@@ -168,7 +169,7 @@ class Weighing {
 
   /// The same without an lse.
   template <class Engine>
-  void compute_scores(double work, const Engine& engine) {
+  void compute_without_lse(double work, const Engine& engine) {
     run(work, options().execution, [&] { engine(inputs_, options()); });
   }
 
@@ -214,10 +215,10 @@ PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
         attention_weights(inputs, tile, options, found.view());
       });
     } else {
-      weighing.compute_scores(work,
-                              [&](const WeightInputs& inputs, const AttentionOptions& options) {
-                                attention_scores(inputs, tile, options, found.view());
-                              });
+      weighing.compute_without_lse(
+          work, [&](const WeightInputs& inputs, const AttentionOptions& options) {
+            attention_scores(inputs, tile, options, found.view());
+          });
     }
     return found.release();
   });
@@ -357,6 +358,26 @@ PyObject* call_observe(PyObject*, PyObject* const* arguments, Py_ssize_t count,
   });
 }
 
+PyObject* call_heads(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  enum : std::size_t { kBlocks = 2, kOwn };
+  return guarded([&] {
+    static constexpr auto kNames =
+        with_options(std::array<const char*, kOwn>{"query", "key", "blocks"});
+    static const Signature signature("heads", kNames, 2, 2);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, nullptr);
+    const std::int64_t blocks =
+        given[kBlocks] == nullptr ? HeadSummary().blocks : integer(given[kBlocks], "blocks");
+    HeadArrays heads(weighing.query(), weighing.sums());
+    weighing.compute_without_lse(weighing.whole(),
+                                 [&](const WeightInputs& inputs, const AttentionOptions& options) {
+                                   attention_heads(inputs, options, heads.summary(blocks));
+                                 });
+    return heads.release();
+  });
+}
+
 /// _weights_shape(query, key, ...): (rank, batch, q_heads, q_len, kv_len); checks the options'
 /// types.
 PyObject* call_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
@@ -384,11 +405,12 @@ PyMethodDef method(const char* name, Function* function, const char* doc) {
 void add_weights(nb::module_& module) {
   static PyMethodDef weights = method("weights", call_tile<TileOf::kWeights>, weights_doc());
   static PyMethodDef received = method("received", call_received, received_doc());
+  static PyMethodDef heads = method("heads", call_heads, heads_doc());
   static PyMethodDef scores = method("_scores", call_tile<TileOf::kScores>, "A head's scores.");
   static PyMethodDef pooled = method("_pooled_weights", call_pooled, "A head's weights, pooled.");
   static PyMethodDef observe = method("_observe", call_observe, "What lenses see, or the lse.");
   static PyMethodDef shape = method("_weights_shape", call_shape, "Of the weights.");
-  for (PyMethodDef* const own : {&weights, &received}) {
+  for (PyMethodDef* const own : {&weights, &received, &heads}) {
     add_function(module, own->ml_name, "fovea", *own);
   }
   for (PyMethodDef* const own : {&scores, &pooled, &observe, &shape}) {

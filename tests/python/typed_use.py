@@ -63,6 +63,8 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     assert_type(context, Floats)
     print(seen.entropy.mean(), seen.top_keys[0], lenses.map, lenses.reduce)
     assert_type(fovea.weights(query, key, rows=slice(3, 5), cols=(0, 2), head=1, lse=lse, scale=0.5), NDArray[Any])
+    assert_type(fovea.heads(query, key, blocks=4, mask=fovea.causal(), threads=2), fovea.HeadSummary)
+    assert_type(fovea.heads(query, key).own_key, NDArray[Any])
     w = fovea.Weights(query, key, mask=fovea.causal(), alibi=True, batch=1, head=2, lse=lse)
     assert_type(w.shape, tuple[int, int])
     assert_type(w[3], NDArray[Any])
@@ -84,6 +86,7 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     fovea.attention(query, key, value, lenses=True)  # wrong: no Lenses
     fovea.decode(query, key, value, lenses=lenses)  # wrong: has none
     fovea.weights(query, key, value)  # wrong: has no values
+    fovea.heads(query, key, blocks=0.5)  # wrong: no number of blocks
     fovea.weights(query, key, rows=3)  # wrong: no range
     fovea.weights(query, key, dropout=fovea.Dropout(0.1))  # wrong: before dropout
     w[0.5]  # wrong: no place

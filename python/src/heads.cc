@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// fovea.HeadSummary (heads.h).
+
+#include "heads.h"
+
+#include <array>
+
+#include <nanobind/nanobind.h>
+
+#include "functions.h"
+#include "named_tuple.h"
+
+namespace nb = nanobind;
+
+namespace fovea::python {
+namespace {
+
+enum HeadField : std::size_t {
+  kEntropy,
+  kEvenEntropy,
+  kMaximum,
+  kMeanDistance,
+  kFirstKey,
+  kPreviousKey,
+  kOwnKey,
+  kNextKey,
+  kBlockDiagonal,
+  kHeadFields
+};
+
+constexpr const char* kHeadSummaryDoc =
+    "What heads() tells of each head: means over the rows (queries) that see a key, arrays of "
+    "NumPy\n"
+    "by name, [batch, q_heads], float32 (float64 where query is). Without batch, or without batch\n"
+    "and heads, where query is. Of a head whose rows see no key, and of one with a nan or inf "
+    "among\n"
+    "its scores, all is nan.";
+
+PyTypeObject* type = nullptr;  // kept for good
+
+}  // namespace
+
+HeadArrays::HeadArrays(const Array& query, DType dtype) {
+  const Shape& rows = query.view().shape();
+  Shape shape;
+  for (int dim = 0; dim + 2 < rows.rank(); ++dim) shape.push_back(rows[dim]);
+  for (std::size_t field = 0; field < kHeadFields; ++field) {
+    made_.emplace_back(query, Framework::kNumpy, dtype, shape);
+  }
+}
+
+MutableTensorView HeadArrays::view(std::size_t field) const {
+  const MutableTensorView& of = made_[field].view();
+  Shape shape{1, 1};
+  Strides strides{1, 1};
+  for (int dim = 0; dim < of.rank(); ++dim) {
+    shape[dim + 2 - of.rank()] = of.extent(dim);
+    strides[dim + 2 - of.rank()] = of.strides()[dim];
+  }
+  return {of.data(), of.dtype(), shape, strides};
+}
+
+HeadSummary HeadArrays::summary(std::int64_t blocks) const {
+  return {.entropy = view(kEntropy),
+          .even_entropy = view(kEvenEntropy),
+          .maximum = view(kMaximum),
+          .mean_distance = view(kMeanDistance),
+          .first_key = view(kFirstKey),
+          .previous_key = view(kPreviousKey),
+          .own_key = view(kOwnKey),
+          .next_key = view(kNextKey),
+          .block_diagonal = view(kBlockDiagonal),
+          .blocks = blocks};
+}
+
+PyObject* HeadArrays::release() {
+  std::array<nb::object, kHeadFields> arrays;
+  for (std::size_t i = 0; i < kHeadFields; ++i) arrays[i] = nb::steal(made_[i].release());
+  return make_named_tuple(type, arrays);
+}
+
+void add_heads(nb::module_& module) {
+  static std::array<PyStructSequence_Field, kHeadFields + 1> fields{
+      {{"entropy", "[batch, q_heads], of -sum_j w_j ln(w_j), in nats"},
+       {"even_entropy",
+        "[batch, q_heads], of what that were if all keys that the mask shows had equal weights"},
+       {"maximum", "[batch, q_heads], of the largest weight"},
+       {"mean_distance", "[batch, q_heads], of the weights' mean of i + offset - j"},
+       {"first_key", "[batch, q_heads], of the weight of key 0"},
+       {"previous_key", "[batch, q_heads], of the weight of key i + offset - 1"},
+       {"own_key", "[batch, q_heads], of the weight of key i + offset"},
+       {"next_key", "[batch, q_heads], of the weight of key i + offset + 1"},
+       {"block_diagonal",
+        "[batch, q_heads], of the weights of all keys in the block that i + offset is in"},
+       {nullptr, nullptr}}};
+  static PyStructSequence_Desc description{"fovea.HeadSummary", kHeadSummaryDoc, fields.data(),
+                                           static_cast<int>(kHeadFields)};
+  type = add_named_tuple(module, "HeadSummary", description);
+}
+
+}  // namespace fovea::python
