@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a few of very many weights (fovea/weights.h), as `fovea bench lenses` measures them.
+// Looks at a few of very many weights (fovea/weights.h), as `fovea bench looks` measures them.
 
 #pragma once
 
@@ -31,7 +31,7 @@ struct BenchLook {
 struct LookResult {
   BenchLook look;
   std::vector<double> seconds;  ///< of each call
-  /// The largest share that a weight or cell is off by, and how much is allowed.
+  /// The largest share that a weight or cell is off by.
   double error = 0.0;
 
   double median_seconds() const;

@@ -32,9 +32,9 @@ constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
 
 void require_something(const ProblemShape& shape) {
   if (shape.batch > 0 && shape.q_heads > 0 && shape.q_len > 0 && shape.kv_len > 0) return;
-  throw InvalidArgument(
-      fmt::format("nothing to show: there are {} batch items, {} heads, {} queries and {} keys",
-                  shape.batch, shape.q_heads, shape.q_len, shape.kv_len));
+  throw InvalidArgument(fmt::format(
+      "nothing to show: expected at least one of each, got batch {}, heads {}, queries {}, keys {}",
+      shape.batch, shape.q_heads, shape.q_len, shape.kv_len));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ HeadsCommand::HeadsCommand(CLI::App& parent)
   add_choice(*app_, "--sort", sort_, head_orders(),
              "What heads are sorted by, the largest first: share, the largest of first, prev, own "
              "and next (the default); one of the columns entropy, even, distance, largest, first, "
-             "previous, own, next and block; or head, as they come.")
+             "prev, own, next and block; or head, as they come.")
       ->type_name("ORDER");
   app_->option_defaults()->group("Options");
   app_->add_flag("--json", arguments_.json, "Print JSON rather than the table.");

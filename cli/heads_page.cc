@@ -19,17 +19,19 @@ constexpr const char* kDescription =
     "disk leaves what was there.";
 
 constexpr const char* kColumns =
-    "Means over the rows that see a key. Query i stands at position i + offset (--alignment); a "
+    "Means over the rows that see a key, and give one a weight above 0. Query i stands at position "
+    "i + offset (--alignment); a "
     "place where there is no key has weight 0. A narrow terminal has fewer columns, a file has "
     "all, by the names in brackets.\n"
     "\n"
-    "entropy\tof the weights, in nats [entropy]\n"
-    "even\tThe entropy as a share of what it were if all keys that the mask lets a row see had "
-    "equal weights [even_entropy, the latter].\n"
+    "entropy\tOf the weights, in nats [entropy].\n"
+    "even\tThe entropy as a share of what it would be if all keys that the mask lets a row see had "
+    "equal weights [even_entropy, the latter]; - where every row sees one key alone. A sink of "
+    "--sinks, beside which weights add up to less, moves it either way.\n"
     "distance\tThe weighted distance of query and key, positive where the key comes before "
     "[mean_distance].\n"
-    "largest\tthe largest weight [maximum]\n"
-    "first\tthe weight of key 0 [first_key]\n"
+    "largest\tThe largest weight [maximum].\n"
+    "first\tThe weight of key 0 [first_key].\n"
     "prev, own, next\tThe weights of the key before the query's position, at it, and after it "
     "[previous_key, own_key, next_key].\n"
     "block\tThe weights of all keys in the block that the query's position is in, of --blocks "
@@ -42,12 +44,12 @@ constexpr const char* kColumns =
 constexpr const char* kNames =
     "The first that fits:\n"
     "\n"
-    "uniform\teven is 0.95 or more\n"
+    "uniform\tThe column even is 0.95 to 1.01.\n"
     "own token, previous token, next token, sink\tThe largest of own, prev, next and first is 0.5 "
     "or more; a sink is what looks at key 0.\n"
-    "local blocks\tblock is 0.5 or more\n"
-    "one key\tlargest is 0.8 or more: each query looks at one key, wherever it is\n"
-    "-\tnone";
+    "local blocks\tThe column block is 0.5 or more.\n"
+    "one key\tThe column largest is 0.8 or more: each query looks at one key, wherever it is.\n"
+    "-\tNone does.";
 
 constexpr const char* kEnvironment =
     "COLUMNS\tThe terminal's width; fovea explain --help says how.\n"
@@ -56,7 +58,7 @@ constexpr const char* kEnvironment =
 
 constexpr const char* kExamples =
     " fovea heads --input layer.npz --causal\n"
-    " fovea heads --query q.npy --key k.npy --causal --sort previous\n"
+    " fovea heads --query q.npy --key k.npy --causal --sort prev\n"
     " fovea heads --input layer.npz --blocks 64 --output heads.csv\n"
     " fovea heads --input layer.npz --causal --json";
 

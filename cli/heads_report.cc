@@ -38,16 +38,28 @@ std::string bar(double share, int width) {
   return text + std::string(kEighths[whole % 8]);
 }
 
+/// The columns with bars.
+struct ShareColumn {
+  std::string_view header;
+  HeadNumber number;
+
+  int width() const { return std::max(display_width(header), kShareDigits); }
+};
+constexpr ShareColumn kShares[] = {{"first", kFirstKey},
+                                   {"prev", kPreviousKey},
+                                   {"own", kOwnKey},
+                                   {"next", kNextKey},
+                                   {"block", kBlockDiagonal}};
+
 /// Which columns a table has.
 struct Columns {
   bool batch = false, entropy = false, even = false, distance = false, largest = false;
   int bar = 0;  // characters beside each share
 
   int width() const {
-    constexpr int kShareHeaders[] = {5, 4, 4, 4, 5};  // first, prev, own, next, block
     int sum = 4 + kGap + kLongestName;
-    for (const int header : kShareHeaders) {
-      sum += kGap + (bar > 0 ? kShareDigits + 1 + bar : std::max(header, kShareDigits));
+    for (const ShareColumn& share : kShares) {
+      sum += kGap + (bar > 0 ? kShareDigits + 1 + bar : share.width());
     }
     for (const auto& [has, own] :
          {std::pair{batch, 5}, {entropy, 7}, {even, 4}, {distance, 8}, {largest, 7}}) {
@@ -100,11 +112,11 @@ std::string header(const Columns& columns) {
   if (columns.even) line.right("even", 4);
   if (columns.distance) line.right("distance", 8);
   if (columns.largest) line.right("largest", 7);
-  for (const std::string_view name : {"first", "prev", "own", "next", "block"}) {
+  for (const ShareColumn& share : kShares) {
     if (columns.bar > 0) {
-      line.left(name, kShareDigits + 1 + columns.bar);
+      line.left(share.header, kShareDigits + 1 + columns.bar);
     } else {
-      line.right(name, std::max(display_width(name), kShareDigits));
+      line.right(share.header, share.width());
     }
   }
   line.left("name", 0);
@@ -114,7 +126,11 @@ std::string header(const Columns& columns) {
 std::string line_of(const HeadTold& head, const Columns& columns) {
   Line line;
   const auto number = [](double value, int digits) {
-    return fmt::format("{:.{}f}", value, digits);
+    if (std::isnan(value)) return std::string("-");
+    const std::string text = fmt::format("{:.{}f}", value, digits);
+    // What rounds to 0 has no sign.
+    return text.find_first_not_of("-0.") == std::string::npos ? fmt::format("{:.{}f}", 0.0, digits)
+                                                              : text;
   };
   if (columns.batch) line.right(std::to_string(head.batch), 5);
   line.right(std::to_string(head.head), 4);
@@ -125,13 +141,14 @@ std::string line_of(const HeadTold& head, const Columns& columns) {
     line.right(number(distance, std::abs(distance) < 99999.0 ? 1 : 0), 8);
   }
   if (columns.largest) line.right(number(head[kMaximum], 2), 7);
-  for (const HeadNumber share : {kFirstKey, kPreviousKey, kOwnKey, kNextKey, kBlockDiagonal}) {
-    const std::string text = number(head[share], 2);
+  for (const ShareColumn& share : kShares) {
+    const double value = head[share.number];
+    const std::string text = number(value, 2);
     if (columns.bar > 0) {
-      line.left(pad_left(text, kShareDigits) + " " + bar(head[share], columns.bar),
+      line.left(pad_left(text, kShareDigits) + " " + bar(value, columns.bar),
                 kShareDigits + 1 + columns.bar);
     } else {
-      line.right(text, share == kFirstKey || share == kBlockDiagonal ? 5 : kShareDigits);
+      line.right(text, share.width());
     }
   }
   const std::string_view name = head.name();
@@ -207,8 +224,9 @@ std::string heads_csv(const HeadsReport& report) {
   text += ",name\n";
   for (const HeadTold& head : report.result.heads) {
     text += fmt::format("{},{}", head.batch, head.head);
-    // Nine digits tell any float32 from its neighbours.
-    for (const double value : head.numbers) text += fmt::format(",{:.9g}", value);
+    // So many digits tell any number of the type from its neighbours.
+    const int digits = report.inputs.is_float64() ? 17 : 9;
+    for (const double value : head.numbers) text += fmt::format(",{:.{}g}", value, digits);
     text += fmt::format(",{}\n", head.name());
   }
   return text;

@@ -96,12 +96,13 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
 }
 
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
+  if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
+    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys{}",
+                                      shape.q_len, shape.kv_len,
+                                      shape.q_heads == 0 ? " of 0 heads" : ""));
+  }
   require_index("--batch", arguments.batch, shape.batch, "batch items");
   require_index("--head", arguments.head, shape.q_heads, "heads of queries");
-  if (shape.q_len == 0 || shape.kv_len == 0) {
-    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys",
-                                      shape.q_len, shape.kv_len));
-  }
   return {.batch = arguments.batch,
           .head = arguments.head,
           .heads = arguments.heads,

@@ -67,11 +67,12 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
 /// memory, where attention_forward, bound by arithmetic, would leave most of its lanes empty. The
 /// queries of a group of heads share each key that is read.
 ///
-/// Everything is as in attention_forward, options included; with dropout or lenses it is that
-/// function. Up to about 32 queries per head of keys this is the faster one.
+/// Everything is as in attention_forward, options included; with dropout, and with lenses of more
+/// than a few queries, it is that function. Up to about 32 queries per head of keys this is the
+/// faster one.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
-///          sees are not read.
+///          sees are not read. With lenses the keys once more for each query.
 /// Threads  parts of the keys are computed on several threads and merged by their lse (Dao et al.
 ///          2023, Flash-Decoding); re-entrant; the same bits for any number of threads.
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
@@ -79,8 +80,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 
 /// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
 /// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
-/// largest of them. float32, float16 and bfloat16 only; packed sequences, dropout and lenses are
-/// not for here.
+/// largest of them. float32, float16 and bfloat16 only; packed sequences and dropout are not for
+/// here.
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 

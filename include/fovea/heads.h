@@ -16,8 +16,9 @@ namespace fovea {
 /// Means over the rows of each head; what is absent is not asked for.
 ///
 /// Every tensor is [batch, q_heads] of any strides, float32 (float64 where the inputs are). Means
-/// are over the rows that see a key; of a head without such a row all are nan. A row with a nan or
-/// inf among its scores makes all numbers of its head nan.
+/// are over the rows that see a key, and give one a weight that is not too small to be told from 0,
+/// as all are beside a sink far above them; of a head without such a row all are nan. A row with a
+/// nan or inf among its scores makes all numbers of its head nan.
 ///
 /// Query i stands at position i + offset (AttentionOptions::alignment), from which RowStatistics
 /// count their distances. Where there is no key, before the first and after the last, the weight is
@@ -25,7 +26,8 @@ namespace fovea {
 /// less the sink's share.
 struct HeadSummary {
   MutableTensorView entropy = {};  ///< of RowStatistics::entropy, in nats
-  /// The entropy of equal weights: of ln(the number of keys that the mask lets the row see).
+  /// The entropy of equal weights: of ln(the number of keys that the mask lets the row see). Where
+  /// there are no sinks, `entropy` is at most this.
   MutableTensorView even_entropy = {};
   MutableTensorView maximum = {};        ///< of the largest weight
   MutableTensorView mean_distance = {};  ///< of RowStatistics::mean_distance, in keys
@@ -45,7 +47,8 @@ struct HeadSummary {
 ///
 /// Memory   20 bytes for each query of each head; Execution::workspace is not used.
 /// Cost     that of attention_forward without a context, and, where it is asked for, what the
-///          diagonal and its blocks cost, 1 / blocks of a product of queries and keys.
+///          diagonal and its blocks cost, 1 / blocks of a product of queries and keys. For
+///          even_entropy a mask that is no range of keys for each row is asked about every pair.
 /// Threads  the same bits for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before
 ///          anything is written; Stopped after Execution::stop.

@@ -65,7 +65,7 @@ def map(  # noqa: A001
         array([[2.  , 0.  ],
                [0.77, 1.23]], dtype=float32)
     """
-    if heads not in (None, "mean", "max"):
+    if heads is not None and not (isinstance(heads, str) and heads in ("mean", "max")):
         raise ValueError(f'heads: expected "mean", "max" or None, got {heads!r}')
     if head is not None and heads is not None:
         raise ValueError(f"heads: expected None beside head={head}, got {heads!r}")
@@ -80,32 +80,31 @@ def map(  # noqa: A001
         "alignment": alignment,
         "threads": threads,
     }
-    weights = Weights(query, key, head=0 if head is None else head, lse=lse, **options)
-    rows, columns = size = _size(size, weights, queries, keys)
-    items, q_heads = weights._heads
-    if all(each is None for each in (head, queries, keys, lse)):
-        # How many pairs of each cell are seen matters to means over heads alone.
-        lenses = Lenses(map=size, reduce=reduce, pairs=heads is not None)
-        seen = _engine._observe(query, key, lenses, **options)
+    rank, items, q_heads, q_len, kv_len = _engine._weights_shape(query, key, **options)
+    rows, columns = size = _size(size, (q_len, kv_len), queries, keys)
+    # How many pairs of each cell are seen matters where means are taken over the heads that see one.
+    counted = heads is not None and reduce == "mean"
+    pairs = None
+    if all(each is None for each in (head, queries, keys, lse)) or (head is None and items * q_heads == 0):
+        seen = _engine._observe(query, key, Lenses(map=size, reduce=reduce, pairs=counted), **options)
         cells, pairs = seen.map, seen.pairs
     else:
+        weights = Weights(query, key, head=0 if head is None else head, lse=lse, **options)
         of_heads = range(q_heads) if head is None else (weights._head,)
         _ = weights.lse  # found once, for all of them
-        both = [weights._of(b, h)._pool(size, reduce, queries, keys) for b in range(items) for h in of_heads]
-        cells, pairs = (np.stack(each) for each in zip(*both, strict=True))
+        both = [weights._of(b, h)._pool(size, reduce, queries, keys, counted) for b in range(items) for h in of_heads]
+        cells = np.stack([each[0] for each in both])
+        pairs = np.stack([each[1] for each in both]) if counted else None
     if heads is not None:
         shape = (items, q_heads, rows, columns)
-        cells = _over_heads(cells.reshape(shape), pairs.reshape(shape) > 0 if reduce == "mean" else True, heads)
-    kept = (items, q_heads)[4 - weights._rank :] if head is None and heads is None else (items,) * (weights._rank == 4)
+        cells = _over_heads(cells.reshape(shape), True if pairs is None else pairs.reshape(shape) > 0, heads)
+    kept = (items, q_heads)[4 - rank :] if head is None and heads is None else (items,) * (rank == 4)
     result: NDArray[Any] = cells.reshape(*kept, rows, columns)
     return result
 
 
-def _size(size: tuple[int, int], weights: Weights, queries: slice | None, keys: slice | None) -> tuple[int, int]:
-    most = (
-        len(_part_of("queries", queries, weights.shape[0])),
-        len(_part_of("keys", keys, weights.shape[1])),
-    )
+def _size(size: tuple[int, int], of: tuple[int, int], queries: slice | None, keys: slice | None) -> tuple[int, int]:
+    most = (len(_part_of("queries", queries, of[0])), len(_part_of("keys", keys, of[1])))
     try:
         rows, columns = (operator.index(each) for each in size)
     except (TypeError, ValueError):

@@ -45,13 +45,26 @@ def _range(name: str, index: _Place, length: int) -> tuple[slice, bool]:
     return slice(place, place + 1), True
 
 
+def _count(name: str, number: SupportsIndex) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {type(number).__name__}") from None
+
+
 def _part_of(name: str, part: slice | None, length: int) -> range:
     """Which queries or keys a part has."""
     if part is None:
         return range(length)
     if not isinstance(part, slice):
         raise TypeError(f"{name}: expected a slice or None, got {type(part).__name__}")
-    return range(length)[_check_slice(name, part)]
+    try:
+        places = range(length)[_check_slice(name, part)]
+    except TypeError:
+        raise TypeError(f"{name}: expected a slice of integers, got {part}") from None
+    if length > 0 and not places:
+        raise ValueError(f"{name}: expected at least one of {length}, got none in {part}")
+    return places
 
 
 class _Matrix:
@@ -171,7 +184,6 @@ class Weights(_Matrix):
         self._query, self._key, self._lse = query, key, lse
         self._rank, items, heads, q_len, kv_len = _engine._weights_shape(query, key, **self._options)
         self._shape = (q_len, kv_len)
-        self._heads: tuple[int, int] = (items, heads)
         for name, place, most_name, most in (("batch", batch, "batch", items), ("head", head, "q_heads", heads)):
             try:
                 inside = 0 <= operator.index(place) < most
@@ -229,17 +241,17 @@ class Weights(_Matrix):
 
         Returns [rows, columns].
         """
+        _part_of("queries", queries, self._shape[0])
+        _part_of("keys", keys, self._shape[1])
         return self._pool((rows, columns), reduce, queries, keys)[0]
 
     def _pool(
-        self, size: tuple[int, int], reduce: _Reduce, queries: slice | None, keys: slice | None
-    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The cells, and how many pairs the mask lets be seen in each."""
-        own = (*size, reduce, queries, keys, True, self._batch, self._head)
-        found: tuple[NDArray[Any], NDArray[np.int64]] = _engine._pooled_weights(
-            self._query, self._key, self.lse, *own, **self._options
-        )
-        return found
+        self, size: tuple[int, int], reduce: _Reduce, queries: slice | None, keys: slice | None, pairs: bool = False
+    ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+        """The cells and, where they are asked for, how many pairs the mask lets be seen in each."""
+        own = (*size, reduce, queries, keys, pairs, self._batch, self._head)
+        found = _engine._pooled_weights(self._query, self._key, self.lse, *own, **self._options)
+        return found if pairs else (found, None)
 
     def _observe(self, lenses: Lenses) -> Seen:
         return Seen(self._own(_engine._observe(self._query, self._key, lenses, **self._options)))
@@ -305,7 +317,8 @@ class Weights(_Matrix):
                     "pip install matplotlib, or take pool(rows, columns)"
                 ) from error
             ax = pyplot.subplots()[1]
-        cells = self.pool(min(rows, len(down)), min(columns, len(across)), reduce, queries=queries, keys=keys)
+        most = [_count(*each) for each in (("rows", rows), ("columns", columns))]
+        cells = self.pool(min(most[0], len(down)), min(most[1], len(across)), reduce, queries=queries, keys=keys)
         extent = (across.start - 0.5, across.stop - 0.5, down.stop - 0.5, down.start - 0.5)
         ax.imshow(cells, **{"extent": extent, "aspect": "auto", "interpolation": "nearest", **image})
         ax.set(xlabel="key", ylabel="query", title=repr(self))

@@ -156,11 +156,9 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
     // value has no default of its own: it is left out where key is a cache, which has both.
-    static const std::span<const char* const> names(kParameterNames.data(), kLenses);
-    static const Signature signature("decode", names, 2, 3);
+    static const Signature signature("decode", kParameterNames, 2, 3);
     Parameters given;
-    signature.bind(arguments, count, keywords, std::span(given).first(kLenses));
-    given[kLenses] = nullptr;  // lenses are attention()'s
+    signature.bind(arguments, count, keywords, given);
     const std::optional<CacheInUse> cache = cache_of(given[kKey]);
     if (!cache) {
       if (given[kValue] == nullptr) {

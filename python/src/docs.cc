@@ -142,7 +142,7 @@ Source     Dao et al. 2022 (FlashAttention); of relevance Barkan et al. 2021, Ch
            [0.32, 0.32, 0.36]], dtype=float32))";
 
 constexpr std::string_view kDecodeDoc =
-    R"(decode(query, key, value=None, *, {keywords}threads=None, return_lse=False, out=None)
+    R"(decode(query, key, value=None, *, {keywords}threads=None, return_lse=False, out=None, lenses=None)
 --
 
 The same function as attention() for one to a few queries against many keys, as in generating text:
@@ -153,11 +153,11 @@ query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in at
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
 value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
 
-All keywords, results and errors are those of attention(), which alone has lenses; with dropout it
-is that function.
+All keywords, results and errors are those of attention(); with dropout, and with lenses of more
+than a few queries, it is that function.
 
 Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
-           sees are not read.
+           sees are not read. With lenses the keys once more for each query.
 Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
 
 constexpr std::string_view kWeightsDoc =
@@ -242,10 +242,12 @@ blocks     into how many equal blocks the keys are cut for block_diagonal: block
 
 All else is as in attention(); packed sequences and dropout do not go here.
 
-Returns a HeadSummary, means over the rows of each head that see a key: entropy and even_entropy,
-what that were if all keys that the mask shows had equal weights; the largest weight; the distance;
-the weight of key 0, of the keys before, at and after the query's own position i + offset, and of
-all keys in the same block. Where a position has no key, the weight is 0.
+Returns a HeadSummary of arrays [batch, q_heads] of float32 (float64 where query is), means over the
+rows of each head that see a key: entropy, in nats, and even_entropy, what it would be if all keys
+that the mask shows had equal weights; maximum, the largest weight; mean_distance, in keys;
+first_key, previous_key, own_key and next_key, the weights of key 0 and of those before, at and
+after the query's own position i + offset; block_diagonal, of all keys in the same block. Where a
+position has no key, the weight is 0.
 
 Cost       that of attention() without values, and 1 / blocks of it for the blocks.
 Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what

@@ -84,7 +84,7 @@ void add_heads(nb::module_& module) {
   static std::array<PyStructSequence_Field, kHeadFields + 1> fields{
       {{"entropy", "[batch, q_heads], of -sum_j w_j ln(w_j), in nats"},
        {"even_entropy",
-        "[batch, q_heads], of what that were if all keys that the mask shows had equal weights"},
+        "[batch, q_heads], of what it would be if all keys that the mask shows had equal weights"},
        {"maximum", "[batch, q_heads], of the largest weight"},
        {"mean_distance", "[batch, q_heads], of the weights' mean of i + offset - j"},
        {"first_key", "[batch, q_heads], of the weight of key 0"},

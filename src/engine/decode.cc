@@ -15,6 +15,7 @@
 #include "fovea/error.h"
 
 #include "core/element_type.h"
+#include "engine/decode_lenses.h"
 #include "engine/decode_plan.h"
 #include "engine/lenses.h"
 #include "engine/parallel.h"
@@ -84,8 +85,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   }
 }
 
-void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs) {
-  kernels::choose_target();
+void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs) {
   const DecodePlan plan(problem, DecodeSize::of(problem, outputs.context.defined()));
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
@@ -114,19 +114,35 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
   }
 }
 
+void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& given) {
+  if (!asks_for_anything(given)) return;
+  kernels::choose_target();
+  AttentionOutputs outputs = given;
+  Tensor lse;
+  const bool watched = asks_for_lenses(given);
+  if (watched && !given.lse.defined()) {
+    const ProblemShape& shape = problem.shape;
+    lse = Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
+    outputs.lse = lse;
+  }
+  decode_rows(problem, cache, outputs);
+  if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);
+}
+
 }  // namespace
 }  // namespace engine
 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
   // Nobody generates text with dropout: no need for kernels of its own.
-  if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0 ||
-      engine::asks_for_lenses(outputs)) {
+  if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0) {
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
+  if (engine::asks_for_lenses(outputs) && problem.shape.q_len > engine::kMostWatchedQueries) {
+    return attention_forward(query, key, value, options, outputs);
+  }
   engine::validate_outputs(problem, outputs);
-  if (!outputs.context.defined() && !outputs.lse.defined()) return;
   engine::decode(problem, engine::Cache(key, value), outputs);
 }
 
@@ -165,9 +181,6 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
     throw InvalidArgument(fmt::format("dropout: expected none with keys in blocks, got {}",
                                       options.dropout.probability));
   }
-  if (engine::asks_for_lenses(outputs)) {
-    throw InvalidArgument("lenses: expected none with keys in blocks");
-  }
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < query.extent(0); ++item) {
     lengths.push_back(cache.lengths.at<std::int64_t>({item}));
@@ -187,7 +200,6 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const engine::Problem checked = engine::make_problem(query, key, value, with_lengths);
   const engine::Problem problem{query, cache.key, cache.value, with_lengths, checked.shape};
   engine::validate_outputs(problem, outputs);
-  if (!outputs.context.defined() && !outputs.lse.defined()) return;
   engine::decode(problem, engine::Cache(cache), outputs);
 }
 

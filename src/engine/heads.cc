@@ -15,13 +15,11 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "fovea/attention.h"
-#include "fovea/error.h"
 #include "fovea/reference.h"
 
 #include "core/cells.h"
+#include "core/fail.h"
 #include "engine/contiguous.h"
 #include "engine/lenses.h"
 #include "engine/outputs.h"
@@ -71,9 +69,7 @@ void check_summary(const Problem& problem, const HeadSummary& summary) {
                                        .type = OutputType::kSums,
                                        .contiguous_rows = false});
   }
-  if (summary.blocks < 1) {
-    throw InvalidArgument(fmt::format("blocks: expected 1 or more, got {}", summary.blocks));
-  }
+  if (summary.blocks < 1) fail("blocks: expected 1 or more, got {}", summary.blocks);
 }
 
 /// Sums over some rows of a head.
@@ -314,6 +310,7 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
     Sums sums;
     ScorePosition row = chunk.origin;
     for (row.query = chunk.begin; row.query < chunk.end; ++row.query) {
+      if (options.execution.stop.stop_requested()) return;
       if (sums.add(told.at({row.batch, row.head, row.query}))) sums.of[kEvenEntropy] += even(row);
     }
     // Rows that do not count have weights of 0.

@@ -31,13 +31,6 @@ constexpr std::int64_t kItemWeights = 1 << 22;
 constexpr std::int64_t kPanelsTogether = 4;
 
 void check_tile(const ProblemShape& shape, const WeightTile& tile) {
-  const auto check_index = [](std::string_view name, std::int64_t index, std::string_view most_name,
-                              std::int64_t most) {
-    if (index < 0 || index >= most) {
-      fail("tile.{}: expected 0 or more and less than {} = {}, got {}", name, most_name, most,
-           index);
-    }
-  };
   const auto check_range = [](std::string_view name, std::int64_t first, std::int64_t count,
                               std::string_view most_name, std::int64_t most) {
     if (count < 1 || first < 0 || first > most - count) {
@@ -45,8 +38,8 @@ void check_tile(const ProblemShape& shape, const WeightTile& tile) {
            most_name, most, count, first);
     }
   };
-  check_index("batch", tile.batch, "batch", shape.batch);
-  check_index("head", tile.head, "q_heads", shape.q_heads);
+  check_index("tile.batch", tile.batch, "batch", shape.batch);
+  check_index("tile.head", tile.head, "q_heads", shape.q_heads);
   check_range("queries", tile.first_query, tile.queries, "q_len", shape.q_len);
   check_range("keys", tile.first_key, tile.keys, "kv_len", shape.kv_len);
 }

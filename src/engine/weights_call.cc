@@ -37,6 +37,12 @@ void check_lse(const Problem& problem, const TensorView& lse) {
   }
 }
 
+void check_index(std::string_view name, std::int64_t index, std::string_view most_name,
+                 std::int64_t most) {
+  if (index >= 0 && index < most) return;
+  fail("{}: expected 0 or more and less than {} = {}, got {}", name, most_name, most, index);
+}
+
 WeightsCall::WeightsCall(const WeightInputs& inputs, const Problem& problem)
     : inputs_(inputs), problem_(problem) {
   kernels::choose_target();

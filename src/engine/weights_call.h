@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "fovea/weights.h"
 
@@ -24,6 +25,9 @@ inline constexpr std::int64_t kWeightBlockKeys = 512;
 /// Checks the inputs but for lse. Throws InvalidArgument.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options);
 void check_lse(const Problem& problem, const TensorView& lse);
+/// Of an argument's `name`, from 0 to before `most`.
+void check_index(std::string_view name, std::int64_t index, std::string_view most_name,
+                 std::int64_t most);
 
 class WeightsCall {
  public:

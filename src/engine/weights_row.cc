@@ -8,12 +8,10 @@
 #include <span>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
 #include "fovea/reference.h"
 #include "fovea/weights.h"
 
+#include "core/fail.h"
 #include "engine/contiguous.h"
 #include "engine/decode_plan.h"
 #include "engine/outputs.h"
@@ -39,18 +37,12 @@ struct RowOfHeads {
   }
 };
 
-void check_index(const char* name, std::int64_t index, const char* most_name, std::int64_t most) {
-  if (index >= 0 && index < most) return;
-  throw InvalidArgument(fmt::format("row.{}: expected 0 or more and less than {} = {}, got {}",
-                                    name, most_name, most, index));
-}
-
 RowOfHeads check_row(const Problem& problem, const WeightRow& row,
                      const MutableTensorView& weights) {
   const ProblemShape& shape = problem.shape;
-  check_index("batch", row.batch, "batch", shape.batch);
-  check_index("query", row.query, "q_len", shape.q_len);
-  if (row.head) check_index("head", *row.head, "q_heads", shape.q_heads);
+  check_index("row.batch", row.batch, "batch", shape.batch);
+  check_index("row.query", row.query, "q_len", shape.q_len);
+  if (row.head) check_index("row.head", *row.head, "q_heads", shape.q_heads);
   OutputChecks checks(problem);
   if (row.head) {
     checks.add(weights, {.name = "weights",
@@ -124,7 +116,7 @@ void attention_row(const WeightInputs& inputs, const WeightRow& row,
   const engine::Problem problem = engine::weights_problem(inputs, options);
   engine::check_lse(problem, inputs.lse);
   const engine::RowOfHeads heads = engine::check_row(problem, row, weights);
-  if (!weights.defined()) return;
+  if (weights.size() == 0) return;
   if (problem.is_float64()) {
     engine::find_float64(problem, heads);
   } else {

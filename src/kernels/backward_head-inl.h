@@ -423,7 +423,8 @@ class HeadPass {
   const bool rescored_;       // something comes between the product and the weights
   const bool derivative_;
   // Weights may be found to as many digits as products keep of them: no gradient is made of them
-  // alone. Whether one could be, not whether it is asked for, which changes no other one's bits.
+  // alone; only the lens is, which says so. Whether one could be, not whether it is asked for,
+  // which changes no other one's bits.
   const bool rough_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;

@@ -145,17 +145,19 @@ class DecodePass {
 
   void find_weights(const DecodeWeights& to, const std::stop_token& stop) {
     begin();
+    const float hidden = to.logarithms ? kHidden : 0.0f;
     for (std::int64_t row = 0; row < rows_; ++row) {
       float* const weights = to.weights + row * to.stride;
-      std::fill(weights, weights + (keys_begin_ - item_.key_begin), 0.0f);
+      std::fill(weights, weights + (keys_begin_ - item_.key_begin), hidden);
       std::fill(weights + (keys_end_ - item_.key_begin),
-                weights + (item_.key_end - item_.key_begin), 0.0f);
+                weights + (item_.key_end - item_.key_begin), hidden);
     }
     for_each_chunk(
         stop, [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
           score(row, rows, first, count);
           for (std::int64_t r = 0; r < rows; ++r) {
             write_weights(scratch_.scores + r * setup_.chunk_keys, count, to.log2_sum[row + r],
+                          to.logarithms,
                           to.weights + (row + r) * to.stride + (first - item_.key_begin));
           }
         });
@@ -381,15 +383,17 @@ class DecodePass {
   }
 
   /// Weights where the sum is known.
-  void write_weights(const float* scores, std::int64_t count, float log2_sum,
+  void write_weights(const float* scores, std::int64_t count, float log2_sum, bool logarithms,
                      float* weights) const {
     const Floats d;
     const Vector sum = hn::Set(d, log2_sum);
     const auto weight = [&](std::int64_t k) HWY_ATTR {
       const Vector score = hn::Load(d, scores + k);
-      const Vector w = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(score, sum));
+      const Vector below = hn::Sub(score, sum);
       // Hidden in a row whose lse is nan or -inf, too.
-      return hn::IfThenZeroElse(hn::Eq(score, hn::Set(d, kHidden)), w);
+      const auto hidden = hn::Eq(score, hn::Set(d, kHidden));
+      if (logarithms) return hn::IfThenElse(hidden, score, below);
+      return hn::IfThenZeroElse(hidden, fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below));
     };
     const std::int64_t whole = count / kLanes * kLanes;
     for (std::int64_t k = 0; k < whole; k += kLanes) hn::StoreU(weight(k), d, weights + k);

@@ -126,11 +126,13 @@ struct DecodePart {
   float* context;  // [rows][value_dim]
 };
 
-/// The weights of an item's rows, 2^(score log2(e) - log2_sum), 0 where the key is hidden.
+/// The weights of an item's rows, 2^(score log2(e) - log2_sum), 0 where the key is hidden; or their
+/// logarithms to base 2.
 struct DecodeWeights {
   const float* log2_sum;    // [rows], lse log2(e)
   float* weights;           // of row 0 and the item's first key
   std::int64_t stride = 0;  // from row to row
+  bool logarithms = false;
 };
 
 /// The bytes of scratch that one thread needs, a multiple of 64.

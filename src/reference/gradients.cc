@@ -83,12 +83,10 @@ class RowGradients {
     }
 
     // What each weight did to the loss.
-    if (sums_.relevance.defined()) {
-      for (const std::size_t j : keys) {
-        const Index at{row.batch, row.head, place.number(j)};
-        sums_.relevance.at<Real>(at) += s.unrounded[j] * gradient[j];
-        sums_.magnitude.at<Real>(at) += std::abs(s.unrounded[j] * gradient[j]);
-      }
+    for (const std::size_t j : keys) {
+      const Index at{row.batch, row.head, place.number(j)};
+      sums_.relevance.at<Real>(at) += s.unrounded[j] * gradient[j];
+      sums_.magnitude.at<Real>(at) += std::abs(s.unrounded[j] * gradient[j]);
     }
 
     // Softmax: what one weight gains the others lose, so that it counts how far a gradient is above

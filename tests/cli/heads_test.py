@@ -21,7 +21,7 @@ MISUSE = [
      '--output: expected a name that ends in .json or .csv, which is what is written, got "heads.txt"'),
     ("{QK} --output=", "--output: expected a value"),
     ("{QK} --sinks 1", "--sinks: expected one number per query head (4), got 1"),
-    ("--query none.npy --key none.npy", "nothing to show: there are 1 batch items, 2 heads, 0 queries and 0 keys"),
+    ("--query none.npy --key none.npy", "nothing to show: expected at least one of each, got batch 1, heads 2, queries 0, keys 0"),
 ]
 NUMBERS = ["entropy", "even_entropy", "maximum", "mean_distance", "first_key", "previous_key", "own_key", "next_key",
            "block_diagonal"]
@@ -85,10 +85,21 @@ class HeadsTest(AttendTest):
         self.assertRegex(lines["sink"], r"1\.00 █+ ")
         self.assertRegex(text, r"(?m)^ +7 .* -$")
 
+    def test_rows_of_one_key(self):
+        """What a row that sees one key looks at is its own: no share of anything, and no sink."""
+        arrays = {"query": Array((4, 1, 3), [0.1 * n for n in range(12)]),
+                  "key": Array((4, 1, 3), [0.2 * n for n in range(12)])}
+        path = self.input_file(arrays)
+        self.assertEqual([head["name"] for head in self.heads("--input", path)["heads"]], 4 * ["own token"])
+        found = self.heads("--input", path, "--sinks", "0,20,0,50", "--sort", "head")["heads"]
+        self.assertEqual([head["name"] for head in found], ["own token", None, "own token", None])
+        text = self.succeed("heads", "--input", path, env=environment(COLUMNS="160"))
+        self.assertNotIn("nan", text)
+
     def test_orders(self):
         path = self.input_file(made_heads()[1])
         columns = {"entropy": "entropy", "distance": "mean_distance", "largest": "maximum", "first": "first_key",
-                   "previous": "previous_key", "own": "own_key", "next": "next_key", "block": "block_diagonal"}
+                   "prev": "previous_key", "own": "own_key", "next": "next_key", "block": "block_diagonal"}
         for order, column in columns.items():
             numbers = [head[column] for head in self.heads("--input", path, "--scale", "1", "--sort", order)["heads"]]
             self.assertEqual(numbers, sorted(numbers, reverse=True), order)
@@ -122,7 +133,7 @@ class HeadsTest(AttendTest):
             self.assertEqual(len(table), 9)
             self.assertLessEqual(max(map(len, table)), width)
             self.assertEqual("█" in text, width >= 96, width)
-            self.assertRegex(table[-1], r"nan .*-$")  # last, whatever the order
+            self.assertRegex(table[-1], r" - .* -$")  # last, whatever the order
         self.assertIsNone(self.heads("--input", path)["heads"][-1]["entropy"])
 
     def test_types_and_layouts(self):

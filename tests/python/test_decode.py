@@ -166,3 +166,22 @@ def test_rotary_refuses():
         fovea.apply_rotary(ROWS, [0.5], fovea.Rotary())
     with raises(ValueError, "positions"):
         fovea.apply_rotary(ROWS, [1, 2], fovea.Rotary())
+
+
+def test_lenses_of_a_token():
+    """With a cache and without one: what attention() sees."""
+    query, key, value = tensors((2, 4, 1, 16), kv_heads=2, kv_len=40)
+    cache = fovea.KvCache(batch=2, kv_heads=2, head_dim=16)
+    cache.append(key, value)
+    lens = fovea.Lenses(statistics=True, top=3, map=(1, 5))
+    context, expected = fovea.attention(query, key, value, lenses=lens)
+    for seen_context, seen in (
+        fovea.decode(query, cache, lenses=lens),
+        fovea.decode(query, key, value, lenses=lens),
+        fovea.decode(query, cache, lenses=lens, return_lse=True)[::2],
+    ):
+        np.testing.assert_allclose(seen_context, context, rtol=1e-5, atol=1e-6)
+        assert np.array_equal(seen.top_keys, expected.top_keys)
+        assert np.array_equal(seen.maximum_key, expected.maximum_key)
+        for name in ("entropy", "maximum", "mean_distance", "distance_variance", "first_key", "top_weights", "map"):
+            np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), rtol=1e-5, atol=1e-6, err_msg=name)

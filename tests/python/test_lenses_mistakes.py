@@ -45,8 +45,8 @@ def test_wrong_lenses():
         fovea.attention(query, key, value, lenses=lens, dropout=fovea.Dropout(0.5, seed=1))
     with raises(ValueError, "map: expected no packed sequences"):
         fovea.attention(query, key, value, lenses=fovea.Lenses(map=(2, 2)), query_starts=[0, 6], key_starts=[0, 6])
-    with raises(TypeError, "decode()", "'lenses'"):
-        fovea.decode(query, key, value, lenses=lens)
+    with raises(ValueError, "lenses: expected top of at most kv_len = 6, got 7"):
+        fovea.decode(query, key, value, lenses=fovea.Lenses(top=7))
 
 
 @pytest.mark.parametrize("function", [fovea.weights, fovea.Weights])

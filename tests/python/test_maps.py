@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import BFLOAT16, EXACT, pooled, softmax, tensors, wide
+from problems import BFLOAT16, EXACT, pooled, raises, softmax, tensors, wide
 
 import fovea
 
@@ -160,3 +160,29 @@ def test_received_float64():
     found = fovea.received(query, key)
     assert found.sum.dtype == found.largest.dtype == np.float64
     np.testing.assert_allclose(found.sum, softmax(wide(query), wide(key), np.ones((6, 6), bool)).sum(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [None, "mean", "max"])
+def test_nothing_to_map(heads):
+    """No batch items, or no heads: as many maps."""
+    for shape in ((0, 2, 5, 8), (2, 0, 5, 8)):
+        query = np.zeros(shape, np.float32)
+        for part in ({}, {"queries": slice(1, 5)}):
+            cells = fovea.map(query, query, (2, 3), heads=heads, **part)
+            assert cells.shape == ((*shape[:2], 2, 3) if heads is None else (shape[0], 2, 3))
+            assert cells.dtype == np.float32
+            assert np.isnan(cells).all()
+
+
+def test_parts_that_are_none():
+    query, key, _ = tensors((5, 8))
+    with raises(ValueError, "queries: expected at least one of 5, got none in slice(3, 3, None)"):
+        fovea.map(query, key, (1, 1), queries=slice(3, 3))
+    with raises(ValueError, "keys: expected at least one of 5, got none in slice(9, None, None)"):
+        fovea.Weights(query, key).pool(1, 1, keys=slice(9, None))
+    with raises(TypeError, "queries: expected a slice of integers"):
+        fovea.map(query, key, (1, 1), queries=slice("a", None))
+    with raises(TypeError, "rows: expected an integer, got str"):
+        fovea.Weights(query, key).plot(rows="a", ax=object())
+    with raises(ValueError, 'heads: expected "mean", "max" or None'):
+        fovea.map(query, key, (1, 1), heads=np.array(["mean", "max"]))

@@ -59,6 +59,7 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     lenses = fovea.Lenses(statistics=True, top=8, map=(64, 64), reduce="mean", pairs=True)
     assert_type(fovea.attention(query, key, value, lenses=lenses), tuple[Floats, fovea.Seen])
     assert_type(fovea.attention(query, key, value, lenses=lenses, return_lse=True), tuple[Floats, Any, fovea.Seen])
+    assert_type(fovea.decode(query, key, value, lenses=lenses), tuple[Floats, fovea.Seen])
     context, lse, seen = fovea.attention(query, key, value, out=value, lenses=lenses, return_lse=True)
     assert_type(context, Floats)
     print(seen.entropy.mean(), seen.top_keys[0], lenses.map, lenses.reduce)
@@ -84,7 +85,7 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     fovea.Lenses(map=3)  # wrong: no pair
     fovea.Lenses(map=(3, 4), reduce="median")  # wrong: no such reduction
     fovea.attention(query, key, value, lenses=True)  # wrong: no Lenses
-    fovea.decode(query, key, value, lenses=lenses)  # wrong: has none
+    fovea.decode(query, key, value, lenses=3)  # wrong: no Lenses
     fovea.weights(query, key, value)  # wrong: has no values
     fovea.heads(query, key, blocks=0.5)  # wrong: no number of blocks
     fovea.weights(query, key, rows=3)  # wrong: no range

@@ -91,13 +91,20 @@ inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
   return seen;
 }
 
-inline Seen look(const reference::Inputs& in, const AttentionOptions& options,
-                 const LensSizes& sizes) {
+/// `call` is a function like attention_forward.
+template <class Call>
+Seen look_through(const Call& call, const reference::Inputs& in, const AttentionOptions& options,
+                  const LensSizes& sizes) {
   Seen seen = room_for(in, sizes);
   const Lenses lenses = seen.lenses(sizes.pool);
-  attention_forward(in.query, in.key, in.value, options,
-                    {.context = seen.context, .lse = seen.lse, .lenses = &lenses});
+  call(in.query, in.key, in.value, options,
+       AttentionOutputs{.context = seen.context, .lse = seen.lse, .lenses = &lenses});
   return seen;
+}
+
+inline Seen look(const reference::Inputs& in, const AttentionOptions& options,
+                 const LensSizes& sizes) {
+  return look_through(attention_forward, in, options, sizes);
 }
 
 inline testing::AssertionResult same_bits(const Seen& a, const Seen& b) {

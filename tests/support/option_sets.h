@@ -16,7 +16,7 @@
 
 namespace fovea::test {
 
-/// Options that take all ways through the kernel, for problems of kOptionShape.
+/// Of problems that take them.
 inline constexpr ProblemShape kOptionShape{2, 6, 3, 200, 700};
 
 struct OptionSet {
@@ -24,21 +24,22 @@ struct OptionSet {
   AttentionOptions options;
 };
 
-inline std::vector<OptionSet> option_sets() {
-  const Tensor ids = RandomState(1).randint(0, 3, {kOptionShape.kv_len});
-  const Tensor query_ids = RandomState(2).randint(0, 3, {kOptionShape.q_len});
-  Tensor open = convert(RandomState(3).randint(0, 2, {kOptionShape.q_len, kOptionShape.kv_len}),
-                        DType::kBool);
-  Tensor bias =
-      convert(RandomState(4).randn({kOptionShape.q_len, kOptionShape.kv_len}), DType::kFloat32);
-  Tensor table = RandomState(5).randn({32, kOptionShape.q_heads});
-  return {{"plain", {}},
-          {"causal", {.mask = causal()}},
-          {"window", {.mask = window(60, 9), .score = {.softcap = 2.0, .alibi = Alibi{}}}},
-          {"documents", {.mask = documents(query_ids, ids) & key_lengths({700, 333})}},
-          {"dense", {.mask = dense(std::move(open)), .score = {.sinks = {0, 1, 2, 3, 4, 5}}}},
-          {"bias", {.score = {.bias = std::move(bias)}}},
-          {"table", {.mask = causal(), .score = {.relative = RelativeTable{std::move(table)}}}}};
+/// Options that take all ways through the kernels, for problems of two batch items and six heads.
+inline std::vector<OptionSet> option_sets(const ProblemShape& shape = kOptionShape) {
+  const Tensor ids = RandomState(1).randint(0, 3, {shape.kv_len});
+  const Tensor query_ids = RandomState(2).randint(0, 3, {shape.q_len});
+  Tensor open = convert(RandomState(3).randint(0, 2, {shape.q_len, shape.kv_len}), DType::kBool);
+  Tensor bias = convert(RandomState(4).randn({shape.q_len, shape.kv_len}), DType::kFloat32);
+  Tensor table = RandomState(5).randn({32, shape.q_heads});
+  return {
+      {"plain", {}},
+      {"causal", {.mask = causal()}},
+      {"window", {.mask = window(60, 9), .score = {.softcap = 2.0, .alibi = Alibi{}}}},
+      {"documents",
+       {.mask = documents(query_ids, ids) & key_lengths({shape.kv_len, shape.kv_len * 10 / 21})}},
+      {"dense", {.mask = dense(std::move(open)), .score = {.sinks = {0, 1, 2, 3, 4, 5}}}},
+      {"bias", {.score = {.bias = std::move(bias)}}},
+      {"table", {.mask = causal(), .score = {.relative = RelativeTable{std::move(table)}}}}};
 }
 
 }  // namespace fovea::test

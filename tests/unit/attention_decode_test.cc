@@ -22,6 +22,7 @@
 #include "fovea/random.h"
 
 #include "kernels/decode_bf16.h"
+#include "support/blocks.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
 
@@ -265,59 +266,6 @@ TEST(AttentionDecode, AWorkspaceOfTheCallers) {
 }
 
 // ---- Blocks -------------------------------------------------------------------------------------
-
-/// A cache of tensors [batch, kv_heads, kv_len, dim] in blocks, in random order.
-struct Blocks {
-  Tensor key, value, table, lengths;
-
-  Blocks(const RandomProblem& p, std::int64_t block_size,
-         const std::vector<std::int64_t>& lengths_of, DType dtype) {
-    const std::int64_t batch = p.key.extent(0), heads = p.key.extent(1);
-    const std::int64_t per_item = (p.key.extent(2) + block_size - 1) / block_size + 1;
-    const std::int64_t blocks = batch * per_item + 3;
-    key = Tensor(dtype, {blocks, heads, block_size, p.key.extent(3)});
-    value = Tensor(dtype, {blocks, heads, block_size, p.value.extent(3)});
-    fill_with_nan(key);  // what no token was written to must not be read
-    fill_with_nan(value);
-    table = Tensor(DType::kInt64, {batch, per_item});
-    lengths = Tensor::from<std::int64_t>({batch}, lengths_of);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
-    std::iota(order.begin(), order.end(), 0);
-    RandomState random(7);
-    for (std::size_t i = order.size() - 1; i > 0; --i) {
-      std::swap(
-          order[i],
-          order[static_cast<std::size_t>(random.randint(0, static_cast<std::int64_t>(i) + 1))]);
-    }
-    for (std::int64_t b = 0; b < batch; ++b) {
-      for (std::int64_t i = 0; i < per_item; ++i) {
-        table.at<std::int64_t>({b, i}) = order[static_cast<std::size_t>(b * per_item + i)];
-      }
-      const std::int64_t length = lengths_of[static_cast<std::size_t>(b)];
-      for (std::int64_t i = (length + block_size - 1) / block_size; i < per_item; ++i) {
-        // Not looked at: what it would lead to is beyond any memory.
-        table.at<std::int64_t>({b, i}) = std::numeric_limits<std::int64_t>::max();
-      }
-      write(p.key, key, b, length);
-      write(p.value, value, b, length);
-    }
-  }
-  PagedKeyValue view() const { return {key, value, table, lengths}; }
-
- private:
-  static void fill_with_nan(Tensor& tensor) {
-    tensor = convert(tensor, DType::kFloat32);
-    std::ranges::fill(tensor.span<float>(), std::nanf(""));
-  }
-  void write(const Tensor& from, Tensor& to, std::int64_t item, std::int64_t length) {
-    const std::int64_t size = to.extent(2);
-    for_each_index({from.extent(1), length, from.extent(3)}, [&](const Index& at) {
-      const std::int64_t block = table.at<std::int64_t>({item, at[1] / size});
-      to.at<float>({block, at[0], at[1] % size, at[2]}) =
-          static_cast<float>(from.value({item, at[0], at[1], at[2]}));
-    });
-  }
-};
 
 Forward decode_blocks(const Tensor& query, const PagedKeyValue& cache,
                       const AttentionOptions& options) {

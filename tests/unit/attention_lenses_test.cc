@@ -244,16 +244,5 @@ TEST(AttentionLenses, InFloat64) {
   }
 }
 
-TEST(AttentionLenses, OfDecodingOneToken) {
-  const RandomProblem p = stored_problem({1, 4, 2, 1, 800}, 16, 16);
-  const LensSizes sizes{8, 1, 10, Pool::kSum};
-  const Seen expected = look(p.inputs(), {}, sizes);
-  Seen seen = room_for(p.inputs(), sizes);
-  const Lenses lenses = seen.lenses(sizes.pool);
-  attention_decode(p.query, p.key, p.value, {},
-                   {.context = seen.context, .lse = seen.lse, .lenses = &lenses});
-  EXPECT_TRUE(same_bits(seen, expected));
-}
-
 }  // namespace
 }  // namespace fovea::test

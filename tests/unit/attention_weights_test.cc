@@ -263,6 +263,10 @@ TEST(AttentionWeights, RowsOfNanAndOfNoKeys) {
   const Known empty(none, {});
   Tensor row(DType::kFloat32, {2, 0});
   attention_row(empty.inputs(), {.query = 2}, {}, row);
+  const RandomProblem headless = stored_problem({1, 0, 0, 3, 5}, 8, 8);
+  const Tensor lse(lse_type(headless.query.dtype()), {1, 0, 3});
+  Tensor rows(lse.dtype(), {0, 5});
+  attention_row({headless.query, headless.key, lse}, {.query = 2}, {}, rows);
 }
 
 /// Room for everything.
