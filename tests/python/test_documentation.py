@@ -42,7 +42,7 @@ PROBLEM = [
 SIGNATURES = {
     "attention": [*PROBLEM, "threads", "return_lse", "out", "lenses"],
     "attention_backward": ["grad_lse", *PROBLEM, "threads", "wanted"],
-    "decode": [*PROBLEM, "threads", "return_lse", "out"],
+    "decode": [*PROBLEM, "threads", "return_lse", "out", "lenses"],
     "reference.attention": [*PROBLEM, "threads", "return_lse"],
     "reference.attention_gradients": ["grad_context", "grad_lse", "grad_weights", *PROBLEM, "arithmetic"],
     "reference.attention_steps": [*PROBLEM, "normalization", "arithmetic"],
