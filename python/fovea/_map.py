@@ -94,7 +94,7 @@ def map(  # noqa: A001
         _ = weights.lse  # found once, for all of them
         both = [weights._of(b, h)._pool(size, reduce, queries, keys, counted) for b in range(items) for h in of_heads]
         cells = np.stack([each[0] for each in both])
-        pairs = np.stack([each[1] for each in both]) if counted else None
+        pairs = np.stack([each[1] for each in both if each[1] is not None]) if counted else None
     if heads is not None:
         shape = (items, q_heads, rows, columns)
         cells = _over_heads(cells.reshape(shape), True if pairs is None else pairs.reshape(shape) > 0, heads)
