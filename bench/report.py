@@ -217,6 +217,8 @@ def describe(problem):
         parts.append(f"top {lenses['top']}")
     if lenses.get("received"):
         parts.append("received")
+    if lenses.get("relevance"):
+        parts.append("gradients, relevance")
     if lenses.get("rising"):
         parts.append("rising scores")
     if problem["block_size"]:

@@ -94,8 +94,9 @@ void BenchCommand::add_problem_options() {
       "For decode: keys and values lie in blocks of so many tokens, in random order.");
   app_->add_option("--lens", lenses_,
                    "For lenses: what is watched, statistics, top:K (keys of each row), "
-                   "map:ROWS,COLUMNS (cells) or received (the sum of each key's weights, in a pass "
-                   "of its own). May be given several times; default: statistics, "
+                   "map:ROWS,COLUMNS (cells), received (the sum of each key's weights, in a pass "
+                   "of its own) or, alone, relevance (of each key, in attention_backward). May be "
+                   "given several times; default: statistics, "
                    "top:8 and map:256,256, or as many as there are.")
       ->type_name("LENS");
   for (const char* name : {"--mask", "--score", "--lens"}) {
@@ -175,7 +176,9 @@ std::vector<BenchRow> BenchCommand::rows(BenchCall call) const {
   const int threads = static_cast<int>(threads_);
   if (own_problem()) {
     const auto against = call == BenchCall::kLenses ? BenchAgainst::kPlain : BenchAgainst::kCeiling;
-    return {{.problem = problem(call), .call = call, .threads = threads, .against = against}};
+    const BenchProblem own = problem(call);
+    if (own.lenses.relevance) call = BenchCall::kBackward;
+    return {{.problem = own, .call = call, .threads = threads, .against = against}};
   }
   return standard_table(call, threads, build_info().threads, kernels::bf16_dots_active());
 }

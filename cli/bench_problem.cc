@@ -113,6 +113,10 @@ void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
   if (problem.lenses.received) {
     tensors.received = Tensor(DType::kFloat32, {problem.batch, problem.q_heads, problem.kv_len});
   }
+  if (problem.lenses.relevance) {
+    tensors.relevance = Tensor(DType::kFloat32, {problem.batch, problem.q_heads, problem.kv_len});
+    tensors.magnitude = Tensor(DType::kFloat32, tensors.relevance.shape());
+  }
   tensors.lenses = {.rows = {.entropy = tensors.entropy,
                              .maximum = tensors.maximum,
                              .maximum_key = tensors.maximum_key,
@@ -204,10 +208,18 @@ void parse_lens(std::string_view text, BenchLenses& lenses) {
     lenses.map_columns = count(1);
   } else if (is(rule, "received", 0)) {
     lenses.received = true;
+  } else if (is(rule, "relevance", 0)) {
+    lenses.relevance = true;
   } else {
     throw InvalidArgument(fmt::format(
-        "--lens: expected statistics, top:K, map:ROWS,COLUMNS or received, got \"{}\"{}", text,
-        did_you_mean(text, {"statistics", "top:", "map:", "received"})));
+        "--lens: expected statistics, top:K, map:ROWS,COLUMNS, received or relevance, got \"{}\"{}",
+        text, did_you_mean(text, {"statistics", "top:", "map:", "received", "relevance"})));
+  }
+  BenchLenses others = lenses;
+  others.relevance = false;
+  if (lenses.relevance && others.any()) {
+    throw InvalidArgument(
+        "--lens: expected relevance, which is the backward pass's, alone, got others beside it");
   }
 }
 
@@ -235,6 +247,7 @@ std::string describe(const BenchProblem& problem) {
   if (problem.lenses.statistics) text += ", statistics";
   if (problem.lenses.top > 0) text += fmt::format(", top {}", problem.lenses.top);
   if (problem.lenses.received) text += ", received";
+  if (problem.lenses.relevance) text += ", gradients, relevance";
   if (problem.rising) text += ", rising scores";
   if (problem.block_size > 0) text += fmt::format(", blocks of {}", problem.block_size);
   return text;

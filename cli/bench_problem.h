@@ -32,9 +32,10 @@ struct BenchLenses {
   std::int64_t top = 0;       ///< keys per row; 0: none
   std::int64_t map_rows = 0;  ///< cells; 0: no map
   std::int64_t map_columns = 0;
-  bool received = false;  ///< by each key, in a pass of its own
+  bool received = false;   ///< by each key, in a pass of its own
+  bool relevance = false;  ///< of each key, in the backward pass
 
-  bool any() const { return statistics || top > 0 || map_rows > 0 || received; }
+  bool any() const { return statistics || top > 0 || map_rows > 0 || received || relevance; }
 };
 
 struct BenchProblem {
@@ -69,8 +70,9 @@ Mask parse_mask(std::string_view text);
 /// InvalidArgument for anything else.
 void parse_score(std::string_view text, BenchScore& score);
 
-/// Puts "statistics", "top:K", "map:ROWS,COLUMNS" or "received" into `lenses`. Throws
-/// InvalidArgument for anything else.
+/// Puts "statistics", "top:K", "map:ROWS,COLUMNS", "received" or "relevance" into `lenses`. Throws
+/// InvalidArgument for anything else, and where relevance, which is the backward pass's, is not
+/// alone.
 void parse_lens(std::string_view text, BenchLenses& lenses);
 
 /// As a line of a table: "N 4096, D 64, 8 heads, causal()".
@@ -101,7 +103,7 @@ struct BenchTensors {
   Tensor lse;
   /// Where lenses write, and these.
   Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
-  Tensor top_keys, top_weights, cells, received;
+  Tensor top_keys, top_weights, cells, received, relevance, magnitude;
   Lenses lenses;
   /// Of the backward pass alone.
   Tensor grad_context, grad_query, grad_key, grad_value;

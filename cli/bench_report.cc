@@ -101,10 +101,13 @@ Json problem_json(const BenchProblem& problem) {
                {"functor", problem.score.functor}, {"dtype", dtype_name(problem.dtype)},
                {"block_size", problem.block_size}};
   if (problem.lenses.any()) {
-    json["lenses"] = {
-        {"map_rows", problem.lenses.map_rows},     {"map_columns", problem.lenses.map_columns},
-        {"statistics", problem.lenses.statistics}, {"top", problem.lenses.top},
-        {"received", problem.lenses.received},     {"rising", problem.rising}};
+    json["lenses"] = {{"map_rows", problem.lenses.map_rows},
+                      {"map_columns", problem.lenses.map_columns},
+                      {"statistics", problem.lenses.statistics},
+                      {"top", problem.lenses.top},
+                      {"received", problem.lenses.received},
+                      {"relevance", problem.lenses.relevance},
+                      {"rising", problem.rising}};
   }
   return json;
 }

@@ -105,6 +105,8 @@ void BenchRun::run() {
                          {.sum = tensors_.received});
     }
   } else if (call_ == BenchCall::kBackward) {
+    const BackwardLenses lenses = {.relevance = tensors_.relevance,
+                                   .magnitude = tensors_.magnitude};
     attention_backward({.query = tensors_.query,
                         .key = tensors_.key,
                         .value = tensors_.value,
@@ -114,7 +116,8 @@ void BenchRun::run() {
                        tensors_.options,
                        {.grad_query = tensors_.grad_query,
                         .grad_key = tensors_.grad_key,
-                        .grad_value = tensors_.grad_value});
+                        .grad_value = tensors_.grad_value,
+                        .lenses = problem_.lenses.relevance ? &lenses : nullptr});
   } else if (problem_.block_size > 0) {
     attention_decode(tensors_.query, tensors_.paged(), tensors_.options, outputs);
   } else {
@@ -185,8 +188,9 @@ BenchErrors BenchRun::check_gradients() {
       set_value(tensors_.grad_context, at, all_rows.value(at));
     }
   }
-  for (Tensor* tensor : {&tensors_.grad_query, &tensors_.grad_key, &tensors_.grad_value}) {
-    fill(*tensor, std::numeric_limits<double>::quiet_NaN());
+  for (Tensor* tensor : {&tensors_.grad_query, &tensors_.grad_key, &tensors_.grad_value,
+                         &tensors_.relevance, &tensors_.magnitude}) {
+    if (tensor->defined()) fill(*tensor, std::numeric_limits<double>::quiet_NaN());
   }
   run();
 
@@ -219,6 +223,11 @@ BenchErrors BenchRun::check_gradients() {
   compare_one(tensors_.grad_key, naive.key, oracle.key, "gradient of the key",
               scale * largest_finite(tensors_.query));
   compare_one(tensors_.grad_value, naive.value, oracle.value, "gradient of the value", 0.0);
+  if (problem_.lenses.relevance) {
+    const double factor = largest_finite(oracle.magnitude) / products;
+    compare_one(tensors_.relevance, naive.relevance, oracle.relevance, "relevance", factor);
+    compare_one(tensors_.magnitude, naive.magnitude, oracle.magnitude, "magnitude", factor);
+  }
   return worst;
 }
 

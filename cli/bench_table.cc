@@ -66,8 +66,11 @@ class Table {
 
   void add(const BenchProblem& problem, BenchFloors floors,
            BenchAgainst against = BenchAgainst::kCeiling) {
+    add(problem, floors, against, call_);
+  }
+  void add(const BenchProblem& problem, BenchFloors floors, BenchAgainst against, BenchCall call) {
     if (threads_ != 1) floors = {};
-    rows_.push_back({problem, call_, threads_, against, floors});
+    rows_.push_back({problem, call, threads_, against, floors});
   }
   void add_for_two_threads(const BenchProblem& problem, const BenchFloors& floors,
                            BenchAgainst against) {
@@ -199,6 +202,8 @@ void add_lens_rows(Table& table, bool bf16_dots) {
     rising.rising = true;
     table.add(rising, {}, BenchAgainst::kPlain);
     table.add(watched(plain, all), at_most(1.14), BenchAgainst::kPlain);
+    table.add(watched(square(2, 2048, dim), {.relevance = true}), {}, BenchAgainst::kPlain,
+              BenchCall::kBackward);
     if (!bf16_dots) continue;
     const BenchLenses two{.statistics = true, .map_rows = 256, .map_columns = 256};
     table.add(stored(watched(plain, two), DType::kBFloat16), at_most(1.15), BenchAgainst::kPlain);

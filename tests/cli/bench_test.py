@@ -111,6 +111,7 @@ class BenchTest(CliTest):
         for lens, watched in ((["--lens", "map:5,7"], {"map_rows": 5, "map_columns": 7}),
                               (["--lens", "top:3", "--lens", "statistics"], {"top": 3, "statistics": True}),
                               (["--lens", "received"], {"received": True, "statistics": False}),
+                              (["--lens", "relevance"], {"relevance": True, "statistics": False}),
                               ([], {"map_rows": 60, "map_columns": 60, "top": 8, "statistics": True})):
             for dtype in ("f32", "bf16"):
                 report = self.bench("lenses", "--q-len", "60", "--q-heads", "2", "--dtype", dtype, "--mask",
@@ -204,7 +205,9 @@ class BenchTest(CliTest):
                 (["lenses", "decode", "--block-size", "16"], "--block-size goes with decode alone"),
                 (["forward", "--lens", "top:3"], "--lens goes with lenses alone"),
                 (["lenses", "--lens", "top:0"],
-                 '--lens: expected statistics, top:K, map:ROWS,COLUMNS or received, got "top:0"'),
+                 '--lens: expected statistics, top:K, map:ROWS,COLUMNS, received or relevance, got "top:0"'),
+                (["lenses", "--lens", "relevance", "--lens", "top:3"], "--lens: expected relevance, which"),
+
                 (["lenses", "--lens", "statistic"], 'did you mean "statistics"?'),
                 (["lenses", "--q-len", "9", "--lens", "map:10,3"],
                  "map.cells: expected rows from 1 to q_len = 9, got 10"),
