@@ -36,10 +36,13 @@ void find_maximum(const WeightRowLogs& row, RowSums& sums) {
     most = hn::Max(most, x);
   }
   sums.nan = !hn::AllFalse(d, spoilt);
-  sums.maximum = hn::GetLane(hn::MaxOfLanes(d, most));
+  // Some targets' hn::MaxOfLanes begins with the lowest float, which is more than -inf.
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(most, d, lanes);
+  sums.maximum = *std::max_element(lanes, lanes + kLanes);
   if (sums.nan || sums.maximum == kNoWeight) return;
   const Vector maximum = hn::Set(d, sums.maximum);
-  for (std::int64_t k = 0;; k += kLanes) {
+  for (std::int64_t k = 0; k < row.count; k += kLanes) {
     const auto here = hn::Eq(hn::LoadU(d, row.log2_weights + k), maximum);
     if (hn::AllFalse(d, here)) continue;
     sums.maximum_key = k + static_cast<std::int64_t>(hn::FindKnownFirstTrue(d, here));
