@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lens of the backward pass (fovea/attention_backward.h): what each weight did to the loss, summed over the
-// queries. It gathers in scratch memory, for one block of keys and one query head at a time, so
-// that every sum has one order and no two threads meet.
+// The lens of the backward pass (fovea/attention_backward.h): what each weight did to the loss,
+// summed over the queries. It gathers in scratch memory, for one block of keys and one query head
+// at a time, so that every sum has one order and no two threads meet.
 //
 // Queries lie along the lanes, so that a key has a vector of sums, which is added up when the head
 // is done.
