@@ -60,27 +60,11 @@ class MapCells {
             hn::Load(d, factor + lane),
             fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Mul(hn::Set(d, score_factor), below)));
       }
-      for (std::int64_t c = cell_of(block * block_keys_, head_.kv_len, lenses_.map_columns);
-           c <= last; c += 4) {
-        const std::int64_t columns = std::min<std::int64_t>(4, last + 1 - c);
-        for (std::int64_t b = 0; b < count; ++b) {
-          const Band& band = bands[b];
-          const std::int64_t v = band.begin / kLanes;
-          Vector cells[4];
-          for (std::int64_t i = 0; i < 4; ++i) {
-            const std::int64_t column = std::min(c + i, last);
-            const Vector cell =
-                hn::Load(d, seen.cells + (block + column) * kPanelLanes + v * kLanes);
-            // What a row does not see stays 0, whatever its sum is.
-            const auto none = hn::Eq(cell, hn::Zero(d));
-            cells[i] = hn::IfThenZeroElse(none, hn::Mul(weight[v], cell));
-          }
-          if (lenses_.pool == Pool::kMax) {
-            raise(band, cells, columns, numbers, band.cells + c);
-          } else {
-            add_sums(band, cells, columns, numbers, band.cells + c);
-          }
-        }
+      const std::int64_t column = cell_of(block * block_keys_, head_.kv_len, lenses_.map_columns);
+      for (std::int64_t b = 0; b < count; ++b) {
+        const std::int64_t v = bands[b].begin / kLanes;
+        add_band(bands[b], seen.cells + (block + column) * kPanelLanes + v * kLanes, weight[v],
+                 last + 1 - column, numbers, bands[b].cells + column);
       }
     }
     for (std::int64_t b = 0; b < count; ++b) mark(panel, bands[b]);
@@ -123,6 +107,35 @@ class MapCells {
     const bool after = row_end > (chunk + 1) * chunk_queries;
     if (!before && !after) return to.map + row * to.map_stride;
     return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns;
+  }
+
+  /// Adds the cells of `columns` neighbouring columns, one kPanelLanes after the other.
+  HWY_INLINE void add_band(const Band& band, const float* from, Vector weight, std::int64_t columns,
+                           float* numbers, float* to) const {
+    const Floats d;
+    const auto cell = [&](std::int64_t c) HWY_ATTR {
+      const Vector x = hn::Load(d, from + c * kPanelLanes);
+      // What a row does not see stays 0, whatever its sum is.
+      return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(weight, x));
+    };
+    const bool whole = band.end - band.begin == kLanes && lenses_.pool != Pool::kMax;
+    std::int64_t c = 0;
+    for (; whole && c + 4 <= columns; c += 4) {
+      const Vector cells[4] = {cell(c), cell(c + 1), cell(c + 2), cell(c + 3)};
+      float sums[4];
+      store_sums_of_4(cells, sums);
+      for (int i = 0; i < 4; ++i) to[c + i] += sums[i];
+    }
+    for (; c < columns; c += 4) {
+      const std::int64_t here = std::min<std::int64_t>(4, columns - c);
+      Vector cells[4];
+      for (std::int64_t i = 0; i < 4; ++i) cells[i] = cell(c + std::min(i, here - 1));
+      if (lenses_.pool == Pool::kMax) {
+        raise(band, cells, here, numbers, to + c);
+      } else {
+        add_sums(band, cells, here, numbers, to + c);
+      }
+    }
   }
 
   /// Adds the sums over a band's lanes of `columns` vectors.
