@@ -322,7 +322,7 @@ class ItemPass {
     }
     lenses_.look_at_scores(p, panel, block, tiles, segments);
     raise_panel_maximum(panel);
-    lenses_.begin_weights(p, panel, block);
+    lenses_.begin_weights(p, panel, block, segments);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       with_vectors(segment.vectors, [&](auto vectors) {

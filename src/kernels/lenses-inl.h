@@ -27,6 +27,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -34,6 +35,7 @@
 
 #include "fovea/simd_math-inl.h"
 
+#include "kernels/find-inl.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/lenses.h"
@@ -53,7 +55,7 @@ struct NoLenses {
   void begin_block(const Panel&, std::int64_t) {}
   static float* maximum_of(std::int64_t, float* block_maximum) { return block_maximum; }
   void look_at_scores(std::int64_t, const Panel&, std::int64_t, std::int64_t, std::int64_t) {}
-  void begin_weights(std::int64_t, const Panel&, std::int64_t) {}
+  void begin_weights(std::int64_t, const Panel&, std::int64_t, std::int64_t) {}
   static constexpr bool watches_weights() { return false; }
   template <int kVectors>
   void compute_weights(std::int64_t, const Panel&, std::int64_t, const Segment&) {}
@@ -75,9 +77,11 @@ class ItemLenses {
         top_(lenses_.top, own_),
         cells_(lenses_, head, setup.block_keys),
         score_factor_(score_factor) {
-    for (std::int64_t c = 0; lenses_.map && c <= lenses_.map_columns; ++c) {
+    for (std::int64_t c = 0; lenses_.map && c < lenses_.map_columns; ++c) {
       own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
     }
+    // Keys that fill up the last tile go to the last column, to which they add nothing.
+    if (lenses_.map) own_.column_begin[lenses_.map_columns] = kNever;
   }
 
   static std::size_t scratch_bytes(const ForwardSetup& setup) {
@@ -139,9 +143,10 @@ class ItemLenses {
   }
 
   /// After the rows' maxima have been raised: makes what was summed before fit the new ones.
-  void begin_weights(std::int64_t p, const Panel& panel, std::int64_t block) {
+  void begin_weights(std::int64_t p, const Panel& panel, std::int64_t block,
+                     std::int64_t segments) {
     PanelLenses& seen = own_.panels[p];
-    if (lenses_.map) begin_cells(panel, block, seen);
+    if (lenses_.map) begin_cells(panel, block, segments, seen);
     if (!lenses_.statistics) return;
     // A loop without branches, which the compiler makes vectors of.
     for (std::int64_t i = 0; i < kPanelLanes; ++i) {
@@ -213,6 +218,7 @@ class ItemLenses {
   bool looks_at_scores() const { return lenses_.statistics || lenses_.top > 0; }
 
   enum class Pooling { kNone, kSum, kMax };
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
   static LensScratchSizes sizes(const ForwardSetup& setup) {
@@ -252,20 +258,20 @@ class ItemLenses {
       const auto raised = hn::Gt(maximum, hn::Load(d, panel.maximum + lane));
       hn::Store(hn::Zero(d), d, own_.row + lane);
       if (!hn::AllFalse(d, raised)) {
-        auto first = hn::Set(di, -1);
+        auto first = hn::Zero(di);
         for (std::int64_t t = tiles - 1; t >= 0; --t) {
           const auto here =
               hn::Eq(maximum, hn::Load(d, own_.tile_maximum + t * kPanelLanes + lane));
           first = hn::IfThenElse(hn::RebindMask(di, here), hn::Set(di, static_cast<int>(t)), first);
         }
-        HWY_ALIGN std::int32_t tile_of[HWY_MAX_BYTES / sizeof(std::int32_t)];
+        HWY_ALIGN std::int32_t tile_of[kLanes], lanes[kLanes];
         hn::Store(first, di, tile_of);
-        const std::int64_t rows = std::min<std::int64_t>(kLanes, panel.rows - lane);
-        for (std::int64_t i = 0; i < rows; ++i) {
-          const std::int64_t at = lane + i;
-          if (!(scratch_.block_maximum[at] > panel.maximum[at]) || tile_of[i] < 0) continue;
-          std::int64_t key = std::int64_t{tile_of[i]} * kTileRows;
-          while (scratch_.scores[key * kPanelLanes + at] != scratch_.block_maximum[at]) ++key;
+        const std::int64_t count = list_lanes(raised, 0, lanes);
+        for (std::int64_t n = 0; n < count; ++n) {
+          const std::int64_t at = lane + lanes[n];
+          std::int64_t key = std::int64_t{tile_of[lanes[n]]} * kTileRows;
+          key += std::countr_zero(rows_that_are<Than::kEqual>(
+              scratch_.scores + key * kPanelLanes + at, scratch_.block_maximum[at]));
           if (seen.maximum_key[at] >= 0) {
             own_.row[at] = static_cast<float>(seen.maximum_key[at] - (block + key));
           }
@@ -286,17 +292,22 @@ class ItemLenses {
     return cell_of(key, head_.kv_len, lenses_.map_columns);
   }
 
-  void begin_cells(const Panel& panel, std::int64_t block, PanelLenses& seen) {
+  void begin_cells(const Panel& panel, std::int64_t block, std::int64_t segments,
+                   PanelLenses& seen) {
     const Floats d;
     const std::int64_t number = block / setup_.block_keys;
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t first = column_of(block);
     const std::int64_t last = column_of(block + count - 1);
     seen.block_seen[number] = 1;
+    const Segment& whole = scratch_.segments[0];
+    // One segment that leaves out nothing writes all cells itself.
+    cells_are_new_ = segments == 1 && whole.first_key == 0 && whole.keys >= count &&
+                     whole.vectors == panel.vectors;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       hn::Store(hn::Load(d, panel.maximum + lane), d,
                 seen.block_maximum + number * kPanelLanes + lane);
-      for (std::int64_t c = first; c <= last; ++c) {
+      for (std::int64_t c = first; c <= last && !cells_are_new_; ++c) {
         hn::Store(hn::Zero(d), d, seen.cells + (number + c) * kPanelLanes + lane);
       }
     }
@@ -331,14 +342,13 @@ class ItemLenses {
       boundary = own_.column_begin[column + 1] - block;
       cell = seen.cells + (block / setup_.block_keys + column) * kPanelLanes + lane;
     }
+    const bool are_new = cells_are_new_;
     const auto finish_cell = [&]() HWY_ATTR {
       HWY_UNROLL(3)
       for (int v = 0; v < kVectors; ++v) {
         float* const to = cell + v * kLanes;
-        const Vector before = hn::Load(d, to);
-        hn::Store(
-            kPooling == Pooling::kSum ? hn::Add(before, pooled[v]) : hn::Max(before, pooled[v]), d,
-            to);
+        if (!are_new) pooled[v] = pool<kPooling>(hn::Load(d, to), pooled[v]);
+        hn::Store(pooled[v], d, to);
         pooled[v] = hn::Zero(d);
       }
     };
@@ -375,16 +385,13 @@ class ItemLenses {
         for (int i = 0; i < 2; ++i) {
           HWY_UNROLL(3)
           for (int v = 0; v < kVectors; ++v) {
-            pooled[v] = kPooling == Pooling::kSum ? hn::Add(pooled[v], pair[i][v])
-                                                  : hn::Max(pooled[v], pair[i][v]);
+            pooled[v] = pool<kPooling>(pooled[v], pair[i][v]);
           }
           if (k + i + 1 == boundary) {
             finish_cell();
-            if (column + 1 < lenses_.map_columns) {
-              ++column;
-              cell += kPanelLanes;
-              boundary = own_.column_begin[column + 1] - block;
-            }
+            ++column;
+            cell += kPanelLanes;
+            boundary = own_.column_begin[column + 1] - block;
           }
         }
       }
@@ -400,6 +407,11 @@ class ItemLenses {
         add(own_.squares + at, squares[v]);
       }
     }
+  }
+
+  template <Pooling kPooling>
+  static HWY_INLINE Vector pool(Vector a, Vector b) {
+    return kPooling == Pooling::kSum ? hn::Add(a, b) : hn::Max(a, b);
   }
 
   static HWY_INLINE void add(float* to, Vector more) {
@@ -452,6 +464,7 @@ class ItemLenses {
   const TopKeyLens top_;
   const MapCells cells_;
   const float score_factor_;
+  bool cells_are_new_ = false;  // those of this panel and block: what is in memory does not count
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -36,6 +36,8 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
     panel.block_seen = arena.take<std::uint8_t>(s.setup.map ? blocks : 0);
   }
   tile_maximum = arena.take<float>(s.block_keys / s.tile_rows * s.lanes);
+  top_candidates = arena.take<std::int32_t>(
+      s.setup.top > 0 ? s.block_keys / s.tile_rows * s.lanes + s.vector_lanes : 0);
   before = arena.take<float>(s.lanes);
   centre = arena.take<float>(statistics);
   off = arena.take<float>(statistics);

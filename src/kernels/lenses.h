@@ -73,6 +73,7 @@ struct LensScratch {
   float* row;                  // [lanes], for whatever a step needs
   std::int64_t* column_begin;  // [map columns + 1], keys
   std::int64_t top_pad, top_stride;
+  std::int32_t* top_candidates;  // [block_keys / tile_rows * lanes + vector_lanes]
 
   /// As ForwardScratch::lay_out().
   std::size_t lay_out(std::byte* base, const LensScratchSizes& sizes);

@@ -19,12 +19,11 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "fovea/simd_math-inl.h"
 
+#include "kernels/find-inl.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/lenses.h"
@@ -36,7 +35,10 @@ namespace fovea::kernels::HWY_NAMESPACE {
 class TopKeyLens {
  public:
   TopKeyLens(std::int64_t k, const LensScratch& scratch)
-      : k_(k), pad_(scratch.top_pad), stride_(scratch.top_stride) {}
+      : k_(k),
+        pad_(scratch.top_pad),
+        stride_(scratch.top_stride),
+        candidates_(scratch.top_candidates) {}
 
   void open(std::int64_t rows, PanelLenses& seen) const {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -57,22 +59,14 @@ class TopKeyLens {
       raise_least(panel, tiles, tile_maximum, seen.top_least);
       seen.top_begun = true;
     }
-    const Floats d;
-    for (std::int64_t s = 0; s < segments; ++s) {
-      const Segment& segment = scratch.segments[s];
-      for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys;
-           k += kTileRows) {
-        for (std::int64_t v = 0; v < segment.vectors; ++v) {
-          const std::int64_t lane = (segment.first_vector + v) * kLanes;
-          const Vector maximum = hn::Load(d, tile_maximum + k / kTileRows * kPanelLanes + lane);
-          const auto above = hn::Gt(maximum, hn::Load(d, seen.top_least + lane));
-          if (hn::AllFalse(d, above)) continue;
-          for (unsigned bits = bits_of(above); bits != 0; bits &= bits - 1) {
-            const std::int64_t at = lane + std::countr_zero(bits);
-            look_at_keys(scratch.scores + k * kPanelLanes + at, block + k, at, seen);
-          }
-        }
-      }
+    // Which lanes of which tiles have something is as random as can be: they are written down
+    // without a branch, and then gone through.
+    const std::int64_t count = list_candidates(segments, scratch, tile_maximum, seen.top_least);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t tile = candidates_[n] >> kLaneBits;
+      const std::int64_t lane = candidates_[n] & ((1 << kLaneBits) - 1);
+      look_at_keys(scratch.scores + tile * kTileRows * kPanelLanes + lane, block + tile * kTileRows,
+                   lane, seen);
     }
   }
 
@@ -132,14 +126,26 @@ class TopKeyLens {
     }
   }
 
-  static HWY_INLINE unsigned bits_of(hn::Mask<Floats> mask) {
-    // As many bits as are stored: to read more than was written would wait for memory.
-    using Bits = std::conditional_t<(kLanes > 8), std::uint16_t, std::uint8_t>;
-    std::uint8_t bytes[8];
-    hn::StoreMaskBits(Floats(), mask, bytes);
-    Bits bits;
-    std::memcpy(&bits, bytes, sizeof(bits));
-    return bits & ((1u << kLanes) - 1u);
+  /// Fills candidates_ with tile << kLaneBits | lane of all tiles with a score that exceeds
+  /// `least` [lanes], in the order of the keys of each lane. Returns how many.
+  std::int64_t list_candidates(std::int64_t segments, const ForwardScratch& scratch,
+                               const float* tile_maximum, const float* least) const {
+    const Floats d;
+    std::int64_t count = 0;
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch.segments[s];
+      const std::int64_t end = (segment.first_key + segment.keys + kTileRows - 1) / kTileRows;
+      for (std::int64_t tile = segment.first_key / kTileRows; tile < end; ++tile) {
+        for (std::int64_t v = 0; v < segment.vectors; ++v) {
+          const std::int64_t lane = (segment.first_vector + v) * kLanes;
+          const Vector maximum = hn::Load(d, tile_maximum + tile * kPanelLanes + lane);
+          const auto above = hn::Gt(maximum, hn::Load(d, least + lane));
+          count += list_lanes(above, static_cast<std::int32_t>(tile << kLaneBits | lane),
+                              candidates_ + count);
+        }
+      }
+    }
+    return count;
   }
 
   /// One row and the keys of a tile; `scores` is that of its first key, which is number `key`.
@@ -147,14 +153,10 @@ class TopKeyLens {
   HWY_INLINE void look_at_keys(const float* scores, std::int64_t key, std::int64_t lane,
                                PanelLenses& seen) const {
     const float least = seen.top_least[lane];
-    unsigned found = 0;
-    HWY_UNROLL(8)
-    for (int i = 0; i < kTileRows; ++i) {
-      found |= static_cast<unsigned>(scores[i * kPanelLanes] > least) << i;
-    }
+    unsigned found = rows_that_are<Than::kGreater>(scores, least);
     float* const list = seen.top_scores + lane * stride_ + pad_;
     std::int32_t* const keys = seen.top_keys + lane * stride_ + pad_;
-    if (found != 0 && stride_ - pad_ == kLanes) {
+    if (stride_ - pad_ == kLanes) {
       insert_into_one_vector(scores, key, found, list, keys);
     } else {
       for (; found != 0; found &= found - 1) {
@@ -179,7 +181,7 @@ class TopKeyLens {
     Vector here = hn::Load(d, list);
     auto numbers = hn::Load(di, keys);
     do {
-      const int i = std::countr_zero(found);
+      const int i = std::countr_zero(found | 1u << (kTileRows - 1));
       const Vector x = hn::Set(d, scores[i * kPanelLanes]);
       const Vector previous = hn::IfThenElse(first, infinity, hn::TableLookupLanes(here, shift));
       const auto previous_numbers = hn::TableLookupLanes(numbers, shift_numbers);
@@ -214,7 +216,11 @@ class TopKeyLens {
     }
   }
 
+  static constexpr int kLaneBits = 8;
+  static_assert(kPanelLanes <= 1 << kLaneBits);
+
   std::int64_t k_, pad_, stride_;
+  std::int32_t* candidates_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
