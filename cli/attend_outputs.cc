@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
 #include "fovea/files.h"
 
+#include "core/fail.h"
 #include "files/file_format.h"
 #include "output.h"
 
@@ -23,15 +23,14 @@ OutputPlace place_of(const char* option, const std::string& spec, const char* na
   const TensorSpec place = parse_tensor_spec(spec);
   const auto format = files::format_by_ending(place.path);
   if (!format) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a name that ends in .npy, .npz or .safetensors, which is the "
-                    "format that is written, or -, got \"{}\"",
-                    option, spec));
+    fail(
+        "{}: expected a name that ends in .npy, .npz or .safetensors, which is the "
+        "format that is written, or -, got \"{}\"",
+        option, spec);
   }
   if (*format == FileFormat::kNpy && !place.name.empty()) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected no name within an .npy, which holds one tensor without one, got \"{}\"",
-        option, spec));
+    fail("{}: expected no name within an .npy, which holds one tensor without one, got \"{}\"",
+         option, spec);
   }
   return {.path = place.path, .name = place.name.empty() ? name : place.name};
 }
@@ -58,14 +57,13 @@ OutputPlan plan_outputs(const std::string& output, const std::string& lse) {
   if (!share_a_file(plan)) return plan;
   if (plan.context.is_standard_output() ||
       files::format_by_ending(plan.context.path) == FileFormat::kNpy) {
-    throw InvalidArgument(
-        fmt::format("--lse: expected another file than --output, got {} for both, which holds one "
-                    "tensor; .npz and .safetensors hold both",
-                    plan.lse.words()));
+    fail(
+        "--lse: expected another file than --output, got {} for both, which holds one "
+        "tensor; .npz and .safetensors hold both",
+        plan.lse.words());
   }
   if (plan.context.name == plan.lse.name) {
-    throw InvalidArgument(fmt::format("--lse: expected another name than --output, got {} for both",
-                                      plan.lse.words()));
+    fail("--lse: expected another name than --output, got {} for both", plan.lse.words());
   }
   return plan;
 }

@@ -15,17 +15,13 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "core/problem_shape.h"
 #include "number_list.h"
 #include "tensor_options.h"
 
 namespace fovea::cli {
 namespace {
-
-template <class... Args>
-[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
-}
 
 Tensor document_ids(const std::string& spec) {
   const TensorRef ids = read_tensor_option("--documents", spec);

@@ -18,6 +18,7 @@
 #include "fovea/random.h"
 
 #include "bench_functor.h"
+#include "core/fail.h"
 #include "core/nearest.h"
 #include "number_list.h"
 
@@ -168,9 +169,8 @@ Mask parse_mask(std::string_view text) {
   if (is(rule, "window", 2) && all_whole)
     return window(whole(rule.numbers[0]), whole(rule.numbers[1]));
   if (is(rule, "prefix", 1) && all_whole) return prefix(whole(rule.numbers[0]));
-  throw InvalidArgument(
-      fmt::format("--mask: expected causal, window:LEFT,RIGHT or prefix:N, got \"{}\"{}", text,
-                  did_you_mean(text, {"causal", "window:", "prefix:"})));
+  fail("--mask: expected causal, window:LEFT,RIGHT or prefix:N, got \"{}\"{}", text,
+       did_you_mean(text, {"causal", "window:", "prefix:"}));
 }
 
 void parse_score(std::string_view text, BenchScore& score) {
@@ -186,10 +186,10 @@ void parse_score(std::string_view text, BenchScore& score) {
   } else if (is(rule, "functor", 0)) {
     score.functor = true;
   } else {
-    throw InvalidArgument(fmt::format(
+    fail(
         "--score: expected alibi, bias, functor, relative or softcap:CAP, CAP above 0, "
         "got \"{}\"{}",
-        text, did_you_mean(text, {"alibi", "bias", "functor", "relative", "softcap:"})));
+        text, did_you_mean(text, {"alibi", "bias", "functor", "relative", "softcap:"}));
   }
 }
 
@@ -211,9 +211,9 @@ void parse_lens(std::string_view text, BenchLenses& lenses) {
   } else if (is(rule, "relevance", 0)) {
     lenses.relevance = true;
   } else {
-    throw InvalidArgument(fmt::format(
+    fail(
         "--lens: expected statistics, top:K, map:ROWS,COLUMNS, received or relevance, got \"{}\"{}",
-        text, did_you_mean(text, {"statistics", "top:", "map:", "received", "relevance"})));
+        text, did_you_mean(text, {"statistics", "top:", "map:", "received", "relevance"}));
   }
   BenchLenses others = lenses;
   others.relevance = false;

@@ -17,6 +17,7 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "explain_page.h"
 #include "help.h"
 #include "input.h"
@@ -150,13 +151,13 @@ scene::Trace ExplainCommand::trace() const {
   scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
   const std::string name = from_stdin ? "standard input" : scene_;
   if (check_ && scene.expect.empty()) {
-    throw InvalidArgument(fmt::format("{}: nothing to check: the scene has no \"expect\"", name));
+    fail("{}: nothing to check: the scene has no \"expect\"", name);
   }
   if (given("--query")) scene::set_focus(scene, query_);
   try {
     return scene::trace_scene(scene);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", name, error.what()));
+    fail("{}: {}", name, error.what());
   }
 }
 

@@ -8,12 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
 #include "attend_call.h"
 #include "attend_inputs.h"
 #include "attend_options.h"
 #include "attend_rules.h"
+#include "core/fail.h"
 #include "core/text_width.h"
 #include "heads_compute.h"
 #include "heads_page.h"
@@ -32,9 +31,9 @@ constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
 
 void require_something(const ProblemShape& shape) {
   if (shape.batch > 0 && shape.q_heads > 0 && shape.q_len > 0 && shape.kv_len > 0) return;
-  throw InvalidArgument(fmt::format(
+  fail(
       "nothing to show: expected at least one of each, got batch {}, heads {}, queries {}, keys {}",
-      shape.batch, shape.q_heads, shape.q_len, shape.kv_len));
+      shape.batch, shape.q_heads, shape.q_len, shape.kv_len);
 }
 
 }  // namespace

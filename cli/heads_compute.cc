@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "fovea/error.h"
-#include "fovea/heads.h"
 
 #include "attend_call.h"
 #include "call_progress.h"
@@ -29,7 +28,7 @@ constexpr double kOneKey = 0.8;
 
 /// An order and what it goes by.
 double key_of(const HeadTold& head, std::string_view order) {
-  constexpr std::pair<std::string_view, HeadNumber> kNumbers[] = {
+  constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {
       {"entropy", kEntropy}, {"distance", kMeanDistance}, {"largest", kMaximum},
       {"first", kFirstKey},  {"prev", kPreviousKey},      {"own", kOwnKey},
       {"next", kNextKey},    {"block", kBlockDiagonal}};
@@ -103,18 +102,12 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
 
   const ProblemShape& shape = inputs.shape;
   const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
-  std::array<Tensor, kHeadNumbers> found;
-  for (Tensor& tensor : found) tensor = Tensor(type, {shape.batch, shape.q_heads});
-  const HeadSummary summary = {.entropy = found[kEntropy],
-                               .even_entropy = found[kEvenEntropy],
-                               .maximum = found[kMaximum],
-                               .mean_distance = found[kMeanDistance],
-                               .first_key = found[kFirstKey],
-                               .previous_key = found[kPreviousKey],
-                               .own_key = found[kOwnKey],
-                               .next_key = found[kNextKey],
-                               .block_diagonal = found[kBlockDiagonal],
-                               .blocks = blocks};
+  std::array<Tensor, kHeadNumbers.size()> found;
+  HeadSummary summary{.blocks = blocks};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    found[i] = Tensor(type, {shape.batch, shape.q_heads});
+    summary.*kHeadNumbers[i].output = found[i];
+  }
   HeadsResult result;
   result.blocks = std::min(blocks, shape.kv_len);
   result.threads = threads_of(options.execution);
@@ -129,7 +122,7 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
       HeadTold told{.batch = batch, .head = head};
-      for (std::size_t i = 0; i < kHeadNumbers; ++i) {
+      for (std::size_t i = 0; i < found.size(); ++i) {
         told.numbers[i] = found[i].value({batch, head}) + 0.0;  // no -0
       }
       result.heads.push_back(told);

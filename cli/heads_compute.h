@@ -11,14 +11,16 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/heads.h"
+
 #include "attend_inputs.h"
 #include "attend_rules.h"
 #include "progress.h"
 
 namespace fovea::cli {
 
-/// The numbers of a head, as HeadSummary has them.
-enum HeadNumber : std::size_t {
+/// Places in fovea::kHeadNumbers.
+enum HeadPlace : std::size_t {
   kEntropy,
   kEvenEntropy,
   kMaximum,
@@ -27,20 +29,15 @@ enum HeadNumber : std::size_t {
   kPreviousKey,
   kOwnKey,
   kNextKey,
-  kBlockDiagonal,
-  kHeadNumbers
+  kBlockDiagonal
 };
-/// As files have them.
-inline constexpr std::array<std::string_view, kHeadNumbers> kHeadNumberNames = {
-    "entropy",      "even_entropy", "maximum",  "mean_distance", "first_key",
-    "previous_key", "own_key",      "next_key", "block_diagonal"};
 
 struct HeadTold {
   std::int64_t batch = 0;
   std::int64_t head = 0;
-  std::array<double, kHeadNumbers> numbers{};
+  std::array<double, kHeadNumbers.size()> numbers{};
 
-  double operator[](HeadNumber number) const { return numbers[number]; }
+  double operator[](HeadPlace place) const { return numbers[place]; }
   /// The entropy as a share of that of equal weights; nan where every row sees a single key.
   double evenness() const;
   /// The largest of the shares of single places: first, previous, own and next key.

@@ -41,7 +41,7 @@ std::string bar(double share, int width) {
 /// The columns with bars.
 struct ShareColumn {
   std::string_view header;
-  HeadNumber number;
+  HeadPlace place;
 
   int width() const { return std::max(display_width(header), kShareDigits); }
 };
@@ -142,7 +142,7 @@ std::string line_of(const HeadTold& head, const Columns& columns) {
   }
   if (columns.largest) line.right(number(head[kMaximum], 2), 7);
   for (const ShareColumn& share : kShares) {
-    const double value = head[share.number];
+    const double value = head[share.place];
     const std::string text = number(value, 2);
     if (columns.bar > 0) {
       line.left(pad_left(text, kShareDigits) + " " + bar(value, columns.bar),
@@ -197,8 +197,8 @@ std::string heads_json(const HeadsReport& report) {
   Json heads = Json::array();
   for (const HeadTold& told : report.result.heads) {
     Json head = {{"batch", told.batch}, {"head", told.head}};
-    for (std::size_t i = 0; i < kHeadNumbers; ++i) {
-      head[std::string(kHeadNumberNames[i])] = number_json(told.numbers[i]);
+    for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) {
+      head[std::string(kHeadNumbers[i].name)] = number_json(told.numbers[i]);
     }
     head["name"] = told.name().empty() ? Json() : Json(told.name());
     heads.push_back(std::move(head));
@@ -220,7 +220,7 @@ std::string heads_json(const HeadsReport& report) {
 
 std::string heads_csv(const HeadsReport& report) {
   std::string text = "batch,head";
-  for (const std::string_view name : kHeadNumberNames) text += fmt::format(",{}", name);
+  for (const HeadNumber& number : kHeadNumbers) text += fmt::format(",{}", number.name);
   text += ",name\n";
   for (const HeadTold& head : report.result.heads) {
     text += fmt::format("{},{}", head.batch, head.head);

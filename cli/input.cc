@@ -15,6 +15,8 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -32,8 +34,7 @@ std::string read_stdin() {
     text.append(block.data(), static_cast<std::size_t>(size));
     // An endless input is given up as soon as it is too long.
     if (text.size() > kLimit) {
-      throw InvalidArgument(
-          fmt::format("standard input: expected at most {} bytes, got more", kLimit));
+      fail("standard input: expected at most {} bytes, got more", kLimit);
     }
   }
 }
@@ -45,7 +46,7 @@ scene::Scene load_scene_from_stdin() {
   try {
     return scene::parse_scene(text);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("standard input: {}", error.what()));
+    fail("standard input: {}", error.what());
   }
 }
 

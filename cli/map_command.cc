@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
 #include "fovea/files.h"
 #include "fovea/info.h"
 
+#include "core/fail.h"
 #include "core/text_width.h"
 #include "map_image.h"
 #include "map_page.h"
@@ -128,14 +128,13 @@ void MapCommand::set_size(MapRequest& request) const {
                           ? std::nullopt
                           : whole_number(std::string_view(size_).substr(cross + 1));
   if (!width || !height || *width < 1 || *height < 1) {
-    throw InvalidArgument(fmt::format(
-        "--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got \"{}\"", size_));
+    fail("--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got \"{}\"", size_);
   }
   if (*width > keys || *height > queries) {
-    throw InvalidArgument(
-        fmt::format("--size: expected at most {}x{}, one cell for each of {} keys across and {} "
-                    "queries down, got {}",
-                    keys, queries, keys, queries, size_));
+    fail(
+        "--size: expected at most {}x{}, one cell for each of {} keys across and {} "
+        "queries down, got {}",
+        keys, queries, keys, queries, size_);
   }
   request.columns = *width;
   request.rows = *height;
@@ -161,14 +160,13 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
                         .top = top_};
   set_size(request);
   if (top_ > shape.kv_len) {
-    throw InvalidArgument(fmt::format(
-        "--top: expected at most {}, as there are that many keys, got {}", shape.kv_len, top_));
+    fail("--top: expected at most {}, as there are that many keys, got {}", shape.kv_len, top_);
   }
   if (ending_of(output_) == ".html" && request.rows * request.columns > kMostPageCells) {
-    throw InvalidArgument(fmt::format(
+    fail(
         "--size: expected at most {} cells of a page, which carries all numbers, got {}; .png and "
         ".svg may have more",
-        kMostPageCells, request.rows * request.columns));
+        kMostPageCells, request.rows * request.columns);
   }
   return request;
 }

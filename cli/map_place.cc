@@ -11,9 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
 #include "attend_call.h"
+#include "core/fail.h"
 #include "help.h"
 #include "message.h"
 #include "option_types.h"
@@ -33,9 +32,8 @@ Span parse_span(const char* option, const std::string& text, std::int64_t length
     const auto to = end.empty() ? length : whole_number(end);
     if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
   }
-  throw InvalidArgument(
-      fmt::format("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"",
-                  option, length, text));
+  fail("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"", option,
+       length, text);
 }
 
 /// --head where it also takes what all heads are to become.
@@ -60,9 +58,8 @@ void add_head_option(CLI::App& app, PlaceArguments& to) {
 
 void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
   if (index < count) return;
-  throw InvalidArgument(
-      fmt::format("{}: expected a number below {}, as there are that many {}, got {}", option,
-                  count, what, index));
+  fail("{}: expected a number below {}, as there are that many {}, got {}", option, count, what,
+       index);
 }
 
 }  // namespace
@@ -97,9 +94,8 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
 
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
   if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
-    throw InvalidArgument(fmt::format("nothing to show: there are {} queries and {} keys{}",
-                                      shape.q_len, shape.kv_len,
-                                      shape.q_heads == 0 ? " of 0 heads" : ""));
+    fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,
+         shape.q_heads == 0 ? " of 0 heads" : "");
   }
   require_index("--batch", arguments.batch, shape.batch, "batch items");
   require_index("--head", arguments.head, shape.q_heads, "heads of queries");

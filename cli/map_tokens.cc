@@ -11,6 +11,7 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "core/file_io.h"
 #include "core/text_width.h"
 
@@ -25,8 +26,7 @@ std::vector<std::string> read_tokens(const std::string& option, const std::strin
     throw IoError(fmt::format("{}: {}", option, error.what()));
   }
   if (!is_utf8(content)) {
-    throw InvalidArgument(
-        fmt::format("{}: {}: expected text in UTF-8, one name on each line", option, path));
+    fail("{}: {}: expected text in UTF-8, one name on each line", option, path);
   }
   std::vector<std::string> tokens;
   std::string_view left = content;
@@ -43,8 +43,7 @@ std::vector<std::string> read_tokens(const std::string& option, const std::strin
 void require_tokens(const std::string& option, const std::string& path,
                     const std::vector<std::string>& tokens, std::int64_t keys) {
   if (static_cast<std::int64_t>(tokens.size()) == keys) return;
-  throw InvalidArgument(fmt::format("{}: {}: expected {} lines, one for each key, got {}", option,
-                                    path, keys, tokens.size()));
+  fail("{}: {}: expected {} lines, one for each key, got {}", option, path, keys, tokens.size());
 }
 
 }  // namespace fovea::cli

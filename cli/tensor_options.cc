@@ -12,6 +12,7 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
+#include "core/fail.h"
 #include "files/file_format.h"
 #include "number_list.h"
 
@@ -36,7 +37,7 @@ TensorRef read_tensor_option(const std::string& option, const std::string& spec)
   try {
     return read_tensor(spec);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", option, error.what()));
+    fail("{}: {}", option, error.what());
   } catch (const IoError& error) {
     throw IoError(fmt::format("{}: {}", option, error.what()));
   }
@@ -47,17 +48,16 @@ namespace {
 /// A tensor in place of a list of what `expected` says.
 TensorRef read_list(const std::string& option, const std::string& text, const char* expected) {
   if (!names_tensor(text)) {
-    throw InvalidArgument(
-        fmt::format("{}: expected {} with commas between them, or the file of a tensor, got \"{}\"",
-                    option, expected, text));
+    fail("{}: expected {} with commas between them, or the file of a tensor, got \"{}\"", option,
+         expected, text);
   }
   const TensorRef numbers = read_tensor_option(option, text);
   if (numbers->rank() > 1) {
-    throw InvalidArgument(fmt::format("{}: {}: expected one dimension at most, got shape {}",
-                                      option, text, to_string(numbers->shape())));
+    fail("{}: {}: expected one dimension at most, got shape {}", option, text,
+         to_string(numbers->shape()));
   }
   if (numbers->size() == 0) {
-    throw InvalidArgument(fmt::format("{}: {}: expected {}, got none", option, text, expected));
+    fail("{}: {}: expected {}, got none", option, text, expected);
   }
   return numbers;
 }
@@ -68,8 +68,7 @@ std::vector<std::int64_t> read_whole_numbers(const std::string& option, const st
   if (const auto typed = parse_numbers<std::int64_t>(text)) return *typed;
   const TensorRef found = read_list(option, text, "whole numbers");
   if (found->dtype() != DType::kInt64) {
-    throw InvalidArgument(
-        fmt::format("{}: {}: expected integers, got {}", option, text, dtype_name(found->dtype())));
+    fail("{}: {}: expected integers, got {}", option, text, dtype_name(found->dtype()));
   }
   std::vector<std::int64_t> result;
   for_each_index(found->shape(),
@@ -81,7 +80,7 @@ std::vector<double> read_numbers(const std::string& option, const std::string& t
   if (const auto typed = parse_numbers<double>(text)) return *typed;
   const TensorRef found = read_list(option, text, "numbers");
   if (found->dtype() == DType::kBool) {
-    throw InvalidArgument(fmt::format("{}: {}: expected numbers, got bool", option, text));
+    fail("{}: {}: expected numbers, got bool", option, text);
   }
   std::vector<double> result;
   for_each_index(found->shape(), [&](const Index& at) { result.push_back(found->value(at)); });

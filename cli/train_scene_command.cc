@@ -18,6 +18,7 @@
 #include "fovea/error.h"
 #include "fovea/train_scene.h"
 
+#include "core/fail.h"
 #include "help.h"
 #include "input.h"
 #include "interrupt.h"
@@ -99,7 +100,7 @@ void TrainSceneCommand::check_usage() const {
 scene::Scene TrainSceneCommand::load() const {
   scene::Scene scene = scene_ == "-" ? load_scene_from_stdin() : scene::load_scene(scene_);
   if (scene.learn.empty()) {
-    throw InvalidArgument(fmt::format("{}: nothing to learn: the scene has no \"learn\"", name()));
+    fail("{}: nothing to learn: the scene has no \"learn\"", name());
   }
   return scene;
 }
@@ -123,7 +124,7 @@ int TrainSceneCommand::run() const {
     learned = train::learn_scene(scene, options);
     signal = interrupt.signal();
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("{}: {}", name(), error.what()));
+    fail("{}: {}", name(), error.what());
   }
   if (learned.end == train::LearnEnd::kNotFinite) {
     throw std::runtime_error(

@@ -17,8 +17,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/text_width.h"
 #include "help.h"
 #include "interrupt.h"
@@ -59,10 +58,10 @@ train::TrainingData read_data(const train::RunSettings& settings) {
     (kept ? data.validation : data.training).push_back(std::move(pairs[i]));
   }
   if (data.validation.empty()) {
-    throw InvalidArgument(fmt::format(
+    fail(
         "{}: expected {} pairs or more, of which some can be kept to validate, got {}; or name "
         "others with --validation",
-        settings.data, kEvery, data.training.size()));
+        settings.data, kEvery, data.training.size());
   }
   return data;
 }
@@ -260,13 +259,12 @@ int TrainTranslateCommand::run() {
   train::Model model;
   if (resume_) {
     if (!folder.has_checkpoint()) {
-      throw InvalidArgument(fmt::format("{}: there is no checkpoint to go on from", output_));
+      fail("{}: there is no checkpoint to go on from", output_);
     }
     settings_ = folder.read_settings();
     model = folder.read_model();
   } else if (folder.has_checkpoint()) {
-    throw InvalidArgument(fmt::format(
-        "{}: there is a run already; --resume goes on with it, or name another folder", output_));
+    fail("{}: there is a run already; --resume goes on with it, or name another folder", output_);
   }
   const train::TrainingData data = read_data(settings_);
   if (!resume_) {

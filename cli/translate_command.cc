@@ -15,6 +15,7 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "core/text_width.h"
 #include "help.h"
 #include "message.h"
@@ -137,8 +138,8 @@ int TranslateCommand::translate(train::Model& model) const {
     const std::int64_t most = model.options.max_length;
     if (text.empty()) throw InvalidArgument("expected a text to translate, got an empty one");
     if (static_cast<std::int64_t>(source.size()) > most) {
-      throw InvalidArgument(fmt::format("expected at most {} characters, got {}: \"{}\"", most - 1,
-                                        source.size() - 1, fit(visible(text), 40)));
+      fail("expected at most {} characters, got {}: \"{}\"", most - 1, source.size() - 1,
+           fit(visible(text), 40));
     }
     const train::Translation found =
         train::translate_with_beams(*model.translator, source, beams_, most);

@@ -5,7 +5,9 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "fovea/attention_options.h"
 #include "fovea/tensor.h"
@@ -41,6 +43,22 @@ struct HeadSummary {
   MutableTensorView block_diagonal = {};
   std::int64_t blocks = 16;  ///< 1 or more
 };
+
+/// The numbers of HeadSummary by name, in its order, for those who go through all of them.
+struct HeadNumber {
+  std::string_view name;
+  MutableTensorView HeadSummary::*output;
+};
+inline constexpr std::array<HeadNumber, 9> kHeadNumbers{
+    {{"entropy", &HeadSummary::entropy},
+     {"even_entropy", &HeadSummary::even_entropy},
+     {"maximum", &HeadSummary::maximum},
+     {"mean_distance", &HeadSummary::mean_distance},
+     {"first_key", &HeadSummary::first_key},
+     {"previous_key", &HeadSummary::previous_key},
+     {"own_key", &HeadSummary::own_key},
+     {"next_key", &HeadSummary::next_key},
+     {"block_diagonal", &HeadSummary::block_diagonal}}};
 
 /// Sums up heads, each by one fused pass over its keys and a second look at the weights near the
 /// diagonal: the matrix is never stored. inputs.lse is not looked at.

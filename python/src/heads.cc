@@ -16,19 +16,6 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-enum HeadField : std::size_t {
-  kEntropy,
-  kEvenEntropy,
-  kMaximum,
-  kMeanDistance,
-  kFirstKey,
-  kPreviousKey,
-  kOwnKey,
-  kNextKey,
-  kBlockDiagonal,
-  kHeadFields
-};
-
 constexpr const char* kHeadSummaryDoc =
     "What heads() tells of each head: means over the rows (queries) that see a key, arrays of "
     "NumPy\n"
@@ -45,7 +32,7 @@ HeadArrays::HeadArrays(const Array& query, DType dtype) {
   const Shape& rows = query.view().shape();
   Shape shape;
   for (int dim = 0; dim + 2 < rows.rank(); ++dim) shape.push_back(rows[dim]);
-  for (std::size_t field = 0; field < kHeadFields; ++field) {
+  for (std::size_t field = 0; field < kHeadNumbers.size(); ++field) {
     made_.emplace_back(query, Framework::kNumpy, dtype, shape);
   }
 }
@@ -62,26 +49,19 @@ MutableTensorView HeadArrays::view(std::size_t field) const {
 }
 
 HeadSummary HeadArrays::summary(std::int64_t blocks) const {
-  return {.entropy = view(kEntropy),
-          .even_entropy = view(kEvenEntropy),
-          .maximum = view(kMaximum),
-          .mean_distance = view(kMeanDistance),
-          .first_key = view(kFirstKey),
-          .previous_key = view(kPreviousKey),
-          .own_key = view(kOwnKey),
-          .next_key = view(kNextKey),
-          .block_diagonal = view(kBlockDiagonal),
-          .blocks = blocks};
+  HeadSummary all{.blocks = blocks};
+  for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) all.*kHeadNumbers[i].output = view(i);
+  return all;
 }
 
 PyObject* HeadArrays::release() {
-  std::array<nb::object, kHeadFields> arrays;
-  for (std::size_t i = 0; i < kHeadFields; ++i) arrays[i] = nb::steal(made_[i].release());
+  std::array<nb::object, kHeadNumbers.size()> arrays;
+  for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) arrays[i] = nb::steal(made_[i].release());
   return make_named_tuple(type, arrays);
 }
 
 void add_heads(nb::module_& module) {
-  static std::array<PyStructSequence_Field, kHeadFields + 1> fields{
+  static std::array<PyStructSequence_Field, kHeadNumbers.size() + 1> fields{
       {{"entropy", "[batch, q_heads], of -sum_j w_j ln(w_j), in nats"},
        {"even_entropy",
         "[batch, q_heads], of what it would be if all keys that the mask shows had equal weights"},
@@ -95,7 +75,7 @@ void add_heads(nb::module_& module) {
         "[batch, q_heads], of the weights of all keys in the block that i + offset is in"},
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.HeadSummary", kHeadSummaryDoc, fields.data(),
-                                           static_cast<int>(kHeadFields)};
+                                           static_cast<int>(kHeadNumbers.size())};
   type = add_named_tuple(module, "HeadSummary", description);
 }
 

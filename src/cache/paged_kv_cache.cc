@@ -18,6 +18,7 @@
 #include "cache/pages.h"
 #include "cache/rows.h"
 #include "cache/tokens.h"
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 
 namespace fovea {
@@ -98,9 +99,8 @@ PagedKvCache& PagedKvCache::operator=(PagedKvCache&& other) noexcept {
 const PagedKvCache::Sequence& PagedKvCache::sequence(SequenceId id) const {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) {
-    throw InvalidArgument(fmt::format("sequence: expected one of the {} that there are, got {}{}",
-                                      sequences_.size(), id,
-                                      id >= 0 && id < next_id_ ? ", which was removed" : ""));
+    fail("sequence: expected one of the {} that there are, got {}{}", sequences_.size(), id,
+         id >= 0 && id < next_id_ ? ", which was removed" : "");
   }
   return found->second;
 }
@@ -149,8 +149,7 @@ std::int64_t PagedKvCache::blocks_needed(const Sequence& of, std::int64_t tokens
 std::int64_t PagedKvCache::blocks_needed(SequenceId id, std::int64_t tokens) const {
   const Sequence& of = sequence(id);
   if (tokens < 0 || tokens > kMostBytes) {
-    throw InvalidArgument(
-        fmt::format("tokens: expected 0 to {} of them, got {}", kMostBytes, tokens));
+    fail("tokens: expected 0 to {} of them, got {}", kMostBytes, tokens);
   }
   return blocks_needed(of, tokens);
 }

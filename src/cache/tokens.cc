@@ -6,10 +6,7 @@
 
 #include <string>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/tensor_memory.h"
 
 namespace fovea {
@@ -28,20 +25,19 @@ void validate_tokens(const TensorView& tensor, const Shape& expected, std::strin
       numbers += dim == 0 ? "[" : ", ";
       numbers += dim == token && any_length ? "n" : std::to_string(expected[dim]);
     }
-    throw InvalidArgument(fmt::format("{}: expected {} = {}], got {}", name, what, numbers,
-                                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
+    fail("{}: expected {} = {}], got {}", name, what, numbers,
+         tensor.defined() ? to_string(tensor.shape()) : "nothing");
   }
   if (!is_float(tensor.dtype())) {
-    throw InvalidArgument(fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}",
-                                      name, dtype_name(tensor.dtype())));
+    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
+         dtype_name(tensor.dtype()));
   }
   memory_of(tensor, name);
 }
 
 void validate_part(std::int64_t part, std::int64_t length, std::string_view name) {
   if (part < 0 || part > length) {
-    throw InvalidArgument(fmt::format("{}: expected 0 to {} tokens, those that there are, got {}",
-                                      name, length, part));
+    fail("{}: expected 0 to {} tokens, those that there are, got {}", name, length, part);
   }
 }
 

@@ -16,6 +16,7 @@
 
 #include "core/dense_mask.h"
 #include "core/document_ids.h"
+#include "core/fail.h"
 #include "core/key_interval.h"
 
 namespace fovea {
@@ -71,9 +72,8 @@ struct KeyLengths : IntervalRule<KeyLengths> {
   KeyInterval interval(const ScorePosition& row) const { return {.end = length(row.batch)}; }
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
     if (lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != shape.items()) {
-      throw InvalidArgument(fmt::format("key_lengths: expected 1 length or one per {} ({}), got {}",
-                                        shape.sequences > 0 ? "sequence" : "batch item",
-                                        shape.items(), lengths.size()));
+      fail("key_lengths: expected 1 length or one per {} ({}), got {}",
+           shape.sequences > 0 ? "sequence" : "batch item", shape.items(), lengths.size());
     }
     const auto kv_len = [&](std::size_t item) { return key_starts[item + 1] - key_starts[item]; };
     if (lengths.size() > 1 && !key_starts.empty()) {
@@ -100,8 +100,7 @@ struct KeyLengths : IntervalRule<KeyLengths> {
  private:
   static bool fits(std::int64_t length, std::int64_t most) { return length >= 0 && length <= most; }
   [[noreturn]] static void refuse(std::int64_t length, const std::string& most) {
-    throw InvalidArgument(
-        fmt::format("key_lengths: expected lengths from 0 to {}, got {}", most, length));
+    fail("key_lengths: expected lengths from 0 to {}, got {}", most, length);
   }
 };
 
@@ -143,9 +142,8 @@ struct Documents {
                     std::int64_t length) {
     const bool fits = ids.shape() == Shape{length} || ids.shape() == Shape{batch, length};
     if (!fits) {
-      throw InvalidArgument(fmt::format("documents: expected {} of shape [{}] or [{}, {}], got {}",
-                                        name, length, batch, length,
-                                        fovea::to_string(ids.shape())));
+      fail("documents: expected {} of shape [{}] or [{}, {}], got {}", name, length, batch, length,
+           fovea::to_string(ids.shape()));
     }
   }
   std::string to_string() const { return "documents(ids)"; }
@@ -236,10 +234,10 @@ Mask combine(bool both, const Mask& a, const Mask& b, const Mask::Node& node_a,
              const Mask::Node& node_b) {
   const int rules = count_rules(node_a) + count_rules(node_b);
   if (rules > kMaxMaskRules) {
-    throw InvalidArgument(fmt::format(
+    fail(
         "mask: expected at most {} rules, got more; many documents are one rule, and so "
         "is any boolean tensor",
-        kMaxMaskRules));
+        kMaxMaskRules);
   }
   return make_mask(Combined{both, a, b, rules});
 }
@@ -309,24 +307,24 @@ Mask causal() { return make_mask(Causal{}); }
 
 Mask window(std::int64_t left, std::int64_t right) {
   if (left < -1 || right < -1) {
-    throw InvalidArgument(
-        fmt::format("window: expected left and right of 0 or more, or -1 for unbounded, got "
-                    "({}, {})",
-                    left, right));
+    fail(
+        "window: expected left and right of 0 or more, or -1 for unbounded, got "
+        "({}, {})",
+        left, right);
   }
   return make_mask(Window(left, right));
 }
 
 Mask prefix(std::int64_t n) {
-  if (n < 0) throw InvalidArgument(fmt::format("prefix: expected 0 or more keys, got {}", n));
+  if (n < 0) fail("prefix: expected 0 or more keys, got {}", n);
   return make_mask(Prefix(n));
 }
 
 Mask documents(const Tensor& query_ids, const Tensor& key_ids) {
   for (const Tensor* ids : {&query_ids, &key_ids}) {
     if (!ids->defined() || ids->dtype() != DType::kInt64) {
-      throw InvalidArgument(fmt::format("documents: expected int64 ids, got {}",
-                                        ids->defined() ? dtype_name(ids->dtype()) : "nothing"));
+      fail("documents: expected int64 ids, got {}",
+           ids->defined() ? dtype_name(ids->dtype()) : "nothing");
     }
   }
   return make_mask(Documents{DocumentIds(query_ids), DocumentIds(key_ids)});
@@ -341,10 +339,10 @@ Mask key_lengths(std::vector<std::int64_t> lengths) {
 
 Mask dense(TensorRef visible) {
   if (!visible.defined() || visible->dtype() != DType::kBool) {
-    throw InvalidArgument(
-        fmt::format("dense mask: expected bool, true where visible, got {}; additive numbers are a "
-                    "bias (ScoreOptions::bias)",
-                    visible.defined() ? dtype_name(visible->dtype()) : "nothing"));
+    fail(
+        "dense mask: expected bool, true where visible, got {}; additive numbers are a "
+        "bias (ScoreOptions::bias)",
+        visible.defined() ? dtype_name(visible->dtype()) : "nothing");
   }
   return make_mask(DenseMask(std::move(visible)));
 }

@@ -18,6 +18,8 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
+
 namespace fovea {
 namespace {
 
@@ -151,8 +153,7 @@ NumberFormat::NumberFormat(const TensorView& values, const ArrayFormat& options)
       scalar_(values.rank() == 0) {
   if (!values.defined()) throw InvalidArgument("format: expected a tensor, got none");
   if (options.precision < 0 || options.precision > kMaxPrecision) {
-    throw InvalidArgument(fmt::format("format: expected a precision in 0 .. {}, got {}",
-                                      kMaxPrecision, options.precision));
+    fail("format: expected a precision in 0 .. {}, got {}", kMaxPrecision, options.precision);
   }
   if (values.size() == 0) return;
   switch (dtype_) {

@@ -8,12 +8,11 @@
 #include <functional>
 #include <limits>
 
-#include <fmt/format.h>
-
 #include "fovea/attention_options.h"
 #include "fovea/error.h"
 
 #include "core/broadcast.h"
+#include "core/fail.h"
 
 namespace fovea {
 namespace {
@@ -23,21 +22,19 @@ constexpr std::int64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
 void validate_float(const TensorView& tensor, const char* name) {
   if (!is_float(tensor.dtype())) {
-    throw InvalidArgument(fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}",
-                                      name, dtype_name(tensor.dtype())));
+    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
+         dtype_name(tensor.dtype()));
   }
 }
 
 void validate_per_head(const std::vector<double>& values, const char* name, std::int64_t q_heads) {
   if (static_cast<std::int64_t>(values.size()) != q_heads) {
-    throw InvalidArgument(fmt::format("{}: expected one number per query head ({}), got {}", name,
-                                      q_heads, values.size()));
+    fail("{}: expected one number per query head ({}), got {}", name, q_heads, values.size());
   }
   for (const double value : values) {
     // A sink of -inf is no sink; what is infinitely large or nan leaves no weight a number.
     if (std::isnan(value) || value == HUGE_VAL) {
-      throw InvalidArgument(
-          fmt::format("{}: expected numbers, got {}", name, std::isnan(value) ? "nan" : "inf"));
+      fail("{}: expected numbers, got {}", name, std::isnan(value) ? "nan" : "inf");
     }
   }
 }
@@ -48,42 +45,37 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   const std::int64_t least = relative.bidirectional ? 4 : 2;
   if (!table.defined() || table.rank() != 2 || table.extent(1) != q_heads ||
       table.extent(0) < least) {
-    throw InvalidArgument(
-        fmt::format("relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}",
-                    least, q_heads, table.defined() ? to_string(table.shape()) : "nothing"));
+    fail("relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}", least, q_heads,
+         table.defined() ? to_string(table.shape()) : "nothing");
   }
   validate_float(table, "relative");
   if (table.data() == nullptr) {
-    throw InvalidArgument(fmt::format("relative: expected data for shape {}, got a null pointer",
-                                      to_string(table.shape())));
+    fail("relative: expected data for shape {}, got a null pointer", to_string(table.shape()));
   }
   const std::int64_t exact = table.extent(0) / least;
   if (relative.max_distance <= exact) {
-    throw InvalidArgument(
-        fmt::format("relative: expected max_distance above {} (the distances with a bucket of "
-                    "their own), got {}",
-                    exact, relative.max_distance));
+    fail(
+        "relative: expected max_distance above {} (the distances with a bucket of "
+        "their own), got {}",
+        exact, relative.max_distance);
   }
 }
 
 /// The counters of dropout (core/dropout.h) have words of 32 bits, and four keys share one.
 void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
   if (!(dropout.probability >= 0.0 && dropout.probability < 1.0)) {
-    throw InvalidArgument(fmt::format(
-        "dropout: expected a probability from 0 up to, but not, 1, got {}", dropout.probability));
+    fail("dropout: expected a probability from 0 up to, but not, 1, got {}", dropout.probability);
   }
   if (dropout.probability == 0.0) return;
   const auto require_fewer = [](const char* name, std::int64_t most, std::int64_t length) {
     if (length <= most) return;
-    throw InvalidArgument(
-        fmt::format("dropout: expected {} of at most {}, got {}", name, most, length));
+    fail("dropout: expected {} of at most {}, got {}", name, most, length);
   };
   require_fewer("q_len", kMaxWord, shape.q_len);
   require_fewer("kv_len", kMaxWord * 4 + 3, shape.kv_len);
   if (shape.items() > 0 && shape.q_heads > kMaxWord / shape.items()) {
-    throw InvalidArgument(fmt::format("dropout: expected q_heads * {} of at most {}, got {} * {}",
-                                      shape.sequences > 0 ? "sequences" : "batch", kMaxWord,
-                                      shape.q_heads, shape.items()));
+    fail("dropout: expected q_heads * {} of at most {}, got {} * {}",
+         shape.sequences > 0 ? "sequences" : "batch", kMaxWord, shape.q_heads, shape.items());
   }
 }
 
@@ -91,37 +83,35 @@ void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
 void validate_starts(const std::vector<std::int64_t>& starts, const char* name,
                      const char* length_name, std::int64_t length) {
   if (starts.front() != 0 || starts.back() != length) {
-    throw InvalidArgument(fmt::format("sequences: expected {} from 0 to {} = {}, got from {} to {}",
-                                      name, length_name, length, starts.front(), starts.back()));
+    fail("sequences: expected {} from 0 to {} = {}, got from {} to {}", name, length_name, length,
+         starts.front(), starts.back());
   }
   const auto descent = std::adjacent_find(starts.begin(), starts.end(), std::greater<>());
   if (descent != starts.end()) {
-    throw InvalidArgument(fmt::format("sequences: expected {} that never decrease, got {} after {}",
-                                      name, descent[1], descent[0]));
+    fail("sequences: expected {} that never decrease, got {} after {}", name, descent[1],
+         descent[0]);
   }
 }
 
 void validate_sequences(const PackedSequences& sequences, const ProblemShape& shape) {
   const std::size_t starts = sequences.query_starts.size();
   if (starts != sequences.key_starts.size()) {
-    throw InvalidArgument(
-        fmt::format("sequences: expected as many query_starts as key_starts, got {} and {}", starts,
-                    sequences.key_starts.size()));
+    fail("sequences: expected as many query_starts as key_starts, got {} and {}", starts,
+         sequences.key_starts.size());
   }
   if (starts == 1) {
     throw InvalidArgument(
         "sequences: expected 2 starts or more, one more than there are sequences, got 1");
   }
   if (shape.sequences != sequences.count()) {
-    throw InvalidArgument(
-        fmt::format("sequences: expected starts of as many sequences as the problem has ({}), got "
-                    "those of {}",
-                    shape.sequences, sequences.count()));
+    fail(
+        "sequences: expected starts of as many sequences as the problem has ({}), got "
+        "those of {}",
+        shape.sequences, sequences.count());
   }
   if (starts == 0) return;
   if (shape.batch != 1) {
-    throw InvalidArgument(fmt::format(
-        "sequences: expected tensors of batch 1 to be packed into, got batch {}", shape.batch));
+    fail("sequences: expected tensors of batch 1 to be packed into, got batch {}", shape.batch);
   }
   validate_starts(sequences.query_starts, "query_starts", "q_len", shape.q_len);
   validate_starts(sequences.key_starts, "key_starts", "kv_len", shape.kv_len);
@@ -171,11 +161,10 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   validate_sequences(options.sequences, shape);
   const ScoreOptions& score = options.score;
   if (score.scale && !std::isfinite(*score.scale)) {
-    throw InvalidArgument(fmt::format("scale: expected a finite number, got {}", *score.scale));
+    fail("scale: expected a finite number, got {}", *score.scale);
   }
   if (!(score.softcap >= 0.0) || std::isinf(score.softcap)) {
-    throw InvalidArgument(
-        fmt::format("softcap: expected a finite number of 0 (off) or more, got {}", score.softcap));
+    fail("softcap: expected a finite number of 0 (off) or more, got {}", score.softcap);
   }
   if ((score.custom.tile == nullptr) != (score.custom.one == nullptr)) {
     throw InvalidArgument(
@@ -200,14 +189,12 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   validate_dropout(options.dropout, shape);
   const auto offsets = static_cast<std::int64_t>(options.alignment.values().size());
   if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.items()) {
-    throw InvalidArgument(fmt::format("alignment: expected 1 offset or one per {} ({}), got {}",
-                                      shape.sequences > 0 ? "sequence" : "batch item",
-                                      shape.items(), offsets));
+    fail("alignment: expected 1 offset or one per {} ({}), got {}",
+         shape.sequences > 0 ? "sequence" : "batch item", shape.items(), offsets);
   }
   for (const std::int64_t offset : options.alignment.values()) {
     if (offset < -kMaxOffset || offset > kMaxOffset) {
-      throw InvalidArgument(fmt::format("alignment: expected offsets from {} to {}, got {}",
-                                        -kMaxOffset, kMaxOffset, offset));
+      fail("alignment: expected offsets from {} to {}, got {}", -kMaxOffset, kMaxOffset, offset);
     }
   }
   options.mask.validate(shape, options.sequences.key_starts);
@@ -262,13 +249,11 @@ void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
     fits = tensor.extent(dim) == 1 || tensor.extent(dim) == full[dim + missing];
   }
   if (!fits) {
-    throw InvalidArgument(fmt::format(
-        "{}: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = {}, got {}",
-        name, to_string(full), to_string(tensor.shape())));
+    fail("{}: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = {}, got {}",
+         name, to_string(full), to_string(tensor.shape()));
   }
   if (tensor.data() == nullptr && tensor.size() > 0) {
-    throw InvalidArgument(fmt::format("{}: expected data for shape {}, got a null pointer", name,
-                                      to_string(tensor.shape())));
+    fail("{}: expected data for shape {}, got a null pointer", name, to_string(tensor.shape()));
   }
 }
 

@@ -7,20 +7,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
+#include "core/fail.h"
 
 namespace fovea {
 
 void validate_input(const TensorView& tensor, std::string_view name) {
   if (!tensor.defined() || tensor.rank() != 4) {
-    throw InvalidArgument(fmt::format("{}: expected [batch, heads, length, dim], got {}", name,
-                                      tensor.defined() ? to_string(tensor.shape()) : "nothing"));
+    fail("{}: expected [batch, heads, length, dim], got {}", name,
+         tensor.defined() ? to_string(tensor.shape()) : "nothing");
   }
   if (!is_float(tensor.dtype())) {
-    throw InvalidArgument(fmt::format("{}: expected float32, float64, float16 or bfloat16, got {}",
-                                      name, dtype_name(tensor.dtype())));
+    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
+         dtype_name(tensor.dtype()));
   }
 }
 
@@ -29,22 +27,20 @@ ProblemShape problem_shape(const TensorView& query, const TensorView& key, const
   const ProblemShape shape{query.extent(0), query.extent(1), key.extent(1),
                            query.extent(2), key.extent(2),   options.sequences.count()};
   if (key.extent(0) != shape.batch || value.extent(0) != shape.batch) {
-    throw InvalidArgument(
-        fmt::format("batch: expected the same for query, key and value, got {}, {} and {}",
-                    shape.batch, key.extent(0), value.extent(0)));
+    fail("batch: expected the same for query, key and value, got {}, {} and {}", shape.batch,
+         key.extent(0), value.extent(0));
   }
   if (value.extent(1) != shape.kv_heads || value.extent(2) != shape.kv_len) {
-    throw InvalidArgument(
-        fmt::format("value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and "
-                    "kv_len = {} as key has, got {}",
-                    shape.kv_heads, shape.kv_len, to_string(value.shape())));
+    fail(
+        "value: expected [batch, kv_heads, kv_len, value_dim] with kv_heads = {} and "
+        "kv_len = {} as key has, got {}",
+        shape.kv_heads, shape.kv_len, to_string(value.shape()));
   }
   const bool divides =
       shape.kv_heads > 0 ? shape.q_heads % shape.kv_heads == 0 : shape.q_heads == 0;
   if (!divides) {
-    throw InvalidArgument(
-        fmt::format("heads: expected q_heads to be a multiple of kv_heads, got {} and {}",
-                    shape.q_heads, shape.kv_heads));
+    fail("heads: expected q_heads to be a multiple of kv_heads, got {} and {}", shape.q_heads,
+         shape.kv_heads);
   }
   return shape;
 }

@@ -9,9 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
+#include "core/fail.h"
 
 namespace fovea {
 namespace {
@@ -27,8 +25,7 @@ constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 // high - low - 1: the largest offset from `low`. Unsigned, as the range may exceed 63 bits.
 std::uint64_t checked_range(std::int64_t low, std::int64_t high) {
   if (low >= high) {
-    throw InvalidArgument(
-        fmt::format("randint: expected low < high, got low = {}, high = {}", low, high));
+    fail("randint: expected low < high, got low = {}, high = {}", low, high);
   }
   return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) - 1;
 }
@@ -57,7 +54,7 @@ RandomState::RandomState(std::uint64_t seed) { this->seed(seed); }
 
 void RandomState::seed(std::uint64_t seed) {
   if (seed > kMaxWord) {
-    throw InvalidArgument(fmt::format("seed: expected 0 .. {}, got {}", kMaxWord, seed));
+    fail("seed: expected 0 .. {}, got {}", kMaxWord, seed);
   }
   auto word = static_cast<std::uint32_t>(seed);
   for (std::size_t i = 0; i < kStateWords; ++i) {

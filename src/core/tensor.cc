@@ -14,9 +14,8 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
 #include "core/element_type.h"
+#include "core/fail.h"
 #include "core/large_pages.h"
 
 namespace fovea {
@@ -27,8 +26,7 @@ constexpr std::align_val_t kAlignment{64};
 std::int64_t to_int64(double value) {
   // Beyond these bounds, and for NaN, the cast itself is undefined.
   if (!(value >= -0x1p63 && value < 0x1p63)) {
-    throw InvalidArgument(
-        fmt::format("convert: expected a number that int64 holds, got {}", value));
+    fail("convert: expected a number that int64 holds, got {}", value);
   }
   return static_cast<std::int64_t>(value);
 }
@@ -80,8 +78,7 @@ Shape::Shape(std::span<const std::int64_t> extents) {
 
 void Shape::push_back(std::int64_t extent) {
   if (rank_ == kMaxRank) {
-    throw InvalidArgument(
-        fmt::format("tensor: expected at most {} dimensions, got more", kMaxRank));
+    fail("tensor: expected at most {} dimensions, got more", kMaxRank);
   }
   extents_[static_cast<std::size_t>(rank_++)] = extent;
 }
@@ -99,16 +96,14 @@ std::int64_t element_count(const Shape& shape) {
   bool zero = false;
   for (const std::int64_t extent : shape) {
     if (extent < 0) {
-      throw InvalidArgument(
-          fmt::format("tensor: expected extents of 0 or more, got shape {}", to_string(shape)));
+      fail("tensor: expected extents of 0 or more, got shape {}", to_string(shape));
     }
     zero = zero || extent == 0;
   }
   if (zero) return 0;
   for (const std::int64_t extent : shape) {
     if (count > std::numeric_limits<std::int64_t>::max() / extent) {
-      throw InvalidArgument(fmt::format("tensor: shape {} has more elements than fit into 63 bits",
-                                        to_string(shape)));
+      fail("tensor: shape {} has more elements than fit into 63 bits", to_string(shape));
     }
     count *= extent;
   }
@@ -133,8 +128,7 @@ Tensor::Tensor(DType dtype, const Shape& shape) : shape_(shape), dtype_(dtype), 
   const std::int64_t count = element_count(shape);
   const auto size = static_cast<std::int64_t>(dtype_size(dtype));
   if (count > std::numeric_limits<std::int64_t>::max() / size) {
-    throw InvalidArgument(
-        fmt::format("tensor: shape {} of {} is too large", to_string(shape), dtype_name(dtype)));
+    fail("tensor: shape {} of {} is too large", to_string(shape), dtype_name(dtype));
   }
   const auto bytes = static_cast<std::size_t>(count * size);
   data_.reset(
@@ -150,8 +144,7 @@ Tensor Tensor::matrix(std::initializer_list<std::initializer_list<double>> rows)
   std::vector<double> values;
   for (const auto& row : rows) {
     if (row.size() != columns) {
-      throw InvalidArgument(
-          fmt::format("matrix: expected rows of {} numbers, got one of {}", columns, row.size()));
+      fail("matrix: expected rows of {} numbers, got one of {}", columns, row.size());
     }
     values.insert(values.end(), row.begin(), row.end());
   }
@@ -205,8 +198,7 @@ Tensor Tensor::reshaped(const Shape& shape) && {
 
 void Tensor::check_count(std::int64_t count) const {
   if (count != size()) {
-    throw InvalidArgument(fmt::format("tensor: shape {} holds {} elements, got {}",
-                                      to_string(shape_), size(), count));
+    fail("tensor: shape {} holds {} elements, got {}", to_string(shape_), size(), count);
   }
 }
 

@@ -11,13 +11,11 @@
 #include <new>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "fovea/attention_backward.h"
-#include "fovea/error.h"
 #include "fovea/reference.h"
 
 #include "core/broadcast.h"
+#include "core/fail.h"
 #include "engine/backward_plan.h"
 #include "engine/backward_problem.h"
 #include "engine/contiguous.h"
@@ -338,8 +336,7 @@ void check_lse(const Problem& problem, const TensorView& lse) {
                               .lse.value({0});
   const double found = lse.value({row.batch, row.head, row.query});
   if (std::abs(found - expected) > 0.05 * (1.0 + std::abs(expected))) {
-    throw InvalidArgument(fmt::format(
-        "lse: expected that of the same problem, {} in its last row, got {}", expected, found));
+    fail("lse: expected that of the same problem, {} in its last row, got {}", expected, found);
   }
 }
 #endif

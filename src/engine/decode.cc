@@ -9,12 +9,10 @@
 #include <numbers>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "fovea/attention.h"
-#include "fovea/error.h"
 
 #include "core/element_type.h"
+#include "core/fail.h"
 #include "engine/decode_lenses.h"
 #include "engine/decode_plan.h"
 #include "engine/lenses.h"
@@ -164,22 +162,19 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   validate_input(query, "query");
   if (query.dtype() == DType::kFloat64 || cache.key.dtype() == DType::kFloat64 ||
       cache.value.dtype() == DType::kFloat64) {
-    throw InvalidArgument(fmt::format(
-        "dtype: expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
-        dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype())));
+    fail("dtype: expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
+         dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype()));
   }
   if (cache.lengths.extent(0) != query.extent(0)) {
-    throw InvalidArgument(fmt::format("lengths: expected one per batch item ({}), got {}",
-                                      query.extent(0), cache.lengths.extent(0)));
+    fail("lengths: expected one per batch item ({}), got {}", query.extent(0),
+         cache.lengths.extent(0));
   }
   if (options.sequences.count() > 0) {
-    throw InvalidArgument(
-        fmt::format("sequences: expected none with keys in blocks, which have lengths, got {}",
-                    options.sequences.count()));
+    fail("sequences: expected none with keys in blocks, which have lengths, got {}",
+         options.sequences.count());
   }
   if (options.dropout.probability > 0) {
-    throw InvalidArgument(fmt::format("dropout: expected none with keys in blocks, got {}",
-                                      options.dropout.probability));
+    fail("dropout: expected none with keys in blocks, got {}", options.dropout.probability);
   }
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < query.extent(0); ++item) {

@@ -115,6 +115,7 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
   DecodeSize size = DecodeSize::of(problem, false);
   size.most_queries = std::min<std::int64_t>(size.most_queries, 1);
   const DecodePlan plan(problem, size);
+  const kernels::LensSetup setup = lens_setup(problem, lenses);
   const std::int64_t group = size.group;
   const std::int64_t stride = (size.most_keys / kernels::kRowLensKeys + 1) * kernels::kRowLensKeys;
   const std::size_t row_bytes = static_cast<std::size_t>(group * stride) * sizeof(float);
@@ -141,9 +142,8 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
     }
     for (std::int64_t q = 0; q < span.q_len; ++q) {
       for (std::int64_t g = 0; g < group; ++g) {
-        const double sum = lse.value({span.batch, head + g, span.query_start + q});
         log2_sums[static_cast<std::size_t>(g)] =
-            static_cast<float>(sum * std::numbers::log2e_v<double>);
+            log2_sum(lse, {span.batch, head + g, span.query_start + q});
       }
       std::int64_t position = 0;
       for (std::int64_t part = 0; part < plan.parts(); ++part) {
@@ -159,8 +159,10 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
       }
       for (std::int64_t g = 0; g < group; ++g) {
         const kernels::WeightRowLogs row{logs + g * stride, span.kv_len};
-        RowWriter(lenses, {span.batch, head + g, span.query_start + q}, position, span.key_start)
-            .write(row);
+        if (setup.statistics || setup.top > 0) {
+          RowWriter(lenses, {span.batch, head + g, span.query_start + q}, position, span.key_start)
+              .write(row);
+        }
         maps[static_cast<std::size_t>(g)].add(q, row);
       }
     }

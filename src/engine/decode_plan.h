@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numbers>
 
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
@@ -38,6 +39,11 @@ class Cache {
   const TensorView& value_;
   TensorView table_;  // absent: not paged
 };
+
+/// What decode_weights_item() takes of a row's lse: the logarithm of its sum to base 2.
+inline float log2_sum(const TensorView& lse, const Index& row) {
+  return static_cast<float>(lse.value(row) * std::numbers::log2e_v<double>);
+}
 
 /// How much there is to do.
 struct DecodeSize {

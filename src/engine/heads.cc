@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -34,19 +33,7 @@ namespace {
 constexpr std::int64_t kChunkQueries = 256;
 constexpr std::int64_t kReferenceChunkQueries = 16;
 
-struct Field {
-  std::string_view name;
-  MutableTensorView HeadSummary::*output;
-};
-constexpr std::array<Field, 9> kFields{{{"entropy", &HeadSummary::entropy},
-                                        {"even_entropy", &HeadSummary::even_entropy},
-                                        {"maximum", &HeadSummary::maximum},
-                                        {"mean_distance", &HeadSummary::mean_distance},
-                                        {"first_key", &HeadSummary::first_key},
-                                        {"previous_key", &HeadSummary::previous_key},
-                                        {"own_key", &HeadSummary::own_key},
-                                        {"next_key", &HeadSummary::next_key},
-                                        {"block_diagonal", &HeadSummary::block_diagonal}}};
+/// Places in kHeadNumbers.
 enum Number : std::size_t {
   kEntropy,
   kEvenEntropy,
@@ -62,19 +49,19 @@ enum Number : std::size_t {
 void check_summary(const Problem& problem, const HeadSummary& summary) {
   const ProblemShape& shape = problem.shape;
   OutputChecks checks(problem);
-  for (const Field& field : kFields) {
-    checks.add(summary.*field.output, {.name = field.name,
-                                       .shape = {shape.batch, shape.q_heads},
-                                       .shape_name = "[batch, q_heads]",
-                                       .type = OutputType::kSums,
-                                       .contiguous_rows = false});
+  for (const HeadNumber& number : kHeadNumbers) {
+    checks.add(summary.*number.output, {.name = number.name,
+                                        .shape = {shape.batch, shape.q_heads},
+                                        .shape_name = "[batch, q_heads]",
+                                        .type = OutputType::kSums,
+                                        .contiguous_rows = false});
   }
   if (summary.blocks < 1) fail("blocks: expected 1 or more, got {}", summary.blocks);
 }
 
 /// Sums over some rows of a head.
 struct Sums {
-  std::array<double, kFields.size()> of{};
+  std::array<double, kHeadNumbers.size()> of{};
   std::int64_t rows = 0;  // that see a key
   bool spoilt = false;    // by a row that is nan
 
@@ -138,8 +125,8 @@ class Chunks {
       for (std::int64_t head = 0; head < shape.q_heads; ++head) {
         Sums all;
         for (std::int64_t c = 0; c < each_; ++c) all.add(*from++);
-        for (std::size_t i = 0; i < kFields.size(); ++i) {
-          const MutableTensorView& output = summary.*kFields[i].output;
+        for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) {
+          const MutableTensorView& output = summary.*kHeadNumbers[i].output;
           if (output.defined()) set_value(output, {batch, head}, all.mean(i));
         }
       }
@@ -367,9 +354,9 @@ void attention_heads(const WeightInputs& inputs, const AttentionOptions& options
                      const HeadSummary& summary) {
   const engine::Problem problem = engine::weights_problem(inputs, options);
   engine::check_summary(problem, summary);
-  const bool wanted =
-      std::any_of(engine::kFields.begin(), engine::kFields.end(),
-                  [&](const auto& field) { return (summary.*field.output).defined(); });
+  const bool wanted = std::any_of(kHeadNumbers.begin(), kHeadNumbers.end(), [&](const auto& field) {
+    return (summary.*field.output).defined();
+  });
   if (!wanted) return;
   if (problem.shape.q_len == 0 || problem.shape.kv_len == 0) {
     engine::Chunks(problem, engine::kChunkQueries).write(summary);

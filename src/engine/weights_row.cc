@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <numbers>
 #include <span>
 #include <vector>
 
@@ -77,8 +76,7 @@ void find(const TensorView& lse, const Problem& problem, const RowOfHeads& row) 
                                   .most_keys = shape.kv_len});
   std::vector<float> log2_sums;
   for (std::int64_t head = row.first_head; head < row.first_head + row.heads; ++head) {
-    const auto sum = static_cast<double>(lse.at<float>({row.batch, head, row.query}));
-    log2_sums.push_back(static_cast<float>(sum * std::numbers::log2e_v<double>));
+    log2_sums.push_back(log2_sum(lse, {row.batch, head, row.query}));
   }
   const Cache cache(problem.key, problem.value);
   const Execution& execution = problem.options.execution;

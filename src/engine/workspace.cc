@@ -8,10 +8,7 @@
 #include <new>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/large_pages.h"
 
 namespace fovea::engine {
@@ -44,8 +41,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
     void* at = given.data();
     std::size_t room = given.size();
     if (std::align(kWorkspaceAlignment, bytes, at, room) == nullptr) {
-      throw InvalidArgument(fmt::format("workspace: expected {} bytes, got {}",
-                                        bytes_with_alignment(bytes), given.size()));
+      fail("workspace: expected {} bytes, got {}", bytes_with_alignment(bytes), given.size());
     }
     data_ = static_cast<std::byte*>(at);
     return;

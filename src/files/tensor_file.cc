@@ -9,8 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/nearest.h"
 #include "core/text_width.h"
 #include "files/content.h"
@@ -47,9 +46,8 @@ FileFormat format_of(std::span<const std::byte> bytes, const std::string& path) 
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return FileFormat::kNpz;
   if (const auto format = files::format_by_ending(path)) return *format;
   if (text.size() > 8 && text[8] == '{') return FileFormat::kSafetensors;
-  throw InvalidArgument(fmt::format(
-      "{}: expected an .npy, .npz or .safetensors file, got {}", path,
-      text.empty() ? "an empty file" : fmt::format("one that begins with \"{}\"", visible(text))));
+  fail("{}: expected an .npy, .npz or .safetensors file, got {}", path,
+       text.empty() ? "an empty file" : fmt::format("one that begins with \"{}\"", visible(text)));
 }
 
 /// The names in a file, the first of them spelled out.
@@ -94,8 +92,7 @@ TensorFile::Content::Content(std::string path, FileFormat format, std::vector<Te
   for (std::size_t place = 0; place < tensors_.size(); ++place) {
     const std::string& name = tensors_[place].name;
     if (!places_.emplace(name, place).second) {
-      throw InvalidArgument(
-          fmt::format("{}: the name \"{}\" occurs twice", path_, shown_name(name)));
+      fail("{}: the name \"{}\" occurs twice", path_, shown_name(name));
     }
   }
 }
@@ -139,23 +136,21 @@ TensorFile::Found TensorFile::resolve(std::string_view name) const {
   if (bfloat16) name.remove_suffix(bare ? name.size() : kAsBFloat16.size());
   if (const auto place = content_->place_of(name)) return {*place, bfloat16};
   if (tensors().empty()) {
-    throw InvalidArgument(fmt::format("{}: expected a tensor, got a file without any", path()));
+    fail("{}: expected a tensor, got a file without any", path());
   }
   if (format() == FileFormat::kNpy) {
-    throw InvalidArgument(
-        fmt::format("{}: expected no name, or bf16, since an .npy file has one tensor without a "
-                    "name; got \"{}\"",
-                    path(), shown_name(name)));
+    fail(
+        "{}: expected no name, or bf16, since an .npy file has one tensor without a "
+        "name; got \"{}\"",
+        path(), shown_name(name));
   }
   if (!name.empty()) {
-    throw InvalidArgument(fmt::format(
-        "{}: no tensor is called \"{}\"{}; there {}: {}", path(), shown_name(name),
-        slip(name, tensors()), tensors().size() == 1 ? "is" : "are", known_names(tensors())));
+    fail("{}: no tensor is called \"{}\"{}; there {}: {}", path(), shown_name(name),
+         slip(name, tensors()), tensors().size() == 1 ? "is" : "are", known_names(tensors()));
   }
   if (tensors().size() == 1) return {0, bfloat16};
-  throw InvalidArgument(fmt::format(
-      "{}: expected the name of one of its {} tensors, as in FILE:{}; there are: {}", path(),
-      tensors().size(), shown_name(tensors().front().name), known_names(tensors())));
+  fail("{}: expected the name of one of its {} tensors, as in FILE:{}; there are: {}", path(),
+       tensors().size(), shown_name(tensors().front().name), known_names(tensors()));
 }
 
 std::size_t TensorFile::find(std::string_view name) const { return resolve(name).place; }
@@ -164,14 +159,13 @@ TensorRef TensorFile::read(std::string_view name) const {
   const auto [place, bfloat16] = resolve(name);
   const TensorInfo& info = tensors()[place];
   if (bfloat16 && info.unreadable != files::kUntyped) {
-    throw InvalidArgument(
-        fmt::format("{}: expected elements of two bytes without a type (<V2), as :bf16 was said, "
-                    "got {}",
-                    content_->name_of(place), shown_name(info.stored_type)));
+    fail(
+        "{}: expected elements of two bytes without a type (<V2), as :bf16 was said, "
+        "got {}",
+        content_->name_of(place), shown_name(info.stored_type));
   }
   if (!bfloat16 && !info.unreadable.empty()) {
-    throw InvalidArgument(
-        fmt::format("{}: cannot be read: {}", content_->name_of(place), info.unreadable));
+    fail("{}: cannot be read: {}", content_->name_of(place), info.unreadable);
   }
   return content_->read(place, bfloat16);
 }

@@ -25,13 +25,11 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
 #include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "core/large_pages.h"
 #include "kernels/ceilings_bf16.h"
 #include "kernels/target.h"
@@ -115,7 +113,7 @@ void keep(float value) { [[maybe_unused]] volatile float kept = value; }
 template <class Work>
 double total_rate(const CeilingOptions& options, const Work& work) {
   if (options.threads < 1) {
-    throw InvalidArgument(fmt::format("threads: expected at least 1, got {}", options.threads));
+    fail("threads: expected at least 1, got {}", options.threads);
   }
   const std::chrono::duration<double> round_time(options.seconds / kRounds);
   std::vector<double> rates;

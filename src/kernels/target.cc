@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fovea/error.h"
+#include "core/fail.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/target.cc"
@@ -76,9 +76,8 @@ Target find_target(std::string_view name) {
       return target;
     }
   }
-  throw InvalidArgument(fmt::format(
-      "FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
-      fmt::join(available_targets(), ", "), name));
+  fail("FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
+       fmt::join(available_targets(), ", "), name);
 }
 
 std::atomic<bool> chosen = false;

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "nn/passes.h"
 #include "nn/rows.h"
 
@@ -33,8 +32,7 @@ passes::Logits<Real> pass_of(const TensorView& logits, const std::int64_t* wante
 
 CrossEntropy::CrossEntropy(const CrossEntropyOptions& options) : options_(options) {
   if (!(options.label_smoothing >= 0.0 && options.label_smoothing < 1.0)) {
-    throw InvalidArgument(fmt::format("label_smoothing: expected a share in [0, 1), got {}",
-                                      options.label_smoothing));
+    fail("label_smoothing: expected a share in [0, 1), got {}", options.label_smoothing);
   }
 }
 
@@ -49,17 +47,15 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
   const Shape leading(std::span(shape_.begin(), shape_.end() - 1));
   if (!targets.defined() || targets.dtype() != DType::kInt64 || targets.shape() != leading ||
       (targets.size() > 0 && targets.strides() != contiguous_strides(leading))) {
-    throw InvalidArgument(fmt::format("targets: expected int64 {}, got {} {}", to_string(leading),
-                                      targets.defined() ? dtype_name(targets.dtype()) : "none",
-                                      to_string(targets.shape())));
+    fail("targets: expected int64 {}, got {} {}", to_string(leading),
+         targets.defined() ? dtype_name(targets.dtype()) : "none", to_string(targets.shape()));
   }
   const auto* const wanted = copy_numbers(targets, targets_);
   counted_ = correct_ = 0;
   for (std::int64_t r = 0; r < logits_.extent(0); ++r) {
     if (wanted[r] == options_.ignored) continue;
     if (wanted[r] < 0 || wanted[r] >= classes) {
-      throw InvalidArgument(
-          fmt::format("targets: expected 0 to {}, got {}", classes - 1, wanted[r]));
+      fail("targets: expected 0 to {}, got {}", classes - 1, wanted[r]);
     }
     ++counted_;
   }

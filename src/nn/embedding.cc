@@ -8,10 +8,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
@@ -20,8 +19,7 @@ namespace {
 /// Each is to be a row of `count`.
 void check(const TensorView& tokens, std::int64_t count) {
   if (!tokens.defined() || tokens.dtype() != DType::kInt64) {
-    throw InvalidArgument(fmt::format("tokens: expected int64, got {}",
-                                      tokens.defined() ? dtype_name(tokens.dtype()) : "none"));
+    fail("tokens: expected int64, got {}", tokens.defined() ? dtype_name(tokens.dtype()) : "none");
   }
   if (tokens.size() > 0 && tokens.strides() != contiguous_strides(tokens.shape())) {
     throw InvalidArgument("tokens: expected row after row without gaps");
@@ -29,7 +27,7 @@ void check(const TensorView& tokens, std::int64_t count) {
   const auto* const numbers = static_cast<const std::int64_t*>(tokens.data());
   for (std::int64_t i = 0; i < tokens.size(); ++i) {
     if (numbers[i] < 0 || numbers[i] >= count) {
-      throw InvalidArgument(fmt::format("tokens: expected 0 to {}, got {}", count - 1, numbers[i]));
+      fail("tokens: expected 0 to {}, got {}", count - 1, numbers[i]);
     }
   }
 }
@@ -41,7 +39,7 @@ Embedding::Embedding(const Scope& scope, std::int64_t count, std::int64_t width,
     : width_(width), padding_(padding), weight_(scope.add_normal("weight", {count, width}, 1.0)) {
   if (!padding) return;
   if (*padding < 0 || *padding >= count) {
-    throw InvalidArgument(fmt::format("padding: expected 0 to {}, got {}", count - 1, *padding));
+    fail("padding: expected 0 to {}, got {}", count - 1, *padding);
   }
   for (std::int64_t c = 0; c < width; ++c) set_value(weight_.value, {*padding, c}, 0.0);
 }
@@ -108,13 +106,11 @@ void Positions::forward(const MutableTensorView& x, std::int64_t first) {
   const TensorView table = weight_ != nullptr ? TensorView(weight_->value) : TensorView(table_);
   as_rows(x, table.dtype(), width_, "x");
   if (x.rank() != 3) {
-    throw InvalidArgument(
-        fmt::format("x: expected [batch, length, width], got {}", to_string(x.shape())));
+    fail("x: expected [batch, length, width], got {}", to_string(x.shape()));
   }
   const std::int64_t length = x.extent(1);
   if (first < 0 || length > max_length_ - first) {
-    throw InvalidArgument(fmt::format("x: expected positions within {}, got {} from {} on",
-                                      max_length_, length, first));
+    fail("x: expected positions within {}, got {} from {} on", max_length_, length, first);
   }
   shape_ = x.shape();
   first_ = first;

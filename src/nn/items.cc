@@ -9,8 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
@@ -19,9 +18,8 @@ TensorView as_rows_of_items(const TensorView& tensor, DType dtype, std::int64_t 
                             std::int64_t width, std::string_view name) {
   const TensorView rows = as_rows(tensor, dtype, width, name);
   if (tensor.rank() != 3 || (batch >= 0 && tensor.extent(0) != batch)) {
-    throw InvalidArgument(fmt::format("{}: expected [{}, length, {}], got {}", name,
-                                      batch < 0 ? "batch" : fmt::to_string(batch), width,
-                                      to_string(tensor.shape())));
+    fail("{}: expected [{}, length, {}], got {}", name, batch < 0 ? "batch" : fmt::to_string(batch),
+         width, to_string(tensor.shape()));
   }
   return rows;
 }
@@ -33,13 +31,11 @@ void keep_lengths(std::span<const std::int64_t> lengths, std::int64_t batch, std
     return;
   }
   if (static_cast<std::int64_t>(lengths.size()) != batch) {
-    throw InvalidArgument(fmt::format("lengths: expected none or one for each of {} items, got {}",
-                                      batch, lengths.size()));
+    fail("lengths: expected none or one for each of {} items, got {}", batch, lengths.size());
   }
   for (const std::int64_t length : lengths) {
     if (length < 0 || length > longest) {
-      throw InvalidArgument(
-          fmt::format("lengths: expected lengths from 0 to {}, got {}", longest, length));
+      fail("lengths: expected lengths from 0 to {}, got {}", longest, length);
     }
   }
   kept.assign(lengths.begin(), lengths.end());

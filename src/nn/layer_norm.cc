@@ -6,10 +6,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/passes.h"
 #include "nn/rows.h"
 
@@ -35,7 +32,7 @@ LayerNorm::LayerNorm(const Scope& scope, std::int64_t width, double epsilon)
       weight_(scope.add_constant("weight", {width}, 1.0)),
       bias_(scope.add_constant("bias", {width}, 0.0)) {
   if (!(epsilon > 0.0)) {
-    throw InvalidArgument(fmt::format("epsilon: expected a number above 0, got {}", epsilon));
+    fail("epsilon: expected a number above 0, got {}", epsilon);
   }
 }
 

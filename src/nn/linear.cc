@@ -7,10 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/multiply.h"
 #include "nn/rows.h"
 
@@ -19,7 +16,7 @@ namespace {
 
 std::int64_t checked(std::string_view name, std::int64_t features) {
   if (features >= 1) return features;
-  throw InvalidArgument(fmt::format("{}: expected 1 or more features, got {}", name, features));
+  fail("{}: expected 1 or more features, got {}", name, features);
 }
 
 }  // namespace

@@ -10,12 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "fovea/attention.h"
 #include "fovea/attention_backward.h"
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "nn/multiply.h"
 #include "nn/rows.h"
 
@@ -26,16 +25,14 @@ MultiHeadAttentionOptions checked(MultiHeadAttentionOptions options) {
   const auto check = [](std::string_view name, std::int64_t number, std::string_view of,
                         std::int64_t whole) {
     if (number < 1 || whole < 1 || whole % number != 0) {
-      throw InvalidArgument(
-          fmt::format("{}: expected a divisor of {} {}, got {}", name, of, whole, number));
+      fail("{}: expected a divisor of {} {}, got {}", name, of, whole, number);
     }
   };
   check("heads", options.heads, "width", options.width);
   if (options.kv_heads == 0) options.kv_heads = options.heads;
   check("kv_heads", options.kv_heads, "heads", options.heads);
   if (!(options.dropout >= 0.0 && options.dropout < 1.0)) {
-    throw InvalidArgument(
-        fmt::format("dropout: expected a probability in [0, 1), got {}", options.dropout));
+    fail("dropout: expected a probability in [0, 1), got {}", options.dropout);
   }
   return options;
 }
@@ -113,8 +110,7 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   if (memory.defined()) {
     project(memory, "memory", width, 2 * kv_width_, projected_memory_);
     if (memory.extent(0) != batch) {
-      throw InvalidArgument(fmt::format("memory: expected [{}, kv_len, {}], got {}", batch, width,
-                                        to_string(memory.shape())));
+      fail("memory: expected [{}, kv_len, {}], got {}", batch, width, to_string(memory.shape()));
     }
     memory_ = as_rows(memory, dtype, width, "memory");
   }
@@ -138,8 +134,7 @@ MutableTensorView MultiHeadAttention::project(const TensorView& x, std::string_v
                                               std::int64_t first, std::int64_t count, Buffer& to) {
   const TensorView rows = as_rows(x, in_weight_.value.dtype(), options_.width, name);
   if (x.rank() != 3) {
-    throw InvalidArgument(
-        fmt::format("{}: expected [batch, length, width], got {}", name, to_string(x.shape())));
+    fail("{}: expected [batch, length, width], got {}", name, to_string(x.shape()));
   }
   const Projection part = projection(first, count);
   const MutableTensorView projected = to.of(x.dtype(), {rows.extent(0), count});

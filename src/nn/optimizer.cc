@@ -10,10 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/passes.h"
 #include "nn/rows.h"
 
@@ -24,13 +21,13 @@ constexpr std::int64_t kGrain = 16 * 1024;
 
 void check_share(std::string_view name, double number) {
   if (!(number >= 0.0 && number < 1.0)) {
-    throw InvalidArgument(fmt::format("{}: expected a number in [0, 1), got {}", name, number));
+    fail("{}: expected a number in [0, 1), got {}", name, number);
   }
 }
 
 void check_not_negative(std::string_view name, double number) {
   if (!(number >= 0.0 && std::isfinite(number))) {
-    throw InvalidArgument(fmt::format("{}: expected a number from 0 on, got {}", name, number));
+    fail("{}: expected a number from 0 on, got {}", name, number);
   }
 }
 
@@ -100,7 +97,7 @@ double gradient_norm(const Parameters& parameters) {
 
 double clip_gradients(Parameters& parameters, double largest) {
   if (!(largest > 0.0)) {
-    throw InvalidArgument(fmt::format("largest: expected a norm above 0, got {}", largest));
+    fail("largest: expected a norm above 0, got {}", largest);
   }
   const double norm = gradient_norm(parameters);
   if (!std::isfinite(norm) || norm <= largest) return norm;

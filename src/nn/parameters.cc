@@ -9,22 +9,19 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
+#include "core/fail.h"
 
 namespace fovea::nn {
 
 Parameters::Parameters(DType dtype) : dtype_(dtype) {
   if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-    throw InvalidArgument(
-        fmt::format("parameters: expected float32 or float64, got {}", dtype_name(dtype)));
+    fail("parameters: expected float32 or float64, got {}", dtype_name(dtype));
   }
 }
 
 Parameter& Parameters::add(std::string name, const Shape& shape) {
   if (find(name) != nullptr) {
-    throw InvalidArgument(fmt::format("parameters: there is a \"{}\" already", name));
+    fail("parameters: there is a \"{}\" already", name);
   }
   return all_.emplace_back(
       Parameter{std::move(name), Tensor(dtype_, shape), Tensor(dtype_, shape)});

@@ -4,24 +4,20 @@
 
 #include "nn/rows.h"
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/passes.h"
 
 namespace fovea::nn {
 
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name) {
-  if (!tensor.defined())
-    throw InvalidArgument(fmt::format("{}: expected a tensor, got none", name));
+  if (!tensor.defined()) fail("{}: expected a tensor, got none", name);
   if (tensor.dtype() != dtype) {
-    throw InvalidArgument(fmt::format("{}: expected {}, as the parameters are, got {}", name,
-                                      dtype_name(dtype), dtype_name(tensor.dtype())));
+    fail("{}: expected {}, as the parameters are, got {}", name, dtype_name(dtype),
+         dtype_name(tensor.dtype()));
   }
   if (tensor.size() > 0 && tensor.strides() != contiguous_strides(tensor.shape())) {
-    throw InvalidArgument(fmt::format("{}: expected row after row without gaps, got strides {}",
-                                      name, to_string(tensor.strides())));
+    fail("{}: expected row after row without gaps, got strides {}", name,
+         to_string(tensor.strides()));
   }
 }
 
@@ -29,8 +25,7 @@ void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name) {
   check_numbers(tensor, dtype, name);
   if (tensor.shape() != shape) {
-    throw InvalidArgument(
-        fmt::format("{}: expected {}, got {}", name, to_string(shape), to_string(tensor.shape())));
+    fail("{}: expected {}, got {}", name, to_string(shape), to_string(tensor.shape()));
   }
 }
 
@@ -39,8 +34,7 @@ TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
   check_numbers(tensor, dtype, name);
   const Shape& shape = tensor.shape();
   if (shape.rank() == 0 || shape[shape.rank() - 1] != width) {
-    throw InvalidArgument(
-        fmt::format("{}: expected [..., {}], got {}", name, width, to_string(shape)));
+    fail("{}: expected [..., {}], got {}", name, width, to_string(shape));
   }
   const std::int64_t rows = width == 0 ? 0 : tensor.size() / width;
   return {tensor.data(), dtype, Shape{rows, width}, Strides{width, 1}};

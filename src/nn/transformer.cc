@@ -6,10 +6,7 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
-
-#include "fovea/error.h"
-
+#include "core/fail.h"
 #include "nn/rows.h"
 
 namespace fovea::nn {
@@ -34,7 +31,7 @@ Residual residual(const Scope& scope, std::string_view norm, const TransformerOp
 template <class Layer>
 std::deque<Layer> layers(const Scope& scope, std::int64_t count,
                          const TransformerOptions& options) {
-  if (count < 0) throw InvalidArgument(fmt::format("layers: expected 0 or more, got {}", count));
+  if (count < 0) fail("layers: expected 0 or more, got {}", count);
   std::deque<Layer> result;
   for (std::int64_t i = 0; i < count; ++i) result.emplace_back(scope.in("layers", i), options);
   return result;

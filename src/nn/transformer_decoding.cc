@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "fovea/error.h"
+
+#include "core/fail.h"
 
 namespace fovea::nn {
 namespace {
@@ -39,8 +39,7 @@ TransformerDecoding::TransformerDecoding(Transformer& transformer, const TensorV
                                          const std::vector<std::int64_t>& source_lengths)
     : transformer_(transformer) {
   if (memory.rank() != 3 || (memory.extent(0) != sequences && memory.extent(0) != 1)) {
-    throw InvalidArgument(fmt::format("memory: expected [{} or 1, kv_len, width], got {}",
-                                      sequences, to_string(memory.shape())));
+    fail("memory: expected [{} or 1, kv_len, width], got {}", sequences, to_string(memory.shape()));
   }
   if (!source_lengths.empty()) memory_mask_ = key_lengths(source_lengths);
   for (TransformerDecoderLayer& layer : transformer.decoder_layers()) {
@@ -66,8 +65,7 @@ void TransformerDecoding::reorder(std::span<const std::int64_t> rows) {
     KvCacheOptions options = caches.own.options();
     for (const std::int64_t row : rows) {
       if (row < 0 || row >= options.batch) {
-        throw InvalidArgument(
-            fmt::format("rows: expected 0 to {}, got {}", options.batch - 1, row));
+        fail("rows: expected 0 to {}, got {}", options.batch - 1, row);
       }
     }
     options.batch = static_cast<std::int64_t>(rows.size());

@@ -9,6 +9,7 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
+#include "core/fail.h"
 #include "core/nearest.h"
 #include "core/text_width.h"
 #include "scene/scene_parts.h"
@@ -58,15 +59,13 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
   if (places.empty()) {
     std::vector<std::string> words;
     for (const auto& item : tokens) words.insert(words.end(), item.begin(), item.end());
-    throw InvalidArgument(fmt::format("no word \"{}\" in the {}; its words are: {}{}",
-                                      visible(word), where, list_words(words),
-                                      did_you_mean(word, words)));
+    fail("no word \"{}\" in the {}; its words are: {}{}", visible(word), where, list_words(words),
+         did_you_mean(word, words));
   }
   std::vector<std::string> indices;
   for (const Focus& place : places) indices.push_back(at_index(batched, place.item, place.index));
-  throw InvalidArgument(
-      fmt::format("the word \"{}\" occurs {} times; say which one by its index, counted from 0: {}",
-                  visible(word), places.size(), list_words(indices)));
+  fail("the word \"{}\" occurs {} times; say which one by its index, counted from 0: {}",
+       visible(word), places.size(), list_words(indices));
 }
 
 /// What "@INDEX" names, or "@ITEM:INDEX" in a batch.
@@ -82,9 +81,8 @@ Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) 
   const auto items = static_cast<std::int64_t>(tokens.size());
   const auto length = static_cast<std::int64_t>(tokens.front().size());
   if (place.item < 0 || place.item >= items || place.index < 0 || place.index >= length) {
-    throw InvalidArgument(fmt::format("expected an index from {} to {}, got \"{}\"",
-                                      batched ? "@0:0" : "@0",
-                                      at_index(batched, items - 1, length - 1), visible(name)));
+    fail("expected an index from {} to {}, got \"{}\"", batched ? "@0:0" : "@0",
+         at_index(batched, items - 1, length - 1), visible(name));
   }
   return place;
 }
@@ -121,7 +119,7 @@ void set_focus(Scene& scene, std::string_view query) {
   try {
     scene.focus = find_query(scene, query);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(fmt::format("query: {}", error.what()));
+    fail("query: {}", error.what());
   }
 }
 

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
+#include "core/fail.h"
 #include "scene/json_reader.h"
 
 namespace fovea::scene {
@@ -61,8 +61,8 @@ Json matrix_json(const Tensor& matrix, const char* name) {
     for (std::int64_t j = 0; j < matrix.extent(1); ++j) {
       const double number = matrix.value({i, j});
       if (!std::isfinite(number)) {
-        throw InvalidArgument(fmt::format("projections.{}: expected finite numbers, got {} at {}",
-                                          name, number, to_string({i, j})));
+        fail("projections.{}: expected finite numbers, got {} at {}", name, number,
+             to_string({i, j}));
       }
       row.push_back(number);
     }

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "fovea/error.h"
 #include "fovea/nn/optimizer.h"
 #include "fovea/nn/parameters.h"
 #include "fovea/random.h"
 #include "fovea/train_scene.h"
 
+#include "core/fail.h"
 #include "train/scene_weights.h"
 #include "train/wishes.h"
 
@@ -26,11 +25,10 @@ constexpr double kNoise = 0.01;
 
 void check(const Scene& scene, const LearnOptions& options) {
   if (options.steps < 0) {
-    throw InvalidArgument(fmt::format("steps: expected a number from 0 on, got {}", options.steps));
+    fail("steps: expected a number from 0 on, got {}", options.steps);
   }
   if (!(options.learning_rate > 0.0 && std::isfinite(options.learning_rate))) {
-    throw InvalidArgument(
-        fmt::format("learning_rate: expected a number above 0, got {}", options.learning_rate));
+    fail("learning_rate: expected a number above 0, got {}", options.learning_rate);
   }
   validate(scene);
   if (scene.learn.empty()) {
@@ -70,10 +68,10 @@ Scene with_all_projections(const Scene& scene) {
   const std::int64_t most =
       (scene::kMaxFileBytes - static_cast<std::int64_t>(scene.json.size())) / kBytesPerNumber;
   if (numbers > most) {
-    throw InvalidArgument(
-        fmt::format("projections: expected at most {} numbers, for a scene that can be written "
-                    "when it has learned, got {}",
-                    most, numbers));
+    fail(
+        "projections: expected at most {} numbers, for a scene that can be written "
+        "when it has learned, got {}",
+        most, numbers);
   }
   return with_projections(scene, projections);
 }

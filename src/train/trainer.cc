@@ -15,6 +15,7 @@
 #include "fovea/error.h"
 #include "fovea/nn/cross_entropy.h"
 
+#include "core/fail.h"
 #include "train/batches.h"
 #include "train/metrics.h"
 
@@ -86,11 +87,10 @@ void check_pairs(const Model& model, const std::vector<Pair>& pairs, const std::
       const std::size_t source = model.source.tokens(pair.source).size();
       const std::size_t length = std::max(source, model.target.tokens(pair.target).size());
       if (static_cast<std::int64_t>(length) > model.options.max_length) {
-        throw InvalidArgument(fmt::format("expected at most {} characters, got {}",
-                                          model.options.max_length - 1, length - 1));
+        fail("expected at most {} characters, got {}", model.options.max_length - 1, length - 1);
       }
     } catch (const InvalidArgument& error) {
-      throw InvalidArgument(fmt::format("{}:{}: {}", file, pair.line, error.what()));
+      fail("{}:{}: {}", file, pair.line, error.what());
     }
   }
 }
@@ -109,9 +109,8 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
     state_ = folder_.load_checkpoint(adam_);
     saved_ = state_.steps;
     if (state_.fingerprint != now) {
-      throw InvalidArgument(fmt::format(
-          "{}: the checkpoint was made with other pairs or settings; resume with the same ones",
-          folder_.path()));
+      fail("{}: the checkpoint was made with other pairs or settings; resume with the same ones",
+           folder_.path());
     }
   }
   check_pairs(model, data.validation, data.validation_file);
