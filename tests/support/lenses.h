@@ -22,6 +22,8 @@
 #include "reference/lenses.h"
 #include "support/exactness.h"
 #include "support/forward.h"
+#include "support/option_sets.h"
+#include "support/random_problem.h"
 #include "support/storage.h"
 
 namespace fovea::test {
@@ -267,6 +269,39 @@ class LensCheck {
   reference::Rows exact_;
   double rounding_ = 0.0;
 };
+
+/// Against the oracle under all of `sets`; `look` is a function like look().
+template <class Look>
+void expect_lenses_under(const std::vector<OptionSet>& sets, const Look& look,
+                         const RandomProblem& problem, const std::vector<LensSizes>& all_sizes) {
+  for (const auto& [name, options] : sets) {
+    SCOPED_TRACE(name);
+    const LensCheck check(problem.inputs(), options);
+    for (const LensSizes& sizes : all_sizes) {
+      check.expect(look(problem.inputs(), options, sizes), sizes);
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+/// Two keys beside each other have all of the weight, half each, 1.2 million keys away.
+template <class Look>
+void expect_digits_far_away(const Look& look) {
+  constexpr std::int64_t kKeys = 1'200'000;
+  RandomProblem p = stored_problem({1, 1, 1, 1, kKeys}, 2, 1);
+  fill(p.key, 0.0);
+  fill(p.query, 10.0);
+  for (const std::int64_t key : {100, 101}) set_value(p.key, {0, 0, key, 0}, 20.0);
+  const Seen seen = look(p.inputs(), {}, {2, 1, 3, Pool::kSum});
+  EXPECT_EQ(seen.maximum_key.value({0, 0, 0}), 100);
+  EXPECT_FLOAT_EQ(seen.maximum.at<float>({0, 0, 0}), 0.5F);
+  EXPECT_FLOAT_EQ(seen.entropy.at<float>({0, 0, 0}), std::log(2.0F));
+  EXPECT_FLOAT_EQ(seen.mean_distance.at<float>({0, 0, 0}), kKeys - 1 - 100.5F);
+  EXPECT_FLOAT_EQ(seen.distance_variance.at<float>({0, 0, 0}), 0.25F);
+  EXPECT_FLOAT_EQ(seen.cells.at<float>({0, 0, 0, 0}), 1.0F);
+  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 0}), 100);
+  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 1}), 101);
+}
 
 inline void expect_lenses(const reference::Inputs& in, const AttentionOptions& options,
                           const LensSizes& sizes) {

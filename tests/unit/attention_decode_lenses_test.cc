@@ -32,17 +32,11 @@ Seen decode(const reference::Inputs& in, const AttentionOptions& options, const 
 }
 
 TEST(AttentionDecodeLenses, AgreeWithTheOracle) {
-  const RandomProblem p = stored_problem(kShape, 33, 20);
-  for (const auto& [name, options] : option_sets(kShape)) {
-    SCOPED_TRACE(name);
-    const LensCheck check(p.inputs(), options);
-    for (const LensSizes& sizes :
-         {LensSizes{8, 2, 20, Pool::kSum}, LensSizes{1, 1, 33, Pool::kMean},
-          LensSizes{64, 3, 7, Pool::kMax}, LensSizes{5, 3, 700, Pool::kSum}}) {
-      check.expect(decode(p.inputs(), options, sizes), sizes);
-    }
-    if (HasFailure()) return;
-  }
+  expect_lenses_under(option_sets(kShape), decode, stored_problem(kShape, 33, 20),
+                      {{8, 2, 20, Pool::kSum},
+                       {1, 1, 33, Pool::kMean},
+                       {64, 3, 7, Pool::kMax},
+                       {5, 3, 700, Pool::kSum}});
 }
 
 TEST(AttentionDecodeLenses, OfALongCache) {
@@ -53,23 +47,7 @@ TEST(AttentionDecodeLenses, OfALongCache) {
   }
 }
 
-TEST(AttentionDecodeLenses, OfARowFarAway) {
-  // Two keys beside each other have all of the weight, half each, 1.2 million keys away.
-  constexpr std::int64_t kKeys = 1'200'000;
-  RandomProblem p = stored_problem({1, 1, 1, 1, kKeys}, 2, 1);
-  fill(p.key, 0.0);
-  fill(p.query, 10.0);
-  for (const std::int64_t key : {100, 101}) set_value(p.key, {0, 0, key, 0}, 20.0);
-  const Seen seen = decode(p.inputs(), {}, {2, 1, 3, Pool::kSum});
-  EXPECT_EQ(seen.maximum_key.value({0, 0, 0}), 100);
-  EXPECT_FLOAT_EQ(seen.maximum.at<float>({0, 0, 0}), 0.5F);
-  EXPECT_FLOAT_EQ(seen.entropy.at<float>({0, 0, 0}), std::log(2.0F));
-  EXPECT_FLOAT_EQ(seen.mean_distance.at<float>({0, 0, 0}), kKeys - 1 - 100.5F);
-  EXPECT_FLOAT_EQ(seen.distance_variance.at<float>({0, 0, 0}), 0.25F);
-  EXPECT_FLOAT_EQ(seen.cells.at<float>({0, 0, 0, 0}), 1.0F);
-  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 0}), 100);
-  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 1}), 101);
-}
+TEST(AttentionDecodeLenses, OfARowFarAway) { expect_digits_far_away(decode); }
 
 TEST(AttentionDecodeLenses, NobodysBitsDependOnWhoWatchesOrOnThreads) {
   const RandomProblem p = stored_problem({2, 4, 2, 2, 9000}, 16, 8);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -27,17 +28,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(AttentionLenses, AgreeWithTheOracle) {
-  const RandomProblem p = stored_problem(kOptionShape, 33, 20);
-  for (const auto& [name, options] : option_sets()) {
-    SCOPED_TRACE(name);
-    const LensCheck check(p.inputs(), options);
-    for (const LensSizes& sizes :
-         {LensSizes{8, 10, 20, Pool::kSum}, LensSizes{1, 13, 33, Pool::kMean},
-          LensSizes{64, 200, 7, Pool::kMax}, LensSizes{5, 1, 700, Pool::kSum}}) {
-      check.expect(look(p.inputs(), options, sizes), sizes);
-    }
-    if (HasFailure()) return;
-  }
+  expect_lenses_under(option_sets(), look, stored_problem(kOptionShape, 33, 20),
+                      {{8, 10, 20, Pool::kSum},
+                       {1, 13, 33, Pool::kMean},
+                       {64, 200, 7, Pool::kMax},
+                       {5, 1, 700, Pool::kSum}});
 }
 
 TEST(AttentionLenses, OfEveryKindOfInput) {
@@ -63,23 +58,7 @@ TEST(AttentionLenses, AwkwardSizes) {
   }
 }
 
-TEST(AttentionLenses, OfALongRowFarAway) {
-  // Two keys beside each other have all of the weight, half each, 1.2 million keys away.
-  constexpr std::int64_t kKeys = 1'200'000;
-  RandomProblem p = stored_problem({1, 1, 1, 1, kKeys}, 2, 1);
-  fill(p.key, 0.0);
-  fill(p.query, 10.0);
-  for (const std::int64_t key : {100, 101}) set_value(p.key, {0, 0, key, 0}, 20.0);
-  const LensSizes sizes{2, 1, 3, Pool::kSum};
-  const Seen seen = look(p.inputs(), {}, sizes);
-  EXPECT_EQ(seen.maximum_key.value({0, 0, 0}), 100);
-  EXPECT_FLOAT_EQ(seen.maximum.at<float>({0, 0, 0}), 0.5F);
-  EXPECT_FLOAT_EQ(seen.entropy.at<float>({0, 0, 0}), std::log(2.0F));
-  EXPECT_FLOAT_EQ(seen.mean_distance.at<float>({0, 0, 0}), kKeys - 1 - 100.5F);
-  EXPECT_FLOAT_EQ(seen.distance_variance.at<float>({0, 0, 0}), 0.25F);
-  EXPECT_FLOAT_EQ(seen.cells.at<float>({0, 0, 0, 0}), 1.0F);
-  EXPECT_EQ(seen.top_keys.value({0, 0, 0, 1}), 101);
-}
+TEST(AttentionLenses, OfALongRowFarAway) { expect_digits_far_away(look); }
 
 TEST(AttentionLenses, VariancesAreThoseOfUniformWeightsToo) {
   constexpr std::int64_t kKeys = 100'000;
@@ -127,6 +106,24 @@ TEST(AttentionLenses, WorstOfOrdersOfKeys) {
     set_value(p.key, {0, 0, j, 0}, static_cast<double>(j / 16) / 16.0);
   }
   expect_lenses(p.inputs(), {}, {8, 5, 5, Pool::kSum});
+}
+
+TEST(AttentionLenses, WhatWasInTheWorkspaceDoesNotCount) {
+  const RandomProblem p = stored_problem({1, 2, 1, 120, 900}, 16, 8);
+  for (const Mask& mask : {Mask(), causal(), window(100, 0)}) {
+    for (const Pool pool : {Pool::kSum, Pool::kMax}) {
+      const LensSizes sizes{8, 9, 31, pool};
+      AttentionOptions options{.mask = mask};
+      const Seen expected = look(p.inputs(), options, sizes);
+      Seen room = room_for(p.inputs(), sizes);
+      const std::size_t bytes =
+          attention_forward_workspace(p.query, p.key, p.value, options, room.lenses(pool));
+      // All bits set: nan, and -1.
+      std::vector<std::byte> memory(bytes, std::byte{0xff});
+      options.execution.workspace = memory;
+      EXPECT_TRUE(same_bits(look(p.inputs(), options, sizes), expected)) << mask.to_string();
+    }
+  }
 }
 
 TEST(AttentionLenses, NobodysBitsDependOnWhoWatches) {
