@@ -40,27 +40,23 @@ void require_something(const ProblemShape& shape) {
 
 HeadsCommand::HeadsCommand(CLI::App& parent)
     : app_(parent.add_subcommand("heads", "what each head looks at, in numbers and a name")) {
-  app_->formatter(std::make_shared<PageFormatter>(heads_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_weight_tensor_options(*app_, arguments_);
-  app_->option_defaults()->group("What is shown");
-  add_integer(*app_, "--blocks", blocks_, {std::int64_t{1}, kMostBlocks},
-              "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
-              "are fewer keys, each is one.");
-  add_choice(*app_, "--sort", sort_, head_orders(),
-             "What heads are sorted by, the largest first: share, the largest of first, prev, own "
-             "and next (the default); one of the columns entropy, even, distance, largest, first, "
-             "prev, own, next and block; or head, as they come.")
-      ->type_name("ORDER");
-  app_->option_defaults()->group("Options");
-  app_->add_flag("--json", arguments_.json, "Print JSON rather than the table.");
-  app_->add_option("--output", output_,
-                   "Write all numbers there instead: .json or .csv, by its ending.")
-      ->type_name("FILE");
-  add_threads_option(*app_, arguments_);
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
-  add_mask_options(*app_, arguments_);
-  add_score_options(*app_, arguments_);
+  add_problem_options(*app_, heads_page(), arguments_, "What is shown", [this] {
+    add_integer(
+        *app_, "--blocks", blocks_, {std::int64_t{1}, kMostBlocks},
+        "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
+        "are fewer keys, each is one.");
+    add_choice(
+        *app_, "--sort", sort_, head_orders(),
+        "What heads are sorted by, the largest first: share, the largest of first, prev, own "
+        "and next (the default); one of the columns entropy, even, distance, largest, first, "
+        "prev, own, next and block; or head, as they come.")
+        ->type_name("ORDER");
+    app_->option_defaults()->group("Options");
+    app_->add_flag("--json", arguments_.json, "Print JSON rather than the table.");
+    app_->add_option("--output", output_,
+                     "Write all numbers there instead: .json or .csv, by its ending.")
+        ->type_name("FILE");
+  });
 }
 
 void HeadsCommand::check_usage() const {

@@ -62,8 +62,7 @@ void require_index(const char* option, std::int64_t index, std::int64_t count, c
        index);
 }
 
-}  // namespace
-
+/// Those of attend, but for what holds for weights alone.
 void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
   add_tensor_options(app, to);
   app.get_option("--value")->description(
@@ -77,6 +76,8 @@ void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
       "Convert query and key to this type. f64 is computed by the reference, exactly and some "
       "hundred times as slowly.");
 }
+
+}  // namespace
 
 void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
@@ -106,18 +107,25 @@ MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
 }
 
-void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
-                        HeadChoice heads, const std::function<void()>& own) {
+void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own) {
   app.formatter(std::make_shared<PageFormatter>(page));
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  add_weight_tensor_options(app, to.problem);
+  add_weight_tensor_options(app, to);
   app.option_defaults()->group(heading);
-  add_place_options(app, to.place, heads);
   own();
-  add_threads_option(app, to.problem);
+  add_threads_option(app, to);
   app.set_help_flag("-h,--help", "Print this page and exit.");
-  add_mask_options(app, to.problem);
-  add_score_options(app, to.problem);
+  add_mask_options(app, to);
+  add_score_options(app, to);
+}
+
+void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
+                        HeadChoice heads, const std::function<void()>& own) {
+  add_problem_options(app, page, to.problem, heading, [&] {
+    add_place_options(app, to.place, heads);
+    own();
+  });
 }
 
 void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,

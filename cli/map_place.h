@@ -44,8 +44,6 @@ struct MapPlace {
   Span keys;
 };
 
-/// Those of attend, but for what holds for weights alone.
-void add_weight_tensor_options(CLI::App& app, AttendArguments& to);
 /// What --head takes.
 enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
 /// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
@@ -59,8 +57,11 @@ struct WeightArguments {
   PlaceArguments place;
 };
 
-/// The whole command line: tensors, the place under `heading`, what `own` adds, which leaves the
-/// app at the heading "Options", threads and help there, masks and scores.
+/// The whole command line but for a place: tensors, what `own` adds under `heading`, which leaves
+/// the app at the heading "Options", threads and help there, masks and scores.
+void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own);
+/// The same with a place before what `own` adds.
 void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
                         HeadChoice heads, const std::function<void()>& own);
 /// As check_problem_usage, of which it names the rest.

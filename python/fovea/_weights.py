@@ -305,6 +305,8 @@ class Weights(_Matrix):
         ax             matplotlib's Axes to draw into; None: a new one
         image          what its imshow() takes besides, such as norm="log" or cmap="magma"
 
+        Cells of which the mask hides all are masked: left blank, unless the colormap says otherwise.
+
         Returns the Axes. Raises ImportError without matplotlib.
         """
         down, across = _part_of("queries", queries, self._shape[0]), _part_of("keys", keys, self._shape[1])
@@ -318,7 +320,10 @@ class Weights(_Matrix):
                 ) from error
             ax = pyplot.subplots()[1]
         most = [_count(*each) for each in (("rows", rows), ("columns", columns))]
-        cells = self.pool(min(most[0], len(down)), min(most[1], len(across)), reduce, queries=queries, keys=keys)
+        size = min(most[0], len(down)), min(most[1], len(across))
+        cells, pairs = self._pool(size, reduce, queries, keys, pairs=self._options["mask"] is not None)
+        if pairs is not None:
+            cells = np.ma.masked_where(pairs == 0, cells)
         extent = (across.start - 0.5, across.stop - 0.5, down.stop - 0.5, down.start - 0.5)
         ax.imshow(cells, **{"extent": extent, "aspect": "auto", "interpolation": "nearest", **image})
         ax.set(xlabel="key", ylabel="query", title=repr(self))

@@ -43,6 +43,15 @@ def test_plot_of_a_part():
     assert axes.options["norm"] == "log"
 
 
+def test_plot_of_what_is_hidden():
+    query, key, _ = tensors((10, 8), kv_len=300)
+    w = fovea.Weights(query, key, mask=fovea.causal())
+    axes = w.plot(columns=100, ax=Axes())
+    assert np.array_equal(axes.cells.data, w.pool(10, 100, "max"))
+    # Query i is at position 290 + i, and a column has three keys.
+    assert np.array_equal(axes.cells.mask, np.arange(0, 300, 3) > 290 + np.arange(10)[:, None])
+
+
 def test_plot_by_matplotlib():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
@@ -50,7 +59,8 @@ def test_plot_by_matplotlib():
     w = fovea.Weights(query, key, mask=fovea.causal())
     axes = w.plot(columns=100)
     (image,) = axes.images
-    assert np.array_equal(image.get_array(), w.pool(10, 100, "max"))
+    assert np.array_equal(image.get_array().data, w.pool(10, 100, "max"))
+    assert image.get_array().mask.sum() == 12
     assert (axes.get_xlim(), axes.get_ylim()) == ((-0.5, 299.5), (9.5, -0.5))
     assert axes.get_title() == "Weights(10 x 300, mask=causal())"
     w.plot(ax=axes, norm="log", aspect="equal")
