@@ -84,29 +84,31 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
 }
 
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs) {
-  const DecodePlan plan(problem, DecodeSize::of(problem, outputs.context.defined()));
+  DecodeSize size = DecodeSize::of(problem, outputs.context.defined());
+  size.heads_together = cache.paged();
+  const DecodePlan plan(problem, size);
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   const ProblemShape& shape = problem.shape;
+  const std::int64_t heads =
+      plan.setup().most_heads * plan.setup().group;  // of queries, in an item
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
-    const std::int64_t kv_head = number / plan.parts() % shape.kv_heads;
-    const std::int64_t item_number = number / plan.parts() / shape.kv_heads;
+    const std::int64_t head = number / plan.parts() % plan.items_of_heads() * heads;
+    const std::int64_t item_number = number / plan.parts() / plan.items_of_heads();
     const SequenceSpan span = sequence_span(problem.options, shape, item_number);
-    kernels::decode_item(plan.setup(),
-                         plan.item(problem, cache, item_number, kv_head * plan.setup().group, 0,
-                                   span.q_len, number % plan.parts()),
-                         plan.part(workspace.data(), number),
-                         plan.scratch(workspace.data(), thread), execution.stop);
+    kernels::decode_item(
+        plan.setup(),
+        plan.item(problem, cache, item_number, head, 0, span.q_len, number % plan.parts()),
+        plan.part(workspace.data(), number), plan.scratch(workspace.data(), thread),
+        execution.stop);
   });
   for (std::int64_t i = 0; i < shape.items(); ++i) {
     const SequenceSpan span = sequence_span(problem.options, shape, i);
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      const std::int64_t kv_head = head / plan.setup().group;
-      const std::int64_t first_item = (i * shape.kv_heads + kv_head) * plan.parts();
+      const std::int64_t first_item = (i * plan.items_of_heads() + head / heads) * plan.parts();
       for (std::int64_t q = 0; q < span.q_len; ++q) {
         merge_row(problem, outputs, plan, workspace.data(), first_item,
-                  head % plan.setup().group * span.q_len + q,
-                  {span.batch, head, span.query_start + q});
+                  head % heads * span.q_len + q, {span.batch, head, span.query_start + q});
       }
     }
   }

@@ -30,12 +30,13 @@ constexpr std::int64_t kWorthAThread = 2 << 20;
 
 kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& span,
                                std::int64_t head) const {
-  if (!table_.defined()) {
-    return {.rows = rows_of(tensor, span.batch, head, span.key_start)};
-  }
   const Strides& strides = tensor.strides();
+  if (!table_.defined()) {
+    return {.rows = rows_of(tensor, span.batch, head, span.key_start), .head_stride = strides[1]};
+  }
   return {
       .rows = rows_of(tensor, 0, head, 0),
+      .head_stride = strides[1],
       .blocks = static_cast<const std::int64_t*>(table_.data()) + span.batch * table_.strides()[0],
       .table_stride = table_.strides()[1],
       .block_size = tensor.extent(2),
@@ -45,7 +46,8 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 DecodeSize DecodeSize::of(const Problem& problem, bool context) {
   const ProblemShape& shape = problem.shape;
   DecodeSize size;
-  size.kv_heads = shape.items() * shape.kv_heads;
+  size.sequences = shape.items();
+  size.kv_heads = shape.kv_heads;
   size.group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
   size.value_dim = context ? problem.value_dim() : 0;
   for (std::int64_t i = 0; i < shape.items(); ++i) {
@@ -68,14 +70,17 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   const auto key_bytes = std::max<std::int64_t>(
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
   const std::int64_t chunk_bytes =
-      setup_.most_rows() > kernels::kDecodeRowsTogether ? kCachedChunkBytes : kChunkBytes;
-  setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kLeastChunkKeys * kLeastChunkKeys,
-                                 kLeastChunkKeys, kMostChunkKeys);
+      setup_.most_rows_of_head() > kernels::kDecodeRowsTogether ? kCachedChunkBytes : kChunkBytes;
+  const std::int64_t keys = std::clamp(chunk_bytes / key_bytes, kLeastChunkKeys, kMostChunkKeys);
+  setup_.most_heads =
+      size.heads_together ? std::clamp<std::int64_t>(size.kv_heads, 1, keys / kLeastChunkKeys) : 1;
+  setup_.chunk_keys = keys / setup_.most_heads / kLeastChunkKeys * kLeastChunkKeys;
+  items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
-  items_ = setup_.most_rows() == 0 ? 0 : size.kv_heads * parts_;
-  const double bytes =
-      static_cast<double>(size.kv_heads * size.most_keys) * static_cast<double>(key_bytes);
+  items_ = setup_.most_rows() == 0 ? 0 : size.sequences * items_of_heads_ * parts_;
+  const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
+                       static_cast<double>(key_bytes);
   setup_.cached = bytes <= kCachedChunkBytes;
   threads_ = bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
   scratch_bytes_ = kernels::decode_scratch_bytes(setup_);
@@ -99,6 +104,7 @@ kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,
                  .offset = query_offset(options, shape, item_number),
                  .query_start = span.query_start,
                  .key_start = span.key_start};
+  item.heads = std::min(setup_.most_heads, shape.kv_heads - kv_head);
   item.q_len = queries;
   item.kv_len = span.kv_len;
   item.query = rows_of(problem.query, span.batch, head, span.query_start + first_query);

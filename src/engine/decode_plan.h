@@ -30,6 +30,7 @@ class Cache {
   kernels::CacheRows value(const SequenceSpan& span, std::int64_t head) const {
     return rows(value_, span, head);
   }
+  bool paged() const { return table_.defined(); }
 
  private:
   kernels::CacheRows rows(const TensorView& tensor, const SequenceSpan& span,
@@ -47,17 +48,19 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
 
 /// How much there is to do.
 struct DecodeSize {
-  std::int64_t kv_heads = 0;      // in all batch items or sequences
+  std::int64_t sequences = 1;     // or batch items
+  std::int64_t kv_heads = 0;      // of each
   std::int64_t group = 0;         // query heads of each that take part
   std::int64_t most_queries = 0;  // of each of these
   std::int64_t most_keys = 0;
-  std::int64_t value_dim = 0;  // 0 where values are not looked at
+  std::int64_t value_dim = 0;   // 0 where values are not looked at
+  bool heads_together = false;  // an item may be of several heads of keys
 
   /// Of all queries and keys.
   static DecodeSize of(const Problem& problem, bool context);
 };
 
-/// Items are numbered by the head of keys, then by the part.
+/// Items are numbered by the sequence, then by heads of keys, then by the part.
 class DecodePlan {
  public:
   DecodePlan(const Problem& problem, const DecodeSize& size);
@@ -65,9 +68,12 @@ class DecodePlan {
   const kernels::DecodeSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
   std::int64_t parts() const { return parts_; }
+  /// Of a sequence: items that differ in their heads.
+  std::int64_t items_of_heads() const { return items_of_heads_; }
   int threads() const { return threads_; }
 
-  /// A part of the keys of a head, with `queries` queries of the heads from `head` on.
+  /// A part of the keys of a head, or of as many as items have, with `queries` queries of the heads
+  /// from `head` on.
   kernels::DecodeItem item(const Problem& problem, const Cache& cache, std::int64_t item_number,
                            std::int64_t head, std::int64_t first_query, std::int64_t queries,
                            std::int64_t part) const;
@@ -91,6 +97,7 @@ class DecodePlan {
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;
   std::int64_t parts_ = 1;  // of the longest sequence
+  std::int64_t items_of_heads_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0, part_bytes_ = 0;
   int threads_ = 1;

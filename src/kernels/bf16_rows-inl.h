@@ -39,51 +39,18 @@ struct Bf16Rows {
                 static_cast<std::size_t>(dim) * sizeof(BFloat16));
   }
 
-  static void score(const float* queries, std::int64_t query_stride, std::int64_t rows,
-                    const InputRows& keys, std::int64_t count, std::int64_t dim, float* scores,
-                    std::int64_t score_stride) {
-    // Four queries stay in the registers up to 128 dimensions, two up to 256.
-    const std::int64_t held = vectors(dim) <= 4 ? 4 : vectors(dim) <= 8 ? 2 : 1;
-    const std::int64_t together = rows > held ? kKeysTogether : count;
-    for (std::int64_t k = 0; k < count; k += together) {
-      const std::int64_t here = std::min(together, count - k);
-      const BFloat16* const at = keys.row_as<BFloat16>(k);
-      for (std::int64_t r = 0; r < rows;) {
-        const float* const query = queries + r * query_stride;
-        float* const to = scores + r * score_stride + k;
-        if (held == 4 && rows - r >= 4) {
-          score_rows<4, 4>(query, query_stride, at, keys.stride, here, dim, to, score_stride);
-          r += 4;
-        } else if (held >= 2 && rows - r >= 2) {
-          score_rows<2, 8>(query, query_stride, at, keys.stride, here, dim, to, score_stride);
-          r += 2;
-        } else if (vectors(dim) <= 8) {
-          score_rows<1, 8>(query, query_stride, at, keys.stride, here, dim, to, score_stride);
-          r += 1;
-        } else {
-          score_row(query, at, keys.stride, here, dim, to);
-          r += 1;
-        }
-      }
-    }
+  template <class Act>
+  static HWY_INLINE void with_type(DType, const Act& act) {
+    act(static_cast<const BFloat16*>(nullptr));
   }
 
-  static void add(const InputRows& values, std::int64_t count, std::int64_t dim,
-                  const float* weights, std::int64_t weight_stride, std::int64_t rows,
-                  float* context, std::int64_t context_stride) {
-    for (std::int64_t k = 0; k < count; k += kValuesTogether) {
-      const std::int64_t here = std::min(kValuesTogether, count - k);
-      const BFloat16* const at = values.row_as<BFloat16>(k);
-      for (std::int64_t r = 0; r < rows; r += kMostWeightRows) {
-        const std::int64_t several = std::min(kMostWeightRows, rows - r);
-        const Weights rounded(weights + r * weight_stride + k, weight_stride, several, here);
-        for (std::int64_t v = 0; v < vectors(dim); v += kMostVectors) {
-          add_columns<kMostVectors>(at + v * kHalves, values.stride, here, dim - v * kHalves,
-                                    rounded, several, context + r * context_stride + v * kHalves,
-                                    context_stride);
-        }
-      }
-    }
+  template <class T>
+  static ScoreLoop<T>* score_loop(std::int64_t dim) {
+    return score_loop_of<kMostHeld>(vectors(dim), dim % kHalves == 0);
+  }
+  template <class T>
+  static ValueLoop<T>* value_loop(std::int64_t dim) {
+    return value_loop_of<kMostVectors>(vectors(dim));
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -105,78 +72,94 @@ struct Bf16Rows {
         _mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
   }
 
-  /// As rows-inl.h's score_rows, for queries of at most kVectors vectors.
-  template <int kRows, int kVectors>
-  static HWY_INLINE void score_rows(const float* queries, std::int64_t query_stride,
-                                    const BFloat16* keys, std::int64_t key_stride,
-                                    std::int64_t count, std::int64_t dim, float* scores,
-                                    std::int64_t score_stride) {
-    const Floats d;
-    const auto used = static_cast<int>(vectors(dim));
-    __m512i held[kRows][kVectors];
+  /// Vectors of two queries that stay in registers; of four, half as many each.
+  static constexpr int kMostHeld = 8;
+
+  /// As in rows-inl.h.
+  template <int kVectors, bool kWholeVectors>
+  static void score_runs(const ScoreRun<BFloat16>& run) {
+    for_rows_and_keys<kVectors <= kMostHeld / 2 ? 4 : 2, BFloat16>(
+        run, true,
+        [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
+            FOVEA_LAMBDA {
+              constexpr int kRows = decltype(rows)::value;
+              const float* const queries =
+                  run.queries + head * run.query_head_stride + row * run.query_stride;
+              __m512i held[kRows][kVectors];
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
+              for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        held[r][v] = v < used ? _mm512_load_si512(queries + r * query_stride + v * kLanes)
-                              : _mm512_setzero_si512();
-      }
+                for (int v = 0; v < kVectors; ++v) {
+                  held[r][v] = _mm512_load_si512(queries + r * run.query_stride + v * kLanes);
+                }
+              }
+              for_keys<kRows>(
+                  run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride,
+                  count, run.scores + head * run.score_head_stride + row * run.score_stride + key,
+                  run.score_stride,
+                  [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+#pragma GCC unroll 4
+                    for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
+#pragma GCC unroll 8
+                    for (int v = 0; v < kVectors; ++v) {
+                      const bool whole = kWholeVectors || v + 1 < kVectors;
+                      const __m512i x = whole ? _mm512_loadu_si512(at + v * kHalves)
+                                              : load(at + v * kHalves, run.dim - v * kHalves);
+#pragma GCC unroll 4
+                      for (int r = 0; r < kRows; ++r) sums[r][i] = dot(sums[r][i], x, held[r][v]);
+                    }
+                    end_of_row();
+                  });
+            });
+  }
+
+  static void score_long_runs(const ScoreRun<BFloat16>& run) {
+    for_rows_and_keys<1, BFloat16>(
+        run, true,
+        [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto)
+            FOVEA_LAMBDA {
+              const float* const query =
+                  run.queries + head * run.query_head_stride + row * run.query_stride;
+              for_keys<1>(run.keys + head * run.key_head_stride + key * run.key_stride,
+                          run.key_stride, count,
+                          run.scores + head * run.score_head_stride + row * run.score_stride + key,
+                          run.score_stride,
+                          [&](const BFloat16* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
+                            Vector sum = hn::Zero(Floats());
+                            for (std::int64_t v = 0; v < vectors(run.dim); ++v) {
+                              sum = dot(sum, load(at + v * kHalves, run.dim - v * kHalves),
+                                        _mm512_load_si512(query + v * kLanes));
+                            }
+                            sums[0][i] = sum;
+                            end_of_row();
+                          });
+            });
+  }
+
+  template <int kVectors>
+  static ScoreLoop<BFloat16>* score_loop_of(std::int64_t used, bool whole) {
+    if (used > kVectors) return &score_long_runs;
+    if constexpr (kVectors > 1) {
+      if (used < kVectors) return score_loop_of<kVectors - 1>(used, whole);
     }
-    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[kRows][4]) FOVEA_LAMBDA {
-      Vector sums[kRows][4];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) {
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(d);
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) {
-          if (v >= used) break;
-          const __m512i x = load(at[i] + v * kHalves, dim - v * kHalves);
-#pragma GCC unroll 4
-          for (int r = 0; r < kRows; ++r) sums[r][i] = dot(sums[r][i], x, held[r][v]);
-        }
-        end_of_row();
-      }
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) store_sums_of_4(sums[r], four[r]);
-    };
-    for_4_keys<kRows>(keys, key_stride, count, scores, score_stride, score);
+    return whole ? &score_runs<kVectors, true> : &score_runs<kVectors, false>;
   }
 
-  /// One query that registers don't hold.
-  static void score_row(const float* query, const BFloat16* keys, std::int64_t key_stride,
-                        std::int64_t count, std::int64_t dim, float* scores) {
-    const Floats d;
-    const auto score = [&](const BFloat16* const(&at)[4], float(&four)[1][4]) FOVEA_LAMBDA {
-      Vector sums[4];
-      for (int i = 0; i < 4; ++i) {
-        sums[i] = hn::Zero(d);
-        for (std::int64_t v = 0; v < vectors(dim); ++v) {
-          sums[i] = dot(sums[i], load(at[i] + v * kHalves, dim - v * kHalves),
-                        _mm512_load_si512(query + v * kLanes));
-        }
-        end_of_row();
-      }
-      store_sums_of_4(sums, four[0]);
-    };
-    for_4_keys<1>(keys, key_stride, count, scores, 0, score);
-  }
-
-  /// Keys whose values one row of sums after the other is added up from, while they stay in the
-  /// first cache.
-  static constexpr std::int64_t kValuesTogether = 16;
-  static constexpr std::int64_t kMostWeightRows = 4;
   /// Vectors of values whose sums, twice as many for each of two rows, stay in registers.
   static constexpr int kMostVectors = 4;
+  static constexpr std::int64_t kWeightsTogether = 16;
+
+  static constexpr std::int64_t kMostWeightRows = 4;
 
   /// Some rows of weights for a few keys, rounded, and zeros beyond the last.
   struct Weights {
-    alignas(64) BFloat16 numbers[kMostWeightRows][kValuesTogether];
+    alignas(64) BFloat16 numbers[kMostWeightRows][kWeightsTogether];
 
-    Weights(const float* weights, std::int64_t stride, std::int64_t rows, std::int64_t count) {
+    HWY_INLINE Weights(const float* weights, std::int64_t stride, std::int64_t rows,
+                       std::int64_t count) {
+      const auto there = static_cast<__mmask16>((std::uint32_t{1} << count) - 1);
       for (std::int64_t r = 0; r < rows; ++r) {
-        const __m512 x = _mm512_maskz_loadu_ps(
-            static_cast<__mmask16>((std::uint32_t{1} << count) - 1), weights + r * stride);
+        const __m512 x = _mm512_maskz_loadu_ps(there, weights + r * stride);
         _mm256_store_si256(reinterpret_cast<__m256i*>(numbers[r]),
                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
       }
@@ -189,35 +172,60 @@ struct Bf16Rows {
     }
   };
 
-  /// The sums of at most kVectors vectors of columns, for as many rows at a time as fit the
-  /// registers.
+  /// As in rows-inl.h, kVectors vectors of columns at a time, of as many rows as fit the registers.
   template <int kVectors>
-  static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
-                                     std::int64_t count, std::int64_t columns,
-                                     const Weights& weights, std::int64_t rows, float* context,
-                                     std::int64_t context_stride) {
-    if constexpr (kVectors > 1) {
-      if (columns <= (kVectors - 1) * kHalves) {
-        return add_columns<kVectors - 1>(values, value_stride, count, columns, weights, rows,
-                                         context, context_stride);
+  static void add_runs(const ValueRun<BFloat16>& run) {
+    constexpr int kMost = kVectors <= kMostVectors / 2 ? 4 : 2;
+    const auto add_few = [&](const BFloat16* values, std::int64_t count, const Weights& weights,
+                             std::int64_t rows, float* context) FOVEA_LAMBDA {
+      for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
+        const auto add = [&](auto some, std::int64_t r) FOVEA_LAMBDA {
+          add_columns<decltype(some)::value, kVectors>(
+              values + v * kHalves, run.value_stride, count, run.dim - v * kHalves, weights, r,
+              context + r * run.context_stride + v * kHalves, run.context_stride);
+        };
+        std::int64_t r = 0;
+        for (; r + kMost <= rows; r += kMost) add(std::integral_constant<int, kMost>(), r);
+        for (; r < rows; ++r) add(std::integral_constant<int, 1>(), r);
       }
-    }
-    constexpr int kRows = kVectors <= 2 ? 4 : 2;
-    std::int64_t r = 0;
-    for (; r + kRows <= rows; r += kRows) {
-      add_rows<kRows, kVectors>(values, value_stride, count, columns, weights, r,
-                                context + r * context_stride, context_stride);
-    }
-    for (; r < rows; ++r) {
-      add_rows<1, kVectors>(values, value_stride, count, columns, weights, r,
-                            context + r * context_stride, context_stride);
+    };
+    for (std::int64_t head = 0; head < run.heads; ++head) {
+      run.next.fetch(head);
+      const BFloat16* const values = run.values + head * run.value_head_stride;
+      const float* const weights = run.weights + head * run.weight_head_stride;
+      float* const context = run.context + head * run.context_head_stride;
+      for (std::int64_t k = 0; k < run.count; k += kWeightsTogether) {
+        const std::int64_t here = std::min(kWeightsTogether, run.count - k);
+        for (std::int64_t r = 0; r < run.rows; r += kMostWeightRows) {
+          const std::int64_t rows = std::min(kMostWeightRows, run.rows - r);
+          add_few(values + k * run.value_stride, here,
+                  Weights(weights + r * run.weight_stride + k, run.weight_stride, rows, here), rows,
+                  context + r * run.context_stride);
+        }
+      }
     }
   }
 
+  template <int kVectors>
+  static ValueLoop<BFloat16>* value_loop_of(std::int64_t used) {
+    if constexpr (kVectors > 1) {
+      if (used < kVectors) return value_loop_of<kVectors - 1>(used);
+    }
+    return &add_runs<kVectors>;
+  }
+
+  /// The sums of kVectors vectors of columns, of which the last ones may be fewer.
   template <int kRows, int kVectors>
-  static HWY_INLINE void add_rows(const BFloat16* values, std::int64_t value_stride,
-                                  std::int64_t count, std::int64_t columns, const Weights& weights,
-                                  std::int64_t row, float* context, std::int64_t context_stride) {
+  static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
+                                     std::int64_t count, std::int64_t columns,
+                                     const Weights& weights, std::int64_t row, float* context,
+                                     std::int64_t context_stride) {
+    if constexpr (kVectors > 1) {
+      if (columns <= (kVectors - 1) * kHalves) {
+        return add_columns<kRows, kVectors - 1>(values, value_stride, count, columns, weights, row,
+                                                context, context_stride);
+      }
+    }
     const Floats d;
     Vector sums[kRows][2 * kVectors];
 #pragma GCC unroll 4

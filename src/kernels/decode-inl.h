@@ -65,24 +65,18 @@ struct FloatRows {
     });
   }
 
-  /// As kernels' score_keys() and add_values(), of a run of rows of any type.
-  static void score(const float* queries, std::int64_t query_stride, std::int64_t rows,
-                    const InputRows& keys, std::int64_t count, std::int64_t dim, float* scores,
-                    std::int64_t score_stride) {
-    with_element_type(keys.dtype, [&](auto* type) {
-      using T = std::remove_cvref_t<decltype(*type)>;
-      score_keys(queries, query_stride, rows, keys.row_as<T>(0), keys.stride, count, dim, scores,
-                 score_stride);
-    });
+  /// Calls act(null pointer of the type) for a type of keys or values.
+  template <class Act>
+  static HWY_INLINE void with_type(DType dtype, const Act& act) {
+    with_element_type(dtype, act);
   }
-  static void add(const InputRows& values, std::int64_t count, std::int64_t dim,
-                  const float* weights, std::int64_t weight_stride, std::int64_t rows,
-                  float* context, std::int64_t context_stride) {
-    with_element_type(values.dtype, [&](auto* type) {
-      using T = std::remove_cvref_t<decltype(*type)>;
-      add_values(values.row_as<T>(0), values.stride, count, dim, weights, weight_stride, rows,
-                 context, context_stride);
-    });
+  template <class T>
+  static ScoreLoop<T>* score_loop(std::int64_t dim) {
+    return HWY_NAMESPACE::score_loop<T>(dim);
+  }
+  template <class T>
+  static ValueLoop<T>* value_loop(std::int64_t dim) {
+    return HWY_NAMESPACE::value_loop<T>(dim);
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -93,7 +87,7 @@ struct FloatRows {
 /// How one thread's scratch memory is divided.
 struct DecodeScratch {
   float* queries;         // [rows][query_stride]
-  float* scores;          // [kDecodeRowsTogether at most][chunk_keys]; then the weights
+  float* scores;          // [heads][kDecodeRowsTogether at most][chunk_keys]; then the weights
   float* context;         // [rows][context_stride]
   float* maximum;         // [rows], of scores times log2(e)
   float* sum;             // [rows]
@@ -111,7 +105,9 @@ struct DecodeScratch {
     context_stride = Arithmetic::context_size(setup.value_dim);
     Arena arena(base);
     queries = arena.take<float>(rows * query_stride);
-    scores = arena.take<float>(std::min(kDecodeRowsTogether, rows) * setup.chunk_keys);
+    scores = arena.take<float>(setup.most_heads *
+                               std::min(kDecodeRowsTogether, setup.most_rows_of_head()) *
+                               setup.chunk_keys);
     context = arena.take<float>(rows * context_stride);
     maximum = arena.take<float>(rows);
     sum = arena.take<float>(rows);
@@ -122,7 +118,19 @@ struct DecodeScratch {
   }
 };
 
-/// One item: some keys of one head and all queries that look at it.
+/// Some of the rows that look at a head of keys, the same of each head. Slot i of them is where
+/// their scores are.
+struct RowsOfHeads {
+  std::int64_t of_head = 0;  // how many rows look at each
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  std::int64_t row(std::int64_t head) const { return head * of_head + first; }
+  std::int64_t row_stride() const { return of_head; }
+  std::int64_t slot(std::int64_t head) const { return head * count; }
+};
+
+/// One item: some keys of one or a few heads and all queries that look at them.
 template <class Arithmetic>
 class DecodePass {
  public:
@@ -131,15 +139,15 @@ class DecodePass {
         item_(item),
         score_(setup.options->score),
         mask_(setup.options->mask),
-        rows_(item.rows(setup.group)) {
+        rows_of_head_(item.rows_of_head(setup.group)),
+        rows_(item.heads * rows_of_head_) {
     scratch_.template lay_out<Arithmetic>(scratch, setup);
   }
 
   void run(const DecodePart& part, const std::stop_token& stop) {
     begin();
-    const bool done =
-        for_each_chunk(stop, [&](std::int64_t row, std::int64_t rows, std::int64_t first,
-                                 std::int64_t count) { attend(row, rows, first, count); });
+    const bool done = for_each_chunk(stop, [&](const RowsOfHeads& rows, std::int64_t first,
+                                               std::int64_t count) { attend(rows, first, count); });
     if (done) finish(part);
   }
 
@@ -152,20 +160,18 @@ class DecodePass {
       std::fill(weights + (keys_end_ - item_.key_begin),
                 weights + (item_.key_end - item_.key_begin), hidden);
     }
-    for_each_chunk(
-        stop, [&](std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
-          score(row, rows, first, count);
-          for (std::int64_t r = 0; r < rows; ++r) {
-            write_weights(scratch_.scores + r * setup_.chunk_keys, count, to.log2_sum[row + r],
-                          to.logarithms,
-                          to.weights + (row + r) * to.stride + (first - item_.key_begin));
-          }
-        });
+    for_each_chunk(stop, [&](const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+      score(rows, first, count);
+      for_each_row(rows, [&](std::int64_t row, const float* scores) {
+        write_weights(scores, count, to.log2_sum[row], to.logarithms,
+                      to.weights + row * to.stride + (first - item_.key_begin));
+      });
+    });
   }
 
  private:
-  /// Calls visit(row, rows, first key, keys) for all rows and keys, until `stop` asks. Returns
-  /// whether it did not.
+  /// Calls visit(rows, first key, keys) for all rows and keys, until `stop` asks. Returns whether
+  /// it did not.
   template <class Visit>
   bool for_each_chunk(const std::stop_token& stop, const Visit& visit) {
     const std::int64_t chunk = setup_.chunk_keys;
@@ -173,12 +179,29 @@ class DecodePass {
     for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
       const std::int64_t first = std::max(k, keys_begin_);
       const std::int64_t count = std::min(k + chunk, keys_end_) - first;
-      for (std::int64_t row = 0; row < rows_; row += kDecodeRowsTogether) {
+      for (std::int64_t row = 0; row < rows_of_head_; row += kDecodeRowsTogether) {
         if (stop.stop_requested()) return false;
-        visit(row, std::min(kDecodeRowsTogether, rows_ - row), first, count);
+        visit(RowsOfHeads{rows_of_head_, row, std::min(kDecodeRowsTogether, rows_of_head_ - row)},
+              first, count);
       }
     }
     return true;
+  }
+
+  /// Calls visit(row, its scores) for each of some rows of all heads.
+  template <class Visit>
+  void for_each_row(const RowsOfHeads& rows, const Visit& visit) {
+    for (std::int64_t head = 0; head < item_.heads; ++head) {
+      for (std::int64_t r = 0; r < rows.count; ++r) {
+        visit(rows.row(head) + r, scores_of(rows.slot(head) + r));
+      }
+    }
+  }
+
+  float* scores_of(std::int64_t slot) const { return scratch_.scores + slot * setup_.chunk_keys; }
+  float* query_of(std::int64_t row) const { return scratch_.queries + row * scratch_.query_stride; }
+  float* context_of(std::int64_t row) const {
+    return scratch_.context + row * scratch_.context_stride;
   }
 
   float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
@@ -190,7 +213,7 @@ class DecodePass {
     for (std::int64_t row = 0; row < rows_; ++row) {
       Arithmetic::load_query(item_.query, row % item_.q_len,
                              row / item_.q_len * item_.query_head_stride, setup_.head_dim, factor,
-                             scratch_.queries + row * scratch_.query_stride);
+                             query_of(row));
       scratch_.maximum[row] = kLowestScore;
       scratch_.sum[row] = 0.0f;
       see_keys(row);
@@ -209,42 +232,52 @@ class DecodePass {
     keys_end_ = is_first ? last : std::max(keys_end_, last);
   }
 
-  /// The scores of `rows` rows and `count` keys from `first` on, -inf where the key is hidden.
-  void score(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
-    item_.key.for_each_run(first, first + count, setup_.head_dim,
-                           [&](const InputRows& run, std::int64_t begin, std::int64_t keys) {
-                             Arithmetic::score(scratch_.queries + row * scratch_.query_stride,
-                                               scratch_.query_stride, rows, run, keys,
-                                               setup_.head_dim, scratch_.scores + (begin - first),
-                                               setup_.chunk_keys);
-                           });
-    for (std::int64_t r = 0; r < rows; ++r) {
-      float* const scores = scratch_.scores + r * setup_.chunk_keys;
-      run_stages(scores, row + r, first, count);
-      apply_mask(scores, row + r, first, count);
-    }
+  /// The scores of some rows and `count` keys from `first` on, -inf where the key is hidden.
+  void score(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+    const CacheRows& keys = item_.key;
+    const std::int64_t dim = setup_.head_dim;
+    Arithmetic::with_type(keys.rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      auto* const loop = Arithmetic::template score_loop<T>(dim);
+      keys.for_each_run<T>(
+          item_.heads, first, first + count, dim,
+          [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
+            loop({.keys = run,
+                  .key_stride = keys.rows.stride,
+                  .key_head_stride = keys.head_stride,
+                  .next = next,
+                  .heads = item_.heads,
+                  .rows = rows.count,
+                  .count = several,
+                  .dim = dim,
+                  .queries = query_of(rows.row(0)),
+                  .query_stride = scratch_.query_stride,
+                  .query_head_stride = rows.row_stride() * scratch_.query_stride,
+                  .scores = scores_of(0) + (key - first),
+                  .score_stride = setup_.chunk_keys,
+                  .score_head_stride = rows.count * setup_.chunk_keys});
+          });
+    });
+    for_each_row(rows, [&](std::int64_t row, float* scores) {
+      run_stages(scores, row, first, count);
+      apply_mask(scores, row, first, count);
+    });
   }
 
-  void attend(std::int64_t row, std::int64_t rows, std::int64_t first, std::int64_t count) {
-    score(row, rows, first, count);
-    bool hidden[kDecodeRowsTogether];
+  void attend(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+    score(rows, first, count);
     bool any_hidden = false;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      hidden[r] = weigh(scratch_.scores + r * setup_.chunk_keys, row + r, count);
-      any_hidden = any_hidden || hidden[r];
-    }
+    for_each_row(rows, [&](std::int64_t row, float* scores) {
+      const bool hidden = weigh(scores, row, count);
+      any_hidden = any_hidden || hidden;
+    });
     if (setup_.value_dim == 0) return;
     if (!any_hidden) {
-      add_run(row, rows, 0, first, first, first + count);
-      return;
+      return add_values(rows, 0, item_.heads, scratch_.scores, first, first + count);
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      if (hidden[r]) {
-        add_visible(row + r, r, first, count);
-      } else {
-        add_run(row + r, 1, r, first, first, first + count);
-      }
-    }
+    for_each_row(rows, [&](std::int64_t row, const float* weights) {
+      add_visible(weights, row, first, count);
+    });
   }
 
   // ---- scores -----------------------------------------------------------------------------------
@@ -412,7 +445,7 @@ class DecodePass {
     const Vector factor =
         fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Set(d, before - maximum));
     scratch_.sum[row] *= hn::GetLane(factor);
-    float* const context = scratch_.context + row * scratch_.context_stride;
+    float* const context = context_of(row);
     for (std::int64_t c = 0; c < scratch_.context_stride; c += kLanes) {
       hn::Store(hn::Mul(factor, hn::Load(d, context + c)), d, context + c);
     }
@@ -420,23 +453,40 @@ class DecodePass {
 
   // ---- context ----------------------------------------------------------------------------------
 
-  /// Adds the values from `begin` to before `end`, of a chunk that begins with `first`, to `rows`
-  /// rows from `row` on, whose weights are the chunk's from row `r` on.
-  void add_run(std::int64_t row, std::int64_t rows, std::int64_t r, std::int64_t first,
-               std::int64_t begin, std::int64_t end) {
-    item_.value.for_each_run(
-        begin, end, setup_.value_dim,
-        [&](const InputRows& run, std::int64_t key, std::int64_t keys) {
-          Arithmetic::add(run, keys, setup_.value_dim,
-                          scratch_.scores + r * setup_.chunk_keys + (key - first),
-                          setup_.chunk_keys, rows, scratch_.context + row * scratch_.context_stride,
-                          scratch_.context_stride);
-        });
+  /// Adds the values from `begin` to before `end` of `heads` heads from `head` on to some rows of
+  /// each, whose weights lie as scores do: `weights` is the first one's, from key `begin` on.
+  void add_values(const RowsOfHeads& rows, std::int64_t head, std::int64_t heads,
+                  const float* weights, std::int64_t begin, std::int64_t end) {
+    const CacheRows values = item_.value.of_head(head);
+    const std::int64_t dim = setup_.value_dim;
+    Arithmetic::with_type(values.rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      auto* const loop = Arithmetic::template value_loop<T>(dim);
+      values.for_each_run<T>(
+          heads, begin, end, dim,
+          [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
+            loop({.values = run,
+                  .value_stride = values.rows.stride,
+                  .value_head_stride = values.head_stride,
+                  .next = next,
+                  .heads = heads,
+                  .rows = rows.count,
+                  .count = several,
+                  .dim = dim,
+                  .weights = weights + (key - begin),
+                  .weight_stride = setup_.chunk_keys,
+                  .weight_head_stride = rows.count * setup_.chunk_keys,
+                  .context = context_of(rows.row(head)),
+                  .context_stride = scratch_.context_stride,
+                  .context_head_stride = rows.row_stride() * scratch_.context_stride});
+          });
+    });
   }
 
-  /// The runs of visible keys of one row.
-  void add_visible(std::int64_t row, std::int64_t r, std::int64_t first, std::int64_t count) {
-    const float* const weights = scratch_.scores + r * setup_.chunk_keys;
+  /// The same for the runs of keys that one row sees.
+  void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const std::int64_t head = row / rows_of_head_;
+    const RowsOfHeads one{rows_of_head_, row % rows_of_head_, 1};
     for (std::int64_t k = 0; k < count;) {
       if (weights[k] == kHidden) {
         ++k;
@@ -444,7 +494,7 @@ class DecodePass {
       }
       const std::int64_t begin = k;
       while (k < count && weights[k] != kHidden) ++k;
-      add_run(row, 1, r, first, first + begin, first + k);
+      add_values(one, head, 1, weights + begin, first + begin, first + k);
     }
   }
 
@@ -452,7 +502,7 @@ class DecodePass {
     for (std::int64_t row = 0; row < rows_; ++row) {
       part.maximum[row] = scratch_.maximum[row];
       part.sum[row] = scratch_.sum[row];
-      Arithmetic::store_context(scratch_.context + row * scratch_.context_stride, setup_.value_dim,
+      Arithmetic::store_context(context_of(row), setup_.value_dim,
                                 part.context + row * setup_.value_dim);
     }
   }
@@ -465,6 +515,7 @@ class DecodePass {
   const DecodeItem& item_;
   const ScoreOptions& score_;
   const Mask& mask_;
+  const std::int64_t rows_of_head_;
   const std::int64_t rows_;
   DecodeScratch scratch_;
   // All keys that a row sees lie from here to there.

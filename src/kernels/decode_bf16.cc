@@ -48,7 +48,7 @@ namespace fovea::kernels {
 #ifdef FOVEA_HAS_BF16_DECODE
 
 bool has_bf16_decode(const DecodeSetup& setup) {
-  return setup.types.all(DType::kBFloat16) && (setup.cached || setup.most_rows() > 1) &&
+  return setup.types.all(DType::kBFloat16) && (setup.cached || setup.most_rows_of_head() > 1) &&
          bf16_dots_active();
 }
 

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "kernels/decode.h"
 #include "kernels/simd-inl.h"
 #include "kernels/storage-inl.h"
 
@@ -29,11 +31,9 @@ constexpr int kHeldVectors = 8;
 #else
 constexpr int kHeldVectors = 16;
 #endif
-/// Rows of queries or weights that share each load of a key or value.
-constexpr int kRowsTogether = 2;
-/// Neighbouring keys or values that one pair of rows after the other is multiplied with: few enough
-/// to stay in the first cache.
-constexpr std::int64_t kKeysTogether = 8;
+/// Bytes of neighbouring keys or values that some queries or rows of weights after the other are
+/// multiplied with: few enough to stay in the first cache.
+constexpr std::int64_t kBytesTogether = 4 << 10;
 
 /// Keeps the compiler from mixing the loads of one row with those of the next: memory streams only
 /// where it is read in order (mixed, decoding took three times as long).
@@ -87,138 +87,179 @@ HWY_INLINE void store_sums_of_4(const Vector (&x)[4], float* to) {
 }
 #endif
 
-/// Partial sums of a long query times a key.
+// ---- loops over runs of rows --------------------------------------------------------------------
+
+/// A run of keys of each of a few heads and the queries that look at them, [heads][rows]. Once
+/// begun, a run needs nothing but registers: a hundred loads of what it is about, every few keys,
+/// would take the place of as many loads of the next keys (88 at a time, on Zen 4).
 template <class T>
-HWY_INLINE Vector multiply_long(const float* HWY_RESTRICT query, const T* HWY_RESTRICT key,
-                                std::int64_t dim) {
-  const Floats d;
-  const std::int64_t whole = dim / kLanes * kLanes;
-  Vector sum = hn::Zero(d);
-  for (std::int64_t c = 0; c < whole; c += kLanes) {
-    sum = hn::MulAdd(load_floats(d, key + c), hn::Load(d, query + c), sum);
-  }
-  if (whole < dim) {
-    sum = hn::MulAdd(load_first(d, key + whole, dim - whole), hn::Load(d, query + whole), sum);
-  }
-  end_of_row();
-  return sum;
-}
+struct ScoreRun {
+  const T* keys;
+  std::int64_t key_stride, key_head_stride;
+  NextRun next;
+  std::int64_t heads, rows, count, dim;
+  const float* queries;  // end in zeros
+  std::int64_t query_stride, query_head_stride;
+  /// scores[r * score_stride + k] = query r . key k.
+  float* scores;
+  std::int64_t score_stride, score_head_stride;
+};
 
-/// scores[r * score_stride + k] = query r . key k, for 4 keys and queries of kVectors vectors,
-/// which are held in registers: were they read anew for each key, loads would be waiting for each
-/// other instead of for memory (88 at a time, on Zen 4).
-template <int kRows, int kVectors, class T>
-HWY_INLINE void score_4_keys(const Vector (&queries)[kRows][kVectors], const T* const (&keys)[4],
-                             std::int64_t dim, float (&scores)[kRows][4]) {
-  const Floats d;
-  Vector sums[kRows][4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const bool last = v + 1 == kVectors && dim % kLanes != 0;
-      const Vector x = last ? load_first(d, keys[i] + v * kLanes, dim - v * kLanes)
-                            : load_floats(d, keys[i] + v * kLanes);
-#pragma GCC unroll 2
-      for (int r = 0; r < kRows; ++r) {
-        sums[r][i] = v == 0 ? hn::Mul(x, queries[r][v]) : hn::MulAdd(x, queries[r][v], sums[r][i]);
-      }
-    }
-    end_of_row();
-  }
-#pragma GCC unroll 2
-  for (int r = 0; r < kRows; ++r) store_sums_of_4(sums[r], scores[r]);
-}
+/// The same for values and rows of weights.
+template <class T>
+struct ValueRun {
+  const T* values;
+  std::int64_t value_stride, value_head_stride;
+  NextRun next;
+  std::int64_t heads, rows, count, dim;
+  const float* weights;
+  std::int64_t weight_stride, weight_head_stride;
+  /// context[r * context_stride + c] += the sum over k of weights[r * weight_stride + k] * value k
+  /// [c].
+  float* context;
+  std::int64_t context_stride, context_head_stride;
+};
 
-/// For the lambdas of for_4_keys: where they are not inlined at once, GCC keeps the queries that
-/// they have caught in memory, and writes them there for every few keys.
+template <class T>
+using ScoreLoop = void(const ScoreRun<T>& run);
+template <class T>
+using ValueLoop = void(const ValueRun<T>& run);
+
+/// For lambdas: where they are not inlined at once, GCC keeps what they have caught in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// Calls score(keys, scores, k) for 4 keys at a time; beyond the last key, that one again, whose
-/// scores are left out.
-template <int kRows, class T, class Score>
-HWY_INLINE void for_4_keys(const T* keys, std::int64_t key_stride, std::int64_t count,
-                           float* scores, std::int64_t score_stride, const Score& score) {
-  for (std::int64_t k = 0; k < count; k += 4) {
-    const std::int64_t here = std::min<std::int64_t>(4, count - k);
-    const T* at[4];
-    for (int i = 0; i < 4; ++i)
-      at[i] = keys + std::min<std::int64_t>(k + i, count - 1) * key_stride;
-    float four[kRows][4];
-    score(at, four);
-    for (int r = 0; r < kRows; ++r) {
-      float* const to = scores + r * score_stride + k;
-      if (here == 4) {
-        std::memcpy(to, four[r], sizeof four[r]);
-      } else {
-        std::memcpy(to, four[r], static_cast<std::size_t>(here) * sizeof(float));
+/// Calls visit(head, row, key, keys, rows) for all of a run, where `rows` is a constant, kMost, 2
+/// or
+/// 1. Where one visit is not all, keys come so few at a time that they stay in the first cache.
+template <int kMost, class T, class Run, class Visit>
+HWY_INLINE void for_rows_and_keys(const Run& run, bool one_visit, const Visit& visit) {
+  const std::int64_t row_bytes = run.dim * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t few =
+      std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
+  const bool at_once = one_visit && run.rows <= kMost;
+  const std::int64_t together = at_once ? run.count : few;
+  for (std::int64_t head = 0; head < run.heads; ++head) {
+    run.next.fetch(head);
+    for (std::int64_t k = 0; k < run.count; k += together) {
+      const std::int64_t here = std::min(together, run.count - k);
+      std::int64_t r = 0;
+      if constexpr (kMost >= 4) {
+        for (; r + 4 <= run.rows; r += 4) visit(head, r, k, here, std::integral_constant<int, 4>());
       }
+      if constexpr (kMost >= 2) {
+        for (; r + 2 <= run.rows; r += 2) visit(head, r, k, here, std::integral_constant<int, 2>());
+      }
+      for (; r < run.rows; ++r) visit(head, r, k, here, std::integral_constant<int, 1>());
     }
   }
 }
 
-/// scores[r * score_stride + k] = query r . key k, for `count` keys; queries are [kRows][stride]
-/// and end in zeros.
-template <int kRows, class T, int kVectors = kHeldVectors / kRows>
-HWY_INLINE void score_rows(const float* HWY_RESTRICT queries, std::int64_t query_stride,
-                           const T* HWY_RESTRICT keys, std::int64_t key_stride, std::int64_t count,
-                           std::int64_t dim, float* HWY_RESTRICT scores,
-                           std::int64_t score_stride) {
-  const Floats d;
-  if (dim > kVectors * kLanes) {
-    // Too long for registers (or for this number of them: the largest comes first).
+/// Calls multiply(key, sums, i) for each key, which finds the partial sums number i of kRows
+/// queries times it, and stores their sums.
+template <int kRows, class T, class Multiply>
+HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t count, float* scores,
+                         std::int64_t score_stride, const Multiply& multiply) {
+  std::int64_t k = 0;
+  for (; k + 4 <= count; k += 4, keys += 4 * key_stride) {
+    Vector sums[kRows][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) multiply(keys + i * key_stride, sums, i);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) store_sums_of_4(sums[r], scores + r * score_stride + k);
+  }
+  for (; k < count; ++k, keys += key_stride) {
+    Vector sums[kRows][4];
+    multiply(keys, sums, 0);
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const float* const query = queries + r * query_stride;
-      for_4_keys<1>(keys, key_stride, count, scores + r * score_stride, score_stride,
-                    [&](const T* const(&at)[4], float(&four)[1][4]) FOVEA_LAMBDA {
-                      Vector sums[4];
-                      for (int i = 0; i < 4; ++i) sums[i] = multiply_long(query, at[i], dim);
-                      store_sums_of_4(sums, four[0]);
-                    });
-    }
-    return;
-  }
-  if constexpr (kVectors > 1) {
-    if (dim <= (kVectors - 1) * kLanes) {
-      return score_rows<kRows, T, kVectors - 1>(queries, query_stride, keys, key_stride, count, dim,
-                                                scores, score_stride);
+      for (int i = 1; i < 4; ++i) sums[r][i] = hn::Zero(Floats());
+      float four[4];
+      store_sums_of_4(sums[r], four);
+      scores[r * score_stride + k] = four[0];
     }
   }
-  Vector held[kRows][kVectors];
-#pragma GCC unroll 2
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      held[r][v] = hn::Load(d, queries + r * query_stride + v * kLanes);
-    }
-  }
-  for_4_keys<kRows>(keys, key_stride, count, scores, score_stride,
-                    [&](const T* const(&at)[4], float(&four)[kRows][4])
-                        FOVEA_LAMBDA { score_4_keys<kRows, kVectors>(held, at, dim, four); });
 }
 
-/// The same for any number of rows: two at a time, over a few keys.
+// ---- products in floats -------------------------------------------------------------------------
+
+/// Scores of queries of kVectors vectors, which are held in registers, two at a time where those
+/// do: were they read anew for each key, loads would be waiting for each other instead of for
+/// memory.
+template <int kVectors, bool kWholeVectors, class T>
+void score_runs(const ScoreRun<T>& run) {
+  constexpr int kMost = kVectors <= kHeldVectors / 2 ? 2 : 1;
+  const Floats d;
+  for_rows_and_keys<kMost, T>(
+      run, true,
+      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
+          FOVEA_LAMBDA {
+            constexpr int kRows = decltype(rows)::value;
+            const float* const queries =
+                run.queries + head * run.query_head_stride + row * run.query_stride;
+            Vector held[kRows][kVectors];
+#pragma GCC unroll 2
+            for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+              for (int v = 0; v < kVectors; ++v) {
+                held[r][v] = hn::Load(d, queries + r * run.query_stride + v * kLanes);
+              }
+            }
+            for_keys<kRows>(
+                run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride, count,
+                run.scores + head * run.score_head_stride + row * run.score_stride + key,
+                run.score_stride, [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+#pragma GCC unroll 16
+                  for (int v = 0; v < kVectors; ++v) {
+                    const bool whole = kWholeVectors || v + 1 < kVectors;
+                    const Vector x = whole ? load_floats(d, at + v * kLanes)
+                                           : load_first(d, at + v * kLanes, run.dim - v * kLanes);
+#pragma GCC unroll 2
+                    for (int r = 0; r < kRows; ++r) {
+                      sums[r][i] =
+                          v == 0 ? hn::Mul(x, held[r][v]) : hn::MulAdd(x, held[r][v], sums[r][i]);
+                    }
+                  }
+                  end_of_row();
+                });
+          });
+}
+
+/// The same for queries that registers don't hold.
 template <class T>
-HWY_INLINE void score_keys(const float* HWY_RESTRICT queries, std::int64_t query_stride,
-                           std::int64_t rows, const T* HWY_RESTRICT keys, std::int64_t key_stride,
-                           std::int64_t count, std::int64_t dim, float* HWY_RESTRICT scores,
-                           std::int64_t score_stride) {
-  // One query needs no second pass, and none between which keys would have to stay in the cache.
-  const std::int64_t together = rows > kRowsTogether ? kKeysTogether : count;
-  const bool pairs = dim <= kHeldVectors / kRowsTogether * kLanes;
-  for (std::int64_t k = 0; k < count; k += together) {
-    const std::int64_t here = std::min(together, count - k);
-    const T* const at = keys + k * key_stride;
-    std::int64_t r = 0;
-    for (; pairs && r + kRowsTogether <= rows; r += kRowsTogether) {
-      score_rows<kRowsTogether>(queries + r * query_stride, query_stride, at, key_stride, here, dim,
-                                scores + r * score_stride + k, score_stride);
-    }
-    for (; r < rows; ++r) {
-      score_rows<1>(queries + r * query_stride, query_stride, at, key_stride, here, dim,
-                    scores + r * score_stride + k, score_stride);
-    }
+void score_long_runs(const ScoreRun<T>& run) {
+  const Floats d;
+  const std::int64_t whole = run.dim / kLanes * kLanes;
+  for_rows_and_keys<1, T>(
+      run, true,
+      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count,
+          auto) FOVEA_LAMBDA {
+        const float* const query =
+            run.queries + head * run.query_head_stride + row * run.query_stride;
+        for_keys<1>(run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride,
+                    count, run.scores + head * run.score_head_stride + row * run.score_stride + key,
+                    run.score_stride, [&](const T* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
+                      Vector sum = hn::Zero(d);
+                      for (std::int64_t c = 0; c < whole; c += kLanes) {
+                        sum = hn::MulAdd(load_floats(d, at + c), hn::Load(d, query + c), sum);
+                      }
+                      if (whole < run.dim) {
+                        sum = hn::MulAdd(load_first(d, at + whole, run.dim - whole),
+                                         hn::Load(d, query + whole), sum);
+                      }
+                      sums[0][i] = sum;
+                      end_of_row();
+                    });
+      });
+}
+
+/// The loop for keys of `dim` numbers: chosen once for thousands of runs.
+template <class T, int kVectors = kHeldVectors>
+ScoreLoop<T>* score_loop(std::int64_t dim) {
+  if (dim > kVectors * kLanes) return &score_long_runs<T>;
+  if constexpr (kVectors > 1) {
+    if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim);
   }
+  return dim % kLanes == 0 ? &score_runs<kVectors, true, T> : &score_runs<kVectors, false, T>;
 }
 
 /// context[r][c] += sum over k of weights[r * weight_stride + k] * value k [c], for kVectors
@@ -259,11 +300,11 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
   }
 }
 
-/// The same for all `dim` columns, as many at a time as fit the registers.
-template <int kRows, class T, int kVectors = kHeldVectors / kRows>
-HWY_INLINE void add_rows(const T* values, std::int64_t value_stride, std::int64_t count,
-                         std::int64_t dim, const float* weights, std::int64_t weight_stride,
-                         float* context, std::int64_t context_stride) {
+/// All `dim` columns, as many at a time as fit the registers.
+template <int kRows, int kVectors, class T>
+HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std::int64_t count,
+                                std::int64_t dim, const float* weights, std::int64_t weight_stride,
+                                float* context, std::int64_t context_stride) {
   std::int64_t c = 0;
   for (; c + kVectors * kLanes <= dim; c += kVectors * kLanes) {
     add_columns<kRows, kVectors>(values + c, value_stride, count, kVectors * kLanes, weights,
@@ -271,35 +312,41 @@ HWY_INLINE void add_rows(const T* values, std::int64_t value_stride, std::int64_
   }
   if (c == dim) return;
   if constexpr (kVectors > 1) {
-    add_rows<kRows, T, kVectors / 2>(values + c, value_stride, count, dim - c, weights,
-                                     weight_stride, context + c, context_stride);
+    add_all_columns<kRows, kVectors / 2>(values + c, value_stride, count, dim - c, weights,
+                                         weight_stride, context + c, context_stride);
   } else {
     add_columns<kRows, 1>(values + c, value_stride, count, dim - c, weights, weight_stride,
                           context + c, context_stride);
   }
 }
 
-/// context[r][c] += sum over k of weights[r * weight_stride + k] * value k [c], for any number of
-/// rows: two at a time, over a few values.
-template <class T>
-HWY_INLINE void add_values(const T* values, std::int64_t value_stride, std::int64_t count,
-                           std::int64_t dim, const float* weights, std::int64_t weight_stride,
-                           std::int64_t rows, float* context, std::int64_t context_stride) {
-  const std::int64_t together = rows > 1 ? kKeysTogether : count;
-  const bool pairs = dim <= kHeldVectors / kRowsTogether * kLanes;
-  for (std::int64_t k = 0; k < count; k += together) {
-    const std::int64_t here = std::min(together, count - k);
-    const T* const at = values + k * value_stride;
-    std::int64_t r = 0;
-    for (; pairs && r + kRowsTogether <= rows; r += kRowsTogether) {
-      add_rows<kRowsTogether>(at, value_stride, here, dim, weights + r * weight_stride + k,
-                              weight_stride, context + r * context_stride, context_stride);
-    }
-    for (; r < rows; ++r) {
-      add_rows<1>(at, value_stride, here, dim, weights + r * weight_stride + k, weight_stride,
-                  context + r * context_stride, context_stride);
-    }
+/// Sums of values, kVectors vectors of columns of one row of weights, or half as many of two, at a
+/// time.
+template <int kVectors, class T>
+void add_runs(const ValueRun<T>& run) {
+  constexpr int kMost = kVectors > 1 ? 2 : 1;
+  for_rows_and_keys<kMost, T>(
+      run, run.dim <= kVectors / kMost * kLanes,
+      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
+          FOVEA_LAMBDA {
+            constexpr int kRows = decltype(rows)::value;
+            add_all_columns<kRows, kVectors / kRows>(
+                run.values + head * run.value_head_stride + key * run.value_stride,
+                run.value_stride, count, run.dim,
+                run.weights + head * run.weight_head_stride + row * run.weight_stride + key,
+                run.weight_stride,
+                run.context + head * run.context_head_stride + row * run.context_stride,
+                run.context_stride);
+          });
+}
+
+/// The loop for values of `dim` numbers, whose sums fill no more registers than they need.
+template <class T, int kVectors = kHeldVectors>
+ValueLoop<T>* value_loop(std::int64_t dim) {
+  if constexpr (kVectors > 2) {
+    if (dim < kVectors / 2 * kLanes) return value_loop<T, kVectors / 2>(dim);
   }
+  return &add_runs<kVectors, T>;
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
