@@ -23,6 +23,9 @@ constexpr std::int64_t kMostChunkKeys = 8192;
 // Parts are as long as makes their merging negligible and keeps many threads busy; they follow
 // from the shape alone, so that every number of threads merges the same ones.
 constexpr std::int64_t kPartBytes = 2 << 20;
+// Heads go together as far as their scores take little of a second cache, and threads find work.
+constexpr std::int64_t kMostScoreBytes = 512 << 10;
+constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys and values starting a thread costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
 
@@ -69,15 +72,16 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   setup_.scale = problem.scale();
   const auto key_bytes = std::max<std::int64_t>(
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
-  const std::int64_t chunk_bytes =
-      setup_.most_rows_of_head() > kernels::kDecodeRowsTogether ? kCachedChunkBytes : kChunkBytes;
-  const std::int64_t keys = std::clamp(chunk_bytes / key_bytes, kLeastChunkKeys, kMostChunkKeys);
-  setup_.most_heads =
-      size.heads_together ? std::clamp<std::int64_t>(size.kv_heads, 1, keys / kLeastChunkKeys) : 1;
-  setup_.chunk_keys = keys / setup_.most_heads / kLeastChunkKeys * kLeastChunkKeys;
-  items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
+  const bool one_pass = setup_.most_rows_of_head() <= kernels::kDecodeRowsTogether;
+  const std::int64_t chunk_bytes = one_pass ? kChunkBytes : kCachedChunkBytes;
+  setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kLeastChunkKeys * kLeastChunkKeys,
+                                 kLeastChunkKeys, kMostChunkKeys);
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
+  if (size.heads_together && one_pass) {
+    setup_.most_heads = heads_together(size, problem.options.execution);
+  }
+  items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
   items_ = setup_.most_rows() == 0 ? 0 : size.sequences * items_of_heads_ * parts_;
   const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
                        static_cast<double>(key_bytes);
@@ -87,6 +91,17 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   const std::int64_t floats = setup_.most_rows() * (setup_.value_dim + 2);
   part_bytes_ = (static_cast<std::size_t>(floats) * sizeof(float) + kWorkspaceAlignment - 1) /
                 kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+/// How many heads of keys an item has. No sum depends on it, so that it may depend on how many
+/// items are wanted.
+std::int64_t DecodePlan::heads_together(const DecodeSize& size, const Execution& execution) const {
+  const std::int64_t of_one_head = size.sequences * size.kv_heads * parts_;
+  const int threads = thread_count(execution, of_one_head);
+  const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
+                                   setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));
+  return std::max<std::int64_t>(1, std::min({size.kv_heads, kMostScoreBytes / score_bytes,
+                                             of_one_head / (kItemsPerThread * threads)}));
 }
 
 kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,

@@ -54,7 +54,7 @@ struct DecodeSize {
   std::int64_t most_queries = 0;  // of each of these
   std::int64_t most_keys = 0;
   std::int64_t value_dim = 0;   // 0 where values are not looked at
-  bool heads_together = false;  // an item may be of several heads of keys
+  bool heads_together = false;  // whether an item may have several heads of keys
 
   /// Of all queries and keys.
   static DecodeSize of(const Problem& problem, bool context);
@@ -94,6 +94,8 @@ class DecodePlan {
   }
 
  private:
+  std::int64_t heads_together(const DecodeSize& size, const Execution& execution) const;
+
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;
   std::int64_t parts_ = 1;  // of the longest sequence

@@ -128,15 +128,15 @@ using ValueLoop = void(const ValueRun<T>& run);
 /// For lambdas: where they are not inlined at once, GCC keeps what they have caught in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// Calls visit(head, row, key, keys, rows) for all of a run, where `rows` is a constant, kMost, 2
+/// Calls visit(head, row, key, keys, rows) for all of a run, where `rows`, a constant, is kMost, 2
 /// or
-/// 1. Where one visit is not all, keys come so few at a time that they stay in the first cache.
+/// 1. Unless one visit does it, keys come so few at a time that they stay in the first cache.
 template <int kMost, class T, class Run, class Visit>
-HWY_INLINE void for_rows_and_keys(const Run& run, bool one_visit, const Visit& visit) {
+HWY_INLINE void for_rows_and_keys(const Run& run, bool one_visit_may_do, const Visit& visit) {
   const std::int64_t row_bytes = run.dim * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t few =
       std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
-  const bool at_once = one_visit && run.rows <= kMost;
+  const bool at_once = one_visit_may_do && run.rows <= kMost;
   const std::int64_t together = at_once ? run.count : few;
   for (std::int64_t head = 0; head < run.heads; ++head) {
     run.next.fetch(head);

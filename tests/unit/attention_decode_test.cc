@@ -299,6 +299,23 @@ TEST(AttentionDecode, BlocksGiveTheBitsOfOnePiece) {
   }
 }
 
+// Heads of a block go together, as many as there are threads for.
+TEST(AttentionDecode, BlocksOfLongCachesGiveTheBitsOfOnePiece) {
+  for (const auto& [q_heads, kv_heads] : {std::pair(5, 5), std::pair(14, 7), std::pair(18, 2)}) {
+    const ProblemShape shape{2, q_heads, kv_heads, 1, 9000};
+    const RandomProblem p = in_float32(shape, 12, 8);
+    const std::vector<std::int64_t> lengths{9000, 8200};
+    const Blocks blocks(p, 16, lengths, DType::kFloat32);
+    const Forward expected = decode(p.inputs(), {.mask = key_lengths(lengths)});
+    for (const int threads : {1, 2, 3, 16}) {
+      SCOPED_TRACE(testing::Message() << q_heads << " heads, " << threads << " threads");
+      AttentionOptions options;
+      options.execution.threads = threads;
+      EXPECT_TRUE(same_bits(decode_blocks(p.query, blocks.view(), options), expected));
+    }
+  }
+}
+
 TEST(AttentionDecode, BlocksAsOthersLayThemOut) {
   const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
   const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);
