@@ -11,12 +11,13 @@
 // The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
 // -> softcap, biases, masks -> weights, by the running maximum of forward-inl.h -> sums of values.
 // Queries go two (in bfloat16, four) at a time over a few keys, which then still are in the first
-// cache, and kDecodeRowsTogether at a time over the chunk, which then is in the second.
+// cache, and kDecodeRowsTogether at a time over the chunk, which then is in the second. Of keys in
+// blocks, an item has several heads, for in a block these are neighbours.
 //
 // What was tried, on Zen 4: software prefetch within what the processor prefetches by itself hurts,
 // and helps from one block of a paged cache to the next; loads of several rows mixed by the
-// compiler cost three times; the cache in pages of 4 KB a third. docs/benchmarks.md has the
-// figures.
+// compiler cost three times, whatever else is loaded between short runs up to half, the cache in
+// pages of 4 KB a third. docs/benchmarks.md has the figures.
 //
 // Hidden keys. A score of -inf, wherever it comes from, has no weight, and its value is not even
 // looked at: where a chunk holds one, each row sums up its runs of visible keys.
