@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 #include <vector>
 
 #include "fovea/attention.h"
@@ -61,23 +62,25 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   if (!outputs.context.defined()) return;
   const kernels::OutputRows context = rows_of(outputs.context, at[0], at[1], at[2]);
   const std::int64_t dim = plan.setup().value_dim;
-  // Some columns at a time, for which a part's factor is computed once.
+  // Some columns at a time, for which a part's share is computed once.
   constexpr std::int64_t kColumns = 128;
   double sums[kColumns];
   for (std::int64_t first = 0; first < dim; first += kColumns) {
     const std::int64_t columns = std::min(kColumns, dim - first);
     std::fill_n(sums, columns, 0.0);
-    for (std::int64_t p = 0; p < plan.parts(); ++p) {
+    for (std::int64_t p = 0; p < plan.parts() && !empty; ++p) {
       if (part(p).sum[row] == 0.0f) continue;
-      const double weight = factor(p);
+      const double share = factor(p) / sum;
       const float* const from = part(p).context + row * dim + first;
-      for (std::int64_t c = 0; c < columns; ++c) sums[c] += weight * static_cast<double>(from[c]);
+      for (std::int64_t c = 0; c < columns; ++c) sums[c] += share * static_cast<double>(from[c]);
     }
     with_element(context.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* const to = static_cast<T*>(context.data) + first;
       for (std::int64_t c = 0; c < columns; ++c) {
-        to[c] = static_cast<T>(empty ? 0.0 : sums[c] / sum);
+        // By way of float32 for types of 16 bits: rounded twice, in a quarter of the time.
+        using Nearest = std::conditional_t<(sizeof(T) < sizeof(float)), float, double>;
+        to[c] = static_cast<T>(static_cast<Nearest>(sums[c]));
       }
     });
   }
