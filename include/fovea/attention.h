@@ -85,7 +85,8 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                       const AttentionOptions& options, const AttentionOutputs& outputs);
 
-/// The bytes that Execution::workspace needs for the same call. Errors as attention_decode.
+/// The bytes that Execution::workspace needs for the call with a cache in one piece. Errors as
+/// attention_decode.
 std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
                                        const TensorView& value, const AttentionOptions& options);
 

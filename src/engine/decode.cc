@@ -34,7 +34,7 @@ double scaled_maximum(const kernels::DecodePart& part, std::int64_t row) {
   return static_cast<double>(maximum) / (lowest ? std::numbers::ln2_v<double> : 1.0);
 }
 
-/// Merges the parts of row `row` of a head (Dao et al. 2023, Flash-Decoding), in their order.
+/// Merges the parts of row `row` of an item (Dao et al. 2023, Flash-Decoding), in their order.
 void merge_row(const Problem& problem, const AttentionOutputs& outputs, const DecodePlan& plan,
                std::byte* workspace, std::int64_t first_item, std::int64_t row, const Index& at) {
   constexpr double kLn2 = std::numbers::ln2_v<double>;

@@ -23,7 +23,7 @@ constexpr std::int64_t kMostChunkKeys = 8192;
 // Parts are as long as makes their merging negligible and keeps many threads busy; they follow
 // from the shape alone, so that every number of threads merges the same ones.
 constexpr std::int64_t kPartBytes = 2 << 20;
-// Heads go together as far as their scores take little of a second cache, and threads find work.
+// Heads go together as far as their scores take half of a second cache, and threads find work.
 constexpr std::int64_t kMostScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys and values starting a thread costs more than it saves.
@@ -78,30 +78,32 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
                                  kLeastChunkKeys, kMostChunkKeys);
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
-  if (size.heads_together && one_pass) {
-    setup_.most_heads = heads_together(size, problem.options.execution);
-  }
-  items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
-  items_ = setup_.most_rows() == 0 ? 0 : size.sequences * items_of_heads_ * parts_;
   const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
                        static_cast<double>(key_bytes);
   setup_.cached = bytes <= kCachedChunkBytes;
-  threads_ = bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items_);
+  const auto threads_for = [&](std::int64_t items) {
+    return bytes < kWorthAThread ? 1 : thread_count(problem.options.execution, items);
+  };
+  if (size.heads_together && one_pass) {
+    const std::int64_t of_one_head = size.sequences * size.kv_heads * parts_;
+    setup_.most_heads = heads_together(of_one_head / threads_for(of_one_head), size.kv_heads);
+  }
+  items_of_heads_ = (size.kv_heads + setup_.most_heads - 1) / setup_.most_heads;
+  items_ = setup_.most_rows() == 0 ? 0 : size.sequences * items_of_heads_ * parts_;
+  threads_ = threads_for(items_);
   scratch_bytes_ = kernels::decode_scratch_bytes(setup_);
   const std::int64_t floats = setup_.most_rows() * (setup_.value_dim + 2);
   part_bytes_ = (static_cast<std::size_t>(floats) * sizeof(float) + kWorkspaceAlignment - 1) /
                 kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-/// How many heads of keys an item has. No sum depends on it, so that it may depend on how many
-/// items are wanted.
-std::int64_t DecodePlan::heads_together(const DecodeSize& size, const Execution& execution) const {
-  const std::int64_t of_one_head = size.sequences * size.kv_heads * parts_;
-  const int threads = thread_count(execution, of_one_head);
+/// How many of `kv_heads` heads an item has, where each thread has `items` of one head. No sum
+/// depends on it, so that it may depend on the number of threads.
+std::int64_t DecodePlan::heads_together(std::int64_t items, std::int64_t kv_heads) const {
   const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
                                    setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));
-  return std::max<std::int64_t>(1, std::min({size.kv_heads, kMostScoreBytes / score_bytes,
-                                             of_one_head / (kItemsPerThread * threads)}));
+  return std::max<std::int64_t>(
+      1, std::min({kv_heads, kMostScoreBytes / score_bytes, items / kItemsPerThread}));
 }
 
 kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How decoding is cut into items: parts of the keys of one head, with the queries that look at it.
+// How decoding is cut into items: parts of the keys of one head or, in blocks, a few, with the
+// queries that look at them.
 
 #pragma once
 
@@ -94,7 +95,7 @@ class DecodePlan {
   }
 
  private:
-  std::int64_t heads_together(const DecodeSize& size, const Execution& execution) const;
+  std::int64_t heads_together(std::int64_t items, std::int64_t kv_heads) const;
 
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work items on threads. How many there are never decides what an item is.
+// Work items on threads. How many there are never decides a sum.
 
 #pragma once
 

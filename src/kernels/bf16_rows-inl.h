@@ -138,7 +138,7 @@ struct Bf16Rows {
 
   template <int kVectors>
   static ScoreLoop<BFloat16>* score_loop_of(std::int64_t used, bool whole) {
-    if (used > kVectors) return &score_long_runs;
+    if (used == 0 || used > kVectors) return &score_long_runs;
     if constexpr (kVectors > 1) {
       if (used < kVectors) return score_loop_of<kVectors - 1>(used, whole);
     }

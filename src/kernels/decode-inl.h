@@ -119,15 +119,14 @@ struct DecodeScratch {
   }
 };
 
-/// Some of the rows that look at a head of keys, the same of each head. Slot i of them is where
-/// their scores are.
+/// Rows `first` to before `first + count` of those that look at each head of keys. Their scores lie
+/// [heads][count]; a slot is a row's number there.
 struct RowsOfHeads {
   std::int64_t of_head = 0;  // how many rows look at each
   std::int64_t first = 0;
   std::int64_t count = 0;
 
   std::int64_t row(std::int64_t head) const { return head * of_head + first; }
-  std::int64_t row_stride() const { return of_head; }
   std::int64_t slot(std::int64_t head) const { return head * count; }
 };
 
@@ -253,7 +252,7 @@ class DecodePass {
                   .dim = dim,
                   .queries = query_of(rows.row(0)),
                   .query_stride = scratch_.query_stride,
-                  .query_head_stride = rows.row_stride() * scratch_.query_stride,
+                  .query_head_stride = rows.of_head * scratch_.query_stride,
                   .scores = scores_of(0) + (key - first),
                   .score_stride = setup_.chunk_keys,
                   .score_head_stride = rows.count * setup_.chunk_keys});
@@ -479,7 +478,7 @@ class DecodePass {
                   .weight_head_stride = rows.count * setup_.chunk_keys,
                   .context = context_of(rows.row(head)),
                   .context_stride = scratch_.context_stride,
-                  .context_head_stride = rows.row_stride() * scratch_.context_stride});
+                  .context_head_stride = rows.of_head * scratch_.context_stride});
           });
     });
   }

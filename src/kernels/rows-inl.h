@@ -128,9 +128,8 @@ using ValueLoop = void(const ValueRun<T>& run);
 /// For lambdas: where they are not inlined at once, GCC keeps what they have caught in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// Calls visit(head, row, key, keys, rows) for all of a run, where `rows`, a constant, is kMost, 2
-/// or
-/// 1. Unless one visit does it, keys come so few at a time that they stay in the first cache.
+/// Calls visit(head, row, key, keys, rows) for all of a run; `rows` is a constant: kMost, 2 or 1.
+/// Unless one visit does it, keys come so few at a time that they stay in the first cache.
 template <int kMost, class T, class Run, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run& run, bool one_visit_may_do, const Visit& visit) {
   const std::int64_t row_bytes = run.dim * static_cast<std::int64_t>(sizeof(T));
@@ -224,7 +223,7 @@ void score_runs(const ScoreRun<T>& run) {
           });
 }
 
-/// The same for queries that registers don't hold.
+/// The same for queries that registers don't hold, or of no numbers.
 template <class T>
 void score_long_runs(const ScoreRun<T>& run) {
   const Floats d;
@@ -255,7 +254,7 @@ void score_long_runs(const ScoreRun<T>& run) {
 /// The loop for keys of `dim` numbers: chosen once for thousands of runs.
 template <class T, int kVectors = kHeldVectors>
 ScoreLoop<T>* score_loop(std::int64_t dim) {
-  if (dim > kVectors * kLanes) return &score_long_runs<T>;
+  if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
   if constexpr (kVectors > 1) {
     if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim);
   }
@@ -324,9 +323,9 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
 /// time.
 template <int kVectors, class T>
 void add_runs(const ValueRun<T>& run) {
-  constexpr int kMost = kVectors > 1 ? 2 : 1;
+  constexpr int kMost = 2;
   for_rows_and_keys<kMost, T>(
-      run, run.dim <= kVectors / kMost * kLanes,
+      run, run.dim <= kVectors / (run.rows > 1 ? kMost : 1) * kLanes,
       [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
           FOVEA_LAMBDA {
             constexpr int kRows = decltype(rows)::value;
