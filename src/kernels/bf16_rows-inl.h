@@ -45,11 +45,11 @@ struct Bf16Rows {
   }
 
   template <class T>
-  static ScoreLoop<T>* score_loop(std::int64_t dim) {
+  static RunLoop<T>* score_loop(std::int64_t dim) {
     return score_loop_of<kMostHeld>(vectors(dim), dim % kHalves == 0);
   }
   template <class T>
-  static ValueLoop<T>* value_loop(std::int64_t dim) {
+  static RunLoop<T>* value_loop(std::int64_t dim) {
     return value_loop_of<kMostVectors>(vectors(dim));
   }
 
@@ -77,67 +77,56 @@ struct Bf16Rows {
 
   /// As in rows-inl.h.
   template <int kVectors, bool kWholeVectors>
-  static void score_runs(const ScoreRun<BFloat16>& run) {
-    for_rows_and_keys<kVectors <= kMostHeld / 2 ? 4 : 2, BFloat16>(
-        run, true,
-        [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
-            FOVEA_LAMBDA {
-              constexpr int kRows = decltype(rows)::value;
-              const float* const queries =
-                  run.queries + head * run.query_head_stride + row * run.query_stride;
-              __m512i held[kRows][kVectors];
+  static void score_runs(const Run<BFloat16>& run) {
+    for_queries_and_keys<kVectors <= kMostHeld / 2 ? 4 : 2>(
+        run, [&](const float* queries, const BFloat16* keys, std::int64_t count, float* scores,
+                 auto several) FOVEA_LAMBDA {
+          constexpr int kRows = decltype(several)::value;
+          __m512i held[kRows][kVectors];
 #pragma GCC unroll 4
-              for (int r = 0; r < kRows; ++r) {
+          for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-                for (int v = 0; v < kVectors; ++v) {
-                  held[r][v] = _mm512_load_si512(queries + r * run.query_stride + v * kLanes);
-                }
-              }
-              for_keys<kRows>(
-                  run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride,
-                  count, run.scores + head * run.score_head_stride + row * run.score_stride + key,
-                  run.score_stride,
-                  [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+            for (int v = 0; v < kVectors; ++v) {
+              held[r][v] = _mm512_load_si512(queries + r * run.from.stride + v * kLanes);
+            }
+          }
+          for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
+                          [&](const BFloat16* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
 #pragma GCC unroll 4
-                    for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
+                            for (int r = 0; r < kRows; ++r) sums[r][i] = hn::Zero(Floats());
 #pragma GCC unroll 8
-                    for (int v = 0; v < kVectors; ++v) {
-                      const bool whole = kWholeVectors || v + 1 < kVectors;
-                      const __m512i x = whole ? _mm512_loadu_si512(at + v * kHalves)
-                                              : load(at + v * kHalves, run.dim - v * kHalves);
+                            for (int v = 0; v < kVectors; ++v) {
+                              const bool whole = kWholeVectors || v + 1 < kVectors;
+                              const __m512i x = whole
+                                                    ? _mm512_loadu_si512(at + v * kHalves)
+                                                    : load(at + v * kHalves, run.dim - v * kHalves);
 #pragma GCC unroll 4
-                      for (int r = 0; r < kRows; ++r) sums[r][i] = dot(sums[r][i], x, held[r][v]);
-                    }
-                    end_of_row();
-                  });
-            });
-  }
-
-  static void score_long_runs(const ScoreRun<BFloat16>& run) {
-    for_rows_and_keys<1, BFloat16>(
-        run, true,
-        [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto)
-            FOVEA_LAMBDA {
-              const float* const query =
-                  run.queries + head * run.query_head_stride + row * run.query_stride;
-              for_keys<1>(run.keys + head * run.key_head_stride + key * run.key_stride,
-                          run.key_stride, count,
-                          run.scores + head * run.score_head_stride + row * run.score_stride + key,
-                          run.score_stride,
-                          [&](const BFloat16* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
-                            Vector sum = hn::Zero(Floats());
-                            for (std::int64_t v = 0; v < vectors(run.dim); ++v) {
-                              sum = dot(sum, load(at + v * kHalves, run.dim - v * kHalves),
-                                        _mm512_load_si512(query + v * kLanes));
+                              for (int r = 0; r < kRows; ++r)
+                                sums[r][i] = dot(sums[r][i], x, held[r][v]);
                             }
-                            sums[0][i] = sum;
                             end_of_row();
                           });
-            });
+        });
+  }
+
+  static void score_long_runs(const Run<BFloat16>& run) {
+    for_queries_and_keys<1>(run, [&](const float* query, const BFloat16* keys, std::int64_t count,
+                                     float* scores, auto) FOVEA_LAMBDA {
+      for_keys<1>(keys, run.cache.stride, count, scores, run.to.stride,
+                  [&](const BFloat16* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
+                    Vector sum = hn::Zero(Floats());
+                    for (std::int64_t v = 0; v < vectors(run.dim); ++v) {
+                      sum = dot(sum, load(at + v * kHalves, run.dim - v * kHalves),
+                                _mm512_load_si512(query + v * kLanes));
+                    }
+                    sums[0][i] = sum;
+                    end_of_row();
+                  });
+    });
   }
 
   template <int kVectors>
-  static ScoreLoop<BFloat16>* score_loop_of(std::int64_t used, bool whole) {
+  static RunLoop<BFloat16>* score_loop_of(std::int64_t used, bool whole) {
     if (used == 0 || used > kVectors) return &score_long_runs;
     if constexpr (kVectors > 1) {
       if (used < kVectors) return score_loop_of<kVectors - 1>(used, whole);
@@ -147,9 +136,10 @@ struct Bf16Rows {
 
   /// Vectors of values whose sums, twice as many for each of two rows, stay in registers.
   static constexpr int kMostVectors = 4;
-  static constexpr std::int64_t kWeightsTogether = 16;
 
+  // Rows of weights, and weights of each, that are rounded at a time.
   static constexpr std::int64_t kMostWeightRows = 4;
+  static constexpr std::int64_t kWeightsTogether = 16;
 
   /// Some rows of weights for a few keys, rounded, and zeros beyond the last.
   struct Weights {
@@ -174,40 +164,30 @@ struct Bf16Rows {
 
   /// As in rows-inl.h, kVectors vectors of columns at a time, of as many rows as fit the registers.
   template <int kVectors>
-  static void add_runs(const ValueRun<BFloat16>& run) {
+  static void add_runs(const Run<BFloat16>& run) {
     constexpr int kMost = kVectors <= kMostVectors / 2 ? 4 : 2;
-    const auto add_few = [&](const BFloat16* values, std::int64_t count, const Weights& weights,
-                             std::int64_t rows, float* context) FOVEA_LAMBDA {
-      for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
-        const auto add = [&](auto some, std::int64_t r) FOVEA_LAMBDA {
-          add_columns<decltype(some)::value, kVectors>(
-              values + v * kHalves, run.value_stride, count, run.dim - v * kHalves, weights, r,
-              context + r * run.context_stride + v * kHalves, run.context_stride);
-        };
-        std::int64_t r = 0;
-        for (; r + kMost <= rows; r += kMost) add(std::integral_constant<int, kMost>(), r);
-        for (; r < rows; ++r) add(std::integral_constant<int, 1>(), r);
-      }
-    };
     for (std::int64_t head = 0; head < run.heads; ++head) {
       run.next.fetch(head);
-      const BFloat16* const values = run.values + head * run.value_head_stride;
-      const float* const weights = run.weights + head * run.weight_head_stride;
-      float* const context = run.context + head * run.context_head_stride;
       for (std::int64_t k = 0; k < run.count; k += kWeightsTogether) {
         const std::int64_t here = std::min(kWeightsTogether, run.count - k);
-        for (std::int64_t r = 0; r < run.rows; r += kMostWeightRows) {
-          const std::int64_t rows = std::min(kMostWeightRows, run.rows - r);
-          add_few(values + k * run.value_stride, here,
-                  Weights(weights + r * run.weight_stride + k, run.weight_stride, rows, here), rows,
-                  context + r * run.context_stride);
+        for (std::int64_t first = 0; first < run.rows; first += kMostWeightRows) {
+          const std::int64_t rows = std::min(kMostWeightRows, run.rows - first);
+          const Weights weights(run.from.row(head, first) + k, run.from.stride, rows, here);
+          for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
+            for_rows<kMost>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
+              add_columns<decltype(several)::value, kVectors>(
+                  run.cache.row(head, k) + v * kHalves, run.cache.stride, here,
+                  run.dim - v * kHalves, weights, row, run.to.row(head, first + row) + v * kHalves,
+                  run.to.stride);
+            });
+          }
         }
       }
     }
   }
 
   template <int kVectors>
-  static ValueLoop<BFloat16>* value_loop_of(std::int64_t used) {
+  static RunLoop<BFloat16>* value_loop_of(std::int64_t used) {
     if constexpr (kVectors > 1) {
       if (used < kVectors) return value_loop_of<kVectors - 1>(used);
     }

@@ -72,11 +72,11 @@ struct FloatRows {
     with_element_type(dtype, act);
   }
   template <class T>
-  static ScoreLoop<T>* score_loop(std::int64_t dim) {
+  static RunLoop<T>* score_loop(std::int64_t dim) {
     return HWY_NAMESPACE::score_loop<T>(dim);
   }
   template <class T>
-  static ValueLoop<T>* value_loop(std::int64_t dim) {
+  static RunLoop<T>* value_loop(std::int64_t dim) {
     return HWY_NAMESPACE::value_loop<T>(dim);
   }
 
@@ -242,20 +242,16 @@ class DecodePass {
       keys.for_each_run<T>(
           item_.heads, first, first + count, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
-            loop({.keys = run,
-                  .key_stride = keys.rows.stride,
-                  .key_head_stride = keys.head_stride,
+            loop({.cache = {run, keys.rows.stride, keys.head_stride},
                   .next = next,
                   .heads = item_.heads,
                   .rows = rows.count,
                   .count = several,
                   .dim = dim,
-                  .queries = query_of(rows.row(0)),
-                  .query_stride = scratch_.query_stride,
-                  .query_head_stride = rows.of_head * scratch_.query_stride,
-                  .scores = scores_of(0) + (key - first),
-                  .score_stride = setup_.chunk_keys,
-                  .score_head_stride = rows.count * setup_.chunk_keys});
+                  .from = {query_of(rows.row(0)), scratch_.query_stride,
+                           rows.of_head * scratch_.query_stride},
+                  .to = {scores_of(0) + (key - first), setup_.chunk_keys,
+                         rows.count * setup_.chunk_keys}});
           });
     });
     for_each_row(rows, [&](std::int64_t row, float* scores) {
@@ -465,20 +461,16 @@ class DecodePass {
       values.for_each_run<T>(
           heads, begin, end, dim,
           [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
-            loop({.values = run,
-                  .value_stride = values.rows.stride,
-                  .value_head_stride = values.head_stride,
+            loop({.cache = {run, values.rows.stride, values.head_stride},
                   .next = next,
                   .heads = heads,
                   .rows = rows.count,
                   .count = several,
                   .dim = dim,
-                  .weights = weights + (key - begin),
-                  .weight_stride = setup_.chunk_keys,
-                  .weight_head_stride = rows.count * setup_.chunk_keys,
-                  .context = context_of(rows.row(head)),
-                  .context_stride = scratch_.context_stride,
-                  .context_head_stride = rows.of_head * scratch_.context_stride});
+                  .from = {weights + (key - begin), setup_.chunk_keys,
+                           rows.count * setup_.chunk_keys},
+                  .to = {context_of(rows.row(head)), scratch_.context_stride,
+                         rows.of_head * scratch_.context_stride}});
           });
     });
   }

@@ -89,68 +89,83 @@ HWY_INLINE void store_sums_of_4(const Vector (&x)[4], float* to) {
 
 // ---- loops over runs of rows --------------------------------------------------------------------
 
-/// A run of keys of each of a few heads and the queries that look at them, [heads][rows]. Once
-/// begun, a run needs nothing but registers: a hundred loads of what it is about, every few keys,
-/// would take the place of as many loads of the next keys (88 at a time, on Zen 4).
+/// Rows of numbers of each of a few heads.
 template <class T>
-struct ScoreRun {
-  const T* keys;
-  std::int64_t key_stride, key_head_stride;
-  NextRun next;
-  std::int64_t heads, rows, count, dim;
-  const float* queries;  // end in zeros
-  std::int64_t query_stride, query_head_stride;
-  /// scores[r * score_stride + k] = query r . key k.
-  float* scores;
-  std::int64_t score_stride, score_head_stride;
+struct HeadRows {
+  T* data;
+  std::int64_t stride, head_stride;  // numbers
+
+  T* row(std::int64_t head, std::int64_t number) const {
+    return data + head * head_stride + number * stride;
+  }
 };
 
-/// The same for values and rows of weights.
+/// A run of keys or values of each of a few heads, and the rows of queries or weights that go with
+/// it. Once begun, a run needs nothing but registers: a hundred loads of what it is about, every
+/// few keys, would take the place of as many loads of the next keys (88 at a time, on Zen 4).
 template <class T>
-struct ValueRun {
-  const T* values;
-  std::int64_t value_stride, value_head_stride;
+struct Run {
+  HeadRows<const T> cache;
   NextRun next;
   std::int64_t heads, rows, count, dim;
-  const float* weights;
-  std::int64_t weight_stride, weight_head_stride;
-  /// context[r * context_stride + c] += the sum over k of weights[r * weight_stride + k] * value k
-  /// [c].
-  float* context;
-  std::int64_t context_stride, context_head_stride;
+  /// Scores: queries, which end in zeros. Values: weights, [rows][count].
+  HeadRows<const float> from;
+  /// Scores: scores r, k = query r . key k, [rows][count]. Values: what weights r, k times value k,
+  /// summed over k, are added to.
+  HeadRows<float> to;
 };
 
 template <class T>
-using ScoreLoop = void(const ScoreRun<T>& run);
-template <class T>
-using ValueLoop = void(const ValueRun<T>& run);
+using RunLoop = void(const Run<T>& run);
 
 /// For lambdas: where they are not inlined at once, GCC keeps what they have caught in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// Calls visit(head, row, key, keys, rows) for all of a run; `rows` is a constant: kMost, 2 or 1.
-/// Unless one visit does it, keys come so few at a time that they stay in the first cache.
-template <int kMost, class T, class Run, class Visit>
-HWY_INLINE void for_rows_and_keys(const Run& run, bool one_visit_may_do, const Visit& visit) {
-  const std::int64_t row_bytes = run.dim * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t few =
-      std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
+/// How many keys or values of `dim` numbers rows take their turns with.
+template <class T>
+std::int64_t keys_together(std::int64_t dim) {
+  const std::int64_t row_bytes = dim * static_cast<std::int64_t>(sizeof(T));
+  return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
+}
+
+/// Calls visit(row, several) for all rows, `several` at a time, a constant: kMost, 2 or 1.
+template <int kMost, class Visit>
+HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
+  std::int64_t r = 0;
+  if constexpr (kMost >= 4) {
+    for (; r + 4 <= rows; r += 4) visit(r, std::integral_constant<int, 4>());
+  }
+  if constexpr (kMost >= 2) {
+    for (; r + 2 <= rows; r += 2) visit(r, std::integral_constant<int, 2>());
+  }
+  for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
+}
+
+/// Calls visit(head, row, key, keys, several) for all of a run, as for_rows does. Unless one visit
+/// does it, keys come so few at a time that they stay in the first cache.
+template <int kMost, class T, class Visit>
+HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
   const bool at_once = one_visit_may_do && run.rows <= kMost;
-  const std::int64_t together = at_once ? run.count : few;
+  const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   for (std::int64_t head = 0; head < run.heads; ++head) {
     run.next.fetch(head);
     for (std::int64_t k = 0; k < run.count; k += together) {
       const std::int64_t here = std::min(together, run.count - k);
-      std::int64_t r = 0;
-      if constexpr (kMost >= 4) {
-        for (; r + 4 <= run.rows; r += 4) visit(head, r, k, here, std::integral_constant<int, 4>());
-      }
-      if constexpr (kMost >= 2) {
-        for (; r + 2 <= run.rows; r += 2) visit(head, r, k, here, std::integral_constant<int, 2>());
-      }
-      for (; r < run.rows; ++r) visit(head, r, k, here, std::integral_constant<int, 1>());
+      for_rows<kMost>(run.rows, [&](std::int64_t row, auto several)
+                                    FOVEA_LAMBDA { visit(head, row, k, here, several); });
     }
   }
+}
+
+/// Calls score(queries, keys, count, scores, several) for all of a run, likewise.
+template <int kMost, class T, class Score>
+HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score) {
+  for_rows_and_keys<kMost>(run, true,
+                           [&](std::int64_t head, std::int64_t row, std::int64_t key,
+                               std::int64_t count, auto several) FOVEA_LAMBDA {
+                             score(run.from.row(head, row), run.cache.row(head, key), count,
+                                   run.to.row(head, row) + key, several);
+                           });
 }
 
 /// Calls multiply(key, sums, i) for each key, which finds the partial sums number i of kRows
@@ -185,75 +200,64 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 /// do: were they read anew for each key, loads would be waiting for each other instead of for
 /// memory.
 template <int kVectors, bool kWholeVectors, class T>
-void score_runs(const ScoreRun<T>& run) {
+void score_runs(const Run<T>& run) {
   constexpr int kMost = kVectors <= kHeldVectors / 2 ? 2 : 1;
   const Floats d;
-  for_rows_and_keys<kMost, T>(
-      run, true,
-      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
-          FOVEA_LAMBDA {
-            constexpr int kRows = decltype(rows)::value;
-            const float* const queries =
-                run.queries + head * run.query_head_stride + row * run.query_stride;
-            Vector held[kRows][kVectors];
+  for_queries_and_keys<kMost>(run, [&](const float* queries, const T* keys, std::int64_t count,
+                                       float* scores, auto several) FOVEA_LAMBDA {
+    constexpr int kRows = decltype(several)::value;
+    Vector held[kRows][kVectors];
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        held[r][v] = hn::Load(d, queries + r * run.from.stride + v * kLanes);
+      }
+    }
+    for_keys<kRows>(
+        keys, run.cache.stride, count, scores, run.to.stride,
+        [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) {
+            const bool whole = kWholeVectors || v + 1 < kVectors;
+            const Vector x = whole ? load_floats(d, at + v * kLanes)
+                                   : load_first(d, at + v * kLanes, run.dim - v * kLanes);
 #pragma GCC unroll 2
             for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-              for (int v = 0; v < kVectors; ++v) {
-                held[r][v] = hn::Load(d, queries + r * run.query_stride + v * kLanes);
-              }
+              sums[r][i] = v == 0 ? hn::Mul(x, held[r][v]) : hn::MulAdd(x, held[r][v], sums[r][i]);
             }
-            for_keys<kRows>(
-                run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride, count,
-                run.scores + head * run.score_head_stride + row * run.score_stride + key,
-                run.score_stride, [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
-#pragma GCC unroll 16
-                  for (int v = 0; v < kVectors; ++v) {
-                    const bool whole = kWholeVectors || v + 1 < kVectors;
-                    const Vector x = whole ? load_floats(d, at + v * kLanes)
-                                           : load_first(d, at + v * kLanes, run.dim - v * kLanes);
-#pragma GCC unroll 2
-                    for (int r = 0; r < kRows; ++r) {
-                      sums[r][i] =
-                          v == 0 ? hn::Mul(x, held[r][v]) : hn::MulAdd(x, held[r][v], sums[r][i]);
-                    }
-                  }
-                  end_of_row();
-                });
-          });
+          }
+          end_of_row();
+        });
+  });
 }
 
 /// The same for queries that registers don't hold, or of no numbers.
 template <class T>
-void score_long_runs(const ScoreRun<T>& run) {
+void score_long_runs(const Run<T>& run) {
   const Floats d;
   const std::int64_t whole = run.dim / kLanes * kLanes;
-  for_rows_and_keys<1, T>(
-      run, true,
-      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count,
-          auto) FOVEA_LAMBDA {
-        const float* const query =
-            run.queries + head * run.query_head_stride + row * run.query_stride;
-        for_keys<1>(run.keys + head * run.key_head_stride + key * run.key_stride, run.key_stride,
-                    count, run.scores + head * run.score_head_stride + row * run.score_stride + key,
-                    run.score_stride, [&](const T* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
-                      Vector sum = hn::Zero(d);
-                      for (std::int64_t c = 0; c < whole; c += kLanes) {
-                        sum = hn::MulAdd(load_floats(d, at + c), hn::Load(d, query + c), sum);
-                      }
-                      if (whole < run.dim) {
-                        sum = hn::MulAdd(load_first(d, at + whole, run.dim - whole),
-                                         hn::Load(d, query + whole), sum);
-                      }
-                      sums[0][i] = sum;
-                      end_of_row();
-                    });
-      });
+  for_queries_and_keys<1>(run, [&](const float* query, const T* keys, std::int64_t count,
+                                   float* scores, auto) FOVEA_LAMBDA {
+    for_keys<1>(keys, run.cache.stride, count, scores, run.to.stride,
+                [&](const T* at, Vector(&sums)[1][4], int i) FOVEA_LAMBDA {
+                  Vector sum = hn::Zero(d);
+                  for (std::int64_t c = 0; c < whole; c += kLanes) {
+                    sum = hn::MulAdd(load_floats(d, at + c), hn::Load(d, query + c), sum);
+                  }
+                  if (whole < run.dim) {
+                    sum = hn::MulAdd(load_first(d, at + whole, run.dim - whole),
+                                     hn::Load(d, query + whole), sum);
+                  }
+                  sums[0][i] = sum;
+                  end_of_row();
+                });
+  });
 }
 
 /// The loop for keys of `dim` numbers: chosen once for thousands of runs.
 template <class T, int kVectors = kHeldVectors>
-ScoreLoop<T>* score_loop(std::int64_t dim) {
+RunLoop<T>* score_loop(std::int64_t dim) {
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
   if constexpr (kVectors > 1) {
     if (dim <= (kVectors - 1) * kLanes) return score_loop<T, kVectors - 1>(dim);
@@ -322,26 +326,22 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
 /// Sums of values, kVectors vectors of columns of one row of weights, or half as many of two, at a
 /// time.
 template <int kVectors, class T>
-void add_runs(const ValueRun<T>& run) {
+void add_runs(const Run<T>& run) {
   constexpr int kMost = 2;
-  for_rows_and_keys<kMost, T>(
-      run, run.dim <= kVectors / (run.rows > 1 ? kMost : 1) * kLanes,
-      [&](std::int64_t head, std::int64_t row, std::int64_t key, std::int64_t count, auto rows)
-          FOVEA_LAMBDA {
-            constexpr int kRows = decltype(rows)::value;
-            add_all_columns<kRows, kVectors / kRows>(
-                run.values + head * run.value_head_stride + key * run.value_stride,
-                run.value_stride, count, run.dim,
-                run.weights + head * run.weight_head_stride + row * run.weight_stride + key,
-                run.weight_stride,
-                run.context + head * run.context_head_stride + row * run.context_stride,
-                run.context_stride);
-          });
+  for_rows_and_keys<kMost>(run, run.dim <= kVectors / (run.rows > 1 ? kMost : 1) * kLanes,
+                           [&](std::int64_t head, std::int64_t row, std::int64_t key,
+                               std::int64_t count, auto several) FOVEA_LAMBDA {
+                             constexpr int kRows = decltype(several)::value;
+                             add_all_columns<kRows, kVectors / kRows>(
+                                 run.cache.row(head, key), run.cache.stride, count, run.dim,
+                                 run.from.row(head, row) + key, run.from.stride,
+                                 run.to.row(head, row), run.to.stride);
+                           });
 }
 
 /// The loop for values of `dim` numbers, whose sums fill no more registers than they need.
 template <class T, int kVectors = kHeldVectors>
-ValueLoop<T>* value_loop(std::int64_t dim) {
+RunLoop<T>* value_loop(std::int64_t dim) {
   if constexpr (kVectors > 2) {
     if (dim < kVectors / 2 * kLanes) return value_loop<T, kVectors / 2>(dim);
   }

@@ -29,10 +29,9 @@ struct Blocks {
     const std::int64_t batch = p.key.extent(0), heads = p.key.extent(1);
     const std::int64_t per_item = (p.key.extent(2) + block_size - 1) / block_size + 1;
     const std::int64_t blocks = batch * per_item + 3;
-    key = Tensor(dtype, {blocks, heads, block_size, p.key.extent(3)});
-    value = Tensor(dtype, {blocks, heads, block_size, p.value.extent(3)});
-    fill_with_nan(key);  // what no token was written to must not be read
-    fill_with_nan(value);
+    // What no token was written to must not be read.
+    key = of_nan(dtype, {blocks, heads, block_size, p.key.extent(3)});
+    value = of_nan(dtype, {blocks, heads, block_size, p.value.extent(3)});
     table = Tensor(DType::kInt64, {batch, per_item});
     lengths = Tensor::from<std::int64_t>({batch}, lengths_of);
     std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
@@ -59,16 +58,16 @@ struct Blocks {
   PagedKeyValue view() const { return {key, value, table, lengths}; }
 
  private:
-  static void fill_with_nan(Tensor& tensor) {
-    tensor = convert(tensor, DType::kFloat32);
+  static Tensor of_nan(DType dtype, const Shape& shape) {
+    Tensor tensor(DType::kFloat32, shape);
     std::ranges::fill(tensor.span<float>(), std::nanf(""));
+    return convert(tensor, dtype);
   }
   void write(const Tensor& from, Tensor& to, std::int64_t item, std::int64_t length) {
     const std::int64_t size = to.extent(2);
     for_each_index({from.extent(1), length, from.extent(3)}, [&](const Index& at) {
       const std::int64_t block = table.at<std::int64_t>({item, at[1] / size});
-      to.at<float>({block, at[0], at[1] % size, at[2]}) =
-          static_cast<float>(from.value({item, at[0], at[1], at[2]}));
+      set_value(to, {block, at[0], at[1] % size, at[2]}, from.value({item, at[0], at[1], at[2]}));
     });
   }
 };

@@ -313,22 +313,14 @@ TEST(AttentionDecode, BlocksGiveTheBitsOfOnePiece) {
 TEST(AttentionDecode, BlocksOfSixteenBitsGiveTheSameBitsForAnyNumberOfThreads) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const RandomProblem p = in_type(dtype, {1, 8, 4, 2, 9001}, 40, 33);
-    Blocks blocks(p, 7, {9001}, DType::kFloat32);
-    blocks.key = convert(blocks.key, dtype);
-    blocks.value = convert(blocks.value, dtype);
+    const Blocks blocks(p, 7, {9001}, dtype);
     AttentionOptions options{.mask = causal()};
     options.execution.threads = 1;
     const Forward one = decode_blocks(p.query, blocks.view(), options);
     AttentionOptions in_one_piece = options;
     in_one_piece.mask = options.mask & key_lengths({9001});
     const Forward whole = decode(p.inputs(), in_one_piece);
-    double most = 0.0;
-    for (std::int64_t i = 0; i < one.context.size(); ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      most = std::max(most, std::fabs(static_cast<double>(one.context.span<float>()[at]) -
-                                      static_cast<double>(whole.context.span<float>()[at])));
-    }
-    EXPECT_LT(most, 1e-3);
+    EXPECT_LT(max_difference(one.context, whole.context), 1e-3);
     for (const int threads : {2, 3, 16}) {
       options.execution.threads = threads;
       EXPECT_TRUE(same_bits(decode_blocks(p.query, blocks.view(), options), one)) << threads;
