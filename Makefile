@@ -97,7 +97,7 @@ test-python: ## Build the Python package and run its tests
 	@tools/python.sh
 	$(CONFIGURE) release $(first_time) $(PYTHON_SWITCHES)
 	$(BUILD) release --target fovea_package
-	@PYTHONPATH=build/release/python build/python/venv/bin/python -B -m pytest
+	@PYTHONPATH=$(CURDIR)/build/release/python build/python/venv/bin/python -B -m pytest
 
 wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
 	$(SETUP) build test

@@ -42,6 +42,7 @@ extern "C" void end_at_lost_memory(int /*signal*/) {
 
 void handle_signals() {
   struct sigaction action {};
+  action.sa_flags = SA_ONSTACK;  // fovea/nn/signal_stack.h
   sigemptyset(&action.sa_mask);
   for (const int signal : kEndingSignals) sigaddset(&action.sa_mask, signal);
   action.sa_handler = end_process;

@@ -4,6 +4,8 @@
 
 #include "train_command.h"
 
+#include "fovea/nn/signal_stack.h"
+
 #include "help.h"
 #include "message.h"
 #include "train_scene_command.h"
@@ -41,6 +43,7 @@ TrainCommand::TrainCommand(CLI::App& parent)
 TrainCommand::~TrainCommand() = default;
 
 int TrainCommand::run() const {
+  nn::use_signal_stack();  // for a DelayedInterrupt
   if (scene_->chosen()) return scene_->run();
   if (translate_->chosen()) return translate_->run();
   throw UsageError("expected what to train: scene or translate");

@@ -433,3 +433,26 @@ def test_everything_is_documented():
 
 def page():
     return (pathlib.Path(__file__).parents[2] / "docs" / "nn.md").read_text(encoding="utf-8")
+
+
+def test_handlers_of_signals_do_not_break_the_heap():
+    # oneDNN's kernels use the stack pointer for other memory (fovea/nn/signal_stack.h). One thread, for while
+    # one is in the handler, another would get the next alarm.
+    program = """
+import signal, time
+import numpy as np
+from fovea import nn
+
+heard = []
+signal.signal(signal.SIGALRM, lambda number, frame: heard.append(number))
+layer = nn.Linear(177, 211)
+x, grad = np.ones((96, 177), np.float32), np.ones((96, 211), np.float32)
+signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0003)
+end = time.monotonic() + 1.5
+while time.monotonic() < end:
+    layer.forward(x)
+    layer.backward(grad)
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert len(heard) > 10, heard
+"""
+    subprocess.run([sys.executable, "-B", "-c", program], env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)

@@ -6,7 +6,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include "fovea/nn/signal_stack.h"
+
 #include "arrays.h"
+#include "interrupt.h"
 #include "nn/layer.h"
 
 NB_MODULE(_nn, module) {
@@ -17,4 +20,6 @@ NB_MODULE(_nn, module) {
   add_transformer(module);
   add_recurrent(module);
   add_training(module);
+  // Python's own handlers return while layers compute.
+  if (in_main_thread()) fovea::nn::use_signal_stack();
 }
