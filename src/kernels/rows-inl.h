@@ -22,14 +22,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Vectors of queries, or of sums of values, that stay in registers.
+/// Vectors of queries, or of sums of values, that stay in registers, and the rows of weights that
+/// values are multiplied with at a time. Four rows of eight vectors are all registers of AVX-512;
+/// the five that the compiler keeps on the stack cost less than reading the values once more.
 #if defined(FOVEA_SANITIZED)
 // Every number of them is a variant of the loops, and Clang takes minutes to instrument them all.
 constexpr int kHeldVectors = 4;
+constexpr int kWeightRows = 4;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
 constexpr int kHeldVectors = 8;
+constexpr int kWeightRows = 2;
 #else
 constexpr int kHeldVectors = 16;
+constexpr int kWeightRows = 4;
 #endif
 /// Bytes of neighbouring keys or values that some queries or rows of weights after the other are
 /// multiplied with: few enough to stay in the first cache.
@@ -142,10 +147,11 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 }
 
 /// Calls visit(head, row, key, keys, several) for all of a run, as for_rows does. Unless one visit
-/// does it, keys come so few at a time that they stay in the first cache.
+/// does it, of one, two or four rows, keys come so few at a time that they stay in the first cache.
 template <int kMost, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
-  const bool at_once = one_visit_may_do && run.rows <= kMost;
+  const bool one_visit = run.rows <= kMost && run.rows != 3;
+  const bool at_once = one_visit_may_do && one_visit;
   const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   for (std::int64_t head = 0; head < run.heads; ++head) {
     run.next.fetch(head);
@@ -274,7 +280,7 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
                             float* HWY_RESTRICT context, std::int64_t context_stride) {
   const Floats d;
   Vector sums[kRows][kVectors];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -283,18 +289,18 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
     Vector weight[kRows];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * weight_stride + k]);
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
       const Vector x = kVectors == 1 && columns < kLanes ? load_first(d, values, columns)
                                                          : load_floats(d, values + v * kLanes);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) sums[r][v] = hn::MulAdd(weight[r], x, sums[r][v]);
     }
     end_of_row();
   }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
@@ -323,20 +329,19 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
   }
 }
 
-/// Sums of values, kVectors vectors of columns of one row of weights, or half as many of two, at a
-/// time.
+/// Sums of values, kVectors vectors of columns of one row of weights, or half as many of several,
+/// at a time.
 template <int kVectors, class T>
 void add_runs(const Run<T>& run) {
-  constexpr int kMost = 2;
-  for_rows_and_keys<kMost>(run, run.dim <= kVectors / (run.rows > 1 ? kMost : 1) * kLanes,
-                           [&](std::int64_t head, std::int64_t row, std::int64_t key,
-                               std::int64_t count, auto several) FOVEA_LAMBDA {
-                             constexpr int kRows = decltype(several)::value;
-                             add_all_columns<kRows, kVectors / kRows>(
-                                 run.cache.row(head, key), run.cache.stride, count, run.dim,
-                                 run.from.row(head, row) + key, run.from.stride,
-                                 run.to.row(head, row), run.to.stride);
-                           });
+  for_rows_and_keys<kWeightRows>(run, run.dim <= kVectors / (run.rows > 1 ? 2 : 1) * kLanes,
+                                 [&](std::int64_t head, std::int64_t row, std::int64_t key,
+                                     std::int64_t count, auto several) FOVEA_LAMBDA {
+                                   constexpr int kRows = decltype(several)::value;
+                                   add_all_columns<kRows, kRows == 1 ? kVectors : kVectors / 2>(
+                                       run.cache.row(head, key), run.cache.stride, count, run.dim,
+                                       run.from.row(head, row) + key, run.from.stride,
+                                       run.to.row(head, row), run.to.stride);
+                                 });
 }
 
 /// The loop for values of `dim` numbers, whose sums fill no more registers than they need.
