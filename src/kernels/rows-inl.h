@@ -333,7 +333,7 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
 /// at a time.
 template <int kVectors, class T>
 void add_runs(const Run<T>& run) {
-  for_rows_and_keys<kWeightRows>(run, run.dim <= kVectors / (run.rows > 1 ? 2 : 1) * kLanes,
+  for_rows_and_keys<kWeightRows>(run, run.dim <= (run.rows == 1 ? kVectors : kVectors / 2) * kLanes,
                                  [&](std::int64_t head, std::int64_t row, std::int64_t key,
                                      std::int64_t count, auto several) FOVEA_LAMBDA {
                                    constexpr int kRows = decltype(several)::value;
