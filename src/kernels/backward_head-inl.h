@@ -91,7 +91,6 @@ class HeadPass {
         score_factor_(stages_.score_factor()),
         rescored_(stages_.any()),
         derivative_(stages_.has_derivative()),
-        rough_(!forward_.options->score.bias.defined() && !forward_.options->score.relative),
         key_width_(whole_vectors(forward_.head_dim)),
         value_width_(whole_vectors(forward_.value_dim)) {}
 
@@ -259,15 +258,6 @@ class HeadPass {
 
   template <int kVectors, bool kPlain, bool kWatched>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
-    if (Arithmetic::kRoundsWeights && rough_) {
-      finish_tile<kVectors, kPlain, kWatched, Arithmetic::kRoundsWeights>(k, lane, of_scores);
-    } else {
-      finish_tile<kVectors, kPlain, kWatched, false>(k, lane, of_scores);
-    }
-  }
-
-  template <int kVectors, bool kPlain, bool kWatched, bool kRough>
-  HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     const Floats d;
     const Vector factor = hn::Set(d, score_factor_);
     const float* const scores = scratch_.forward.scores + k * kPanelLanes + lane;
@@ -289,8 +279,7 @@ class HeadPass {
           const Vector score = hn::Load(d, scores + here);
           const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum)
                                                           : hn::MulSub(factor, score, log2_sum);
-          Vector weight = kRough ? Arithmetic::rough_exp2_of_nonpositive(below)
-                                 : fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          Vector weight = Arithmetic::exp2_of_nonpositive(below);
           if constexpr (!kPlain) {
             const auto hidden = hn::Eq(score, hn::Set(d, kMinusInfinity));
             weight = hn::IfThenZeroElse(hidden, weight);
@@ -422,10 +411,6 @@ class HeadPass {
   const float score_factor_;  // what scores still have to be multiplied by
   const bool rescored_;       // something comes between the product and the weights
   const bool derivative_;
-  // Weights may be found to as many digits as products keep of them: no gradient is made of them
-  // alone; only the lens is, which says so. Whether one could be, not whether it is asked for,
-  // which changes no other one's bits.
-  const bool rough_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;
   bool spoilt_ = false;  // some row's lse is nan

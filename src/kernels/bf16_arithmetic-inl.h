@@ -20,8 +20,6 @@
 
 #include <immintrin.h>
 
-#include "fovea/simd_math-inl.h"
-
 #include "kernels/forward.h"
 #include "kernels/pack-inl.h"
 #include "kernels/simd-inl.h"
@@ -137,18 +135,22 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  static constexpr bool kRoundsWeights = true;
-  /// As exp2_of_nonpositive() of fovea, but to 1.1e-4: a twentieth of what rounding to bfloat16 may
-  /// take.
-  static HWY_INLINE Vector rough_exp2_of_nonpositive(Vector x) {
-    namespace math = fovea::HWY_NAMESPACE::simd_math;
+  /// As exp2_of_nonpositive() of fovea, but to 3 units in the last place, and exactly 0 below -126.
+  /// Two instructions of AVX-512 take x apart and put the result together: x - floor(x), which is 0
+  /// for -inf, and a product with 2^floor(x). One degree less would show in lse.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    constexpr int kLessFloor = 0x9;
     const Floats d;
-    const auto split = math::split_exponent(d, math::at_least(d, -127.0f, x));
-    // Minimax for the relative error of 2^f, f in [-0.5, 0.5].
-    Vector slope = hn::Set(d, 5.500893150e-02f);
-    slope = hn::MulAdd(slope, split.fraction, hn::Set(d, 2.422109635e-01f));
-    slope = hn::MulAdd(slope, split.fraction, hn::Set(d, 6.932829275e-01f));
-    return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
+    const Vector fraction{_mm512_reduce_ps(x.raw, kLessFloor)};
+    // Minimax for the relative error of 2^f, f in [0, 1], where 2^0 is 1.
+    Vector slope = hn::Set(d, 1.867130174e-03f);
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
+    const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+    const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return Vector{_mm512_maskz_scalef_ps(normal, power.raw, x.raw)};
   }
 
   static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,

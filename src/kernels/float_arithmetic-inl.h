@@ -80,6 +80,11 @@ struct FloatArithmetic {
     std::fill_n(tile + key * width, width, 0.0f);
   }
 
+  /// Weights, to the digits that products keep of them.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
+  }
+
   /// The weights of two neighbouring keys, `key` and the next, to [keys][kPanelLanes].
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
@@ -97,12 +102,6 @@ struct FloatArithmetic {
   static constexpr bool kRowsArePairs = true;
   /// Between rows of a key each, of the panel's queries.
   static constexpr std::int64_t kRowStride = kPanelLanes;
-
-  /// Whether products round the rows, so that rough_exp2_of_nonpositive() is exact enough.
-  static constexpr bool kRoundsWeights = false;
-  static HWY_INLINE Vector rough_exp2_of_nonpositive(Vector x) {
-    return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
-  }
 
   /// Those of two neighbouring keys, `key` and the next.
   static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,

@@ -49,6 +49,8 @@
 
 #include <hwy/highway.h>
 
+#include "fovea/simd_math-inl.h"
+
 #include "kernels/dropout-inl.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
@@ -408,8 +410,8 @@ class ItemPass {
           const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
           // Multiplied last: what rounding the maximum's product leaves may exceed all exponents.
           const Vector below = hn::Sub(score, maximum[v]);
-          pair[i] = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
-              d, Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
+          pair[i] = Arithmetic::exp2_of_nonpositive(
+              Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
           sum[v] = hn::Add(sum[v], pair[i]);
           if constexpr (kDropout) {
             const float* kept = scratch_.kept + (k % kTileRows + i) * kPanelLanes + v * kLanes;

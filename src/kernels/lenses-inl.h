@@ -364,7 +364,7 @@ class ItemLenses {
           const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
           Vector below = hn::Sub(score, maximum[v]);
           if (!Arithmetic::kScalesQueries) below = hn::Mul(factor, below);
-          const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
+          const Vector weight = Arithmetic::exp2_of_nonpositive(below);
           pair[i][v] = weight;
           sum[v] = hn::Add(sum[v], weight);
           if constexpr (kStatistics) {
