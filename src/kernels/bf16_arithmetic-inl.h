@@ -135,11 +135,11 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  /// As exp2_of_nonpositive() of fovea, but to 3 units in the last place, and exactly 0 below -126.
-  /// Two instructions of AVX-512 take x apart and put the result together: x - floor(x), which is 0
+  /// As exp2_of_nonpositive() of fovea, but to 2e-7 of itself, and exactly 0 below -126. Two
+  /// instructions of AVX-512 take x apart and put the result together: x - floor(x), which is 0
   /// for -inf, and a product with 2^floor(x). One degree less would show in lse.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
-    constexpr int kLessFloor = 0x9;
+    constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
     const Floats d;
     const Vector fraction{_mm512_reduce_ps(x.raw, kLessFloor)};
     // Minimax for the relative error of 2^f, f in [0, 1], where 2^0 is 1.

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// 2^x as weights take it where pairs of bfloat16 are multiplied, against the C library's in double.
+
+#include "kernels/bf16_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "unit/attention_math_bf16_test.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include "kernels/bf16_target-inl.h"
+#include "kernels/target.h"
+
+#if FOVEA_BF16_TARGET
+#include "kernels/bf16_arithmetic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::test::HWY_NAMESPACE {
+
+/// In place, for a multiple of 16 numbers.
+void exp2_of_pairs(std::vector<float>& numbers) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  namespace target = fovea::kernels::HWY_NAMESPACE;
+  const target::Floats d;
+  for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
+    float* const at = numbers.data() + i;
+    hn::StoreU(target::Bf16Arithmetic::exp2_of_nonpositive(hn::LoadU(d, at)), d, at);
+  }
+}
+
+}  // namespace fovea::test::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define FOVEA_HAS_BF16_MATH
+#endif
+
+#if HWY_ONCE && defined(FOVEA_HAS_BF16_MATH)
+namespace fovea::test {
+namespace {
+
+class AttentionMathOfPairs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    kernels::choose_target();
+    if (!kernels::bf16_dots_active()) GTEST_SKIP() << "no dot products of bfloat16 here";
+  }
+  static std::vector<float> exp2_of(std::vector<float> numbers) {
+    const std::size_t count = numbers.size();
+    numbers.resize((count + 15) / 16 * 16);
+    N_AVX3_BF16::exp2_of_pairs(numbers);
+    numbers.resize(count);
+    return numbers;
+  }
+};
+
+TEST_F(AttentionMathOfPairs, Exp2IsRightTo2e7) {
+  constexpr std::uint32_t kStep = 509;
+  std::vector<float> numbers;
+  for (std::uint32_t bits = 0; bits <= std::bit_cast<std::uint32_t>(126.0F); bits += kStep) {
+    numbers.push_back(-std::bit_cast<float>(bits));
+  }
+  const std::vector<float> found = exp2_of(numbers);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const double exact = std::exp2(static_cast<double>(numbers[i]));
+    worst = std::max(worst, std::abs(static_cast<double>(found[i]) - exact) / exact);
+  }
+  EXPECT_LE(worst, 2e-7);
+  EXPECT_GT(worst, 2e-8);  // it was looked at
+}
+
+TEST_F(AttentionMathOfPairs, Exp2AtItsEnds) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> found =
+      exp2_of({0.0F, -0.0F, -1.0F, -126.0F, std::nextafter(-126.0F, -kInfinity), -126.5F, -127.0F,
+               -149.0F, -1e10F, std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
+  const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F,
+                                    0.0F, 0.0F, 0.0F, 0.0F,      0.0F};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
+        << i << ": " << found[i];
+  }
+  EXPECT_TRUE(std::isnan(found[11]));
+  EXPECT_TRUE(std::isnan(found[12]));
+}
+
+}  // namespace
+}  // namespace fovea::test
+#endif
