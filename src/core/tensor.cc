@@ -31,6 +31,33 @@ std::int64_t to_int64(double value) {
   return static_cast<std::int64_t>(value);
 }
 
+/// What set_value() makes of a number.
+template <class T>
+T element_of(double number) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    return to_int64(number);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return number != 0.0;
+  } else {
+    return static_cast<T>(number);
+  }
+}
+
+/// `count` elements that lie `stride` apart become those of another type, side by side.
+template <class From, class To>
+void convert_row(const From* from, std::int64_t stride, std::int64_t count, To* to) {
+  if constexpr (!std::is_same_v<From, To>) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      to[i] = element_of<To>(static_cast<double>(from[i * stride]));
+    }
+  } else if (stride == 1) {
+    // Bytes are copied: int64 must not pass through a double, nor may a nan lose its bits.
+    std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i, from + i * stride, sizeof(To));
+  }
+}
+
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
@@ -205,14 +232,7 @@ void Tensor::check_count(std::int64_t count) const {
 void set_value(const MutableTensorView& tensor, const Index& index, double number) {
   with_element(tensor.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    T& element = tensor.at<T>(index);
-    if constexpr (std::is_same_v<T, std::int64_t>) {
-      element = to_int64(number);
-    } else if constexpr (std::is_same_v<T, bool>) {
-      element = number != 0.0;
-    } else {
-      element = static_cast<T>(number);
-    }
+    tensor.at<T>(index) = element_of<T>(number);
   });
 }
 
@@ -220,21 +240,18 @@ Tensor convert(const TensorView& source, DType dtype) {
   if (!source.defined()) return {};
   Tensor result(dtype, source.shape());
   const MutableTensorView target = result.view();
-  if (source.dtype() != dtype) {
-    for_each_index(source.shape(),
-                   [&](const Index& index) { set_value(target, index, source.value(index)); });
-    return result;
-  }
-  // Between equal types bytes are copied: int64 must not pass through a double, nor may a nan lose
-  // its bits. Numbers that lie side by side go together.
   const int last = source.rank() - 1;
-  const bool together = last >= 0 && source.strides()[last] == 1 && source.extent(last) > 0;
+  const std::int64_t count = last < 0 ? 1 : source.extent(last);
+  const std::int64_t stride = last < 0 ? 1 : source.strides()[last];
   Shape firsts = source.shape();
-  if (together) firsts[last] = 1;
-  const std::size_t bytes =
-      dtype_size(dtype) * static_cast<std::size_t>(together ? source.extent(last) : 1);
-  for_each_index(firsts, [&](const Index& index) {
-    std::memcpy(target.address(index), source.address(index), bytes);
+  if (count > 0 && last >= 0) firsts[last] = 1;
+  with_element(source.dtype(), [&](auto from) {
+    with_element(dtype, [&](auto to) {
+      for_each_index(firsts, [&](const Index& first) {
+        convert_row(&source.at<decltype(from)>(first), stride, count,
+                    &target.at<decltype(to)>(first));
+      });
+    });
   });
   return result;
 }

@@ -318,6 +318,32 @@ TEST(Convert, BetweenTypes) {
   EXPECT_EQ(convert(floats, DType::kFloat64).value({0}), static_cast<double>(0.1F));
 }
 
+TEST(Convert, BetweenTypesFromAnyStrides) {
+  const Tensor numbers = convert(counting({2, 3}), DType::kFloat32);
+  EXPECT_EQ(elements<double>(convert(numbers.view().transposed(0, 1), DType::kFloat64)),
+            (std::vector<double>{0, 3, 1, 4, 2, 5}));
+  const std::vector<float> row = {1.0F, 2.0F, 3.0F};
+  const auto seen = [&](std::int64_t from, std::int64_t count, std::int64_t stride) {
+    const TensorView view(&row[static_cast<std::size_t>(from)], DType::kFloat32, {count}, {stride});
+    return elements<std::int64_t>(convert(view, DType::kInt64));
+  };
+  EXPECT_EQ(seen(2, 3, -1), (std::vector<std::int64_t>{3, 2, 1}));
+  EXPECT_EQ(seen(1, 4, 0), (std::vector<std::int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(seen(0, 2, 2), (std::vector<std::int64_t>{1, 3}));
+  EXPECT_EQ(seen(1, 1, 99), (std::vector<std::int64_t>{2}));
+}
+
+TEST(Convert, OfOneElementAndOfNone) {
+  const Tensor scalar = convert(Tensor::from<double>({}, {2.5}), DType::kFloat32);
+  EXPECT_EQ(scalar.rank(), 0);
+  EXPECT_EQ(elements<float>(scalar), (std::vector<float>{2.5F}));
+  for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{0, 3}, Shape{2, 0, 3}}) {
+    const Tensor none = convert(Tensor(DType::kFloat64, shape), DType::kBFloat16);
+    EXPECT_EQ(none.shape(), shape);
+    EXPECT_EQ(none.dtype(), DType::kBFloat16);
+  }
+}
+
 TEST(Convert, KeepsWhatIsNotFiniteAmongFloats) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
