@@ -10,11 +10,10 @@
 // Above stands what is compiled once per target.
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -22,6 +21,7 @@
 
 #include "kernels/bf16_target-inl.h"
 #include "kernels/target.h"
+#include "support/float_numbers.h"
 
 #if FOVEA_BF16_TARGET
 #include "kernels/bf16_arithmetic-inl.h"
@@ -56,20 +56,13 @@ class AttentionMathOfPairs : public ::testing::Test {
     if (!kernels::bf16_dots_active()) GTEST_SKIP() << "no dot products of bfloat16 here";
   }
   static std::vector<float> exp2_of(std::vector<float> numbers) {
-    const std::size_t count = numbers.size();
-    numbers.resize((count + 15) / 16 * 16);
-    N_AVX3_BF16::exp2_of_pairs(numbers);
-    numbers.resize(count);
-    return numbers;
+    return results_of(N_AVX3_BF16::exp2_of_pairs, std::move(numbers));
   }
 };
 
 TEST_F(AttentionMathOfPairs, Exp2IsRightTo2e7) {
-  constexpr std::uint32_t kStep = 509;
-  std::vector<float> numbers;
-  for (std::uint32_t bits = 0; bits <= std::bit_cast<std::uint32_t>(126.0F); bits += kStep) {
-    numbers.push_back(-std::bit_cast<float>(bits));
-  }
+  std::vector<float> numbers = numbers_to(126.0F);
+  for (float& x : numbers) x = -x;
   const std::vector<float> found = exp2_of(numbers);
   double worst = 0.0;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -88,10 +81,7 @@ TEST_F(AttentionMathOfPairs, Exp2AtItsEnds) {
                -149.0F, -1e10F, std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
   const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F,
                                     0.0F, 0.0F, 0.0F, 0.0F,      0.0F};
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
-        << i << ": " << found[i];
-  }
+  expect_bits(found, expected);
   EXPECT_TRUE(std::isnan(found[11]));
   EXPECT_TRUE(std::isnan(found[12]));
 }

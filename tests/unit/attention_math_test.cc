@@ -9,9 +9,8 @@
 // Above stands what is compiled once per target.
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
+#include <cstddef>
 #include <limits>
 #include <string>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "fovea/simd_math-inl.h"
 
 #include "kernels/target.h"
+#include "support/float_numbers.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::test::HWY_NAMESPACE {
@@ -59,28 +59,9 @@ HWY_EXPORT(Tanh);
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-/// Every n-th float32 from 0 to `last`, by their bits.
-std::vector<float> numbers_to(float last) {
-  constexpr std::uint32_t kStep = 509;
-  std::vector<float> numbers;
-  for (std::uint32_t bits = 0; bits <= std::bit_cast<std::uint32_t>(last); bits += kStep) {
-    numbers.push_back(std::bit_cast<float>(bits));
-  }
-  return numbers;
-}
-
-template <class Function>
-std::vector<float> run_on(const Function& function, std::vector<float> numbers) {
-  const std::size_t count = numbers.size();
-  numbers.resize((count + 15) / 16 * 16);
-  kernels::choose_target();
-  function(numbers);
-  numbers.resize(count);
-  return numbers;
-}
-
 std::vector<float> exp2_of(std::vector<float> numbers) {
-  return run_on(
+  kernels::choose_target();
+  return results_of(
       [](auto& all) {
         HWY_DYNAMIC_DISPATCH(Exp2OfNonpositive)
         (all);
@@ -88,7 +69,8 @@ std::vector<float> exp2_of(std::vector<float> numbers) {
       std::move(numbers));
 }
 std::vector<float> tanh_of(std::vector<float> numbers) {
-  return run_on([](auto& all) { HWY_DYNAMIC_DISPATCH(Tanh)(all); }, std::move(numbers));
+  kernels::choose_target();
+  return results_of([](auto& all) { HWY_DYNAMIC_DISPATCH(Tanh)(all); }, std::move(numbers));
 }
 
 /// The distance in units in the last place of the float32 next to `exact`.
@@ -118,10 +100,7 @@ TEST(AttentionMath, Exp2AtItsEnds) {
                std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
   const std::vector<float> expected{1.0F, 1.0F, 0.5F, 0x1p-126F, 0.0F, 0.0F,
                                     0.0F, 0.0F, 0.0F, 0.0F,      0.0F};
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
-        << i << ": " << found[i];
-  }
+  expect_bits(found, expected);
   EXPECT_TRUE(std::isnan(found[11]));
   EXPECT_TRUE(std::isnan(found[12]));
 }
@@ -148,10 +127,7 @@ TEST(AttentionMath, TanhAtItsEnds) {
   const std::vector<float> found =
       tanh_of({0.0F, -0.0F, 10.0F, -10.0F, kInfinity, -kInfinity, 3e38F, kNan});
   const std::vector<float> expected{0.0F, -0.0F, 1.0F, -1.0F, 1.0F, -1.0F, 1.0F};
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_EQ(std::bit_cast<std::uint32_t>(found[i]), std::bit_cast<std::uint32_t>(expected[i]))
-        << i << ": " << found[i];
-  }
+  expect_bits(found, expected);
   EXPECT_TRUE(std::isnan(found[7]));
 }
 
