@@ -16,12 +16,12 @@
 #include "attend_page.h"
 #include "attend_rules.h"
 #include "attend_verify.h"
-#include "core/text_width.h"
 #include "help.h"
 #include "message.h"
 #include "output.h"
 #include "progress.h"
 #include "row_check.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

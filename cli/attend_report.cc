@@ -13,9 +13,9 @@
 
 #include "fovea/info.h"
 
-#include "core/problem_shape.h"
-#include "core/text_width.h"
 #include "optional_json.h"
+#include "problem/problem_shape.h"
+#include "text/text_width.h"
 #include "units.h"
 
 namespace fovea::cli {

@@ -16,8 +16,8 @@
 #include "fovea/error.h"
 
 #include "core/fail.h"
-#include "core/problem_shape.h"
 #include "number_list.h"
+#include "problem/problem_shape.h"
 #include "tensor_options.h"
 
 namespace fovea::cli {

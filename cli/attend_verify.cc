@@ -17,8 +17,8 @@
 
 #include "fovea/reference.h"
 
-#include "core/broadcast.h"
-#include "core/problem_shape.h"
+#include "problem/broadcast.h"
+#include "problem/problem_shape.h"
 #include "row_check.h"
 
 namespace fovea::cli {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/cells.h"
+#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea::cli {

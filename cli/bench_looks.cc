@@ -20,7 +20,7 @@
 
 #include "bench_lens_check.h"
 #include "bench_table.h"
-#include "core/cells.h"
+#include "problem/cells.h"
 #include "row_check.h"
 
 namespace fovea::cli {

@@ -19,8 +19,8 @@
 
 #include "bench_functor.h"
 #include "core/fail.h"
-#include "core/nearest.h"
 #include "number_list.h"
+#include "text/nearest.h"
 
 namespace fovea::cli {
 namespace {

@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/text_width.h"
 #include "optional_json.h"
+#include "text/text_width.h"
 #include "units.h"
 
 namespace fovea::cli {

@@ -13,7 +13,6 @@
 #include "attend_options.h"
 #include "attend_rules.h"
 #include "core/fail.h"
-#include "core/text_width.h"
 #include "heads_compute.h"
 #include "heads_page.h"
 #include "heads_report.h"
@@ -23,6 +22,7 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "fovea/info.h"
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 #include "units.h"
 
 namespace fovea::cli {

@@ -13,11 +13,11 @@
 
 #include "fovea/error.h"
 
-#include "core/text_width.h"
 #include "help.h"
 #include "message.h"
 #include "output.h"
 #include "progress.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

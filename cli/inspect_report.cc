@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/json_text.h"
-#include "core/text_width.h"
+#include "json/json_text.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "fovea/files.h"
 
-#include "core/summary.h"
+#include "files/summary.h"
 
 namespace fovea::cli {
 

@@ -18,7 +18,6 @@
 
 #include "attend_command.h"
 #include "bench_command.h"
-#include "core/nearest.h"
 #include "explain_command.h"
 #include "heads_command.h"
 #include "help.h"
@@ -28,6 +27,7 @@
 #include "map_command.h"
 #include "message.h"
 #include "output.h"
+#include "text/nearest.h"
 #include "tile_command.h"
 #include "train_command.h"
 #include "translate_command.h"

@@ -16,7 +16,6 @@
 #include "fovea/info.h"
 
 #include "core/fail.h"
-#include "core/text_width.h"
 #include "map_image.h"
 #include "map_page.h"
 #include "map_picture.h"
@@ -28,6 +27,7 @@
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+#include "text/text_width.h"
 #include "units.h"
 
 namespace fovea::cli {

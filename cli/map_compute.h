@@ -14,7 +14,7 @@
 
 #include "attend_inputs.h"
 #include "attend_rules.h"
-#include "core/cells.h"
+#include "problem/cells.h"
 #include "progress.h"
 
 namespace fovea::cli {

@@ -15,10 +15,10 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "map_image.h"
 #include "map_page_parts.h"
-#include "scene/html/escape.h"
+#include "text/html_escape.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

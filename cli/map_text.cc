@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "scene/palette.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

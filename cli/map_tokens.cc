@@ -12,8 +12,8 @@
 #include "fovea/error.h"
 
 #include "core/fail.h"
-#include "core/file_io.h"
-#include "core/text_width.h"
+#include "io/file_io.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 

@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 

@@ -9,8 +9,8 @@
 
 #include <fmt/ranges.h>
 
-#include "core/nearest.h"
 #include "number_list.h"
+#include "text/nearest.h"
 
 namespace fovea::cli {
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "core/output_file.h"
+#include "io/output_file.h"
 
 namespace fovea::cli {
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/text_width.h"
 #include "message.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

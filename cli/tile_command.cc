@@ -9,10 +9,10 @@
 #include "fovea/array_format.h"
 #include "fovea/files.h"
 
-#include "core/text_width.h"
 #include "output.h"
 #include "progress.h"
 #include "terminal.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

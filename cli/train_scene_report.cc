@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/text_width.h"
 #include "terminal.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {

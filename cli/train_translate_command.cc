@@ -18,13 +18,13 @@
 #include <omp.h>
 
 #include "core/fail.h"
-#include "core/text_width.h"
 #include "help.h"
 #include "interrupt.h"
 #include "message.h"
 #include "option_types.h"
 #include "output.h"
 #include "progress.h"
+#include "text/text_width.h"
 #include "train/pairs.h"
 #include "train/picture.h"
 #include "train/trainer.h"

@@ -16,11 +16,11 @@
 #include "fovea/error.h"
 
 #include "core/fail.h"
-#include "core/text_width.h"
 #include "help.h"
 #include "message.h"
 #include "option_types.h"
 #include "output.h"
+#include "text/text_width.h"
 #include "train/pairs.h"
 #include "train/picture.h"
 #include "train/search.h"

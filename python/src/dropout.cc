@@ -16,9 +16,9 @@
 
 #include "arrays.h"
 #include "calls.h"
-#include "core/dropout.h"
 #include "functions.h"
 #include "new_arrays.h"
+#include "problem/dropout.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -14,7 +14,6 @@
 #include "fovea/attention_backward.h"
 #include "fovea/reference.h"
 
-#include "core/broadcast.h"
 #include "core/fail.h"
 #include "engine/backward_plan.h"
 #include "engine/backward_problem.h"
@@ -25,6 +24,7 @@
 #include "engine/workspace.h"
 #include "kernels/target.h"
 #include "kernels/turn.h"
+#include "problem/broadcast.h"
 #include "reference/gradients.h"
 
 namespace fovea {

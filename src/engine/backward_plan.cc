@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/broadcast.h"
 #include "engine/backward_problem.h"
 #include "engine/parallel.h"
 #include "kernels/arena.h"
+#include "problem/broadcast.h"
 
 namespace fovea::engine {
 namespace {

@@ -11,11 +11,11 @@
 #include <numbers>
 #include <vector>
 
-#include "core/cells.h"
 #include "engine/lenses.h"
 #include "engine/parallel.h"
 #include "engine/workspace.h"
 #include "kernels/row_lens.h"
+#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea::engine {

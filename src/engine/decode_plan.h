@@ -12,9 +12,9 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
-#include "core/problem_shape.h"
 #include "engine/problem.h"
 #include "kernels/decode.h"
+#include "problem/problem_shape.h"
 
 namespace fovea::engine {
 

@@ -13,7 +13,6 @@
 #include "fovea/error.h"
 #include "fovea/reference.h"
 
-#include "core/cells.h"
 #include "engine/contiguous.h"
 #include "engine/lenses.h"
 #include "engine/outputs.h"
@@ -23,6 +22,7 @@
 #include "engine/rows.h"
 #include "engine/workspace.h"
 #include "kernels/target.h"
+#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea {

@@ -17,12 +17,12 @@
 #include "fovea/attention.h"
 #include "fovea/reference.h"
 
-#include "core/cells.h"
 #include "core/fail.h"
 #include "engine/contiguous.h"
 #include "engine/lenses.h"
 #include "engine/outputs.h"
 #include "engine/weights_call.h"
+#include "problem/cells.h"
 #include "reference/lenses.h"
 
 namespace fovea {

@@ -10,11 +10,11 @@
 #include <span>
 #include <string_view>
 
-#include "core/cells.h"
 #include "core/fail.h"
 #include "engine/parallel.h"
 #include "engine/rows.h"
 #include "kernels/forward.h"
+#include "problem/cells.h"
 
 namespace fovea {
 

@@ -10,7 +10,7 @@
 #include "fovea/attention_options.h"
 #include "fovea/tensor.h"
 
-#include "core/problem_shape.h"
+#include "problem/problem_shape.h"
 
 namespace fovea::engine {
 

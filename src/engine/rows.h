@@ -8,9 +8,9 @@
 
 #include "fovea/tensor.h"
 
-#include "core/broadcast.h"
-#include "core/problem_shape.h"
 #include "kernels/forward.h"
+#include "problem/broadcast.h"
+#include "problem/problem_shape.h"
 
 namespace fovea::engine {
 

@@ -11,7 +11,7 @@
 
 #include "fovea/files.h"
 
-#include "core/mapped_file.h"
+#include "io/mapped_file.h"
 
 namespace fovea {
 

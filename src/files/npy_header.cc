@@ -16,7 +16,7 @@
 
 #include "fovea/error.h"
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::files {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "fovea/error.h"
 
-#include "core/text_width.h"
 #include "files/content.h"
 #include "files/elements.h"
+#include "text/text_width.h"
 
 namespace fovea::files {
 namespace {

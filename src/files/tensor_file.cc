@@ -10,11 +10,11 @@
 #include <fmt/ranges.h>
 
 #include "core/fail.h"
-#include "core/nearest.h"
-#include "core/text_width.h"
 #include "files/content.h"
 #include "files/file_format.h"
 #include "files/npy_header.h"
+#include "text/nearest.h"
+#include "text/text_width.h"
 
 namespace fovea {
 

@@ -12,11 +12,11 @@
 
 #include "fovea/error.h"
 
-#include "core/text_width.h"
 #include "files/content.h"
 #include "files/file_format.h"
 #include "files/npy_header.h"
 #include "files/pieces.h"
+#include "text/text_width.h"
 
 namespace fovea {
 namespace {

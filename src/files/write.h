@@ -8,7 +8,7 @@
 
 #include "fovea/files.h"
 
-#include "core/output_file.h"
+#include "io/output_file.h"
 
 namespace fovea::files {
 

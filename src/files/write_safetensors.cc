@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/json_text.h"
 #include "files/pieces.h"
 #include "files/write.h"
+#include "json/json_text.h"
 
 namespace fovea::files {
 namespace {

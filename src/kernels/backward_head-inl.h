@@ -16,7 +16,6 @@
 
 #include <hwy/highway.h>
 
-#include "core/dropout.h"
 #include "kernels/backward.h"
 #include "kernels/backward_scratch.h"
 #include "kernels/bias_gradient-inl.h"
@@ -25,6 +24,7 @@
 #include "kernels/prefetcher.h"
 #include "kernels/relevance-inl.h"
 #include "kernels/row_tile-inl.h"
+#include "problem/dropout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

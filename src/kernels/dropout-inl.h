@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/dropout.h"
 #include "kernels/forward.h"
 #include "kernels/simd-inl.h"
+#include "problem/dropout.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

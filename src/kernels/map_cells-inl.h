@@ -16,12 +16,12 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "core/cells.h"
 #include "kernels/forward.h"
 #include "kernels/forward_scratch.h"
 #include "kernels/lenses.h"
 #include "kernels/rows-inl.h"
 #include "kernels/simd-inl.h"
+#include "problem/cells.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

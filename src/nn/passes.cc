@@ -12,9 +12,9 @@
 #include <cmath>
 #include <cstddef>
 
-#include "core/dropout.h"
 #include "kernels/target.h"
 #include "nn/elementary.h"
+#include "problem/dropout.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/passes.cc"

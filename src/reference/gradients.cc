@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include "core/broadcast.h"
+#include "problem/broadcast.h"
 #include "reference/contiguous.h"
 #include "reference/problem.h"
 #include "reference/row_attention.h"

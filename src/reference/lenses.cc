@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/cells.h"
+#include "problem/cells.h"
 
 namespace fovea::reference {
 

@@ -11,7 +11,7 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "core/problem_shape.h"
+#include "problem/problem_shape.h"
 
 namespace fovea::reference {
 

@@ -22,8 +22,8 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "core/broadcast.h"
-#include "core/dropout.h"
+#include "problem/broadcast.h"
+#include "problem/dropout.h"
 #include "reference/contiguous.h"
 #include "reference/problem.h"
 

@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

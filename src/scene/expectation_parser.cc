@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "core/nearest.h"
-#include "core/text_width.h"
 #include "scene/scene_parser.h"
 #include "scene/step_catalogue.h"
+#include "text/nearest.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -10,9 +10,9 @@
 #include "fovea/scene.h"
 
 #include "core/fail.h"
-#include "core/nearest.h"
-#include "core/text_width.h"
 #include "scene/scene_parts.h"
+#include "text/nearest.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "scene/story.h"
 #include "scene/trace_model.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "fovea/scene.h"
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "fovea/scene.h"
 
-#include "core/text_width.h"
 #include "scene/palette.h"
 #include "scene/pooled.h"
 #include "scene/story.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -12,11 +12,11 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "core/file_io.h"
-#include "core/nearest.h"
-#include "core/text_width.h"
+#include "io/file_io.h"
 #include "scene/scene_parts.h"
 #include "scene/step_catalogue.h"
+#include "text/nearest.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

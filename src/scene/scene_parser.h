@@ -16,7 +16,7 @@
 #include "fovea/random.h"
 #include "fovea/scene.h"
 
-#include "scene/json_reader.h"
+#include "json/json_reader.h"
 
 namespace fovea::scene {
 

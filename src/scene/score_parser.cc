@@ -6,7 +6,7 @@
 
 #include "fovea/error.h"
 
-#include "core/broadcast.h"
+#include "problem/broadcast.h"
 #include "scene/scene_parser.h"
 
 namespace fovea::scene {

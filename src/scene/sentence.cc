@@ -9,7 +9,7 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 

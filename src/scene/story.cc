@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "scene/step_catalogue.h"
 #include "scene/story_parts.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "scene/step_catalogue.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
 #include "scene/number_text.h"
 #include "scene/scene_parts.h"
 #include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
 #include "scene/story_parts.h"
 #include "scene/top_keys.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

@@ -15,7 +15,7 @@
 #include "fovea/scene.h"
 
 #include "core/fail.h"
-#include "scene/json_reader.h"
+#include "json/json_reader.h"
 
 namespace fovea::scene {
 namespace {

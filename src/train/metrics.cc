@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::train {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "fovea/error.h"
 
-#include "core/mapped_file.h"
-#include "core/text_width.h"
+#include "io/mapped_file.h"
+#include "text/text_width.h"
 
 namespace fovea::train {
 namespace {

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
-#include "scene/html/escape.h"
+#include "text/html_escape.h"
+#include "text/text_width.h"
 
 namespace fovea::train {
 namespace {

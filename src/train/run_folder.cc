@@ -22,9 +22,9 @@
 #include "fovea/files.h"
 #include "fovea/nn/checkpoint.h"
 
-#include "core/mapped_file.h"
-#include "core/output_file.h"
-#include "scene/json_reader.h"
+#include "io/mapped_file.h"
+#include "io/output_file.h"
+#include "json/json_reader.h"
 
 namespace fovea::train {
 namespace {

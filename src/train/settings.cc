@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "scene/json_reader.h"
+#include "json/json_reader.h"
 
 namespace fovea::train {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "fovea/error.h"
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::train {
 

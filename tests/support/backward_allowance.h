@@ -19,8 +19,8 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "core/broadcast.h"
-#include "core/dropout.h"
+#include "problem/broadcast.h"
+#include "problem/dropout.h"
 #include "support/exactness.h"
 #include "support/forward.h"
 #include "support/storage.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file_io.h"
+#include "io/file_io.h"
 
 namespace fovea::test {
 

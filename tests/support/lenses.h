@@ -18,7 +18,7 @@
 #include "fovea/lenses.h"
 #include "fovea/reference.h"
 
-#include "core/cells.h"
+#include "problem/cells.h"
 #include "reference/lenses.h"
 #include "support/exactness.h"
 #include "support/forward.h"

@@ -16,7 +16,7 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/random.h"
 
-#include "core/dropout.h"
+#include "problem/dropout.h"
 #include "support/backward.h"
 #include "support/forward.h"
 #include "support/message_of.h"

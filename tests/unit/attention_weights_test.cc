@@ -18,7 +18,7 @@
 #include "fovea/random.h"
 #include "fovea/weights.h"
 
-#include "core/cells.h"
+#include "problem/cells.h"
 #include "support/forward.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"

@@ -3,7 +3,7 @@
 // Dropout: its random numbers against those that are published, that they are as random as they
 // should be, and what the reference makes of them.
 
-#include "core/dropout.h"
+#include "problem/dropout.h"
 
 #include <algorithm>
 #include <array>

@@ -15,8 +15,8 @@
 #include "fovea/random.h"
 #include "fovea/tensor.h"
 
-#include "core/dropout.h"
 #include "nn/passes.h"
+#include "problem/dropout.h"
 
 namespace fovea::nn::passes {
 namespace {

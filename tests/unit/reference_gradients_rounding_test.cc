@@ -17,7 +17,7 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "core/dropout.h"
+#include "problem/dropout.h"
 #include "support/differences.h"
 #include "support/exactness.h"
 #include "support/random_problem.h"

@@ -16,10 +16,10 @@
 
 #include "fovea/scene.h"
 
-#include "scene/html/escape.h"
 #include "scene/html/mathml.h"
 #include "scene/trace_model.h"
 #include "support/files.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene {
 

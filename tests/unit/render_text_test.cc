@@ -15,12 +15,12 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "core/text_width.h"
 #include "scene/number_text.h"
 #include "scene/pooled.h"
 #include "scene/story.h"
 #include "scene/top_keys.h"
 #include "support/files.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

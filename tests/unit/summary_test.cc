@@ -2,7 +2,7 @@
 //
 // Minimum, maximum, mean and counts, against plain loops.
 
-#include "core/summary.h"
+#include "files/summary.h"
 
 #include <cmath>
 #include <cstdint>

@@ -2,12 +2,12 @@
 //
 // Columns, and what a terminal must never be given.
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/nearest.h"
+#include "text/nearest.h"
 
 namespace fovea {
 namespace {

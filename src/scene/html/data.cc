@@ -13,11 +13,11 @@
 
 #include <fmt/format.h>
 
-#include "scene/html/escape.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/step_catalogue.h"
 #include "scene/top_keys.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene::html {
 namespace {

@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "scene/html/escape.h"
 #include "scene/step_catalogue.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene::html {
 namespace {

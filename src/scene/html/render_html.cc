@@ -16,13 +16,13 @@
 #include "fovea/scene.h"
 
 #include "scene/html/data.h"
-#include "scene/html/escape.h"
 #include "scene/html/mathml.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/step_catalogue.h"
 #include "scene/story.h"
 #include "scene/trace_model.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene {
 

@@ -12,12 +12,12 @@
 
 #include <fmt/format.h>
 
-#include "scene/html/escape.h"
 #include "scene/html/mathml.h"
 #include "scene/html/table.h"
 #include "scene/score_terms.h"
 #include "scene/step_catalogue.h"
 #include "scene/top_keys.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene::html {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/html/escape.h"
+#include "text/html_escape.h"
 
 namespace fovea::scene::html {
 namespace {

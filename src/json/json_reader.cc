@@ -3,7 +3,7 @@
 // The JSON library parses; what is added is the place of every value, refusal of what no scene
 // needs before it costs time or memory, and messages for people.
 
-#include "scene/json_reader.h"
+#include "json/json_reader.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,8 +15,8 @@
 
 #include "fovea/error.h"
 
-#include "core/nearest.h"
-#include "core/text_width.h"
+#include "text/nearest.h"
+#include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {

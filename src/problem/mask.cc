@@ -14,10 +14,10 @@
 
 #include "fovea/error.h"
 
-#include "core/dense_mask.h"
-#include "core/document_ids.h"
 #include "core/fail.h"
-#include "core/key_interval.h"
+#include "problem/dense_mask.h"
+#include "problem/document_ids.h"
+#include "problem/key_interval.h"
 
 namespace fovea {
 namespace {

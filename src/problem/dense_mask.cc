@@ -2,14 +2,14 @@
 //
 // Dense masks: elements found through strides, blocks and rows read many elements at a time.
 
-#include "core/dense_mask.h"
+#include "problem/dense_mask.h"
 
 #include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "core/broadcast.h"
+#include "problem/broadcast.h"
 
 namespace fovea {
 namespace {

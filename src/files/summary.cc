@@ -3,7 +3,7 @@
 // Minimum, maximum and sum (summary.h). Blocks that stay in the first cache are widened to float
 // where need be, then go through loops with as many accumulators as compilers need to use vectors.
 
-#include "core/summary.h"
+#include "files/summary.h"
 
 #include <algorithm>
 #include <array>

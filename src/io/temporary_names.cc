@@ -3,7 +3,7 @@
 // A list of fixed length in static memory (temporary_names.h): a handler of signals must not
 // allocate or wait.
 
-#include "core/temporary_names.h"
+#include "io/temporary_names.h"
 
 #include <cstring>
 

@@ -2,14 +2,14 @@
 //
 // Optimal string alignment distance, small words only.
 
-#include "core/nearest.h"
+#include "text/nearest.h"
 
 #include <algorithm>
 #include <cctype>
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea {
 namespace {

@@ -2,7 +2,7 @@
 //
 // mmap, read-only (mapped_file.h).
 
-#include "core/mapped_file.h"
+#include "io/mapped_file.h"
 
 #include <cerrno>
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // Groups of document ids: their bounds, and where the ids stop ascending.
 
-#include "core/document_ids.h"
+#include "problem/document_ids.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 // First what cannot be seen becomes something that can, by the same rule as in a terminal, then
 // markup becomes text. In this order, so that no escape is escaped.
 
-#include "scene/html/escape.h"
+#include "text/html_escape.h"
 
 #include <algorithm>
 #include <iterator>
@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 #include <utf8proc.h>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea::scene::html {
 namespace {

@@ -3,7 +3,7 @@
 // One walk over code points and one over grapheme clusters; everything else counts, cuts or copies
 // what they visit. A cluster is as wide as its widest code point.
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 #include <algorithm>
 #include <cstdint>

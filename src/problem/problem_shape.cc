@@ -2,7 +2,7 @@
 //
 // The tensors of a problem (problem_shape.h).
 
-#include "core/problem_shape.h"
+#include "problem/problem_shape.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // Writing (output_file.h), on file descriptors: every result is checked, and there is no buffer
 // whose last flush could fail unseen.
 
-#include "core/output_file.h"
+#include "io/output_file.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,7 +19,7 @@
 
 #include "fovea/error.h"
 
-#include "core/temporary_names.h"
+#include "io/temporary_names.h"
 
 namespace fovea {
 namespace {

@@ -2,13 +2,13 @@
 //
 // Escapes (json_text.h).
 
-#include "core/json_text.h"
+#include "json/json_text.h"
 
 #include <cstdint>
 
 #include <fmt/format.h>
 
-#include "core/text_width.h"
+#include "text/text_width.h"
 
 namespace fovea {
 namespace {

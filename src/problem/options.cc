@@ -11,8 +11,8 @@
 #include "fovea/attention_options.h"
 #include "fovea/error.h"
 
-#include "core/broadcast.h"
 #include "core/fail.h"
+#include "problem/broadcast.h"
 
 namespace fovea {
 namespace {

@@ -2,7 +2,7 @@
 //
 // Plain stdio, read in one go: scenes are small, and an error needs errno as it was.
 
-#include "core/file_io.h"
+#include "io/file_io.h"
 
 #include <cerrno>
 #include <cstdio>
