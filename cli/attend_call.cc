@@ -16,7 +16,7 @@
 
 #include "attend_rules.h"
 #include "call_progress.h"
-#include "kernels/ceilings.h"
+#include "ceilings/ceilings.h"
 
 namespace fovea::cli {
 namespace {

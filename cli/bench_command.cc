@@ -17,7 +17,7 @@
 #include "bench_page.h"
 #include "bench_report.h"
 #include "help.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "machine.h"
 #include "message.h"
 #include "option_types.h"

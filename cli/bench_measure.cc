@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "bench_run.h"
-#include "kernels/ceilings.h"
+#include "ceilings/ceilings.h"
 
 namespace fovea::cli {
 namespace {

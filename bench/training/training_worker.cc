@@ -39,7 +39,7 @@
 #include "fovea/nn/transformer.h"
 #include "fovea/tensor.h"
 
-#include "kernels/ceilings.h"
+#include "ceilings/ceilings.h"
 
 namespace {
 

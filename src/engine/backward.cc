@@ -2,7 +2,7 @@
 //
 // attention_backward: check, plan, compute on threads, sum up (fovea/attention_backward.h).
 
-#include "kernels/backward.h"
+#include "kernels/backward/backward.h"
 
 #include <algorithm>
 #include <array>
@@ -22,8 +22,8 @@
 #include "engine/problem.h"
 #include "engine/rows.h"
 #include "engine/workspace.h"
-#include "kernels/target.h"
-#include "kernels/turn.h"
+#include "kernels/backward/turn.h"
+#include "kernels/simd/target.h"
 #include "problem/broadcast.h"
 #include "reference/gradients.h"
 

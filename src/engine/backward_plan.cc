@@ -9,7 +9,7 @@
 
 #include "engine/backward_problem.h"
 #include "engine/parallel.h"
-#include "kernels/arena.h"
+#include "kernels/simd/arena.h"
 #include "problem/broadcast.h"
 
 namespace fovea::engine {

@@ -12,7 +12,7 @@
 #include "fovea/attention_backward.h"
 
 #include "engine/problem.h"
-#include "kernels/backward.h"
+#include "kernels/backward/backward.h"
 
 namespace fovea::engine {
 

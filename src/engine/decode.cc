@@ -21,7 +21,7 @@
 #include "engine/problem.h"
 #include "engine/rows.h"
 #include "engine/workspace.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace fovea {
 namespace engine {

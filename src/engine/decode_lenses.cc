@@ -14,7 +14,7 @@
 #include "engine/lenses.h"
 #include "engine/parallel.h"
 #include "engine/workspace.h"
-#include "kernels/row_lens.h"
+#include "kernels/lenses/row_lens.h"
 #include "problem/cells.h"
 #include "reference/lenses.h"
 

@@ -13,7 +13,7 @@
 #include "fovea/tensor.h"
 
 #include "engine/problem.h"
-#include "kernels/decode.h"
+#include "kernels/decode/decode.h"
 #include "problem/problem_shape.h"
 
 namespace fovea::engine {

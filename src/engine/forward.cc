@@ -2,7 +2,7 @@
 //
 // attention_forward: check, plan, compute on threads (fovea/attention.h).
 
-#include "kernels/forward.h"
+#include "kernels/forward/forward.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -21,7 +21,7 @@
 #include "engine/problem.h"
 #include "engine/rows.h"
 #include "engine/workspace.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "problem/cells.h"
 #include "reference/lenses.h"
 

@@ -13,7 +13,7 @@
 #include "core/fail.h"
 #include "engine/parallel.h"
 #include "engine/rows.h"
-#include "kernels/forward.h"
+#include "kernels/forward/forward.h"
 #include "problem/cells.h"
 
 namespace fovea {

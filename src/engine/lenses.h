@@ -15,7 +15,7 @@
 
 #include "engine/outputs.h"
 #include "engine/problem.h"
-#include "kernels/lenses.h"
+#include "kernels/lenses/lenses.h"
 
 namespace fovea::engine {
 

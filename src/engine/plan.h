@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "engine/problem.h"
-#include "kernels/forward.h"
+#include "kernels/forward/forward.h"
 
 namespace fovea::engine {
 

@@ -8,7 +8,7 @@
 
 #include "fovea/tensor.h"
 
-#include "kernels/forward.h"
+#include "kernels/forward/forward.h"
 #include "problem/broadcast.h"
 #include "problem/problem_shape.h"
 

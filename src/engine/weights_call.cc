@@ -6,7 +6,7 @@
 
 #include "core/fail.h"
 #include "engine/rows.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace fovea::engine {
 /// Keys stand for the values, which nobody looks at.

@@ -14,7 +14,7 @@
 #include "engine/parallel.h"
 #include "engine/problem.h"
 #include "engine/workspace.h"
-#include "kernels/weights.h"
+#include "kernels/weights/weights.h"
 
 namespace fovea::engine {
 

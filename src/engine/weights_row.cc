@@ -17,7 +17,7 @@
 #include "engine/parallel.h"
 #include "engine/weights_call.h"
 #include "engine/workspace.h"
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 namespace fovea {
 namespace engine {

@@ -12,7 +12,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "nn/elementary.h"
 #include "problem/dropout.h"
 

@@ -18,7 +18,7 @@
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
-#include "kernels/backward.h"
+#include "kernels/backward/backward.h"
 #include "support/backward.h"
 #include "support/guarded_memory.h"
 #include "support/message_of.h"

@@ -21,7 +21,7 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/random.h"
 
-#include "kernels/decode_bf16.h"
+#include "kernels/decode/decode_bf16.h"
 #include "support/blocks.h"
 #include "support/forward.h"
 #include "support/random_problem.h"

@@ -2,7 +2,7 @@
 //
 // 2^x as weights take it where pairs of bfloat16 are multiplied, against the C library's in double.
 
-#include "kernels/bf16_targets.h"
+#include "kernels/simd/bf16_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/attention_math_bf16_test.cc"
@@ -19,12 +19,12 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
-#include "kernels/bf16_target-inl.h"
-#include "kernels/target.h"
+#include "kernels/simd/bf16_target-inl.h"
+#include "kernels/simd/target.h"
 #include "support/float_numbers.h"
 
 #if FOVEA_BF16_TARGET
-#include "kernels/bf16_arithmetic-inl.h"
+#include "kernels/tile/bf16_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::test::HWY_NAMESPACE {

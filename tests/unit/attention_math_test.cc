@@ -21,7 +21,7 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "support/float_numbers.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -18,8 +18,8 @@
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
-#include "kernels/forward_bf16.h"
-#include "kernels/target.h"
+#include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/target.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
 

@@ -12,8 +12,8 @@
 #include "fovea/attention.h"
 #include "fovea/mask.h"
 
-#include "kernels/forward.h"
-#include "kernels/target.h"
+#include "kernels/forward/forward.h"
+#include "kernels/simd/target.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
 

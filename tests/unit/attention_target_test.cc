@@ -17,9 +17,9 @@
 #include "fovea/attention_options.h"
 #include "fovea/tensor.h"
 
-#include "kernels/forward.h"
-#include "kernels/forward_bf16.h"
-#include "kernels/target.h"
+#include "kernels/forward/forward.h"
+#include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/target.h"
 
 namespace fovea::test {
 namespace {

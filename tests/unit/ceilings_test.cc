@@ -3,14 +3,14 @@
 // kernels/ceilings.h: figures come, in about the time that was asked for. Whether they are this
 // machine's ceilings only a comparison with other programs can tell.
 
-#include "kernels/ceilings.h"
+#include "ceilings/ceilings.h"
 
 #include <chrono>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "support/message_of.h"
 
 namespace fovea::kernels {

@@ -18,7 +18,7 @@
 #include "fovea/custom_score.h"
 #include "fovea/reference.h"
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 #include "support/message_of.h"
 #include "support/random_problem.h"
 

@@ -3,7 +3,7 @@
 // kernels/target.h: the target that is asked for is the one that runs. The choice is made once per
 // process, so each case makes it in a process of its own: a death test that ends well.
 
-#include "kernels/target.h"
+#include "kernels/simd/target.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The machine's ceilings (ceilings.h).
+//
+// Multiply-adds: a core starts two per cycle at most, and each takes 3 to 4 cycles; where there is
+// no fused one, a product and a sum take 6 to 8 together. Fourteen independent chains keep all of
+// that busy on the CPUs of today, and with the two factors they fill the sixteen registers of SSE4
+// and AVX2. On Zen 4, twelve do as well where the multiply-add is fused, and 6 % worse on SSE4.
+//
+// Reading: each thread sums up its own part of one buffer, again and again; in eight sums, so that
+// no addition waits for another.
+//
+// Threads: all start at a barrier and stop at the same moment, and each counts what it did; so no
+// thread is timed while another has not begun or is already done.
+
+#include "ceilings/ceilings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include <omp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ceilings/ceilings_bf16.h"
+#include "core/fail.h"
+#include "core/large_pages.h"
+#include "kernels/simd/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ceilings/ceilings.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The sum of `count` vectors' lanes, so that what was computed is used.
+template <class D, class V>
+float sum_of(D d, const V* vectors, std::size_t count) {
+  V sum = vectors[0];
+  for (std::size_t i = 1; i < count; ++i) sum = hn::Add(sum, vectors[i]);
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// The flop of `rounds` rounds of independent multiply-adds, and in `used` a result of them.
+double multiply_add(std::int64_t rounds, float& used) {
+  constexpr std::size_t kChains = 14;
+  const hn::ScalableTag<float> d;
+  // Each chain approaches 1: nothing overflows, and nothing becomes so small that it is slow.
+  const auto factor = hn::Set(d, 0.999F);
+  const auto term = hn::Set(d, 0.001F);
+  hn::Vec<decltype(d)> chains[kChains];
+  for (std::size_t i = 0; i < kChains; ++i) chains[i] = hn::Set(d, static_cast<float>(i));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (auto& chain : chains) chain = hn::MulAdd(chain, factor, term);
+  }
+  used = sum_of(d, chains, kChains);
+  return 2.0 * static_cast<double>(rounds) * static_cast<double>(kChains * hn::Lanes(d));
+}
+
+// The sum of `count` numbers, a multiple of kReadBlock, as fast as they can be read.
+float read(const float* HWY_RESTRICT numbers, std::size_t count) {
+  constexpr std::size_t kSums = 8;
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> sums[kSums];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  for (std::size_t at = 0; at < count; at += kSums * lanes) {
+    for (std::size_t i = 0; i < kSums; ++i) {
+      sums[i] = hn::Add(sums[i], hn::LoadU(d, numbers + at + i * lanes));
+    }
+  }
+  return sum_of(d, sums, kSums);
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace fovea::kernels {
+namespace {
+
+HWY_EXPORT(multiply_add);
+HWY_EXPORT(read);
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 9;
+// A piece of work between two looks at the clock: some tens of microseconds.
+constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
+constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Makes the compiler compute `value`.
+void keep(float value) { [[maybe_unused]] volatile float kept = value; }
+
+/// The median, over rounds, of all threads' rates together. `work(thread, threads)` does a piece of
+/// work and returns how much that was.
+template <class Work>
+double total_rate(const CeilingOptions& options, const Work& work) {
+  if (options.threads < 1) {
+    fail("threads: expected at least 1, got {}", options.threads);
+  }
+  const std::chrono::duration<double> round_time(options.seconds / kRounds);
+  std::vector<double> rates;
+  for (int round = 0; round < kRounds; ++round) {
+    double total = 0.0;
+    Clock::time_point end;
+#pragma omp parallel num_threads(options.threads) reduction(+ : total)
+    {
+      const int thread = omp_get_thread_num();
+      const int threads = omp_get_num_threads();
+      work(thread, threads);  // wakes the core up
+#pragma omp barrier
+#pragma omp single
+      end = Clock::now() + std::chrono::duration_cast<Clock::duration>(round_time);
+      const Clock::time_point start = Clock::now();
+      double amount = 0.0;
+      do amount += work(thread, threads);
+      while (Clock::now() < end);
+      total += amount / seconds_since(start);
+    }
+    rates.push_back(total);
+  }
+  std::nth_element(rates.begin(), rates.begin() + kRounds / 2, rates.end());
+  return rates[kRounds / 2];
+}
+
+/// Eight times the last-level cache, but 256 MiB at least and 1 GiB at most.
+std::size_t buffer_pieces() {
+  constexpr std::size_t kLeast = std::size_t{256} << 20;
+  constexpr std::size_t kMost = std::size_t{1} << 30;
+  std::size_t cache = 0;
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  cache = static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
+#endif
+  return std::clamp(8 * cache, kLeast, kMost) / kBytesAtOnce;
+}
+
+}  // namespace
+
+double fma_ceiling_gflops(const CeilingOptions& options) {
+  choose_target();
+  const auto work = [](int, int) {
+    float used = 0.0F;
+    const double flop = HWY_DYNAMIC_DISPATCH(multiply_add)(kMultiplyAddsAtOnce, used);
+    keep(used);
+    return flop;
+  };
+  return total_rate(options, work) * 1e-9;
+}
+
+double bf16_ceiling_gflops(const CeilingOptions& options) {
+  if (!bf16_dots_active()) return 0.0;
+  const auto work = [](int, int) {
+    float used = 0.0F;
+    const double flop = multiply_add_bf16(kMultiplyAddsAtOnce, used);
+    keep(used);
+    return flop;
+  };
+  return total_rate(options, work) * 1e-9;
+}
+
+/// Pieces of kBytesAtOnce, in huge pages where the system has them.
+class ReadCeiling::Buffer {
+ public:
+  /// A piece for each of so many threads, at least.
+  explicit Buffer(std::size_t threads) : written_(std::max(buffer_pieces(), threads)) {
+    data_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+    prefer_large_pages(data_, bytes());
+  }
+  ~Buffer() { ::munmap(data_, bytes()); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  std::size_t pieces() const { return written_.size(); }
+  const float* piece(std::size_t index) const { return reinterpret_cast<const float*>(at(index)); }
+
+  /// Writes the pieces from `first` to `last` that were not written yet; threads that share none
+  /// may do that at once. What was never written would be read from one page of zeros.
+  void write(std::size_t first, std::size_t last) {
+    constexpr int kByte = 0x3c;  // four of them are an ordinary number
+    for (std::size_t i = first; i < last; ++i) {
+      if (!std::exchange(written_[i], std::uint8_t{1})) std::memset(at(i), kByte, kBytesAtOnce);
+    }
+  }
+
+ private:
+  std::size_t bytes() const { return pieces() * kBytesAtOnce; }
+  std::byte* at(std::size_t index) const {
+    return static_cast<std::byte*>(data_) + index * kBytesAtOnce;
+  }
+
+  std::vector<std::uint8_t> written_;  // of each piece, whether it was
+  void* data_;
+};
+
+ReadCeiling::ReadCeiling() = default;
+ReadCeiling::~ReadCeiling() = default;
+
+double ReadCeiling::gb_per_s(const CeilingOptions& options) {
+  choose_target();
+  if (options.threads != threads_) {
+    buffer_.reset();  // first, or both would be there for a moment
+    threads_ = options.threads;
+  }
+  const auto most_threads = static_cast<std::size_t>(std::max(1, options.threads));
+  if (!buffer_) buffer_ = std::make_unique<Buffer>(most_threads);
+  const std::size_t pieces = buffer_->pieces();
+  struct alignas(64) Place {  // of one thread; on a cache line of its own
+    std::size_t next = 0;
+    bool begun = false;
+  };
+  std::vector<Place> places(most_threads);
+  const auto work = [&](int thread, int threads) {
+    const auto count = static_cast<std::size_t>(threads);
+    const auto index = static_cast<std::size_t>(thread);
+    const std::size_t first = pieces * index / count;
+    const std::size_t last = pieces * (index + 1) / count;
+    Place& place = places[index];
+    if (!place.begun) {
+      // Whoever reads it first writes it, near the CPU of that thread.
+      buffer_->write(first, last);
+      place = {.next = first, .begun = true};
+    }
+    keep(HWY_DYNAMIC_DISPATCH(read)(buffer_->piece(place.next), kBytesAtOnce / sizeof(float)));
+    place.next = place.next + 1 == last ? first : place.next + 1;
+    return static_cast<double>(kBytesAtOnce);
+  };
+  return total_rate(options, work) * 1e-9;
+}
+
+}  // namespace fovea::kernels
+
+#endif  // HWY_ONCE

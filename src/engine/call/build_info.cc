@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Facts about the build (fovea/info.h). The build system hands in FOVEA_VERSION and
+// FOVEA_BUILD_TYPE as string literals; the rest is asked of the compiler, the kernels and the
+// system.
+
+#include <algorithm>
+#include <string_view>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "fovea/info.h"
+
+#if defined(__linux__)
+#include <cerrno>
+#include <memory>
+
+#include <sched.h>
+#endif
+
+#include "kernels/simd/target.h"
+
+namespace fovea {
+namespace {
+
+std::string compiler_name() {
+  // Clang poses as GCC, so it must be asked first.
+#if defined(__clang__)
+  return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+  return fmt::format("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+  return "unknown";
+#endif
+}
+
+#if defined(__linux__)
+struct CpuSetDelete {
+  void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+};
+
+// The size of the affinity mask, or 0 if the system does not tell.
+int affinity_count() {
+  // A machine may have more CPUs than cpu_set_t has bits; the kernel then refuses the small mask.
+  constexpr int kMostCpus = 1 << 20;
+  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
+    const std::unique_ptr<cpu_set_t, CpuSetDelete> set(CPU_ALLOC(static_cast<std::size_t>(cpus)));
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
+    if (set == nullptr) return 0;
+    if (sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
+    if (errno != EINVAL) return 0;
+  }
+  return 0;
+}
+#else
+int affinity_count() { return 0; }
+#endif
+
+int usable_threads() {
+  const int count = affinity_count();
+  if (count > 0) return count;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+BuildInfo build_info() {
+  constexpr std::string_view build_type = FOVEA_BUILD_TYPE;
+  return {.version = FOVEA_VERSION,
+          .compiler = compiler_name(),
+          .build_type = std::string(build_type.empty() ? "unspecified" : build_type),
+          .targets = kernels::available_targets(),
+          .target = kernels::active_target(),
+          .threads = usable_threads()};
+}
+
+}  // namespace fovea

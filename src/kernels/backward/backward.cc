@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fused backward pass (backward-inl.h), compiled once per SIMD target, and the choice of one of
+// them.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/backward/backward.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <hwy/highway.h>
+
+#include "kernels/backward/backward-inl.h"
+#include "kernels/backward/backward.h"
+#include "kernels/backward/backward_bf16.h"
+#include "kernels/backward/prepare_rows-inl.h"
+#include "kernels/tile/float_arithmetic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t BackwardScratchBytes(const BackwardSetup& setup) {
+  return BackwardScratch().lay_out(nullptr, backward_scratch_sizes<FloatArithmetic>(setup));
+}
+
+void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
+  HWY_NAMESPACE::prepare_rows(setup, rows);
+}
+
+void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
+                     const std::stop_token& stop) {
+  BackwardPass<FloatArithmetic>(setup, item, scratch).run(stop);
+}
+
+void WriteRow(const float* from, std::int64_t count, DType dtype, void* to) {
+  with_element_type(dtype, [&](auto* type) {
+    using T = std::remove_cvref_t<decltype(*type)>;
+    write_numbers(from, count, static_cast<T*>(to));
+  });
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+HWY_EXPORT(BackwardScratchBytes);
+HWY_EXPORT(PrepareRows);
+HWY_EXPORT(RunBackwardItem);
+HWY_EXPORT(WriteRow);
+
+std::size_t backward_scratch_bytes(const BackwardSetup& setup) {
+  if (has_bf16_backward(setup)) return bf16_backward_scratch_bytes(setup);
+  return HWY_DYNAMIC_DISPATCH(BackwardScratchBytes)(setup);
+}
+
+void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
+  HWY_DYNAMIC_DISPATCH(PrepareRows)(setup, rows);
+}
+
+void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
+                   const std::stop_token& stop) {
+  if (has_bf16_backward(setup)) return bf16_backward_item(setup, item, scratch, stop);
+  HWY_DYNAMIC_DISPATCH(RunBackwardItem)(setup, item, scratch, stop);
+}
+
+void write_row(const float* from, std::int64_t count, DType dtype, void* to) {
+  HWY_DYNAMIC_DISPATCH(WriteRow)(from, count, dtype, to);
+}
+
+}  // namespace fovea::kernels
+#endif

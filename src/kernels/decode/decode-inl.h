@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoding: a few queries against a long cache, the softmax of one part of it.
+//
+// The limit is memory. Each key and value is read once and takes part in two flop for each query
+// per number, so that one query needs a tenth of what the multiply-add units can do, and only the
+// order of the loads counts: strictly along memory, one row after the other (rows-inl.h). Nothing
+// is packed, then; keys stand along no lanes. A score is a sum over the lanes, four keys at a time
+// (store_sums_of_4), and a context is summed up in registers, whole vectors of the value wide.
+//
+// The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
+// -> softcap, biases, masks -> weights, by the running maximum of forward-inl.h -> sums of values.
+// Queries go two (in bfloat16, four) at a time over a few keys, which then still are in the first
+// cache, and kDecodeRowsTogether at a time over the chunk, which then is in the second. Of keys in
+// blocks, an item has several heads, for in a block these are neighbours.
+//
+// What was tried, on Zen 4: software prefetch within what the processor prefetches by itself hurts,
+// and helps from one block of a paged cache to the next; loads of several rows mixed by the
+// compiler cost three times, whatever else is loaded between short runs up to half, the cache in
+// pages of 4 KB a third. docs/benchmarks.md has the figures.
+//
+// Hidden keys. A score of -inf, wherever it comes from, has no weight, and its value is not even
+// looked at: where a chunk holds one, each row sums up its runs of visible keys.
+
+#if defined(FOVEA_KERNELS_DECODE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_DECODE_DECODE_INL_H_
+#undef FOVEA_KERNELS_DECODE_DECODE_INL_H_
+#else
+#define FOVEA_KERNELS_DECODE_DECODE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/decode/decode.h"
+#include "kernels/decode/rows-inl.h"
+#include "kernels/simd/arena.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/position_bias.h"
+#include "kernels/tile/query_factor.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Products in floats, whatever the tensors hold. What the pass needs to know of its arithmetic has
+/// this form; bf16_rows-inl.h has the other one.
+struct FloatRows {
+  /// Whether queries are multiplied by the scale as they are loaded; else scores are, later.
+  static constexpr bool kScalesQueries = true;
+  /// Floats that a query and a context take.
+  static std::int64_t query_size(std::int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
+  static std::int64_t context_size(std::int64_t dim) { return query_size(dim); }
+
+  static void load_query(const InputRows& rows, std::int64_t row, std::int64_t offset,
+                         std::int64_t dim, float factor, float* to) {
+    with_element_type(rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      const T* const from = rows.row_as<T>(row) + offset;
+      for (std::int64_t c = 0; c < dim; ++c) to[c] = factor * static_cast<float>(from[c]);
+    });
+  }
+
+  /// Calls act(null pointer of the type) for a type of keys or values.
+  template <class Act>
+  static HWY_INLINE void with_type(DType dtype, const Act& act) {
+    with_element_type(dtype, act);
+  }
+  template <class T>
+  static RunLoop<T>* score_loop(std::int64_t dim) {
+    return HWY_NAMESPACE::score_loop<T>(dim);
+  }
+  template <class T>
+  static RunLoop<T>* value_loop(std::int64_t dim) {
+    return HWY_NAMESPACE::value_loop<T>(dim);
+  }
+
+  static void store_context(const float* context, std::int64_t dim, float* to) {
+    std::copy_n(context, dim, to);
+  }
+};
+
+/// How one thread's scratch memory is divided.
+struct DecodeScratch {
+  float* queries;         // [rows][query_stride]
+  float* scores;          // [heads][kDecodeRowsTogether at most][chunk_keys]; then the weights
+  float* context;         // [rows][context_stride]
+  float* maximum;         // [rows], of scores times log2(e)
+  float* sum;             // [rows]
+  KeyRange* ranges;       // [rows], of keys that the row sees
+  float* by_distance;     // [chunk_keys], position biases
+  std::uint8_t* visible;  // [chunk_keys]
+  std::int64_t query_stride, context_stride;
+
+  template <class Arithmetic>
+  std::size_t lay_out(std::byte* base, const DecodeSetup& setup) {
+    const std::int64_t rows = setup.most_rows();
+    const ScoreOptions& score = setup.options->score;
+    const bool position_bias = score.alibi.has_value() || score.relative.has_value();
+    query_stride = Arithmetic::query_size(setup.head_dim);
+    context_stride = Arithmetic::context_size(setup.value_dim);
+    Arena arena(base);
+    queries = arena.take<float>(rows * query_stride);
+    scores = arena.take<float>(setup.most_heads *
+                               std::min(kDecodeRowsTogether, setup.most_rows_of_head()) *
+                               setup.chunk_keys);
+    context = arena.take<float>(rows * context_stride);
+    maximum = arena.take<float>(rows);
+    sum = arena.take<float>(rows);
+    ranges = arena.take<KeyRange>(rows);
+    by_distance = arena.take<float>(position_bias ? setup.chunk_keys : 0);
+    visible = arena.take<std::uint8_t>(setup.options->mask.allows_all() ? 0 : setup.chunk_keys);
+    return arena.used();
+  }
+};
+
+/// Rows `first` to before `first + count` of those that look at each head of keys. Their scores lie
+/// [heads][count]; a slot is a row's number there.
+struct RowsOfHeads {
+  std::int64_t of_head = 0;  // how many rows look at each
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  std::int64_t row(std::int64_t head) const { return head * of_head + first; }
+  std::int64_t slot(std::int64_t head) const { return head * count; }
+};
+
+/// One item: some keys of one or a few heads and all queries that look at them.
+template <class Arithmetic>
+class DecodePass {
+ public:
+  DecodePass(const DecodeSetup& setup, const DecodeItem& item, std::byte* scratch)
+      : setup_(setup),
+        item_(item),
+        score_(setup.options->score),
+        mask_(setup.options->mask),
+        rows_of_head_(item.rows_of_head(setup.group)),
+        rows_(item.heads * rows_of_head_) {
+    scratch_.template lay_out<Arithmetic>(scratch, setup);
+  }
+
+  void run(const DecodePart& part, const std::stop_token& stop) {
+    begin();
+    const bool done = for_each_chunk(stop, [&](const RowsOfHeads& rows, std::int64_t first,
+                                               std::int64_t count) { attend(rows, first, count); });
+    if (done) finish(part);
+  }
+
+  void find_weights(const DecodeWeights& to, const std::stop_token& stop) {
+    begin();
+    const float hidden = to.logarithms ? kHidden : 0.0f;
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      float* const weights = to.weights + row * to.stride;
+      std::fill(weights, weights + (keys_begin_ - item_.key_begin), hidden);
+      std::fill(weights + (keys_end_ - item_.key_begin),
+                weights + (item_.key_end - item_.key_begin), hidden);
+    }
+    for_each_chunk(stop, [&](const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+      score(rows, first, count);
+      for_each_row(rows, [&](std::int64_t row, const float* scores) {
+        write_weights(scores, count, to.log2_sum[row], to.logarithms,
+                      to.weights + row * to.stride + (first - item_.key_begin));
+      });
+    });
+  }
+
+ private:
+  /// Calls visit(rows, first key, keys) for all rows and keys, until `stop` asks. Returns whether
+  /// it did not.
+  template <class Visit>
+  bool for_each_chunk(const std::stop_token& stop, const Visit& visit) {
+    const std::int64_t chunk = setup_.chunk_keys;
+    // Chunks lie where they would for any other cut.
+    for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
+      const std::int64_t first = std::max(k, keys_begin_);
+      const std::int64_t count = std::min(k + chunk, keys_end_) - first;
+      for (std::int64_t row = 0; row < rows_of_head_; row += kDecodeRowsTogether) {
+        if (stop.stop_requested()) return false;
+        visit(RowsOfHeads{rows_of_head_, row, std::min(kDecodeRowsTogether, rows_of_head_ - row)},
+              first, count);
+      }
+    }
+    return true;
+  }
+
+  /// Calls visit(row, its scores) for each of some rows of all heads.
+  template <class Visit>
+  void for_each_row(const RowsOfHeads& rows, const Visit& visit) {
+    for (std::int64_t head = 0; head < item_.heads; ++head) {
+      for (std::int64_t r = 0; r < rows.count; ++r) {
+        visit(rows.row(head) + r, scores_of(rows.slot(head) + r));
+      }
+    }
+  }
+
+  float* scores_of(std::int64_t slot) const { return scratch_.scores + slot * setup_.chunk_keys; }
+  float* query_of(std::int64_t row) const { return scratch_.queries + row * scratch_.query_stride; }
+  float* context_of(std::int64_t row) const {
+    return scratch_.context + row * scratch_.context_stride;
+  }
+
+  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
+
+  void begin() {
+    const float factor = Arithmetic::kScalesQueries ? query_factor() : 1.0f;
+    std::fill_n(scratch_.queries, rows_ * scratch_.query_stride, 0.0f);
+    std::fill_n(scratch_.context, rows_ * scratch_.context_stride, 0.0f);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      Arithmetic::load_query(item_.query, row % item_.q_len,
+                             row / item_.q_len * item_.query_head_stride, setup_.head_dim, factor,
+                             query_of(row));
+      scratch_.maximum[row] = kLowestScore;
+      scratch_.sum[row] = 0.0f;
+      see_keys(row);
+    }
+  }
+
+  void see_keys(std::int64_t row) {
+    KeyRange seen{0, item_.kv_len, true};
+    if (!mask_.allows_all()) seen = mask_.key_range(item_.place(row, 0), item_.kv_len);
+    scratch_.ranges[row] = seen;
+    const std::int64_t first = std::max(seen.begin, item_.key_begin);
+    const std::int64_t last = std::min(seen.end, item_.key_end);
+    if (first >= last) return;
+    const bool is_first = keys_begin_ == keys_end_;
+    keys_begin_ = is_first ? first : std::min(keys_begin_, first);
+    keys_end_ = is_first ? last : std::max(keys_end_, last);
+  }
+
+  /// The scores of some rows and `count` keys from `first` on, -inf where the key is hidden.
+  void score(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+    const CacheRows& keys = item_.key;
+    const std::int64_t dim = setup_.head_dim;
+    Arithmetic::with_type(keys.rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      auto* const loop = Arithmetic::template score_loop<T>(dim);
+      keys.for_each_run<T>(
+          item_.heads, first, first + count, dim,
+          [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
+            loop({.cache = {run, keys.rows.stride, keys.head_stride},
+                  .next = next,
+                  .heads = item_.heads,
+                  .rows = rows.count,
+                  .count = several,
+                  .dim = dim,
+                  .from = {query_of(rows.row(0)), scratch_.query_stride,
+                           rows.of_head * scratch_.query_stride},
+                  .to = {scores_of(0) + (key - first), setup_.chunk_keys,
+                         rows.count * setup_.chunk_keys}});
+          });
+    });
+    for_each_row(rows, [&](std::int64_t row, float* scores) {
+      run_stages(scores, row, first, count);
+      apply_mask(scores, row, first, count);
+    });
+  }
+
+  void attend(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
+    score(rows, first, count);
+    bool any_hidden = false;
+    for_each_row(rows, [&](std::int64_t row, float* scores) {
+      const bool hidden = weigh(scores, row, count);
+      any_hidden = any_hidden || hidden;
+    });
+    if (setup_.value_dim == 0) return;
+    if (!any_hidden) {
+      return add_values(rows, 0, item_.heads, scratch_.scores, first, first + count);
+    }
+    for_each_row(rows, [&](std::int64_t row, const float* weights) {
+      add_visible(weights, row, first, count);
+    });
+  }
+
+  // ---- scores -----------------------------------------------------------------------------------
+
+  void run_stages(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const bool custom = score_.custom.tile != nullptr;
+    const Floats d;
+    if (!Arithmetic::kScalesQueries) {
+      const Vector scale = hn::Set(d, query_factor());
+      for (std::int64_t k = 0; k < count; k += kLanes) {  // a chunk is whole vectors
+        hn::Store(hn::Mul(scale, hn::Load(d, scores + k)), d, scores + k);
+      }
+    }
+    if (score_.softcap > 0) {
+      const double factor = score_.softcap * (custom ? 1.0 : kLog2E);
+      const Vector cap = hn::Set(d, static_cast<float>(factor));
+      for (std::int64_t k = 0; k < count; k += kLanes) {
+        hn::Store(hn::Mul(cap, fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, scores + k))), d,
+                  scores + k);
+      }
+    }
+    if (custom) {
+      score_.custom.tile(score_.custom.state.get(), {.scores = scores,
+                                                     .stride = 1,
+                                                     .keys = count,
+                                                     .lanes = 1,
+                                                     .first = item_.place(row, first),
+                                                     .factor = static_cast<float>(kLog2E)});
+    }
+    if (score_.alibi.has_value() || score_.relative.has_value()) {
+      add_position_bias(scores, row, first, count);
+    }
+    if (score_.bias.defined()) add_bias(scores, row, first, count);
+  }
+
+  void add_position_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const ScorePosition at = item_.place(row, first);
+    // Distances shrink as keys go on.
+    const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
+    fill_position_bias(score_, at.head, setup_.q_heads, last_distance,
+                       {scratch_.by_distance, static_cast<std::size_t>(count)});
+    for (std::int64_t k = 0; k < count; ++k) {
+      scores[k] = with_bias(scores[k], scratch_.by_distance[count - 1 - k]);
+    }
+  }
+
+  void add_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const TensorView& bias = score_.bias;
+    const BiasRows& rows = item_.bias;
+    const std::int64_t at = rows.offset + row / item_.q_len * rows.head_stride +
+                            row % item_.q_len * rows.query_stride + first * rows.key_stride;
+    const auto add = [&](const auto* numbers) {
+      for (std::int64_t k = 0; k < count; ++k) {
+        const auto number = static_cast<float>(numbers[at + k * rows.key_stride]);
+        const float scaled = number * static_cast<float>(kLog2E);
+        // A number never masks, however low.
+        scores[k] =
+            with_bias(scores[k], number == kHidden ? kHidden : std::max(scaled, kLowestScore));
+      }
+    };
+    if (bias.dtype() == DType::kFloat64) {
+      add(static_cast<const double*>(bias.data()));
+    } else {
+      with_element_type(bias.dtype(),
+                        [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
+    }
+  }
+  /// -inf on either side masks, whatever the other is; two numbers never make it.
+  static float with_bias(float score, float bias) {
+    if (score == kHidden || bias == kHidden) return kHidden;
+    const float sum = score + bias;
+    return sum < kLowestScore ? kLowestScore : sum;
+  }
+
+  void apply_mask(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
+    if (mask_.allows_all()) return;
+    const KeyRange& seen = scratch_.ranges[row];
+    const std::int64_t begin = std::clamp<std::int64_t>(seen.begin - first, 0, count);
+    const std::int64_t end = std::clamp<std::int64_t>(seen.end - first, begin, count);
+    std::fill(scores, scores + begin, kHidden);
+    std::fill(scores + end, scores + count, kHidden);
+    if (seen.exact || begin == end) return;
+    mask_.fill(item_.place(row, first + begin), end - begin, scratch_.visible);
+    for (std::int64_t k = begin; k < end; ++k) {
+      if (scratch_.visible[k - begin] == 0) scores[k] = kHidden;
+    }
+  }
+
+  // ---- softmax ----------------------------------------------------------------------------------
+
+  /// scores -> 2^(score - maximum), but for hidden ones, which stay -inf in a row that has some.
+  /// Returns whether it has.
+  bool weigh(float* scores, std::int64_t row, std::int64_t count) {
+    const Floats d;
+    const std::int64_t whole = count / kLanes * kLanes;
+    // Where one of two is nan, hn::Max and hn::Min give their second argument on x86, any of the
+    // two elsewhere: nan comes back when the maximum is subtracted.
+    Vector most = hn::Set(d, scratch_.maximum[row]);
+    Vector least = most;
+    for (std::int64_t k = 0; k < whole; k += kLanes) {
+      const Vector x = hn::Load(d, scores + k);
+      most = hn::Max(x, most);
+      least = hn::Min(x, least);
+    }
+    float maximum = hn::GetLane(hn::MaxOfLanes(d, most));
+    bool hidden = hn::GetLane(hn::MinOfLanes(d, least)) == kHidden;
+    for (std::int64_t k = whole; k < count; ++k) {
+      maximum = std::max(maximum, scores[k]);
+      hidden = hidden || scores[k] == kHidden;
+    }
+    shrink(row, maximum);
+
+    const Vector top = hn::Set(d, maximum);
+    Vector total = hn::Zero(d);
+    const auto weight = [&](Vector x) HWY_ATTR {
+      return fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Sub(x, top));
+    };
+    const auto keep = [&](Vector x, Vector w) HWY_ATTR {
+      return hidden ? hn::IfThenElse(hn::Eq(x, hn::Set(d, kHidden)), x, w) : w;
+    };
+    for (std::int64_t k = 0; k < whole; k += kLanes) {
+      const Vector x = hn::Load(d, scores + k);
+      const Vector w = weight(x);
+      total = hn::Add(total, w);
+      hn::Store(keep(x, w), d, scores + k);
+    }
+    if (whole < count) {
+      std::fill(scores + count, scores + whole + kLanes, kHidden);
+      const Vector x = hn::Load(d, scores + whole);
+      const Vector w = weight(x);
+      total = hn::Add(total, w);
+      hn::Store(keep(x, w), d, scores + whole);
+    }
+    scratch_.sum[row] += hn::GetLane(hn::SumOfLanes(d, total));
+    return hidden;
+  }
+
+  /// Weights where the sum is known.
+  void write_weights(const float* scores, std::int64_t count, float log2_sum, bool logarithms,
+                     float* weights) const {
+    const Floats d;
+    const Vector sum = hn::Set(d, log2_sum);
+    const auto weight = [&](std::int64_t k) HWY_ATTR {
+      const Vector score = hn::Load(d, scores + k);
+      const Vector below = hn::Sub(score, sum);
+      // Hidden in a row whose lse is nan or -inf, too.
+      const auto hidden = hn::Eq(score, hn::Set(d, kHidden));
+      if (logarithms) return hn::IfThenElse(hidden, score, below);
+      return hn::IfThenZeroElse(hidden, fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below));
+    };
+    const std::int64_t whole = count / kLanes * kLanes;
+    for (std::int64_t k = 0; k < whole; k += kLanes) hn::StoreU(weight(k), d, weights + k);
+    if (whole == count) return;
+    alignas(64) float last[kLanes];
+    hn::Store(weight(whole), d, last);
+    std::copy_n(last, count - whole, weights + whole);
+  }
+
+  /// Raises the maximum of a row, which makes what was summed up so far smaller.
+  void shrink(std::int64_t row, float maximum) {
+    const Floats d;
+    const float before = scratch_.maximum[row];
+    if (before == maximum) return;
+    scratch_.maximum[row] = maximum;
+    const Vector factor =
+        fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Set(d, before - maximum));
+    scratch_.sum[row] *= hn::GetLane(factor);
+    float* const context = context_of(row);
+    for (std::int64_t c = 0; c < scratch_.context_stride; c += kLanes) {
+      hn::Store(hn::Mul(factor, hn::Load(d, context + c)), d, context + c);
+    }
+  }
+
+  // ---- context ----------------------------------------------------------------------------------
+
+  /// Adds the values from `begin` to before `end` of `heads` heads from `head` on to some rows of
+  /// each, whose weights lie as scores do: `weights` is the first one's, from key `begin` on.
+  void add_values(const RowsOfHeads& rows, std::int64_t head, std::int64_t heads,
+                  const float* weights, std::int64_t begin, std::int64_t end) {
+    const CacheRows values = item_.value.of_head(head);
+    const std::int64_t dim = setup_.value_dim;
+    Arithmetic::with_type(values.rows.dtype, [&](auto* type) {
+      using T = std::remove_cvref_t<decltype(*type)>;
+      auto* const loop = Arithmetic::template value_loop<T>(dim);
+      values.for_each_run<T>(
+          heads, begin, end, dim,
+          [&](const T* run, const NextRun& next, std::int64_t key, std::int64_t several) {
+            loop({.cache = {run, values.rows.stride, values.head_stride},
+                  .next = next,
+                  .heads = heads,
+                  .rows = rows.count,
+                  .count = several,
+                  .dim = dim,
+                  .from = {weights + (key - begin), setup_.chunk_keys,
+                           rows.count * setup_.chunk_keys},
+                  .to = {context_of(rows.row(head)), scratch_.context_stride,
+                         rows.of_head * scratch_.context_stride}});
+          });
+    });
+  }
+
+  /// The same for the runs of keys that one row sees.
+  void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t count) {
+    const std::int64_t head = row / rows_of_head_;
+    const RowsOfHeads one{rows_of_head_, row % rows_of_head_, 1};
+    for (std::int64_t k = 0; k < count;) {
+      if (weights[k] == kHidden) {
+        ++k;
+        continue;
+      }
+      const std::int64_t begin = k;
+      while (k < count && weights[k] != kHidden) ++k;
+      add_values(one, head, 1, weights + begin, first + begin, first + k);
+    }
+  }
+
+  void finish(const DecodePart& part) const {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      part.maximum[row] = scratch_.maximum[row];
+      part.sum[row] = scratch_.sum[row];
+      Arithmetic::store_context(context_of(row), setup_.value_dim,
+                                part.context + row * setup_.value_dim);
+    }
+  }
+
+  static constexpr double kLog2E = std::numbers::log2e_v<double>;
+  static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
+  static constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+  const DecodeSetup& setup_;
+  const DecodeItem& item_;
+  const ScoreOptions& score_;
+  const Mask& mask_;
+  const std::int64_t rows_of_head_;
+  const std::int64_t rows_;
+  DecodeScratch scratch_;
+  // All keys that a row sees lie from here to there.
+  std::int64_t keys_begin_ = item_.key_begin;
+  std::int64_t keys_end_ = item_.key_begin;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_DECODE_DECODE_INL_H_

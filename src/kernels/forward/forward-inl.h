@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fused forward pass: softmax(scale Q K^T + bias, masked) V for some queries of one head.
+//
+// The maths. Keys come in blocks. Per row, the running maximum m and sum l of 2^(s - m) and the
+// running context o, not yet divided by l, meet a block with scores s_j:
+//     m' = max(m, max_j s_j),  f = 2^(m - m'),  p_j = 2^(s_j - m')
+//     l' = f l + sum_j p_j,    o' = f o + sum_j p_j v_j
+// (Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022). Scores are kept times
+// log2(e), with the factor put into the queries, so that 2^x serves as the exponential. Sums start
+// anew in each block, so rounding grows with block_keys + kv_len / block_keys, not with kv_len.
+//
+// The order. Per work item (a few panels of queries, tile-inl.h): for each block of keys, pack its
+// keys and values once into tiles; for each panel: scores = Q K^T -> softcap, biases, masks ->
+// softmax -> context. Packed keys and values of a block share the second cache with the panels;
+// a panel of queries (the B of the first product) and the weights being read (the B of the second)
+// pass through the first. While a block is worked on, the next one's rows are prefetched, a few
+// lines per tile: packing straight from memory cost 7 % (N = 4096, D = 128, Zen 4), now 1 to 2 %.
+//
+// Masks. A row's rule gives a range of keys, for most rules exact. Tiles that no row of the panel's
+// vectors sees are not computed, and vectors without a row that sees the tile are left out of it
+// (the diagonal of a causal mask narrows from three vectors to one); tiles that all rows see in
+// full pay nothing for the mask.
+//
+// What was tried. Keys along the lanes (6 x 64 tiles, as most kernels have it): 2 to 3 points of
+// the ceiling slower, needs a padded head dimension, and horizontal reductions per row. Reading
+// keys in place instead of packing: the first product loses 10 % to eight strided streams. A
+// polynomial of degree 5 for 2^x: 0.2 points faster, twice the error.
+//
+// Arithmetic. What is multiplied and how it is packed is a parameter: floats
+// (float_arithmetic-inl.h), or pairs of bfloat16 (bf16_arithmetic-inl.h).
+//
+// Nan. A hidden key has weight 0, but 0 * nan is nan. So packing looks for values that are not
+// finite; such keys are packed as zeros, and afterwards added to the rows that do see them.
+
+#if defined(FOVEA_KERNELS_FORWARD_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
+#undef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
+#else
+#define FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <optional>
+
+#include <hwy/highway.h>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/forward/forward.h"
+#include "kernels/lenses/lenses-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/dropout-inl.h"
+#include "kernels/tile/key_block-inl.h"
+#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/prefetcher.h"
+#include "kernels/tile/score-inl.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/segments-inl.h"
+#include "kernels/tile/stages-inl.h"
+#include "kernels/tile/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+/// Steps of a tile that `count` dimensions or keys are.
+template <class Arithmetic>
+constexpr std::int64_t steps(std::int64_t count) {
+  return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
+}
+
+/// The panel's rows of a tensor with a row per query, times `factor`, to [steps][kPanelLanes].
+template <class Arithmetic>
+void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
+                float* to) {
+  // Lanes without a row compute with zeros, and nobody looks at them.
+  if (panel.rows % kLanes != 0) {
+    for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
+      std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
+                0.0f);
+    }
+  }
+  Arithmetic::load_queries(rows, panel.first_query, panel.rows, dim, factor, to);
+}
+
+template <class Arithmetic>
+ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
+  const ScoreOptions& score = setup.options->score;
+  return {.panels = setup.most_panels,
+          .lanes = kPanelLanes,
+          .tile_rows = kTileRows,
+          .block_keys = setup.block_keys,
+          .query_steps = steps<Arithmetic>(setup.head_dim),
+          .block_steps = steps<Arithmetic>(setup.block_keys),
+          .value_dim = setup.value_dim,
+          .most_keys = setup.most_keys,
+          .bias_keys = score.bias.defined() ? kBiasKeys : 0,
+          .rows_of_mask = !setup.options->mask.allows_all(),
+          .dropout = setup.options->dropout.probability > 0,
+          .position_bias = score.alibi.has_value() || score.relative.has_value()};
+}
+
+/// The scratch of a pass with `Lenses`: theirs comes after its own.
+template <class Arithmetic, class Lenses>
+std::size_t item_scratch_bytes(const ForwardSetup& setup) {
+  return ForwardScratch().lay_out(nullptr, scratch_sizes<Arithmetic>(setup)) +
+         Lenses::scratch_bytes(setup);
+}
+
+/// One work item: some queries of one head against all the keys they see. `Lenses` is NoLenses or
+/// ItemLenses.
+template <class Arithmetic, class Lenses>
+class ItemPass {
+ public:
+  ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+           std::byte* scratch)
+      : setup_(setup),
+        item_(item),
+        head_(item.head),
+        next_(next),
+        score_(setup.options->score),
+        mask_(setup.options->mask),
+        stages_(setup, item.head, scratch_, Arithmetic::kScalesQueries),
+        keys_(setup, item.head, scratch_),
+        dropout_(dropout_of(setup, item.head)),
+        score_factor_(stages_.score_factor()),
+        lenses_(setup, item.head, scratch_,
+                scratch + scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup)),
+                score_factor_) {}
+
+  void run(const std::stop_token& stop) {
+    for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
+      open_panel(panels_++, q, std::min(kPanelLanes, item_.q_end - q));
+    }
+    stages_.begin(item_.q_begin, panels_ * kPanelLanes, keys_begin_, keys_end_);
+    // Blocks lie where they would for any other cut into items, so that results do not depend on
+    // it.
+    const std::int64_t first = keys_begin_ / setup_.block_keys * setup_.block_keys;
+    for (std::int64_t block = first; block < keys_end_; block += setup_.block_keys) {
+      if (stop.stop_requested()) return;
+      visit_block(block);
+    }
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      if (!scratch_.panels[p].closed) close_panel(p);  // without a visible key
+    }
+  }
+
+ private:
+  // ---- panels -----------------------------------------------------------------------------------
+
+  void open_panel(std::int64_t p, std::int64_t first_query, std::int64_t rows) {
+    const Floats d;
+    Panel& panel = scratch_.panels[p];
+    panel.first_query = first_query;
+    panel.rows = rows;
+    panel.vectors = (rows + kLanes - 1) / kLanes;
+    panel.loaded = panel.closed = false;
+    find_ranges(mask_, head_, panel);
+    if (panel.keys_begin < panel.keys_end) {
+      keys_begin_ = keys_end_ == 0 ? panel.keys_begin : std::min(keys_begin_, panel.keys_begin);
+      keys_end_ = std::max(keys_end_, panel.keys_end);
+    }
+    const Vector zero = hn::Zero(d);
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
+        hn::Store(zero, d, panel.context + c * kPanelLanes + lane);
+      }
+      hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
+      hn::Store(zero, d, panel.sum + lane);
+    }
+    lenses_.open(p, panel);
+  }
+
+  void load_queries(Panel& panel) {
+    panel.loaded = true;
+    load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
+                           panel.queries);
+  }
+
+  void close_panel(std::int64_t p) {
+    Panel& panel = scratch_.panels[p];
+    panel.closed = true;
+    constexpr double kLn2 = std::numbers::ln2_v<double>;
+    const Floats d;
+    const bool sink = !score_.sinks.empty();
+    const double sink_logit =
+        sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
+    for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
+      double maximum =
+          static_cast<double>(panel.maximum[lane]) * static_cast<double>(score_factor_);
+      // What is lowest times log2(e) was the lowest before as well, or nearly.
+      if (panel.maximum[lane] == kLowest) maximum /= kLn2;
+      double sum = static_cast<double>(panel.sum[lane]);
+      double shrink = 1.0;
+      if (sink && std::isfinite(sink_logit)) {
+        // The sink joins as one more score, which has no value.
+        const double logit = sink_logit / kLn2;
+        const double before = sum == 0.0 ? logit : maximum;
+        maximum = std::max(before, logit);
+        shrink = std::exp2(before - maximum);
+        sum = sum * shrink + std::exp2(logit - maximum);
+      }
+      // Nothing visible, not even a sink: context 0, lse -inf.
+      scratch_.factor[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / sum);
+      if (head_.lse.data != nullptr) {
+        *head_.lse.row_as<float>(panel.first_query + lane) =
+            sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(sum));
+      }
+    }
+    lenses_.close(p, panel, scratch_.factor);
+    if (head_.context.data == nullptr) return;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      const Vector factor = hn::Load(d, scratch_.factor + lane);
+      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
+        float* at = panel.context + c * kPanelLanes + lane;
+        hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
+      }
+    }
+    write_context(panel);
+  }
+
+  void write_context(const Panel& panel) {
+    if (head_.context.dtype == DType::kFloat32) {
+      transpose(Numbers<float>{panel.context}, kPanelLanes, setup_.value_dim, panel.rows,
+                head_.context.row_as<float>(panel.first_query), head_.context.stride);
+      return;
+    }
+    // By way of the scores, whose time is over: as many columns as fit there.
+    const std::int64_t columns = std::min(setup_.value_dim, setup_.block_keys);
+    for (std::int64_t c = 0; c < setup_.value_dim; c += columns) {
+      const std::int64_t count = std::min(columns, setup_.value_dim - c);
+      transpose(Numbers<float>{panel.context + c * kPanelLanes}, kPanelLanes, count, panel.rows,
+                scratch_.scores, columns);
+      with_element_type(head_.context.dtype, [&](auto* type) {
+        using T = std::remove_cvref_t<decltype(*type)>;
+        for (std::int64_t r = 0; r < panel.rows; ++r) {
+          write_numbers(scratch_.scores + r * columns, count,
+                        head_.context.row_as<T>(panel.first_query + r) + c);
+        }
+      });
+    }
+  }
+
+  // ---- blocks of keys ---------------------------------------------------------------------------
+
+  void visit_block(std::int64_t block) {
+    const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
+    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    bool packed = false;
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      Panel& panel = scratch_.panels[p];
+      if (panel.closed) continue;
+      const bool last = block + count >= panel.keys_end;
+      const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
+      if (segments > 0) {
+        if (!packed) {
+          keys_.pack(block, count, tiles);
+          prefetch_next_block(block + count, tiles);
+          packed = true;
+        }
+        if (!panel.loaded) load_queries(panel);
+        prefetch_around(p, tiles, last);
+        attend(p, block, tiles, segments);
+      }
+      if (last) close_panel(p);
+    }
+  }
+
+  /// Queries of the next panel, if they are still to be loaded, or of the next item; and this
+  /// panel's rows of the context if they are about to be written.
+  void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
+    const Panel& panel = scratch_.panels[p];
+    if (p + 1 < panels_) {
+      const Panel& next = scratch_.panels[p + 1];
+      next_queries_.start(head_.query, next.first_query, next.loaded ? 0 : next.rows,
+                          setup_.head_dim, tiles);
+    } else if (last && next_ != nullptr) {
+      next_queries_.start(next_->head.query, next_->q_begin,
+                          std::min(kPanelLanes, next_->q_end - next_->q_begin), setup_.head_dim,
+                          tiles);
+    }
+    context_rows_.start(head_.context, panel.first_query,
+                        last && head_.context.data != nullptr ? panel.rows : 0, setup_.value_dim,
+                        value_tiles());
+  }
+  std::int64_t value_tiles() const {
+    return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);
+  }
+
+  /// Keys and values of the next block, or of the first one of what comes next.
+  void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
+    const bool ours = next < keys_end_;
+    if (!ours && next_ == nullptr) return;
+    const ForwardHead& head = ours ? head_ : next_->head;
+    const std::int64_t first = ours ? next : 0;
+    const std::int64_t rows = std::min(setup_.block_keys, (ours ? keys_end_ : head.kv_len) - first);
+    next_keys_.start(head.key, first, rows, setup_.head_dim, panels_ * tiles);
+    next_values_.start(head.value, first, rows, setup_.value_dim, panels_ * value_tiles());
+  }
+
+  // ---- one panel and one block ------------------------------------------------------------------
+
+  void attend(std::int64_t p, std::int64_t block, std::int64_t tiles, std::int64_t segments) {
+    const Floats d;
+    const Panel& panel = scratch_.panels[p];
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      hn::Store(hn::Set(d, kLowest), d, scratch_.block_maximum + lane);
+      hn::Store(hn::Zero(d), d, scratch_.block_sum + lane);
+    }
+    lenses_.begin_block(panel, tiles);
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.segments[s];
+      if (segment.masked) stages_.prepare_mask(panel, block, segment);
+      with_vectors(segment.vectors, [&](auto vectors) {
+        compute_scores<decltype(vectors)::value>(panel, block, segment);
+      });
+      keys_.note_who_sees_doubtful(segment);
+    }
+    lenses_.look_at_scores(p, panel, block, tiles, segments);
+    raise_panel_maximum(panel);
+    lenses_.begin_weights(p, panel, block, segments);
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.segments[s];
+      with_vectors(segment.vectors, [&](auto vectors) {
+        if (lenses_.watches_weights()) {
+          lenses_.template compute_weights<decltype(vectors)::value>(p, panel, block, segment);
+        } else if (dropout_) {
+          compute_weights<decltype(vectors)::value, true>(panel, block, segment);
+        } else {
+          compute_weights<decltype(vectors)::value, false>(panel, block, segment);
+        }
+      });
+    }
+    lenses_.end_weights(p);
+    add_block_sum(panel);
+    if (head_.context.data == nullptr) return;
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.segments[s];
+      with_vectors(segment.vectors,
+                   [&](auto vectors) { add_values<decltype(vectors)::value>(panel, segment); });
+      keys_.add_doubtful(panel, segment);
+    }
+  }
+
+  template <int kVectors>
+  HWY_INLINE void compute_scores(const Panel& panel, std::int64_t block, const Segment& segment) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const bool stages = stages_.any();
+    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTileRows) {
+      float* scores = scratch_.scores + k * kPanelLanes + lane;
+      const bool masked = scratch_.masked[k / kTileRows] != 0;
+      next_keys_.fetch();
+      next_queries_.fetch();
+      float* const maximum = lenses_.maximum_of(k, scratch_.block_maximum);
+      // Where more is to come, the maximum is found afterwards.
+      tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(
+          scratch_.keys + k * query_steps(), panel.queries + lane, query_steps(), scores,
+          (stages || masked ? scratch_.ignored_maximum : maximum) + lane);
+      if (!stages && !masked) continue;
+      if (stages) stages_.run(panel, block, k, lane, kVectors * kLanes);
+      if (masked) stages_.mask_tile(panel, k, lane, kVectors * kLanes);
+      raise_maximum(scores, kVectors * kLanes, maximum + lane);
+    }
+  }
+
+  /// maximum = max(maximum, block's); factor = 2^(old - new); the sum shrinks by it.
+  void raise_panel_maximum(const Panel& panel) {
+    const Floats d;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      const Vector before = hn::Load(d, panel.maximum + lane);
+      const Vector after = hn::Max(before, hn::Load(d, scratch_.block_maximum + lane));
+      const Vector factor = fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+          d, hn::Mul(hn::Set(d, score_factor_), hn::Sub(before, after)));
+      hn::Store(after, d, panel.maximum + lane);
+      hn::Store(factor, d, scratch_.factor + lane);
+      hn::Store(hn::Mul(factor, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
+    }
+  }
+
+  /// weights = 2^(factor * (scores - maximum)), in place, and their sum. What dropout leaves of
+  /// them comes after the sum.
+  template <int kVectors, bool kDropout>
+  HWY_INLINE void compute_weights(const Panel& panel, std::int64_t block, const Segment& segment) {
+    const Floats d;
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const Vector factor = hn::Set(d, score_factor_);
+    Vector maximum[kVectors], sum[kVectors];
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      maximum[v] = hn::Load(d, panel.maximum + lane + v * kLanes);
+      sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
+    }
+    float* const weights = scratch_.scores + lane;
+    // A segment is whole tiles, of an even number of keys: two at a time keep more in flight.
+    for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += 2) {
+      if (kDropout && k % kTileRows == 0) {
+        dropout_->tile(panel.first_query + lane, block + k, kVectors * kLanes, scratch_.kept);
+      }
+      HWY_UNROLL(3)
+      for (int v = 0; v < kVectors; ++v) {
+        Vector pair[2];
+        HWY_UNROLL(2)
+        for (int i = 0; i < 2; ++i) {
+          const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
+          // Multiplied last: what rounding the maximum's product leaves may exceed all exponents.
+          const Vector below = hn::Sub(score, maximum[v]);
+          pair[i] = Arithmetic::exp2_of_nonpositive(
+              Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
+          sum[v] = hn::Add(sum[v], pair[i]);
+          if constexpr (kDropout) {
+            const float* kept = scratch_.kept + (k % kTileRows + i) * kPanelLanes + v * kLanes;
+            pair[i] = hn::Mul(pair[i], hn::Load(d, kept));
+          }
+        }
+        Arithmetic::store_weights(pair[0], pair[1], weights + v * kLanes, k);
+      }
+    }
+    HWY_UNROLL(3)
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(sum[v], d, scratch_.block_sum + lane + v * kLanes);
+    }
+  }
+
+  void add_block_sum(const Panel& panel) {
+    const Floats d;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      hn::Store(hn::Add(hn::Load(d, panel.sum + lane), hn::Load(d, scratch_.block_sum + lane)), d,
+                panel.sum + lane);
+    }
+  }
+
+  template <int kVectors>
+  HWY_INLINE void add_values(const Panel& panel, const Segment& segment) {
+    const Floats d;
+    const std::int64_t lane = segment.first_vector * kLanes;
+    const std::int64_t first_step = steps<Arithmetic>(segment.first_key);
+    const float* weights = scratch_.scores + first_step * kPanelLanes + lane;
+    for (std::int64_t c = 0; c < setup_.value_dim; c += kTileRows) {
+      const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);
+      const float* values = scratch_.values + c / kTileRows * scratch_.value_tile_stride;
+      next_values_.fetch();
+      context_rows_.fetch();
+      tile_of<Arithmetic, kVectors, Finish::kAccumulate>(
+          width, values + first_step * width, weights, steps<Arithmetic>(segment.keys),
+          panel.context + c * kPanelLanes + lane, scratch_.factor + lane);
+    }
+    // What was there before the block has now shrunk, once.
+    for (std::int64_t v = 0; v < kVectors; ++v) {
+      hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
+    }
+  }
+
+  std::int64_t query_steps() const { return steps<Arithmetic>(setup_.head_dim); }
+
+  const ForwardSetup& setup_;
+  const ForwardItem& item_;
+  const ForwardHead& head_;
+  const ForwardItem* next_;
+  const ScoreOptions& score_;
+  const Mask& mask_;
+  ForwardScratch scratch_;
+  ScoreStages stages_;
+  KeyBlock<Arithmetic> keys_;
+  std::optional<DropoutLanes> dropout_;
+  const float score_factor_;  // what scores still have to be multiplied by
+  Lenses lenses_;
+  std::int64_t panels_ = 0;
+  std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here
+  std::int64_t keys_end_ = 0;    // to here
+  Prefetcher<const void> next_keys_, next_values_, next_queries_;
+  Prefetcher<void> context_rows_;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_FORWARD_FORWARD_INL_H_

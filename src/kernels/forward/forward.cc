@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fused forward pass (forward-inl.h), compiled once per SIMD target, and the choice of one of
+// them.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/forward/forward.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <hwy/highway.h>
+
+#include "kernels/forward/forward-inl.h"
+#include "kernels/forward/forward.h"
+#include "kernels/forward/forward_bf16.h"
+#include "kernels/tile/float_arithmetic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::int64_t PanelLanes() { return kPanelLanes; }
+
+std::size_t ScratchBytes(const ForwardSetup& setup) {
+  return setup.lenses.any()
+             ? item_scratch_bytes<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup)
+             : item_scratch_bytes<FloatArithmetic, NoLenses>(setup);
+}
+
+void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+             std::byte* scratch, const std::stop_token& stop) {
+  if (setup.lenses.any()) {
+    ItemPass<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup, item, next, scratch).run(stop);
+  } else {
+    ItemPass<FloatArithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+  }
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+HWY_EXPORT(PanelLanes);
+HWY_EXPORT(ScratchBytes);
+HWY_EXPORT(RunItem);
+
+std::int64_t panel_lanes() { return HWY_DYNAMIC_DISPATCH(PanelLanes)(); }
+
+std::int64_t packed_number_bytes(const ForwardSetup& setup) {
+  return has_bf16_forward(setup) ? sizeof(BFloat16) : sizeof(float);
+}
+
+std::size_t forward_scratch_bytes(const ForwardSetup& setup) {
+  if (has_bf16_forward(setup)) return bf16_forward_scratch_bytes(setup);
+  return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup);
+}
+
+void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+                  std::byte* scratch, const std::stop_token& stop) {
+  if (has_bf16_forward(setup)) return bf16_forward_item(setup, item, next, scratch, stop);
+  HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
+}
+
+}  // namespace fovea::kernels
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass (forward-inl.h) in bfloat16, compiled for processors with vdpbf16ps as
+// bf16_target-inl.h says.
+
+#include "kernels/forward/forward_bf16.h"
+
+#include "kernels/simd/bf16_targets.h"
+#include "kernels/simd/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/forward/forward_bf16.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kernels/simd/bf16_target-inl.h"
+
+#if FOVEA_BF16_TARGET
+#include "kernels/forward/forward-inl.h"
+#include "kernels/tile/bf16_arithmetic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t scratch_bytes(const ForwardSetup& setup) {
+  return setup.lenses.any() ? item_scratch_bytes<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup)
+                            : item_scratch_bytes<Bf16Arithmetic, NoLenses>(setup);
+}
+
+void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+              std::byte* scratch, const std::stop_token& stop) {
+  if (setup.lenses.any()) {
+    ItemPass<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup, item, next, scratch).run(stop);
+  } else {
+    ItemPass<Bf16Arithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+  }
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#define FOVEA_HAS_BF16_FORWARD
+#endif
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+#ifdef FOVEA_HAS_BF16_FORWARD
+
+bool has_bf16_forward(const ForwardSetup& setup) {
+  return setup.types.all(DType::kBFloat16) && bf16_dots_active();
+}
+
+std::size_t bf16_forward_scratch_bytes(const ForwardSetup& setup) {
+  return N_AVX3_BF16::scratch_bytes(setup);
+}
+
+void bf16_forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+                       std::byte* scratch, const std::stop_token& stop) {
+  N_AVX3_BF16::run_item(setup, item, next, scratch, stop);
+}
+
+#else
+
+bool has_bf16_forward(const ForwardSetup&) { return false; }
+std::size_t bf16_forward_scratch_bytes(const ForwardSetup&) { return 0; }
+void bf16_forward_item(const ForwardSetup&, const ForwardItem&, const ForwardItem*, std::byte*,
+                       const std::stop_token&) {}
+
+#endif
+
+}  // namespace fovea::kernels
+#endif

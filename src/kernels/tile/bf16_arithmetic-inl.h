@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass in bfloat16 with sums in floats, by AVX-512's vdpbf16ps: each lane multiplies a
+// pair of numbers with another pair and adds both products, twice the work of a fused multiply-add.
+// So everything is packed in pairs, which here are words the size of a float: of dimensions 2c and
+// 2c + 1 for the first product, of keys 2k and 2k + 1 for the second.
+//
+// No number is rounded but the weights, to the type of the values, as one does by hand: queries go
+// in as they are, and the scale is applied to the sums. vdpbf16ps takes numbers below 2^-126 for
+// zeros.
+//
+// Included by forward_bf16.cc alone, for processors that have the instruction.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include <immintrin.h>
+
+#include "kernels/forward/forward.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Pairs of neighbouring numbers of a row, as they lie in memory.
+struct Pairs {
+  const BFloat16* data;
+
+  Pairs from(std::int64_t element) const { return {data + element}; }
+  template <class D>
+  HWY_INLINE hn::Vec<D> vector(D d, std::int64_t column) const {
+    const hn::Repartition<std::uint16_t, D> halves;
+    return hn::BitCast(
+        d, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(data + 2 * column)));
+  }
+  float one(std::int64_t column) const {
+    float word;
+    std::memcpy(&word, data + 2 * column, sizeof word);
+    return word;
+  }
+};
+
+struct Bf16Arithmetic {
+  using Words = hn::RebindToUnsigned<Floats>;
+
+  static constexpr std::int64_t kPerStep = 2;
+  static constexpr bool kScalesQueries = false;
+
+  static HWY_INLINE Vector multiply_add(Vector a, Vector b, Vector sum) {
+    return Vector{_mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a.raw),
+                                   reinterpret_cast<__m512bh>(b.raw))};
+  }
+
+  static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
+                           std::int64_t dim, float factor, float* to) {
+    pack_pairs(rows.row_as<BFloat16>(first), rows.stride, count, dim, to, kPanelLanes);
+    if (factor >= 0.0f) return;
+    // What is applied to the sums is positive, so that the largest score stays the largest.
+    const hn::RebindToUnsigned<Floats> du;
+    auto* words = reinterpret_cast<std::uint32_t*>(to);
+    for (std::int64_t c = 0; c < (dim + 1) / 2; ++c, words += kPanelLanes) {
+      for (std::int64_t lane = 0; lane < count; lane += kLanes) {
+        hn::Store(hn::Xor(hn::Load(du, words + lane), hn::Set(du, 0x80008000)), du, words + lane);
+      }
+    }
+  }
+
+  static void pack_keys(const InputRows& rows, std::int64_t first, std::int64_t count,
+                        std::int64_t dim, float* to) {
+    const std::int64_t tile = (dim + 1) / 2 * kTileRows;
+    for (std::int64_t k = 0; k < count; k += kTileRows, to += tile) {
+      const std::int64_t here = std::min<std::int64_t>(kTileRows, count - k);
+      if (here < kTileRows) std::fill_n(to, tile, 0.0f);
+      pack_pairs(rows.row_as<BFloat16>(first + k), rows.stride, here, dim, to, kTileRows);
+    }
+  }
+
+  static bool pack_values(const InputRows& rows, std::int64_t first, std::int64_t count,
+                          std::int64_t kept, std::int64_t dim, float* to,
+                          std::int64_t tile_stride) {
+    const hn::CappedTag<std::uint32_t, kTileRows> words;
+    const hn::Rebind<std::uint16_t, decltype(words)> halves;
+    const auto top = hn::Set(words, 0x7f80);  // all ones: nan or inf
+    auto doubt = hn::Zero(words);
+    bool rest_doubt = false;
+    const std::int64_t whole = dim / kTileRows;
+    const std::int64_t rest = dim % kTileRows;
+    auto* const out = reinterpret_cast<std::uint32_t*>(to);
+    for (std::int64_t k = 0; k < kept; k += 2) {
+      const auto* const even = bits_of(rows, first + k, k < count);
+      const auto* const odd = bits_of(rows, first + k + 1, k + 1 < count);
+      std::uint32_t* row = out + k / 2 * kTileRows;
+      for (std::int64_t t = 0; t < whole; ++t) {
+        const auto a = load(words, halves, even, t * kTileRows);
+        const auto b = load(words, halves, odd, t * kTileRows);
+        doubt = hn::Or(doubt, hn::Or(hn::VecFromMask(words, hn::Eq(hn::And(a, top), top)),
+                                     hn::VecFromMask(words, hn::Eq(hn::And(b, top), top))));
+        hn::StoreU(hn::Or(a, hn::ShiftLeft<16>(b)), words, row + t * tile_stride);
+      }
+      for (std::int64_t i = 0; i < rest; ++i) {
+        const std::int64_t c = whole * kTileRows + i;
+        const std::uint32_t a = even == nullptr ? 0 : even[c];
+        const std::uint32_t b = odd == nullptr ? 0 : odd[c];
+        rest_doubt = rest_doubt || (a & 0x7f80) == 0x7f80 || (b & 0x7f80) == 0x7f80;
+        out[whole * tile_stride + k / 2 * rest + i] = a | b << 16;
+      }
+    }
+    return hn::AllTrue(words, hn::Eq(doubt, hn::Zero(words))) && !rest_doubt;
+  }
+
+  static void clear_value(float* tile, std::int64_t key, std::int64_t width) {
+    auto* const words = reinterpret_cast<std::uint32_t*>(tile) + key / 2 * width;
+    const std::uint32_t other = key % 2 == 0 ? 0xffff0000 : 0x0000ffff;
+    for (std::int64_t i = 0; i < width; ++i) words[i] &= other;
+  }
+
+  static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
+                                       std::int64_t key) {
+    // Two instructions round 32 weights and lay them out in pairs.
+    const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.raw, first.raw));
+    const __m512i zipped = _mm512_permutexvar_epi16(zip_order(), rounded);
+    _mm512_store_si512(weights + key / 2 * kPanelLanes, zipped);
+  }
+  static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
+    const auto word = std::bit_cast<std::uint32_t>(weights[key / 2 * kPanelLanes + lane]);
+    return std::bit_cast<float>(key % 2 == 0 ? word << 16 : word & 0xffff0000);
+  }
+
+  // Of the backward pass: rows hold pairs of queries, store_weights() makes pairs of keys.
+  static constexpr bool kRowsArePairs = false;
+  static constexpr std::int64_t kRowStride = kPanelLanes / 2;
+
+  /// As exp2_of_nonpositive() of fovea, but to 2e-7 of itself, and exactly 0 below -126. Two
+  /// instructions of AVX-512 take x apart and put the result together: x - floor(x), which is 0
+  /// for -inf, and a product with 2^floor(x). One degree less would show in lse.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+    const Floats d;
+    const Vector fraction{_mm512_reduce_ps(x.raw, kLessFloor)};
+    // Minimax for the relative error of 2^f, f in [0, 1], where 2^0 is 1.
+    Vector slope = hn::Set(d, 1.867130174e-03f);
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
+    const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+    const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+    return Vector{_mm512_maskz_scalef_ps(normal, power.raw, x.raw)};
+  }
+
+  static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,
+                                    std::int64_t lane) {
+    float* const to = rows + key * kRowStride + lane / 2;
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to),
+                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first.raw)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(to + kRowStride),
+                       reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second.raw)));
+  }
+  static float row_weight(const float* rows, std::int64_t key, std::int64_t lane) {
+    const auto word = std::bit_cast<std::uint32_t>(rows[key * kRowStride + lane / 2]);
+    return std::bit_cast<float>(lane % 2 == 0 ? word << 16 : word & 0xffff0000);
+  }
+
+  static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                        std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
+    const Words d;
+    const hn::Rebind<std::uint16_t, Words> halves;
+    const auto top = hn::Set(d, 0x7f80);  // all ones: nan or inf
+    auto doubt = hn::Zero(d);
+    bool rest_doubt = false;
+    auto* const out = reinterpret_cast<std::uint32_t*>(to);
+    for (std::int64_t r = 0; r < kept; r += 2) {
+      const auto* const even = bits_of(rows, first + r, r < count);
+      const auto* const odd = bits_of(rows, first + r + 1, r + 1 < count);
+      std::uint32_t* row = out + r / 2 * width;
+      std::int64_t c = 0;
+      for (; c + kLanes <= dim; c += kLanes) {
+        const auto a = load(d, halves, even, c);
+        const auto b = load(d, halves, odd, c);
+        doubt = hn::Or(doubt, hn::Or(hn::VecFromMask(d, hn::Eq(hn::And(a, top), top)),
+                                     hn::VecFromMask(d, hn::Eq(hn::And(b, top), top))));
+        hn::Store(hn::Or(a, hn::ShiftLeft<16>(b)), d, row + c);
+      }
+      for (; c < dim; ++c) {
+        const std::uint32_t a = even == nullptr ? 0 : even[c];
+        const std::uint32_t b = odd == nullptr ? 0 : odd[c];
+        rest_doubt = rest_doubt || (a & 0x7f80) == 0x7f80 || (b & 0x7f80) == 0x7f80;
+        row[c] = a | b << 16;
+      }
+      std::fill(row + dim, row + width, 0u);
+    }
+    return hn::AllTrue(d, hn::Eq(doubt, hn::Zero(d))) && !rest_doubt;
+  }
+  static void clear_row(float* rows, std::int64_t row, std::int64_t width) {
+    clear_value(rows, row, width);
+  }
+
+ private:
+  static void pack_pairs(const BFloat16* rows, std::int64_t stride, std::int64_t count,
+                         std::int64_t dim, float* to, std::int64_t to_stride) {
+    transpose(Pairs{rows}, stride, count, dim / 2, to, to_stride);
+    if (dim % 2 == 0) return;
+    for (std::int64_t r = 0; r < count; ++r) {  // the last one in a pair with zero
+      const std::uint32_t word = rows[r * stride + dim - 1].bits;
+      to[dim / 2 * to_stride + r] = std::bit_cast<float>(word);
+    }
+  }
+
+  static const std::uint16_t* bits_of(const InputRows& rows, std::int64_t row, bool there) {
+    return there ? reinterpret_cast<const std::uint16_t*>(rows.row(row)) : nullptr;
+  }
+  template <class D, class Halves>
+  static HWY_INLINE hn::Vec<D> load(D words, Halves halves, const std::uint16_t* row,
+                                    std::int64_t column) {
+    return row == nullptr ? hn::Zero(words) : hn::PromoteTo(words, hn::LoadU(halves, row + column));
+  }
+
+  /// 0, 16, 1, 17, ...: from the halves of a vector to pairs.
+  static HWY_INLINE __m512i zip_order() {
+    const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return _mm512_or_si512(low,
+                           _mm512_slli_epi32(_mm512_add_epi32(low, _mm512_set1_epi32(16)), 16));
+  }
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

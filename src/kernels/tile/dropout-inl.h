@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Dropout (core/dropout.h) on vectors of queries: a counter gives the words of four neighbouring
+// keys, and each lane has a counter of its own.
+
+#if defined(FOVEA_KERNELS_TILE_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_DROPOUT_INL_H_
+#undef FOVEA_KERNELS_TILE_DROPOUT_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_DROPOUT_INL_H_
+#endif
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/forward/forward.h"
+#include "kernels/simd/simd-inl.h"
+#include "problem/dropout.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+using Words = hn::RebindToUnsigned<Floats>;
+using WordVector = hn::Vec<Words>;
+
+/// The words of neighbouring queries and of four keys.
+struct FourWords {
+  WordVector word[4];
+};
+
+#if HWY_TARGET == HWY_SCALAR
+/// One lane.
+HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
+  const auto words = philox::words(rule.counter(query, key), rule.key());
+  const Words d;
+  return {{hn::Set(d, words[0]), hn::Set(d, words[1]), hn::Set(d, words[2]), hn::Set(d, words[3])}};
+}
+#else
+/// Both halves of the products of 32-bit words.
+HWY_INLINE void multiply_wide(WordVector x, std::uint32_t by, WordVector& high, WordVector& low) {
+  const Words d;
+  const hn::RepartitionToWide<Words> wide;
+  const WordVector factor = hn::Set(d, by);
+  const auto even = hn::MulEven(x, factor);
+  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, x))), factor);
+  low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
+  high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
+}
+
+/// The queries from `query` on, one per lane, and the four keys from `key`, a multiple of four.
+HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
+  const Words d;
+  const auto counter = rule.counter(query, key);
+  auto keys = rule.key();
+  FourWords x{{hn::Set(d, counter[0]), hn::Iota(d, counter[1]), hn::Set(d, counter[2]),
+               hn::Set(d, counter[3])}};
+  HWY_UNROLL(10)
+  for (int round = 0; round < philox::kRounds; ++round) {
+    WordVector high0, low0, high1, low1;
+    multiply_wide(x.word[0], philox::kMultiplier0, high0, low0);
+    multiply_wide(x.word[2], philox::kMultiplier1, high1, low1);
+    x = {{hn::Xor(hn::Xor(high1, x.word[1]), hn::Set(d, keys[0])), low1,
+          hn::Xor(hn::Xor(high0, x.word[3]), hn::Set(d, keys[1])), low0}};
+    keys[0] += philox::kWeyl0;
+    keys[1] += philox::kWeyl1;
+  }
+  return x;
+}
+#endif
+
+/// The rule's factor where a weight is kept, 0 where it is dropped, for tiles of keys and a panel's
+/// lanes.
+class DropoutLanes {
+ public:
+  explicit DropoutLanes(const DropoutRule& rule)
+      : rule_(rule), factor_(static_cast<float>(rule.factor())) {}
+
+  /// For a tile's kTileRows keys from `key` on and the `lanes` queries from `query` on, into
+  /// [kTileRows][kPanelLanes].
+  HWY_INLINE void tile(std::int64_t query, std::int64_t key, std::int64_t lanes,
+                       float* HWY_RESTRICT to) const {
+    const Floats d;
+    constexpr int kTogether = kTileRows < 4 ? kTileRows : 4;
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      for (std::int64_t k = 0; k < kTileRows; k += kTogether) {
+        const FourWords words = philox_words(rule_, query + lane, (key + k) / 4 * 4);
+        const std::int64_t first = kTogether < 4 ? (key + k) % 4 : 0;
+        for (std::int64_t i = 0; i < kTogether; ++i) {
+          hn::Store(factors(words.word[first + i]), d, to + (k + i) * kPanelLanes + lane);
+        }
+      }
+    }
+  }
+
+ private:
+  HWY_INLINE Vector factors(WordVector words) const {
+    const Words d;
+    const Floats df;
+    // Words compare as signed numbers do once their first bit is turned.
+    const hn::RebindToSigned<Words> di;
+    const auto turned = hn::BitCast(di, hn::Xor(words, hn::Set(d, 0x80000000u)));
+    const auto least = hn::Set(di, static_cast<std::int32_t>(rule_.threshold() ^ 0x80000000u));
+    const auto dropped = hn::RebindMask(df, hn::Gt(least, turned));
+    return hn::IfThenZeroElse(dropped, hn::Set(df, factor_));
+  }
+
+  DropoutRule rule_;
+  float factor_;
+};
+
+/// Of a head; nothing where nothing is dropped.
+inline std::optional<DropoutLanes> dropout_of(const ForwardSetup& setup, const ForwardHead& head) {
+  const Dropout& dropout = setup.options->dropout;
+  if (!(dropout.probability > 0)) return std::nullopt;
+  return DropoutLanes(DropoutRule(dropout, head.origin.batch, head.origin.head, setup.q_heads));
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_DROPOUT_INL_H_

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tables of position biases (position_bias.h).
+
+#include "kernels/tile/position_bias.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace fovea::kernels {
+namespace {
+
+/// The last distance from `distance` to `last` in the same bucket. A bucket once left is not met
+/// again as the distance grows, so the boundary is found by halving.
+std::int64_t bucket_end(std::int64_t distance, std::int64_t last, std::int64_t bucket,
+                        const RelativeTable& relative) {
+  // Far apart all distances share a bucket, and long runs are what halving is good at.
+  while (distance < last) {
+    const std::int64_t middle = distance + (last - distance + 1) / 2;
+    if (relative_bucket(-middle, relative) == bucket) {
+      distance = middle;
+    } else {
+      last = middle - 1;
+    }
+  }
+  return distance;
+}
+
+/// The slope of one head, of those that default_alibi_slopes would give where none are given.
+double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
+  return alibi.slopes.empty() ? default_alibi_slope(head, q_heads)
+                              : alibi.slopes[static_cast<std::size_t>(head)];
+}
+
+}  // namespace
+
+void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64_t q_heads,
+                        std::int64_t first_distance, std::span<float> by_distance) {
+  constexpr double kLog2E = std::numbers::log2e_v<double>;
+  const auto count = static_cast<std::int64_t>(by_distance.size());
+  const auto at = [&](std::int64_t distance) -> float& {
+    return by_distance[static_cast<std::size_t>(distance - first_distance)];
+  };
+  const double slope = score.alibi ? -kLog2E * alibi_slope(*score.alibi, head, q_heads) : 0.0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    by_distance[static_cast<std::size_t>(i)] =
+        static_cast<float>(slope * static_cast<double>(std::abs(first_distance + i)));
+  }
+  if (!score.relative) return;
+  const RelativeTable& relative = *score.relative;
+  for (std::int64_t distance = first_distance; distance < first_distance + count;) {
+    const std::int64_t bucket = relative_bucket(-distance, relative);
+    const std::int64_t last = bucket_end(distance, first_distance + count - 1, bucket, relative);
+    const double bias = kLog2E * relative.table->value({bucket, head});
+    for (; distance <= last; ++distance) {
+      float& total = at(distance);
+      // A bias of -inf masks, whatever the other is.
+      if (bias == -std::numeric_limits<double>::infinity()) {
+        total = static_cast<float>(bias);
+      } else {
+        total = static_cast<float>(static_cast<double>(total) + bias);
+      }
+    }
+  }
+}
+
+}  // namespace fovea::kernels

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Memory that is needed soon, asked for while something else is computed.
+
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/forward/forward.h"
+
+namespace fovea::kernels {
+
+/// Fetches rows that are needed soon into the second cache, a few lines at a time.
+template <class Pointee>
+class Prefetcher {
+ public:
+  /// `count` rows from `first` on, of `dim` numbers each, within so many calls of fetch().
+  void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
+             std::int64_t calls) {
+    left_ = 0;
+    if (count <= 0) return;
+    const auto element = static_cast<std::int64_t>(dtype_size(rows.dtype));
+    row_ = rows.row(first);
+    stride_ = rows.stride * element;
+    lines_ = (dim * element + kLine - 1) / kLine;
+    line_ = 0;
+    left_ = count * lines_;
+    per_call_ = (left_ + calls - 1) / calls;
+  }
+  void fetch() {
+    for (std::int64_t i = std::min(per_call_, left_); i > 0; --i) {
+      __builtin_prefetch(row_ + line_ * kLine, std::is_const_v<Pointee> ? 0 : 1, 2);
+      if (++line_ == lines_) {
+        line_ = 0;
+        row_ += stride_;
+      }
+    }
+    left_ -= std::min(per_call_, left_);
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const std::byte* row_ = nullptr;
+  std::int64_t stride_ = 0, lines_ = 0, line_ = 0, left_ = 0, per_call_ = 0;
+};
+
+}  // namespace fovea::kernels

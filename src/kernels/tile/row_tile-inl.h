@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The micro-kernel of gradients, which sum over queries or over keys:
+//
+//   C[i][lane] += sum over c of A[i][c] * B[c][lane]
+//
+// with i keys and c the queries of a panel, or i queries and c keys; lanes are dimensions. A is
+// what the scores' tiles leave, in whichever direction it is read; its numbers are broadcast one by
+// one. As in tile-inl.h the tile of C stays in registers, but its shape follows from the number of
+// dimensions, so that few lanes go to waste, and nothing that comes in or goes out is transposed.
+
+#if defined(FOVEA_KERNELS_TILE_ROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_ROW_TILE_INL_H_
+#undef FOVEA_KERNELS_TILE_ROW_TILE_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_ROW_TILE_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "kernels/simd/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+// As many accumulators as a tile of scores has: 24 of 32 registers, 12 or 8 of 16.
+constexpr int kAccumulators = kTileRows * kPanelVectors;
+constexpr int kMostRowVectors = kAccumulators >= 24 ? 4 : 2;
+
+/// Where A[i][c] is: at i * kRow + c * kStep.
+template <std::int64_t kRow, std::int64_t kStep>
+struct Layout {
+  static constexpr std::int64_t kRowStride = kRow;
+  static constexpr std::int64_t kStepStride = kStep;
+};
+
+/// All numbers of rows are multiples of this: keys of tiles, lanes of vectors.
+constexpr int kRowsMultiple = kLanes == 1 ? 1 : 2;
+
+/// Rows of a tile of `vectors` vectors.
+constexpr int row_tile_rows(int vectors) {
+  const int rows = kAccumulators / vectors;
+  return rows > 12 ? 12 : rows;
+}
+
+/// b [steps][stride], c [kRows][stride].
+template <class Arithmetic, class A, int kRows, int kVectors>
+HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                         std::int64_t steps, float* HWY_RESTRICT c, std::int64_t stride) {
+  const Floats d;
+  Vector sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
+  }
+  for (std::int64_t step = 0; step < steps; ++step) {
+    Vector row[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const Vector x = hn::Set(d, a[i * A::kRowStride]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+      }
+    }
+    a += A::kStepStride;
+    b += stride;
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      float* HWY_RESTRICT to = c + i * stride + v * kLanes;
+      hn::Store(hn::Add(hn::Load(d, to), sum[i][v]), d, to);
+    }
+  }
+}
+
+/// The same with a number of rows up to kRows that is known only now.
+template <class Arithmetic, class A, int kVectors, int kRows = row_tile_rows(kVectors)>
+HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
+                            float* c, std::int64_t stride) {
+  if (rows == kRows) {
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, steps, c, stride);
+  } else if constexpr (kRows > kRowsMultiple) {
+    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, steps, c, stride);
+  }
+}
+
+/// All tiles of `rows` rows and kVectors vectors.
+template <class Arithmetic, class A, int kVectors>
+HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* b,
+                                std::int64_t steps, float* c, std::int64_t stride) {
+  constexpr std::int64_t kRows = row_tile_rows(kVectors);
+  std::int64_t i = 0;
+  for (; i + kRows <= rows; i += kRows) {
+    row_tile<Arithmetic, A, kRows, kVectors>(a + i * A::kRowStride, b, steps, c + i * stride,
+                                             stride);
+  }
+  row_tile_of<Arithmetic, A, kVectors>(rows - i, a + i * A::kRowStride, b, steps, c + i * stride,
+                                       stride);
+}
+
+/// C += A B for `rows` rows and `width` lanes, a multiple of kLanes; b and c have rows
+/// of `stride` numbers. As many vectors at a time as there may be, the rest shared out evenly.
+template <class Arithmetic, class A>
+HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, const float* b,
+                         std::int64_t steps, float* c, std::int64_t stride) {
+  constexpr int kThree = kMostRowVectors >= 3 ? 3 : 1;
+  std::int64_t vectors = width / kLanes;
+  for (std::int64_t groups = (vectors + kMostRowVectors - 1) / kMostRowVectors; groups > 0;
+       --groups) {
+    const std::int64_t here = (vectors + groups - 1) / groups;
+    switch (here) {
+      case 1:
+        add_row_tiles<Arithmetic, A, 1>(rows, a, b, steps, c, stride);
+        break;
+      case 2:
+        add_row_tiles<Arithmetic, A, 2>(rows, a, b, steps, c, stride);
+        break;
+      case 3:
+        add_row_tiles<Arithmetic, A, kThree>(rows, a, b, steps, c, stride);
+        break;
+      default:
+        add_row_tiles<Arithmetic, A, kMostRowVectors>(rows, a, b, steps, c, stride);
+        break;
+    }
+    vectors -= here;
+    b += here * kLanes;
+    c += here * kLanes;
+  }
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_ROW_TILE_INL_H_

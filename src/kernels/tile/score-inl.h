@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to scores between the first product and the softmax: softcap, a custom function,
+// position biases, an additive bias, masks. Each is a pass over one tile, which is in the first
+// cache; fused into one pass they would be a kernel for each combination. Scores are kept times
+// log2(e), as the softmax takes them.
+
+#if defined(FOVEA_KERNELS_TILE_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_SCORE_INL_H_
+#undef FOVEA_KERNELS_TILE_SCORE_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_SCORE_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "fovea/simd_math-inl.h"
+
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+/// scores = factor * scores for one tile of `lanes` lanes.
+HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
+  const Floats d;
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      hn::Store(hn::Mul(hn::Set(d, factor), hn::Load(d, at)), d, at);
+    }
+  }
+}
+
+/// scores = factor * tanh(scores) for one tile of `lanes` lanes.
+HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
+  const Floats d;
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      hn::Store(hn::Mul(hn::Set(d, factor), fovea::HWY_NAMESPACE::tanh(d, hn::Load(d, at))), d, at);
+    }
+  }
+}
+
+/// derivative *= 1 - tanh^2 for one tile of `lanes` lanes, of which `scores` has factor * tanh.
+HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::int64_t lanes,
+                                        float factor, float* HWY_RESTRICT derivative) {
+  const Floats d;
+  const Vector one = hn::Set(d, 1.0f);
+  const Vector unit = hn::Set(d, 1.0f / factor);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      const Vector t = hn::Mul(unit, hn::Load(d, scores + k * kPanelLanes + lane));
+      float* at = derivative + k * kPanelLanes + lane;
+      // As a product it keeps the digits that 1 - t * t would lose near 1.
+      const Vector slope = hn::Mul(hn::Sub(one, t), hn::Add(one, t));
+      hn::Store(hn::Mul(slope, hn::Load(d, at)), d, at);
+    }
+  }
+}
+
+/// Adds by_distance[lane - key] for one tile: the bias of a query and a key that depends on their
+/// distance alone stands in a table in which the lanes of a panel are neighbours. -inf on either
+/// side masks, whatever the other holds.
+HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes,
+                                  const float* HWY_RESTRICT by_distance) {
+  const Floats d;
+  const Vector hidden = hn::Set(d, kMinusInfinity);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      const Vector bias = hn::LoadU(d, by_distance + lane - k);
+      const Vector score = hn::Load(d, at);
+      const auto masks = hn::Or(hn::Eq(score, hidden), hn::Eq(bias, hidden));
+      hn::Store(hn::IfThenElse(masks, hidden, hn::Add(score, bias)), d, at);
+    }
+  }
+}
+
+/// Adds factor * bias, both [kTileRows][kPanelLanes]. -inf on either side masks, whatever the other
+/// holds; a number never does, however low: the lowest ones, in use as masks, would overflow.
+HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
+                              const float* HWY_RESTRICT bias, float factor) {
+  const Floats d;
+  const Vector hidden = hn::Set(d, kMinusInfinity);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      const Vector score = hn::Load(d, at);
+      const Vector b = hn::Load(d, bias + k * kPanelLanes + lane);
+      const auto masks = hn::Or(hn::Eq(score, hidden), hn::Eq(b, hidden));
+      const Vector sum = hn::MulAdd(hn::Set(d, factor), b, score);
+      const Vector number =
+          fovea::HWY_NAMESPACE::simd_math::at_least(d, std::numeric_limits<float>::lowest(), sum);
+      hn::Store(hn::IfThenElse(masks, hidden, number), d, at);
+    }
+  }
+}
+
+/// -inf for the keys outside of a lane's range, for one tile whose first key is `key`; key, begin
+/// and end count from the same place.
+HWY_INLINE void mask_tile_by_range(float* HWY_RESTRICT scores, std::int64_t lanes, std::int32_t key,
+                                   const std::int32_t* HWY_RESTRICT begin,
+                                   const std::int32_t* HWY_RESTRICT end) {
+  const Floats d;
+  const Ints di;
+  const Vector hidden = hn::Set(d, kMinusInfinity);
+  for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+    const auto from = hn::Load(di, begin + lane);
+    const auto to = hn::Load(di, end + lane);
+    for (std::int32_t k = 0; k < kTileRows; ++k) {
+      float* at = scores + k * kPanelLanes + lane;
+      const auto here = hn::Set(di, key + k);
+      const auto outside = hn::Or(hn::Gt(from, here), hn::Not(hn::Gt(to, here)));
+      hn::Store(hn::IfThenElse(hn::RebindMask(d, outside), hidden, hn::Load(d, at)), d, at);
+    }
+  }
+}
+
+/// -inf where `visible` is 0, for one tile; `visible` is [lanes][stride], from the tile's first
+/// key. `rows` and `turned` are scratch of a tile.
+HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes,
+                                  const std::uint8_t* HWY_RESTRICT visible, std::int64_t stride,
+                                  float* HWY_RESTRICT rows, float* HWY_RESTRICT turned) {
+  const Floats d;
+  const hn::CappedTag<float, kTileRows> dk;
+  const hn::RebindToSigned<decltype(dk)> dki;
+  const hn::Rebind<std::uint8_t, decltype(dk)> bytes;
+  constexpr auto kStep = static_cast<std::int64_t>(hn::MaxLanes(decltype(dk)()));
+  for (std::int64_t lane = 0; lane < lanes; ++lane) {
+    for (std::int64_t k = 0; k < kTileRows; k += kStep) {
+      const auto seen = hn::PromoteTo(dki, hn::LoadU(bytes, visible + lane * stride + k));
+      const auto gone = hn::RebindMask(dk, hn::Eq(seen, hn::Zero(dki)));
+      hn::StoreU(hn::IfThenElseZero(gone, hn::Set(dk, kMinusInfinity)), dk,
+                 rows + lane * kTileRows + k);
+    }
+  }
+  transpose(Numbers<float>{rows}, kTileRows, lanes, kTileRows, turned, kPanelLanes);
+  const Vector hidden = hn::Set(d, kMinusInfinity);
+  for (std::int64_t k = 0; k < kTileRows; ++k) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+      float* at = scores + k * kPanelLanes + lane;
+      const auto outside = hn::Eq(hn::Load(d, turned + k * kPanelLanes + lane), hidden);
+      hn::Store(hn::IfThenElse(outside, hidden, hn::Load(d, at)), d, at);
+    }
+  }
+}
+
+/// maximum = max(maximum, scores) over the rows of one tile. A nan may or may not stay: it comes
+/// back when the maximum is subtracted.
+HWY_INLINE void raise_maximum(const float* HWY_RESTRICT scores, std::int64_t lanes,
+                              float* HWY_RESTRICT maximum) {
+  const Floats d;
+  for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
+    Vector most = hn::Load(d, maximum + lane);
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
+      most = hn::Max(most, hn::Load(d, scores + k * kPanelLanes + lane));
+    }
+    hn::Store(most, d, maximum + lane);
+  }
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_SCORE_INL_H_

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The walk over the parts of the scratch memory (forward_scratch.h).
+
+#include "kernels/tile/scratch.h"
+
+#include "kernels/simd/arena.h"
+
+namespace fovea::kernels {
+
+std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& s) {
+  Arena arena(base);
+  const std::int64_t tiles = s.block_keys / s.tile_rows;
+  panels = arena.take<Panel>(s.panels);
+  for (std::int64_t p = 0; p < s.panels; ++p) {
+    Panel unused;
+    Panel& panel = base == nullptr ? unused : panels[p];
+    panel.queries = arena.take<float>(s.query_steps * s.lanes);
+    panel.context = arena.take<float>(s.value_dim * s.lanes);
+    panel.maximum = arena.take<float>(s.lanes);
+    panel.sum = arena.take<float>(s.lanes);
+    panel.key_begin = arena.take<std::int64_t>(s.lanes);
+    panel.key_end = arena.take<std::int64_t>(s.lanes);
+  }
+  scores = arena.take<float>(s.block_keys * s.lanes);
+  keys = arena.take<float>(s.block_keys * s.query_steps);
+  // A line more than the tile, or tiles of a power of two would meet in the same cache sets.
+  value_tile_stride = s.block_steps * s.tile_rows + 16;
+  values = arena.take<float>((s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
+  block_maximum = arena.take<float>(s.lanes);
+  ignored_maximum = arena.take<float>(s.lanes);
+  block_sum = arena.take<float>(s.lanes);
+  factor = arena.take<float>(s.lanes);
+  bias_tile = arena.take<float>(s.lanes * s.bias_keys);
+  mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
+  kept = arena.take<float>(s.dropout ? s.lanes * s.tile_rows : 0);
+  // Distances from the last key to the first query, and from the first key to the last query; a
+  // tile of keys and the lanes of a panel may reach beyond both.
+  position_bias =
+      arena.take<float>(s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
+  key_begin = arena.take<std::int32_t>(s.lanes);
+  key_end = arena.take<std::int32_t>(s.lanes);
+  segments = arena.take<Segment>(tiles);
+  masked = arena.take<std::uint8_t>(tiles);
+  visible = arena.take<std::uint8_t>(s.rows_of_mask ? s.lanes * s.block_keys : 0);
+  const std::int64_t keys_with_values = s.value_dim > 0 ? s.block_keys : 0;
+  doubtful = arena.take<std::int32_t>(keys_with_values);
+  doubtful_visible = arena.take<float>(keys_with_values * s.lanes);
+  return arena.used();
+}
+
+}  // namespace fovea::kernels

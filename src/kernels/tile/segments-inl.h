@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which keys a panel sees, from the mask: ranges per row once, then for each block the runs of
+// tiles that the same vectors look at. Tiles that no row sees are left out, vectors without a row
+// that sees the tile as well, and only tiles with a hidden key are marked for the mask.
+
+#if defined(FOVEA_KERNELS_TILE_SEGMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_SEGMENTS_INL_H_
+#undef FOVEA_KERNELS_TILE_SEGMENTS_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_SEGMENTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/forward/forward.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Asks the mask for the range of keys of every row of a panel.
+inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel) {
+  panel.exact = true;
+  if (mask.allows_all()) {
+    std::fill(panel.key_begin, panel.key_begin + kPanelLanes, std::int64_t{0});
+    std::fill(panel.key_end, panel.key_end + kPanelLanes, head.kv_len);
+    std::fill(panel.ranges, panel.ranges + panel.vectors,
+              VectorRange{.begin = 0, .end = head.kv_len, .all_begin = 0, .all_end = head.kv_len});
+    panel.keys_begin = 0;
+    panel.keys_end = head.kv_len;
+    return;
+  }
+  panel.keys_begin = head.kv_len;
+  panel.keys_end = 0;
+  for (std::int64_t v = 0; v < panel.vectors; ++v) {
+    VectorRange& seen = panel.ranges[v];
+    seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
+    for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
+      // Lanes without a row take after the last one, so as not to narrow what all see.
+      const std::int64_t row = std::min(lane, panel.rows - 1);
+      const KeyRange range =
+          row == lane ? mask.key_range(head.place(panel.first_query + row, 0), head.kv_len)
+                      : KeyRange{panel.key_begin[row], panel.key_end[row], true};
+      panel.key_begin[lane] = range.begin;
+      panel.key_end[lane] = range.end;
+      panel.exact = panel.exact && range.exact;
+      if (range.begin < range.end) {
+        seen.begin = std::min(seen.begin, range.begin);
+        seen.end = std::max(seen.end, range.end);
+      }
+      seen.all_begin = std::max(seen.all_begin, range.begin);
+      seen.all_end = std::min(seen.all_end, range.end);
+    }
+    if (seen.begin >= seen.end) continue;
+    panel.keys_begin = std::min(panel.keys_begin, seen.begin);
+    panel.keys_end = std::max(panel.keys_end, seen.end);
+  }
+}
+
+/// Splits the tiles of a block into segments that are seen by the same vectors of the panel, and
+/// notes which tiles need the mask. Returns the number of segments; 0 when nothing is visible.
+inline std::int64_t find_segments(const Mask& mask, const ForwardHead& head, const Panel& panel,
+                                  std::int64_t block, std::int64_t tiles, ForwardScratch& scratch) {
+  const std::int64_t tiles_end = block + tiles * kTileRows;
+  const std::int64_t block_end = std::min(tiles_end, head.kv_len);
+  bool any = false;
+  bool all = true;
+  for (std::int64_t v = 0; v < panel.vectors; ++v) {
+    const VectorRange& seen = panel.ranges[v];
+    any = any || (seen.begin < block_end && seen.end > block);
+    all = all && seen.all_begin <= block && seen.all_end >= tiles_end;
+  }
+  if (!any) return 0;
+  bool ranges_tell = panel.exact;
+  if (!panel.exact) {
+    const Visibility visibility =
+        mask.classify({head.place(panel.first_query, block), panel.rows, block_end - block});
+    if (visibility == Visibility::kNone) return 0;
+    ranges_tell = visibility == Visibility::kAll;
+  }
+  if (all && ranges_tell) {
+    std::fill(scratch.masked, scratch.masked + tiles, std::uint8_t{0});
+    scratch.segments[0] = {0, tiles * kTileRows, 0, panel.vectors, false};
+    return 1;
+  }
+
+  std::int64_t segments = 0;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const std::int64_t from = block + t * kTileRows;
+    const std::int64_t to = from + kTileRows;
+    std::int64_t first = panel.vectors;
+    std::int64_t last = -1;
+    for (std::int64_t v = 0; v < panel.vectors; ++v) {
+      if (panel.ranges[v].begin >= to || panel.ranges[v].end <= from) continue;
+      first = std::min(first, v);
+      last = v;
+    }
+    if (last < 0) continue;
+    bool masked = !ranges_tell;
+    for (std::int64_t v = first; v <= last; ++v) {
+      masked = masked || panel.ranges[v].all_begin > from || panel.ranges[v].all_end < to;
+    }
+    scratch.masked[t] = masked;
+    Segment* previous = segments == 0 ? nullptr : &scratch.segments[segments - 1];
+    if (previous != nullptr && previous->first_vector == first &&
+        previous->vectors == last - first + 1 &&
+        previous->first_key + previous->keys == t * kTileRows) {
+      previous->keys += kTileRows;
+      previous->masked = previous->masked || masked;
+    } else {
+      scratch.segments[segments++] = {t * kTileRows, kTileRows, first, last - first + 1, masked};
+    }
+  }
+  return segments;
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_SEGMENTS_INL_H_

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What comes between the first product and the softmax, for one work item: which stages there are,
+// and what each of them needs to know of a tile (score-inl.h computes them).
+
+#if defined(FOVEA_KERNELS_TILE_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_STAGES_INL_H_
+#undef FOVEA_KERNELS_TILE_STAGES_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_STAGES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include "kernels/forward/forward.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/position_bias.h"
+#include "kernels/tile/query_factor.h"
+#include "kernels/tile/score-inl.h"
+#include "kernels/tile/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+/// Keys whose additive bias is loaded together: a line of cache.
+constexpr std::int64_t kBiasKeys = 16;
+
+class ScoreStages {
+ public:
+  /// `queries_are_scaled`: whether query_factor() is applied to the queries or left to the scores.
+  ScoreStages(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
+              bool queries_are_scaled)
+      : setup_(setup),
+        head_(head),
+        score_(setup.options->score),
+        mask_(setup.options->mask),
+        scratch_(scratch),
+        scores_are_scaled_(queries_are_scaled) {}
+
+  float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
+  /// What is left of it, without its sign, for the softmax to multiply scores by. Never 0, which
+  /// would make nan of the -inf of hidden keys; the smallest makes as little of all others.
+  float score_factor() const {
+    if (scores_are_scaled_ || any()) return 1.0f;
+    return std::max(std::abs(query_factor()), std::numeric_limits<float>::min());
+  }
+
+  /// Makes what the item's queries, q_begin to q_begin + queries, and keys need.
+  void begin(std::int64_t q_begin, std::int64_t queries, std::int64_t keys_begin,
+             std::int64_t keys_end) {
+    if (!has_position_bias()) return;
+    first_distance_ = q_begin + head_.origin.offset - (keys_end + kTileRows);
+    const std::int64_t last = q_begin + queries + head_.origin.offset - keys_begin;
+    fill_position_bias(score_, head_.origin.head, setup_.q_heads, first_distance_,
+                       {scratch_.position_bias,
+                        static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
+  }
+
+  /// Whether run() has anything to do.
+  bool any() const {
+    return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
+           has_position_bias();
+  }
+  /// Whether a stage is no mere sum: run() can say by how much a score grows with the product.
+  bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
+
+  /// All that comes after the product, in order, for the tile whose first key is block + key. With
+  /// `derivative`, [kTileRows][kPanelLanes] from `lane` on, also the derivatives of the scores with
+  /// respect to scale * product, both without log2(e); where has_derivative() only.
+  void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
+           std::int64_t lanes, float* derivative = nullptr) {
+    float* scores = scratch_.scores + key * kPanelLanes + lane;
+    const bool custom = score_.custom.tile != nullptr;
+    const float cap = static_cast<float>(score_.softcap) * (custom ? 1.0f : kLog2E);
+    const ScoreTile tile{.scores = scores,
+                         .stride = kPanelLanes,
+                         .keys = kTileRows,
+                         .lanes = lanes,
+                         .first = head_.place(panel.first_query + lane, block + key),
+                         .factor = kLog2E};
+    if (!scores_are_scaled_) scale_tile(scores, lanes, std::abs(query_factor()));
+    if (score_.softcap > 0) softcap_tile(scores, lanes, cap);
+    if (derivative != nullptr) find_derivative(tile, cap, derivative);
+    if (custom) score_.custom.tile(score_.custom.state.get(), tile);
+    if (has_position_bias()) {
+      const std::int64_t distance =
+          panel.first_query + lane + head_.origin.offset - (block + key) - first_distance_;
+      add_position_bias(scores, lanes, scratch_.position_bias + distance);
+    }
+    if (score_.bias.defined()) {
+      load_bias(panel, block + key, lane, lanes);
+      add_bias_tile(scores, lanes, scratch_.bias_tile + (block + key) % kBiasKeys * kPanelLanes,
+                    kLog2E);
+    }
+  }
+
+  /// What mask_tile needs to know of a segment's rows.
+  void prepare_mask(const Panel& panel, std::int64_t block, const Segment& segment) {
+    if (!panel.exact) return fill_visible(panel, block, segment);
+    const auto within = [&](std::int64_t key) {
+      return static_cast<std::int32_t>(std::clamp<std::int64_t>(key - block, 0, setup_.block_keys));
+    };
+    const std::int64_t lane = segment.first_vector * kLanes;
+    for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
+      scratch_.key_begin[i] = within(panel.key_begin[i]);
+      scratch_.key_end[i] = within(panel.key_end[i]);
+    }
+  }
+
+  void mask_tile(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+    float* scores = scratch_.scores + key * kPanelLanes + lane;
+    if (panel.exact) {
+      mask_tile_by_range(scores, lanes, static_cast<std::int32_t>(key), scratch_.key_begin + lane,
+                         scratch_.key_end + lane);
+    } else {
+      mask_tile_by_rows(scores, lanes, scratch_.visible + lane * setup_.block_keys + key,
+                        setup_.block_keys, scratch_.mask_rows, scratch_.mask_tile);
+    }
+  }
+
+ private:
+  /// From the scores after the softcap.
+  void find_derivative(const ScoreTile& scores, float cap, float* derivative) {
+    for (std::int64_t k = 0; k < kTileRows; ++k) {
+      const float* from = scores.scores + k * kPanelLanes;
+      float* to = derivative + k * kPanelLanes;
+      if (score_.custom.tile == nullptr) {
+        std::fill_n(to, scores.lanes, 1.0f);
+      } else {
+        std::copy_n(from, scores.lanes, to);
+      }
+    }
+    if (score_.custom.tile != nullptr) {
+      ScoreTile tile = scores;
+      tile.scores = derivative;
+      tile.factor = 1.0f;
+      score_.custom.tile_derivative(score_.custom.state.get(), tile);
+    }
+    if (score_.softcap > 0) softcap_derivative_tile(scores.scores, scores.lanes, cap, derivative);
+  }
+
+  bool has_position_bias() const { return score_.alibi.has_value() || score_.relative.has_value(); }
+
+  void fill_visible(const Panel& panel, std::int64_t block, const Segment& segment) {
+    const std::int64_t key = block + segment.first_key;
+    const std::int64_t keys = std::min(segment.keys, head_.kv_len - key);
+    const std::int64_t lane = segment.first_vector * kLanes;
+    for (std::int64_t i = lane; i < lane + segment.vectors * kLanes; ++i) {
+      std::uint8_t* row = scratch_.visible + i * setup_.block_keys + segment.first_key;
+      if (i < panel.rows) {
+        mask_.fill(head_.place(panel.first_query + i, key), keys, row);
+        std::fill(row + keys, row + segment.keys, std::uint8_t{0});
+      } else {
+        std::fill(row, row + segment.keys, std::uint8_t{0});
+      }
+    }
+  }
+
+  float bias_at(std::int64_t index) const {
+    const TensorView& bias = score_.bias;
+    if (bias.dtype() == DType::kFloat64) {
+      return static_cast<float>(static_cast<const double*>(bias.data())[index]);
+    }
+    return with_element_type(bias.dtype(), [&](auto* type) {
+      return static_cast<float>(static_cast<decltype(type)>(bias.data())[index]);
+    });
+  }
+
+  /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
+  /// line of cache in each row, unless it is there already. What lies beyond the last row or key
+  /// repeats it.
+  void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
+    key = key / kBiasKeys * kBiasKeys;
+    const std::int64_t query = panel.first_query + lane;
+    if (bias_key_ == key && bias_query_ == query && bias_lanes_ == lanes) return;
+    bias_key_ = key;
+    bias_query_ = query;
+    bias_lanes_ = lanes;
+
+    const TensorView& bias = score_.bias;
+    const std::int64_t rows = std::min(lanes, panel.rows - lane);
+    const std::int64_t keys = std::min(kBiasKeys, head_.kv_len - key);
+    const std::int64_t query_stride = head_.bias.query_stride;
+    const std::int64_t key_stride = head_.bias.key_stride;
+    const std::int64_t offset = head_.bias.offset + query * query_stride + key * key_stride;
+    if (bias.dtype() == DType::kFloat32 && key_stride == 1 && query_stride != 0 &&
+        keys == kBiasKeys) {
+      const float* from = static_cast<const float*>(bias.data()) + offset;
+      transpose(Numbers<float>{from}, query_stride, rows, kBiasKeys, scratch_.bias_tile,
+                kPanelLanes);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        __builtin_prefetch(from + i * query_stride + 2 * kBiasKeys, 0, 2);
+      }
+      return;
+    }
+    for (std::int64_t k = 0; k < kBiasKeys; ++k) {
+      float* row = scratch_.bias_tile + k * kPanelLanes;
+      const std::int64_t at = offset + std::min(k, keys - 1) * key_stride;
+      if (query_stride == 0) {
+        std::fill(row, row + lanes, bias_at(at));
+        continue;
+      }
+      for (std::int64_t i = 0; i < rows; ++i) row[i] = bias_at(at + i * query_stride);
+    }
+  }
+
+  const ForwardSetup& setup_;
+  const ForwardHead& head_;
+  const ScoreOptions& score_;
+  const Mask& mask_;
+  ForwardScratch& scratch_;
+  const bool scores_are_scaled_;
+  std::int64_t first_distance_ = 0;  // of the table of position biases
+  // What load_bias() last loaded.
+  std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_STAGES_INL_H_

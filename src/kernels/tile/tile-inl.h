@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The micro-kernel: both products of attention are made of it, and two of the five of its gradients
+// (row_tile-inl.h has the others).
+//
+//   C[i][lane] = sum over c of A[c][i] * B[c][lane]
+//
+// with i the rows of a tile (keys for the scores, dimensions of the value for the context) and
+// lanes the queries of a panel. A holds kRows numbers per step, which are broadcast one by one; B
+// holds kVectors vectors per step. The tile of C stays in registers for all steps: 24 fused
+// multiply-adds for 3 vector loads and 8 broadcast loads (AVX-512), so the two multiply-add
+// pipes are the only limit, and it runs at 97-98 % of theirs.
+//
+// Queries along the lanes, rather than keys along them as most kernels have it, because
+//   - the softmax of a row is then vertical: no horizontal maximum or sum, no scalar factor;
+//   - one layout serves both products: P, as the scores leave it, is the B of the second;
+//   - head dimensions need no padding: they are steps in the first product and rows in the second;
+//   - B (a panel of queries, or of weights) is small and stays in the first cache, while keys and
+//     values stream through once per panel of 48 queries rather than once per 6.
+
+#if defined(FOVEA_KERNELS_TILE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_TILE_INL_H_
+#undef FOVEA_KERNELS_TILE_TILE_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_TILE_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/simd/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+enum class Finish {
+  kStore,       // C = sum
+  kMaximum,     // C = sum; per_lane = max(per_lane, C over the rows)
+  kAccumulate,  // C = per_lane * C + sum
+};
+
+/// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes],
+/// which kStore has no use for; b, c and per_lane begin at the first of the kVectors vectors.
+template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
+HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
+                     float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr) {
+  constexpr bool kPerLane = kFinish == Finish::kMaximum || kFinish == Finish::kAccumulate;
+  const Floats d;
+  Vector sum[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = hn::Zero(d);
+  }
+  for (std::int64_t step = 0; step < steps; ++step) {
+    Vector row[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      const Vector x = hn::Set(d, a[i]);
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i][v] = Arithmetic::multiply_add(x, row[v], sum[i][v]);
+      }
+    }
+    a += kRows;
+    b += kPanelLanes;
+  }
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) {
+    Vector lanes = hn::Zero(d);
+    if constexpr (kPerLane) lanes = hn::Load(d, per_lane + v * kLanes);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      float* HWY_RESTRICT to = c + i * kPanelLanes + v * kLanes;
+      if constexpr (kFinish == Finish::kMaximum) {
+        lanes = hn::Max(lanes, sum[i][v]);
+        hn::Store(sum[i][v], d, to);
+      } else if constexpr (kFinish == Finish::kStore) {
+        hn::Store(sum[i][v], d, to);
+      } else {
+        hn::Store(hn::MulAdd(lanes, hn::Load(d, to), sum[i][v]), d, to);
+      }
+    }
+    if constexpr (kFinish == Finish::kMaximum) hn::Store(lanes, d, per_lane + v * kLanes);
+  }
+}
+
+/// The same with a number of rows from 1 to kTileRows that is known only now.
+template <class Arithmetic, int kVectors, Finish kFinish, int kRows = kTileRows>
+HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
+                        float* c, float* per_lane) {
+  if (rows == kRows) {
+    tile<Arithmetic, kRows, kVectors, kFinish>(a, b, steps, c, per_lane);
+  } else if constexpr (kRows > 1) {
+    tile_of<Arithmetic, kVectors, kFinish, kRows - 1>(rows, a, b, steps, c, per_lane);
+  }
+}
+
+/// Calls `act` with a panel's number of vectors as a constant.
+template <class Act>
+HWY_INLINE void with_vectors(std::int64_t vectors, const Act& act) {
+  switch (vectors) {
+    case 1:
+      return act(std::integral_constant<int, 1>());
+    case 2:
+      return act(std::integral_constant < int, kPanelVectors >= 2 ? 2 : 1 > ());
+    default:
+      return act(std::integral_constant < int, kPanelVectors >= 3 ? 3 : kPanelVectors > ());
+  }
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_TILE_INL_H_

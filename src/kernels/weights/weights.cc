@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Weights found again (weights-inl.h), compiled once per SIMD target, and the choice of one of
+// them.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/weights/weights.cc"
+#include <hwy/foreach_target.h>
+// Above stands what is compiled once per target.
+
+#include <hwy/highway.h>
+
+#include "kernels/tile/float_arithmetic-inl.h"
+#include "kernels/weights/weights-inl.h"
+#include "kernels/weights/weights.h"
+#include "kernels/weights/weights_bf16.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+std::size_t WeightsScratchBytes(const WeightsSetup& setup) {
+  return WeightsScratch().lay_out<FloatArithmetic>(nullptr, setup);
+}
+
+void RunWeightsItem(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
+                    const std::stop_token& stop) {
+  WeightsPass<FloatArithmetic>(setup, item, scratch).run(stop);
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+HWY_EXPORT(WeightsScratchBytes);
+HWY_EXPORT(RunWeightsItem);
+
+std::size_t weights_scratch_bytes(const WeightsSetup& setup) {
+  if (has_bf16_weights(setup)) return bf16_weights_scratch_bytes(setup);
+  return HWY_DYNAMIC_DISPATCH(WeightsScratchBytes)(setup);
+}
+
+void weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
+                  const std::stop_token& stop) {
+  if (has_bf16_weights(setup)) return bf16_weights_item(setup, item, scratch, stop);
+  HWY_DYNAMIC_DISPATCH(RunWeightsItem)(setup, item, scratch, stop);
+}
+
+}  // namespace fovea::kernels
+#endif
