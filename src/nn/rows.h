@@ -12,8 +12,8 @@
 #include "fovea/nn/buffer.h"
 #include "fovea/tensor.h"
 
-#include "engine/parallel.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/workspace.h"
 
 namespace fovea::nn {
 

@@ -11,9 +11,9 @@
 
 #include "fovea/weights.h"
 
-#include "engine/parallel.h"
-#include "engine/problem.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/problem.h"
+#include "engine/call/workspace.h"
 #include "kernels/weights/weights.h"
 
 namespace fovea::engine {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 #include "kernels/forward/forward.h"
 
 namespace fovea::engine {

@@ -2,10 +2,10 @@
 //
 // Calls that find weights again (weights_call.h).
 
-#include "engine/weights_call.h"
+#include "engine/weights/weights_call.h"
 
 #include "core/fail.h"
-#include "engine/rows.h"
+#include "engine/call/rows.h"
 #include "kernels/simd/target.h"
 
 namespace fovea::engine {

@@ -2,13 +2,13 @@
 //
 // How decoding is cut into items (decode_plan.h).
 
-#include "engine/decode_plan.h"
+#include "engine/decode/decode_plan.h"
 
 #include <algorithm>
 
-#include "engine/parallel.h"
-#include "engine/rows.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/rows.h"
+#include "engine/call/workspace.h"
 
 namespace fovea::engine {
 namespace {

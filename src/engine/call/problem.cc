@@ -2,7 +2,7 @@
 //
 // The checks of a call (problem.h): all of them before anything is written.
 
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 
 #include <cmath>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "core/fail.h"
 #include "core/tensor_memory.h"
-#include "engine/lenses.h"
-#include "engine/outputs.h"
+#include "engine/call/outputs.h"
+#include "engine/lenses/lenses.h"
 
 namespace fovea::engine {
 namespace {

@@ -12,7 +12,7 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
 
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 #include "kernels/decode/decode.h"
 #include "problem/problem_shape.h"
 

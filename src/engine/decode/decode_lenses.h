@@ -10,8 +10,8 @@
 #include "fovea/lenses.h"
 #include "fovea/tensor.h"
 
-#include "engine/decode_plan.h"
-#include "engine/problem.h"
+#include "engine/call/problem.h"
+#include "engine/decode/decode_plan.h"
 
 namespace fovea::engine {
 

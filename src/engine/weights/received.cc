@@ -14,9 +14,9 @@
 #include "fovea/weights.h"
 
 #include "core/fail.h"
-#include "engine/contiguous.h"
-#include "engine/outputs.h"
-#include "engine/weights_call.h"
+#include "engine/call/contiguous.h"
+#include "engine/call/outputs.h"
+#include "engine/weights/weights_call.h"
 
 namespace fovea {
 namespace engine {

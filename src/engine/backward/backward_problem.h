@@ -6,7 +6,7 @@
 
 #include "fovea/attention_backward.h"
 
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 
 namespace fovea::engine {
 

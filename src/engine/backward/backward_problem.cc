@@ -2,13 +2,13 @@
 //
 // The checks of backward calls (backward_problem.h).
 
-#include "engine/backward_problem.h"
+#include "engine/backward/backward_problem.h"
 
 #include <string_view>
 
 #include "core/fail.h"
 #include "core/tensor_memory.h"
-#include "engine/outputs.h"
+#include "engine/call/outputs.h"
 
 namespace fovea::engine {
 namespace {

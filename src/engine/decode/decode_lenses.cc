@@ -2,7 +2,7 @@
 //
 // The lenses of decoding (decode_lenses.h).
 
-#include "engine/decode_lenses.h"
+#include "engine/decode/decode_lenses.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include <numbers>
 #include <vector>
 
-#include "engine/lenses.h"
-#include "engine/parallel.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/workspace.h"
+#include "engine/lenses/lenses.h"
 #include "kernels/lenses/row_lens.h"
 #include "problem/cells.h"
 #include "reference/lenses.h"

@@ -2,7 +2,7 @@
 //
 // Memory to compute in (workspace.h).
 
-#include "engine/workspace.h"
+#include "engine/call/workspace.h"
 
 #include <cstdlib>
 #include <new>

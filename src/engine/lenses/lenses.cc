@@ -2,7 +2,7 @@
 //
 // The lenses of a call (lenses.h).
 
-#include "engine/lenses.h"
+#include "engine/lenses/lenses.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "core/fail.h"
-#include "engine/parallel.h"
-#include "engine/rows.h"
+#include "engine/call/parallel.h"
+#include "engine/call/rows.h"
 #include "kernels/forward/forward.h"
 #include "problem/cells.h"
 

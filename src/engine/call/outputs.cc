@@ -2,7 +2,7 @@
 //
 // The checks of outputs (outputs.h).
 
-#include "engine/outputs.h"
+#include "engine/call/outputs.h"
 
 #include "core/fail.h"
 

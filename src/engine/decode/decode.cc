@@ -14,13 +14,13 @@
 
 #include "core/element_type.h"
 #include "core/fail.h"
-#include "engine/decode_lenses.h"
-#include "engine/decode_plan.h"
-#include "engine/lenses.h"
-#include "engine/parallel.h"
-#include "engine/problem.h"
-#include "engine/rows.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/problem.h"
+#include "engine/call/rows.h"
+#include "engine/call/workspace.h"
+#include "engine/decode/decode_lenses.h"
+#include "engine/decode/decode_plan.h"
+#include "engine/lenses/lenses.h"
 #include "kernels/simd/target.h"
 
 namespace fovea {

@@ -2,13 +2,13 @@
 //
 // Block and item sizes (plan.h).
 
-#include "engine/plan.h"
+#include "engine/forward/plan.h"
 
 #include <algorithm>
 #include <cassert>
 
-#include "engine/parallel.h"
-#include "engine/workspace.h"
+#include "engine/call/parallel.h"
+#include "engine/call/workspace.h"
 
 namespace fovea::engine {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "fovea/attention_backward.h"
 
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 #include "kernels/backward/backward.h"
 
 namespace fovea::engine {

@@ -14,10 +14,10 @@
 #include "fovea/reference.h"
 
 #include "core/fail.h"
-#include "engine/contiguous.h"
-#include "engine/lenses.h"
-#include "engine/outputs.h"
-#include "engine/weights_call.h"
+#include "engine/call/contiguous.h"
+#include "engine/call/outputs.h"
+#include "engine/lenses/lenses.h"
+#include "engine/weights/weights_call.h"
 #include "problem/cells.h"
 #include "reference/lenses.h"
 

@@ -11,12 +11,12 @@
 #include "fovea/weights.h"
 
 #include "core/fail.h"
-#include "engine/contiguous.h"
-#include "engine/decode_plan.h"
-#include "engine/outputs.h"
-#include "engine/parallel.h"
-#include "engine/weights_call.h"
-#include "engine/workspace.h"
+#include "engine/call/contiguous.h"
+#include "engine/call/outputs.h"
+#include "engine/call/parallel.h"
+#include "engine/call/workspace.h"
+#include "engine/decode/decode_plan.h"
+#include "engine/weights/weights_call.h"
 #include "kernels/simd/target.h"
 
 namespace fovea {

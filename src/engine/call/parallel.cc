@@ -3,7 +3,7 @@
 // Threads by OpenMP (parallel.h). Items are handed out by a counter instead of an OpenMP loop,
 // which could neither be left early nor pass an exception on.
 
-#include "engine/parallel.h"
+#include "engine/call/parallel.h"
 
 #include <algorithm>
 #include <atomic>

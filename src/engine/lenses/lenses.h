@@ -13,8 +13,8 @@
 #include "fovea/lenses.h"
 #include "fovea/weights.h"
 
-#include "engine/outputs.h"
-#include "engine/problem.h"
+#include "engine/call/outputs.h"
+#include "engine/call/problem.h"
 #include "kernels/lenses/lenses.h"
 
 namespace fovea::engine {

@@ -2,13 +2,13 @@
 //
 // Block and item sizes of the backward pass (backward_plan.h).
 
-#include "engine/backward_plan.h"
+#include "engine/backward/backward_plan.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/backward_problem.h"
-#include "engine/parallel.h"
+#include "engine/backward/backward_problem.h"
+#include "engine/call/parallel.h"
 #include "kernels/simd/arena.h"
 #include "problem/broadcast.h"
 

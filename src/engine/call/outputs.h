@@ -11,7 +11,7 @@
 #include "fovea/tensor.h"
 
 #include "core/tensor_memory.h"
-#include "engine/problem.h"
+#include "engine/call/problem.h"
 
 namespace fovea::engine {
 
