@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/palette.h"
+#include "scene/tell/palette.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {

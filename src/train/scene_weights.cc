@@ -8,7 +8,7 @@
 
 #include "fovea/reference.h"
 
-#include "scene/heads.h"
+#include "scene/trace/heads.h"
 
 namespace fovea::train {
 namespace {

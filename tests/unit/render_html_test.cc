@@ -17,7 +17,7 @@
 #include "fovea/scene.h"
 
 #include "scene/html/mathml.h"
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 #include "support/files.h"
 #include "text/html_escape.h"
 

@@ -15,10 +15,10 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "scene/number_text.h"
-#include "scene/pooled.h"
-#include "scene/story.h"
-#include "scene/top_keys.h"
+#include "scene/tell/story.h"
+#include "scene/trace/number_text.h"
+#include "scene/trace/pooled.h"
+#include "scene/trace/top_keys.h"
 #include "support/files.h"
 #include "text/text_width.h"
 

@@ -15,8 +15,8 @@
 
 #include "scene/html/story.h"
 #include "scene/html/table.h"
-#include "scene/step_catalogue.h"
-#include "scene/top_keys.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/trace/top_keys.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {

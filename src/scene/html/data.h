@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene::html {
 

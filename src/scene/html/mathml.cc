@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/step_catalogue.h"
+#include "scene/read/step_catalogue.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {

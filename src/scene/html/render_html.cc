@@ -19,9 +19,9 @@
 #include "scene/html/mathml.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
-#include "scene/step_catalogue.h"
-#include "scene/story.h"
-#include "scene/trace_model.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/tell/story.h"
+#include "scene/trace/trace_model.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene {

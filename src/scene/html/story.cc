@@ -14,9 +14,9 @@
 
 #include "scene/html/mathml.h"
 #include "scene/html/table.h"
-#include "scene/score_terms.h"
-#include "scene/step_catalogue.h"
-#include "scene/top_keys.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/trace/score_terms.h"
+#include "scene/trace/top_keys.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {

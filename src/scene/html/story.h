@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene::html {
 

@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "scene/scene_parser.h"
-#include "scene/step_catalogue.h"
+#include "scene/read/scene_parser.h"
+#include "scene/read/step_catalogue.h"
 #include "text/nearest.h"
 #include "text/text_width.h"
 

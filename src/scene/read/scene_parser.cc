@@ -3,7 +3,7 @@
 // From JSON to a Scene: every key checked, every shape compared with its neighbours', all random
 // numbers drawn from one stream.
 
-#include "scene/scene_parser.h"
+#include "scene/read/scene_parser.h"
 
 #include <algorithm>
 
@@ -13,8 +13,8 @@
 #include "fovea/scene.h"
 
 #include "io/file_io.h"
-#include "scene/scene_parts.h"
-#include "scene/step_catalogue.h"
+#include "scene/read/scene_parts.h"
+#include "scene/read/step_catalogue.h"
 #include "text/nearest.h"
 #include "text/text_width.h"
 

@@ -10,9 +10,9 @@
 
 #include "fovea/scene.h"
 
-#include "scene/palette.h"
-#include "scene/pooled.h"
-#include "scene/story.h"
+#include "scene/tell/palette.h"
+#include "scene/tell/story.h"
+#include "scene/trace/pooled.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

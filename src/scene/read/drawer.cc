@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/scene_parser.h"
+#include "scene/read/scene_parser.h"
 
 namespace fovea::scene {
 

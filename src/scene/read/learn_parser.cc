@@ -9,8 +9,8 @@
 
 #include "fovea/error.h"
 
-#include "scene/scene_parser.h"
-#include "scene/scene_parts.h"
+#include "scene/read/scene_parser.h"
+#include "scene/read/scene_parts.h"
 
 namespace fovea::scene {
 namespace {

@@ -4,7 +4,7 @@
 // by that tolerance is the one reported. A check costs no more than what it compares, however it
 // fails.
 
-#include "scene/check.h"
+#include "scene/trace/check.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // The rows behind a score, found again in a trace's steps; nothing is computed but q W, which the
 // general score keeps to itself.
 
-#include "scene/score_terms.h"
+#include "scene/trace/score_terms.h"
 
 #include <variant>
 

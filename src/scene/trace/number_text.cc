@@ -2,7 +2,7 @@
 //
 // NumPy's number formats (core/number_format.h), with a reader's idea of when to turn scientific.
 
-#include "scene/number_text.h"
+#include "scene/trace/number_text.h"
 
 #include <algorithm>
 #include <cmath>

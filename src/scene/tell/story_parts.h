@@ -11,8 +11,8 @@
 
 #include "fovea/scene.h"
 
-#include "scene/story.h"
-#include "scene/trace_model.h"
+#include "scene/tell/story.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
 

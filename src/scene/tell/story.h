@@ -12,7 +12,7 @@
 
 #include "fovea/scene.h"
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
 

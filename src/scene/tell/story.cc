@@ -2,12 +2,12 @@
 //
 // The whole story: what goes in, one word (story_word.cc), all words at once.
 
-#include "scene/story.h"
+#include "scene/tell/story.h"
 
 #include <fmt/format.h>
 
-#include "scene/step_catalogue.h"
-#include "scene/story_parts.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/tell/story_parts.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

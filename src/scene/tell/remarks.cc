@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "scene/story.h"
-#include "scene/trace_model.h"
+#include "scene/tell/story.h"
+#include "scene/trace/trace_model.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

@@ -2,7 +2,7 @@
 //
 // Where a number of a step lies, from the dimensions that the scene has.
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/step_catalogue.h"
+#include "scene/read/step_catalogue.h"
 
 namespace fovea::scene {
 namespace {

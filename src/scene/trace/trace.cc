@@ -11,10 +11,10 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "scene/check.h"
-#include "scene/heads.h"
-#include "scene/scene_parts.h"
-#include "scene/step_catalogue.h"
+#include "scene/read/scene_parts.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/trace/check.h"
+#include "scene/trace/heads.h"
 
 namespace fovea::scene {
 namespace {

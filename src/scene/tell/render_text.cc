@@ -10,10 +10,10 @@
 
 #include "fovea/scene.h"
 
-#include "scene/palette.h"
-#include "scene/pooled.h"
-#include "scene/story.h"
-#include "scene/story_parts.h"
+#include "scene/tell/palette.h"
+#include "scene/tell/story.h"
+#include "scene/tell/story_parts.h"
+#include "scene/trace/pooled.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

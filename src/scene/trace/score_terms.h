@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
 

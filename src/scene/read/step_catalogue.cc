@@ -2,7 +2,7 @@
 //
 // The table itself. A new kind of step begins here.
 
-#include "scene/step_catalogue.h"
+#include "scene/read/step_catalogue.h"
 
 #include <algorithm>
 #include <cassert>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "scene/trace_model.h"
+#include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
 

@@ -9,12 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "scene/number_text.h"
-#include "scene/scene_parts.h"
-#include "scene/score_terms.h"
-#include "scene/step_catalogue.h"
-#include "scene/story_parts.h"
-#include "scene/top_keys.h"
+#include "scene/read/scene_parts.h"
+#include "scene/read/step_catalogue.h"
+#include "scene/tell/story_parts.h"
+#include "scene/trace/number_text.h"
+#include "scene/trace/score_terms.h"
+#include "scene/trace/top_keys.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

@@ -7,7 +7,7 @@
 #include "fovea/error.h"
 
 #include "problem/broadcast.h"
-#include "scene/scene_parser.h"
+#include "scene/read/scene_parser.h"
 
 namespace fovea::scene {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "fovea/scene.h"
 
-#include "scene/number_text.h"
+#include "scene/trace/number_text.h"
 
 namespace fovea::scene {
 

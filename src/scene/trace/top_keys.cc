@@ -3,7 +3,7 @@
 // A row with nan among its weights must have an order too: the one a sort is given is a strict weak
 // order for all numbers there are. page.js ranks alike (listed).
 
-#include "scene/top_keys.h"
+#include "scene/trace/top_keys.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 // One hue from near white to dark blue: order survives any colour blindness and black-and-white
 // print. (The "Blues" of ColorBrewer, by Cynthia Brewer, is the model.)
 
-#include "scene/palette.h"
+#include "scene/tell/palette.h"
 
 #include <algorithm>
 #include <array>

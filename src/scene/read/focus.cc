@@ -10,7 +10,7 @@
 #include "fovea/scene.h"
 
 #include "core/fail.h"
-#include "scene/scene_parts.h"
+#include "scene/read/scene_parts.h"
 #include "text/nearest.h"
 #include "text/text_width.h"
 

@@ -3,7 +3,7 @@
 // How matrices become tables (cut to the first and last rows and columns where there are many) and
 // pictures, and how notes are found and made safe to show.
 
-#include "scene/story_parts.h"
+#include "scene/tell/story_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "scene/step_catalogue.h"
+#include "scene/read/step_catalogue.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {

@@ -3,7 +3,7 @@
 // The rows and columns that a cell stands for are split as evenly as whole numbers allow. A mean is
 // of what may be seen: only a cell with nothing else in it is masked.
 
-#include "scene/pooled.h"
+#include "scene/trace/pooled.h"
 
 #include <algorithm>
 #include <cmath>
