@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The CPU (machine.h).
+
+#include "bench/attention/machine.h"
+
+#include <fstream>
+#include <map>
+
+namespace fovea::cli {
+namespace {
+
+// The first CPU's lines, "NAME<tab>: VALUE".
+std::map<std::string, std::string> cpu_facts() {
+  std::ifstream text("/proc/cpuinfo");
+  std::map<std::string, std::string> facts;
+  std::string line;
+  while (std::getline(text, line) && !line.empty()) {
+    const std::size_t colon = line.find(':');
+    const std::size_t name_end = line.substr(0, colon).find_last_not_of("\t ");
+    if (colon == std::string::npos || name_end == std::string::npos) continue;
+    const std::size_t value = line.find_first_not_of(' ', colon + 1);
+    facts[line.substr(0, name_end + 1)] = value == std::string::npos ? "" : line.substr(value);
+  }
+  return facts;
+}
+
+}  // namespace
+
+Machine this_machine() {
+  std::map<std::string, std::string> facts = cpu_facts();
+  Machine machine;
+  if (!facts["model name"].empty()) machine.cpu = facts["model name"];
+  if (facts["vendor_id"] == "AuthenticAMD") {
+    // Family 25 is Zen 3 and Zen 4, of which only Zen 4 has AVX-512.
+    const bool avx512 = (facts["flags"] + " ").find(" avx512f ") != std::string::npos;
+    if (facts["cpu family"] == "25" && avx512) machine.kind = CpuKind::kZen4;
+    if (facts["cpu family"] == "26") machine.kind = CpuKind::kZen5;
+  }
+  return machine;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea attend` (attend_command.h).
+
+#include "cli/attend/command.h"
+
+#include <chrono>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/attend/page.h"
+#include "cli/attend/verify.h"
+#include "cli/problem/options.h"
+#include "cli/problem/rules.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "cli/shell/output.h"
+#include "cli/shell/progress.h"
+#include "reference/comparison.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void require_right(const char* what, const std::optional<AttendError>& error) {
+  if (!error || error->fits()) return;
+  throw WrongResult(
+      fmt::format("wrong result, so nothing was written: the {} is off by {:.3g}, where the "
+                  "reference allows {:.3g}",
+                  what, error->error, error->allowed));
+}
+
+}  // namespace
+
+AttendCommand::AttendCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("attend", "attention of tensors in files")) {
+  app_->formatter(std::make_shared<PageFormatter>(attend_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_tensor_options(*app_, arguments_);
+  add_output_options();
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+  add_mask_options(*app_, arguments_);
+  add_score_options(*app_, arguments_);
+}
+
+void AttendCommand::add_output_options() {
+  AttendArguments& to = arguments_;
+  app_->option_defaults()->group("Options");
+  const auto add = [this](const char* name, std::string& target, const char* description) {
+    app_->add_option(name, target, description)->type_name("FILE[:NAME]");
+  };
+  add("--output", to.output,
+      "Write the context there: an .npy, .npz or .safetensors file, by its ending, under NAME "
+      "(default: context); or \"-\", an .npy on standard output.");
+  add("--lse", to.lse,
+      "Write the log of each row's sum of exponentials there: [batch, heads, length] in either "
+      "layout, float32 (float64 with f64), under NAME (default: lse). In the same .npz or "
+      ".safetensors as --output it stands beside the context.");
+  add_threads_option(*app_, to);
+  app_->add_flag("--verify", to.verify,
+                 "Compute some rows once more by the reference before anything is written; exit 1 "
+                 "if the result is wrong.");
+  app_->add_flag("--json", to.json, "Print one JSON object instead of text.");
+}
+
+void AttendCommand::check_usage() const {
+  check_problem_usage(*app_, arguments_, {"--query", "--key", "--value"},
+                      {{"--output", &arguments_.output}, {"--lse", &arguments_.lse}});
+  if (!given("--output") && !given("--lse") && !arguments_.verify && !arguments_.json) {
+    throw UsageError("nothing to do: expected --output, --lse, --verify or --json");
+  }
+}
+
+AttendResult AttendCommand::make_result(const AttendInputs& inputs) const {
+  // Without any output both are computed, to be verified or timed.
+  const bool both = arguments_.output.empty() && arguments_.lse.empty();
+  const auto [batch, q_heads, kv_heads, q_len, kv_len, sequences] = inputs.shape;
+  AttendResult result;
+  if (both || !arguments_.output.empty()) {
+    result.context = Tensor(inputs.query.view.dtype(),
+                            inputs.layout.shape(batch, q_heads, q_len, inputs.value_dim()));
+  }
+  if (both || !arguments_.lse.empty()) {
+    result.lse = Tensor(inputs.is_float64() ? DType::kFloat64 : DType::kFloat32,
+                        inputs.layout.shape(batch, q_heads, q_len));
+  }
+  return result;
+}
+
+void AttendCommand::print(const AttendReport& report) const {
+  const std::string text = arguments_.json ? attend_json(report) : attend_text(report);
+  if (!report.plan.to_standard_output()) {
+    write_stdout(text);
+  } else if (arguments_.json || arguments_.verify) {
+    write_stderr(text);
+  }
+}
+
+int AttendCommand::run() const {
+  check_usage();
+  AttendArguments arguments = arguments_;
+  arguments.alibi = given("--alibi");
+  const OutputPlan plan = plan_outputs(arguments.output, arguments.lse);
+
+  const Stopwatch reading;
+  const AttendInputs inputs = read_inputs(arguments);
+  const AttendRules rules = read_rules(arguments);
+  const double read_seconds = reading.seconds();
+
+  AttentionOptions options = rules.options();
+  options.execution.threads = static_cast<int>(arguments.threads);
+  require_fit(options, inputs.shape);
+  require_writable(plan);
+  AttendResult result = make_result(inputs);
+  const AttentionOutputs outputs = outputs_of(inputs.layout, result);
+  Progress progress;
+  AttendReport report = {.inputs = inputs,
+                         .rules = rules,
+                         .result = result,
+                         .plan = plan,
+                         .times = attend(inputs, options, outputs, progress),
+                         .read_seconds = read_seconds,
+                         .verdict = {}};
+  if (arguments.verify) {
+    report.verdict = verify(inputs, rules, outputs, progress);
+    require_right("context", report.verdict->context);
+    require_right("lse", report.verdict->lse);
+  }
+  const Stopwatch writing;
+  constexpr std::int64_t kLarge = std::int64_t{1} << 26;
+  if (plan.context.wanted() && result.context.size() > kLarge) {
+    progress.show("writing " + visible(plan.context.words()));
+  }
+  write_outputs(plan, result.context, result.lse);
+  progress.clear();
+  report.write_seconds = writing.seconds();
+  print(report);
+  return 0;
+}
+
+}  // namespace fovea::cli

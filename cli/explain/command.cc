@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea explain` (explain_command.h).
+
+#include "cli/explain/command.h"
+
+#include <cctype>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+
+#include "cli/explain/page.h"
+#include "cli/shell/help.h"
+#include "cli/shell/input.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "core/fail.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMaxDim = 4096;  // as in scenes
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+}  // namespace
+
+ExplainCommand::ExplainCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("explain", "show every step of attention on a small example")) {
+  app_->formatter(std::make_shared<PageFormatter>(explain_page()));
+  // As everywhere, the last of two equal options counts.
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_options();
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+void ExplainCommand::add_options() {
+  app_->add_option("SCENE", scene_, "A scene file, or \"-\" for standard input.");
+  app_->add_option("--query", query_,
+                   "The word to explain in detail; as @INDEX, counted from 0, where it occurs "
+                   "twice (@ITEM:INDEX in a batch). Default: as the scene says.")
+      ->type_name("WORD|@INDEX");
+  add_choice(*app_, "--format", format_, {"text", "json", "markdown", "html"},
+             "text, json, markdown or html. Default: by the ending of --output FILE (.txt, .json, "
+             ".md, .markdown, .html, .htm), else text.")
+      ->type_name("FORMAT");
+  app_->add_option("--output", output_, "Write to FILE instead of standard output.")
+      ->type_name("FILE");
+  app_->add_flag("--check", check_,
+                 "Compare with what the scene expects and print the result instead of the story; "
+                 "with --format json print all of the JSON. Exit 1 if a number is off.");
+  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
+             "Colours in text: always, never, or auto (the default): when standard output is a "
+             "terminal that shows them.")
+      ->type_name("WHEN");
+  add_integer(
+      *app_, "--width", width_, {std::int64_t{scene::kMinWidth}, std::int64_t{scene::kMaxWidth}},
+      fmt::format("Columns of text, from {} to {}. Default: the terminal's, from 60 to 160; "
+                  "100 without one.",
+                  scene::kMinWidth, scene::kMaxWidth));
+
+  // The group's name becomes a heading.
+  app_->option_defaults()->group("Options for a sentence");
+  app_->add_option("--text", text_, "Explain this sentence instead of a scene.")
+      ->type_name("SENTENCE");
+  add_integer(*app_, "--dim", sentence_.dim, {std::int64_t{1}, kMaxDim},
+              "Numbers in each word's embedding (default 4).");
+  add_integer(*app_, "--seed", sentence_.seed,
+              {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
+              "Where the random numbers start (default 42). They are NumPy's.");
+  app_->add_flag("--causal", sentence_.causal, "No word looks at words after it.");
+  add_integer(*app_, "--heads", sentence_.heads, {std::int64_t{1}, kMaxDim},
+              "Heads that the embedding is split among (default 1).");
+  add_choice(*app_, "--projections", projections_, {"none", "random"},
+             "What makes queries, keys and values of the embeddings: none (the default), or "
+             "random weights.")
+      ->type_name("none|random");
+  app_->option_defaults()->group("Options");
+}
+
+ExplainCommand::Format ExplainCommand::format() const {
+  static const std::vector<std::pair<std::string_view, Format>> kNames = {
+      {"text", Format::kText},          {"json", Format::kJson},  {"markdown", Format::kMarkdown},
+      {"html", Format::kHtml},          {".json", Format::kJson}, {".md", Format::kMarkdown},
+      {".markdown", Format::kMarkdown}, {".html", Format::kHtml}, {".htm", Format::kHtml}};
+  const std::string name =
+      format_.empty() ? lower(std::filesystem::path(output_).extension().string()) : format_;
+  for (const auto& [known, format] : kNames) {
+    if (known == name) return format;
+  }
+  return Format::kText;
+}
+
+void ExplainCommand::check_usage() const {
+  const bool sentence = given("--text");
+  if (sentence && given("SCENE")) throw UsageError("expected a SCENE or --text SENTENCE, got both");
+  if (!sentence && !given("SCENE")) throw UsageError("expected a SCENE file or --text SENTENCE");
+  for (const char* option : {"--dim", "--seed", "--causal", "--heads", "--projections"}) {
+    if (!sentence && given(option)) {
+      throw UsageError(fmt::format("{} goes with --text; a scene file says it itself", option));
+    }
+  }
+  if (given("SCENE") && scene_.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
+  if (given("--output") && output_.empty())
+    throw UsageError("--output: expected a file name, got \"\"");
+  if (given("--width") && format() != Format::kText) {
+    throw UsageError("--width goes with text, which this output is not");
+  }
+  if (!check_) return;
+  if (sentence)
+    throw UsageError("--check goes with a SCENE that has \"expect\"; a sentence has none");
+  const bool page = format() == Format::kMarkdown || format() == Format::kHtml;
+  if (page && !given("--output")) {
+    throw UsageError("--check goes with the formats text and json, or with --output FILE");
+  }
+}
+
+scene::TextOptions ExplainCommand::text_options(bool to_file) const {
+  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
+                         : color_ == "never" ? ColorWish::kNever
+                                             : ColorWish::kAuto;
+  return {.color = choose_color(wish, to_file),
+          .width = width_ > 0 ? static_cast<int>(width_) : choose_width(to_file)};
+}
+
+scene::Trace ExplainCommand::trace() const {
+  if (given("--text")) {
+    scene::SentenceOptions options = sentence_;
+    options.random_projections = projections_ == "random";
+    scene::Scene scene = scene::scene_from_sentence(text_, options);
+    if (given("--query")) scene::set_focus(scene, query_);
+    return scene::trace_scene(scene);
+  }
+  const bool from_stdin = scene_ == "-";
+  std::error_code missing;  // of either file: then they are not the same
+  if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
+    throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
+  }
+  scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
+  const std::string name = from_stdin ? "standard input" : scene_;
+  if (check_ && scene.expect.empty()) {
+    fail("{}: nothing to check: the scene has no \"expect\"", name);
+  }
+  if (given("--query")) scene::set_focus(scene, query_);
+  try {
+    return scene::trace_scene(scene);
+  } catch (const InvalidArgument& error) {
+    fail("{}: {}", name, error.what());
+  }
+}
+
+std::string ExplainCommand::story(const scene::Trace& trace) const {
+  switch (format()) {
+    case Format::kJson:
+      return scene::to_json(trace);
+    case Format::kMarkdown:
+      return scene::to_markdown(trace);
+    case Format::kHtml:
+      return scene::to_html(trace);
+    case Format::kText:
+      break;
+  }
+  return scene::to_text(trace, text_options(given("--output")));
+}
+
+int ExplainCommand::run() const {
+  check_usage();
+  const scene::Trace result = trace();
+  const bool to_file = given("--output");
+  if (to_file) write_file(output_, story(result));
+  if (check_ && (to_file || format() == Format::kText)) {
+    write_stdout(scene::checks_to_text(result, text_options(false)));
+  } else if (!to_file) {
+    write_stdout(story(result));
+  }
+  return check_ && !result.passed() ? 1 : 0;
+}
+
+}  // namespace fovea::cli

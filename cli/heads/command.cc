@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea heads` (heads_command.h).
+
+#include "cli/heads/command.h"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cli/heads/compute.h"
+#include "cli/heads/page.h"
+#include "cli/heads/report.h"
+#include "cli/map/place.h"
+#include "cli/problem/call.h"
+#include "cli/problem/inputs.h"
+#include "cli/problem/options.h"
+#include "cli/problem/rules.h"
+#include "cli/shell/help.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "cli/shell/progress.h"
+#include "cli/shell/terminal.h"
+#include "core/fail.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
+
+void require_something(const ProblemShape& shape) {
+  if (shape.batch > 0 && shape.q_heads > 0 && shape.q_len > 0 && shape.kv_len > 0) return;
+  fail(
+      "nothing to show: expected at least one of each, got batch {}, heads {}, queries {}, keys {}",
+      shape.batch, shape.q_heads, shape.q_len, shape.kv_len);
+}
+
+}  // namespace
+
+HeadsCommand::HeadsCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("heads", "what each head looks at, in numbers and a name")) {
+  add_problem_options(*app_, heads_page(), arguments_, "What is shown", [this] {
+    add_integer(
+        *app_, "--blocks", blocks_, {std::int64_t{1}, kMostBlocks},
+        "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
+        "are fewer keys, each is one.");
+    add_choice(
+        *app_, "--sort", sort_, head_orders(),
+        "What heads are sorted by, the largest first: share, the largest of first, prev, own "
+        "and next (the default); one of the columns entropy, even, distance, largest, first, "
+        "prev, own, next and block; or head, as they come.")
+        ->type_name("ORDER");
+    app_->option_defaults()->group("Options");
+    app_->add_flag("--json", arguments_.json, "Print JSON rather than the table.");
+    app_->add_option("--output", output_,
+                     "Write all numbers there instead: .json or .csv, by its ending.")
+        ->type_name("FILE");
+  });
+}
+
+void HeadsCommand::check_usage() const {
+  check_problem_usage(*app_, arguments_, {"--query", "--key"}, {{"--output", &output_}});
+  if (!given("--output")) return;
+  require_ending("--output", output_, {".json", ".csv"}, ".json or .csv");
+}
+
+int HeadsCommand::run() const {
+  check_usage();
+  AttendArguments arguments = arguments_;
+  arguments.alibi = given("--alibi");
+  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
+  const AttendRules rules = read_rules(arguments);
+  require_fit(rules.options(), inputs.shape);
+  require_something(inputs.shape);
+  if (given("--output")) require_writable(output_);
+
+  Progress progress;
+  HeadsResult result =
+      compute_heads(inputs, rules, blocks_, static_cast<int>(arguments.threads), progress);
+  sort_heads(result.heads, sort_);
+  const HeadsReport report = {inputs, rules, result, sort_};
+  if (given("--output")) {
+    write_file(output_, ending_of(output_) == ".json" ? heads_json(report) : heads_csv(report));
+  }
+  if (arguments.json) {
+    write_stdout(heads_json(report));
+  } else if (given("--output")) {
+    write_stdout(fmt::format("heads  {}, written to {}\n", result.heads.size(), visible(output_)));
+  } else {
+    write_stdout(heads_text(report, choose_width(false)));
+  }
+  return 0;
+}
+
+}  // namespace fovea::cli

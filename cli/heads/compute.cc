@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The numbers and names of heads (heads_compute.h).
+
+#include "cli/heads/compute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "fovea/error.h"
+
+#include "cli/problem/call.h"
+#include "cli/shell/call_progress.h"
+
+namespace fovea::cli {
+namespace {
+
+// When a name fits; the page of `fovea heads` says so too.
+constexpr double kHalf = 0.5;
+constexpr double kEven = 0.95;
+constexpr double kMostEven = 1.01;  // more comes of a sink, beside which weights add up to less
+// Shares that are the same differ by rounding: they were found in different ways.
+constexpr double kSameShare = 1e-5;
+constexpr double kOneKey = 0.8;
+
+/// An order and what it goes by.
+double key_of(const HeadTold& head, std::string_view order) {
+  constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {
+      {"entropy", kEntropy}, {"distance", kMeanDistance}, {"largest", kMaximum},
+      {"first", kFirstKey},  {"prev", kPreviousKey},      {"own", kOwnKey},
+      {"next", kNextKey},    {"block", kBlockDiagonal}};
+  for (const auto& [name, number] : kNumbers) {
+    if (name == order) return head[number];
+  }
+  return order == "even" ? head.evenness() : head.largest_share();
+}
+
+/// Weights ask for no value: none has a dim.
+AttendInputs without_value(const AttendInputs& inputs) {
+  AttendInputs part;
+  part.query.view = inputs.query.view;
+  part.key.view = inputs.key.view;
+  const TensorView& key = part.key.view;
+  Shape shape = key.shape();
+  shape[3] = 0;
+  part.value.view = TensorView(key.data(), key.dtype(), shape, key.strides());
+  part.shape = inputs.shape;
+  return part;
+}
+
+}  // namespace
+
+double HeadTold::evenness() const {
+  if (!(numbers[kEvenEntropy] > 0.0)) return std::numeric_limits<double>::quiet_NaN();
+  return numbers[kEntropy] / numbers[kEvenEntropy];
+}
+
+double HeadTold::largest_share() const {
+  return std::max({numbers[kFirstKey], numbers[kPreviousKey], numbers[kOwnKey], numbers[kNextKey]});
+}
+
+std::string_view HeadTold::name() const {
+  if (evenness() >= kEven && evenness() <= kMostEven) return "uniform";
+  const double largest = largest_share();
+  if (largest >= kHalf) {
+    // Where rows see few keys the first may be the query's own.
+    const double least = largest - kSameShare;
+    if (numbers[kOwnKey] >= least) return "own token";
+    if (numbers[kPreviousKey] >= least) return "previous token";
+    if (numbers[kNextKey] >= least) return "next token";
+    return "sink";
+  }
+  if (numbers[kBlockDiagonal] >= kHalf) return "local blocks";
+  if (numbers[kMaximum] >= kOneKey) return "one key";
+  return {};
+}
+
+std::vector<std::string> head_orders() {
+  return {"share", "entropy", "even", "distance", "largest", "first",
+          "prev",  "own",     "next", "block",    "head"};
+}
+
+void sort_heads(std::vector<HeadTold>& heads, std::string_view order) {
+  if (order == "head") return;
+  std::stable_sort(heads.begin(), heads.end(), [&](const HeadTold& a, const HeadTold& b) {
+    const double first = key_of(a, order), second = key_of(b, order);
+    return std::isnan(second) ? !std::isnan(first) : first > second;
+  });
+}
+
+HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
+                          int threads, Progress& progress) {
+  const AttendInputs weighed = without_value(inputs);
+  AttentionOptions options = rules.options();
+  options.execution.threads = threads;
+  const double again = 1.0 + 1.0 / static_cast<double>(blocks);
+  CallProgress said(progress, again * useful_flop(weighed, options));
+  options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
+
+  const ProblemShape& shape = inputs.shape;
+  const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
+  std::array<Tensor, kHeadNumbers.size()> found;
+  HeadSummary summary{.blocks = blocks};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    found[i] = Tensor(type, {shape.batch, shape.q_heads});
+    summary.*kHeadNumbers[i].output = found[i];
+  }
+  HeadsResult result;
+  result.blocks = std::min(blocks, shape.kv_len);
+  result.threads = threads_of(options.execution);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    attention_heads({weighed.query.view, weighed.key.view}, options, summary);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(in_words_of_options(error.what()));
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.clear();
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.q_heads; ++head) {
+      HeadTold told{.batch = batch, .head = head};
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        told.numbers[i] = found[i].value({batch, head}) + 0.0;  // no -0
+      }
+      result.heads.push_back(told);
+    }
+  }
+  return result;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Heads as a table, as JSON and as CSV (heads_report.h).
+
+#include "cli/heads/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "fovea/info.h"
+
+#include "cli/shell/units.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kGap = 2;
+constexpr int kLongestName = 14;  // "previous token"
+constexpr int kShareDigits = 4;   // "0.52"
+constexpr int kLeastBar = 3;
+constexpr int kMostBar = 8;
+
+/// A share as so many characters, in eighths of one.
+std::string bar(double share, int width) {
+  constexpr std::string_view kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const double eighths = std::isnan(share) ? 0.0 : std::clamp(share, 0.0, 1.0) * 8.0 * width;
+  const auto whole = static_cast<int>(std::lround(eighths));
+  std::string text;
+  for (int i = 0; i < whole / 8; ++i) text += "█";
+  return text + std::string(kEighths[whole % 8]);
+}
+
+/// The columns with bars.
+struct ShareColumn {
+  std::string_view header;
+  HeadPlace place;
+
+  int width() const { return std::max(display_width(header), kShareDigits); }
+};
+constexpr ShareColumn kShares[] = {{"first", kFirstKey},
+                                   {"prev", kPreviousKey},
+                                   {"own", kOwnKey},
+                                   {"next", kNextKey},
+                                   {"block", kBlockDiagonal}};
+
+/// Which columns a table has.
+struct Columns {
+  bool batch = false, entropy = false, even = false, distance = false, largest = false;
+  int bar = 0;  // characters beside each share
+
+  int width() const {
+    int sum = 4 + kGap + kLongestName;
+    for (const ShareColumn& share : kShares) {
+      sum += kGap + (bar > 0 ? kShareDigits + 1 + bar : share.width());
+    }
+    for (const auto& [has, own] :
+         {std::pair{batch, 5}, {entropy, 7}, {even, 4}, {distance, 8}, {largest, 7}}) {
+      if (has) sum += own + kGap;
+    }
+    return sum;
+  }
+};
+
+/// As many as there is room for, by how much they tell.
+Columns columns_for(bool batch, int width) {
+  Columns columns{.batch = batch};
+  const auto take = [&](auto Columns::*member, auto value) {
+    Columns more = columns;
+    more.*member = value;
+    if (more.width() <= width) columns = more;
+  };
+  take(&Columns::entropy, true);
+  take(&Columns::distance, true);
+  take(&Columns::bar, kLeastBar);
+  take(&Columns::largest, true);
+  take(&Columns::even, true);
+  for (int more = columns.bar + 1; columns.bar > 0 && more <= kMostBar; ++more) {
+    take(&Columns::bar, more);
+  }
+  return columns;
+}
+
+/// Lines of a table as they grow.
+class Line {
+ public:
+  void right(std::string_view text, int width) { add(pad_left(text, width)); }
+  void left(std::string_view text, int width) { add(pad_right(text, width)); }
+  /// Without spaces at its end.
+  std::string text() const { return text_.substr(0, text_.find_last_not_of(' ') + 1) + "\n"; }
+
+ private:
+  void add(const std::string& cell) {
+    if (!text_.empty()) text_.append(kGap, ' ');
+    text_ += cell;
+  }
+  std::string text_;
+};
+
+std::string header(const Columns& columns) {
+  Line line;
+  if (columns.batch) line.right("batch", 5);
+  line.right("head", 4);
+  if (columns.entropy) line.right("entropy", 7);
+  if (columns.even) line.right("even", 4);
+  if (columns.distance) line.right("distance", 8);
+  if (columns.largest) line.right("largest", 7);
+  for (const ShareColumn& share : kShares) {
+    if (columns.bar > 0) {
+      line.left(share.header, kShareDigits + 1 + columns.bar);
+    } else {
+      line.right(share.header, share.width());
+    }
+  }
+  line.left("name", 0);
+  return line.text();
+}
+
+std::string line_of(const HeadTold& head, const Columns& columns) {
+  Line line;
+  const auto number = [](double value, int digits) {
+    if (std::isnan(value)) return std::string("-");
+    const std::string text = fmt::format("{:.{}f}", value, digits);
+    // What rounds to 0 has no sign.
+    return text.find_first_not_of("-0.") == std::string::npos ? fmt::format("{:.{}f}", 0.0, digits)
+                                                              : text;
+  };
+  if (columns.batch) line.right(std::to_string(head.batch), 5);
+  line.right(std::to_string(head.head), 4);
+  if (columns.entropy) line.right(number(head[kEntropy], 3), 7);
+  if (columns.even) line.right(number(head.evenness(), 2), 4);
+  if (columns.distance) {
+    const double distance = head[kMeanDistance];
+    line.right(number(distance, std::abs(distance) < 99999.0 ? 1 : 0), 8);
+  }
+  if (columns.largest) line.right(number(head[kMaximum], 2), 7);
+  for (const ShareColumn& share : kShares) {
+    const double value = head[share.place];
+    const std::string text = number(value, 2);
+    if (columns.bar > 0) {
+      line.left(pad_left(text, kShareDigits) + " " + bar(value, columns.bar),
+                kShareDigits + 1 + columns.bar);
+    } else {
+      line.right(text, share.width());
+    }
+  }
+  const std::string_view name = head.name();
+  line.left(name.empty() ? "-" : name, 0);
+  return line.text();
+}
+
+std::string order_words(const std::string& order) {
+  if (order == "head") return "as they come";
+  return order == "share" ? "by the largest of first, prev, own and next" : "by " + order;
+}
+
+/// JSON has no nan.
+Json number_json(double value) {
+  if (std::isnan(value)) return {};
+  return value;
+}
+
+}  // namespace
+
+std::string heads_text(const HeadsReport& report, int width) {
+  const ProblemShape& shape = report.inputs.shape;
+  const HeadsResult& result = report.result;
+  const auto count = [](std::int64_t number, std::string_view what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  std::string text =
+      fmt::format("Heads of {}, which look at {}\n", visible(report.inputs.query.name),
+                  visible(report.inputs.key.name));
+  text +=
+      fmt::format("{}, {}; {} {}, {}; {} of keys\n", count(shape.batch, "batch item"),
+                  count(shape.q_heads, "head"), shape.q_len, shape.q_len == 1 ? "query" : "queries",
+                  count(shape.kv_len, "key"), count(result.blocks, "block"));
+  text += fmt::format("mask: {}; scores: {}\n", visible(report.rules.mask_words()),
+                      report.rules.score_words(report.inputs.head_dim()));
+  text += fmt::format("sorted {}\n\n", order_words(report.order));
+  const Columns columns = columns_for(shape.batch > 1, width);
+  text += header(columns);
+  for (const HeadTold& head : result.heads) text += line_of(head, columns);
+  return text + fmt::format("\ntime   {}, {}\n", time_text(result.seconds),
+                            count(result.threads, "thread"));
+}
+
+std::string heads_json(const HeadsReport& report) {
+  const ProblemShape& shape = report.inputs.shape;
+  Json heads = Json::array();
+  for (const HeadTold& told : report.result.heads) {
+    Json head = {{"batch", told.batch}, {"head", told.head}};
+    for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) {
+      head[std::string(kHeadNumbers[i].name)] = number_json(told.numbers[i]);
+    }
+    head["name"] = told.name().empty() ? Json() : Json(told.name());
+    heads.push_back(std::move(head));
+  }
+  const Json json = {{"version", build_info().version},
+                     {"query", report.inputs.query.name},
+                     {"key", report.inputs.key.name},
+                     {"q_len", shape.q_len},
+                     {"kv_len", shape.kv_len},
+                     {"mask", report.rules.mask_words()},
+                     {"scores", report.rules.score_words(report.inputs.head_dim())},
+                     {"blocks", report.result.blocks},
+                     {"threads", report.result.threads},
+                     {"seconds", report.result.seconds},
+                     {"heads", heads}};
+  // File names may be any bytes.
+  return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+std::string heads_csv(const HeadsReport& report) {
+  std::string text = "batch,head";
+  for (const HeadNumber& number : kHeadNumbers) text += fmt::format(",{}", number.name);
+  text += ",name\n";
+  for (const HeadTold& head : report.result.heads) {
+    text += fmt::format("{},{}", head.batch, head.head);
+    // So many digits tell any number of the type from its neighbours.
+    const int digits = report.inputs.is_float64() ? 17 : 9;
+    for (const double value : head.numbers) text += fmt::format(",{:.{}g}", value, digits);
+    text += fmt::format(",{}\n", head.name());
+  }
+  return text;
+}
+
+}  // namespace fovea::cli

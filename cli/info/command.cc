@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea info` (info_command.h).
+
+#include "cli/info/command.h"
+
+#include <memory>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include "fovea/info.h"
+
+#include "cli/shell/help.h"
+#include "cli/shell/output.h"
+
+namespace fovea::cli {
+namespace {
+
+Page info_page() {
+  return {.synopsis = {"fovea info [--json]"},
+          .description =
+              "Prints what a bug report or a record of a measurement needs: the version, how it "
+              "was built, what it computes with, and what it found on this machine.\n"
+              "\n"
+              "Attention is computed by the fused engine, in the instructions of one SIMD target: "
+              "the best that both the CPU and this build have, or the one that FOVEA_TARGET names. "
+              "SCALAR, the last, is the fallback for CPUs without any. The reference, plain and "
+              "slow, says what is right: fovea explain shows its numbers, and the tests and fovea "
+              "bench judge the engine by it.",
+          .sections = {exit_status_section(),
+                       {"ENVIRONMENT",
+                        "FOVEA_TARGET\tThe SIMD target to compute with, one of those listed.\n"
+                        "OMP_NUM_THREADS\tThe threads to compute with, unless a call says "
+                        "otherwise. Default: one for each CPU."},
+                       {"EXAMPLES",
+                        " fovea info\n"
+                        " fovea info --json | python3 -m json.tool\n"
+                        " FOVEA_TARGET=AVX2 fovea info"},
+                       {"SEE ALSO", "fovea --help, fovea bench --help, fovea explain --help"}}};
+}
+
+std::string to_text(const BuildInfo& info) {
+  const int threads = omp_get_max_threads();
+  return fmt::format(
+      "fovea {}\n"
+      "built with     {}, {}\n"
+      "computes with  the fused engine, on {}, up to {} thread{}\n"
+      "judged by      the scalar reference, in float64\n"
+      "SIMD targets   {} (of this CPU and this build; FOVEA_TARGET chooses)\n"
+      "CPUs           {}\n",
+      info.version, info.compiler, info.build_type, info.target, threads, threads == 1 ? "" : "s",
+      fmt::join(info.targets, " "), info.threads);
+}
+
+std::string to_json(const BuildInfo& info) {
+  // {:?} quotes and escapes; for plain names, as these are, it does so as JSON does.
+  return fmt::format(
+      "{{\n"
+      "  \"version\": {:?},\n"
+      "  \"compiler\": {:?},\n"
+      "  \"build_type\": {:?},\n"
+      "  \"computes_with\": {{\"engine\": \"fused\", \"target\": {:?}, \"threads\": {}}},\n"
+      "  \"judged_by\": \"reference\",\n"
+      "  \"targets\": [\"{}\"],\n"
+      "  \"threads\": {}\n"
+      "}}\n",
+      info.version, info.compiler, info.build_type, info.target, omp_get_max_threads(),
+      fmt::join(info.targets, "\", \""), info.threads);
+}
+
+}  // namespace
+
+InfoCommand::InfoCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("info", "what this build is and what it found on this machine")) {
+  app_->formatter(std::make_shared<PageFormatter>(info_page()));
+  app_->add_flag("--json", json_, "Print one JSON object instead of text.");
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+int InfoCommand::run() const {
+  const BuildInfo info = build_info();
+  write_stdout(json_ ? to_json(info) : to_text(info));
+  return 0;
+}
+
+}  // namespace fovea::cli

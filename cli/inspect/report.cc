@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table and the JSON object (inspect_report.h). Names come from a file, so they are made
+// visible.
+
+#include "cli/inspect/report.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "json/json_text.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr std::size_t kWords = 4;  // columns of words, to the left; the others have numbers
+constexpr const char* kNone = "-";
+
+/// Bytes in a unit that leaves up to three digits before the point.
+std::string size_text(std::int64_t bytes) {
+  constexpr std::array kUnits = {"kB", "MB", "GB", "TB"};
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  for (; size >= 999.5 && unit + 1 < kUnits.size(); ++unit) size /= 1000;
+  return fmt::format("{:.3g} {}", size, kUnits[unit]);
+}
+
+std::string table(const std::vector<Cells>& rows) {
+  std::vector<int> widths(rows.front().size());
+  for (const Cells& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      widths[i] = std::max(widths[i], display_width(row[i]));
+    }
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (widths[i] == 0) continue;  // the names of an .npy file
+      if (!line.empty()) line += "  ";
+      line += i < kWords ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+/// Minimum, maximum and mean as text.
+std::array<std::string, 3> range_of(const InspectedTensor& tensor) {
+  const Summary& summary = *tensor.summary;
+  if (summary.finite() == 0) return {kNone, kNone, kNone};
+  const std::string mean = fmt::format("{:.6g}", summary.mean);
+  if (is_float(*tensor.info.dtype)) {
+    return {fmt::format("{:.6g}", summary.least), fmt::format("{:.6g}", summary.greatest), mean};
+  }
+  return {std::to_string(summary.least_integer), std::to_string(summary.greatest_integer), mean};
+}
+
+Cells row_of(const InspectedTensor& tensor, const InspectReport& report) {
+  const TensorInfo& info = tensor.info;
+  Cells row = {visible(info.name), info.dtype ? std::string(dtype_name(*info.dtype)) : kNone,
+               info.stored_type.empty() ? kNone : visible(fit(info.stored_type, 40)),
+               info.dtype || info.bytes > 0 ? to_string(info.shape) : kNone};
+  if (report.names_only) return row;
+  if (!tensor.summary) {
+    row.insert(row.end(), 5, kNone);
+    return row;
+  }
+  for (const std::string& number : range_of(tensor)) row.push_back(number);
+  const bool floats = is_float(*info.dtype);
+  row.push_back(floats ? std::to_string(tensor.summary->nans) : kNone);
+  row.push_back(floats ? std::to_string(tensor.summary->infinities) : kNone);
+  return row;
+}
+
+std::string number_or_null(double value, bool known) {
+  return known ? fmt::format("{}", value) : "null";
+}
+
+std::string json_of(const InspectedTensor& tensor, bool names_only) {
+  const TensorInfo& info = tensor.info;
+  std::string text = fmt::format(
+      "{{\"name\": {}, \"dtype\": {}, \"stored_type\": {}, \"shape\": {}, \"bytes\": {}",
+      harmless_json_string(info.name),
+      info.dtype ? fmt::format("\"{}\"", dtype_name(*info.dtype)) : "null",
+      harmless_json_string(info.stored_type),
+      info.dtype || info.bytes > 0 ? to_string(info.shape) : "null", info.bytes);
+  if (tensor.summary) {
+    const Summary& summary = *tensor.summary;
+    const bool known = summary.finite() > 0;
+    const bool integers = info.dtype == DType::kInt64;
+    text += fmt::format(
+        ", \"count\": {}, \"min\": {}, \"max\": {}, \"mean\": {}, \"nan\": {}, \"inf\": {}",
+        summary.count,
+        integers && known ? std::to_string(summary.least_integer)
+                          : number_or_null(summary.least, known),
+        integers && known ? std::to_string(summary.greatest_integer)
+                          : number_or_null(summary.greatest, known),
+        number_or_null(summary.mean, known), summary.nans, summary.infinities);
+  } else if (!names_only || !info.unreadable.empty()) {
+    text += fmt::format(", \"unreadable\": {}", harmless_json_string(info.unreadable));
+  }
+  return text + "}";
+}
+
+}  // namespace
+
+std::string inspect_text(const InspectReport& report) {
+  std::int64_t bytes = 0;
+  for (const InspectedTensor& tensor : report.tensors) bytes += tensor.info.bytes;
+  const std::size_t count = report.tensors.size();
+  std::string text =
+      fmt::format("{}: {}, {} tensor{}, {}\n", visible(report.file),
+                  file_format_name(report.format), count, count == 1 ? "" : "s", size_text(bytes));
+  if (count == 0) return text;
+  const bool named = std::any_of(report.tensors.begin(), report.tensors.end(),
+                                 [](const InspectedTensor& t) { return !t.info.name.empty(); });
+  Cells heading = {named ? "name" : "", "type", "stored", "shape"};
+  if (!report.names_only) {
+    for (const char* title : {"min", "max", "mean", "NaN", "Inf"}) heading.emplace_back(title);
+  }
+  std::vector<Cells> rows = {heading};
+  for (const InspectedTensor& tensor : report.tensors) rows.push_back(row_of(tensor, report));
+  text += "\n" + table(rows);
+  std::string notes;
+  for (const auto& [info, summary] : report.tensors) {
+    if (info.unreadable.empty()) continue;
+    notes += fmt::format("{}{}cannot be read: {}\n", visible(info.name),
+                         info.name.empty() ? "" : ": ", visible(info.unreadable));
+  }
+  return notes.empty() ? text : text + "\n" + notes;
+}
+
+std::string inspect_json(const InspectReport& report) {
+  std::vector<std::string> tensors;
+  for (const InspectedTensor& tensor : report.tensors) {
+    tensors.push_back("\n    " + json_of(tensor, report.names_only));
+  }
+  return fmt::format("{{\n  \"file\": {},\n  \"format\": \"{}\",\n  \"tensors\": [{}{}]\n}}\n",
+                     harmless_json_string(report.file), file_format_name(report.format),
+                     fmt::join(tensors, ","), tensors.empty() ? "" : "\n  ");
+}
+
+}  // namespace fovea::cli

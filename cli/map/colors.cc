@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Colours of maps (map_colors.h). Viridis and magma are those of van der Walt and Smith (CC0): even
+// steps for the eye, in any colour blindness and in black-and-white print; here eleven of their
+// colours, and straight lines between them.
+
+#include "cli/map/colors.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::size_t kStops = 11;
+using Ramp = std::array<std::uint32_t, kStops>;
+
+constexpr Ramp kViridis = {0x440154, 0x482576, 0x414487, 0x35608d, 0x2a788e, 0x21908c,
+                           0x22a884, 0x43bf71, 0x7ad151, 0xbbdf27, 0xfde725};
+constexpr Ramp kMagma = {0x000004, 0x140e36, 0x3b0f70, 0x641a80, 0x8c2981, 0xb73779,
+                         0xde4968, 0xf7705c, 0xfe9f6d, 0xfecf92, 0xfcfdbf};
+
+// Weights below this share of the largest are alike on a logarithmic scale.
+constexpr double kDepth = 1e-6;
+
+double channel(const Ramp& ramp, std::size_t stop, int shift) {
+  return static_cast<double>((ramp[stop] >> shift) & 0xffU);
+}
+
+/// 1, 2 and 5 times powers of ten, downwards from `top`; the powers alone where there are several.
+std::vector<double> round_values(double bottom, double top) {
+  constexpr double kSeveral = 1e3;
+  const bool powers = bottom > 0.0 && top / bottom > kSeveral;
+  std::vector<double> values;
+  const int highest = static_cast<int>(std::floor(std::log10(top)));
+  constexpr int kDecades = 9;
+  for (int power = highest; power > highest - kDecades; --power) {
+    for (const double digit : {5.0, 2.0, 1.0}) {
+      const double value = digit * std::pow(10.0, power);
+      if (value > top || value < bottom || (powers && digit > 1.0)) continue;
+      values.push_back(value);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string hex(Rgb color) {
+  return fmt::format("#{:02x}{:02x}{:02x}", color.red, color.green, color.blue);
+}
+
+Rgb color_of(ColorMap colors, double heat) {
+  const double at = std::clamp(heat, 0.0, 1.0);
+  const auto byte = [](double level) { return static_cast<std::uint8_t>(std::lround(level)); };
+  if (colors == ColorMap::kGrey) return {byte(at * 255.0), byte(at * 255.0), byte(at * 255.0)};
+  const Ramp& ramp = colors == ColorMap::kMagma ? kMagma : kViridis;
+  const double place = at * (kStops - 1);
+  const std::size_t below = std::min(static_cast<std::size_t>(place), kStops - 2);
+  const double share = place - static_cast<double>(below);
+  const auto mixed = [&](int shift) {
+    return byte(channel(ramp, below, shift) * (1.0 - share) +
+                channel(ramp, below + 1, shift) * share);
+  };
+  return {mixed(16), mixed(8), mixed(0)};
+}
+
+Rgb nan_color(ColorMap colors) {
+  // Magma has reds, viridis greens.
+  if (colors == ColorMap::kMagma) return {0x00, 0xd6, 0xa3};
+  return {0xff, 0x2d, 0x55};
+}
+
+Scale::Scale(Tone tone, const MapCells& map) : tone_(tone) {
+  double largest = 0.0;
+  double smallest = std::numeric_limits<double>::infinity();
+  for (std::int64_t r = 0; r < map.rows(); ++r) {
+    for (std::int64_t c = 0; c < map.columns(); ++c) {
+      if (kind_of(map, r, c) != CellKind::kWeight) continue;
+      const double value = map.value(r, c);
+      largest = std::max(largest, value);
+      if (value > 0.0) smallest = std::min(smallest, value);
+    }
+  }
+  if (largest > 0.0) top_ = largest;
+  // At least a decade, lest noise look like contrast.
+  floor_ = std::max(std::min(smallest, top_ / 10.0), top_ * kDepth);
+}
+
+double Scale::heat(double value) const {
+  switch (tone_) {
+    case Tone::kLinear:
+      return value / top_;
+    case Tone::kSqrt:
+      return std::sqrt(value / top_);
+    case Tone::kLog:
+      break;
+  }
+  return value <= floor_ ? 0.0 : std::log(value / floor_) / std::log(top_ / floor_);
+}
+
+std::vector<Scale::Tick> Scale::ticks(double distance) const {
+  const auto words = [](double value) { return fmt::format("{:.3g}", value); };
+  std::vector<Tick> chosen = {{top_, words(top_)}};
+  const double lowest = heat(bottom());
+  for (const double value : round_values(bottom(), top_)) {
+    const double at = heat(value);
+    if (at <= heat(chosen.back().value) - distance && at >= lowest + distance) {
+      chosen.push_back({value, words(value)});
+    }
+  }
+  chosen.push_back({bottom(), (tone_ == Tone::kLog ? "≤ " : "") + words(bottom())});
+  std::reverse(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column) {
+  if (map.masked(row, column)) return CellKind::kMasked;
+  return std::isfinite(map.value(row, column)) ? CellKind::kWeight : CellKind::kNan;
+}
+
+}  // namespace fovea::cli

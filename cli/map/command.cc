@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea map` (map_command.h).
+
+#include "cli/map/command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/files.h"
+#include "fovea/info.h"
+
+#include "cli/map/page.h"
+#include "cli/map/png.h"
+#include "cli/map/stats.h"
+#include "cli/map/svg.h"
+#include "cli/map/text.h"
+#include "cli/map/tokens.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "cli/shell/progress.h"
+#include "cli/shell/terminal.h"
+#include "cli/shell/units.h"
+#include "core/fail.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kUsualSide = 1024;
+
+}  // namespace
+
+MapCommand::MapCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("map", "a picture of who looks at whom, and numbers of it")) {
+  add_weight_options(*app_, map_page(), arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
+    add_map_options();
+    add_look_options();
+    add_output_options();
+  });
+}
+
+void MapCommand::add_map_options() {
+  app_->add_option("--size", size_,
+                   "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
+                   "Default: one for each key and query, up to 1024 each; what fits a terminal.")
+      ->type_name("WIDTHxHEIGHT");
+  add_choice(*app_, "--reduce", reduce_, {"sum", "mean", "max"},
+             "What the weights in a cell become: their sum, their mean over the pairs that the "
+             "mask lets be seen (the default), or the largest.")
+      ->type_name("HOW");
+  app_->add_option("--tokens", tokens_,
+                   "Names of the keys, and of the queries where these are as many: a file of text "
+                   "with one on each line.")
+      ->type_name("FILE");
+}
+
+void MapCommand::add_look_options() {
+  app_->option_defaults()->group("How it looks");
+  add_choice(*app_, "--tone", tone_, {"linear", "log", "sqrt"},
+             "How colours follow the weights: linear, by their square root (sqrt), in which small "
+             "ones are seen, or by their logarithm (log), down to a millionth of the largest. "
+             "Default: sqrt, and log where more than 256 keys are shown.")
+      ->type_name("TONE");
+  add_choice(*app_, "--colormap", colors_, {"viridis", "magma", "grey"},
+             "The colours: viridis (the default), magma or grey.")
+      ->type_name("COLORS");
+  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
+             "Whether the map in the terminal has colours. auto: where standard output is a "
+             "terminal that has them.")
+      ->type_name("WHEN");
+}
+
+void MapCommand::add_output_options() {
+  app_->option_defaults()->group("Options");
+  app_->add_option("--output", output_,
+                   "Write the map there: .png, .svg, .html or .npy, by its ending. Without it the "
+                   "map is shown in the terminal.")
+      ->type_name("FILE");
+  app_->add_option("--stats", stats_,
+                   "Write what is told of each query there: .json or .csv, by its ending.")
+      ->type_name("FILE");
+  add_integer(*app_, "--top", top_, {std::int64_t{1}, kMostTopKeys},
+              "With --stats: also the N keys that each query looks at most.");
+}
+
+void MapCommand::check_usage() const {
+  check_weight_usage(
+      *app_, arguments_,
+      {{"--output", &output_}, {"--stats", &stats_}, {"--tokens", &tokens_}, {"--size", &size_}});
+  if (given("--output")) {
+    require_ending("--output", output_, {".png", ".svg", ".html", ".npy"},
+                   ".png, .svg, .html or .npy");
+  }
+  if (given("--stats")) {
+    require_ending("--stats", stats_, {".json", ".csv"}, ".json or .csv");
+  } else if (given("--top")) {
+    throw UsageError("--top goes with --stats FILE");
+  }
+  if (given("--top") && arguments_.place.heads) {
+    throw UsageError(
+        fmt::format("--top goes with one head, as each has largest keys of its own; got --head {}",
+                    pool_name(*arguments_.place.heads)));
+  }
+  // Their endings differ, so that they are two files.
+}
+
+void MapCommand::set_size(MapRequest& request) const {
+  const std::int64_t keys = request.keys.size(), queries = request.queries.size();
+  request.columns = std::min(keys, kUsualSide);
+  request.rows = std::min(queries, kUsualSide);
+  if (size_.empty()) {
+    if (given("--output")) return;
+    const TextSize fits = text_size(queries, keys, choose_width(false), color_depth());
+    request.columns = fits.columns;
+    request.rows = fits.rows;
+    return;
+  }
+  const std::size_t cross = size_.find('x');
+  const auto width = whole_number(std::string_view(size_).substr(0, cross));
+  const auto height = cross == std::string::npos
+                          ? std::nullopt
+                          : whole_number(std::string_view(size_).substr(cross + 1));
+  if (!width || !height || *width < 1 || *height < 1) {
+    fail("--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got \"{}\"", size_);
+  }
+  if (*width > keys || *height > queries) {
+    fail(
+        "--size: expected at most {}x{}, one cell for each of {} keys across and {} "
+        "queries down, got {}",
+        keys, queries, keys, queries, size_);
+  }
+  request.columns = *width;
+  request.rows = *height;
+}
+
+scene::Color MapCommand::color_depth() const {
+  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
+                         : color_ == "never" ? ColorWish::kNever
+                                             : ColorWish::kAuto;
+  return choose_color(wish, false);
+}
+
+MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& place) const {
+  MapRequest request = {.batch = place.batch,
+                        .head = place.head,
+                        .heads = place.heads,
+                        .queries = place.queries,
+                        .keys = place.keys,
+                        .pool = reduce_ == "sum"   ? Pool::kSum
+                                : reduce_ == "max" ? Pool::kMax
+                                                   : Pool::kMean,
+                        .statistics = given("--stats"),
+                        .top = top_};
+  set_size(request);
+  if (top_ > shape.kv_len) {
+    fail("--top: expected at most {}, as there are that many keys, got {}", shape.kv_len, top_);
+  }
+  if (ending_of(output_) == ".html" && request.rows * request.columns > kMostPageCells) {
+    fail(
+        "--size: expected at most {} cells of a page, which carries all numbers, got {}; .png and "
+        ".svg may have more",
+        kMostPageCells, request.rows * request.columns);
+  }
+  return request;
+}
+
+MapLook MapCommand::look(const MapRequest& request) const {
+  // Among many keys most weights are so small that their roots look alike.
+  constexpr std::int64_t kManyKeys = 256;
+  const std::string tone = !tone_.empty()                    ? tone_
+                           : request.keys.size() > kManyKeys ? "log"
+                                                             : "sqrt";
+  return {.colors = colors_ == "magma"  ? ColorMap::kMagma
+                    : colors_ == "grey" ? ColorMap::kGrey
+                                        : ColorMap::kViridis,
+          .colors_name = colors_,
+          .tone = tone == "linear" ? Tone::kLinear
+                  : tone == "log"  ? Tone::kLog
+                                   : Tone::kSqrt,
+          .tone_name = tone};
+}
+
+MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
+                           const MapRequest& request, const MapLook& look) const {
+  const ProblemShape& shape = inputs.shape;
+  MapWords words;
+  words.title =
+      fmt::format("Attention of {} to {}", visible(inputs.query.name), visible(inputs.key.name));
+  const std::string head =
+      request.heads ? fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads)
+                    : fmt::format("head {} of {}", request.head, shape.q_heads);
+  words.lines.push_back(fmt::format("batch item {} of {}, {}; queries {} of {}, keys {} of {}",
+                                    request.batch, shape.batch, head, span_words(request.queries),
+                                    shape.q_len, span_words(request.keys), shape.kv_len));
+  words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words()),
+                                    rules.score_words(inputs.head_dim())));
+  const bool single =
+      request.columns == request.keys.size() && request.rows == request.queries.size();
+  words.lines.push_back(
+      fmt::format("{} x {} cells, {}; colours: {}, {}", request.columns, request.rows,
+                  single ? "one for each pair of a key and a query"
+                         : fmt::format("the {} of the weights in each", pool_name(request.pool)),
+                  look.colors_name, look.tone_name));
+  if (!tokens_.empty()) {
+    words.key_tokens = read_tokens("--tokens", tokens_);
+    require_tokens("--tokens", tokens_, words.key_tokens, shape.kv_len);
+    if (shape.q_len == shape.kv_len) words.query_tokens = words.key_tokens;
+  }
+  return words;
+}
+
+void MapCommand::write_output(const MapResult& result, const MapLook& look,
+                              const MapWords& words) const {
+  const std::string ending = ending_of(output_);
+  if (ending == ".npy") {
+    const TensorView cells = result.map.cells;
+    write_tensor(output_, cells.dtype() == DType::kFloat32 ? Tensor(cells)
+                                                           : convert(cells, DType::kFloat32));
+  } else if (ending == ".svg") {
+    write_file(output_, map_as_svg(result.map, look, words));
+  } else if (ending == ".html") {
+    write_file(output_, map_as_html(result.map, look, words));
+  } else {
+    const Scale scale(look.tone, result.map);
+    const MapCells& map = result.map;
+    std::vector<ImageText> texts = {{"Title", words.title},
+                                    {"Software", "fovea " + build_info().version}};
+    for (const std::string& line : words.lines) texts.emplace_back("Description", line);
+    texts.emplace_back("fovea:queries", fmt::format("{}:{}", map.queries.begin, map.queries.end));
+    texts.emplace_back("fovea:keys", fmt::format("{}:{}", map.keys.begin, map.keys.end));
+    texts.emplace_back("fovea:reduce", pool_name(map.pool));
+    texts.emplace_back("fovea:tone", look.tone_name);
+    texts.emplace_back("fovea:colormap", look.colors_name);
+    texts.emplace_back("fovea:range", fmt::format("{:.9g} {:.9g}", scale.bottom(), scale.top()));
+    texts.emplace_back("Comment", "rows are queries, columns keys; masked pixels are transparent");
+    write_file(output_, map_as_png(map, look, texts));
+  }
+}
+
+void MapCommand::write_stats(const MapRequest& request, const MapResult& result,
+                             const MapWords& words) const {
+  const bool json = ending_of(stats_) == ".json";
+  write_file(stats_,
+             json ? stats_as_json(request, result, words) : stats_as_csv(request, result, words));
+}
+
+std::string MapCommand::report(const MapResult& result) const {
+  const MapCells& map = result.map;
+  std::string text;
+  if (given("--output")) {
+    text += fmt::format("map    {} x {} cells, written to {}\n", map.columns(), map.rows(),
+                        visible(output_));
+  }
+  if (given("--stats")) {
+    text += fmt::format("stats  {} quer{}, written to {}\n", map.queries.size(),
+                        map.queries.size() == 1 ? "y" : "ies", visible(stats_));
+  }
+  return text + fmt::format("time   {}, {} thread{}\n", time_text(result.seconds), result.threads,
+                            result.threads == 1 ? "" : "s");
+}
+
+int MapCommand::run() const {
+  check_usage();
+  const auto [inputs, rules, place] = read_weight_problem(*app_, arguments_);
+  const MapRequest request = make_request(inputs.shape, place);
+  const MapLook drawn = look(request);
+  const MapWords told = words(inputs, rules, request, drawn);
+  if (given("--output")) require_writable(output_);
+  if (given("--stats")) require_writable(stats_);
+
+  Progress progress;
+  const MapResult result =
+      compute_map(inputs, rules, request, static_cast<int>(arguments_.problem.threads), progress);
+  if (given("--output")) write_output(result, drawn, told);
+  if (given("--stats")) write_stats(request, result, told);
+  std::string text;
+  if (!given("--output")) {
+    text = map_as_text(result.map, drawn, told, choose_width(false), color_depth()) + "\n";
+  }
+  write_stdout(text + report(result));
+  return 0;
+}
+
+}  // namespace fovea::cli

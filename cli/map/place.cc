@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Places of weights (map_place.h).
+
+#include "cli/map/place.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cli/problem/call.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "core/fail.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kFar = std::int64_t{1} << 40;
+
+/// "A:B", of which either may be left out.
+Span parse_span(const char* option, const std::string& text, std::int64_t length) {
+  if (text.empty()) return {0, length};
+  const std::size_t colon = text.find(':');
+  if (colon != std::string::npos) {
+    const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
+    const auto from = first.empty() ? 0 : whole_number(first);
+    const auto to = end.empty() ? length : whole_number(end);
+    if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
+  }
+  fail("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"", option,
+       length, text);
+}
+
+/// --head where it also takes what all heads are to become.
+void add_head_option(CLI::App& app, PlaceArguments& to) {
+  const auto assign = [&to](const std::string& value) {
+    to.heads = value == "mean"  ? std::optional(Pool::kMean)
+               : value == "max" ? std::optional(Pool::kMax)
+                                : std::nullopt;
+    const auto number = to.heads ? 0 : whole_number(value);
+    if (!number || *number < 0 || *number > kFar) {
+      throw CLI::ValidationError(
+          "--head", fmt::format("expected a whole number from 0 to {}, mean or max, got \"{}\"",
+                                kFar, value));
+    }
+    to.head = *number;
+  };
+  app.add_option_function<std::string>(
+         "--head", assign,
+         "The head of queries (default 0), or mean or max: of all heads together.")
+      ->type_name("N|HOW");
+}
+
+void require_index(const char* option, std::int64_t index, std::int64_t count, const char* what) {
+  if (index < count) return;
+  fail("{}: expected a number below {}, as there are that many {}, got {}", option, count, what,
+       index);
+}
+
+/// Those of attend, but for what holds for weights alone.
+void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
+  add_tensor_options(app, to);
+  app.get_option("--value")->description(
+      "Looked at for its shape alone: weights do not depend on it.");
+  app.get_option("--input")->description(
+      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
+      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
+  app.get_option("--layout")
+      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
+  app.get_option("--dtype")->description(
+      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
+      "hundred times as slowly.");
+}
+
+}  // namespace
+
+void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
+  add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
+  if (heads == HeadChoice::kOneOrAll) {
+    add_head_option(app, to);
+  } else {
+    add_integer(app, "--head", to.head, {std::int64_t{0}, kFar},
+                "The head of queries (default 0).");
+  }
+  app.add_option("--rows", to.rows,
+                 "Queries FIRST to before END alone; either may be left out. Default: all.")
+      ->type_name("FIRST:END");
+  app.add_option("--cols", to.cols, "Keys, likewise.")->type_name("FIRST:END");
+}
+
+MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
+  if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
+    fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,
+         shape.q_heads == 0 ? " of 0 heads" : "");
+  }
+  require_index("--batch", arguments.batch, shape.batch, "batch items");
+  require_index("--head", arguments.head, shape.q_heads, "heads of queries");
+  return {.batch = arguments.batch,
+          .head = arguments.head,
+          .heads = arguments.heads,
+          .queries = parse_span("--rows", arguments.rows, shape.q_len),
+          .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
+}
+
+void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own) {
+  app.formatter(std::make_shared<PageFormatter>(page));
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_weight_tensor_options(app, to);
+  app.option_defaults()->group(heading);
+  own();
+  add_threads_option(app, to);
+  app.set_help_flag("-h,--help", "Print this page and exit.");
+  add_mask_options(app, to);
+  add_score_options(app, to);
+}
+
+void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
+                        HeadChoice heads, const std::function<void()>& own) {
+  add_problem_options(app, page, to.problem, heading, [&] {
+    add_place_options(app, to.place, heads);
+    own();
+  });
+}
+
+void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
+                        std::vector<OptionText> own) {
+  own.push_back({"--rows", &arguments.place.rows});
+  own.push_back({"--cols", &arguments.place.cols});
+  check_problem_usage(app, arguments.problem, {"--query", "--key"}, own);
+}
+
+WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments) {
+  AttendArguments typed = arguments.problem;
+  typed.alibi = app.count("--alibi") > 0;
+  WeightProblem problem = {
+      .inputs = read_inputs(typed, ValueWish::kIfGiven), .rules = read_rules(typed), .place = {}};
+  require_fit(problem.rules.options(), problem.inputs.shape);
+  problem.place = place_in(arguments.place, problem.inputs.shape);
+  return problem;
+}
+
+std::optional<std::int64_t> whole_number(std::string_view text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return number;
+}
+
+std::string ending_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words) {
+  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
+  throw UsageError(
+      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
+                  option, words, path));
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which weights `fovea map` and `fovea tile` are about, and what both have alike: their options,
+// and how these become a problem.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "fovea/lenses.h"
+#include "fovea/mask.h"
+
+#include "cli/map/compute.h"
+#include "cli/problem/arguments.h"
+#include "cli/problem/inputs.h"
+#include "cli/problem/options.h"
+#include "cli/problem/rules.h"
+#include "cli/shell/page.h"
+
+namespace fovea::cli {
+
+/// As they were typed.
+struct PlaceArguments {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::optional<Pool> heads = {};  ///< kMean or kMax over all of them, in place of `head`
+  std::string rows;
+  std::string cols;
+};
+
+/// Some queries and keys of one head, or of all heads together.
+struct MapPlace {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::optional<Pool> heads = {};
+  Span queries;
+  Span keys;
+};
+
+/// What --head takes.
+enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
+/// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
+void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads = HeadChoice::kOne);
+
+/// Throws InvalidArgument for what is not there, and where nothing is.
+MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape);
+
+struct WeightArguments {
+  AttendArguments problem;
+  PlaceArguments place;
+};
+
+/// The whole command line but for a place: tensors, what `own` adds under `heading`, which leaves
+/// the app at the heading "Options", threads and help there, masks and scores.
+void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own);
+/// The same with a place before what `own` adds.
+void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
+                        HeadChoice heads, const std::function<void()>& own);
+/// As check_problem_usage, of which it names the rest.
+void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
+                        std::vector<OptionText> own);
+
+/// What was asked about which weights.
+struct WeightProblem {
+  AttendInputs inputs;
+  AttendRules rules;
+  MapPlace place;
+};
+/// Reads it. Throws InvalidArgument for what does not fit together, IoError.
+WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments);
+
+/// A number that is all of `text`.
+std::optional<std::int64_t> whole_number(std::string_view text);
+
+/// ".png", in small letters.
+std::string ending_of(const std::string& path);
+/// Throws UsageError for another ending; `words` lists them.
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words);
+
+}  // namespace fovea::cli

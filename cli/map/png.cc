@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PNGs through libpng (map_image.h). It reports an error by a jump past the frames between, so that
+// nothing in them may need a destructor: rows and texts are made before, and outlive it.
+
+#include "cli/map/png.h"
+
+#include <array>
+#include <cmath>
+#include <csetjmp>
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+
+#include <png.h>
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::size_t kPalette = 256;
+constexpr png_byte kMaskedPlace = 0;
+constexpr png_byte kNanPlace = 1;
+constexpr int kLevels = 254;  // the other places
+
+std::array<png_color, kPalette> palette_of(ColorMap colors) {
+  std::array<png_color, kPalette> palette{};
+  const auto set = [&](std::size_t place, Rgb color) {
+    palette[place] = {color.red, color.green, color.blue};
+  };
+  // For who does not know transparency.
+  set(kMaskedPlace, {0xe4, 0xe4, 0xe4});
+  set(kNanPlace, nan_color(colors));
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    set(i + 2, color_of(colors, static_cast<double>(i) / (kLevels - 1)));
+  }
+  return palette;
+}
+
+png_byte place_of(const MapCells& map, const Scale& scale, std::int64_t row, std::int64_t column) {
+  switch (kind_of(map, row, column)) {
+    case CellKind::kMasked:
+      return kMaskedPlace;
+    case CellKind::kNan:
+      return kNanPlace;
+    case CellKind::kWeight:
+      break;
+  }
+  const double heat = scale.heat(map.value(row, column));
+  return static_cast<png_byte>(2 + std::lround(heat * (kLevels - 1)));
+}
+
+/// All that libpng is given.
+struct Image {
+  png_uint_32 width = 0;
+  png_uint_32 height = 0;
+  std::array<png_color, kPalette> palette{};
+  std::vector<png_byte> pixels;
+  std::vector<png_bytep> rows;
+  std::vector<png_text> texts;
+  std::string bytes;
+  bool no_memory = false;
+};
+
+void append(png_structp png, png_bytep data, std::size_t size) {
+  auto* image = static_cast<Image*>(png_get_io_ptr(png));
+  try {
+    image->bytes.append(reinterpret_cast<const char*>(data), size);
+  } catch (const std::bad_alloc&) {
+    image->no_memory = true;
+  }
+  if (image->no_memory) png_error(png, "out of memory");
+}
+
+void stay_quiet(png_structp /*png*/, png_const_charp /*message*/) {}
+
+/// Whether it was written.
+bool write(Image& image) {
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, stay_quiet);
+  if (png == nullptr) return false;
+  png_infop info = png_create_info_struct(png);
+  if (info == nullptr || setjmp(png_jmpbuf(png)) != 0) {
+    png_destroy_write_struct(&png, &info);
+    return false;
+  }
+  constexpr png_byte kTransparent[] = {0};
+  png_set_write_fn(png, &image, append, nullptr);
+  png_set_user_limits(png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+  png_set_IHDR(png, info, image.width, image.height, 8, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_PLTE(png, info, image.palette.data(), static_cast<int>(kPalette));
+  png_set_tRNS(png, info, kTransparent, 1, nullptr);
+  png_set_text(png, info, image.texts.data(), static_cast<int>(image.texts.size()));
+  png_set_rows(png, info, image.rows.data());
+  png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
+  png_destroy_write_struct(&png, &info);
+  return true;
+}
+
+}  // namespace
+
+std::string map_as_png(const MapCells& map, const MapLook& look,
+                       const std::vector<ImageText>& texts) {
+  Image image;
+  image.width = static_cast<png_uint_32>(map.columns());
+  image.height = static_cast<png_uint_32>(map.rows());
+  image.palette = palette_of(look.colors);
+  const Scale scale(look.tone, map);
+  image.pixels.reserve(static_cast<std::size_t>(map.rows() * map.columns()));
+  for (std::int64_t r = 0; r < map.rows(); ++r) {
+    for (std::int64_t c = 0; c < map.columns(); ++c) {
+      image.pixels.push_back(place_of(map, scale, r, c));
+    }
+  }
+  for (std::size_t r = 0; r < image.height; ++r) {
+    image.rows.push_back(image.pixels.data() + r * image.width);
+  }
+  // libpng wants them writable, and does not write.
+  std::vector<ImageText> own = texts;
+  std::string none;
+  for (auto& [keyword, text] : own) {
+    png_text entry{};
+    entry.compression = PNG_ITXT_COMPRESSION_NONE;
+    entry.key = keyword.data();
+    entry.text = text.data();
+    entry.itxt_length = text.size();
+    entry.lang = none.data();
+    entry.lang_key = none.data();
+    image.texts.push_back(entry);
+  }
+  if (!write(image)) {
+    if (image.no_memory) throw std::bad_alloc();
+    throw std::runtime_error("libpng could not make the image");
+  }
+  return std::move(image.bytes);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calling the engine (attend_call.h).
+
+#include "cli/problem/call.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "fovea/error.h"
+
+#include "ceilings/ceilings.h"
+#include "cli/problem/rules.h"
+#include "cli/shell/call_progress.h"
+
+namespace fovea::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The keys that a row sees.
+std::int64_t visible_keys(const Mask& mask, ScorePosition at, std::int64_t kv_len,
+                          std::vector<std::uint8_t>& visible) {
+  const KeyRange range = mask.key_range(at, kv_len);
+  if (range.exact) return range.end - range.begin;
+  at.key = range.begin;
+  visible.resize(static_cast<std::size_t>(range.end - range.begin));
+  mask.fill(at, range.end - range.begin, visible.data());
+  return std::count(visible.begin(), visible.end(), 1);
+}
+
+/// How many rows of a head are to be looked at: all, unless that took seconds for all heads.
+std::int64_t rows_to_count(const Mask& mask, ScorePosition at, const ProblemShape& shape,
+                           std::int64_t heads) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // rows, or elements of a mask
+  at.query = shape.q_len / 2;
+  const std::int64_t row_cost = mask.key_range(at, shape.kv_len).exact ? 16 : shape.kv_len;
+  return std::clamp<std::int64_t>(kMost / heads / row_cost, 1, shape.q_len);
+}
+
+}  // namespace
+
+int threads_of(const Execution& execution) {
+  return execution.threads > 0 ? execution.threads : omp_get_max_threads();
+}
+
+std::string_view engine_name(AttendEngine engine) {
+  switch (engine) {
+    case AttendEngine::kForward:
+      return "forward";
+    case AttendEngine::kDecode:
+      return "decode";
+    case AttendEngine::kReference:
+      break;
+  }
+  return "reference";
+}
+
+AttendEngine choose_engine(const AttendInputs& inputs) {
+  constexpr std::int64_t kFewQueries = 32;  // as attention_decode says
+  if (inputs.is_float64()) return AttendEngine::kReference;
+  const ProblemShape& shape = inputs.shape;
+  const std::int64_t group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
+  // Divided, as the product of lengths from a file may not fit.
+  const bool few = group > 0 && shape.q_len <= kFewQueries / group;
+  return few ? AttendEngine::kDecode : AttendEngine::kForward;
+}
+
+std::optional<double> AttendTimes::gflops() const {
+  if (flop == 0.0 || seconds == 0.0) return std::nullopt;
+  return flop / seconds * 1e-9;
+}
+
+std::optional<double> AttendTimes::share() const {
+  const auto speed = gflops();
+  if (!speed || !ceiling_gflops) return std::nullopt;
+  return *speed / *ceiling_gflops;
+}
+
+double useful_flop(const AttendInputs& inputs, const AttentionOptions& options) {
+  const ProblemShape& shape = inputs.shape;
+  if (shape.kv_len == 0 || shape.q_len == 0) return 0.0;
+  double pairs = 0.0;
+  std::vector<std::uint8_t> visible;
+  const std::int64_t heads = shape.batch * shape.q_heads;
+  for (std::int64_t i = 0; i < heads; ++i) {
+    ScorePosition at = {.batch = i / shape.q_heads, .head = i % shape.q_heads};
+    at.offset = query_offset(options, shape, at.batch);
+    const std::int64_t rows = rows_to_count(options.mask, at, shape, heads);
+    double seen = 0.0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const double middle = (static_cast<double>(row) + 0.5) * static_cast<double>(shape.q_len) /
+                            static_cast<double>(rows);
+      at.query = std::min(static_cast<std::int64_t>(middle), shape.q_len - 1);
+      seen += static_cast<double>(visible_keys(options.mask, at, shape.kv_len, visible));
+    }
+    pairs += seen * static_cast<double>(shape.q_len) / static_cast<double>(rows);
+  }
+  return 2.0 * static_cast<double>(inputs.head_dim() + inputs.value_dim()) * pairs;
+}
+
+AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result) {
+  AttentionOutputs outputs;
+  if (result.context.defined()) outputs.context = layout.seen(result.context.view());
+  if (result.lse.defined()) {
+    // As if it had a dim of 1; heads come first in any layout.
+    const MutableTensorView lse = result.lse.view();
+    Shape shape = lse.shape();
+    shape.push_back(1);
+    const MutableTensorView seen = TensorLayout{.rank = layout.rank}.seen(
+        MutableTensorView(lse.data(), lse.dtype(), shape, contiguous_strides(shape)));
+    outputs.lse = MutableTensorView(seen.data(), seen.dtype(),
+                                    {seen.extent(0), seen.extent(1), seen.extent(2)},
+                                    {seen.strides()[0], seen.strides()[1], seen.strides()[2]});
+  }
+  return outputs;
+}
+
+void require_fit(const AttentionOptions& options, const ProblemShape& shape) {
+  try {
+    validate(options, shape);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(in_words_of_options(error.what()));
+  }
+}
+
+AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
+                   const AttentionOutputs& outputs, Progress& progress) {
+  AttendTimes times;
+  times.engine = choose_engine(inputs);
+  times.threads = threads_of(options.execution);
+  // Without elements there may still be billions of rows, as a file says, to go through.
+  times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
+  if (times.nothing) return times;
+  times.flop = useful_flop(inputs, options);
+  CallProgress said(progress, times.flop);
+  options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
+  const auto call = times.engine == AttendEngine::kDecode
+                        ? static_cast<decltype(&attention_forward)>(attention_decode)
+                        : attention_forward;
+  const Clock::time_point start = Clock::now();
+  try {
+    call(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(in_words_of_options(error.what()));
+  }
+  times.seconds = seconds_since(start);
+  progress.clear();
+  constexpr double kLongEnough = 0.1;
+  if (times.seconds > kLongEnough && times.engine != AttendEngine::kReference) {
+    times.ceiling_gflops = kernels::fma_ceiling_gflops({.threads = times.threads, .seconds = 0.03});
+  }
+  return times;
+}
+
+}  // namespace fovea::cli

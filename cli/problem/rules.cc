@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules of `fovea attend` (attend_rules.h).
+
+#include "cli/problem/rules.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fovea/error.h"
+
+#include "cli/problem/tensor_options.h"
+#include "cli/shell/number_list.h"
+#include "core/fail.h"
+#include "problem/problem_shape.h"
+
+namespace fovea::cli {
+namespace {
+
+Tensor document_ids(const std::string& spec) {
+  const TensorRef ids = read_tensor_option("--documents", spec);
+  if (ids->dtype() != DType::kInt64) {
+    fail("--documents: {}: expected integers, got {}", spec, dtype_name(ids->dtype()));
+  }
+  return Tensor(ids.view());
+}
+
+/// IDS, or IDS,KEY_IDS: a comma may be part of a file's name, so the files are asked.
+void read_documents(const std::string& text, MaskParts& mask) {
+  std::error_code error;
+  const bool is_one = std::filesystem::exists(text, error);
+  for (std::size_t comma = text.find(','); !is_one && comma != std::string::npos;
+       comma = text.find(',', comma + 1)) {
+    const std::string queries = text.substr(0, comma);
+    if (!names_tensor(queries)) continue;
+    mask.query_ids = document_ids(queries);
+    mask.key_ids = document_ids(text.substr(comma + 1));
+    return;
+  }
+  mask.query_ids = document_ids(text);
+  mask.key_ids = mask.query_ids;
+}
+
+MaskParts read_mask(const AttendArguments& arguments) {
+  MaskParts mask;
+  mask.causal = arguments.causal;
+  if (arguments.prefix >= 0) mask.prefix = arguments.prefix;
+  if (!arguments.window.empty()) {
+    const auto sides = parse_numbers<std::int64_t>(arguments.window);
+    if (!sides || sides->size() != 2 || (*sides)[0] < -1 || (*sides)[1] < -1) {
+      fail("--window: expected LEFT,RIGHT, whole numbers of -1 (no bound) or more, got \"{}\"",
+           arguments.window);
+    }
+    mask.window = {(*sides)[0], (*sides)[1]};
+  }
+  if (!arguments.documents.empty()) read_documents(arguments.documents, mask);
+  if (!arguments.key_lengths.empty()) {
+    mask.key_lengths = read_whole_numbers("--key-lengths", arguments.key_lengths);
+  }
+  if (!arguments.mask.empty()) {
+    mask.dense = read_tensor_option("--mask", arguments.mask);
+    if (mask.dense->dtype() != DType::kBool) {
+      fail(
+          "--mask: {}: expected bool, true where a query sees a key, got {}; what is added to "
+          "scores is --bias",
+          arguments.mask, dtype_name(mask.dense->dtype()));
+    }
+  }
+  return mask;
+}
+
+Alignment read_alignment(const std::string& text) {
+  if (text.empty() || text == "bottom-right") return Alignment::bottom_right();
+  if (text == "top-left") return Alignment::top_left();
+  if (!names_tensor(text) && !parse_numbers<std::int64_t>(text)) {
+    fail(
+        "--alignment: expected bottom-right, top-left, offsets (whole numbers with commas between "
+        "them), or the file of a tensor of them, got \"{}\"",
+        text);
+  }
+  return Alignment::offsets(read_whole_numbers("--alignment", text));
+}
+
+TensorRef read_floats(const char* option, const std::string& spec, const char* hint) {
+  TensorRef tensor = read_tensor_option(option, spec);
+  if (is_float(tensor->dtype())) return tensor;
+  fail("{}: {}: expected float32, float16, bfloat16 or float64, got {}{}", option, spec,
+       dtype_name(tensor->dtype()), tensor->dtype() == DType::kBool ? hint : "");
+}
+
+ScoreOptions read_score(const AttendArguments& arguments) {
+  ScoreOptions score;
+  score.scale = arguments.scale;
+  if (arguments.softcap) {
+    if (!(*arguments.softcap > 0.0)) {
+      fail("--softcap: expected a number above 0, got {}", *arguments.softcap);
+    }
+    score.softcap = *arguments.softcap;
+  }
+  if (!arguments.bias.empty()) {
+    score.bias = read_floats("--bias", arguments.bias, "; who sees whom is told by --mask");
+  }
+  if (arguments.alibi) {
+    score.alibi = Alibi{};
+    if (!arguments.slopes.empty()) {
+      score.alibi->slopes = read_numbers("--alibi", arguments.slopes);
+    }
+  }
+  if (!arguments.relative.empty()) {
+    score.relative = RelativeTable{.table = read_floats("--relative", arguments.relative, ""),
+                                   .bidirectional = !arguments.one_way,
+                                   .max_distance = arguments.distance};
+  }
+  if (!arguments.sinks.empty()) score.sinks = read_numbers("--sinks", arguments.sinks);
+  return score;
+}
+
+/// What a tensor that is broadcast to [batch, heads, queries, keys] holds for one head.
+TensorRef of_head(const TensorRef& tensor, std::int64_t batch, std::int64_t head) {
+  if (!tensor.defined()) return {};
+  TensorView view = tensor.view();
+  if (view.rank() == 4) view = view[view.extent(0) == 1 ? 0 : batch];
+  if (view.rank() == 3) view = view[view.extent(0) == 1 ? 0 : head];
+  return view;
+}
+
+/// What such a tensor of one head, broadcast to [queries, keys], holds for some of its queries.
+TensorRef of_rows(const TensorRef& tensor, std::int64_t first, std::int64_t end) {
+  const int rank = tensor.defined() ? tensor->rank() : 0;
+  if (rank < 2 || tensor->extent(0) == 1) return tensor;
+  Shape shape = tensor->shape();
+  shape[0] = end - first;
+  return TensorView(tensor->address({first, 0}), tensor->dtype(), shape, tensor->strides());
+}
+
+Tensor ids_of(const Tensor& ids, std::int64_t batch) {
+  return ids.rank() == 2 ? Tensor(ids.view()[batch]) : ids;
+}
+
+/// The first few, and how many more there are.
+template <class Number>
+std::string some(const std::vector<Number>& numbers) {
+  constexpr std::size_t kMost = 4;
+  const auto shown = std::span(numbers).first(std::min(numbers.size(), kMost));
+  std::string text = fmt::format("{}", fmt::join(shown, ", "));
+  if (numbers.size() > kMost) text += fmt::format(" and {} more", numbers.size() - kMost);
+  return text;
+}
+
+std::string bound(std::int64_t keys) { return keys < 0 ? "all" : std::to_string(keys); }
+
+}  // namespace
+
+Mask MaskParts::joined() const {
+  Mask mask;
+  if (causal) mask = fovea::causal();
+  if (prefix) mask = causal ? mask | fovea::prefix(*prefix) : fovea::prefix(*prefix);
+  const auto add = [&](const Mask& rule) { mask = mask.allows_all() ? rule : mask & rule; };
+  if (window) add(fovea::window(window->first, window->second));
+  if (query_ids.defined()) add(fovea::documents(query_ids, key_ids));
+  if (key_lengths) add(fovea::key_lengths(*key_lengths));
+  if (dense.defined()) add(fovea::dense(dense));
+  return mask;
+}
+
+AttentionOptions AttendRules::options() const {
+  return {.mask = mask.joined(), .score = score, .alignment = alignment};
+}
+
+AttentionOptions AttendRules::options_of_head(const ProblemShape& shape, std::int64_t batch,
+                                              std::int64_t head, std::int64_t offset) const {
+  return options_of_rows(shape, batch, head, offset, 0, shape.q_len);
+}
+
+AttentionOptions AttendRules::options_of_rows(const ProblemShape& shape, std::int64_t batch,
+                                              std::int64_t head, std::int64_t offset,
+                                              std::int64_t first, std::int64_t end) const {
+  MaskParts own = mask;
+  if (own.query_ids.defined()) {
+    const Tensor ids = ids_of(mask.query_ids, batch);
+    own.query_ids =
+        Tensor(TensorView(ids.view().address({first}), ids.dtype(), {end - first}, {1}));
+    own.key_ids = ids_of(mask.key_ids, batch);
+  }
+  if (own.key_lengths && own.key_lengths->size() > 1) {
+    own.key_lengths = {(*mask.key_lengths)[static_cast<std::size_t>(batch)]};
+  }
+  own.dense = of_rows(of_head(mask.dense, batch, head), first, end);
+
+  const auto number = static_cast<std::size_t>(head);
+  ScoreOptions terms = score;
+  terms.bias = of_rows(of_head(score.bias, batch, head), first, end);
+  if (terms.alibi) {
+    const auto& slopes = score.alibi->slopes;
+    terms.alibi->slopes = {slopes.empty() ? default_alibi_slope(head, shape.q_heads)
+                                          : slopes[number]};
+  }
+  if (terms.relative) {
+    const TensorView& table = score.relative->table;
+    terms.relative->table =
+        TensorView(table.address({0, head}), table.dtype(), {table.extent(0), 1}, table.strides());
+  }
+  if (!terms.sinks.empty()) terms.sinks = {score.sinks[number]};
+  return {.mask = own.joined(), .score = terms, .alignment = Alignment::offset(offset + first)};
+}
+
+std::string AttendRules::mask_words() const {
+  std::vector<std::string> rules;
+  const auto add = [&](std::string rule) { rules.push_back(std::move(rule)); };
+  if (mask.causal && mask.prefix) {
+    add(fmt::format("causal but for the first {} keys", *mask.prefix));
+  } else if (mask.causal) {
+    add("causal");
+  } else if (mask.prefix) {
+    add(fmt::format("the first {} keys", *mask.prefix));
+  }
+  if (mask.window) {
+    add(fmt::format("window of {} keys back and {} ahead", bound(mask.window->first),
+                    bound(mask.window->second)));
+  }
+  if (mask.query_ids.defined()) add("each its own document");
+  if (mask.key_lengths) add("key lengths " + some(*mask.key_lengths));
+  if (mask.dense.defined()) add("where " + mask_name + " is true");
+  if (rules.empty()) return "every query sees every key";
+  const bool placed = mask.causal || mask.window;
+  if (placed && !alignment.is_bottom_right()) {
+    add((alignment.values().size() == 1 ? "query 0 at key " : "queries 0 at keys ") +
+        some(alignment.values()));
+  }
+  return fmt::format("{}", fmt::join(rules, "; "));
+}
+
+std::string AttendRules::score_words(std::int64_t head_dim) const {
+  std::string text = fmt::format("scale {:.6g}", score_scale(score, head_dim));
+  if (score.softcap > 0.0) text += fmt::format(", softcap {}", score.softcap);
+  if (score.bias.defined()) text += ", bias";
+  if (score.alibi) text += ", ALiBi";
+  if (score.relative) text += ", relative table";
+  if (!score.sinks.empty()) text += ", sinks " + some(score.sinks);
+  return text;
+}
+
+AttendRules read_rules(const AttendArguments& arguments) {
+  return {.mask = read_mask(arguments),
+          .mask_name = arguments.mask == "-" ? "standard input" : arguments.mask,
+          .alignment = read_alignment(arguments.alignment),
+          .score = read_score(arguments)};
+}
+
+std::string in_words_of_options(const std::string& message) {
+  // The tensor behind --mask; query, key and value have been checked before.
+  constexpr std::string_view kDense = "dense mask:";
+  if (message.starts_with(kDense)) return "--mask:" + message.substr(kDense.size());
+  std::size_t end = 0;
+  while (end < message.size() &&
+         ((message[end] >= 'a' && message[end] <= 'z') || message[end] == '_')) {
+    ++end;
+  }
+  if (end == 0 || end == message.size() || message[end] != ':') return message;
+  std::string option = message.substr(0, end);
+  std::ranges::replace(option, '_', '-');
+  return fmt::format("--{}{}", option, message.substr(end));
+}
+
+}  // namespace fovea::cli

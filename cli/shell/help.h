@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Help in the form of a manual page. What a command, an option or a subcommand is for is written
+// once, where it is added to CLI11; this lays it out and puts the page's own sections around it.
+
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/shell/page.h"
+
+namespace fovea::cli {
+
+/// NAME, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS, then the page's sections, within 80
+/// columns.
+class PageFormatter : public CLI::FormatterBase {
+ public:
+  explicit PageFormatter(Page page) : page_(std::move(page)) {}
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
+
+ private:
+  Page page_;
+};
+
+/// The page in a few lines, for somebody who typed the program's name alone.
+std::string short_help(const CLI::App& app);
+
+}  // namespace fovea::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Signals (interrupt.h). The handlers call only what POSIX lists as safe in a handler.
+
+#include "cli/shell/interrupt.h"
+
+#include <array>
+#include <csignal>
+
+#include <unistd.h>
+
+#include "fovea/files.h"
+
+#include "cli/shell/message.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kBadInput = 2;
+
+// Handlers may touch nothing else.
+volatile std::sig_atomic_t delayed = 0;
+volatile std::sig_atomic_t noted = 0;
+
+// Before a call that does not return, AddressSanitizer allocates where handlers have a stack of
+// their own, and the signal may have come inside of its allocator, which would wait for itself.
+extern "C" [[gnu::no_sanitize_address]] void end_process(int signal) {
+  if (delayed != 0 && noted == 0) {
+    noted = signal;
+    return;
+  }
+  remove_temporary_files();
+  ::_exit(128 + signal);
+}
+
+extern "C" [[gnu::no_sanitize_address]] void end_at_lost_memory(int /*signal*/) {
+  remove_temporary_files();
+  write_stderr("fovea: a file became shorter, or its disk failed, while it was being read\n");
+  ::_exit(kBadInput);
+}
+
+}  // namespace
+
+void handle_signals() {
+  struct sigaction action {};
+  action.sa_flags = SA_ONSTACK;  // fovea/nn/signal_stack.h
+  sigemptyset(&action.sa_mask);
+  for (const int signal : kEndingSignals) sigaddset(&action.sa_mask, signal);
+  action.sa_handler = end_process;
+  for (const int signal : kEndingSignals) {
+    struct sigaction before {};
+    if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+  }
+  action.sa_handler = end_at_lost_memory;
+  sigaction(SIGBUS, &action, nullptr);
+  // A closed pipe and a file grown too large are then errors of the write itself.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+DelayedInterrupt::DelayedInterrupt() {
+  noted = 0;
+  delayed = 1;
+}
+
+DelayedInterrupt::~DelayedInterrupt() { delayed = 0; }
+
+int DelayedInterrupt::signal() const { return noted; }
+
+}  // namespace fovea::cli

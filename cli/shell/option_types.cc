@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Kinds of options (option_types.h).
+
+#include "cli/shell/option_types.h"
+
+#include <algorithm>
+#include <functional>
+
+#include <fmt/ranges.h>
+
+#include "cli/shell/number_list.h"
+#include "text/nearest.h"
+
+namespace fovea::cli {
+
+namespace {
+
+std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices) {
+  return [choices = std::move(choices)](const std::string& value) {
+    if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
+    return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
+                       did_you_mean(value, choices));
+  };
+}
+
+}  // namespace
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
+                        std::vector<std::string> choices, const std::string& description) {
+  return app.add_option(name, target, description)->check(is_one_of(std::move(choices)));
+}
+
+CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
+                         std::vector<std::string> choices, const std::string& description) {
+  return app.add_option(name, target, description)
+      ->check(is_one_of(std::move(choices)))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
+                      const std::string& description) {
+  const auto assign = [name, &target](const std::string& value) {
+    const auto numbers = parse_numbers<double>(value);
+    if (!numbers || numbers->size() != 1) {
+      throw CLI::ValidationError(name, fmt::format("expected a number, got \"{}\"", value));
+    }
+    target = numbers->front();
+  };
+  return app.add_option_function<std::string>(name, assign, description)->type_name("X");
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writing (output.h).
+
+#include "cli/shell/output.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "io/output_file.h"
+
+namespace fovea::cli {
+
+namespace fs = std::filesystem;
+
+void write_stdout(std::string_view text) { OutputFile::standard_output().write(text); }
+
+void write_file(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.finish();
+}
+
+void require_writable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  // Who reads a FIFO would take its being opened and closed for the output.
+  const bool special =
+      fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
+  if (!special) static_cast<void>(OutputFile(path));
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  // Not two links to one file: each of them is replaced by a file of its own.
+  std::error_code error;
+  const fs::path first = fs::weakly_canonical(a, error);
+  const fs::path second = fs::weakly_canonical(b, error);
+  return !error && first == second;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The line of progress (progress.h).
+
+#include "cli/shell/progress.h"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/shell/message.h"
+#include "text/text_width.h"
+
+namespace fovea::cli {
+namespace {
+
+// To the line's start, and delete to its end.
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+// A longer line would wrap, and a part of it stay.
+constexpr int kColumns = 79;
+
+}  // namespace
+
+Progress::Progress() {
+  const char* term = std::getenv("TERM");
+  terminal_ = ::isatty(STDERR_FILENO) != 0 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+void Progress::show(std::string_view text) {
+  if (!terminal_) return;
+  write_stderr(fmt::format("{}{}", kEraseLine, fit(text, kColumns)));
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (shown_) write_stderr(kEraseLine);
+  shown_ = false;
+}
+
+}  // namespace fovea::cli

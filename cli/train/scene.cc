@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea train scene` (train_scene_command.h).
+
+#include "cli/train/scene.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/train_scene.h"
+
+#include "cli/shell/help.h"
+#include "cli/shell/input.h"
+#include "cli/shell/interrupt.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "cli/shell/progress.h"
+#include "cli/train/scene_page.h"
+#include "cli/train/scene_report.h"
+#include "core/fail.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMaxSteps = 1'000'000;
+constexpr int kInterrupted = 128;  // and the signal's number
+
+/// Says on a terminal how far learning is, now and then.
+class LearnLine {
+ public:
+  explicit LearnLine(const scene::Scene& scene, std::int64_t steps)
+      : wishes_(scene.learn.size()), steps_(steps) {}
+
+  void show(const train::LearnProgress& at) {
+    constexpr std::chrono::milliseconds kPause(100);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < kPause) return;
+    shown_ = now;
+    line_.show(fmt::format("step {} of {}, loss {:.4g}, {} of {} wishes met", at.steps, steps_,
+                           at.loss, at.met, wishes_));
+  }
+
+ private:
+  Progress line_;
+  std::size_t wishes_;
+  std::int64_t steps_;
+  std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("scene", "a scene learns where its words are to look")),
+      steps_(train::LearnOptions().steps) {
+  app_->formatter(std::make_shared<PageFormatter>(train_scene_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app_->add_option("SCENE", scene_, "A scene file with \"learn\", or \"-\" for standard input.");
+  app_->add_option("--output", output_,
+                   "Write the scene to FILE, with the weights that it has learned.")
+      ->type_name("FILE");
+  add_integer(*app_, "--steps", steps_, {std::int64_t{1}, kMaxSteps},
+              fmt::format("End after so many steps, whatever was learned (default {}).", steps_));
+  add_real(*app_, "--learning-rate", learning_rate_,
+           fmt::format("How far one step goes (default {}).", train::LearnOptions().learning_rate))
+      ->type_name("R");
+  add_integer(*app_, "--seed", seed_,
+              {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
+              "Begin a little beside the scene's weights, by random numbers that start here. "
+              "Without it learning begins with the weights as they are.");
+  app_->add_flag("--json", json_, "Print one JSON object instead of text.");
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+void TrainSceneCommand::check_usage() const {
+  if (!given("SCENE")) throw UsageError("expected a SCENE file");
+  if (scene_.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
+  if (given("--output") && output_.empty()) {
+    throw UsageError("--output: expected a file name, got \"\"");
+  }
+  if (learning_rate_ && !(*learning_rate_ > 0.0 && std::isfinite(*learning_rate_))) {
+    throw UsageError(
+        fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));
+  }
+  std::error_code missing;  // of either file: then they are not the same
+  if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
+    throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
+  }
+}
+
+scene::Scene TrainSceneCommand::load() const {
+  scene::Scene scene = scene_ == "-" ? load_scene_from_stdin() : scene::load_scene(scene_);
+  if (scene.learn.empty()) {
+    fail("{}: nothing to learn: the scene has no \"learn\"", name());
+  }
+  return scene;
+}
+
+int TrainSceneCommand::run() const {
+  check_usage();
+  const scene::Scene scene = load();
+  train::LearnOptions options{.steps = steps_};
+  if (learning_rate_) options.learning_rate = *learning_rate_;
+  if (given("--seed")) options.seed = seed_;
+
+  train::Learned learned;
+  int signal = 0;
+  try {
+    const DelayedInterrupt interrupt;
+    LearnLine line(scene, steps_);
+    options.progress = [&](const train::LearnProgress& at) {
+      line.show(at);
+      return interrupt.signal() == 0;
+    };
+    learned = train::learn_scene(scene, options);
+    signal = interrupt.signal();
+  } catch (const InvalidArgument& error) {
+    fail("{}: {}", name(), error.what());
+  }
+  if (learned.end == train::LearnEnd::kNotFinite) {
+    throw std::runtime_error(
+        learned.steps == 0
+            ? fmt::format("{}: the weights that learning begins with are not finite", name())
+            : fmt::format("{}: what was learned is not finite after step {}, and nothing is "
+                          "written; a --learning-rate below {} may help",
+                          name(), learned.steps, options.learning_rate));
+  }
+
+  if (given("--output")) write_file(output_, learned.scene.json);
+  const LearnReport report{scene, learned, steps_, output_};
+  write_stdout(json_ ? learn_json(report) : learn_text(report));
+  if (signal != 0) return kInterrupted + signal;
+  return learned.end == train::LearnEnd::kReached ? 0 : 1;
+}
+
+}  // namespace fovea::cli

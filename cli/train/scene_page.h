@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The manual page of `fovea train scene`, but for its options.
+
+#pragma once
+
+#include "cli/shell/page.h"
+
+namespace fovea::cli {
+
+Page train_scene_page();
+
+}  // namespace fovea::cli

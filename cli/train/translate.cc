@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea translate` (translate_command.h).
+
+#include "cli/train/translate.h"
+
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "fovea/error.h"
+
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "core/fail.h"
+#include "picture/alignment.h"
+#include "text/text_width.h"
+#include "train/pairs.h"
+#include "train/search.h"
+#include "train/trainer.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMaxBeams = 100;
+
+Page translate_page() {
+  return {
+      .synopsis = {"fovea translate DIR TEXT... [--beams N] [--show-attention]",
+                   "              [--html FILE] [--json]",
+                   "fovea translate DIR --pairs FILE [--json]"},
+      .description =
+          "Prints what the model in DIR, which fovea train translate left there, makes of each "
+          "TEXT, "
+          "a line each; \"-\" reads texts from the lines of standard input. It can show where it "
+          "looked: which characters of the text each character of the answer comes from.\n"
+          "\n"
+          "With --pairs it translates all sources of a file, as fovea train translate reads them, "
+          "and says how many came out exactly, chrF2 of all, and how many characters of what is "
+          "right looked the most at where they come from.",
+      .sections = {exit_status_section(),
+                   {"EXAMPLES",
+                    " fovea translate dates \"en-US: 03/04/05\" \"fr: jeudi 19 novembre 1981\"\n"
+                    " fovea translate dates \"de: 3.4.05\" --beams 4 --show-attention\n"
+                    " fovea translate dates --pairs examples/train/data/dates.test.tsv"},
+                   {"SEE ALSO", "fovea train translate --help; docs/training.md"}}};
+}
+
+train::Model load(const std::string& path) {
+  const train::RunFolder folder(path);
+  train::Model model = folder.read_model();
+  folder.load_best(*model.translator);
+  model.translator->model().evaluate();
+  return model;
+}
+
+}  // namespace
+
+TranslateCommand::TranslateCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("translate", "translate with a model that was trained")) {
+  app_->formatter(std::make_shared<PageFormatter>(translate_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app_->add_option("DIR", folder_, "The folder of a run of fovea train translate.");
+  app_->add_option("TEXT", texts_, "What to translate; \"-\" for lines of standard input.")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_integer(*app_, "--beams", beams_, {std::int64_t{1}, kMaxBeams},
+              "Keep the N best beginnings at each step rather than the likeliest (default 1).");
+  app_->add_flag("--show-attention", show_attention_, "Draw where each answer looked.");
+  app_->add_option("--html", html_, "Draw it as a page, and write that to FILE.")
+      ->type_name("FILE");
+  app_->add_option("--pairs", pairs_, "Translate the sources of FILE, and compare.")
+      ->type_name("FILE");
+  app_->add_flag("--json", json_, "Print one JSON object instead of text.");
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+void TranslateCommand::check_usage() const {
+  if (folder_.empty()) throw UsageError("expected a DIR with a model");
+  if (given("--pairs")) {
+    for (const char* const option : {"TEXT", "--beams", "--show-attention", "--html"}) {
+      if (given(option)) throw UsageError(fmt::format("{} does not go with --pairs", option));
+    }
+    if (pairs_.empty()) throw UsageError("--pairs: expected a file name, got \"\"");
+  } else if (texts_.empty()) {
+    throw UsageError("expected a TEXT, or --pairs FILE");
+  }
+  if (given("--html") && html_.empty()) {
+    throw UsageError("--html: expected a file name, got \"\"");
+  }
+}
+
+std::vector<std::string> TranslateCommand::texts() const {
+  std::vector<std::string> result;
+  for (const std::string& text : texts_) {
+    if (text != "-") {
+      result.push_back(text);
+      continue;
+    }
+    for (std::string line; std::getline(std::cin, line);) result.push_back(line);
+  }
+  return result;
+}
+
+int TranslateCommand::check(train::Model& model) const {
+  const std::vector<train::Pair> pairs = train::read_pairs(pairs_);
+  train::check_pairs(model, pairs, pairs_);
+  const train::Validation found =
+      train::validate(*model.translator, model.source, model.target, pairs);
+  if (json_) {
+    nlohmann::ordered_json json = {
+        {"pairs", pairs.size()}, {"exact", found.exact}, {"chrf2", found.chrf}};
+    json["aligned"] = found.counted > 0 ? nlohmann::ordered_json(found.aligned) : nullptr;
+    write_stdout(json.dump(1) + "\n");
+    return 0;
+  }
+  std::string text = fmt::format("{:.2f} % of {} pairs are exact, chrF2 {:.2f}\n",
+                                 100.0 * found.exact, pairs.size(), found.chrf);
+  if (found.counted > 0) {
+    text += fmt::format("{:.2f} % of {} characters looked the most at where they come from\n",
+                        100.0 * found.aligned, found.counted);
+  }
+  write_stdout(text);
+  return 0;
+}
+
+int TranslateCommand::translate(train::Model& model) const {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  std::vector<train::Picture> pictures;
+  for (const std::string& text : texts()) {
+    const std::vector<std::int64_t> source = model.source.tokens(text);
+    const std::int64_t most = model.options.max_length;
+    if (text.empty()) throw InvalidArgument("expected a text to translate, got an empty one");
+    if (static_cast<std::int64_t>(source.size()) > most) {
+      fail("expected at most {} characters, got {}: \"{}\"", most - 1, source.size() - 1,
+           fit(visible(text), 40));
+    }
+    const train::Translation found =
+        train::translate_with_beams(*model.translator, source, beams_, most);
+    const std::string answer = model.target.text(found.tokens);
+    pictures.push_back({text + " → " + answer, text, answer, found.weights});
+    if (json_) {
+      nlohmann::ordered_json weights = nlohmann::ordered_json::array();
+      for (std::int64_t t = 0; t < found.weights.extent(0); ++t) {
+        const float* const row = &found.weights.at<float>({t, 0});
+        weights.push_back(std::vector<float>(row, row + found.weights.extent(1)));
+      }
+      json.push_back({{"source", text},
+                      {"target", answer},
+                      {"log_probability", found.log_probability},
+                      {"weights", weights}});
+      continue;
+    }
+    write_stdout(visible(answer) + "\n");
+    if (show_attention_) write_stdout("\n" + train::picture_as_text(pictures.back()) + "\n");
+  }
+  if (json_) write_stdout(json.dump(1) + "\n");
+  if (given("--html")) write_file(html_, train::pictures_as_html("Where it looked", pictures));
+  return 0;
+}
+
+int TranslateCommand::run() const {
+  check_usage();
+  train::Model model = load(folder_);
+  return given("--pairs") ? check(model) : translate(model);
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `fovea train translate` (train_translate_command.h).
+
+#include "cli/train/translation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "cli/shell/help.h"
+#include "cli/shell/interrupt.h"
+#include "cli/shell/message.h"
+#include "cli/shell/option_types.h"
+#include "cli/shell/output.h"
+#include "cli/shell/progress.h"
+#include "cli/train/translation_page.h"
+#include "core/fail.h"
+#include "picture/alignment.h"
+#include "text/text_width.h"
+#include "train/pairs.h"
+#include "train/trainer.h"
+
+namespace fovea::cli {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000, kMaxWidth = 65536, kMaxThreads = 1024;
+constexpr std::size_t kEvery = 20, kMaxValidation = 500;
+constexpr int kInterrupted = 128;  // and the signal's number
+
+/// What belongs to a new run, and --resume takes from the old one.
+constexpr const char* kOfNewRuns[] = {
+    "--rotary-base", "--data",   "--validation",      "--architecture", "--steps",
+    "--batch",       "--width",  "--heads",           "--inner",        "--layers",
+    "--dropout",     "--warmup", "--label-smoothing", "--seed",         "--validate-every",
+    "--patience",    "--until",  "--learning-rate",   "--threads"};
+
+train::TrainingData read_data(const train::RunSettings& settings) {
+  train::TrainingData data;
+  data.validation_file = settings.validation.empty() ? settings.data : settings.validation;
+  std::vector<train::Pair> pairs = train::read_pairs(settings.data);
+  if (!settings.validation.empty()) {
+    data.training = std::move(pairs);
+    data.validation = train::read_pairs(settings.validation);
+    return data;
+  }
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const bool kept = i % kEvery == kEvery - 1 && data.validation.size() < kMaxValidation;
+    (kept ? data.validation : data.training).push_back(std::move(pairs[i]));
+  }
+  if (data.validation.empty()) {
+    fail(
+        "{}: expected {} pairs or more, of which some can be kept to validate, got {}; or name "
+        "others with --validation",
+        settings.data, kEvery, data.training.size());
+  }
+  return data;
+}
+
+train::Vocabulary vocabulary(const train::TrainingData& data, std::string train::Pair::*side) {
+  std::vector<std::string_view> texts;
+  for (const train::Pair& pair : data.training) texts.push_back(pair.*side);
+  return train::Vocabulary::of(texts);
+}
+
+/// Half as long again as the longest text, and its end.
+std::int64_t max_length(const train::TrainingData& data) {
+  std::size_t longest = 0;
+  for (const auto* const pairs : {&data.training, &data.validation}) {
+    for (const train::Pair& pair : *pairs) {
+      longest =
+          std::max({longest, code_points(pair.source).size(), code_points(pair.target).size()});
+    }
+  }
+  return static_cast<std::int64_t>(longest + longest / 2 + 2);
+}
+
+/// One where a step is so small that threads would wait for each other more than they help.
+std::int64_t useful_threads(const train::Model& model, const train::TrainingData& data,
+                            const train::TrainerOptions& options) {
+  constexpr double kFlop = 1e10;
+  double characters = 0.0;
+  for (const train::Pair& pair : data.training) {
+    characters += static_cast<double>(pair.source.size() + pair.target.size());
+  }
+  const double tokens = characters / 2 / static_cast<double>(data.training.size()) *
+                        static_cast<double>(options.batch);
+  // A parameter takes two flop for each token it meets, and two more for each of two gradients.
+  const double flop =
+      6.0 * tokens * static_cast<double>(model.translator->model().parameters().count());
+  return flop < kFlop ? 1 : omp_get_max_threads();
+}
+
+/// The line on the terminal that says how far a run is.
+class TrainLine {
+ public:
+  explicit TrainLine(std::int64_t steps) : steps_(steps) {}
+
+  void show(const train::StepReport& report) {
+    if (first_ < 0) first_ = report.steps - 1;
+    tokens_ += report.tokens;
+    loss_ = loss_ == 0.0 ? report.loss : 0.95 * loss_ + 0.05 * report.loss;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - shown_ < std::chrono::milliseconds(200)) return;
+    shown_ = now;
+    const double seconds = std::chrono::duration<double>(now - begun_).count();
+    const double left = seconds / static_cast<double>(report.steps - first_) *
+                        static_cast<double>(steps_ - report.steps);
+    line_.show(fmt::format("step {} of {}, loss {:.4f}, {:.0f} tokens/s, {:.0f} s left",
+                           report.steps, steps_, loss_, static_cast<double>(tokens_) / seconds,
+                           left));
+  }
+  void clear() { line_.clear(); }
+  /// A mean of the last losses, the newer the more.
+  double loss() const { return loss_; }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+  }
+
+ private:
+  Progress line_;
+  std::int64_t steps_, first_ = -1, tokens_ = 0;
+  double loss_ = 0.0;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now(), shown_ = begun_;
+};
+
+std::string validation_line(const train::Validation& found, const TrainLine& line) {
+  std::string text = fmt::format("{:8}  {:8.4f}  {:6.2f} %  {:6.2f}", found.steps, line.loss(),
+                                 100.0 * found.exact, found.chrf);
+  text += found.counted > 0 ? fmt::format("  {:6.2f} %", 100.0 * found.aligned) : "         -";
+  return text + fmt::format("  {:6.1f} s{}\n", line.seconds(), found.best ? "" : "  not better");
+}
+
+}  // namespace
+
+TrainTranslateCommand::TrainTranslateCommand(CLI::App& parent)
+    : app_(parent.add_subcommand("translate", "a model learns to translate from pairs of texts")) {
+  app_->formatter(std::make_shared<PageFormatter>(train_translate_page()));
+  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_options();
+  app_->set_help_flag("-h,--help", "Print this page and exit.");
+}
+
+void TrainTranslateCommand::add_options() {
+  train::TrainerOptions& run = settings_.trainer;
+  app_->add_option("--data", settings_.data, "The pairs to learn from.")->type_name("FILE");
+  app_->add_option("--output", output_, "The folder of the run; made where it is missing.")
+      ->type_name("DIR");
+  app_->add_flag("--resume", resume_, "Go on with the run in DIR, as it was begun.");
+  app_->add_option("--validation", settings_.validation, "Validate with these pairs instead.")
+      ->type_name("FILE");
+  app_->add_flag("--show-attention", show_attention_,
+                 "Draw at each validation where the first of its pairs looked.");
+
+  app_->option_defaults()->group("Options of the model");
+  add_choice(*app_, "--architecture", architecture_, {"transformer", "gru"},
+             "transformer (the default), or gru: recurrent layers that learn to align (Bahdanau "
+             "et al. 2015).")
+      ->type_name("NAME");
+  const auto size = [&](const char* name, std::int64_t& target, const char* what) {
+    add_integer(*app_, name, target, {std::int64_t{1}, kMaxWidth},
+                fmt::format("{} (default {}).", what, target));
+  };
+  size("--width", model_.width, "Numbers for each character");
+  size("--heads", model_.heads, "Heads of the transformer, a divisor of the width");
+  size("--inner", model_.inner, "Width within the transformer's feed-forward blocks");
+  size("--layers", layers_, "Layers of the transformer's encoder, and of its decoder");
+  add_real(*app_, "--rotary-base", rotary_base_,
+           fmt::format("The transformer's self-attention turns queries and keys by angles of this "
+                       "base; 0: it does not (default {}).",
+                       model_.rotary_base))
+      ->type_name("B");
+  add_real(*app_, "--dropout", dropout_,
+           fmt::format("Share of numbers that a step leaves out (default {}).", model_.dropout))
+      ->type_name("P");
+
+  app_->option_defaults()->group("Options of the run");
+  const auto count = [&](const char* name, std::int64_t& target, std::int64_t least,
+                         const char* what) {
+    add_integer(*app_, name, target, {least, kMost}, fmt::format("{} (default {}).", what, target));
+  };
+  count("--steps", run.steps, 1, "End after so many steps");
+  count("--batch", run.batch, 1, "Pairs in a step");
+  add_real(*app_, "--learning-rate", learning_rate_,
+           fmt::format("The largest; it rises to that, then falls with a cosine to 0 (default {}).",
+                       run.learning_rate))
+      ->type_name("R");
+  count("--warmup", run.warmup, 0, "Steps in which it rises");
+  add_real(*app_, "--label-smoothing", label_smoothing_,
+           fmt::format("Share of what is right that is given to all characters (default {}).",
+                       run.label_smoothing))
+      ->type_name("P");
+  count("--validate-every", run.validate_every, 1, "Steps between validations and checkpoints");
+  count("--patience", run.patience, 0,
+        "End after so many validations without a better one; 0: never");
+  add_real(*app_, "--until", until_,
+           "End when this share of pairs comes out exactly, such as 0.99.")
+      ->type_name("SHARE");
+  add_integer(*app_, "--seed", model_.seed,
+              {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
+              "Where the random numbers start (default 0).");
+  add_integer(
+      *app_, "--threads", settings_.threads, {std::int64_t{1}, kMaxThreads},
+      "At most so many threads. Default: one for a small model; else OMP_NUM_THREADS, or one "
+      "per CPU.");
+  app_->option_defaults()->group("Options");
+}
+
+void TrainTranslateCommand::check_usage() const {
+  if (output_.empty()) throw UsageError("expected --output DIR");
+  if (resume_) {
+    for (const char* const option : kOfNewRuns) {
+      if (given(option)) {
+        throw UsageError(fmt::format(
+            "{} goes with a new run; --resume goes on with {} as it was begun", option, output_));
+      }
+    }
+    return;
+  }
+  if (settings_.data.empty()) throw UsageError("expected --data FILE, or --resume");
+  const auto share = [](const char* name, const std::optional<double>& number) {
+    if (number && !(*number >= 0.0 && *number < 1.0)) {
+      throw UsageError(fmt::format("{}: expected a share in [0, 1), got {}", name, *number));
+    }
+  };
+  share("--dropout", dropout_);
+  share("--label-smoothing", label_smoothing_);
+  if (rotary_base_ &&
+      !(*rotary_base_ == 0.0 || (*rotary_base_ > 1.0 && std::isfinite(*rotary_base_)))) {
+    throw UsageError(
+        fmt::format("--rotary-base: expected a number above 1, or 0, got {}", *rotary_base_));
+  }
+  if (until_ && !(*until_ > 0.0 && *until_ <= 1.0)) {
+    throw UsageError(fmt::format("--until: expected a share in (0, 1], got {}", *until_));
+  }
+  if (learning_rate_ && !(*learning_rate_ > 0.0 && std::isfinite(*learning_rate_))) {
+    throw UsageError(
+        fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));
+  }
+  if (architecture_ == "gru") {
+    for (const char* const option : {"--heads", "--inner", "--layers", "--rotary-base"}) {
+      if (given(option)) throw UsageError(fmt::format("{} goes with the transformer", option));
+    }
+  }
+}
+
+int TrainTranslateCommand::run() {
+  check_usage();
+  const train::RunFolder folder(output_);
+  train::Model model;
+  if (resume_) {
+    if (!folder.has_checkpoint()) {
+      fail("{}: there is no checkpoint to go on from", output_);
+    }
+    settings_ = folder.read_settings();
+    model = folder.read_model();
+  } else if (folder.has_checkpoint()) {
+    fail("{}: there is a run already; --resume goes on with it, or name another folder", output_);
+  }
+  const train::TrainingData data = read_data(settings_);
+  if (!resume_) {
+    train::TrainerOptions& trainer = settings_.trainer;
+    trainer.learning_rate = learning_rate_.value_or(trainer.learning_rate);
+    trainer.label_smoothing = label_smoothing_.value_or(trainer.label_smoothing);
+    trainer.until = until_.value_or(trainer.until);
+    model.source = vocabulary(data, &train::Pair::source);
+    model.target = vocabulary(data, &train::Pair::target);
+    model.options = model_;
+    model.options.architecture =
+        architecture_ == "gru" ? train::Architecture::kGru : train::Architecture::kTransformer;
+    model.options.source_symbols = model.source.size();
+    model.options.target_symbols = model.target.size();
+    model.options.encoder_layers = model.options.decoder_layers = layers_;
+    model.options.rotary_base = rotary_base_.value_or(model_.rotary_base);
+    model.options.dropout = dropout_.value_or(model_.dropout);
+    model.options.max_length = max_length(data);
+    model.translator = train::make_translator(model.options);
+  }
+
+  if (settings_.threads == 0) settings_.threads = useful_threads(model, data, settings_.trainer);
+  omp_set_num_threads(static_cast<int>(settings_.threads));
+  train::Trainer trainer(folder, model, data, settings_, resume_);
+  const std::string resumed =
+      resume_ ? fmt::format("; resumed at step {}", trainer.state().steps) : std::string();
+  write_stdout(
+      fmt::format("{}, {} parameters; {} pairs to learn from, {} to validate with{}\n\n"
+                  "    step      loss     exact   chrF2   aligned      time\n",
+                  train::architecture_name(model.options.architecture),
+                  model.translator->model().parameters().count(), data.training.size(),
+                  data.validation.size(), resumed));
+
+  const DelayedInterrupt interrupt;
+  TrainLine line(settings_.trainer.steps);
+  std::vector<train::Picture> pictures;
+  trainer.on_step = [&](const train::StepReport& report) {
+    line.show(report);
+    return interrupt.signal() == 0;
+  };
+  trainer.on_validation = [&](const train::Validation& found) {
+    line.clear();
+    std::string text = validation_line(found, line);
+    pictures.push_back({fmt::format("After {} steps: {}", found.steps, found.texts[0]),
+                        data.validation[0].source, found.texts[0], found.first->weights});
+    if (show_attention_) text += "\n" + train::picture_as_text(pictures.back()) + "\n";
+    write_stdout(text);
+    folder.save_page(
+        "attention.html",
+        train::pictures_as_html("Where it looks in “" + data.validation[0].source + "”", pictures));
+  };
+  const train::TrainEnd end = trainer.run();
+  line.clear();
+  const train::RunState& state = trainer.state();
+  std::string text = "\n";
+  switch (end) {
+    case train::TrainEnd::kStopped:
+      text +=
+          fmt::format("Ended at step {}, and saved: --resume goes on from there.\n", state.steps);
+      break;
+    case train::TrainEnd::kUntil:
+      text += fmt::format("Ended at step {}: --until is reached.\n", state.steps);
+      break;
+    case train::TrainEnd::kPatience:
+      text +=
+          fmt::format("Ended at step {}: no better validation for {}.\n", state.steps, state.worse);
+      break;
+    case train::TrainEnd::kOutOfSteps:
+      text += fmt::format("All {} steps are made.\n", state.steps);
+      break;
+  }
+  if (state.best_step > 0) {
+    text += fmt::format("The model of step {} is in {}: fovea translate {} TEXT\n", state.best_step,
+                        output_, output_);
+  }
+  write_stdout(text);
+  return end == train::TrainEnd::kStopped ? kInterrupted + interrupt.signal() : 0;
+}
+
+}  // namespace fovea::cli

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a translation looked (picture.h).
+
+#include "picture/alignment.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "text/html_escape.h"
+#include "text/text_width.h"
+
+namespace fovea::train {
+namespace {
+
+constexpr std::string_view kEndMark = "⏎";
+
+/// The characters of a text as they are shown, and what stands for its end; as many as there are
+/// tokens.
+std::vector<std::string> marks(const std::string& text, std::int64_t count) {
+  std::vector<std::string> result;
+  for (const std::string_view c : code_points(text)) {
+    result.push_back(c == " " ? std::string("␣") : visible(c));
+  }
+  result.emplace_back(kEndMark);
+  result.resize(static_cast<std::size_t>(count));
+  return result;
+}
+
+constexpr std::string_view kStyle = R"(
+:root{color-scheme:light dark;--ink:30,64,175;--line:#9993}
+@media(prefers-color-scheme:dark){:root{--ink:147,197,253}}
+body{font:16px/1.4 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}
+h1{font-size:1.3rem}main{display:flex;flex-wrap:wrap;gap:1.5rem 2rem}
+figure{margin:0;overflow-x:auto}figcaption{margin-bottom:.4rem}
+table{border-collapse:collapse;font:14px/1 ui-monospace,monospace}
+th{font-weight:normal;padding:.2rem .1rem;min-width:1.1rem}
+td{width:1.1rem;height:1.3rem;border:1px solid var(--line);padding:0}
+)";
+
+}  // namespace
+
+std::string picture_as_text(const Picture& picture) {
+  static constexpr std::array<std::string_view, 5> kShades = {" ", "░", "▒", "▓", "█"};
+  const std::int64_t rows = picture.weights.extent(0), columns = picture.weights.extent(1);
+  const std::vector<std::string> source = marks(picture.source, columns);
+  const std::vector<std::string> target = marks(picture.target, rows);
+  std::string text = "   ";
+  for (const std::string& mark : source) text += mark;
+  text += '\n';
+  for (std::int64_t t = 0; t < rows; ++t) {
+    text += pad_right(target[static_cast<std::size_t>(t)], 2) + "|";
+    for (std::int64_t s = 0; s < columns; ++s) {
+      const double weight = picture.weights.value({t, s});
+      // From a tenth on something is seen; what has more than half is full.
+      const std::size_t shade = weight < 0.1    ? 0
+                                : weight < 0.2  ? 1
+                                : weight < 0.35 ? 2
+                                : weight < 0.5  ? 3
+                                                : 4;
+      const int width = std::max(1, display_width(source[static_cast<std::size_t>(s)]));
+      for (int i = 0; i < width; ++i) text += kShades[shade];
+    }
+    text += "|\n";
+  }
+  return text;
+}
+
+std::string pictures_as_html(const std::string& title, const std::vector<Picture>& pictures) {
+  const auto escaped = [](std::string_view text) { return scene::html::escape(text); };
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
+      "<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n<main>\n",
+      escaped(title), kStyle);
+  for (const Picture& picture : pictures) {
+    const std::int64_t rows = picture.weights.extent(0), columns = picture.weights.extent(1);
+    const std::vector<std::string> source = marks(picture.source, columns);
+    const std::vector<std::string> target = marks(picture.target, rows);
+    page += fmt::format("<figure><figcaption>{}</figcaption>\n<table><tr><th></th>",
+                        escaped(picture.caption));
+    for (const std::string& mark : source) page += fmt::format("<th>{}</th>", escaped(mark));
+    page += "</tr>\n";
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const std::string& wrote = target[static_cast<std::size_t>(t)];
+      page += fmt::format("<tr><th>{}</th>", escaped(wrote));
+      for (std::int64_t s = 0; s < columns; ++s) {
+        const double weight = picture.weights.value({t, s});
+        page += fmt::format(
+            "<td title=\"{} looks at {}: {:.3f}\" style=\"background:rgba(var(--ink),"
+            "{:.2f})\"></td>",
+            escaped(wrote), escaped(source[static_cast<std::size_t>(s)]), weight, weight);
+      }
+      page += "</tr>\n";
+    }
+    page += "</table></figure>\n";
+  }
+  return page + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace fovea::train
