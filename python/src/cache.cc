@@ -18,11 +18,11 @@
 #include "fovea/error.h"
 #include "fovea/rotary.h"
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
+#include "attention/problem.h"
 #include "functions.h"
-#include "new_arrays.h"
-#include "problem.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

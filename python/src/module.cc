@@ -7,8 +7,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
 #include "functions.h"
 
 namespace nb = nanobind;

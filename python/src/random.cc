@@ -14,9 +14,9 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
-#include "calls.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
 #include "functions.h"
-#include "new_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

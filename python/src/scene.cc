@@ -16,10 +16,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
 #include "functions.h"
-#include "new_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

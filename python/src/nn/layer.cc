@@ -10,8 +10,8 @@
 
 #include <omp.h>
 
-#include "calls.h"
-#include "new_arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -29,7 +29,7 @@
 #include "fovea/nn/model.h"
 #include "fovea/tensor.h"
 
-#include "arrays.h"
+#include "arrays/arrays.h"
 #include "nn/types.h"
 
 namespace fovea::python {

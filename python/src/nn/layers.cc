@@ -14,7 +14,7 @@
 #include "fovea/nn/layer_norm.h"
 #include "fovea/nn/linear.h"
 
-#include "calls.h"
+#include "arrays/calls.h"
 #include "nn/layer.h"
 #include "nn/words.h"
 

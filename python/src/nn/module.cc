@@ -8,8 +8,8 @@
 
 #include "fovea/nn/signal_stack.h"
 
-#include "arrays.h"
-#include "interrupt.h"
+#include "arrays/arrays.h"
+#include "arrays/interrupt.h"
 #include "nn/layer.h"
 
 NB_MODULE(_nn, module) {

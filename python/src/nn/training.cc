@@ -16,8 +16,8 @@
 #include "fovea/nn/cross_entropy.h"
 #include "fovea/nn/optimizer.h"
 
-#include "calls.h"
-#include "new_arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
 #include "nn/layer.h"
 #include "nn/words.h"
 

@@ -14,10 +14,10 @@
 
 #include "fovea/nn/multi_head_attention.h"
 
-#include "calls.h"
+#include "arrays/calls.h"
+#include "attention/options.h"
 #include "nn/layer.h"
 #include "nn/words.h"
-#include "options.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

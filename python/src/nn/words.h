@@ -9,7 +9,7 @@
 #include "fovea/nn/optimizer.h"
 #include "fovea/nn/residual.h"
 
-#include "calls.h"
+#include "arrays/calls.h"
 #include "nn/types.h"
 
 namespace fovea::python {

@@ -16,7 +16,7 @@
 
 #include "fovea/attention_options.h"
 
-#include "arrays.h"
+#include "arrays/arrays.h"
 
 namespace fovea::python {
 

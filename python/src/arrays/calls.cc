@@ -2,7 +2,7 @@
 //
 // Calls from Python (calls.h).
 
-#include "calls.h"
+#include "arrays/calls.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,8 +12,8 @@
 
 #include "fovea/error.h"
 
-#include "arrays.h"
-#include "interrupt.h"
+#include "arrays/arrays.h"
+#include "arrays/interrupt.h"
 
 namespace nb = nanobind;
 

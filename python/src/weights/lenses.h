@@ -14,8 +14,8 @@
 
 #include "fovea/lenses.h"
 
-#include "arrays.h"
-#include "new_arrays.h"
+#include "arrays/arrays.h"
+#include "arrays/new_arrays.h"
 
 namespace fovea::python {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "dlpack.h"
+#include "arrays/dlpack.h"
 
 #include <array>
 

@@ -2,7 +2,7 @@
 //
 // fovea.Lenses and fovea.Seen (lenses.h).
 
-#include "lenses.h"
+#include "weights/lenses.h"
 
 #include <array>
 #include <string>
@@ -11,10 +11,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "calls.h"
+#include "arrays/calls.h"
+#include "attention/problem.h"
 #include "functions.h"
-#include "named_tuple.h"
-#include "problem.h"
+#include "weights/named_tuple.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

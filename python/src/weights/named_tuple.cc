@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "named_tuple.h"
+#include "weights/named_tuple.h"
 
 #include <cstddef>
 #include <utility>

@@ -8,8 +8,8 @@
 
 #include "fovea/tensor.h"
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
 
 namespace fovea::python {
 

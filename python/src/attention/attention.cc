@@ -15,16 +15,16 @@
 
 #include "fovea/error.h"
 
-#include "arrays.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
+#include "attention/forward.h"
+#include "attention/options.h"
+#include "attention/problem.h"
 #include "cache.h"
-#include "calls.h"
 #include "docs.h"
-#include "forward.h"
 #include "functions.h"
-#include "lenses.h"
-#include "new_arrays.h"
-#include "options.h"
-#include "problem.h"
+#include "weights/lenses.h"
 
 namespace nb = nanobind;
 

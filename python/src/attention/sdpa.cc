@@ -17,16 +17,16 @@
 #include "fovea/attention.h"
 #include "fovea/error.h"
 
-#include "arrays.h"
-#include "calls.h"
-#include "dlpack.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/dlpack.h"
+#include "arrays/new_arrays.h"
+#include "arrays/numpy_api.h"
+#include "attention/dropout.h"
+#include "attention/forward.h"
+#include "attention/problem.h"
 #include "docs.h"
-#include "dropout.h"
-#include "forward.h"
 #include "functions.h"
-#include "new_arrays.h"
-#include "numpy_api.h"
-#include "problem.h"
 
 namespace nb = nanobind;
 

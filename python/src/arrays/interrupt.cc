@@ -3,7 +3,7 @@
 // SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it posts a
 // semaphore and calls the handler that was there before.
 
-#include "interrupt.h"
+#include "arrays/interrupt.h"
 
 #include <atomic>
 #include <cerrno>

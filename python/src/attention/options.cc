@@ -2,13 +2,13 @@
 //
 // Keywords as AttentionOptions (options.h).
 
-#include "options.h"
+#include "attention/options.h"
 
 #include <limits>
 
 #include "fovea/error.h"
 
-#include "calls.h"
+#include "arrays/calls.h"
 
 namespace nb = nanobind;
 

@@ -17,11 +17,11 @@
 #include "fovea/error.h"
 #include "fovea/mask.h"
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
+#include "attention/options.h"
 #include "functions.h"
-#include "new_arrays.h"
-#include "options.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "gradients.h"
+#include "attention/gradients.h"
 
 #include "functions.h"
-#include "named_tuple.h"
+#include "weights/named_tuple.h"
 
 namespace nb = nanobind;
 

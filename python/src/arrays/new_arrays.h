@@ -10,7 +10,7 @@
 
 #include "fovea/tensor.h"
 
-#include "arrays.h"
+#include "arrays/arrays.h"
 
 namespace fovea::python {
 

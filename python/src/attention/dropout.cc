@@ -3,7 +3,7 @@
 // Dropout in Python: which weights are left out, as a value that forward and backward share, and
 // the stream that such values come from (dropout.h).
 
-#include "dropout.h"
+#include "attention/dropout.h"
 
 #include <limits>
 #include <mutex>
@@ -14,10 +14,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
 #include "functions.h"
-#include "new_arrays.h"
 #include "problem/dropout.h"
 
 namespace nb = nanobind;

@@ -17,14 +17,14 @@
 #include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
+#include "attention/gradients.h"
+#include "attention/options.h"
+#include "attention/problem.h"
 #include "docs.h"
 #include "functions.h"
-#include "gradients.h"
-#include "new_arrays.h"
-#include "options.h"
-#include "problem.h"
 
 namespace nb = nanobind;
 

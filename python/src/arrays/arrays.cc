@@ -2,7 +2,7 @@
 //
 // Arrays of the caller's (arrays.h).
 
-#include "arrays.h"
+#include "arrays/arrays.h"
 
 #include <algorithm>
 #include <array>
@@ -15,10 +15,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include "calls.h"
-#include "dlpack.h"
+#include "arrays/calls.h"
+#include "arrays/dlpack.h"
 #define FOVEA_IMPORTS_NUMPY
-#include "numpy_api.h"
+#include "arrays/numpy_api.h"
 
 namespace nb = nanobind;
 

@@ -2,14 +2,14 @@
 //
 // fovea.HeadSummary (heads.h).
 
-#include "heads.h"
+#include "weights/heads.h"
 
 #include <array>
 
 #include <nanobind/nanobind.h>
 
 #include "functions.h"
-#include "named_tuple.h"
+#include "weights/named_tuple.h"
 
 namespace nb = nanobind;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "new_arrays.h"
+#include "arrays/new_arrays.h"
 
 #include <array>
 #include <cstring>
@@ -10,9 +10,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include "calls.h"
-#include "dlpack.h"
-#include "numpy_api.h"
+#include "arrays/calls.h"
+#include "arrays/dlpack.h"
+#include "arrays/numpy_api.h"
 
 namespace nb = nanobind;
 

@@ -12,8 +12,8 @@
 
 #include "fovea/heads.h"
 
-#include "arrays.h"
-#include "new_arrays.h"
+#include "arrays/arrays.h"
+#include "arrays/new_arrays.h"
 
 namespace fovea::python {
 

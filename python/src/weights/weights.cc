@@ -13,17 +13,17 @@
 
 #include <nanobind/nanobind.h>
 
-#include "arrays.h"
-#include "calls.h"
+#include "arrays/arrays.h"
+#include "arrays/calls.h"
+#include "arrays/new_arrays.h"
+#include "attention/forward.h"
+#include "attention/options.h"
+#include "attention/problem.h"
 #include "docs.h"
-#include "forward.h"
 #include "functions.h"
-#include "heads.h"
-#include "lenses.h"
-#include "named_tuple.h"
-#include "new_arrays.h"
-#include "options.h"
-#include "problem.h"
+#include "weights/heads.h"
+#include "weights/lenses.h"
+#include "weights/named_tuple.h"
 
 namespace nb = nanobind;
 
