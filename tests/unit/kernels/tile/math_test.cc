@@ -4,7 +4,7 @@
 // their range, on the target that runs.
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "unit/attention_math_test.cc"
+#define HWY_TARGET_INCLUDE "unit/kernels/tile/math_test.cc"
 #include <hwy/foreach_target.h>
 // Above stands what is compiled once per target.
 

@@ -5,7 +5,7 @@
 #include "kernels/simd/bf16_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "unit/attention_math_bf16_test.cc"
+#define HWY_TARGET_INCLUDE "unit/kernels/tile/math_bf16_test.cc"
 #include <hwy/foreach_target.h>
 // Above stands what is compiled once per target.
 

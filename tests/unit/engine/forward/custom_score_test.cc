@@ -4,7 +4,7 @@
 // runs. That the engine computes them right is tested with all else (attention_score_test.cc).
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "unit/custom_score_test.cc"
+#define HWY_TARGET_INCLUDE "unit/engine/forward/custom_score_test.cc"
 #include <hwy/foreach_target.h>
 // Above stands what is compiled once per target.
 
