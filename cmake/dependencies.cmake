@@ -4,17 +4,19 @@
 
 find_package(fmt REQUIRED)
 find_package(hwy REQUIRED CONFIG)
-find_package(nlohmann_json 3.10 REQUIRED)
-find_package(PkgConfig REQUIRED)
-# utf8proc ships no CMake package everywhere, but a pkg-config file it does.
-pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
-# Debian's CMake package of libzip asks for its command-line tools, which come separately.
-pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
-find_package(ZLIB REQUIRED)
 find_package(OpenMP COMPONENTS CXX QUIET)
 if(NOT OpenMP_CXX_FOUND)
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no OpenMP: GCC brings it along, Clang needs libomp "
     "in its own version. On Debian: tools/setup.sh build check")
+endif()
+if(FOVEA_FILES)
+  find_package(nlohmann_json 3.10 REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  # utf8proc ships no CMake package everywhere, but a pkg-config file it does.
+  pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+  # Debian's CMake package of libzip asks for its command-line tools, which come separately.
+  pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
+  find_package(ZLIB REQUIRED)
 endif()
 if(FOVEA_NN)
   include(cmake/onednn.cmake)

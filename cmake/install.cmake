@@ -17,21 +17,20 @@ install(DIRECTORY examples/scenes DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea
 
 # find_package(fovea CONFIG)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fovea)
-foreach(kind static shared)
-  install(TARGETS fovea_${kind} EXPORT fovea_${kind}
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT fovea_${kind} FILE fovea-${kind}.cmake NAMESPACE fovea:: DESTINATION ${package_dir})
-endforeach()
-# fovea::nn is exported beside each, and found where oneDNN is.
-if(FOVEA_NN)
+foreach(library IN LISTS FOVEA_LIBRARIES)
+  set(target fovea_${library})
+  if(library STREQUAL "fovea")
+    set(target fovea)
+  endif()
   foreach(kind static shared)
-    install(TARGETS fovea_nn_${kind} EXPORT fovea_nn_${kind}
+    install(TARGETS ${target}_${kind} EXPORT ${library}_${kind}
       ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
       LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(EXPORT fovea_nn_${kind} FILE fovea-nn-${kind}.cmake NAMESPACE fovea::
+    install(EXPORT ${library}_${kind} FILE fovea-${library}-${kind}.cmake NAMESPACE fovea::
       DESTINATION ${package_dir})
   endforeach()
+endforeach()
+if(FOVEA_NN)
   install(FILES cmake/onednn.cmake DESTINATION ${package_dir})
 endif()
 configure_package_config_file(cmake/foveaConfig.cmake.in
@@ -54,14 +53,27 @@ foreach(dir LIBDIR INCLUDEDIR)
     set(FOVEA_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
   endif()
 endforeach()
-# Not as a module: that would ask for what libzip's own archive needs, where its shared library does,
-# and of which Debian's package does not bring all.
-list(JOIN libzip_LDFLAGS " " FOVEA_PC_LIBZIP)
-configure_file(cmake/fovea.pc.in ${PROJECT_BINARY_DIR}/package/fovea.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/package/fovea.pc
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-if(FOVEA_NN)
-  configure_file(cmake/fovea-nn.pc.in ${PROJECT_BINARY_DIR}/package/fovea-nn.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/package/fovea-nn.pc
+# fovea_pc(LIBRARY DESCRIPTION REQUIRES PRIVATE_REQUIRES PRIVATE_LIBS)
+function(fovea_pc library FOVEA_PC_DESCRIPTION FOVEA_PC_REQUIRES FOVEA_PC_REQUIRES_PRIVATE FOVEA_PC_LIBS_PRIVATE)
+  if(NOT library IN_LIST FOVEA_LIBRARIES)
+    return()
+  endif()
+  set(FOVEA_PC_NAME fovea-${library})
+  set(FOVEA_PC_LIBRARY fovea_${library})
+  if(library STREQUAL "fovea")
+    set(FOVEA_PC_NAME fovea)
+    set(FOVEA_PC_LIBRARY fovea)
+  endif()
+  string(REPLACE "=" " = ${PROJECT_VERSION}" FOVEA_PC_REQUIRES "${FOVEA_PC_REQUIRES}")
+  configure_file(cmake/fovea.pc.in ${PROJECT_BINARY_DIR}/package/${FOVEA_PC_NAME}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/package/${FOVEA_PC_NAME}.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-endif()
+endfunction()
+# libzip is not named as a module: that would ask for what its own archive needs, where its shared library
+# does, and of which Debian's package does not bring all.
+list(JOIN libzip_LDFLAGS " " libzip_flags)
+fovea_pc(fovea "${PROJECT_DESCRIPTION}" "" "fmt libhwy" "${OpenMP_CXX_FLAGS}")
+fovea_pc(files "Files of tensors, for fovea" "fovea=" "fmt libutf8proc zlib" "${libzip_flags}")
+fovea_pc(scene "Attention on a few words, for fovea" "fovea-files=" "fmt" "")
+fovea_pc(nn "Layers that learn, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
+fovea_pc(train "Training, for fovea" "fovea-nn=, fovea-scene=" "fmt" "${OpenMP_CXX_FLAGS}")

@@ -3,7 +3,9 @@
 # Fovea in through add_subdirectory gets the library alone: nothing else is built or installed.
 
 option(FOVEA_CLI "Build the command line, fovea" ${PROJECT_IS_TOP_LEVEL})
-option(FOVEA_NN "Build the layers that learn, fovea::nn" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_FILES "Build files of tensors, fovea::files" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_SCENE "Build scenes, fovea::scene" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_NN "Build the layers that learn, fovea::nn and, with scenes, fovea::train" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_BENCH "Build the benchmarks" OFF)
@@ -12,6 +14,16 @@ option(FOVEA_FUZZ "Build the fuzzers, with Clang" OFF)
 option(FOVEA_INSTALL "Generate the install rules" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_WERROR "Treat warnings as errors" OFF)
 set(FOVEA_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+
+# What stands on another library needs that one.
+if((FOVEA_SCENE OR FOVEA_NN) AND NOT FOVEA_FILES)
+  message(FATAL_ERROR "FOVEA_SCENE and FOVEA_NN need FOVEA_FILES=ON")
+endif()
+foreach(part FOVEA_CLI FOVEA_TESTS FOVEA_EXAMPLES FOVEA_BENCH FOVEA_PYTHON)
+  if(${part} AND NOT FOVEA_SCENE)
+    message(FATAL_ERROR "${part} needs FOVEA_FILES=ON and FOVEA_SCENE=ON")
+  endif()
+endforeach()
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

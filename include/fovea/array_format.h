@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -46,6 +47,6 @@ struct ArrayFormat {
 /// Numerics digits are those of the exact binary value, correctly rounded, ties to even.
 /// Locale   none: the text is the same everywhere.
 /// Errors   throws InvalidArgument for an absent tensor or a negative or too large option.
-std::string format_array(const TensorView& values, const ArrayFormat& options = {});
+FOVEA_API std::string format_array(const TensorView& values, const ArrayFormat& options = {});
 
 }  // namespace fovea

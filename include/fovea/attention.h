@@ -8,6 +8,7 @@
 #include <cstddef>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/lenses.h"
 #include "fovea/paged_key_value.h"
 #include "fovea/tensor.h"
@@ -54,14 +55,20 @@ struct AttentionOutputs {
 /// Threads  re-entrant; the result is bit-identical for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before any
 ///          output is touched; Stopped after Execution::stop, with outputs unspecified.
-void attention_forward(const TensorView& query, const TensorView& key, const TensorView& value,
-                       const AttentionOptions& options, const AttentionOutputs& outputs);
+FOVEA_API void attention_forward(const TensorView& query, const TensorView& key,
+                                 const TensorView& value, const AttentionOptions& options,
+                                 const AttentionOutputs& outputs);
+
+/// The same in one call: the context, as a new tensor of query's type. Errors as attention_forward.
+FOVEA_API Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
+                           const AttentionOptions& options = {});
 
 /// The bytes that Execution::workspace needs for the same call with the same options and lenses, on
 /// as many threads as are now to be had or on one. Errors as attention_forward.
-std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
-                                        const TensorView& value, const AttentionOptions& options,
-                                        const Lenses& lenses = {});
+FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
+                                                  const TensorView& value,
+                                                  const AttentionOptions& options,
+                                                  const Lenses& lenses = {});
 
 /// The same function for one to a few queries against a long cache, as in generating text: bound by
 /// memory, where attention_forward, bound by arithmetic, would leave most of its lanes empty. The
@@ -75,19 +82,21 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
 ///          sees are not read. With lenses the keys once more for each query.
 /// Threads  parts of the keys are computed on several threads and merged by their lse (Dao et al.
 ///          2023, Flash-Decoding); re-entrant; the same bits for any number of threads.
-void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
-                      const AttentionOptions& options, const AttentionOutputs& outputs);
+FOVEA_API void attention_decode(const TensorView& query, const TensorView& key,
+                                const TensorView& value, const AttentionOptions& options,
+                                const AttentionOutputs& outputs);
 
 /// The same with keys and values in blocks of tokens. Each item has keys of its own number, from
 /// which the default alignment counts, as if the mask were joined to key_lengths(); kv_len is the
 /// largest of them. float32, float16 and bfloat16 only; packed sequences and dropout are not for
 /// here.
-void attention_decode(const TensorView& query, const PagedKeyValue& cache,
-                      const AttentionOptions& options, const AttentionOutputs& outputs);
+FOVEA_API void attention_decode(const TensorView& query, const PagedKeyValue& cache,
+                                const AttentionOptions& options, const AttentionOutputs& outputs);
 
 /// The bytes that Execution::workspace needs for the call with a cache in one piece. Errors as
 /// attention_decode.
-std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
-                                       const TensorView& value, const AttentionOptions& options);
+FOVEA_API std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
+                                                 const TensorView& value,
+                                                 const AttentionOptions& options);
 
 }  // namespace fovea

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -78,12 +79,12 @@ struct AttentionGradients {
 /// Threads  re-entrant; the result is bit-identical for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before any
 ///          gradient is touched; Stopped after Execution::stop, with gradients unspecified.
-void attention_backward(const BackwardInputs& inputs, const AttentionOptions& options,
-                        const AttentionGradients& gradients);
+FOVEA_API void attention_backward(const BackwardInputs& inputs, const AttentionOptions& options,
+                                  const AttentionGradients& gradients);
 
 /// The bytes that Execution::workspace needs for the same call. Errors as attention_backward.
-std::size_t attention_backward_workspace(const BackwardInputs& inputs,
-                                         const AttentionOptions& options,
-                                         const AttentionGradients& gradients);
+FOVEA_API std::size_t attention_backward_workspace(const BackwardInputs& inputs,
+                                                   const AttentionOptions& options,
+                                                   const AttentionGradients& gradients);
 
 }  // namespace fovea

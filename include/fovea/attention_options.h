@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/execution.h"
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
@@ -57,9 +58,9 @@ struct Alibi {
 
 /// The paper's slopes: 2^(-8 (h + 1) / heads) for a power of two; otherwise those of the power of
 /// two below, followed by every other slope of the power of two above.
-std::vector<double> default_alibi_slopes(std::int64_t heads);
+FOVEA_API std::vector<double> default_alibi_slopes(std::int64_t heads);
 /// One of them.
-double default_alibi_slope(std::int64_t head, std::int64_t heads);
+FOVEA_API double default_alibi_slope(std::int64_t head, std::int64_t heads);
 
 /// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].
 struct RelativeTable {
@@ -74,7 +75,8 @@ struct RelativeTable {
 /// T5's bucket of a relative position (key position minus query position): small distances have a
 /// bucket each, larger ones share buckets that widen logarithmically. The table's shape must be a
 /// valid one.
-std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable& relative);
+FOVEA_API std::int64_t relative_bucket(std::int64_t relative_position,
+                                       const RelativeTable& relative);
 
 /// A rectangle of scores for a custom function: scores[k * stride + i] is that of the query
 /// first.query + i and the key first.key + k. There may be more of them than the problem has, whose
@@ -167,7 +169,7 @@ struct AttentionOptions {
 
 /// Throws InvalidArgument when the options do not fit the problem, naming the option, what was
 /// expected and what came.
-void validate(const AttentionOptions& options, const ProblemShape& shape);
+FOVEA_API void validate(const AttentionOptions& options, const ProblemShape& shape);
 
 /// Where one of a problem's items (ProblemShape::items), a batch item or a packed sequence, lies in
 /// the tensors: batch index, first query and key, and how many of each.
@@ -181,12 +183,12 @@ struct SequenceSpan {
 
 /// Item `item` of valid options: batch item `item` as a whole, or what sequence `item` has of batch
 /// item 0.
-SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
-                           std::int64_t item);
+FOVEA_API SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
+                                     std::int64_t item);
 
 /// The offset of a batch item or packed sequence: its query i stands at position i + offset among
 /// its keys.
-std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
-                          std::int64_t item);
+FOVEA_API std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
+                                    std::int64_t item);
 
 }  // namespace fovea

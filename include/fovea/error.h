@@ -7,35 +7,37 @@
 
 #include <stdexcept>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// The caller's mistake: a shape that does not fit, an option out of range, a malformed scene.
-class InvalidArgument : public std::invalid_argument {
+class FOVEA_API InvalidArgument : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
 };
 
 /// A file that could not be opened, read or written.
-class IoError : public std::runtime_error {
+class FOVEA_API IoError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// A file, or standard output, that could not be written. The message names it and the reason.
-class OutputError : public IoError {
+class FOVEA_API OutputError : public IoError {
  public:
   using IoError::IoError;
 };
 
 /// A cache has no room for what was to be appended, and is as it was. Nobody's mistake: who serves
 /// many sequences waits until one of them ends, or lets one go.
-class CacheFull : public std::runtime_error {
+class FOVEA_API CacheFull : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.
-class Stopped : public std::runtime_error {
+class FOVEA_API Stopped : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

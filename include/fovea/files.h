@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -21,7 +22,7 @@ namespace fovea {
 enum class FileFormat : std::uint8_t { kNpy, kNpz, kSafetensors };
 
 /// "npy", "npz" or "safetensors".
-std::string_view file_format_name(FileFormat format);
+FOVEA_API std::string_view file_format_name(FileFormat format);
 
 /// What a file says of one of its tensors.
 struct TensorInfo {
@@ -52,7 +53,7 @@ struct TensorInfo {
 /// Threads  re-entrant.
 /// Errors   throws IoError for a file that cannot be opened or read or is not a regular file, and
 ///          InvalidArgument for what it holds. The message begins with the file's name.
-class TensorFile {
+class FOVEA_API TensorFile {
  public:
   /// The format follows from the first bytes; where these do not tell, from the name's ending.
   static TensorFile open(const std::string& path);
@@ -103,11 +104,11 @@ struct TensorSpec {
 /// "FILE" or "FILE:NAME". A file that exists under all of the text wins; else the longest part
 /// before a colon that names a file does, so that folders may have colons in their names. Where no
 /// part does, the file ends at the first colon after ".npy", ".npz" or ".safetensors".
-TensorSpec parse_tensor_spec(std::string_view text);
+FOVEA_API TensorSpec parse_tensor_spec(std::string_view text);
 
 /// The tensor that a spec names, or, for "-" and "-:bf16", the one on standard input. Throws as
 /// TensorFile does.
-TensorRef read_tensor(std::string_view spec);
+FOVEA_API TensorRef read_tensor(std::string_view spec);
 
 /// A tensor to be written, under its name.
 struct NamedTensor {
@@ -126,14 +127,14 @@ struct NamedTensor {
 /// Errors   throws InvalidArgument, before anything is written, for an ending, a name or a number
 ///          of tensors that the format does not have, and for absent tensors; OutputError when the
 ///          file cannot be written. An existing file is replaced in one step or stays as it was.
-void write_tensors(const std::string& path, std::span<const NamedTensor> tensors);
+FOVEA_API void write_tensors(const std::string& path, std::span<const NamedTensor> tensors);
 
 /// The same for one tensor, which in .npz and .safetensors gets this name.
-void write_tensor(const std::string& path, const TensorView& tensor,
-                  const std::string& name = "tensor");
+FOVEA_API void write_tensor(const std::string& path, const TensorView& tensor,
+                            const std::string& name = "tensor");
 
 /// Removes the files that are being written at this moment. For the handler of a signal that ends
 /// the process: it may be called there.
-void remove_temporary_files() noexcept;
+FOVEA_API void remove_temporary_files() noexcept;
 
 }  // namespace fovea

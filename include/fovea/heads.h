@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 #include "fovea/weights.h"
 
@@ -70,7 +71,7 @@ inline constexpr std::array<HeadNumber, 9> kHeadNumbers{
 /// Threads  the same bits for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before
 ///          anything is written; Stopped after Execution::stop.
-void attention_heads(const WeightInputs& inputs, const AttentionOptions& options,
-                     const HeadSummary& summary);
+FOVEA_API void attention_heads(const WeightInputs& inputs, const AttentionOptions& options,
+                               const HeadSummary& summary);
 
 }  // namespace fovea

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// The build and the machine it runs on.
@@ -31,6 +33,6 @@ struct BuildInfo {
 
 /// Asks the operating system anew at every call. Throws InvalidArgument when FOVEA_TARGET names no
 /// target that is there.
-BuildInfo build_info();
+FOVEA_API BuildInfo build_info();
 
 }  // namespace fovea

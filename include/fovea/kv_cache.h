@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "fovea/export.h"
 #include "fovea/rotary.h"
 #include "fovea/tensor.h"
 
@@ -49,7 +50,7 @@ struct KvCacheOptions {
 ///
 /// Not copyable, as a copy is seldom meant: fork() makes one. What was moved from is an empty cache
 /// with a capacity of 0.
-class KvCache {
+class FOVEA_API KvCache {
  public:
   explicit KvCache(const KvCacheOptions& options);
   KvCache(KvCache&& other) noexcept;

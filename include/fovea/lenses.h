@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -44,7 +45,7 @@ inline constexpr std::int64_t kMostTopKeys = 64;
 enum class Pool : std::uint8_t { kSum, kMean, kMax };
 
 /// "sum", "mean" or "max".
-const char* pool_name(Pool pool);
+FOVEA_API const char* pool_name(Pool pool);
 
 /// All weights of a head, pooled: of R rows of cells, row r has the queries from floor(r q_len / R)
 /// to before floor((r + 1) q_len / R); columns likewise.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -69,7 +70,7 @@ struct ProblemShape {
 
 /// A rule, or rules combined. Cheap to copy; immutable. A default-constructed mask lets every query
 /// see every key.
-class Mask {
+class FOVEA_API Mask {
  public:
   struct Node;
 
@@ -129,31 +130,31 @@ class Mask {
 ///     0 0
 ///     1 0
 ///     1 1
-Mask causal();
+FOVEA_API Mask causal();
 
 /// Key j is visible iff i + offset - left <= j <= i + offset + right; -1 means unbounded.
 /// Throws InvalidArgument for less than -1.
-Mask window(std::int64_t left, std::int64_t right);
+FOVEA_API Mask window(std::int64_t left, std::int64_t right);
 
 /// Key j is visible iff j < n. A prefix language model is `causal() | prefix(n)`.
 /// Throws InvalidArgument for a negative n.
-Mask prefix(std::int64_t n);
+FOVEA_API Mask prefix(std::int64_t n);
 
 /// A query sees the keys of its own document. int64 ids, [length], or [batch, length] when the
 /// batch items differ; packed as the sequences are, where they are packed. Other rules keep
 /// counting positions in the whole sequence: an alignment per document needs q_len = kv_len, where
 /// both are the same.
-Mask documents(const Tensor& query_ids, const Tensor& key_ids);
+FOVEA_API Mask documents(const Tensor& query_ids, const Tensor& key_ids);
 
 /// The same with one array, where q_len == kv_len.
-Mask documents(const Tensor& ids);
+FOVEA_API Mask documents(const Tensor& ids);
 
 /// Key j of batch item (or packed sequence) b is visible iff j < lengths[b]; the rest is padding.
 /// One length serves all.
-Mask key_lengths(std::vector<std::int64_t> lengths);
+FOVEA_API Mask key_lengths(std::vector<std::int64_t> lengths);
 
 /// True where visible; bool, broadcast to [batch, q_heads, q_len, kv_len] from the right: missing
 /// leading dimensions and extents of 1 repeat.
-Mask dense(TensorRef visible);
+FOVEA_API Mask dense(TensorRef visible);
 
 }  // namespace fovea

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -36,6 +37,6 @@ struct PagedKeyValue {
 /// Throws InvalidArgument unless shapes, types and strides fit, every length is within its bounds,
 /// and so is every entry of the table that a length needs, from 0 to before `blocks`. The message
 /// names the tensor, what was expected and what came. Looks at each of those entries once.
-void validate(const PagedKeyValue& paged);
+FOVEA_API void validate(const PagedKeyValue& paged);
 
 }  // namespace fovea

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/paged_key_value.h"
 #include "fovea/rotary.h"
 #include "fovea/tensor.h"
@@ -71,7 +72,7 @@ struct PagedBatch {
 ///         (fovea/error.h); std::bad_alloc. The cache is then as it was.
 ///
 /// Not copyable. What was moved from is a cache of no blocks and no sequences.
-class PagedKvCache {
+class FOVEA_API PagedKvCache {
  public:
   /// Never given twice, so that one that is gone is told from all others.
   using SequenceId = std::int64_t;

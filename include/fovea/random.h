@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -27,7 +28,7 @@ namespace fovea {
 /// Order    a tensor is filled row by row, and takes from the stream what as many single calls
 /// take. Copies   a copy continues the stream by itself. Threads  one object belongs to one thread
 /// at a time. Errors   throws InvalidArgument and then leaves the stream where it was.
-class RandomState {
+class FOVEA_API RandomState {
  public:
   /// Starts the stream of `seed`, which must lie in 0 .. 2^32 - 1.
   explicit RandomState(std::uint64_t seed);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea::reference {
@@ -66,8 +67,8 @@ struct ReferenceOptions {
 /// returns  [..., columns], of the arithmetic's type
 ///
 /// Throws InvalidArgument when the widths differ, with both.
-Tensor project(const TensorView& rows, const TensorView& weights,
-               DType arithmetic = DType::kFloat64);
+FOVEA_API Tensor project(const TensorView& rows, const TensorView& weights,
+                         DType arithmetic = DType::kFloat64);
 
 /// The tensors of a problem: floats of any type (each element is converted to the arithmetic's
 /// type), any strides.
@@ -122,11 +123,11 @@ struct Steps {
 ///          every step, weight 0 and a hidden layer of 0.
 /// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came.
-Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
-                      const ReferenceOptions& how = {});
+FOVEA_API Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
+                                const ReferenceOptions& how = {});
 
 /// One query of one head of one batch item; of packed sequences, one of batch item 0.
-struct Row {
+struct FOVEA_API Row {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t query = 0;
@@ -145,8 +146,8 @@ struct Rows {
 /// rows * kv_len * (head_dim + value_dim) products (kv_len of its own sequence where they are
 /// packed) it costs one pass over the inputs, which are copied where they are strided or of another
 /// type. Errors as attention_steps; a row outside the problem is one.
-Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
-                    std::span<const Row> rows, const ReferenceOptions& how = {});
+FOVEA_API Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
+                              std::span<const Row> rows, const ReferenceOptions& how = {});
 
 /// The gradient of a loss with respect to what attention returns: floats of any type, any strides.
 /// The loss has nothing of what is absent.
@@ -190,7 +191,8 @@ struct Gradients {
 ///          and value at last; all else is float32.
 /// Memory   beside the results and copies of what is strided or of another type, O(kv_len).
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came.
-Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
-                              const AttentionOptions& options, const ReferenceOptions& how = {});
+FOVEA_API Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
+                                        const AttentionOptions& options,
+                                        const ReferenceOptions& how = {});
 
 }  // namespace fovea::reference

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
@@ -38,7 +39,7 @@ struct Rotary {
 
 /// base^(-2 i / dims) for i from 0 to dims / 2: what a scaled variant starts from. Throws
 /// InvalidArgument for an odd or negative `dims` and a base that is not a positive number.
-std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims);
+FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims);
 
 /// target = source, rotated.
 ///
@@ -59,12 +60,12 @@ std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims);
 /// Threads  re-entrant; runs on the calling thread.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came, before
 ///          target is touched.
-void apply_rotary(const TensorView& source, std::int64_t first_position, const Rotary& rotary,
-                  const MutableTensorView& target);
+FOVEA_API void apply_rotary(const TensorView& source, std::int64_t first_position,
+                            const Rotary& rotary, const MutableTensorView& target);
 
 /// The same at positions of your own: int64 [length], for all; or [batch, length], where batch is
 /// the first of three or more dimensions of source.
-void apply_rotary(const TensorView& source, const TensorView& positions, const Rotary& rotary,
-                  const MutableTensorView& target);
+FOVEA_API void apply_rotary(const TensorView& source, const TensorView& positions,
+                            const Rotary& rotary, const MutableTensorView& target);
 
 }  // namespace fovea

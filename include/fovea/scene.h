@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
@@ -48,7 +49,7 @@ struct Projections {
 };
 
 /// How far a computed number may be from an expected one.
-struct Tolerance {
+struct FOVEA_API Tolerance {
   enum class Kind : std::uint8_t {
     kExact,        ///< equal
     kDigits,       ///< within half a unit of the `digits`-th decimal
@@ -126,16 +127,16 @@ struct Scene {
 
 /// Reads a scene from JSON text. Throws InvalidArgument naming the place (a JSON path), what was
 /// expected and what came.
-Scene parse_scene(std::string_view json);
+FOVEA_API Scene parse_scene(std::string_view json);
 
 /// Reads a scene file. Throws IoError when it cannot be read, otherwise as parse_scene, with the
 /// file's name before the place.
-Scene load_scene(const std::string& path);
+FOVEA_API Scene load_scene(const std::string& path);
 
 /// The scene with these weights, typed into its JSON in full precision, so that whoever reads that
 /// computes the same. What the author expected of other weights is gone. Throws InvalidArgument
 /// where the JSON would be no scene any more.
-Scene with_projections(const Scene& scene, const Projections& projections);
+FOVEA_API Scene with_projections(const Scene& scene, const Projections& projections);
 
 /// A scene for a sentence: naive random embeddings, and no trained weights.
 struct SentenceOptions {
@@ -148,11 +149,11 @@ struct SentenceOptions {
 
 /// Splits `text` at white space and draws an embedding for each word. Throws InvalidArgument for
 /// text without a word, text that is not UTF-8, or options that do not fit.
-Scene scene_from_sentence(std::string_view text, const SentenceOptions& options = {});
+FOVEA_API Scene scene_from_sentence(std::string_view text, const SentenceOptions& options = {});
 
 /// Chooses the focus: a word of the scene, "@INDEX" (counted from 0), or "@ITEM:INDEX" in a batch.
 /// Throws InvalidArgument for an unknown word (listing the words) or one that occurs twice.
-void set_focus(Scene& scene, std::string_view query);
+FOVEA_API void set_focus(Scene& scene, std::string_view query);
 
 /// One step of the story.
 struct Step {
@@ -180,7 +181,7 @@ struct Check {
 };
 
 /// Every step of a scene, materialised.
-struct Trace {
+struct FOVEA_API Trace {
   Scene scene;
   std::vector<Step> steps;
   /// bool [batch, heads, queries, keys]: whether the query may see the key, by the mask and by
@@ -195,10 +196,10 @@ struct Trace {
 
 /// Throws InvalidArgument when a scene's parts do not fit together, naming the part. parse_scene()
 /// gives only scenes that do; this is for those built or changed by hand.
-void validate(const Scene& scene);
+FOVEA_API void validate(const Scene& scene);
 
 /// Computes every step. Throws as validate() does, and for options that do not fit the problem.
-Trace trace_scene(const Scene& scene);
+FOVEA_API Trace trace_scene(const Scene& scene);
 
 /// How much a terminal can show.
 enum class Color : std::uint8_t { kNone, k256, kTrueColor };
@@ -213,21 +214,21 @@ struct TextOptions {
 };
 
 /// The story, step by step, for a terminal or a text file.
-std::string to_text(const Trace& trace, const TextOptions& options = {});
+FOVEA_API std::string to_text(const Trace& trace, const TextOptions& options = {});
 
 /// The story as Markdown.
-std::string to_markdown(const Trace& trace);
+FOVEA_API std::string to_markdown(const Trace& trace);
 
 /// {"title", "tokens", "focus", "steps": [...], "checks": [...]}, numbers with full precision.
-std::string to_json(const Trace& trace);
+FOVEA_API std::string to_json(const Trace& trace);
 
 /// One self-contained HTML page: no network, no other file.
-std::string to_html(const Trace& trace);
+FOVEA_API std::string to_html(const Trace& trace);
 
 /// The weights of all words alone, as to_text() shows them.
-std::string weights_to_text(const Trace& trace, const TextOptions& options = {});
+FOVEA_API std::string weights_to_text(const Trace& trace, const TextOptions& options = {});
 
 /// One line per expectation: its step, largest error and tolerance, and whether it held.
-std::string checks_to_text(const Trace& trace, const TextOptions& options = {});
+FOVEA_API std::string checks_to_text(const Trace& trace, const TextOptions& options = {});
 
 }  // namespace fovea::scene

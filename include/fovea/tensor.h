@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/half.h"
 
 namespace fovea {
@@ -27,13 +28,13 @@ namespace fovea {
 enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kBool };
 
 /// "float32", "float64", "float16", "bfloat16", "int64" or "bool".
-std::string_view dtype_name(DType dtype);
+FOVEA_API std::string_view dtype_name(DType dtype);
 
 /// Bytes per element.
-std::size_t dtype_size(DType dtype);
+FOVEA_API std::size_t dtype_size(DType dtype);
 
 /// Whether the elements are floating-point numbers.
-bool is_float(DType dtype);
+FOVEA_API bool is_float(DType dtype);
 
 /// The DType of a C++ type.
 template <class T>
@@ -55,7 +56,7 @@ constexpr DType dtype_of() {
 inline constexpr int kMaxRank = 6;
 
 /// One number per dimension, held inline. Serves as a shape, as strides and as an index.
-class Shape {
+class FOVEA_API Shape {
  public:
   Shape() = default;
   /// Throws InvalidArgument beyond kMaxRank dimensions.
@@ -90,15 +91,15 @@ using Strides = Shape;
 using Index = Shape;
 
 /// "[2, 3]"; "[]" for a scalar.
-std::string to_string(const Shape& shape);
+FOVEA_API std::string to_string(const Shape& shape);
 
 /// The number of elements. Throws InvalidArgument for a negative extent or when the number does not
 /// fit into 63 bits.
-std::int64_t element_count(const Shape& shape);
+FOVEA_API std::int64_t element_count(const Shape& shape);
 
 /// The strides of a tensor laid out row by row without gaps. Throws InvalidArgument as
 /// element_count does.
-Strides contiguous_strides(const Shape& shape);
+FOVEA_API Strides contiguous_strides(const Shape& shape);
 
 /// A tensor somebody else owns. `Pointee` is `const void` (TensorView) or `void`
 /// (MutableTensorView). A default-constructed view is "absent": `defined()` is false.
@@ -219,7 +220,7 @@ using MutableTensorView = BasicTensorView<void>;
 
 /// A tensor that owns its elements, laid out row by row without gaps, aligned to 64 bytes.
 /// Copies are deep. A default-constructed tensor is "absent", like a default-constructed view.
-class Tensor {
+class FOVEA_API Tensor {
  public:
   Tensor() = default;
   /// All elements zero. Throws InvalidArgument for a shape beyond 63 bits of bytes; std::bad_alloc
@@ -328,11 +329,11 @@ class TensorRef {
 
 /// The element at `index` becomes `number`, rounded to its type; for int64 the fraction is cut off.
 /// Throws InvalidArgument for a number that int64 cannot hold.
-void set_value(const MutableTensorView& tensor, const Index& index, double number);
+FOVEA_API void set_value(const MutableTensorView& tensor, const Index& index, double number);
 
 /// A contiguous copy in another type; absent stays absent. Numbers become those of the type, and
 /// errors are thrown, as by set_value.
-Tensor convert(const TensorView& source, DType dtype);
+FOVEA_API Tensor convert(const TensorView& source, DType dtype);
 
 /// Calls `visit(index)` for every index of `shape`, in row-major order.
 template <class Visitor>

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/scene.h"
 
 namespace fovea::train {
@@ -72,6 +73,6 @@ struct Learned {
 /// Errors   throws InvalidArgument naming the place in the scene, what was expected and what came:
 ///          nothing to learn, a wish for a key that is masked, other scores than dot, another
 ///          normalization than softmax, projections too large to be written.
-Learned learn_scene(const scene::Scene& scene, const LearnOptions& options = {});
+FOVEA_API Learned learn_scene(const scene::Scene& scene, const LearnOptions& options = {});
 
 }  // namespace fovea::train

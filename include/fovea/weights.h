@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/lenses.h"
 #include "fovea/tensor.h"
 
@@ -40,18 +41,18 @@ struct WeightTile {
 /// Cost     2 * queries * keys * head_dim flop.
 /// Errors   throws InvalidArgument naming the argument, what was expected and what came; Stopped
 ///          after Execution::stop.
-void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
-                       const AttentionOptions& options, const MutableTensorView& weights);
+FOVEA_API void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
+                                 const AttentionOptions& options, const MutableTensorView& weights);
 
 /// The scores of a rectangle, as they enter the softmax: with scale, softcap, custom function and
 /// biases; -inf where the mask hides the key. inputs.lse is not looked at. All else as there.
-void attention_scores(const WeightInputs& inputs, const WeightTile& tile,
-                      const AttentionOptions& options, const MutableTensorView& scores);
+FOVEA_API void attention_scores(const WeightInputs& inputs, const WeightTile& tile,
+                                const AttentionOptions& options, const MutableTensorView& scores);
 
 /// The weights of a rectangle, pooled to map.cells and counted in map.pairs, which are [R, C] with
 /// 1 <= R <= queries and 1 <= C <= keys; cells lie as those of PooledMap. All else as there.
-void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
-                       const AttentionOptions& options, const PooledMap& map);
+FOVEA_API void attention_weights(const WeightInputs& inputs, const WeightTile& tile,
+                                 const AttentionOptions& options, const PooledMap& map);
 
 /// One query of one head, or of all of them.
 struct WeightRow {
@@ -68,8 +69,8 @@ struct WeightRow {
 ///
 /// Cost     kv_len * head_dim numbers read per head of keys.
 /// Threads  the same bits for any number of them. Errors as attention_weights().
-void attention_row(const WeightInputs& inputs, const WeightRow& row,
-                   const AttentionOptions& options, const MutableTensorView& weights);
+FOVEA_API void attention_row(const WeightInputs& inputs, const WeightRow& row,
+                             const AttentionOptions& options, const MutableTensorView& weights);
 
 /// What each key received; what is absent is not asked for.
 struct ReceivedAttention {
@@ -89,7 +90,7 @@ inline constexpr std::int64_t kMostWeightBins = 4096;
 
 /// One more product of queries and keys: sums over queries, for which the fused pass comes too
 /// early. The same bits for any number of threads. All else as attention_weights().
-void attention_received(const WeightInputs& inputs, const AttentionOptions& options,
-                        const ReceivedAttention& received);
+FOVEA_API void attention_received(const WeightInputs& inputs, const AttentionOptions& options,
+                                  const ReceivedAttention& received);
 
 }  // namespace fovea

@@ -325,4 +325,14 @@ std::vector<std::int64_t> JsonNode::integers(std::int64_t least, std::int64_t mo
   return result;
 }
 
+void at_place(const JsonNode& node, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const InvalidArgument& error) {
+    const std::string message = error.what();
+    const auto colon = message.find(": ");
+    node.fail(colon == std::string::npos ? message : message.substr(colon + 2));
+  }
+}
+
 }  // namespace fovea::scene

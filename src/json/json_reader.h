@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,5 +96,9 @@ class JsonDocument {
 /// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
 /// occurs twice in an object, and for nesting or objects beyond any sensible scene.
 JsonDocument parse_json(std::string_view text);
+
+/// Runs a check of the library's options, whose messages begin with the option's name; the author of a
+/// file wants its place in the file instead.
+void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

@@ -2,11 +2,14 @@
 //
 // Masks and alignment, from JSON to rules.
 
+#include "json/mask_json.h"
+
+#include <functional>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "scene/read/scene_parser.h"
 
 namespace fovea::scene {
 namespace {
@@ -28,7 +31,7 @@ Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
 
 }  // namespace
 
-Mask parse_mask(const JsonNode& node, const ProblemShape& shape) {
+Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most) {
   if (node.is_string()) {
     return node.choice({"none", "causal"}) == 0 ? Mask() : causal();
   }
@@ -49,21 +52,21 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape) {
     if (rule->boolean()) mask = causal();
   }
   if (const auto rule = node.find("prefix")) {
-    const Mask prefix_rule = prefix(rule->integer(0, kMaxTokens));
+    const Mask prefix_rule = prefix(rule->integer(0, most));
     // A prefix language model sees the prefix whole and the rest causally.
     mask = mask.allows_all() ? prefix_rule : mask | prefix_rule;
   }
   if (const auto rule = node.find("window")) {
-    const auto sides = rule->integers(-1, kMaxTokens);
+    const auto sides = rule->integers(-1, most);
     if (sides.size() != 2) rule->expected("[left, right]");
     mask = mask & window(sides[0], sides[1]);
   }
   if (const auto rule = node.find("key_lengths")) {
     std::vector<std::int64_t> lengths;
     if (rule->is_array()) {
-      lengths = rule->integers(0, kMaxTokens);
+      lengths = rule->integers(0, most);
     } else {
-      lengths = {rule->integer(0, kMaxTokens)};
+      lengths = {rule->integer(0, most)};
     }
     mask = mask & checked(*rule, [&] { return key_lengths(lengths); });
   }
@@ -76,9 +79,9 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape) {
     if (!rules) continue;
     const auto parts = rules->array("an array of masks");
     if (parts.empty()) rules->fail("expected at least one mask, got none");
-    Mask joined = parse_mask(parts[0], shape);
+    Mask joined = parse_mask(parts[0], shape, most);
     for (std::size_t i = 1; i < parts.size(); ++i) {
-      const Mask part = parse_mask(parts[i], shape);
+      const Mask part = parse_mask(parts[i], shape, most);
       joined = std::string_view(key) == "all" ? joined & part : joined | part;
     }
     mask = mask & joined;

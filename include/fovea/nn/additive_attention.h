@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -20,7 +21,7 @@ namespace fovea::nn {
 ///
 /// Conventions and errors as Linear. The tanh of each pair is computed anew by backward, never
 /// stored: memory grows with q_len and kv_len, and with their product for the weights alone.
-class AdditiveAttention {
+class FOVEA_API AdditiveAttention {
  public:
   /// query_proj.weight [dim, query_dim] and key_proj.weight [dim, key_dim], as nn.Linear begins;
   /// v [dim], uniform within 1 / sqrt(dim); with `bias`, b [dim], zeros. The names of Espresso's

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/tensor.h"
 
@@ -21,7 +22,7 @@ struct CrossEntropyOptions {
 
 /// -log softmax(logits)[target], the mean over targets that count, as PyTorch's
 /// nn.CrossEntropyLoss.
-class CrossEntropy {
+class FOVEA_API CrossEntropy {
  public:
   explicit CrossEntropy(const CrossEntropyOptions& options = {});
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -14,7 +15,7 @@ namespace fovea::nn {
 /// Leaves out each number with this probability and divides what it keeps by 1 - probability
 /// (Srivastava et al. 2014), where the model is training. Which are kept follows from the model's
 /// seed and step, the layer's number and the place, so that a step can be made again.
-class DropoutLayer {
+class FOVEA_API DropoutLayer {
  public:
   /// Probability in [0, 1), to the 16th binary place.
   DropoutLayer(const Scope& scope, double probability);

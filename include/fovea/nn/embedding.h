@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <optional>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
 namespace fovea::nn {
 
 /// Rows of a table, by their numbers.
-class Embedding {
+class FOVEA_API Embedding {
  public:
   /// weight [count, width], standard normal, as PyTorch's nn.Embedding. The row `padding` is zeros,
   /// and gets no gradient.
@@ -35,14 +36,15 @@ class Embedding {
 /// Sines and cosines of Vaswani et al. 2017, sec. 3.5: [length, width], at place p and pair i
 ///   [p, 2 i] = sin(p / 10000^(2 i / width)),  [p, 2 i + 1] = cos(p / 10000^(2 i / width)).
 /// Throws InvalidArgument for negative extents.
-Tensor sinusoidal_positions(std::int64_t length, std::int64_t width, DType dtype = DType::kFloat32);
+FOVEA_API Tensor sinusoidal_positions(std::int64_t length, std::int64_t width,
+                                      DType dtype = DType::kFloat32);
 
 /// How tokens learn where they stand. (Rotary embedding belongs to attention:
 /// MultiHeadAttentionOptions::rotary.)
 enum class PositionKind : std::uint8_t { kNone, kSinusoidal, kLearned };
 
 /// Adds a vector for its place to each row: x [batch, length, width] += table[0 .. length].
-class Positions {
+class FOVEA_API Positions {
  public:
   /// kLearned: weight [max_length, width], normal with deviation 0.02; kSinusoidal: a table that
   /// stays as it is.

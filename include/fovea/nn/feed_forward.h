@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/dropout_layer.h"
 #include "fovea/nn/linear.h"
@@ -18,7 +19,7 @@ enum class Activation : std::uint8_t {
 };
 
 /// linear2(dropout(activation(linear1(x)))), the block of Vaswani et al. 2017, sec. 3.3.
-class FeedForward {
+class FOVEA_API FeedForward {
  public:
   /// linear1 [inner, width] and linear2 [width, inner], put where `scope` is.
   FeedForward(const Scope& scope, std::int64_t width, std::int64_t inner,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -19,7 +20,7 @@ namespace fovea::nn {
 ///   score = key . W query,  weights = softmax(scores),  context = weights times values
 ///
 /// without storing scores or weights (attention_forward). Conventions and errors as Linear.
-class GeneralAttention {
+class FOVEA_API GeneralAttention {
  public:
   /// query_proj.weight [key_dim, query_dim], uniform within 1 / sqrt(query_dim), as nn.Linear
   /// begins: OpenNMT's linear_in, Fairseq's input_proj.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -21,7 +22,7 @@ namespace fovea::nn {
 ///   z  = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
 ///   n  = tanh(W_in x + b_in + r (W_hn h + b_hn))
 ///   h' = (1 - z) n + z h
-struct GruParameters {
+struct FOVEA_API GruParameters {
   /// "weight_ih" and so on, with `suffix` behind; uniform within 1 / sqrt(hidden), as PyTorch's
   /// nn.GRU and nn.GRUCell.
   GruParameters(const Scope& scope, std::int64_t in, std::int64_t hidden,
@@ -38,7 +39,7 @@ struct GruParameters {
 ///
 /// Of an item's `length` steps the first lengths[item] count; the others, which have to be finite
 /// numbers, change nothing. Conventions and errors as Linear.
-class Gru {
+class FOVEA_API Gru {
  public:
   /// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0; and the same four with "_reverse" behind.
   Gru(const Scope& scope, std::int64_t in, std::int64_t hidden, bool bidirectional = false);

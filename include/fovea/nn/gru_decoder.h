@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fovea/export.h"
 #include "fovea/nn/additive_attention.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/gru.h"
@@ -22,7 +23,7 @@ namespace fovea::nn {
 ///   y       = [hidden; context; embedding]
 ///
 /// of which a model makes the logits of the next token. Conventions and errors as Linear.
-class GruDecoder {
+class FOVEA_API GruDecoder {
  public:
   struct Dims {
     std::int64_t embed_dim, hidden, encoder_dim;

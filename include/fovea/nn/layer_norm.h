@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -13,7 +14,7 @@ namespace fovea::nn {
 
 /// y = (x - mean) / sqrt(variance + epsilon) * weight + bias for each row of the last dimension (Ba
 /// et al. 2016), as PyTorch's nn.LayerNorm: the variance divides by the width.
-class LayerNorm {
+class FOVEA_API LayerNorm {
  public:
   /// weight [width] of ones and bias [width] of zeros.
   LayerNorm(const Scope& scope, std::int64_t width, double epsilon = 1e-5);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "fovea/export.h"
 #include "fovea/nn/buffer.h"
 #include "fovea/nn/model.h"
 
@@ -17,7 +18,7 @@ namespace fovea::nn {
 /// layer's next forward; backward follows forward, whose `x` has to be there still, adds to the
 /// gradients of the parameters and returns the gradient of `x`, until the next backward.
 /// Errors throw InvalidArgument naming the tensor, what was expected and what came.
-class Linear {
+class FOVEA_API Linear {
  public:
   /// weight [out, in] and bias [out], uniform within 1 / sqrt(in), as PyTorch's nn.Linear.
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool bias = true);

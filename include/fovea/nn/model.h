@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/nn/parameters.h"
 #include "fovea/random.h"
 
@@ -20,7 +21,7 @@ class Scope;
 /// is on. Layers refer to it and must not outlive it.
 ///
 /// Layers run on as many threads as OpenMP is told to use (OMP_NUM_THREADS, omp_set_num_threads).
-class Model {
+class FOVEA_API Model {
  public:
   /// One seed, 0 .. 2^32 - 1, makes one model: layers draw in the order in which they are made.
   explicit Model(std::uint64_t seed = 0, DType dtype = DType::kFloat32);
@@ -55,7 +56,7 @@ class Model {
 };
 
 /// A place in a model's tree of names.
-class Scope {
+class FOVEA_API Scope {
  public:
   /// One level further down: "weight" in "encoder" is "encoder.weight".
   Scope in(std::string_view name) const;
@@ -86,6 +87,6 @@ class Scope {
 
 /// Glorot and Bengio's (2010) bound of uniform numbers, sqrt(6 / (in + out)), for a weight
 /// [out, in].
-double glorot_bound(const Shape& weight);
+FOVEA_API double glorot_bound(const Shape& weight);
 
 }  // namespace fovea::nn

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/export.h"
 #include "fovea/kv_cache.h"
 #include "fovea/mask.h"
 #include "fovea/nn/buffer.h"
@@ -35,7 +36,7 @@ struct MultiHeadAttentionOptions {
 ///
 /// Query i stands at key i, for causal masks and windows, whatever the lengths.
 /// Neither scores nor weights are stored: memory grows with the lengths, not with their product.
-class MultiHeadAttention {
+class FOVEA_API MultiHeadAttention {
  public:
   /// Throws InvalidArgument for numbers that do not divide each other.
   MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options);

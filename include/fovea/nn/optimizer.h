@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 
+#include "fovea/export.h"
 #include "fovea/nn/parameters.h"
 #include "fovea/tensor.h"
 
@@ -23,7 +24,7 @@ struct AdamOptions {
 };
 
 /// Adam (Kingma and Ba 2015) and AdamW, as torch.optim has them.
-class Adam {
+class FOVEA_API Adam {
  public:
   /// Of all parameters that are there now. Throws InvalidArgument for options out of range.
   explicit Adam(Parameters& parameters, const AdamOptions& options = {});
@@ -51,15 +52,15 @@ class Adam {
 };
 
 /// The Euclidean norm of all gradients as one vector.
-double gradient_norm(const Parameters& parameters);
+FOVEA_API double gradient_norm(const Parameters& parameters);
 
 /// Scales all gradients so that their norm is at most `largest`, as PyTorch's clip_grad_norm_;
 /// returns the norm that they had. A norm that is not finite leaves them alone.
-double clip_gradients(Parameters& parameters, double largest);
+FOVEA_API double clip_gradients(Parameters& parameters, double largest);
 
 /// Learning rates that grow evenly for so many steps, then fall with the inverse root of the step
 /// (Vaswani et al. 2017, sec. 5.3, scaled to have `peak` as their largest) or with a cosine.
-struct Schedule {
+struct FOVEA_API Schedule {
   enum class Kind : std::uint8_t {
     kConstant,
     kInverseRoot,

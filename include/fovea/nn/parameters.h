@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea::nn {
@@ -22,7 +23,7 @@ struct Parameter {
 };
 
 /// All of a model, in the order in which its layers made them.
-class Parameters {
+class FOVEA_API Parameters {
  public:
   /// float32; or float64, which computes slowly, to be compared with finite differences. Throws
   /// InvalidArgument for another type.

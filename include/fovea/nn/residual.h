@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "fovea/export.h"
 #include "fovea/nn/dropout_layer.h"
 #include "fovea/nn/layer_norm.h"
 
@@ -18,7 +19,7 @@ enum class NormPlace : std::uint8_t {
 };
 
 /// The sum, the dropout and the norm around some layer f.
-class Residual {
+class FOVEA_API Residual {
  public:
   /// The norm's parameters are called `norm`.
   Residual(const Scope& scope, std::string_view norm, std::int64_t width, NormPlace place,

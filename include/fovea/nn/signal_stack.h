@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include "fovea/export.h"
+
 namespace fovea::nn {
 
 /// Gives the calling thread a stack of its own for handlers with SA_ONSTACK, unless it has one.
@@ -13,6 +15,6 @@ namespace fovea::nn {
 /// memory, below which the system then writes the handler's frame, over what is there. The heap is
 /// broken after that, and the program ends some time later. Signals go to the main thread unless it
 /// blocks them; other threads need not call this.
-void use_signal_stack();
+FOVEA_API void use_signal_stack();
 
 }  // namespace fovea::nn

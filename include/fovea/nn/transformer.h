@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/nn/feed_forward.h"
 #include "fovea/nn/layer_norm.h"
@@ -31,7 +32,7 @@ struct TransformerOptions {
 
 /// Self-attention, then feed-forward, each a residual block. Names: self_attn, linear1, linear2,
 /// norm1, norm2, as nn.TransformerEncoderLayer.
-class TransformerEncoderLayer {
+class FOVEA_API TransformerEncoderLayer {
  public:
   TransformerEncoderLayer(const Scope& scope, const TransformerOptions& options);
 
@@ -49,7 +50,7 @@ class TransformerEncoderLayer {
 
 /// Self-attention, attention to the encoder's memory, then feed-forward. Names: self_attn,
 /// multihead_attn, linear1, linear2, norm1 to norm3, as nn.TransformerDecoderLayer.
-class TransformerDecoderLayer {
+class FOVEA_API TransformerDecoderLayer {
  public:
   TransformerDecoderLayer(const Scope& scope, const TransformerOptions& options);
 
@@ -81,7 +82,7 @@ class TransformerDecoderLayer {
 /// Encoder and decoder, each a stack of layers and a norm at its end, as nn.Transformer: names
 /// encoder.layers.0, encoder.norm, decoder.layers.0, decoder.norm; matrices begin with Glorot's
 /// uniform numbers.
-class Transformer {
+class FOVEA_API Transformer {
  public:
   Transformer(const Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
               const TransformerOptions& options);

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/nn/transformer.h"
 
@@ -15,7 +16,7 @@ namespace fovea::nn {
 
 /// Sequences that a transformer's decoder, which must outlive this, continues by a token at a time.
 /// float32, and without dropout: the model is to evaluate.
-class TransformerDecoding {
+class FOVEA_API TransformerDecoding {
  public:
   /// memory [batch, kv_len, width] as the encoder left it, with the lengths it was given (empty: no
   /// padding). There are `sequences` of them: `batch`, or where batch is 1 any number, which all

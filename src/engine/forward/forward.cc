@@ -152,6 +152,16 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   }
 }
 
+Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
+                 const AttentionOptions& options) {
+  // Of another rank there is no shape of a context; the call says what is wrong.
+  if (query.rank() != 4 || value.rank() != 4) attention_forward(query, key, value, options, {});
+  Tensor context(query.dtype(),
+                 {query.extent(0), query.extent(1), query.extent(2), value.extent(3)});
+  attention_forward(query, key, value, options, {.context = context});
+  return context;
+}
+
 std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                         const TensorView& value, const AttentionOptions& options,
                                         const Lenses& lenses) {

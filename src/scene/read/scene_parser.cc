@@ -13,6 +13,7 @@
 #include "fovea/scene.h"
 
 #include "io/file_io.h"
+#include "json/mask_json.h"
 #include "scene/read/scene_parts.h"
 #include "scene/read/step_catalogue.h"
 #include "text/nearest.h"
@@ -49,7 +50,7 @@ class SceneParser {
       scene_.options.alignment = parse_alignment(*alignment, problem_shape());
     }
     if (const auto mask = root_.find("mask")) {
-      scene_.options.mask = parse_mask(*mask, problem_shape());
+      scene_.options.mask = parse_mask(*mask, problem_shape(), kMaxTokens);
     }
     parse_presentation();
     return std::move(scene_);
@@ -383,16 +384,6 @@ class SceneParser {
 };
 
 }  // namespace
-
-void at_place(const JsonNode& node, const std::function<void()>& check) {
-  try {
-    check();
-  } catch (const InvalidArgument& error) {
-    const std::string message = error.what();
-    const auto colon = message.find(": ");
-    node.fail(colon == std::string::npos ? message : message.substr(colon + 2));
-  }
-}
 
 Scene parse_scene(std::string_view text) {
   if (static_cast<std::int64_t>(text.size()) > kMaxFileBytes) {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -67,14 +66,8 @@ struct ScoreShape {
 void parse_score(const std::optional<JsonNode>& node, const ScoreShape& shape, Drawer& drawer,
                  Scene& scene);
 
-Mask parse_mask(const JsonNode& node, const ProblemShape& shape);
-Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape);
 Expectation parse_expectation(const JsonNode& node);
 /// Of a scene whose words are there.
 std::vector<Wish> parse_learn(const JsonNode& node, const Scene& scene);
-
-/// Runs a check of the library's options, whose messages begin with the option's name; a scene's
-/// author wants its place in the file instead.
-void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside Fovea, as a user writes one: it includes the public headers and prints "ok".
-// consumer_test.py builds it in every way that is supported.
+// A program outside Fovea that uses scenes as well: it links fovea::scene and prints "ok".
 
 #include <cmath>
 #include <cstdio>
