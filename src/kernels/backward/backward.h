@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <stop_token>
 
-#include "kernels/forward/forward.h"
+#include "kernels/tile/setup.h"
 
 namespace fovea::kernels {
 

@@ -20,10 +20,16 @@
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/bias_gradient-inl.h"
 #include "kernels/backward/relevance-inl.h"
-#include "kernels/forward/forward-inl.h"
+#include "kernels/simd/storage-inl.h"
 #include "kernels/tile/dropout-inl.h"
+#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/panel-inl.h"
 #include "kernels/tile/prefetcher.h"
 #include "kernels/tile/row_tile-inl.h"
+#include "kernels/tile/score-inl.h"
+#include "kernels/tile/segments-inl.h"
+#include "kernels/tile/stages-inl.h"
+#include "kernels/tile/tile-inl.h"
 #include "problem/dropout.h"
 
 HWY_BEFORE_NAMESPACE();

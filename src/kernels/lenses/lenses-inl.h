@@ -35,7 +35,6 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "kernels/forward/forward.h"
 #include "kernels/lenses/lenses.h"
 #include "kernels/lenses/map_cells-inl.h"
 #include "kernels/lenses/top_keys-inl.h"
@@ -43,6 +42,7 @@
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

@@ -1,44 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of the forward pass (fovea/lenses.h) as kernels see them, and their scratch memory.
+// The scratch memory of the lenses of the forward pass (fovea/lenses.h).
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "fovea/lenses.h"
-
-#include "kernels/simd/rows_of.h"
+#include "kernels/tile/setup.h"
 
 namespace fovea::kernels {
-
-/// What all heads of a call have in common.
-struct LensSetup {
-  bool statistics = false;
-  std::int64_t top = 0;  // keys per row
-  bool map = false;
-  Pool pool = Pool::kSum;
-  std::int64_t map_rows = 0, map_columns = 0;
-  /// Panels whose sums are added up in one order, whatever the number of threads; work items are
-  /// made of whole chunks.
-  std::int64_t chunk_panels = 1;
-
-  bool any() const { return statistics || top > 0 || map; }
-};
-
-/// Where the lenses of a head write; null where nothing is asked for. Rows of statistics are one
-/// number, of top keys LensSetup::top.
-struct HeadLenses {
-  OutputRows entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
-  OutputRows top_keys, top_weights;
-  float* map = nullptr;         // [map_rows] rows of map_columns, zeros to begin with
-  std::int64_t map_stride = 0;  // from one of them to the next
-  /// What a chunk adds to rows of the map that it shares with its neighbours, [chunks][2]
-  /// [map_columns]: to one that began before it, and to one that does not. Zeros to begin with.
-  float* map_edges = nullptr;
-  std::int64_t q_len = 0;
-};
 
 /// What is known of the rows of a panel so far.
 struct PanelLenses {

@@ -16,11 +16,11 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "kernels/decode/rows-inl.h"
-#include "kernels/forward/forward.h"
 #include "kernels/lenses/lenses.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/simd/sums-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 #include "problem/cells.h"
 
 HWY_BEFORE_NAMESPACE();

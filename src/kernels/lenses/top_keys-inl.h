@@ -23,11 +23,11 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "kernels/forward/forward.h"
 #include "kernels/lenses/lenses.h"
 #include "kernels/simd/find-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

@@ -17,7 +17,7 @@
 #include "fovea/half.h"
 #include "fovea/tensor.h"
 
-#include "kernels/forward/forward.h"
+#include "kernels/simd/rows_of.h"
 #include "kernels/simd/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();

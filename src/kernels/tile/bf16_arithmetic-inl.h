@@ -20,7 +20,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/forward/forward.h"
+#include "kernels/simd/rows_of.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/pack-inl.h"
 

@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "kernels/forward/forward.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/tile/setup.h"
 #include "problem/dropout.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -17,7 +17,7 @@
 
 #include "fovea/simd_math-inl.h"
 
-#include "kernels/forward/forward.h"
+#include "kernels/simd/rows_of.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/pack-inl.h"

@@ -14,12 +14,12 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/forward/forward.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/pack-inl.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

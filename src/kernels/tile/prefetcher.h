@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/forward/forward.h"
+#include "kernels/simd/rows_of.h"
 
 namespace fovea::kernels {
 

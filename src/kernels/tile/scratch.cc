@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk over the parts of the scratch memory (forward_scratch.h).
+// The walk over the parts of the scratch memory (scratch.h).
 
 #include "kernels/tile/scratch.h"
 

@@ -14,9 +14,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/forward/forward.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

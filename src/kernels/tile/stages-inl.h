@@ -16,7 +16,6 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/forward/forward.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/pack-inl.h"
@@ -24,6 +23,7 @@
 #include "kernels/tile/query_factor.h"
 #include "kernels/tile/score-inl.h"
 #include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {

@@ -23,8 +23,15 @@
 
 #include <hwy/highway.h>
 
-#include "kernels/forward/forward-inl.h"
 #include "kernels/simd/arena.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/tile/pack-inl.h"
+#include "kernels/tile/panel-inl.h"
+#include "kernels/tile/score-inl.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/segments-inl.h"
+#include "kernels/tile/stages-inl.h"
+#include "kernels/tile/tile-inl.h"
 #include "kernels/weights/weights.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,7 +10,7 @@
 
 #include "fovea/lenses.h"
 
-#include "kernels/forward/forward.h"
+#include "kernels/tile/setup.h"
 
 namespace fovea::kernels {
 

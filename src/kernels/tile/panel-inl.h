@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Panels of queries: how they are loaded for the products, and the sizes of their scratch memory.
+
+#if defined(FOVEA_KERNELS_TILE_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FOVEA_KERNELS_TILE_PANEL_INL_H_
+#undef FOVEA_KERNELS_TILE_PANEL_INL_H_
+#else
+#define FOVEA_KERNELS_TILE_PANEL_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/simd/rows_of.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
+#include "kernels/tile/stages-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// Steps of a tile that `count` dimensions or keys are.
+template <class Arithmetic>
+constexpr std::int64_t steps(std::int64_t count) {
+  return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
+}
+
+/// The panel's rows of a tensor with a row per query, times `factor`, to [steps][kPanelLanes].
+template <class Arithmetic>
+void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
+                float* to) {
+  // Lanes without a row compute with zeros, and nobody looks at them.
+  if (panel.rows % kLanes != 0) {
+    for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
+      std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
+                0.0f);
+    }
+  }
+  Arithmetic::load_queries(rows, panel.first_query, panel.rows, dim, factor, to);
+}
+
+template <class Arithmetic>
+ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
+  const ScoreOptions& score = setup.options->score;
+  return {.panels = setup.most_panels,
+          .lanes = kPanelLanes,
+          .tile_rows = kTileRows,
+          .block_keys = setup.block_keys,
+          .query_steps = steps<Arithmetic>(setup.head_dim),
+          .block_steps = steps<Arithmetic>(setup.block_keys),
+          .value_dim = setup.value_dim,
+          .most_keys = setup.most_keys,
+          .bias_keys = score.bias.defined() ? kBiasKeys : 0,
+          .rows_of_mask = !setup.options->mask.allows_all(),
+          .dropout = setup.options->dropout.probability > 0,
+          .position_bias = score.alibi.has_value() || score.relative.has_value()};
+}
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // FOVEA_KERNELS_TILE_PANEL_INL_H_
