@@ -109,6 +109,7 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	@echo "check: format"
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
+	@python3 -B tests/includes_test.py
 	@echo "check: warnings of GCC"
 	$(call configure_tests,FOVEA_WERROR=ON)
 	$(BUILD) release
