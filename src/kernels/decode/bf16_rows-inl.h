@@ -46,11 +46,11 @@ struct Bf16Rows {
 
   template <class T>
   static RunLoop<T>* score_loop(std::int64_t dim) {
-    return score_loop_of<kMostHeld>(vectors(dim), dim % kHalves == 0);
+    return score_loop_of<kMaxHeld>(vectors(dim), dim % kHalves == 0);
   }
   template <class T>
   static RunLoop<T>* value_loop(std::int64_t dim) {
-    return value_loop_of<kMostVectors>(vectors(dim));
+    return value_loop_of<kMaxVectors>(vectors(dim));
   }
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
@@ -73,12 +73,12 @@ struct Bf16Rows {
   }
 
   /// Vectors of two queries that stay in registers; of four, half as many each.
-  static constexpr int kMostHeld = 8;
+  static constexpr int kMaxHeld = 8;
 
   /// As in rows-inl.h.
   template <int kVectors, bool kWholeVectors>
   static void score_runs(const Run<BFloat16>& run) {
-    for_queries_and_keys<kVectors <= kMostHeld / 2 ? 4 : 2>(
+    for_queries_and_keys<kVectors <= kMaxHeld / 2 ? 4 : 2>(
         run, [&](const float* queries, const BFloat16* keys, std::int64_t count, float* scores,
                  auto several) FOVEA_LAMBDA {
           constexpr int kRows = decltype(several)::value;
@@ -135,15 +135,15 @@ struct Bf16Rows {
   }
 
   /// Vectors of values whose sums, twice as many for each of two rows, stay in registers.
-  static constexpr int kMostVectors = 4;
+  static constexpr int kMaxVectors = 4;
 
   // Rows of weights, and weights of each, that are rounded at a time.
-  static constexpr std::int64_t kMostWeightRows = 4;
+  static constexpr std::int64_t kMaxWeightRows = 4;
   static constexpr std::int64_t kWeightsTogether = 16;
 
   /// Some rows of weights for a few keys, rounded, and zeros beyond the last.
   struct Weights {
-    alignas(64) BFloat16 numbers[kMostWeightRows][kWeightsTogether];
+    alignas(64) BFloat16 numbers[kMaxWeightRows][kWeightsTogether];
 
     HWY_INLINE Weights(const float* weights, std::int64_t stride, std::int64_t rows,
                        std::int64_t count) {
@@ -165,16 +165,16 @@ struct Bf16Rows {
   /// As in rows-inl.h, kVectors vectors of columns at a time, of as many rows as fit the registers.
   template <int kVectors>
   static void add_runs(const Run<BFloat16>& run) {
-    constexpr int kMost = kVectors <= kMostVectors / 2 ? 4 : 2;
+    constexpr int kMaxRows = kVectors <= kMaxVectors / 2 ? 4 : 2;
     for (std::int64_t head = 0; head < run.heads; ++head) {
       run.next.fetch(head);
       for (std::int64_t k = 0; k < run.count; k += kWeightsTogether) {
         const std::int64_t here = std::min(kWeightsTogether, run.count - k);
-        for (std::int64_t first = 0; first < run.rows; first += kMostWeightRows) {
-          const std::int64_t rows = std::min(kMostWeightRows, run.rows - first);
+        for (std::int64_t first = 0; first < run.rows; first += kMaxWeightRows) {
+          const std::int64_t rows = std::min(kMaxWeightRows, run.rows - first);
           const Weights weights(run.from.row(head, first) + k, run.from.stride, rows, here);
           for (std::int64_t v = 0; v < vectors(run.dim); v += kVectors) {
-            for_rows<kMost>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
+            for_rows<kMaxRows>(rows, [&](std::int64_t row, auto several) FOVEA_LAMBDA {
               add_columns<decltype(several)::value, kVectors>(
                   run.cache.row(head, k) + v * kHalves, run.cache.stride, here,
                   run.dim - v * kHalves, weights, row, run.to.row(head, first + row) + v * kHalves,

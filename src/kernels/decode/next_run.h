@@ -19,7 +19,7 @@ class NextRun {
   NextRun(const T* first, std::int64_t parts, std::int64_t part_numbers)
       : first_(reinterpret_cast<const std::byte*>(first)),
         part_bytes_(part_numbers * static_cast<std::int64_t>(sizeof(T))),
-        step_(parts * part_bytes_ > kMostBytes ? kPage : kLine),
+        step_(parts * part_bytes_ > kMaxBytes ? kPage : kLine),
         pace_(sizeof(T)) {}
 
   /// Asks for a part to be in the second cache soon: for all lines of a small block, and for the
@@ -40,7 +40,7 @@ class NextRun {
  private:
   static constexpr std::int64_t kLine = 64;
   static constexpr std::int64_t kPage = 4 << 10;
-  static constexpr std::int64_t kMostBytes = 64 << 10;
+  static constexpr std::int64_t kMaxBytes = 64 << 10;
 
   const std::byte* first_ = nullptr;
   std::int64_t part_bytes_ = 0;

@@ -100,14 +100,14 @@ std::int64_t keys_together(std::int64_t dim) {
   return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
 }
 
-/// Calls visit(row, several) for all rows, `several` at a time, a constant: kMost, 2 or 1.
-template <int kMost, class Visit>
+/// Calls visit(row, several) for all rows, `several` at a time, a constant: kMaxRows, 2 or 1.
+template <int kMaxRows, class Visit>
 HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   std::int64_t r = 0;
-  if constexpr (kMost >= 4) {
+  if constexpr (kMaxRows >= 4) {
     for (; r + 4 <= rows; r += 4) visit(r, std::integral_constant<int, 4>());
   }
-  if constexpr (kMost >= 2) {
+  if constexpr (kMaxRows >= 2) {
     for (; r + 2 <= rows; r += 2) visit(r, std::integral_constant<int, 2>());
   }
   for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
@@ -115,30 +115,30 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 
 /// Calls visit(head, row, key, keys, several) for all of a run, as for_rows does. Unless one visit
 /// does it, of one, two or four rows, keys come so few at a time that they stay in the first cache.
-template <int kMost, class T, class Visit>
+template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
-  const bool one_visit = run.rows <= kMost && run.rows != 3;
+  const bool one_visit = run.rows <= kMaxRows && run.rows != 3;
   const bool at_once = one_visit_may_do && one_visit;
   const std::int64_t together = at_once ? run.count : keys_together<T>(run.dim);
   for (std::int64_t head = 0; head < run.heads; ++head) {
     run.next.fetch(head);
     for (std::int64_t k = 0; k < run.count; k += together) {
       const std::int64_t here = std::min(together, run.count - k);
-      for_rows<kMost>(run.rows, [&](std::int64_t row, auto several)
-                                    FOVEA_LAMBDA { visit(head, row, k, here, several); });
+      for_rows<kMaxRows>(run.rows, [&](std::int64_t row, auto several)
+                                       FOVEA_LAMBDA { visit(head, row, k, here, several); });
     }
   }
 }
 
 /// Calls score(queries, keys, count, scores, several) for all of a run, likewise.
-template <int kMost, class T, class Score>
+template <int kMaxRows, class T, class Score>
 HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score) {
-  for_rows_and_keys<kMost>(run, true,
-                           [&](std::int64_t head, std::int64_t row, std::int64_t key,
-                               std::int64_t count, auto several) FOVEA_LAMBDA {
-                             score(run.from.row(head, row), run.cache.row(head, key), count,
-                                   run.to.row(head, row) + key, several);
-                           });
+  for_rows_and_keys<kMaxRows>(run, true,
+                              [&](std::int64_t head, std::int64_t row, std::int64_t key,
+                                  std::int64_t count, auto several) FOVEA_LAMBDA {
+                                score(run.from.row(head, row), run.cache.row(head, key), count,
+                                      run.to.row(head, row) + key, several);
+                              });
 }
 
 /// Calls multiply(key, sums, i) for each key, which finds the partial sums number i of kRows
@@ -174,10 +174,10 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 /// memory.
 template <int kVectors, bool kWholeVectors, class T>
 void score_runs(const Run<T>& run) {
-  constexpr int kMost = kVectors <= kHeldVectors / 2 ? 2 : 1;
+  constexpr int kMaxRows = kVectors <= kHeldVectors / 2 ? 2 : 1;
   const Floats d;
-  for_queries_and_keys<kMost>(run, [&](const float* queries, const T* keys, std::int64_t count,
-                                       float* scores, auto several) FOVEA_LAMBDA {
+  for_queries_and_keys<kMaxRows>(run, [&](const float* queries, const T* keys, std::int64_t count,
+                                          float* scores, auto several) FOVEA_LAMBDA {
     constexpr int kRows = decltype(several)::value;
     Vector held[kRows][kVectors];
 #pragma GCC unroll 2

@@ -25,7 +25,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 // As many accumulators as a tile of scores has: 24 of 32 registers, 12 or 8 of 16.
 constexpr int kAccumulators = kTileRows * kPanelVectors;
-constexpr int kMostRowVectors = kAccumulators >= 24 ? 4 : 2;
+constexpr int kMaxRowVectors = kAccumulators >= 24 ? 4 : 2;
 
 /// Where A[i][c] is: at i * kRow + c * kStep.
 template <std::int64_t kRow, std::int64_t kStep>
@@ -109,9 +109,9 @@ HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* 
 template <class Arithmetic, class A>
 HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, const float* b,
                          std::int64_t steps, float* c, std::int64_t stride) {
-  constexpr int kThree = kMostRowVectors >= 3 ? 3 : 1;
+  constexpr int kThree = kMaxRowVectors >= 3 ? 3 : 1;
   std::int64_t vectors = width / kLanes;
-  for (std::int64_t groups = (vectors + kMostRowVectors - 1) / kMostRowVectors; groups > 0;
+  for (std::int64_t groups = (vectors + kMaxRowVectors - 1) / kMaxRowVectors; groups > 0;
        --groups) {
     const std::int64_t here = (vectors + groups - 1) / groups;
     switch (here) {
@@ -125,7 +125,7 @@ HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, 
         add_row_tiles<Arithmetic, A, kThree>(rows, a, b, steps, c, stride);
         break;
       default:
-        add_row_tiles<Arithmetic, A, kMostRowVectors>(rows, a, b, steps, c, stride);
+        add_row_tiles<Arithmetic, A, kMaxRowVectors>(rows, a, b, steps, c, stride);
         break;
     }
     vectors -= here;
