@@ -2,7 +2,7 @@
 //
 // The same gradients, bit by bit, whoever computes them: any number of threads, again, in a
 // workspace of the caller's, two calls at once, a call within a call. Items that add to the same
-// numbers take turns (kernels/turn.h).
+// numbers take turns (kernels/backward/turn.h).
 
 #include <algorithm>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernels/target.h: the target that is asked for is the one that runs. The choice is made once per
-// process, so each case makes it in a process of its own: a death test that ends well.
+// kernels/simd/target.h: the target that is asked for is the one that runs. The choice is made once
+// per process, so each case makes it in a process of its own: a death test that ends well.
 
 #include "kernels/simd/target.h"
 
