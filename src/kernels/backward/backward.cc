@@ -50,8 +50,10 @@ HWY_EXPORT(PrepareRows);
 HWY_EXPORT(RunBackwardItem);
 HWY_EXPORT(WriteRow);
 
+bool has_bf16_backward(const BackwardSetup& setup) { return bf16_backward(setup) != nullptr; }
+
 std::size_t backward_scratch_bytes(const BackwardSetup& setup) {
-  if (has_bf16_backward(setup)) return bf16_backward_scratch_bytes(setup);
+  if (const auto* bf16 = bf16_backward(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(BackwardScratchBytes)(setup);
 }
 
@@ -61,7 +63,7 @@ void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop) {
-  if (has_bf16_backward(setup)) return bf16_backward_item(setup, item, scratch, stop);
+  if (const auto* bf16 = bf16_backward(setup)) return bf16->item(setup, item, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunBackwardItem)(setup, item, scratch, stop);
 }
 

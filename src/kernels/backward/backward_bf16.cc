@@ -21,16 +21,20 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+namespace {
 
-std::size_t backward_bytes(const BackwardSetup& setup) {
+std::size_t scratch_bytes(const BackwardSetup& setup) {
   return BackwardScratch().lay_out(nullptr, backward_scratch_sizes<Bf16Arithmetic>(setup));
 }
 
-void run_backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
-                       const std::stop_token& stop) {
+void run_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
+              const std::stop_token& stop) {
   BackwardPass<Bf16Arithmetic>(setup, item, scratch).run(stop);
 }
 
+constexpr BackwardFunctions kBackwardFunctions{&scratch_bytes, &run_item};
+
+}  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #define FOVEA_HAS_BF16_BACKWARD
@@ -39,30 +43,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fovea::kernels {
 
+const BackwardFunctions* bf16_backward([[maybe_unused]] const BackwardSetup& setup) {
 #ifdef FOVEA_HAS_BF16_BACKWARD
-
-bool has_bf16_backward(const BackwardSetup& setup) {
-  return setup.forward.types.all(DType::kBFloat16) && setup.grad_context == DType::kBFloat16 &&
-         bf16_dots_active();
-}
-
-std::size_t bf16_backward_scratch_bytes(const BackwardSetup& setup) {
-  return N_AVX3_BF16::backward_bytes(setup);
-}
-
-void bf16_backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
-                        const std::stop_token& stop) {
-  N_AVX3_BF16::run_backward_item(setup, item, scratch, stop);
-}
-
+  const bool pairs = setup.forward.types.all(DType::kBFloat16) &&
+                     setup.grad_context == DType::kBFloat16 && bf16_dots_active();
+  return pairs ? &N_AVX3_BF16::kBackwardFunctions : nullptr;
 #else
-
-bool has_bf16_backward(const BackwardSetup&) { return false; }
-std::size_t bf16_backward_scratch_bytes(const BackwardSetup&) { return 0; }
-void bf16_backward_item(const BackwardSetup&, const BackwardItem&, std::byte*,
-                        const std::stop_token&) {}
-
+  return nullptr;
 #endif
+}
 
 }  // namespace fovea::kernels
 #endif

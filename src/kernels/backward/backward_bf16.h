@@ -12,9 +12,16 @@
 
 namespace fovea::kernels {
 
-/// As those without bf16 in their names; to be called where has_bf16_backward() only.
-std::size_t bf16_backward_scratch_bytes(const BackwardSetup& setup);
-void bf16_backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
-                        const std::stop_token& stop);
+/// The entry points of one arithmetic, as backward_scratch_bytes and backward_item.
+struct BackwardFunctions {
+  std::size_t (*scratch_bytes)(const BackwardSetup& setup);
+  void (*item)(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
+               const std::stop_token& stop);
+};
+
+/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
+/// instructions, the active target allows them, and all inputs and the gradient of the context are
+/// bfloat16.
+const BackwardFunctions* bf16_backward(const BackwardSetup& setup);
 
 }  // namespace fovea::kernels

@@ -42,20 +42,22 @@ HWY_EXPORT(RunDecodeItem);
 HWY_EXPORT(RunDecodeWeightsItem);
 
 std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
-  if (has_bf16_decode(setup)) return bf16_decode_scratch_bytes(setup);
+  if (const auto* bf16 = bf16_decode(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(DecodeScratchBytes)(setup);
 }
 
 void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                  std::byte* scratch, const std::stop_token& stop) {
-  if (has_bf16_decode(setup)) return bf16_decode_item(setup, item, part, scratch, stop);
+  if (const auto* bf16 = bf16_decode(setup)) return bf16->item(setup, item, part, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunDecodeItem)(setup, item, part, scratch, stop);
 }
 
 void decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
                          const DecodeWeights& weights, std::byte* scratch,
                          const std::stop_token& stop) {
-  if (has_bf16_decode(setup)) return bf16_decode_weights_item(setup, item, weights, scratch, stop);
+  if (const auto* bf16 = bf16_decode(setup)) {
+    return bf16->weights_item(setup, item, weights, scratch, stop);
+  }
   HWY_DYNAMIC_DISPATCH(RunDecodeWeightsItem)(setup, item, weights, scratch, stop);
 }
 

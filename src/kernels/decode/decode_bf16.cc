@@ -21,22 +21,26 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+namespace {
 
-std::size_t decode_scratch_bytes(const DecodeSetup& setup) {
+std::size_t scratch_bytes(const DecodeSetup& setup) {
   return DecodeScratch().lay_out<Bf16Rows>(nullptr, setup);
 }
 
-void run_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
-                     std::byte* scratch, const std::stop_token& stop) {
+void run_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+              std::byte* scratch, const std::stop_token& stop) {
   DecodePass<Bf16Rows>(setup, item, scratch).run(part, stop);
 }
 
-void run_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
-                             const DecodeWeights& weights, std::byte* scratch,
-                             const std::stop_token& stop) {
+void run_weights_item(const DecodeSetup& setup, const DecodeItem& item,
+                      const DecodeWeights& weights, std::byte* scratch,
+                      const std::stop_token& stop) {
   DecodePass<Bf16Rows>(setup, item, scratch).find_weights(weights, stop);
 }
 
+constexpr DecodeFunctions kDecodeFunctions{&scratch_bytes, &run_item, &run_weights_item};
+
+}  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #define FOVEA_HAS_BF16_DECODE
@@ -45,38 +49,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fovea::kernels {
 
+const DecodeFunctions* bf16_decode([[maybe_unused]] const DecodeSetup& setup) {
 #ifdef FOVEA_HAS_BF16_DECODE
-
-bool has_bf16_decode(const DecodeSetup& setup) {
-  return setup.types.all(DType::kBFloat16) && (setup.cached || setup.most_rows_of_head() > 1) &&
-         bf16_dots_active();
-}
-
-std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup) {
-  return N_AVX3_BF16::decode_scratch_bytes(setup);
-}
-
-void bf16_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
-                      std::byte* scratch, const std::stop_token& stop) {
-  N_AVX3_BF16::run_decode_item(setup, item, part, scratch, stop);
-}
-
-void bf16_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
-                              const DecodeWeights& weights, std::byte* scratch,
-                              const std::stop_token& stop) {
-  N_AVX3_BF16::run_decode_weights_item(setup, item, weights, scratch, stop);
-}
-
+  const bool pairs = setup.types.all(DType::kBFloat16) &&
+                     (setup.cached || setup.most_rows_of_head() > 1) && bf16_dots_active();
+  return pairs ? &N_AVX3_BF16::kDecodeFunctions : nullptr;
 #else
-
-bool has_bf16_decode(const DecodeSetup&) { return false; }
-std::size_t bf16_decode_scratch_bytes(const DecodeSetup&) { return 0; }
-void bf16_decode_item(const DecodeSetup&, const DecodeItem&, const DecodePart&, std::byte*,
-                      const std::stop_token&) {}
-void bf16_decode_weights_item(const DecodeSetup&, const DecodeItem&, const DecodeWeights&,
-                              std::byte*, const std::stop_token&) {}
-
+  return nullptr;
 #endif
+}
 
 }  // namespace fovea::kernels
 #endif

@@ -12,17 +12,21 @@
 
 namespace fovea::kernels {
 
-/// Whether the processor has the instructions, the target in use allows them, all inputs are
-/// bfloat16, and arithmetic counts: several queries share the keys, or these lie in a cache. One
-/// query alone waits for memory, and better so in floats.
-bool has_bf16_decode(const DecodeSetup& setup);
+/// The entry points of one arithmetic, as decode_scratch_bytes, decode_item and
+/// decode_weights_item.
+struct DecodeFunctions {
+  std::size_t (*scratch_bytes)(const DecodeSetup& setup);
+  void (*item)(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
+               std::byte* scratch, const std::stop_token& stop);
+  void (*weights_item)(const DecodeSetup& setup, const DecodeItem& item,
+                       const DecodeWeights& weights, std::byte* scratch,
+                       const std::stop_token& stop);
+};
 
-/// As those without bf16 in their names; to be called where has_bf16_decode() only.
-std::size_t bf16_decode_scratch_bytes(const DecodeSetup& setup);
-void bf16_decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
-                      std::byte* scratch, const std::stop_token& stop);
-void bf16_decode_weights_item(const DecodeSetup& setup, const DecodeItem& item,
-                              const DecodeWeights& weights, std::byte* scratch,
-                              const std::stop_token& stop);
+/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
+/// instructions, the active target allows them, all inputs are bfloat16, and arithmetic is the
+/// limit: several queries share the keys, or these lie in a cache. A single query waits for memory,
+/// and is faster in float32.
+const DecodeFunctions* bf16_decode(const DecodeSetup& setup);
 
 }  // namespace fovea::kernels

@@ -48,17 +48,17 @@ HWY_EXPORT(RunItem);
 std::int64_t panel_lanes() { return HWY_DYNAMIC_DISPATCH(PanelLanes)(); }
 
 std::int64_t packed_number_bytes(const ForwardSetup& setup) {
-  return has_bf16_forward(setup) ? sizeof(BFloat16) : sizeof(float);
+  return bf16_forward(setup) != nullptr ? sizeof(BFloat16) : sizeof(float);
 }
 
 std::size_t forward_scratch_bytes(const ForwardSetup& setup) {
-  if (has_bf16_forward(setup)) return bf16_forward_scratch_bytes(setup);
+  if (const auto* bf16 = bf16_forward(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup);
 }
 
 void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
                   std::byte* scratch, const std::stop_token& stop) {
-  if (has_bf16_forward(setup)) return bf16_forward_item(setup, item, next, scratch, stop);
+  if (const auto* bf16 = bf16_forward(setup)) return bf16->item(setup, item, next, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
 }
 

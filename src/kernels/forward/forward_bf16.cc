@@ -21,6 +21,7 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+namespace {
 
 std::size_t scratch_bytes(const ForwardSetup& setup) {
   return setup.lenses.any() ? item_scratch_bytes<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup)
@@ -36,6 +37,9 @@ void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardI
   }
 }
 
+constexpr ForwardFunctions kForwardFunctions{&scratch_bytes, &run_item};
+
+}  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #define FOVEA_HAS_BF16_FORWARD
@@ -44,29 +48,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fovea::kernels {
 
+const ForwardFunctions* bf16_forward([[maybe_unused]] const ForwardSetup& setup) {
 #ifdef FOVEA_HAS_BF16_FORWARD
-
-bool has_bf16_forward(const ForwardSetup& setup) {
-  return setup.types.all(DType::kBFloat16) && bf16_dots_active();
-}
-
-std::size_t bf16_forward_scratch_bytes(const ForwardSetup& setup) {
-  return N_AVX3_BF16::scratch_bytes(setup);
-}
-
-void bf16_forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
-                       std::byte* scratch, const std::stop_token& stop) {
-  N_AVX3_BF16::run_item(setup, item, next, scratch, stop);
-}
-
+  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
+  return pairs ? &N_AVX3_BF16::kForwardFunctions : nullptr;
 #else
-
-bool has_bf16_forward(const ForwardSetup&) { return false; }
-std::size_t bf16_forward_scratch_bytes(const ForwardSetup&) { return 0; }
-void bf16_forward_item(const ForwardSetup&, const ForwardItem&, const ForwardItem*, std::byte*,
-                       const std::stop_token&) {}
-
+  return nullptr;
 #endif
+}
 
 }  // namespace fovea::kernels
 #endif

@@ -12,13 +12,15 @@
 
 namespace fovea::kernels {
 
-/// Whether the processor has the instructions, the target in use allows them, and all inputs are
-/// bfloat16.
-bool has_bf16_forward(const ForwardSetup& setup);
+/// The entry points of one arithmetic, as forward_scratch_bytes and forward_item.
+struct ForwardFunctions {
+  std::size_t (*scratch_bytes)(const ForwardSetup& setup);
+  void (*item)(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+               std::byte* scratch, const std::stop_token& stop);
+};
 
-/// As those without bf16 in their names; to be called where has_bf16_forward() only.
-std::size_t bf16_forward_scratch_bytes(const ForwardSetup& setup);
-void bf16_forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
-                       std::byte* scratch, const std::stop_token& stop);
+/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
+/// instructions, the active target allows them and all inputs are bfloat16.
+const ForwardFunctions* bf16_forward(const ForwardSetup& setup);
 
 }  // namespace fovea::kernels

@@ -37,13 +37,13 @@ HWY_EXPORT(WeightsScratchBytes);
 HWY_EXPORT(RunWeightsItem);
 
 std::size_t weights_scratch_bytes(const WeightsSetup& setup) {
-  if (has_bf16_weights(setup)) return bf16_weights_scratch_bytes(setup);
+  if (const auto* bf16 = bf16_weights(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(WeightsScratchBytes)(setup);
 }
 
 void weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
                   const std::stop_token& stop) {
-  if (has_bf16_weights(setup)) return bf16_weights_item(setup, item, scratch, stop);
+  if (const auto* bf16 = bf16_weights(setup)) return bf16->item(setup, item, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunWeightsItem)(setup, item, scratch, stop);
 }
 

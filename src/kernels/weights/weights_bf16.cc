@@ -21,16 +21,20 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
+namespace {
 
-std::size_t weights_scratch(const WeightsSetup& setup) {
+std::size_t scratch_bytes(const WeightsSetup& setup) {
   return WeightsScratch().lay_out<Bf16Arithmetic>(nullptr, setup);
 }
 
-void run_weights(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
-                 const std::stop_token& stop) {
+void run_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
+              const std::stop_token& stop) {
   WeightsPass<Bf16Arithmetic>(setup, item, scratch).run(stop);
 }
 
+constexpr WeightsFunctions kWeightsFunctions{&scratch_bytes, &run_item};
+
+}  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #define FOVEA_HAS_BF16_WEIGHTS
@@ -39,29 +43,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace fovea::kernels {
 
+const WeightsFunctions* bf16_weights([[maybe_unused]] const WeightsSetup& setup) {
 #ifdef FOVEA_HAS_BF16_WEIGHTS
-
-bool has_bf16_weights(const WeightsSetup& setup) {
-  return setup.types.all(DType::kBFloat16) && bf16_dots_active();
-}
-
-std::size_t bf16_weights_scratch_bytes(const WeightsSetup& setup) {
-  return N_AVX3_BF16::weights_scratch(setup);
-}
-
-void bf16_weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
-                       const std::stop_token& stop) {
-  N_AVX3_BF16::run_weights(setup, item, scratch, stop);
-}
-
+  const bool pairs = setup.types.all(DType::kBFloat16) && bf16_dots_active();
+  return pairs ? &N_AVX3_BF16::kWeightsFunctions : nullptr;
 #else
-
-bool has_bf16_weights(const WeightsSetup&) { return false; }
-std::size_t bf16_weights_scratch_bytes(const WeightsSetup&) { return 0; }
-void bf16_weights_item(const WeightsSetup&, const WeightsItem&, std::byte*,
-                       const std::stop_token&) {}
-
+  return nullptr;
 #endif
+}
 
 }  // namespace fovea::kernels
 #endif

@@ -12,13 +12,15 @@
 
 namespace fovea::kernels {
 
-/// Whether the processor has the instructions, the target in use allows them, and queries and keys
-/// are bfloat16.
-bool has_bf16_weights(const WeightsSetup& setup);
+/// The entry points of one arithmetic, as weights_scratch_bytes and weights_item.
+struct WeightsFunctions {
+  std::size_t (*scratch_bytes)(const WeightsSetup& setup);
+  void (*item)(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
+               const std::stop_token& stop);
+};
 
-/// As those without bf16 in their names; to be called where has_bf16_weights() only.
-std::size_t bf16_weights_scratch_bytes(const WeightsSetup& setup);
-void bf16_weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
-                       const std::stop_token& stop);
+/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
+/// instructions, the active target allows them, and queries and keys are bfloat16.
+const WeightsFunctions* bf16_weights(const WeightsSetup& setup);
 
 }  // namespace fovea::kernels

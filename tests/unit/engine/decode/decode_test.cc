@@ -46,7 +46,7 @@ bool rounds_weights(const reference::Inputs& in) {
   kernels::DecodeSetup setup;
   setup.types = {in.query.dtype(), in.key.dtype(), in.value.dtype()};
   setup.cached = true;
-  return kernels::has_bf16_decode(setup);
+  return kernels::bf16_decode(setup) != nullptr;
 }
 
 /// Holds a float32 context to the rule of float32 whatever the inputs are, for 16-bit numbers are

@@ -45,7 +45,7 @@ struct Types {
   /// Whether products are of pairs of bfloat16, for which weights are rounded.
   bool rounds_weights() const {
     AttentionOptions options;
-    return kernels::has_bf16_forward({.options = &options, .types = {query, key, value}});
+    return kernels::bf16_forward({.options = &options, .types = {query, key, value}}) != nullptr;
   }
 };
 
