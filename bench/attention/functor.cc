@@ -2,6 +2,8 @@
 //
 // The functor (bench_functor.h). Of Fovea it sees what is installed, and no more.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/attention/functor.cc"
 #include <hwy/foreach_target.h>

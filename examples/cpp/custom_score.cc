@@ -4,6 +4,8 @@
 // has as `softcap`, so that the two can be compared. Highway compiles the file once for each SIMD
 // target; it needs to find it by the name below, and the program links to Highway as well.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
 #include <hwy/foreach_target.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A score function of your own, compiled for every SIMD target and fused into the engine. This
-// header and the one it includes, fovea/simd_math-inl.h, are the only ones of Fovea that need
-// Highway. In a source file of its own, which Highway compiles once per target:
+// header and those it includes, fovea/simd_math-inl.h and fovea/simd_targets.h, are the only ones
+// of Fovea that need Highway. In a source file of its own, which Highway compiles once per target:
 //
+//   #include <fovea/simd_targets.h>               // before Highway: the targets that Fovea has
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "capped.cc"        // this file, as #include would find it
 //   #include <hwy/foreach_target.h>
@@ -62,9 +63,10 @@
 #include <memory>
 #include <utility>
 
-#include <hwy/highway.h>
-
 #include "fovea/attention_options.h"
+#include "fovea/simd_targets.h"
+// Highway comes after it.
+#include <hwy/highway.h>
 
 /// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, with its derivative
 /// for it.

@@ -13,6 +13,8 @@
 
 #include <cmath>
 
+#include "fovea/simd_targets.h"
+// Highway comes after it.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -36,18 +38,14 @@ HWY_INLINE V at_least(D d, float bound, V x) {
 /// x = whole + fraction, fraction in [-0.5, 0.5], and 2^whole. Adding 1.5 * 2^23 + 127 rounds
 /// x to an integer, which then stands in the low bits with the exponent's bias already added:
 /// shifted into place it is 2^whole, and exactly 0 for whole = -127.
-template <class V>
-struct PowerOfTwo {
-  V fraction;
-  V power;
-};
+/// Two outputs rather than a structure of both: vectors of unknown size cannot be members.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE PowerOfTwo<V> split_exponent(D d, V x) {
+HWY_INLINE void split_exponent(D d, V x, V& fraction, V& power) {
   const hn::RebindToSigned<D> di;
   const V magic = hn::Set(d, 12582912.0f + 127.0f);
   const V shifted = hn::Add(x, magic);
-  return {hn::Sub(x, hn::Sub(shifted, magic)),
-          hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)))};
+  fraction = hn::Sub(x, hn::Sub(shifted, magic));
+  power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
 }
 
 /// (2^f - 1) / f for f in [-0.5, 0.5]: minimax for the relative error of 2^f, which is 2e-9 before
@@ -78,9 +76,10 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
   // It is 1 to the last digit from 9.02 on, and 2 log2(e) 9.02 = 26.02.
   const V y = hn::Mul(hn::Abs(x), hn::Set(d, 2.885390082f));
   const V limit = hn::Set(d, 27.0f);
-  const auto split = split_exponent(d, hn::IfThenElse(hn::Gt(y, limit), limit, y));
-  const V slope = hn::Mul(exp2_slope(d, split.fraction), split.fraction);
-  const V less_one = hn::MulAdd(split.power, slope, hn::Sub(split.power, hn::Set(d, 1.0f)));
+  V fraction, power;
+  split_exponent(d, hn::IfThenElse(hn::Gt(y, limit), limit, y), fraction, power);
+  const V slope = hn::Mul(exp2_slope(d, fraction), fraction);
+  const V less_one = hn::MulAdd(power, slope, hn::Sub(power, hn::Set(d, 1.0f)));
   const V more_one = hn::Add(less_one, hn::Set(d, 2.0f));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   // An estimate of 14 bits and a step of Newton's method take a third of a division's time. Where
@@ -103,9 +102,10 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const auto split = simd_math::split_exponent(d, simd_math::at_least(d, -127.0f, x));
-  const V slope = simd_math::exp2_slope(d, split.fraction);
-  return hn::Mul(hn::MulAdd(slope, split.fraction, hn::Set(d, 1.0f)), split.power);
+  V fraction, power;
+  simd_math::split_exponent(d, simd_math::at_least(d, -127.0f, x), fraction, power);
+  const V slope = simd_math::exp2_slope(d, fraction);
+  return hn::Mul(hn::MulAdd(slope, fraction, hn::Set(d, 1.0f)), power);
 }
 
 /// tanh x; of floats to 5 units in the last place, of doubles the C library's. +-1 for +-inf, nan

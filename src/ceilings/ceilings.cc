@@ -29,6 +29,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #include "ceilings/ceilings_bf16.h"
 #include "core/fail.h"
 #include "core/large_pages.h"

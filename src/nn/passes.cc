@@ -12,6 +12,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #include "kernels/simd/target.h"
 #include "nn/elementary.h"
 #include "problem/dropout.h"

@@ -4,6 +4,8 @@
 // that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree, and their
 // gradients.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
 #include <hwy/foreach_target.h>

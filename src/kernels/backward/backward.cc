@@ -3,6 +3,8 @@
 // The fused backward pass (backward-inl.h), compiled once per SIMD target, and the choice of one of
 // them.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/backward/backward.cc"
 #include <hwy/foreach_target.h>

@@ -2,6 +2,8 @@
 //
 // Decoding (decode-inl.h), compiled once per SIMD target.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode/decode.cc"
 #include <hwy/foreach_target.h>

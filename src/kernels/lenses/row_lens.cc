@@ -3,6 +3,8 @@
 // Lenses of one row of weights (row_lens.h), compiled once per SIMD target, and the choice of one
 // of them.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/lenses/row_lens.cc"
 #include <hwy/foreach_target.h>

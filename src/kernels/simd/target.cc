@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #include "core/fail.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -3,6 +3,8 @@
 // What fovea/custom_score.h makes of functors with and without a derivative, on the target that
 // runs. That the engine computes them right is tested with all else (attention_score_test.cc).
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/engine/forward/custom_score_test.cc"
 #include <hwy/foreach_target.h>

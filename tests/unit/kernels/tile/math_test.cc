@@ -3,6 +3,8 @@
 // The vector functions of fovea/simd_math-inl.h against the C library's in double, over all of
 // their range, on the target that runs.
 
+#include "fovea/simd_targets.h"  // before Highway
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/kernels/tile/math_test.cc"
 #include <hwy/foreach_target.h>
