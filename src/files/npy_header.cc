@@ -229,12 +229,13 @@ std::optional<StoredType> parse_descr(std::string_view descr) {
   if (ordered) descr.remove_prefix(1);
   if (descr.size() != 2) return std::nullopt;  // a letter and a digit
   const int size = descr[1] - '0';
-  // One byte has no order, and more than one must have one; V2 comes with either.
+  // One byte has no order, and more than one must have one. V2 comes with or without one, and is
+  // little-endian, as it is written below.
   const bool has_order = order == '<' || order == '>';
   const bool swapped = size > 1 && order == (kLittleEndian ? '>' : '<');
   const bool wide = size == 2 || size == 4 || size == 8;
   if (descr == "b1") return StoredType{Kind::kBool, 1, false};
-  if (descr == "V2" && !swapped) return StoredType{Kind::kNoType, 2, false};
+  if (descr == "V2" && order != '>') return StoredType{Kind::kNoType, 2, !kLittleEndian};
   if (!(size == 1 || (wide && has_order))) return std::nullopt;
   if (descr[0] == 'f' && size > 1) return StoredType{Kind::kFloat, size, swapped};
   if (descr[0] == 'i') return StoredType{Kind::kSigned, size, swapped};

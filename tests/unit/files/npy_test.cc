@@ -2,6 +2,7 @@
 //
 // .npy: files as NumPy writes them, byte by byte, and what is read of them.
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -48,6 +49,7 @@ TEST(FilesNpy, AsNumPyWritesIt) {
 }
 
 TEST(FilesNpy, AlignedElementsAreNotCopied) {
+  if (std::endian::native == std::endian::big) GTEST_SKIP() << "swapped elements are copied";
   const Folder folder;
   const std::string path = folder.write("a.npy", kFloats);
   const TensorFile file = TensorFile::open(path);

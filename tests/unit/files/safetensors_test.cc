@@ -2,6 +2,7 @@
 //
 // .safetensors: files as its Python library writes them, byte by byte, and what is read of them.
 
+#include <bit>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -88,6 +89,7 @@ TEST(FilesSafetensors, EveryType) {
 }
 
 TEST(FilesSafetensors, AlignedElementsAreNotCopied) {
+  if (std::endian::native == std::endian::big) GTEST_SKIP() << "swapped elements are copied";
   const Folder folder;
   const std::string path = folder.write("a.safetensors", kMixed);
   const TensorFile file = TensorFile::open(path);
