@@ -27,9 +27,75 @@ double element(const Factor& f, std::int64_t row, std::int64_t column) {
   return f.is_transposed ? f.matrix.at<double>({column, row}) : f.matrix.at<double>({row, column});
 }
 
-/// oneDNN asks OpenMP alone, and would wait for threads that a forked child does not have.
+// Where oneDNN has no kernels of its own for the CPU, it cuts products, and their sums, by the
+// number of threads: two of them change most bits of a product of 30 x 30 x 3000. There each
+// product is cut into blocks of the result, the same ones for any number of threads, and each block
+// is one thread's. On x86 oneDNN shares out the whole: long sums in small results take up to 1.8
+// times as long in blocks, on two threads. That it rounds alike on any number of threads is not
+// promised there.
+#if defined(__x86_64__)
+constexpr bool kInBlocks = false;
+#else
+constexpr bool kInBlocks = true;
+#endif
+constexpr std::int64_t kBlock = 128;  // rows and columns
+
+/// oneDNN asks OpenMP alone how many threads to take.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
+
+/// A forked child does not have the threads that oneDNN would wait for.
 void leave_threads_out_of_forked_children() {
   if (engine::thread_count({}, omp_get_max_threads()) == 1) omp_set_num_threads(1);
+}
+
+void sgemm(const Factor& left, const Factor& right, const MutableTensorView& result, bool add) {
+  const std::int64_t rows = rows_of(left), inner = columns_of(left), columns = columns_of(right);
+  // An extent of 1 may have any stride, which oneDNN would refuse below the row's width.
+  const auto pitch = [](const auto& matrix) {
+    return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));
+  };
+  const dnnl_status_t status =
+      dnnl_sgemm(left.is_transposed ? 'T' : 'N', right.is_transposed ? 'T' : 'N', rows, columns,
+                 inner, 1.0f, static_cast<const float*>(left.matrix.data()), pitch(left.matrix),
+                 static_cast<const float*>(right.matrix.data()), pitch(right.matrix),
+                 add ? 1.0f : 0.0f, static_cast<float*>(result.data()), pitch(result));
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
+  if (status != dnnl_success) {
+    throw std::runtime_error(fmt::format("oneDNN: a product of {} x {} x {} failed with status {}",
+                                         rows, inner, columns, static_cast<int>(status)));
+  }
+}
+
+/// Of dimension 0 or 1 what begins at `begin`, as many as a block has or as there are.
+template <class View>
+View block_of(const View& matrix, std::size_t dimension, std::int64_t begin) {
+  Shape shape = matrix.shape();
+  shape[dimension] = std::min(kBlock, shape[dimension] - begin);
+  const Index first =
+      dimension == 0 ? Index{begin, std::int64_t{0}} : Index{std::int64_t{0}, begin};
+  return {matrix.address(first), matrix.dtype(), shape, matrix.strides()};
+}
+
+void sgemm_in_blocks(const Factor& left, const Factor& right, const MutableTensorView& result,
+                     bool add) {
+  const std::int64_t across = (result.extent(1) + kBlock - 1) / kBlock;
+  const std::int64_t blocks = (result.extent(0) + kBlock - 1) / kBlock * across;
+  for_each_range(blocks, 1, [&](std::int64_t block, std::int64_t) {
+    const std::int64_t row = block / across * kBlock, column = block % across * kBlock;
+    const OneThread one;
+    sgemm({block_of(left.matrix, left.is_transposed ? 1 : 0, row), left.is_transposed},
+          {block_of(right.matrix, right.is_transposed ? 0 : 1, column), right.is_transposed},
+          block_of(block_of(result, 0, row), 1, column), add);
+  });
 }
 
 void multiply_float64(const Factor& left, const Factor& right, const MutableTensorView& result,
@@ -50,20 +116,11 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == inner && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
-  leave_threads_out_of_forked_children();
-  // An extent of 1 may have any stride, which oneDNN would refuse below the row's width.
-  const auto pitch = [](const auto& matrix) {
-    return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));
-  };
-  const dnnl_status_t status =
-      dnnl_sgemm(left.is_transposed ? 'T' : 'N', right.is_transposed ? 'T' : 'N', rows, columns,
-                 inner, 1.0f, static_cast<const float*>(left.matrix.data()), pitch(left.matrix),
-                 static_cast<const float*>(right.matrix.data()), pitch(right.matrix),
-                 add ? 1.0f : 0.0f, static_cast<float*>(result.data()), pitch(result));
-  if (status == dnnl_out_of_memory) throw std::bad_alloc();
-  if (status != dnnl_success) {
-    throw std::runtime_error(fmt::format("oneDNN: a product of {} x {} x {} failed with status {}",
-                                         rows, inner, columns, static_cast<int>(status)));
+  if constexpr (kInBlocks) {
+    sgemm_in_blocks(left, right, result, add);
+  } else {
+    leave_threads_out_of_forked_children();
+    sgemm(left, right, result, add);
   }
 }
 
