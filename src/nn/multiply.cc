@@ -77,7 +77,7 @@ void sgemm(const Factor& left, const Factor& right, const MutableTensorView& res
 
 /// Of dimension 0 or 1 what begins at `begin`, as many as a block has or as there are.
 template <class View>
-View block_of(const View& matrix, std::size_t dimension, std::int64_t begin) {
+View block_of(const View& matrix, int dimension, std::int64_t begin) {
   Shape shape = matrix.shape();
   shape[dimension] = std::min(kBlock, shape[dimension] - begin);
   const Index first =
@@ -112,8 +112,8 @@ void multiply_float64(const Factor& left, const Factor& right, const MutableTens
 }  // namespace
 
 void multiply(const Factor& left, const Factor& right, const MutableTensorView& result, bool add) {
-  const std::int64_t rows = rows_of(left), inner = columns_of(left), columns = columns_of(right);
-  assert(rows_of(right) == inner && result.shape() == Shape({rows, columns}));
+  const std::int64_t rows = rows_of(left), columns = columns_of(right);
+  assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
   if constexpr (kInBlocks) {
