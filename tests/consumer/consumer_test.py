@@ -93,7 +93,8 @@ class Installed(unittest.TestCase):
 
     def test_what_is_installed(self):
         for path in ("include/fovea/tensor.h", "include/fovea/attention.h",
-                     "include/fovea/custom_score.h", "include/fovea/export.h", "include/fovea/simd_math-inl.h", "bin/fovea",
+                     "include/fovea/custom_score.h", "include/fovea/export.h", "include/fovea/simd_math-inl.h",
+                     "include/fovea/simd_targets.h", "bin/fovea",
                      "share/fovea/scene.schema.json", "share/fovea/scenes/001_your_journey.json",
                      "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
             self.assertTrue((self.prefix / path).is_file(), path)
@@ -215,12 +216,23 @@ class Installed(unittest.TestCase):
         needed = self.build_with_pkg_config("pc_custom_static", library_dir, "--static", **custom)
         self.assertNotIn("libfovea", " ".join(needed))
 
-    def test_a_custom_score_without_its_derivative_does_not_compile(self):
+    def check_custom_score(self, *arguments):
         config = {"PKG_CONFIG_PATH": str(self.libdir / "pkgconfig")}
         flags = run("pkg-config", "--cflags", "fovea", "libhwy", env=config).split()
+        run(CXX, "-std=c++20", "-fsyntax-only", f"-I{HERE}", *arguments, HERE / "custom_score.cc", *flags)
+
+    def test_a_custom_score_without_its_derivative_does_not_compile(self):
         with self.assertRaisesRegex(AssertionError, "Distance has no derivative"):
-            run(CXX, "-std=c++20", "-fsyntax-only", "-DWITHOUT_DERIVATIVE", f"-I{HERE}",
-                HERE / "custom_score.cc", *flags)
+            self.check_custom_score("-DWITHOUT_DERIVATIVE")
+
+    def test_a_custom_score_for_other_targets_than_foveas_does_not_compile(self):
+        # Highway before the list, or a list that lacks what Fovea's has; more is as well.
+        for list_of_ones_own in ("-DWITHOUT_TARGETS", "-DHWY_DISABLED_TARGETS=HWY_SSE4",
+                                 "-DHWY_DISABLED_TARGETS=0"):
+            with self.subTest(list_of_ones_own):
+                with self.assertRaisesRegex(AssertionError, "include fovea/simd_targets.h before Highway"):
+                    self.check_custom_score(list_of_ones_own)
+        self.check_custom_score("-DHWY_DISABLED_TARGETS=(FOVEA_DISABLED_TARGETS|HWY_SSE4)")
 
 
 # What only other parts of Fovea need is not there, as far as CMake can tell.

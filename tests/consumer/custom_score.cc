@@ -2,9 +2,11 @@
 //
 // A program outside Fovea with a score function of its own, as fovea/custom_score.h says: a bias
 // that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree, and their
-// gradients.
+// gradients, and it was compiled for the targets that Fovea was.
 
+#ifndef WITHOUT_TARGETS          // for consumer_test.py: what is said then
 #include "fovea/simd_targets.h"  // before Highway
+#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
@@ -47,8 +49,11 @@ HWY_AFTER_NAMESPACE();
 
 #include <cmath>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "fovea/attention.h"
+#include "fovea/info.h"
 #include "fovea/random.h"
 #include "fovea/reference.h"
 
@@ -56,7 +61,32 @@ namespace consumer {
 FOVEA_SCORE_FUNCTION(make_distance, Distance, DistanceParameters)
 }
 
+// Those that Fovea is not compiled for are in nobody's build.
+static_assert((HWY_TARGETS & FOVEA_DISABLED_TARGETS) == 0);
+static_assert((HWY_DISABLED_TARGETS & HWY_SVE) != 0 && (HWY_DISABLED_TARGETS & HWY_SVE2) != 0);
+static_assert((HWY_DISABLED_TARGETS & HWY_SSSE3) != 0);
+#ifdef HWY_SSE2
+static_assert((HWY_DISABLED_TARGETS & HWY_SSE2) != 0);
+#endif
+
+/// Whether this program has the targets that Fovea has on this CPU.
+bool has_the_same_targets() {
+  std::vector<std::string> ours, theirs;
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const bool fallback = (target & (HWY_EMU128 | HWY_SCALAR)) != 0;
+    ours.push_back(fallback ? "SCALAR" : hwy::TargetName(target));
+  }
+  for (const std::string& target : fovea::build_info().targets) {
+    if (target != "AVX3_BF16") theirs.push_back(target);  // AVX3 to Highway
+  }
+  return ours == theirs;
+}
+
 int main() {
+  if (!has_the_same_targets()) {
+    std::puts("other targets than Fovea's");
+    return 1;
+  }
   fovea::RandomState random(42);
   const auto numbers = [&] {
     return fovea::convert(random.randn({1, 1, 50, 8}), fovea::DType::kFloat32);
