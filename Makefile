@@ -55,7 +55,7 @@ PYTHON_FOLDERS := python examples/python examples/train tests/python bench/pytho
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-cpp test-python wheel check test-peers fuzz bench bench-peers install clean help
+.PHONY: build setup demo test test-cpp test-python test-arm wheel check test-peers fuzz bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
@@ -98,6 +98,10 @@ test-python: ## Build the Python package and run its tests
 	$(CONFIGURE) release $(first_time) $(PYTHON_SWITCHES)
 	$(BUILD) release --target fovea_package
 	@PYTHONPATH=$(CURDIR)/build/release/python build/python/venv/bin/python -B -m pytest
+
+test-arm: ## Cross-compile for 64-bit ARM, in build/arm, and run what emulation has time for
+	$(SETUP) build test arm
+	@JOBS=$(JOBS) tools/arm.sh
 
 wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
 	$(SETUP) build test

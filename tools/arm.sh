@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# tools/arm.sh: cross-compiles everything but the Python package for 64-bit ARM in build/arm, and runs
+# under qemu, on NEON, the example programs and the unit tests that emulation has time for. It says
+# which it leaves out. Emulation shows whether results are right; it shows nothing about speed.
+#
+# The libraries are arm64 packages of the system's own sources, unpacked into build/arm/sysroot by a
+# private configuration of apt: nothing is installed and the system's package database is not
+# touched. What was downloaded, unpacked or compiled is kept: after an interruption, run it again.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+arm=$PWD/build/arm
+sysroot=$arm/sysroot
+tree=$arm/tree
+tests=$tree/tests/fovea_unit_tests
+jobs=${JOBS:-$(nproc)}
+
+# The suites that are run are all others than these. Emulation is 10 to 100 times slower: what is left
+# out here repeats at full size what the suites of `reduced` check, or takes minutes by itself.
+left_out='Attention* Train* Ceilings*'
+reduced='AttentionSweep* AttentionTarget* AttentionMath* AttentionPacked* AttentionDecodeLenses*
+  AttentionBackwardLayout* AttentionBackwardTypes* AttentionBackwardProperties*'
+# Cases that start the program anew, which the kernel does for foreign programs only with binfmt.
+death_tests='*DeathTest.* Target.*'
+examples='look_inside explain_sentence attend custom_score learn'
+
+fail() {
+  local IFS=$'\n'
+  echo "tools/arm.sh: $*" >&2
+  exit 1
+}
+trap 'echo "tools/arm.sh: interrupted; what is done is kept, run it again to continue" >&2; exit 130' INT TERM
+
+qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || qemu=
+[ -n "$qemu" ] || fail "no qemu-aarch64-static, which the package qemu-user-static has"
+for tool in aarch64-linux-gnu-g++ apt-get dpkg-deb cmake ninja; do
+  command -v "$tool" >/dev/null || fail "no $tool (on Debian: tools/setup.sh build test arm)"
+done
+
+# The C++ library has the version of the compiler in its name.
+packages="libc6-dev libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d . -f 1)-dev libgomp1
+  libfmt-dev libhwy-dev libutf8proc-dev libzip-dev zlib1g-dev nlohmann-json3-dev libdnnl-dev
+  libcli11-dev libpng-dev libgtest-dev libgmock-dev"
+
+# apt-get with lists, cache and (empty) package database of its own, under build/arm/apt. Sources, keys and
+# proxies are the system's; hooks are not, for they tidy the system's own folders.
+arm_apt_get() {
+  apt-get -c "$arm/apt/apt.conf" "$@" </dev/null >>"$arm/apt/log" 2>&1
+}
+make_sysroot() {
+  local archives=$arm/apt/cache/archives new=$arm/sysroot.new package place target
+  mkdir -p "$arm/apt/state/lists/partial" "$archives/partial"
+  : >"$arm/apt/status"
+  : >"$arm/apt/log"
+  cat >"$arm/apt/apt.conf" <<END
+#clear APT::Architectures;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear APT::Update::Pre-Invoke;
+#clear DPkg::Pre-Install-Pkgs;
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Install-Recommends "false";
+APT::Sandbox::User "";
+APT::Keep-Downloaded-Packages "true";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Dir::State "$arm/apt/state";
+Dir::State::status "$arm/apt/status";
+Dir::Cache "$arm/apt/cache";
+Dir::Log "$arm/apt";
+END
+  # An update that fails is no reason to stop: another source may have failed, or older lists do.
+  arm_apt_get update || true
+  # shellcheck disable=SC2086
+  arm_apt_get install --download-only -y $packages || {
+    grep -E '^(E|W|Err)' "$arm/apt/log" | tail -n 8 >&2
+    fail "the arm64 packages could not be downloaded (apt's last messages are above)." \
+      "What came is kept: with a network, run it again. All of apt's output: $arm/apt/log"
+  }
+  rm -rf "$new"
+  mkdir -p "$new/usr/lib"
+  ln -s usr/lib "$new/lib"
+  for package in "$archives"/*.deb; do
+    # Through tar: dpkg-deb -x would put a folder in the place of the link lib.
+    dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$new"
+  done
+  # Links to absolute places would lead out of it.
+  find "$new" -type l -lname '/*' | while read -r place; do
+    target=$(readlink "$place")
+    ln -sfn "$(realpath -m -s --relative-to "$(dirname "$place")" "$new$target")" "$place"
+  done
+  rm -rf "$sysroot"
+  mv "$new" "$sysroot"
+  echo "$packages" >"$arm/sysroot.packages"
+}
+
+if [ ! -d "$sysroot" ] || [ "$(cat "$arm/sysroot.packages" 2>/dev/null)" != "$packages" ]; then
+  echo "arm: unpacking arm64 packages into build/arm/sysroot"
+  make_sysroot
+fi
+
+began=$SECONDS
+if [ ! -e "$tree/build.ninja" ]; then
+  echo "arm: configuring build/arm/tree"
+  cmake --preset release -B "$tree" --toolchain cmake/aarch64.cmake -DFOVEA_PYTHON=OFF \
+    -DFOVEA_WERROR=ON >"$arm/configure.log" 2>&1 || {
+    rm -f "$tree/CMakeCache.txt"
+    tail -n 20 "$arm/configure.log" >&2
+    fail "CMake failed (its last lines are above)"
+  }
+fi
+cmake --build "$tree" --parallel "$jobs" || fail "the build failed (see above); what was compiled is kept"
+echo "arm: built in $((SECONDS - began)) s"
+
+began=$SECONDS
+# Without a limit, two tests that ask for terabytes get them under qemu.
+ulimit -v 8000000
+export OMP_WAIT_POLICY=passive
+emulate() { "$qemu" -L "$sysroot" "$@"; }
+
+failed=0
+for example in $examples; do
+  if emulate "$tree/examples/cpp/example_$example" | cmp -s - "examples/cpp/$example.expected"; then
+    echo "arm: example_$example printed what it should"
+  else
+    echo "arm: example_$example FAILED: its output is not examples/cpp/$example.expected" >&2
+    failed=1
+  fi
+done
+
+# The names of all cases that the filter takes, suite and all.
+list_cases() {
+  emulate "$tests" --gtest_list_tests --gtest_filter="$1" |
+    awk '/^[^ ]/ {suite = $1} /^ / {print suite $1}'
+}
+join() { echo "$*" | tr -s ' \n' ':' | sed 's/:$//'; }
+# The shell must not match these patterns with files.
+set -f
+# shellcheck disable=SC2086
+first="*-$(join $left_out $death_tests)"
+# shellcheck disable=SC2086
+second="$(join $reduced)-$(join $death_tests)"
+set +f
+list_cases '*' >"$arm/cases.all"
+{ list_cases "$first"; list_cases "$second"; } | sort -u >"$arm/cases.run"
+[ -s "$arm/cases.run" ] || fail "no case to run"
+
+# Shards side by side; each reports its cases in a file of its own.
+run_shard() {
+  GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$1 emulate "$tests" --gtest_brief=0 \
+    --gtest_filter="$2" >"$arm/shard.$3.$1.log" 2>&1
+}
+rm -f "$arm"/shard.*.log
+for part in first second; do
+  running=()
+  for ((shard = 0; shard < jobs; ++shard)); do
+    run_shard "$shard" "${!part}" "$part" &
+    running+=($!)
+  done
+  for process in "${running[@]}"; do wait "$process" || failed=1; done
+done
+grep -h -E '^\[  FAILED  \] [A-Za-z0-9_]+[./][^ ]+' "$arm"/shard.*.log | sed 's/[ ,].*ms)$//' | sort -u >&2 || true
+count() { cat "$arm"/shard.*.log | grep -c -E "^\[ *$1 *\] [A-Za-z0-9_/]+\.[^ ]+.* \([0-9]+ ms\)$" || true; }
+passed=$(count OK) lost=$(count FAILED) skipped=$(count SKIPPED)
+wanted=$(wc -l <"$arm/cases.run") all=$(wc -l <"$arm/cases.all")
+# A shard that died reports neither.
+if [ $((passed + lost + skipped)) -ne "$wanted" ]; then
+  echo "arm: of $wanted cases only $((passed + lost + skipped)) came to an end: see build/arm/shard.*.log" >&2
+  failed=1
+fi
+
+echo "arm: left out under emulation, $((all - wanted)) of $all cases, which make test runs natively:"
+sort "$arm/cases.all" | comm -23 - "$arm/cases.run" | cut -d . -f 1 | sed 's|^[^/]*/||' | uniq -c |
+  awk '{printf "%s%s %s", NR == 1 ? "  " : ", ", $2, $1} END {print ""}'
+echo "  also the command line's, Python's and the README's tests, and other SIMD targets than NEON"
+echo "arm: ran in $((SECONDS - began)) s"
+echo "arm: $passed passed, $lost failed, $skipped skipped"
+[ "$lost" -eq 0 ] && [ "$failed" -eq 0 ] || fail "not everything passed; details in build/arm/shard.*.log"
