@@ -32,7 +32,13 @@ fail() {
   echo "tools/arm.sh: $*" >&2
   exit 1
 }
-trap 'echo "tools/arm.sh: interrupted; what is done is kept, run it again to continue" >&2; exit 130' INT TERM
+running=()
+interrupted() {
+  kill "${running[@]}" 2>/dev/null || true  # background processes do not get Ctrl-C
+  echo "tools/arm.sh: interrupted; what is done is kept, run it again to continue" >&2
+  exit 130
+}
+trap interrupted INT TERM
 
 qemu=$(command -v qemu-aarch64-static || command -v qemu-aarch64) || qemu=
 [ -n "$qemu" ] || fail "no qemu-aarch64-static, which the package qemu-user-static has"
@@ -93,7 +99,7 @@ END
     target=$(readlink "$place")
     ln -sfn "$(realpath -m -s --relative-to "$(dirname "$place")" "$new$target")" "$place"
   done
-  rm -rf "$sysroot"
+  rm -rf "$sysroot" "$tree"  # what was compiled against another one
   mv "$new" "$sysroot"
   echo "$packages" >"$arm/sysroot.packages"
 }
@@ -150,20 +156,18 @@ list_cases '*' >"$arm/cases.all"
 [ -s "$arm/cases.run" ] || fail "no case to run"
 
 # Shards side by side; each reports its cases in a file of its own.
-run_shard() {
-  GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$1 emulate "$tests" --gtest_brief=0 \
-    --gtest_filter="$2" >"$arm/shard.$3.$1.log" 2>&1
-}
 rm -f "$arm"/shard.*.log
 for part in first second; do
   running=()
   for ((shard = 0; shard < jobs; ++shard)); do
-    run_shard "$shard" "${!part}" "$part" &
+    GTEST_TOTAL_SHARDS=$jobs GTEST_SHARD_INDEX=$shard "$qemu" -L "$sysroot" "$tests" \
+      --gtest_filter="${!part}" >"$arm/shard.$part.$shard.log" 2>&1 &
     running+=($!)
   done
   for process in "${running[@]}"; do wait "$process" || failed=1; done
 done
-grep -h -E '^\[  FAILED  \] [A-Za-z0-9_]+[./][^ ]+' "$arm"/shard.*.log | sed 's/[ ,].*ms)$//' | sort -u >&2 || true
+running=()
+sed -n -E 's/^\[  FAILED  \] ([^ ,]+\.[^ ,]+).*ms\)$/arm: \1 FAILED/p' "$arm"/shard.*.log >&2
 count() { cat "$arm"/shard.*.log | grep -c -E "^\[ *$1 *\] [A-Za-z0-9_/]+\.[^ ]+.* \([0-9]+ ms\)$" || true; }
 passed=$(count OK) lost=$(count FAILED) skipped=$(count SKIPPED)
 wanted=$(wc -l <"$arm/cases.run") all=$(wc -l <"$arm/cases.all")
