@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Highway 1.0.3 has no target with vdpbf16ps. A source file that needs it is compiled for Highway's
-// AVX3 with that instruction allowed, in a namespace of its own, N_AVX3_BF16, so that no function
-// of its headers is mistaken for the one that other files compile for AVX3:
+// Highway 1.0.3 has no target with vdpbf16ps; newer versions have AVX3_ZEN4 and AVX3_SPR, which no
+// file here is compiled for, so that all versions give the same code and the same names. A source
+// file that needs the instruction is compiled for Highway's AVX3 with it allowed, in a namespace of
+// its own, N_AVX3_BF16, so that no function of its headers is mistaken for the one that other files
+// compile for AVX3:
 //
 //   #include "kernels/bf16_targets.h"       // before Highway: AVX3 is the only target
 //   #undef HWY_TARGET_INCLUDE

@@ -7,5 +7,5 @@
 
 #pragma once
 
-#define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX2 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX2)
 #include "fovea/simd_targets.h"

@@ -59,16 +59,27 @@ bool cpu_has_bf16_dots() {
 #endif
 }
 
+// Best first; the lower a bit, the better Highway's target.
+std::vector<Target> targets_of(std::int64_t supported, bool has_bf16_dots) {
+  std::vector<Target> found;
+  for (std::int64_t rest = supported & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+    const std::int64_t target = rest & -rest;
+    if (target == HWY_AVX3 && has_bf16_dots) found.push_back({target, true});
+    found.push_back({target, false});
+  }
+  return found;
+}
+
+std::vector<std::string> names_of(const std::vector<Target>& targets) {
+  std::vector<std::string> names;
+  for (const Target& target : targets) names.push_back(name_of(target));
+  return names;
+}
+
 // Asked of Highway once, before a choice of ours changes what it answers.
 const std::vector<Target>& available() {
-  static const std::vector<Target> targets = [] {
-    std::vector<Target> found;
-    for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-      if (target == HWY_AVX3 && cpu_has_bf16_dots()) found.push_back({target, true});
-      found.push_back({target, false});
-    }
-    return found;
-  }();
+  static const std::vector<Target> targets =
+      targets_of(hwy::SupportedTargets(), cpu_has_bf16_dots());
   return targets;
 }
 
@@ -117,10 +128,10 @@ std::string active_target() {
   return name_of({HWY_DYNAMIC_DISPATCH(compiled_target)(), bf16_dots_active()});
 }
 
-std::vector<std::string> available_targets() {
-  std::vector<std::string> names;
-  for (const Target& target : available()) names.push_back(name_of(target));
-  return names;
+std::vector<std::string> available_targets() { return names_of(available()); }
+
+std::vector<std::string> targets_of_cpu(std::int64_t supported, bool has_bf16_dots) {
+  return names_of(targets_of(supported, has_bf16_dots));
 }
 
 }  // namespace fovea::kernels

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,5 +33,9 @@ bool bf16_dots_active();
 /// "SCALAR", and for "AVX3_BF16", AVX3 with dot products of bfloat16, which has no name there.
 /// Never empty, and the same whatever was chosen.
 std::vector<std::string> available_targets();
+
+/// available_targets() of a CPU for which Highway would report the targets `supported`, one bit
+/// each, and which has vdpbf16ps or not. A pure function: tests need no such CPU.
+std::vector<std::string> targets_of_cpu(std::int64_t supported, bool has_bf16_dots);
 
 }  // namespace fovea::kernels

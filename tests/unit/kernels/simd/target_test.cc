@@ -6,7 +6,9 @@
 #include "kernels/simd/target.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <set>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hwy/detect_targets.h>
 
 #include "fovea/error.h"
 
@@ -108,6 +111,56 @@ TEST_F(Target, AvailableOnesHaveDistinctNamesAndDoNotDependOnTheChoice) {
   EXPECT_THAT(before, testing::Not(testing::Contains("SSSE3")));
 #endif
 }
+
+#if defined(__x86_64__)
+/// What Highway reports for an x86 CPU whose best target is `best`: all that rank below it, and
+/// both fallbacks, of which a build has one.
+std::int64_t cpu_up_to(std::int64_t best) {
+  constexpr std::int64_t kX86 = (std::int64_t{1} << (HWY_HIGHEST_TARGET_BIT_X86 + 1)) - 1;
+  return (kX86 & ~(best - 1)) | HWY_EMU128 | HWY_SCALAR;
+}
+
+TEST(TargetsOfCpu, AreThoseOfThisProjectWhateverHighwayRanksAboveAvx3) {
+  // AVX3_SPR, AVX3_ZEN4 and AVX3_DL have bits 4, 6 and 7; Highway 1.0.3 knows the last one alone.
+  for (const int bit : {0, 4, 6, 7, 8}) {
+    const std::int64_t cpu = cpu_up_to(std::int64_t{1} << bit);
+    EXPECT_THAT(targets_of_cpu(cpu, true),
+                testing::ElementsAre("AVX3_BF16", "AVX3", "AVX2", "SSE4", "SCALAR"))
+        << bit;
+    EXPECT_THAT(targets_of_cpu(cpu, false), testing::ElementsAre("AVX3", "AVX2", "SSE4", "SCALAR"))
+        << bit;
+  }
+  EXPECT_EQ(HWY_AVX3, std::int64_t{1} << 8);
+}
+
+TEST(TargetsOfCpu, PairsOfBFloat16NeedAvx3) {
+  for (const bool has_bf16_dots : {false, true}) {
+    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_AVX2), has_bf16_dots),
+                testing::ElementsAre("AVX2", "SSE4", "SCALAR"));
+    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_SSE4), has_bf16_dots),
+                testing::ElementsAre("SSE4", "SCALAR"));
+    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_SSSE3), has_bf16_dots),
+                testing::ElementsAre("SCALAR"));
+  }
+}
+
+#if defined(__linux__)
+/// Whether the system lists the flag among those of its CPUs.
+bool cpu_has_flag(const std::string& flag) {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags")) return (line + " ").find(" " + flag + " ") != std::string::npos;
+  }
+  return false;
+}
+
+TEST_F(Target, TheBestOfACpuWithPairsOfBFloat16IsAvx3Bf16) {
+  if (!cpu_has_flag("avx512_bf16")) GTEST_SKIP() << "this CPU has no avx512_bf16";
+  EXPECT_EQ(available_targets().front(), "AVX3_BF16");
+  EXPECT_EXIT(report_active(""), testing::ExitedWithCode(0), "active: AVX3_BF16;");
+}
+#endif
+#endif
 
 }  // namespace
 }  // namespace fovea::kernels
