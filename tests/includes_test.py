@@ -86,7 +86,6 @@ KNOWN_EXCEPTIONS = {
     # The outputs of lenses are checked with those of all calls.
     ("src/engine/call/problem.cc", "engine/lenses/lenses.h"),
     # Two helpers of the scene's reader.
-    ("src/json/mask_json.cc", "scene/read/scene_parser.h"),
 }
 
 SCANNED = ["include", "src", "cli", "bench/attention"]

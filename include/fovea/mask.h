@@ -114,8 +114,8 @@ class FOVEA_API Mask {
   std::string to_string() const;
 
   /// Throw InvalidArgument beyond kMaxMaskRules rules.
-  friend Mask operator&(const Mask& a, const Mask& b);
-  friend Mask operator|(const Mask& a, const Mask& b);
+  friend FOVEA_API Mask operator&(const Mask& a, const Mask& b);
+  friend FOVEA_API Mask operator|(const Mask& a, const Mask& b);
 
  private:
   std::shared_ptr<const Node> node_;

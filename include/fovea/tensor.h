@@ -78,7 +78,7 @@ class FOVEA_API Shape {
   /// Appends one dimension at the end.
   void push_back(std::int64_t extent);
 
-  friend bool operator==(const Shape& a, const Shape& b);
+  friend FOVEA_API bool operator==(const Shape& a, const Shape& b);
 
  private:
   std::array<std::int64_t, kMaxRank> extents_{};

@@ -9,12 +9,13 @@
 #include <string>
 
 #include "fovea/array_format.h"
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea {
 
 /// Chosen once from the numbers that are to be shown together, then applied to each of them.
-class NumberFormat {
+class FOVEA_API NumberFormat {
  public:
   /// Uses `precision`, `suppress` and `mode` of the options; the layout is the caller's matter.
   /// Throws InvalidArgument for an absent tensor or a precision out of range.

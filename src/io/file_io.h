@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <string>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// The bytes of a file. Throws IoError when it cannot be read, is a directory, or holds more than
 /// `most` bytes.
-std::string read_file(const std::string& path, std::int64_t most);
+FOVEA_API std::string read_file(const std::string& path, std::int64_t most);
 
 }  // namespace fovea

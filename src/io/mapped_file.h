@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// The bytes of a file, and what keeps them there.
@@ -19,7 +21,7 @@ struct FileBytes {
 
 /// Maps a regular file. Throws IoError for one that cannot be opened and for what is no regular
 /// file; a FIFO is not waited for.
-FileBytes map_file(const std::string& path);
+FOVEA_API FileBytes map_file(const std::string& path);
 
 /// Maps the regular file behind an open descriptor, which may be closed afterwards.
 FileBytes map_descriptor(int fd, const std::string& name);

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// What is written becomes the content of a file in one step: a temporary file beside it takes its
@@ -23,7 +25,7 @@ namespace fovea {
 /// Errors   throws OutputError; the file is then what it was before, and so it is when `finish` was
 ///          not called. The temporary file is gone, and remove_temporary_files() (fovea/files.h)
 ///          removes it on a signal.
-class OutputFile {
+class FOVEA_API OutputFile {
  public:
   explicit OutputFile(const std::string& path);
   /// Standard output, unbuffered.

@@ -16,6 +16,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea::scene {
@@ -24,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 /// A value and its place. A cheap handle: its JsonDocument must outlive it. (Only json_reader.cc
 /// compiles the JSON library's headers, which are large.)
-class JsonNode {
+class FOVEA_API JsonNode {
  public:
   JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
 
@@ -95,10 +96,10 @@ class JsonDocument {
 
 /// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
 /// occurs twice in an object, and for nesting or objects beyond any sensible scene.
-JsonDocument parse_json(std::string_view text);
+FOVEA_API JsonDocument parse_json(std::string_view text);
 
-/// Runs a check of the library's options, whose messages begin with the option's name; the author of a
-/// file wants its place in the file instead.
-void at_place(const JsonNode& node, const std::function<void()>& check);
+/// Runs a check of the library's options, whose messages begin with the option's name; the author
+/// of a file wants its place in the file instead.
+FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

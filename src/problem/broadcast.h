@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fovea/export.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 
@@ -23,7 +24,7 @@ double broadcast_value(const TensorView& tensor, const ScorePosition& at);
 
 /// Throws InvalidArgument when `tensor` does not broadcast to the problem's scores; `name` is what
 /// the message calls it.
-void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
-                        const std::string& name);
+FOVEA_API void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
+                                  const std::string& name);
 
 }  // namespace fovea

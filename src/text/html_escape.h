@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea::scene::html {
@@ -22,18 +23,18 @@ enum class Lines : std::uint8_t { kKeep, kShow };
 std::string visible(std::string_view text, Lines lines = Lines::kShow);
 
 /// visible(), with & < > and quotes escaped: for text and for attribute values.
-std::string escape(std::string_view text, Lines lines = Lines::kShow);
+FOVEA_API std::string escape(std::string_view text, Lines lines = Lines::kShow);
 
 /// escape() inside <bdi>, so that right-to-left text stays in its place.
-std::string isolate(std::string_view text);
+FOVEA_API std::string isolate(std::string_view text);
 
 /// visible() as a JSON string that may stand inside a <script>: no raw & < >, no U+2028.
-std::string json_string(std::string_view text);
+FOVEA_API std::string json_string(std::string_view text);
 
 /// "step-weights-sum" for "weights[sum]": an id that needs no escaping anywhere.
-std::string step_id(std::string_view name);
+FOVEA_API std::string step_id(std::string_view name);
 
 /// "6 x 3" for people, with a multiplication sign; "1" for a scalar.
-std::string shape_text(const Shape& shape);
+FOVEA_API std::string shape_text(const Shape& shape);
 
 }  // namespace fovea::scene::html

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
 /// The candidate with the fewest edits (insert, delete, replace, swap neighbours; case counts for
@@ -17,6 +19,7 @@ std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);
 
 /// " (did you mean "weights"?)", or nothing.
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+FOVEA_API std::string did_you_mean(std::string_view word,
+                                   const std::vector<std::string>& candidates);
 
 }  // namespace fovea

@@ -10,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fovea/export.h"
+
 namespace fovea {
 
-bool is_utf8(std::string_view text);
+FOVEA_API bool is_utf8(std::string_view text);
 
 /// Whether a code point shows nothing or acts on what stands around it: control characters, line
 /// and paragraph separators, format characters (direction overrides, soft hyphens, tags, zero-width
@@ -20,30 +22,30 @@ bool is_utf8(std::string_view text);
 bool cannot_be_seen(std::int32_t code_point);
 
 /// The pieces of `text` that are one code point each (or one byte that is not UTF-8).
-std::vector<std::string_view> code_points(std::string_view text);
+FOVEA_API std::vector<std::string_view> code_points(std::string_view text);
 
 /// cannot_be_seen() of the first code point of `text`.
-bool is_unseen(std::string_view text);
+FOVEA_API bool is_unseen(std::string_view text);
 
 /// `text` with everything that would act instead of show made visible: control characters (escape
 /// codes, line breaks), all that cannot_be_seen() and bytes that are not UTF-8 become \n, \x1b,
 /// \u202e.
-std::string visible(std::string_view text);
+FOVEA_API std::string visible(std::string_view text);
 
 /// The columns that visible text takes.
-int display_width(std::string_view text);
+FOVEA_API int display_width(std::string_view text);
 
 /// At most `columns` wide; what is cut is replaced by an ellipsis.
-std::string fit(std::string_view text, int columns);
+FOVEA_API std::string fit(std::string_view text, int columns);
 
 /// Filled with spaces up to `columns`.
-std::string pad_right(std::string_view text, int columns);
-std::string pad_left(std::string_view text, int columns);
+FOVEA_API std::string pad_right(std::string_view text, int columns);
+FOVEA_API std::string pad_left(std::string_view text, int columns);
 
 /// Broken at spaces into lines of at most `columns`; longer words are cut.
-std::vector<std::string> wrap(std::string_view text, int columns);
+FOVEA_API std::vector<std::string> wrap(std::string_view text, int columns);
 
 /// Split at Unicode white space; no empty words.
-std::vector<std::string> split_words(std::string_view text);
+FOVEA_API std::vector<std::string> split_words(std::string_view text);
 
 }  // namespace fovea

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside Fovea that wants attention alone: it links fovea::fovea, checks what it computes
-// against the reference, and prints "ok".
+// A program outside Fovea that wants attention alone: it links fovea::fovea, checks what it
+// computes against the reference, and prints "ok".
+
+#include "fovea/attention.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
-#include "fovea/attention.h"
 #include "fovea/error.h"
 #include "fovea/info.h"
 #include "fovea/mask.h"
@@ -36,8 +37,8 @@ int main() {
   }
 
   // One more query, by decoding and by the fused pass.
-  const fovea::Tensor query = fovea::convert(
-      fovea::RandomState(43).randn({1, kHeads, 1, kDim}), fovea::DType::kFloat32);
+  const fovea::Tensor query =
+      fovea::convert(fovea::RandomState(43).randn({1, kHeads, 1, kDim}), fovea::DType::kFloat32);
   fovea::Tensor decoded(fovea::DType::kFloat32, query.shape());
   fovea::attention_decode(query, heads, heads, options, {.context = decoded});
   const fovea::Tensor fused = fovea::attention(query, heads, heads, options);

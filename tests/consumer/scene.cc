@@ -2,6 +2,8 @@
 //
 // A program outside Fovea that uses scenes as well: it links fovea::scene and prints "ok".
 
+#include "fovea/scene.h"
+
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -12,7 +14,6 @@
 #include "fovea/info.h"
 #include "fovea/random.h"
 #include "fovea/reference.h"
-#include "fovea/scene.h"
 #include "fovea/tensor.h"
 
 int main() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fovea/execution.h"
+#include "fovea/export.h"
 
 namespace fovea::engine {
 
@@ -29,11 +30,12 @@ class Work {
 /// How many threads `items` work items may use: what Execution and OpenMP allow, no more than
 /// items, and one in a forked child, where OpenMP's threads are gone and libgomp would wait for
 /// them.
-int thread_count(const Execution& execution, std::int64_t items);
+FOVEA_API int thread_count(const Execution& execution, std::int64_t items);
 
 /// Calls work(item, thread) for every item from 0 to items, `thread` from 0 to threads. Items are
 /// handed out in order. Throws Stopped when execution.stop asks, and passes on what work or
 /// execution.progress throw; items not begun by then are left out.
-void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work);
+FOVEA_API void for_each_item(const Execution& execution, int threads, std::int64_t items,
+                             const Work& work);
 
 }  // namespace fovea::engine

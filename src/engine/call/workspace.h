@@ -8,13 +8,15 @@
 #include <memory>
 #include <span>
 
+#include "fovea/export.h"
+
 namespace fovea::engine {
 
 /// Every part of a workspace begins at a multiple of this.
 inline constexpr std::size_t kWorkspaceAlignment = 64;
 
 /// Memory for the time of one call.
-class Workspace {
+class FOVEA_API Workspace {
  public:
   /// `bytes` from `given`, aligned, if that is not empty; else from what this thread kept of an
   /// earlier call, else new. Throws InvalidArgument when `given` is too small.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "fovea/export.h"
+
 namespace fovea::kernels {
 
 /// Makes the process's choice, which then holds for every HWY_DYNAMIC_DISPATCH. Each public
@@ -19,7 +21,7 @@ namespace fovea::kernels {
 /// Cost          an atomic load after the first call.
 /// Threads       any number may call it at once.
 /// Errors        throws InvalidArgument when FOVEA_TARGET names no available target.
-void choose_target();
+FOVEA_API void choose_target();
 
 /// The target that kernels run on, as code compiled for it reports. Errors as choose_target.
 std::string active_target();

@@ -2,6 +2,8 @@
 //
 // Additive attention: its formula, keys that do not count, gradients, and steps that are the whole.
 
+#include "fovea/nn/additive_attention.h"
+
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -10,7 +12,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fovea/nn/additive_attention.h"
 #include "fovea/random.h"
 
 #include "support/allocations.h"

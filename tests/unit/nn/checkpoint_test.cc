@@ -3,6 +3,8 @@
 // Parameters in files: what is written is read back, in another type as well, and what does not fit
 // is named before anything changes.
 
+#include "fovea/nn/checkpoint.h"
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,7 +14,6 @@
 
 #include "fovea/error.h"
 #include "fovea/files.h"
-#include "fovea/nn/checkpoint.h"
 #include "fovea/nn/linear.h"
 #include "fovea/nn/transformer.h"
 

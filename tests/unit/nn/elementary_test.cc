@@ -2,12 +2,12 @@
 //
 // exp, tanh and the logistic function of floats, against the C library's of doubles.
 
+#include "nn/elementary.h"
+
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
-
-#include "nn/elementary.h"
 
 namespace fovea::nn {
 namespace {

@@ -2,6 +2,8 @@
 //
 // General attention: its formula, keys that do not count, gradients.
 
+#include "fovea/nn/general_attention.h"
+
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,7 +13,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fovea/nn/general_attention.h"
 #include "fovea/random.h"
 
 #include "support/layer_check.h"

@@ -2,6 +2,8 @@
 //
 // The recurrent decoder: gradients through all its steps, and steps by themselves.
 
+#include "fovea/nn/gru_decoder.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fovea/nn/gru_decoder.h"
 #include "fovea/random.h"
 
 #include "support/allocations.h"

@@ -2,6 +2,8 @@
 //
 // Gated recurrent units: PyTorch's numbers, items of their own lengths, gradients.
 
+#include "fovea/nn/gru.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +13,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fovea/nn/gru.h"
 #include "fovea/random.h"
 
 #include "support/allocations.h"

@@ -2,6 +2,8 @@
 //
 // Linear maps, and what all layers have in common: parameters, names, seeds, errors.
 
+#include "fovea/nn/linear.h"
+
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -10,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include "fovea/error.h"
-#include "fovea/nn/linear.h"
 #include "fovea/random.h"
 
 #include "support/layer_check.h"

@@ -2,6 +2,8 @@
 //
 // Adam, clipping and schedules, against their formulas.
 
+#include "fovea/nn/optimizer.h"
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +11,6 @@
 
 #include <gtest/gtest.h>
 
-#include "fovea/nn/optimizer.h"
 #include "fovea/random.h"
 
 #include "support/message_of.h"

@@ -3,6 +3,8 @@
 // Passes over numbers (nn/passes.h): to the bit what plain loops give, whatever the target's
 // vectors are. CTest runs these on every target.
 
+#include "nn/passes.h"
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,6 @@
 #include "fovea/random.h"
 #include "fovea/tensor.h"
 
-#include "nn/passes.h"
 #include "problem/dropout.h"
 
 namespace fovea::nn::passes {

@@ -2,6 +2,8 @@
 //
 // Handlers of signals that return while oneDNN computes (fovea/nn/signal_stack.h).
 
+#include "fovea/nn/signal_stack.h"
+
 #include <chrono>
 #include <csignal>
 
@@ -10,7 +12,6 @@
 #include <sys/time.h>
 
 #include "fovea/nn/linear.h"
-#include "fovea/nn/signal_stack.h"
 #include "fovea/random.h"
 
 #include "support/exactness.h"

@@ -3,6 +3,8 @@
 // Multi-head projections, blocks and stacks of the transformer: gradients against differences, what
 // is seen of what, the same bits on any number of threads.
 
+#include "fovea/nn/transformer.h"
+
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -11,7 +13,6 @@
 #include <omp.h>
 
 #include "fovea/error.h"
-#include "fovea/nn/transformer.h"
 #include "fovea/nn/transformer_decoding.h"
 #include "fovea/random.h"
 

@@ -4,6 +4,8 @@
 // what is masked among them; parts; and what is said of what has no gradients. (All options are
 // checked by reference_differences_test.)
 
+#include "reference/gradients.h"
+
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -20,7 +22,6 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "reference/gradients.h"
 #include "support/differences.h"
 #include "support/exactness.h"
 #include "support/message_of.h"

@@ -4,6 +4,8 @@
 // mask, every option of a score and every combination of them, dropout, every part of a loss,
 // grouped heads, packed sequences.
 
+#include "support/differences.h"
+
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +22,6 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
-#include "support/differences.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {

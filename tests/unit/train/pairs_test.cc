@@ -3,6 +3,8 @@
 // Pairs of texts: reading them, their characters as numbers, batches, and what translations of them
 // are worth.
 
+#include "train/pairs.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -19,7 +21,6 @@
 #include "support/tensor_files.h"
 #include "train/batches.h"
 #include "train/metrics.h"
-#include "train/pairs.h"
 #include "train/vocabulary.h"
 
 namespace fovea::train {

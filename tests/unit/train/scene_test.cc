@@ -3,8 +3,6 @@
 // Scenes that learn where to look: the gradients by differences, what is reached, that everything
 // else a scene has holds, and what cannot be learned.
 
-#include "fovea/train_scene.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -17,6 +15,7 @@
 
 #include "fovea/nn/parameters.h"
 #include "fovea/random.h"
+#include "fovea/train_scene.h"
 
 #include "support/differences.h"
 #include "support/exactness.h"

@@ -3,6 +3,8 @@
 // The tests of the engine on the SIMD target that FOVEA_TARGET asks for: it is the one that runs,
 // and a CPU without it ends the program with 77, which ctest counts as a skip.
 
+#include "kernels/simd/target.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -19,7 +21,6 @@
 
 #include "kernels/forward/forward.h"
 #include "kernels/forward/forward_bf16.h"
-#include "kernels/simd/target.h"
 
 namespace fovea::test {
 namespace {

@@ -2,6 +2,8 @@
 //
 // Lenses of decoding against the oracle's weights, in one piece and in blocks.
 
+#include "fovea/lenses.h"
+
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.h"
-#include "fovea/lenses.h"
 #include "fovea/mask.h"
 
 #include "support/blocks.h"

@@ -3,6 +3,8 @@
 // Dropout in the engine: the weights that the rule of core/dropout.h keeps and no others, forward
 // and backward, on every target; as exact as without.
 
+#include "problem/dropout.h"
+
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +18,6 @@
 #include "fovea/paged_key_value.h"
 #include "fovea/random.h"
 
-#include "problem/dropout.h"
 #include "support/backward.h"
 #include "support/forward.h"
 #include "support/message_of.h"

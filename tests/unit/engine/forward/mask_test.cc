@@ -3,6 +3,8 @@
 // Every rule of a mask in the engine, alone and joined with every other, under every alignment,
 // over several blocks of keys.
 
+#include "fovea/mask.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,7 +14,6 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention_options.h"
-#include "fovea/mask.h"
 #include "fovea/random.h"
 
 #include "support/forward.h"

@@ -3,6 +3,8 @@
 // Lenses against the oracle's weights: every way through the kernel, awkward sizes, ties, far
 // distances, what is nan and what is hidden; and that nobody's bits depend on who watches.
 
+#include "fovea/lenses.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -13,7 +15,6 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.h"
-#include "fovea/lenses.h"
 #include "fovea/mask.h"
 #include "fovea/random.h"
 

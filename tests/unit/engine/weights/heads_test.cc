@@ -2,6 +2,8 @@
 //
 // What heads are like, against means of the oracle's weights, and where the answer is known.
 
+#include "fovea/heads.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,7 +16,6 @@
 
 #include "fovea/attention.h"
 #include "fovea/error.h"
-#include "fovea/heads.h"
 #include "fovea/mask.h"
 #include "fovea/random.h"
 

@@ -3,6 +3,8 @@
 // Weights found again from lse, against the oracle's: rectangles, scores, pooled rectangles, and
 // what keys receive.
 
+#include "fovea/weights.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -16,7 +18,6 @@
 #include "fovea/attention.h"
 #include "fovea/mask.h"
 #include "fovea/random.h"
-#include "fovea/weights.h"
 
 #include "problem/cells.h"
 #include "support/forward.h"
