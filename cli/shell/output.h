@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing text, to standard output or to a file, in one step (core/output_file.h).
+// Writing text, to standard output or to a file, in one step (io/output_file.h).
 
 #pragma once
 

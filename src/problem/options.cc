@@ -61,7 +61,7 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   }
 }
 
-/// The counters of dropout (core/dropout.h) have words of 32 bits, and four keys share one.
+/// The counters of dropout (problem/dropout.h) have words of 32 bits, and four keys share one.
 void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
   if (!(dropout.probability >= 0.0 && dropout.probability < 1.0)) {
     fail("dropout: expected a probability from 0 up to, but not, 1, got {}", dropout.probability);

@@ -253,7 +253,7 @@ class Subdirectory(unittest.TestCase):
                   *HIDDEN, "-DCUSTOM_SCORE=ON")
         run(CMAKE, "--build", build)
         read = run("ninja", "-C", build, "-t", "deps")
-        self.assertIn("kernels/forward", read)
+        self.assertIn("kernels/forward/forward", read)
         for other in ("zip.h", "zlib.h", "utf8proc.h", "nlohmann", "dnnl"):
             self.assertNotIn(other, read)
         for program in ("consumer", "consumer_custom_score"):

@@ -2,7 +2,7 @@
 """docs/scene.schema.json is a JSON Schema, takes every scene that is right and refuses what is wrong.
 
 The right ones are examples/scenes, the whole scenes of docs/scene.md, and those of
-tests/data/scene_schema_cases.json, which has the wrong ones too; tests/unit/scene_schema_test.cc
+tests/data/scene_schema_cases.json, which has the wrong ones too; tests/unit/scene/read/schema_test.cc
 gives the same to the parser. FOVEA_SOURCE is the source directory; without it, this one's.
 """
 

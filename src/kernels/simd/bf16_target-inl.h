@@ -6,12 +6,12 @@
 // its own, N_AVX3_BF16, so that no function of its headers is mistaken for the one that other files
 // compile for AVX3:
 //
-//   #include "kernels/bf16_targets.h"       // before Highway: AVX3 is the only target
+//   #include "kernels/simd/bf16_targets.h"       // before Highway: AVX3 is the only target
 //   #undef HWY_TARGET_INCLUDE
-//   #define HWY_TARGET_INCLUDE "kernels/forward_bf16.cc"
+//   #define HWY_TARGET_INCLUDE "kernels/forward/forward_bf16.cc"
 //   #include <hwy/foreach_target.h>
 //   #include <hwy/highway.h>
-//   #include "kernels/bf16_target-inl.h"    // this file, once per target
+//   #include "kernels/simd/bf16_target-inl.h"    // this file, once per target
 //   #if FOVEA_BF16_TARGET
 //   ...
 //   #endif

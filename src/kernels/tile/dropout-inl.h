@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (core/dropout.h) on vectors of queries: a counter gives the words of four neighbouring
+// Dropout (problem/dropout.h) on vectors of queries: a counter gives the words of four neighbouring
 // keys, and each lane has a counter of its own.
 
 #if defined(FOVEA_KERNELS_TILE_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)

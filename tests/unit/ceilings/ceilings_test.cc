@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernels/ceilings.h: figures come, in about the time that was asked for. Whether they are this
+// ceilings/ceilings.h: figures come, in about the time that was asked for. Whether they are this
 // machine's ceilings only a comparison with other programs can tell.
 
 #include "ceilings/ceilings.h"

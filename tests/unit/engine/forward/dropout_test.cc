@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout in the engine: the weights that the rule of core/dropout.h keeps and no others, forward
+// Dropout in the engine: the weights that the rule of problem/dropout.h keeps and no others, forward
 // and backward, on every target; as exact as without.
 
 #include "problem/dropout.h"
