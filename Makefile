@@ -55,7 +55,9 @@ PYTHON_FOLDERS := python examples/python examples/train tests/python bench/pytho
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-cpp test-python test-arm wheel check test-peers fuzz bench bench-peers install clean help
+.PHONY: build setup demo test test-cpp test-python test-arm wheel check check-full check-format check-release check-python \
+  build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
+  check-tsan check-tsan-full coverage test-peers fuzz bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
@@ -65,7 +67,7 @@ build: ## Build the libraries and build/release/fovea (the default)
 	$(BUILD) release
 
 setup: ## Install every Debian package that any target here needs
-	$(SETUP) build test check bench
+	$(SETUP) build test check bench arm cover
 
 demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 16,384 tokens
 	$(SETUP) build
@@ -108,16 +110,45 @@ wheel: ## Build the Python package as a wheel in build/wheel, and try it in a ne
 	@tools/python.sh
 	@build/python/venv/bin/python -B tests/python/try_wheel.py
 
-check: ## Check the format, warnings of GCC and Clang, the tests under three sanitizers, and fuzz a little
+# One part of a check, with its time. $(1): its name; $(2): its target and that one's variables.
+part = @tools/part.sh '$(1)' $(MAKE) --no-print-directory $(2)
+
+# What goes first in both checks: format and layers, the plain build and Python, which `make test` goes on from.
+define check_plain
 	$(SETUP) build test check
-	@echo "check: format"
+	$(call part,format,check-format)
+	$(call part,release build,check-release)
+	$(call part,Python and wheel,check-python)
+endef
+
+check: ## Check the format, warnings of GCC and Clang, the tests under three sanitizers, and fuzz a little
+	$(check_plain)
+	$(call part,asan-ubsan build,build-asan-ubsan)
+	$(call part,asan-ubsan tests,check-asan-ubsan)
+	$(call part,tsan build,build-tsan)
+	$(call part,tsan tests,check-tsan)
+	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=10)
+
+check-full: ## The same at full size: sanitizers on every SIMD target, full sweeps, more files, and test-arm
+	$(check_plain)
+	$(call part,asan-ubsan-full build,build-asan-ubsan-full)
+	$(call part,asan-ubsan-full tests,check-asan-ubsan-full)
+	$(call part,tsan-full build,build-tsan-full)
+	$(call part,tsan-full tests,check-tsan-full)
+	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=120)
+	$(call part,ARM,test-arm)
+
+# The parts, each of which runs by itself as well.
+check-format:
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
 	@python3 -B tests/includes_test.py
-	@echo "check: warnings of GCC"
+
+check-release:
 	$(call configure_tests,FOVEA_WERROR=ON)
 	$(BUILD) release
-	@echo "check: Python"
+
+check-python:
 	@tools/python.sh; case $$? in \
 	  0) build/python/venv/bin/ruff check --quiet $(PYTHON_FOLDERS) && \
 	     build/python/venv/bin/ruff format --quiet --diff $(PYTHON_FOLDERS) && \
@@ -125,17 +156,27 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	  3) ;; \
 	  *) exit 1 ;; \
 	esac
-	@for preset in asan-ubsan tsan; do \
-	  echo "check: $$preset" && tools/configure.sh $$preset && \
-	  cmake --build --parallel $(JOBS) --preset $$preset || exit 1; \
-	done
-	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp ctest --output-on-failure --parallel $(JOBS) --preset asan-ubsan
-	@echo "check: $(TSAN_TESTS) under ThreadSanitizer"
-	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset tsan \
+
+build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full: build-%:
+	$(CONFIGURE) $*
+	$(BUILD) $*
+
+check-asan-ubsan check-asan-ubsan-full: check-%: build-%
+	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/lsan.supp ctest --output-on-failure --parallel $(JOBS) --preset $*
+
+check-tsan check-tsan-full: check-%: build-%
+	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset $* \
 	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
-	$(CONFIGURE) fuzz
-	$(BUILD) fuzz
-	@FUZZ_RUNS=0 FUZZ_SECONDS=20 tests/fuzz/run
+
+coverage: ## Run the tests with lines counted, and print which share of src/ and include/ they run
+	$(SETUP) build test cover
+	$(CONFIGURE) coverage
+	$(BUILD) coverage
+	@find build/coverage -name '*.gcda' -delete
+	$(CTEST) coverage
+	@gcovr --root . --object-directory build/coverage --filter src/ --filter include/ \
+	  --output build/coverage/lines.txt -j $(JOBS)
+	@tail -n 3 build/coverage/lines.txt
 
 test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attention of files with NumPy
 	$(SETUP) build test

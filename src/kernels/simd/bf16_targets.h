@@ -7,5 +7,10 @@
 
 #pragma once
 
+#undef HWY_DISABLED_TARGETS
+#ifdef FOVEA_WITHOUT_AVX3  // by FOVEA_SIMD_TARGETS of CMake
+#define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX2 | HWY_AVX3)
+#else
 #define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_SSE4 | HWY_AVX2)
+#endif
 #include "fovea/simd_targets.h"
