@@ -2,7 +2,7 @@
 //
 // A scene that learns where to look: the weights that make its queries and keys are changed until
 // given queries look at given keys as much as the scene's author says (Scene::learn). Part of
-// fovea::nn.
+// fovea::train.
 
 #pragma once
 

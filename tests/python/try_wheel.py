@@ -69,10 +69,10 @@ def check_files(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     wanted = ["__init__.py", "__main__.py", "nn.py", "py.typed", "_fovea.pyi", "_nn.pyi", "bin/fovea"]
     missing = [name for name in wanted if f"fovea/{name}" not in names]
-    libraries = [name for name in names if re.match(r"fovea/lib/libfovea(_nn)?\.so", name)]
+    libraries = [name for name in names if re.match(r"fovea/lib/libfovea(_files|_scene|_nn|_train)?\.so", name)]
     modules = [name for name in names if re.fullmatch(r"fovea/_(fovea|nn)\..*so", name)]
     strangers = [name for name in names if not re.match(r"fovea/|fovea-[^/]*\.dist-info/", name)]
-    if missing or len(libraries) != 2 or len(modules) != 2 or strangers:
+    if missing or len(libraries) != 5 or len(modules) != 2 or strangers:
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
