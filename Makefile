@@ -182,10 +182,10 @@ test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attent
 	$(SETUP) build test
 	@tools/python.sh; case $$? in \
 	  0) tools/configure.sh release $(first_time) $(PYTHON_SWITCHES) && \
-	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli fovea_package && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_files_shared fovea_cli fovea_package && \
 	     build/python/venv/bin/python -B tests/peers/run ;; \
 	  3) tools/configure.sh release $(first_time) && \
-	     cmake --build --parallel $(JOBS) --preset release --target fovea_shared fovea_cli && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_files_shared fovea_cli && \
 	     tests/peers/run --without-package ;; \
 	  *) exit 1 ;; \
 	esac

@@ -53,9 +53,9 @@ def newest_below(folder):
 
 
 def compile_against(library, source, target):
-    """A library of C functions, compiled against the tree's headers and a build's libfovea.so."""
+    """A library of C functions, compiled against the tree's headers and a library of a build, which may stand on libfovea.so."""
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
-               f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", "-lfovea",
+               f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", f"-l{library.stem[3:]}", "-lfovea",
                f"-Wl,-rpath,{library.parent}", "-Wl,--no-undefined", "-o", str(target)]
     target.parent.mkdir(parents=True, exist_ok=True)
     if subprocess.run(command).returncode != 0:
