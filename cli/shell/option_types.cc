@@ -16,11 +16,26 @@ namespace fovea::cli {
 
 namespace {
 
+/// As did_you_mean; where no choice is near enough, one that `value` extends or abbreviates, as
+/// "previous" does "prev".
+std::string suggestion(std::string_view value, const std::vector<std::string>& choices) {
+  std::string nearest = did_you_mean(value, choices);
+  constexpr std::size_t kMinShared = 3;
+  if (!nearest.empty() || value.size() < kMinShared) return nearest;
+  for (const std::string& choice : choices) {
+    const bool related = value.starts_with(choice) || choice.starts_with(value);
+    if (related && choice.size() >= kMinShared) {
+      return fmt::format(" (did you mean \"{}\"?)", choice);
+    }
+  }
+  return nearest;
+}
+
 std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices) {
   return [choices = std::move(choices)](const std::string& value) {
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
     return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
-                       did_you_mean(value, choices));
+                       suggestion(value, choices));
   };
 }
 

@@ -17,6 +17,8 @@ MISUSE = [
     ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
     ("{QK} --blocks 0", '--blocks: expected a whole number from 1 to 1048576, got "0"'),
     ("{QK} --sort size", "--sort: expected one of share, entropy,", 'got "size"'),
+    ("{QK} --sort previous", "--sort: expected one of share,", 'got "previous" (did you mean "prev"?)'),
+    ("{QK} --sort dist", 'got "dist" (did you mean "distance"?)'),
     ("{QK} --output heads.txt",
      '--output: expected a name that ends in .json or .csv, which is what is written, got "heads.txt"'),
     ("{QK} --output=", "--output: expected a value"),
