@@ -30,7 +30,6 @@ namespace {
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHeads = 1024;
 constexpr std::int64_t kMaxDim = 4096;
-constexpr std::int64_t kMaxThreads = 1024;
 constexpr std::int64_t kMaxRepeat = 1000;
 constexpr std::int64_t kDefaultLength = 4096;
 constexpr std::int64_t kDefaultCache = 16384;

@@ -40,8 +40,8 @@ DType coarsest(const AttendInputs& inputs, const TensorView& context) {
 }
 
 std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
-  constexpr std::int64_t kMost = 64;
-  constexpr std::int64_t kMostNumbers = std::int64_t{1} << 27;  // converted and multiplied: seconds
+  constexpr std::int64_t kMaxRows = 64;
+  constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 27;  // converted and multiplied: seconds
   const ProblemShape& shape = inputs.shape;
   const std::int64_t all = shape.batch * shape.q_heads * shape.q_len;
   if (all == 0) return {};
@@ -49,7 +49,7 @@ std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
       std::max<std::int64_t>(shape.kv_len * (inputs.head_dim() + inputs.value_dim()), 1);
   const std::int64_t count = std::min(
       all,
-      std::clamp<std::int64_t>(kMostNumbers / row_cost, std::min<std::int64_t>(all, 2), kMost));
+      std::clamp<std::int64_t>(kMaxNumbers / row_cost, std::min<std::int64_t>(all, 2), kMaxRows));
   std::vector<Row> rows;
   for (std::int64_t i = 0; i < count; ++i) {
     const double part = count > 1 ? static_cast<double>(i) / static_cast<double>(count - 1) : 0.0;
@@ -79,7 +79,7 @@ struct Sizes {
 };
 
 /// Scores of the engine count up to here (docs/numerics.md, "Nan and infinity").
-constexpr double kMostScore = std::numeric_limits<float>::max() / std::numbers::log2e;
+constexpr double kMaxScore = std::numeric_limits<float>::max() / std::numbers::log2e;
 
 /// What a table and sinks add to the size of scores.
 double size_of_terms(const ScoreOptions& score) {
@@ -147,10 +147,10 @@ double HeadCheck::score_size(const ScorePosition& at) const {
 
 Sizes HeadCheck::measure(const Row& row, std::int64_t number, const reference::Rows& oracle) const {
   // A key with less than this share of the largest weight moves nothing by more than a rounding.
-  constexpr double kLeast = 0x1p-24;
+  constexpr double kMinShare = 0x1p-24;
   Sizes sizes;
   const TensorView weights = oracle.weights.view()[number];
-  const double least = kLeast * largest_finite(weights);
+  const double least = kMinShare * largest_finite(weights);
   const auto dim = static_cast<std::size_t>(value_.extent(3));
   std::vector<double> weighted(dim);
   ScorePosition at = {.query = row.query, .offset = options_.alignment.values().front()};
@@ -166,7 +166,7 @@ Sizes HeadCheck::measure(const Row& row, std::int64_t number, const reference::R
   Sizes::include(sizes.context, largest_finite(oracle.context.view()[number]));
   sizes.score += size_of_terms(options_.score);
   // Scores that are all as low as a number can be are alike, in any precision.
-  if (sizes.score > kMostScore) sizes.score = 0.0;
+  if (sizes.score > kMaxScore) sizes.score = 0.0;
   return sizes;
 }
 
@@ -261,7 +261,7 @@ AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
                     allowance.of_context(sizes));
       }
       const double right = oracle.lse.at<double>({i});
-      const bool counts = !std::isfinite(right) || std::abs(right) <= kMostScore;
+      const bool counts = !std::isfinite(right) || std::abs(right) <= kMaxScore;
       if (outputs.lse.defined() && counts) {
         lse.add(row_of(outputs.lse, row), naive.lse.view()[i], oracle.lse.view()[i],
                 allowance.of_lse(sizes));

@@ -27,7 +27,7 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxBlocks = std::int64_t{1} << 20;
 
 void require_something(const ProblemShape& shape) {
   if (shape.batch > 0 && shape.q_heads > 0 && shape.q_len > 0 && shape.kv_len > 0) return;
@@ -42,7 +42,7 @@ HeadsCommand::HeadsCommand(CLI::App& parent)
     : app_(parent.add_subcommand("heads", "what each head looks at, in numbers and a name")) {
   add_problem_options(*app_, heads_page(), arguments_, "What is shown", [this] {
     add_integer(
-        *app_, "--blocks", blocks_, {std::int64_t{1}, kMostBlocks},
+        *app_, "--blocks", blocks_, {std::int64_t{1}, kMaxBlocks},
         "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
         "are fewer keys, each is one.");
     add_choice(

@@ -21,7 +21,7 @@ namespace {
 // When a name fits; the page of `fovea heads` says so too.
 constexpr double kHalf = 0.5;
 constexpr double kEven = 0.95;
-constexpr double kMostEven = 1.01;  // more comes of a sink, beside which weights add up to less
+constexpr double kMaxEven = 1.01;  // more comes of a sink, beside which weights add up to less
 // Shares that are the same differ by rounding: they were found in different ways.
 constexpr double kSameShare = 1e-5;
 constexpr double kOneKey = 0.8;
@@ -63,7 +63,7 @@ double HeadTold::largest_share() const {
 }
 
 std::string_view HeadTold::name() const {
-  if (evenness() >= kEven && evenness() <= kMostEven) return "uniform";
+  if (evenness() >= kEven && evenness() <= kMaxEven) return "uniform";
   const double largest = largest_share();
   if (largest >= kHalf) {
     // Where rows see few keys the first may be the query's own.

@@ -25,8 +25,8 @@ using Json = nlohmann::ordered_json;
 constexpr int kGap = 2;
 constexpr int kLongestName = 14;  // "previous token"
 constexpr int kShareDigits = 4;   // "0.52"
-constexpr int kLeastBar = 3;
-constexpr int kMostBar = 8;
+constexpr int kMinBar = 3;
+constexpr int kMaxBar = 8;
 
 /// A share as so many characters, in eighths of one.
 std::string bar(double share, int width) {
@@ -79,10 +79,10 @@ Columns columns_for(bool batch, int width) {
   };
   take(&Columns::entropy, true);
   take(&Columns::distance, true);
-  take(&Columns::bar, kLeastBar);
+  take(&Columns::bar, kMinBar);
   take(&Columns::largest, true);
   take(&Columns::even, true);
-  for (int more = columns.bar + 1; columns.bar > 0 && more <= kMostBar; ++more) {
+  for (int more = columns.bar + 1; columns.bar > 0 && more <= kMaxBar; ++more) {
     take(&Columns::bar, more);
   }
   return columns;

@@ -162,11 +162,11 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
   if (top_ > shape.kv_len) {
     fail("--top: expected at most {}, as there are that many keys, got {}", shape.kv_len, top_);
   }
-  if (ending_of(output_) == ".html" && request.rows * request.columns > kMostPageCells) {
+  if (ending_of(output_) == ".html" && request.rows * request.columns > kMaxPageCells) {
     fail(
         "--size: expected at most {} cells of a page, which carries all numbers, got {}; .png and "
         ".svg may have more",
-        kMostPageCells, request.rows * request.columns);
+        kMaxPageCells, request.rows * request.columns);
   }
   return request;
 }

@@ -28,7 +28,7 @@ using scene::html::escape;
 constexpr double kSide = 720.0;        // of the plot, as long as cells are fewer
 constexpr double kLargestCell = 44.0;  // of a side
 constexpr double kThinnest = 28.0;     // a map of one query is to be seen
-constexpr std::int64_t kMostRects = 2500;
+constexpr std::int64_t kMaxRects = 2500;
 constexpr double kLetter = 7.0;  // the width of a letter of labels, about
 constexpr int kTokenColumns = 16;
 constexpr double kLabelRoom = 11.0;  // the least height of a label
@@ -303,7 +303,7 @@ std::string draw(const MapCells& map, const MapLook& look, const MapWords& words
       "<rect id=\"plot\" fill=\"url(#masked)\" x=\"{:.6g}\" y=\"{:.6g}\" "
       "width=\"{:.6g}\" height=\"{:.6g}\"/>\n<g shape-rendering=\"crispEdges\">\n",
       drawing.left, drawing.top, drawing.across.length, drawing.down.length);
-  if (map.rows() * map.columns() <= kMostRects) {
+  if (map.rows() * map.columns() <= kMaxRects) {
     add_cells(svg, drawing);
   } else {
     add_image(svg, drawing);

@@ -14,7 +14,7 @@
 namespace fovea::cli {
 
 /// The most cells of a page, which carries the number of each.
-inline constexpr std::int64_t kMostPageCells = std::int64_t{1} << 22;
+inline constexpr std::int64_t kMaxPageCells = std::int64_t{1} << 22;
 
 std::string map_as_svg(const MapCells& map, const MapLook& look, const MapWords& words);
 std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords& words);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kLabel = 18;  // columns of a row's name and the space after it
 constexpr std::int64_t kFewRows = 40;
-constexpr std::int64_t kMostRows = 80;
+constexpr std::int64_t kMaxRows = 80;
 constexpr std::string_view kReset = "\x1b[0m";
 
 bool has_wide_cells(std::int64_t rows, std::int64_t columns, int width) {
@@ -125,7 +125,7 @@ TextSize text_size(std::int64_t queries, std::int64_t keys, int width, scene::Co
   const double shape = static_cast<double>(queries) / static_cast<double>(keys);
   const bool shades = color == scene::Color::kNone;
   const double rows = static_cast<double>(columns) * shape * (shades ? 0.5 : 1.0);
-  const std::int64_t most = std::min(queries, shades ? kMostRows / 2 : kMostRows);
+  const std::int64_t most = std::min(queries, shades ? kMaxRows / 2 : kMaxRows);
   return {columns, std::clamp<std::int64_t>(std::llround(std::min(rows, 1e6)), 1, most)};
 }
 

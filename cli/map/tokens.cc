@@ -18,10 +18,10 @@
 namespace fovea::cli {
 
 std::vector<std::string> read_tokens(const std::string& option, const std::string& path) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  constexpr std::int64_t kMaxBytes = std::int64_t{1} << 30;
   std::string content;
   try {
-    content = read_file(path, kMostBytes);
+    content = read_file(path, kMaxBytes);
   } catch (const IoError& error) {
     throw IoError(fmt::format("{}: {}", option, error.what()));
   }

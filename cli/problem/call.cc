@@ -41,10 +41,10 @@ std::int64_t visible_keys(const Mask& mask, ScorePosition at, std::int64_t kv_le
 /// How many rows of a head are to be looked at: all, unless that took seconds for all heads.
 std::int64_t rows_to_count(const Mask& mask, ScorePosition at, const ProblemShape& shape,
                            std::int64_t heads) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 28;  // rows, or elements of a mask
+  constexpr std::int64_t kMaxWork = std::int64_t{1} << 28;  // rows, or elements of a mask
   at.query = shape.q_len / 2;
   const std::int64_t row_cost = mask.key_range(at, shape.kv_len).exact ? 16 : shape.kv_len;
-  return std::clamp<std::int64_t>(kMost / heads / row_cost, 1, shape.q_len);
+  return std::clamp<std::int64_t>(kMaxWork / heads / row_cost, 1, shape.q_len);
 }
 
 }  // namespace

@@ -21,7 +21,6 @@ namespace fovea::cli {
 namespace {
 
 constexpr std::int64_t kFar = std::int64_t{1} << 40;
-constexpr std::int64_t kMaxThreads = 1024;
 
 /// The options of both commands that take a text.
 std::vector<OptionText> texts_of(const AttendArguments& arguments) {

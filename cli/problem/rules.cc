@@ -146,10 +146,10 @@ Tensor ids_of(const Tensor& ids, std::int64_t batch) {
 /// The first few, and how many more there are.
 template <class Number>
 std::string some(const std::vector<Number>& numbers) {
-  constexpr std::size_t kMost = 4;
-  const auto shown = std::span(numbers).first(std::min(numbers.size(), kMost));
+  constexpr std::size_t kMaxShown = 4;
+  const auto shown = std::span(numbers).first(std::min(numbers.size(), kMaxShown));
   std::string text = fmt::format("{}", fmt::join(shown, ", "));
-  if (numbers.size() > kMost) text += fmt::format(" and {} more", numbers.size() - kMost);
+  if (numbers.size() > kMaxShown) text += fmt::format(" and {} more", numbers.size() - kMaxShown);
   return text;
 }
 

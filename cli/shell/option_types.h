@@ -6,6 +6,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,9 @@
 #include <fmt/format.h>
 
 namespace fovea::cli {
+
+/// The largest number that --threads takes.
+inline constexpr std::int64_t kMaxThreads = 1024;
 
 /// An option or argument that takes one of a few words.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,

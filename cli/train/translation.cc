@@ -33,7 +33,7 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::int64_t kMost = 1'000'000'000, kMaxWidth = 65536, kMaxThreads = 1024;
+constexpr std::int64_t kMaxCount = 1'000'000'000, kMaxWidth = 65536;
 constexpr std::size_t kEvery = 20, kMaxValidation = 500;
 constexpr int kInterrupted = 128;  // and the signal's number
 
@@ -186,7 +186,8 @@ void TrainTranslateCommand::add_options() {
   app_->option_defaults()->group("Options of the run");
   const auto count = [&](const char* name, std::int64_t& target, std::int64_t least,
                          const char* what) {
-    add_integer(*app_, name, target, {least, kMost}, fmt::format("{} (default {}).", what, target));
+    add_integer(*app_, name, target, {least, kMaxCount},
+                fmt::format("{} (default {}).", what, target));
   };
   count("--steps", run.steps, 1, "End after so many steps");
   count("--batch", run.batch, 1, "Pairs in a step");
