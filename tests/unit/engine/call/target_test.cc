@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The tests of the engine on the SIMD target that FOVEA_TARGET asks for: it is the one that runs,
-// and a CPU without it ends the program with 77, which ctest counts as a skip. With FOVEA_TEST_OTHER=1
-// so does one whose best target it is: ctest runs all of this on that one without FOVEA_TARGET.
+// and a CPU without it ends the program with 77, which ctest counts as a skip. With
+// FOVEA_TEST_OTHER=1 so does one whose best target it is: ctest runs all of this on that one
+// without FOVEA_TARGET.
+
+#include "kernels/simd/target.h"
 
 #include "kernels/simd/target.h"
 
