@@ -151,8 +151,8 @@ first="*-$(join $left_out $death_tests)"
 # shellcheck disable=SC2086
 second="$(join $reduced)-$(join $death_tests)"
 set +f
-list_cases '*' >"$arm/cases.all"
-{ list_cases "$first"; list_cases "$second"; } | sort -u >"$arm/cases.run"
+list_cases '*' >"$arm/cases.all" || fail "the unit tests do not start under qemu"
+{ list_cases "$first" && list_cases "$second"; } | sort -u >"$arm/cases.run" || fail "the unit tests do not list their cases"
 [ -s "$arm/cases.run" ] || fail "no case to run"
 
 # Shards side by side; each reports its cases in a file of its own.
