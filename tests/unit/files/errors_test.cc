@@ -341,8 +341,6 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
           {"PK", "expected an .npz file, which is a zip archive: Not a zip archive"},
           {std::string(1000, '\0'),
            "expected an .npz file, which is a zip archive: Not a zip archive"},
-          {one.bytes.substr(0, one.bytes.size() - 1),
-           "expected an .npz file, which is a zip archive: Not a zip archive"},
           {twice, "the name \"a\" occurs twice"},
           {one.with_entry(kMethod, little_endian(12, 2)),
            "a.npy: expected a stored or deflated member, got compression method 12"},
@@ -375,8 +373,12 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
            "a.npy: header: expected \"{\" at character 1, got \"['descr': '<f4', 'fortran_order': "
            "False, 'shape': (2,), }  …\""},
       },
-      18);
+      17);
   // libzip's own words differ between its versions.
+  EXPECT_THAT(complaint(FileFormat::kNpz, one.bytes.substr(0, one.bytes.size() - 1)),
+              testing::AnyOf("expected an .npz file, which is a zip archive: Not a zip archive",
+                             "expected an .npz file, which is a zip archive: Zip archive "
+                             "inconsistent: wrong EOCD length"));
   for (const std::string& bytes :
        {one.with_data(128, "X"), deflated, one.with_entry(kOffset, little_endian(7, 4)),
         one.with_entry(0, "XXXX"), one.with_entry(kOffset, little_endian(0xfffffff0U, 4)),
