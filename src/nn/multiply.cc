@@ -27,17 +27,16 @@ double element(const Factor& f, std::int64_t row, std::int64_t column) {
   return f.is_transposed ? f.matrix.at<double>({column, row}) : f.matrix.at<double>({row, column});
 }
 
-// Where oneDNN has no kernels of its own for the CPU, it cuts products, and their sums, by the
-// number of threads: two of them change most bits of a product of 30 x 30 x 3000. There each
-// product is cut into blocks of the result, the same ones for any number of threads, and each block
-// is one thread's. On x86 oneDNN shares out the whole: long sums in small results take up to 1.8
-// times as long in blocks, on two threads. That it rounds alike on any number of threads is not
-// promised there.
-#if defined(__x86_64__)
-constexpr bool kInBlocks = false;
-#else
-constexpr bool kInBlocks = true;
-#endif
+// Without AVX-512, oneDNN cuts products, and their sums, by the number of threads: two of them
+// change most bits of a product of 30 x 30 x 3000. There each product is cut into blocks of the
+// result, the same ones for any number of threads, and each block is one thread's. With AVX-512,
+// oneDNN shares out the whole: long sums in small results take up to 1.8 times as long in blocks,
+// on two threads. No difference was found there, but oneDNN does not promise that there is none.
+bool in_blocks() {
+  static const bool blocks =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
+  return blocks;
+}
 constexpr std::int64_t kBlock = 128;  // rows and columns
 
 /// oneDNN asks OpenMP alone how many threads to take.
@@ -116,7 +115,7 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
-  if constexpr (kInBlocks) {
+  if (in_blocks()) {
     sgemm_in_blocks(left, right, result, add);
   } else {
     leave_threads_out_of_forked_children();
