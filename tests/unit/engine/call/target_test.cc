@@ -7,8 +7,6 @@
 
 #include "kernels/simd/target.h"
 
-#include "kernels/simd/target.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +23,7 @@
 
 #include "kernels/forward/forward.h"
 #include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/target.h"
 
 namespace fovea::test {
 namespace {

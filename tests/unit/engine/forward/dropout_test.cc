@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout in the engine: the weights that the rule of problem/dropout.h keeps and no others, forward
-// and backward, on every target; as exact as without.
+// Dropout in the engine: the weights that the rule of problem/dropout.h keeps and no others,
+// forward and backward, on every target; as exact as without.
 
 #include "problem/dropout.h"
 
