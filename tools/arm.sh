@@ -21,7 +21,7 @@ jobs=${JOBS:-$(nproc)}
 # The suites that are run are all others than these. Emulation is 10 to 100 times slower: what is left
 # out here repeats at full size what the suites of `reduced` check, or takes minutes by itself.
 left_out='Attention* Train* Ceilings*'
-reduced='AttentionSweep* AttentionTarget* AttentionMath* AttentionPacked* AttentionDecodeLenses*
+reduced='AttentionSweep* AttentionTarget* AttentionMath* AttentionPacked* AttentionDecode*
   AttentionBackwardLayout* AttentionBackwardTypes* AttentionBackwardProperties*'
 # Cases that start the program anew, which the kernel does for foreign programs only with binfmt.
 death_tests='*DeathTest.* Target.*'
