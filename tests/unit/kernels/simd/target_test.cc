@@ -17,9 +17,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <hwy/detect_targets.h>
 
 #include "fovea/error.h"
+#include "fovea/simd_targets.h"  // with Highway's targets
 
 namespace fovea::kernels {
 namespace {
