@@ -18,15 +18,11 @@ install(DIRECTORY examples/scenes DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea
 # find_package(fovea CONFIG)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/fovea)
 foreach(library IN LISTS FOVEA_LIBRARIES)
-  set(target fovea_${library})
-  if(library STREQUAL "fovea")
-    set(target fovea)
-  endif()
   foreach(kind static shared)
-    install(TARGETS ${target}_${kind} EXPORT ${library}_${kind}
+    install(TARGETS ${library}_${kind} EXPORT ${library}_${kind}
       ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
       LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(EXPORT ${library}_${kind} FILE fovea-${library}-${kind}.cmake NAMESPACE fovea::
+    install(EXPORT ${library}_${kind} FILE ${library}-${kind}.cmake NAMESPACE fovea::
       DESTINATION ${package_dir})
   endforeach()
 endforeach()
@@ -53,17 +49,14 @@ foreach(dir LIBDIR INCLUDEDIR)
     set(FOVEA_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
   endif()
 endforeach()
-# fovea_pc(LIBRARY DESCRIPTION REQUIRES PRIVATE_REQUIRES PRIVATE_LIBS)
+# fovea_pc(LIBRARY DESCRIPTION REQUIRES REQUIRES_PRIVATE LIBS_PRIVATE): installs the pkg-config file of a
+# library, if it is built. "=" in REQUIRES stands for this version.
 function(fovea_pc library FOVEA_PC_DESCRIPTION FOVEA_PC_REQUIRES FOVEA_PC_REQUIRES_PRIVATE FOVEA_PC_LIBS_PRIVATE)
   if(NOT library IN_LIST FOVEA_LIBRARIES)
     return()
   endif()
-  set(FOVEA_PC_NAME fovea-${library})
-  set(FOVEA_PC_LIBRARY fovea_${library})
-  if(library STREQUAL "fovea")
-    set(FOVEA_PC_NAME fovea)
-    set(FOVEA_PC_LIBRARY fovea)
-  endif()
+  set(FOVEA_PC_LIBRARY ${library})
+  string(REPLACE "_" "-" FOVEA_PC_NAME ${library})
   string(REPLACE "=" " = ${PROJECT_VERSION}" FOVEA_PC_REQUIRES "${FOVEA_PC_REQUIRES}")
   configure_file(cmake/fovea.pc.in ${PROJECT_BINARY_DIR}/package/${FOVEA_PC_NAME}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/package/${FOVEA_PC_NAME}.pc
@@ -73,7 +66,7 @@ endfunction()
 # does, and of which Debian's package does not bring all.
 list(JOIN libzip_LDFLAGS " " libzip_flags)
 fovea_pc(fovea "${PROJECT_DESCRIPTION}" "" "fmt libhwy" "${OpenMP_CXX_FLAGS}")
-fovea_pc(files "Files of tensors, for fovea" "fovea=" "fmt libutf8proc zlib" "${libzip_flags}")
-fovea_pc(scene "Attention on a few words, for fovea" "fovea-files=" "fmt" "")
-fovea_pc(nn "Layers that learn, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
-fovea_pc(train "Training, for fovea" "fovea-nn=, fovea-scene=" "fmt" "${OpenMP_CXX_FLAGS}")
+fovea_pc(fovea_files "Files of tensors, for fovea" "fovea=" "fmt libutf8proc zlib" "${libzip_flags}")
+fovea_pc(fovea_scene "Attention on a few words, for fovea" "fovea-files=" "fmt" "")
+fovea_pc(fovea_nn "Layers that learn, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
+fovea_pc(fovea_train "Training, for fovea" "fovea-nn=, fovea-scene=" "fmt" "${OpenMP_CXX_FLAGS}")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# fovea_library(NAME FOLDERS... [DEPENDS NAMES...] [PRIVATE TARGETS...] [COMPILE TARGETS...]): one library of
-# the family. Its folders are compiled once, and archived twice:
-#   fovea::NAME_static, fovea::NAME_shared   and fovea::NAME, which of the two BUILD_SHARED_LIBS says
-# The library named fovea is fovea::static, fovea::shared and fovea::fovea. DEPENDS are libraries of the
-# family, whose headers this one's users may include; PRIVATE is what the code links to, COMPILE what only
-# compiling it needs. Each folder's CMakeLists.txt lists its sources. cmake/install.cmake installs what
-# FOVEA_LIBRARIES lists.
+# fovea_library(NAME FOLDERS... [DEPENDS NAMES...] [PRIVATE TARGETS...] [COMPILE TARGETS...]): defines a
+# library of the project from its source folders. The objects are compiled once and linked into
+#   fovea::NAME_static and fovea::NAME_shared, with fovea::NAME as an alias chosen by BUILD_SHARED_LIBS.
+# For the library named fovea, the targets are fovea::static, fovea::shared and fovea::fovea.
+# DEPENDS names libraries of the project; they are public dependencies. PRIVATE lists link dependencies;
+# COMPILE lists dependencies of compilation alone (header-only libraries). Each folder's CMakeLists.txt lists
+# its sources. FOVEA_LIBRARIES collects the target names, without _static or _shared, for cmake/install.cmake.
 
 set(FOVEA_LIBRARIES "")
 
@@ -27,7 +27,7 @@ function(fovea_library name)
   target_include_directories(${FOVEA_OBJECTS} PUBLIC ${PROJECT_SOURCE_DIR}/include
     PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${FOVEA_OBJECTS} PRIVATE fovea_flags ${arg_PRIVATE} ${arg_COMPILE})
-  # Exported is what FOVEA_API marks (fovea/export.h), and nothing of other libraries.
+  # Only symbols marked FOVEA_API (fovea/export.h) are exported.
   set_target_properties(${FOVEA_OBJECTS} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
@@ -47,7 +47,7 @@ function(fovea_library name)
     if(NOT name STREQUAL "fovea")
       target_link_libraries(${base}_${kind} PUBLIC fovea_${kind})
     endif()
-    # Libraries of the family lie beside each other, and find each other wherever they are copied.
+    # $ORIGIN: the shared libraries stay in one folder and find each other wherever it is copied.
     set_target_properties(${base}_${kind} PROPERTIES OUTPUT_NAME ${base} EXPORT_NAME ${exported}${kind}
       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
       INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)
@@ -59,5 +59,5 @@ function(fovea_library name)
     add_library(fovea::${name} ALIAS ${base}_static)
   endif()
 
-  set(FOVEA_LIBRARIES ${FOVEA_LIBRARIES} ${name} PARENT_SCOPE)
+  set(FOVEA_LIBRARIES ${FOVEA_LIBRARIES} ${base} PARENT_SCOPE)
 endfunction()

@@ -17,8 +17,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# Each folder with the folders directly below it. A file may include its own folder, those folders and whatever is
-# below them. A folder of sources without a line here is an error: place it.
+# Each folder with the folders directly below it. A file may include its own folder and all folders below it,
+# directly or not. A source folder that is missing here is an error.
 LAYERS = {
     "include/fovea": [],
     "include/fovea/nn": ["include/fovea"],
@@ -77,7 +77,7 @@ LAYERS = {
     "bench/attention": ["cli/problem"],
 }
 
-# Includes that break the rule and are to go: (file, include). One that is no longer there is an error as well.
+# Includes that break the rule, to be removed: (file, include). A listed include that no longer exists is an error.
 KNOWN_EXCEPTIONS = {
     # The placement of a map has help layout, number parsing and file endings that all commands share.
     ("cli/heads/command.cc", "cli/map/place.h"),
@@ -85,7 +85,6 @@ KNOWN_EXCEPTIONS = {
     ("cli/main.cc", "bench/attention/command.h"),
     # The outputs of lenses are checked with those of all calls.
     ("src/engine/call/problem.cc", "engine/lenses/lenses.h"),
-    # Two helpers of the scene's reader.
 }
 
 SCANNED = ["include", "src", "cli", "bench/attention"]

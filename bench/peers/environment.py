@@ -53,7 +53,7 @@ def newest_below(folder):
 
 
 def compile_against(library, source, target):
-    """A library of C functions, compiled against the tree's headers and a library of a build, which may stand on libfovea.so."""
+    """Compiles C functions against the tree's headers and a shared library of a build, into a library."""
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
                f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", f"-l{library.stem[3:]}", "-lfovea",
                f"-Wl,-rpath,{library.parent}", "-Wl,--no-undefined", "-o", str(target)]

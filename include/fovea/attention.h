@@ -59,7 +59,8 @@ FOVEA_API void attention_forward(const TensorView& query, const TensorView& key,
                                  const TensorView& value, const AttentionOptions& options,
                                  const AttentionOutputs& outputs);
 
-/// The same in one call: the context, as a new tensor of query's type. Errors as attention_forward.
+/// Returns the context of attention_forward as a new tensor [batch, q_heads, q_len, value_dim] of
+/// query's type. Throws as attention_forward does.
 FOVEA_API Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
                            const AttentionOptions& options = {});
 

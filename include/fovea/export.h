@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the shared libraries export. Everything is compiled with hidden symbols; FOVEA_API marks the
-// public functions and classes, every exception (a hidden one could not be caught across the border
-// of a library), and the few internal functions that one library of the family calls in another.
+// FOVEA_API exports a symbol from the shared libraries, which are compiled with hidden visibility.
+// It marks public functions and classes, every exception type (a hidden one could not be caught
+// outside its library), and the internal functions that another library of the project calls.
 
 #pragma once
 

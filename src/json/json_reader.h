@@ -98,8 +98,8 @@ class JsonDocument {
 /// occurs twice in an object, and for nesting or objects beyond any sensible scene.
 FOVEA_API JsonDocument parse_json(std::string_view text);
 
-/// Runs a check of the library's options, whose messages begin with the option's name; the author
-/// of a file wants its place in the file instead.
+/// Runs a check that throws InvalidArgument. Replaces the option's name at the start of its message
+/// by the place of `node` in the file.
 FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

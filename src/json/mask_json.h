@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks and alignment, from JSON to rules.
+// Parses masks and alignment from JSON.
 
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace fovea::scene {
 
-/// The mask of a problem of this shape, whose numbers are at most `most`. Throws InvalidArgument
-/// with the place of what is wrong.
+/// Returns the mask that `node` describes for a problem of this shape. Throws InvalidArgument with
+/// the place in the file if a value is malformed or a number exceeds `most`.
 FOVEA_API Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most);
 
-/// The alignment, alike.
+/// Returns the alignment that `node` describes. Throws as parse_mask does.
 FOVEA_API Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape);
 
 }  // namespace fovea::scene

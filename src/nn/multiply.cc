@@ -115,8 +115,7 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
-  // Where nothing is summed there is nothing to cut, nor a first element that a block could begin
-  // at.
+  // An empty inner dimension has no first element for a block to begin at, and no sums to cut.
   if (in_blocks() && columns_of(left) > 0) {
     sgemm_in_blocks(left, right, result, add);
   } else {

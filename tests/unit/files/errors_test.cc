@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zipconf.h>
 
 #include "fovea/error.h"
 #include "fovea/files.h"
@@ -17,6 +18,15 @@
 
 namespace fovea::test {
 namespace {
+
+// An archive that lacks its last byte: newer versions of libzip say why.
+#if LIBZIP_VERSION_MAJOR == 1 && LIBZIP_VERSION_MINOR < 11
+constexpr const char* kCutShort =
+    "expected an .npz file, which is a zip archive: Not a zip archive";
+#else
+constexpr const char* kCutShort =
+    "expected an .npz file, which is a zip archive: Zip archive inconsistent: wrong EOCD length";
+#endif
 
 struct Malformed {
   std::string bytes;
@@ -341,6 +351,7 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
           {"PK", "expected an .npz file, which is a zip archive: Not a zip archive"},
           {std::string(1000, '\0'),
            "expected an .npz file, which is a zip archive: Not a zip archive"},
+          {one.bytes.substr(0, one.bytes.size() - 1), kCutShort},
           {twice, "the name \"a\" occurs twice"},
           {one.with_entry(kMethod, little_endian(12, 2)),
            "a.npy: expected a stored or deflated member, got compression method 12"},
@@ -373,12 +384,8 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
            "a.npy: header: expected \"{\" at character 1, got \"['descr': '<f4', 'fortran_order': "
            "False, 'shape': (2,), }  …\""},
       },
-      17);
+      18);
   // libzip's own words differ between its versions.
-  EXPECT_THAT(complaint(FileFormat::kNpz, one.bytes.substr(0, one.bytes.size() - 1)),
-              testing::AnyOf("expected an .npz file, which is a zip archive: Not a zip archive",
-                             "expected an .npz file, which is a zip archive: Zip archive "
-                             "inconsistent: wrong EOCD length"));
   for (const std::string& bytes :
        {one.with_data(128, "X"), deflated, one.with_entry(kOffset, little_endian(7, 4)),
         one.with_entry(0, "XXXX"), one.with_entry(kOffset, little_endian(0xfffffff0U, 4)),

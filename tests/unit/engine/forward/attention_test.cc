@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention(), the call that returns its context: the bits of attention_forward in each type, and
-// its errors.
+// attention(), which returns the context: same bits and same errors as attention_forward.
 
 #include "fovea/attention.h"
 

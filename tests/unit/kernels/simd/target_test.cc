@@ -120,7 +120,7 @@ std::int64_t cpu_up_to(std::int64_t best) {
   return (kX86 & ~(best - 1)) | HWY_EMU128 | HWY_SCALAR;
 }
 
-/// The builds with sanitizers may have fewer targets (FOVEA_SIMD_TARGETS of CMake).
+/// False in sanitizer builds, which compile fewer targets (FOVEA_SIMD_TARGETS of CMake).
 constexpr bool kAllTargets = (HWY_TARGETS & HWY_AVX3) != 0 && (HWY_TARGETS & HWY_SSE4) != 0;
 
 TEST(TargetsOfCpu, AreThoseOfThisProjectWhateverHighwayRanksAboveAvx3) {
