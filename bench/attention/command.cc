@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea bench` (bench_command.h).
+// `fovea bench` (command.h).
 
 #include "bench/attention/command.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <omp.h>
@@ -15,13 +18,16 @@
 #include "fovea/info.h"
 
 #include "bench/attention/machine.h"
+#include "bench/attention/measure.h"
 #include "bench/attention/page.h"
+#include "bench/attention/problem.h"
 #include "bench/attention/report.h"
+#include "bench/attention/table.h"
 #include "cli/problem/tensor_options.h"
-#include "cli/shell/help.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
+#include "cli/shell/progress.h"
 #include "kernels/simd/target.h"
 
 namespace fovea::cli {
@@ -39,12 +45,39 @@ const std::vector<std::string> kProblemOptions = {
     "--q-len",     "--kv-len", "--q-heads", "--kv-heads", "--batch",      "--head-dim",
     "--value-dim", "--mask",   "--score",   "--dtype",    "--block-size", "--lens"};
 
-}  // namespace
+class BenchCommand : public Command {
+ public:
+  explicit BenchCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void add_problem_options();
+  /// Whether a problem of the user's own is described.
+  bool own_problem() const;
+  bool wants(const std::string& part) const;
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  BenchLenses lenses(const BenchProblem& problem) const;
+  BenchProblem problem(BenchCall call) const;
+  std::vector<BenchRow> rows(BenchCall call) const;
+  std::vector<int> ceiling_threads() const;
+  BenchEffort effort() const;
+
+  std::vector<std::string> parts_;
+  std::string dtype_;
+  BenchProblem shape_;
+  std::vector<std::string> masks_;
+  std::vector<std::string> scores_;
+  std::vector<std::string> lenses_;
+  std::int64_t threads_ = 1;
+  std::int64_t repeat_ = 0;
+  bool quick_ = false;
+  bool json_ = false;
+};
 
 BenchCommand::BenchCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("bench", "how fast attention is on this machine")) {
-  app_->formatter(std::make_shared<PageFormatter>(bench_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    : Command(parent, "bench", "how fast attention is on this machine", bench_page()) {
   add_choices(
       *app_, "PART", parts_,
       {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},
@@ -56,7 +89,6 @@ BenchCommand::BenchCommand(CLI::App& parent)
               "Rounds through all rows (default 7, with --quick 1).");
   app_->add_flag("--quick", quick_, "Measure as little as gives a figure at all.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
   add_problem_options();
 }
 
@@ -262,6 +294,12 @@ int BenchCommand::run() const {
   progress.clear();
   if (json_) write_stdout(bench_json(report));
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench(CLI::App& parent) {
+  return std::make_unique<BenchCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea attend` (attend_command.h).
+// `fovea attend` (command.h).
 
 #include "cli/attend/command.h"
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "cli/attend/outputs.h"
 #include "cli/attend/page.h"
+#include "cli/attend/report.h"
 #include "cli/attend/verify.h"
+#include "cli/problem/arguments.h"
+#include "cli/problem/call.h"
+#include "cli/problem/inputs.h"
 #include "cli/problem/options.h"
 #include "cli/problem/rules.h"
-#include "cli/shell/help.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -44,15 +49,27 @@ void require_right(const char* what, const std::optional<AttendError>& error) {
                   what, error->error, error->allowed));
 }
 
-}  // namespace
+class AttendCommand : public Command {
+ public:
+  explicit AttendCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void add_output_options();
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  /// The tensors to be filled.
+  AttendResult make_result(const AttendInputs& inputs) const;
+  void print(const AttendReport& report) const;
+
+  AttendArguments arguments_;
+};
 
 AttendCommand::AttendCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("attend", "attention of tensors in files")) {
-  app_->formatter(std::make_shared<PageFormatter>(attend_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    : Command(parent, "attend", "attention of tensors in files", attend_page()) {
   add_tensor_options(*app_, arguments_);
   add_output_options();
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
   add_mask_options(*app_, arguments_);
   add_score_options(*app_, arguments_);
 }
@@ -150,6 +167,12 @@ int AttendCommand::run() const {
   report.write_seconds = writing.seconds();
   print(report);
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_attend(CLI::App& parent) {
+  return std::make_unique<AttendCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea explain` (explain_command.h).
+// `fovea explain` (command.h).
 
 #include "cli/explain/command.h"
 
 #include <cctype>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -16,13 +18,14 @@
 #include <fmt/format.h>
 
 #include "fovea/error.h"
+#include "fovea/scene.h"
 
 #include "cli/explain/page.h"
-#include "cli/shell/help.h"
 #include "cli/shell/input.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
+#include "cli/shell/terminal.h"
 #include "core/fail.h"
 
 namespace fovea::cli {
@@ -35,15 +38,39 @@ std::string lower(std::string text) {
   return text;
 }
 
-}  // namespace
+class ExplainCommand : public Command {
+ public:
+  explicit ExplainCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  enum class Format { kText, kJson, kMarkdown, kHtml };
+
+  void add_options();
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  Format format() const;
+  scene::TextOptions text_options(bool to_file) const;
+  scene::Trace trace() const;
+  std::string story(const scene::Trace& trace) const;
+
+  std::string scene_;
+  std::string query_;
+  std::string format_;
+  std::string output_;
+  std::string color_ = "auto";
+  std::int64_t width_ = 0;
+  bool check_ = false;
+  std::string text_;
+  scene::SentenceOptions sentence_;
+  std::string projections_ = "none";
+};
 
 ExplainCommand::ExplainCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("explain", "show every step of attention on a small example")) {
-  app_->formatter(std::make_shared<PageFormatter>(explain_page()));
-  // As everywhere, the last of two equal options counts.
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    : Command(parent, "explain", "show every step of attention on a small example",
+              explain_page()) {
   add_options();
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 void ExplainCommand::add_options() {
@@ -186,6 +213,12 @@ int ExplainCommand::run() const {
     write_stdout(story(result));
   }
   return check_ && !result.passed() ? 1 : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_explain(CLI::App& parent) {
+  return std::make_unique<ExplainCommand>(parent);
 }
 
 }  // namespace fovea::cli

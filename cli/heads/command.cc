@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea heads` (heads_command.h).
+// `fovea heads` (command.h).
 
 #include "cli/heads/command.h"
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -12,11 +14,11 @@
 #include "cli/heads/page.h"
 #include "cli/heads/report.h"
 #include "cli/map/place.h"
+#include "cli/problem/arguments.h"
 #include "cli/problem/call.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/options.h"
 #include "cli/problem/rules.h"
-#include "cli/shell/help.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -36,11 +38,24 @@ void require_something(const ProblemShape& shape) {
       shape.batch, shape.q_heads, shape.q_len, shape.kv_len);
 }
 
-}  // namespace
+class HeadsCommand : public Command {
+ public:
+  explicit HeadsCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void check_usage() const;
+
+  AttendArguments arguments_;
+  std::int64_t blocks_ = 16;
+  std::string sort_ = "share";
+  std::string output_;
+};
 
 HeadsCommand::HeadsCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("heads", "what each head looks at, in numbers and a name")) {
-  add_problem_options(*app_, heads_page(), arguments_, "What is shown", [this] {
+    : Command(parent, "heads", "what each head looks at, in numbers and a name", heads_page()) {
+  add_problem_options(*app_, arguments_, "What is shown", [this] {
     add_integer(
         *app_, "--blocks", blocks_, {std::int64_t{1}, kMaxBlocks},
         "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
@@ -91,6 +106,12 @@ int HeadsCommand::run() const {
     write_stdout(heads_text(report, choose_width(false)));
   }
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_heads(CLI::App& parent) {
+  return std::make_unique<HeadsCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -4,35 +4,12 @@
 
 #pragma once
 
-#include <cstdint>
-#include <string>
+#include <memory>
 
-#include <CLI/CLI.hpp>
-
-#include "cli/problem/arguments.h"
+#include "cli/shell/command.h"
 
 namespace fovea::cli {
 
-class HeadsCommand {
- public:
-  explicit HeadsCommand(CLI::App& parent);
-  HeadsCommand(const HeadsCommand&) = delete;
-  HeadsCommand& operator=(const HeadsCommand&) = delete;
-
-  bool chosen() const { return app_->parsed(); }
-  /// Reads, computes, and prints or writes; returns the exit code. Throws UsageError,
-  /// InvalidArgument, IoError and OutputError.
-  int run() const;
-
- private:
-  bool given(const std::string& option) const { return app_->count(option) > 0; }
-  void check_usage() const;
-
-  CLI::App* app_;
-  AttendArguments arguments_;
-  std::int64_t blocks_ = 16;
-  std::string sort_ = "share";
-  std::string output_;
-};
+std::unique_ptr<Command> make_heads(CLI::App& parent);
 
 }  // namespace fovea::cli

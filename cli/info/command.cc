@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea info` (info_command.h).
+// `fovea info` (command.h).
 
 #include "cli/info/command.h"
 
@@ -13,7 +13,6 @@
 
 #include "fovea/info.h"
 
-#include "cli/shell/help.h"
 #include "cli/shell/output.h"
 
 namespace fovea::cli {
@@ -71,19 +70,32 @@ std::string to_json(const BuildInfo& info) {
       fmt::join(info.targets, "\", \""), info.threads);
 }
 
-}  // namespace
+class InfoCommand : public Command {
+ public:
+  explicit InfoCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  bool json_ = false;
+};
 
 InfoCommand::InfoCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("info", "what this build is and what it found on this machine")) {
-  app_->formatter(std::make_shared<PageFormatter>(info_page()));
+    : Command(parent, "info", "what this build is and what it found on this machine", info_page(),
+              Repeated::kRefused) {
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 int InfoCommand::run() const {
   const BuildInfo info = build_info();
   write_stdout(json_ ? to_json(info) : to_text(info));
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_info(CLI::App& parent) {
+  return std::make_unique<InfoCommand>(parent);
 }
 
 }  // namespace fovea::cli

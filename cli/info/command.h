@@ -4,23 +4,12 @@
 
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "cli/shell/command.h"
 
 namespace fovea::cli {
 
-class InfoCommand {
- public:
-  explicit InfoCommand(CLI::App& parent);
-  InfoCommand(const InfoCommand&) = delete;
-  InfoCommand& operator=(const InfoCommand&) = delete;
-
-  bool chosen() const { return app_->parsed(); }
-  /// Prints the facts; returns the exit code.
-  int run() const;
-
- private:
-  CLI::App* app_;
-  bool json_ = false;
-};
+std::unique_ptr<Command> make_info(CLI::App& parent);
 
 }  // namespace fovea::cli

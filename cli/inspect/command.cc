@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea inspect` (inspect_command.h).
+// `fovea inspect` (command.h).
 
 #include "cli/inspect/command.h"
 
 #include <chrono>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -13,7 +14,7 @@
 
 #include "fovea/error.h"
 
-#include "cli/shell/help.h"
+#include "cli/inspect/report.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -101,18 +102,27 @@ Inspected open_inspected(const std::string& spec) {
   return {TensorFile::open(place.path), place.name};
 }
 
-}  // namespace
+class InspectCommand : public Command {
+ public:
+  explicit InspectCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  std::string file_;
+  bool names_ = false;
+  bool json_ = false;
+};
 
 InspectCommand::InspectCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("inspect", "which tensors a file has, and their ranges")) {
-  app_->formatter(std::make_shared<PageFormatter>(inspect_page()));
+    : Command(parent, "inspect", "which tensors a file has, and their ranges", inspect_page(),
+              Repeated::kRefused) {
   app_->add_option("FILE", file_,
                    "A file, of which :NAME picks one tensor, and :bf16 or :NAME:bf16 one whose "
                    "elements, two bytes without a type, are bfloat16; or \"-\" for an .npy from "
                    "standard input.");
   app_->add_flag("--names", names_, "Print names, types and shapes only; numbers are not read.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 int InspectCommand::run() const {
@@ -151,6 +161,12 @@ int InspectCommand::run() const {
   write_stdout(json_ ? inspect_json(report) : inspect_text(report));
   if (!failure.empty()) throw InvalidArgument(failure);
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_inspect(CLI::App& parent) {
+  return std::make_unique<InspectCommand>(parent);
 }
 
 }  // namespace fovea::cli

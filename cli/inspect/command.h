@@ -4,30 +4,12 @@
 
 #pragma once
 
-#include <string>
+#include <memory>
 
-#include <CLI/CLI.hpp>
-
-#include "cli/inspect/report.h"
+#include "cli/shell/command.h"
 
 namespace fovea::cli {
 
-class InspectCommand {
- public:
-  explicit InspectCommand(CLI::App& parent);
-  InspectCommand(const InspectCommand&) = delete;
-  InspectCommand& operator=(const InspectCommand&) = delete;
-
-  bool chosen() const { return app_->parsed(); }
-  /// Reads and prints; returns the exit code. Throws UsageError, InvalidArgument, IoError and
-  /// OutputError.
-  int run() const;
-
- private:
-  CLI::App* app_;
-  std::string file_;
-  bool names_ = false;
-  bool json_ = false;
-};
+std::unique_ptr<Command> make_inspect(CLI::App& parent);
 
 }  // namespace fovea::cli

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea map` (map_command.h).
+// `fovea map` (command.h).
 
 #include "cli/map/command.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,13 +15,20 @@
 
 #include "fovea/files.h"
 #include "fovea/info.h"
+#include "fovea/scene.h"
 
+#include "cli/map/colors.h"
+#include "cli/map/compute.h"
 #include "cli/map/page.h"
+#include "cli/map/place.h"
 #include "cli/map/png.h"
 #include "cli/map/stats.h"
 #include "cli/map/svg.h"
 #include "cli/map/text.h"
 #include "cli/map/tokens.h"
+#include "cli/map/words.h"
+#include "cli/problem/inputs.h"
+#include "cli/problem/rules.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
@@ -35,11 +43,44 @@ namespace {
 
 constexpr std::int64_t kUsualSide = 1024;
 
-}  // namespace
+class MapCommand : public Command {
+ public:
+  explicit MapCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void add_map_options();
+  void add_look_options();
+  void add_output_options();
+  /// Throws UsageError for arguments that do not go together or name no format.
+  void check_usage() const;
+  /// Throws InvalidArgument for what does not fit the problem.
+  MapRequest make_request(const ProblemShape& shape, const MapPlace& place) const;
+  void set_size(MapRequest& request) const;
+  /// Of the map in the terminal.
+  scene::Color color_depth() const;
+  MapLook look(const MapRequest& request) const;
+  MapWords words(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
+                 const MapLook& look) const;
+  void write_output(const MapResult& result, const MapLook& look, const MapWords& words) const;
+  void write_stats(const MapRequest& request, const MapResult& result, const MapWords& words) const;
+  std::string report(const MapResult& result) const;
+
+  WeightArguments arguments_;
+  std::string size_;
+  std::string reduce_ = "mean";
+  std::string tone_;
+  std::string colors_ = "viridis";
+  std::string color_ = "auto";
+  std::string tokens_;
+  std::string output_, stats_;
+  std::int64_t top_ = 0;
+};
 
 MapCommand::MapCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("map", "a picture of who looks at whom, and numbers of it")) {
-  add_weight_options(*app_, map_page(), arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
+    : Command(parent, "map", "a picture of who looks at whom, and numbers of it", map_page()) {
+  add_weight_options(*app_, arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
     add_map_options();
     add_look_options();
     add_output_options();
@@ -287,5 +328,9 @@ int MapCommand::run() const {
   write_stdout(text + report(result));
   return 0;
 }
+
+}  // namespace
+
+std::unique_ptr<Command> make_map(CLI::App& parent) { return std::make_unique<MapCommand>(parent); }
 
 }  // namespace fovea::cli

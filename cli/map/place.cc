@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "cli/problem/call.h"
-#include "cli/shell/help.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "core/fail.h"
@@ -107,22 +106,19 @@ MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
 }
 
-void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
                          const std::function<void()>& own) {
-  app.formatter(std::make_shared<PageFormatter>(page));
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_weight_tensor_options(app, to);
   app.option_defaults()->group(heading);
   own();
   add_threads_option(app, to);
-  app.set_help_flag("-h,--help", "Print this page and exit.");
   add_mask_options(app, to);
   add_score_options(app, to);
 }
 
-void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
-                        HeadChoice heads, const std::function<void()>& own) {
-  add_problem_options(app, page, to.problem, heading, [&] {
+void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
+                        const std::function<void()>& own) {
+  add_problem_options(app, to.problem, heading, [&] {
     add_place_options(app, to.place, heads);
     own();
   });

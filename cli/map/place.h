@@ -22,7 +22,6 @@
 #include "cli/problem/inputs.h"
 #include "cli/problem/options.h"
 #include "cli/problem/rules.h"
-#include "cli/shell/page.h"
 
 namespace fovea::cli {
 
@@ -58,12 +57,12 @@ struct WeightArguments {
 };
 
 /// The whole command line but for a place: tensors, what `own` adds under `heading`, which leaves
-/// the app at the heading "Options", threads and help there, masks and scores.
-void add_problem_options(CLI::App& app, const Page& page, AttendArguments& to, const char* heading,
+/// the app at the heading "Options", threads there, masks and scores.
+void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
                          const std::function<void()>& own);
 /// The same with a place before what `own` adds.
-void add_weight_options(CLI::App& app, const Page& page, WeightArguments& to, const char* heading,
-                        HeadChoice heads, const std::function<void()>& own);
+void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
+                        const std::function<void()>& own);
 /// As check_problem_usage, of which it names the rest.
 void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
                         std::vector<OptionText> own);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea tile` (tile_command.h), and its manual page.
+// `fovea tile` (command.h), and its manual page.
 
-#include "cli/map/tile_command.h"
+#include <string>
 
 #include <fmt/format.h>
 
 #include "fovea/array_format.h"
 #include "fovea/files.h"
 
+#include "cli/map/command.h"
+#include "cli/map/place.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
 #include "cli/shell/terminal.h"
@@ -42,11 +44,23 @@ Page tile_page() {
                    {"SEE ALSO", "fovea map --help, fovea attend --help; docs/files.md"}}};
 }
 
-}  // namespace
+class TileCommand : public Command {
+ public:
+  explicit TileCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void check_usage() const;
+
+  WeightArguments arguments_;
+  std::string output_;
+  bool scores_ = false;
+};
 
 TileCommand::TileCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("tile", "one rectangle of the weights, as numbers")) {
-  add_weight_options(*app_, tile_page(), arguments_, "Which weights", HeadChoice::kOne, [this] {
+    : Command(parent, "tile", "one rectangle of the weights, as numbers", tile_page()) {
+  add_weight_options(*app_, arguments_, "Which weights", HeadChoice::kOne, [this] {
     app_->option_defaults()->group("Options");
     app_->add_flag("--scores", scores_, "Scores instead of weights.");
     app_->add_option("--output", output_,
@@ -86,6 +100,12 @@ int TileCommand::run() const {
                              place.keys.size(), visible(output_)));
   }
   return 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_tile(CLI::App& parent) {
+  return std::make_unique<TileCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -11,13 +11,13 @@
 
 #include "fovea/files.h"
 
+#include "cli/shell/exit_code.h"
 #include "cli/shell/message.h"
 
 namespace fovea::cli {
 namespace {
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
-constexpr int kBadInput = 2;
 
 // Handlers may touch nothing else.
 volatile std::sig_atomic_t delayed = 0;
@@ -31,12 +31,12 @@ extern "C" [[gnu::no_sanitize_address]] void end_process(int signal) {
     return;
   }
   remove_temporary_files();
-  ::_exit(128 + signal);
+  ::_exit(kInterrupted + signal);
 }
 
 extern "C" [[gnu::no_sanitize_address]] void end_at_lost_memory(int /*signal*/) {
   remove_temporary_files();
-  write_stderr("fovea: a file became shorter, or its disk failed, while it was being read\n");
+  print_error_in_handler("a file became shorter, or its disk failed, while it was being read");
   ::_exit(kBadInput);
 }
 

@@ -12,6 +12,13 @@
 #include "text/text_width.h"
 
 namespace fovea::cli {
+namespace {
+
+const char* program_name = "fovea";
+
+}  // namespace
+
+void name_program(const char* name) noexcept { program_name = name; }
 
 void write_stderr(std::string_view text) noexcept {
   while (!text.empty()) {
@@ -24,10 +31,17 @@ void write_stderr(std::string_view text) noexcept {
 
 void print_error(std::string_view message) noexcept {
   try {
-    write_stderr("fovea: " + visible(message) + "\n");
+    write_stderr(std::string(program_name) + ": " + visible(message) + "\n");
   } catch (const std::exception&) {
-    write_stderr("fovea: out of memory\n");
+    print_error_in_handler("out of memory");
   }
+}
+
+void print_error_in_handler(std::string_view message) noexcept {
+  write_stderr(program_name);
+  write_stderr(": ");
+  write_stderr(message);
+  write_stderr("\n");
 }
 
 }  // namespace fovea::cli

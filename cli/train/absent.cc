@@ -1,39 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train` and `fovea translate` in a build without fovea::nn: they say so, whatever follows.
-
-#include <string>
-
-#include "fovea/error.h"
+// `fovea train` and `fovea translate` in a build without fovea::nn (command.h).
 
 #include "cli/train/command.h"
-#include "cli/train/scene.h"
-#include "cli/train/translate.h"
-#include "cli/train/translation.h"
 
 namespace fovea::cli {
 namespace {
 
-CLI::App* absent(CLI::App& parent, const std::string& name, const std::string& what) {
-  CLI::App* const app = parent.add_subcommand(name, what + " (not in this build)");
-  app->prefix_command();
-  app->set_help_flag();
-  app->parse_complete_callback([name] {
-    throw InvalidArgument(name + ": this fovea was built without what learns, with FOVEA_NN=OFF");
-  });
-  return app;
+std::unique_ptr<Command> make(CLI::App& parent, const std::string& name, const std::string& what) {
+  return make_absent(parent, name, what + " (not in this build)",
+                     name + ": this fovea was built without what learns, with FOVEA_NN=OFF");
 }
 
 }  // namespace
 
-// What runs is never reached.
-TrainCommand::TrainCommand(CLI::App& parent)
-    : app_(absent(parent, "train", "learn weights of attention")) {}
-TrainCommand::~TrainCommand() = default;
-int TrainCommand::run() const { return 0; }
+std::unique_ptr<Command> make_train(CLI::App& parent) {
+  return make(parent, "train", "learn weights of attention");
+}
 
-TranslateCommand::TranslateCommand(CLI::App& parent)
-    : app_(absent(parent, "translate", "translate with a model that was trained")) {}
-int TranslateCommand::run() const { return 0; }
+std::unique_ptr<Command> make_translate(CLI::App& parent) {
+  return make(parent, "translate", "translate with a model that was trained");
+}
 
 }  // namespace fovea::cli

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train` (train_command.h).
+// `fovea train` (command.h).
 
 #include "cli/train/command.h"
 
 #include "fovea/nn/signal_stack.h"
 
-#include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "cli/train/scene.h"
-#include "cli/train/translation.h"
 
 namespace fovea::cli {
 namespace {
@@ -29,24 +26,27 @@ Page train_page() {
                     "translate --help; docs/training.md"}}};
 }
 
+class TrainCommand : public CommandGroup {
+ public:
+  explicit TrainCommand(CLI::App& parent)
+      : CommandGroup(parent, "train", "learn weights of attention", train_page(),
+                     Repeated::kRefused) {
+    add_commands({make_train_scene, make_train_translate});
+  }
+
+  int run() const override {
+    nn::use_signal_stack();  // for a DelayedInterrupt
+    return CommandGroup::run();
+  }
+
+ private:
+  int run_alone() const override { throw UsageError("expected what to train: scene or translate"); }
+};
+
 }  // namespace
 
-TrainCommand::TrainCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("train", "learn weights of attention")) {
-  app_->formatter(std::make_shared<PageFormatter>(train_page()));
-  app_->require_subcommand(0, 1);
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
-  scene_ = std::make_unique<TrainSceneCommand>(*app_);
-  translate_ = std::make_unique<TrainTranslateCommand>(*app_);
-}
-
-TrainCommand::~TrainCommand() = default;
-
-int TrainCommand::run() const {
-  nn::use_signal_stack();  // for a DelayedInterrupt
-  if (scene_->chosen()) return scene_->run();
-  if (translate_->chosen()) return translate_->run();
-  throw UsageError("expected what to train: scene or translate");
+std::unique_ptr<Command> make_train(CLI::App& parent) {
+  return std::make_unique<TrainCommand>(parent);
 }
 
 }  // namespace fovea::cli

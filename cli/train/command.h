@@ -1,35 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train`: the commands that learn, under one name. train_absent.cc is the same in a build
-// without fovea::nn.
+// `fovea train`: the commands that learn, under one name; and `fovea translate`, which runs what
+// was trained. absent.cc has both in a build without fovea::nn.
 
 #pragma once
 
 #include <memory>
 
-#include <CLI/CLI.hpp>
+#include "cli/shell/command.h"
 
 namespace fovea::cli {
 
-class TrainSceneCommand;
-class TrainTranslateCommand;
+std::unique_ptr<Command> make_train(CLI::App& parent);
+std::unique_ptr<Command> make_translate(CLI::App& parent);
 
-class TrainCommand {
- public:
-  explicit TrainCommand(CLI::App& parent);
-  ~TrainCommand();
-  TrainCommand(const TrainCommand&) = delete;
-  TrainCommand& operator=(const TrainCommand&) = delete;
-
-  bool chosen() const { return app_->parsed(); }
-  /// Runs the command chosen; returns the exit code. Throws UsageError where there is none, and as
-  /// that does.
-  int run() const;
-
- private:
-  CLI::App* app_;
-  std::unique_ptr<TrainSceneCommand> scene_;
-  std::unique_ptr<TrainTranslateCommand> translate_;
-};
+/// The commands of `fovea train`.
+std::unique_ptr<Command> make_train_scene(CLI::App& train);
+std::unique_ptr<Command> make_train_translate(CLI::App& train);
 
 }  // namespace fovea::cli

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train scene` (train_scene_command.h).
+// `fovea train scene` (command.h).
 
-#include "cli/train/scene.h"
+#include "fovea/scene.h"
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -18,13 +21,14 @@
 #include "fovea/error.h"
 #include "fovea/train_scene.h"
 
-#include "cli/shell/help.h"
 #include "cli/shell/input.h"
+#include "cli/shell/exit_code.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
+#include "cli/train/command.h"
 #include "cli/train/scene_page.h"
 #include "cli/train/scene_report.h"
 #include "core/fail.h"
@@ -33,7 +37,6 @@ namespace fovea::cli {
 namespace {
 
 constexpr std::int64_t kMaxSteps = 1'000'000;
-constexpr int kInterrupted = 128;  // and the signal's number
 
 /// Says on a terminal how far learning is, now and then.
 class LearnLine {
@@ -57,13 +60,29 @@ class LearnLine {
   std::chrono::steady_clock::time_point shown_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace
+class TrainSceneCommand : public Command {
+ public:
+  explicit TrainSceneCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  std::string name() const { return scene_ == "-" ? "standard input" : scene_; }
+  scene::Scene load() const;
+
+  std::string scene_;
+  std::string output_;
+  std::int64_t steps_;
+  std::optional<double> learning_rate_;
+  std::uint64_t seed_ = 0;
+  bool json_ = false;
+};
 
 TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("scene", "a scene learns where its words are to look")),
+    : Command(parent, "scene", "a scene learns where its words are to look", train_scene_page()),
       steps_(train::LearnOptions().steps) {
-  app_->formatter(std::make_shared<PageFormatter>(train_scene_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app_->add_option("SCENE", scene_, "A scene file with \"learn\", or \"-\" for standard input.");
   app_->add_option("--output", output_,
                    "Write the scene to FILE, with the weights that it has learned.")
@@ -78,7 +97,6 @@ TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
               "Begin a little beside the scene's weights, by random numbers that start here. "
               "Without it learning begins with the weights as they are.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 void TrainSceneCommand::check_usage() const {
@@ -140,6 +158,12 @@ int TrainSceneCommand::run() const {
   write_stdout(json_ ? learn_json(report) : learn_text(report));
   if (signal != 0) return kInterrupted + signal;
   return learned.end == train::LearnEnd::kReached ? 0 : 1;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_train_scene(CLI::App& parent) {
+  return std::make_unique<TrainSceneCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea translate` (translate_command.h).
-
-#include "cli/train/translate.h"
+// `fovea translate` (command.h).
 
 #include <cmath>
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
 
-#include "cli/shell/help.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
+#include "cli/train/command.h"
 #include "core/fail.h"
 #include "picture/alignment.h"
 #include "text/text_width.h"
 #include "train/pairs.h"
+#include "train/run_folder.h"
 #include "train/search.h"
 #include "train/trainer.h"
 
@@ -61,12 +63,30 @@ train::Model load(const std::string& path) {
   return model;
 }
 
-}  // namespace
+class TranslateCommand : public Command {
+ public:
+  explicit TranslateCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+  std::vector<std::string> texts() const;
+  int check(train::Model& model) const;
+  int translate(train::Model& model) const;
+
+  std::string folder_;
+  std::vector<std::string> texts_;
+  std::int64_t beams_ = 1;
+  bool show_attention_ = false;
+  std::string html_;
+  std::string pairs_;
+  bool json_ = false;
+};
 
 TranslateCommand::TranslateCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("translate", "translate with a model that was trained")) {
-  app_->formatter(std::make_shared<PageFormatter>(translate_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    : Command(parent, "translate", "translate with a model that was trained", translate_page()) {
   app_->add_option("DIR", folder_, "The folder of a run of fovea train translate.");
   app_->add_option("TEXT", texts_, "What to translate; \"-\" for lines of standard input.")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -78,7 +98,6 @@ TranslateCommand::TranslateCommand(CLI::App& parent)
   app_->add_option("--pairs", pairs_, "Translate the sources of FILE, and compare.")
       ->type_name("FILE");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 void TranslateCommand::check_usage() const {
@@ -169,6 +188,12 @@ int TranslateCommand::run() const {
   check_usage();
   train::Model model = load(folder_);
   return given("--pairs") ? check(model) : translate(model);
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_translate(CLI::App& parent) {
+  return std::make_unique<TranslateCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train translate` (train_translate_command.h).
-
-#include "cli/train/translation.h"
+// `fovea train translate` (command.h).
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,25 +18,27 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include "cli/shell/help.h"
+#include "cli/shell/exit_code.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
+#include "cli/train/command.h"
 #include "cli/train/translation_page.h"
 #include "core/fail.h"
 #include "picture/alignment.h"
 #include "text/text_width.h"
 #include "train/pairs.h"
+#include "train/settings.h"
 #include "train/trainer.h"
+#include "train/translator.h"
 
 namespace fovea::cli {
 namespace {
 
 constexpr std::int64_t kMaxCount = 1'000'000'000, kMaxWidth = 65536;
 constexpr std::size_t kEvery = 20, kMaxValidation = 500;
-constexpr int kInterrupted = 128;  // and the signal's number
 
 /// What belongs to a new run, and --resume takes from the old one.
 constexpr const char* kOfNewRuns[] = {
@@ -140,14 +143,31 @@ std::string validation_line(const train::Validation& found, const TrainLine& lin
   return text + fmt::format("  {:6.1f} s{}\n", line.seconds(), found.best ? "" : "  not better");
 }
 
-}  // namespace
+class TrainTranslateCommand : public Command {
+ public:
+  explicit TrainTranslateCommand(CLI::App& parent);
+
+  int run() const override;
+
+ private:
+  void add_options();
+  /// Throws UsageError for arguments that do not go together.
+  void check_usage() const;
+
+  std::string output_;
+  std::string architecture_ = "transformer";
+  bool resume_ = false;
+  bool show_attention_ = false;
+  train::TranslatorOptions model_;
+  std::int64_t layers_ = 2;
+  train::RunSettings settings_;
+  std::optional<double> learning_rate_, rotary_base_, dropout_, label_smoothing_, until_;
+};
 
 TrainTranslateCommand::TrainTranslateCommand(CLI::App& parent)
-    : app_(parent.add_subcommand("translate", "a model learns to translate from pairs of texts")) {
-  app_->formatter(std::make_shared<PageFormatter>(train_translate_page()));
-  app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    : Command(parent, "translate", "a model learns to translate from pairs of texts",
+              train_translate_page()) {
   add_options();
-  app_->set_help_flag("-h,--help", "Print this page and exit.");
 }
 
 void TrainTranslateCommand::add_options() {
@@ -254,22 +274,23 @@ void TrainTranslateCommand::check_usage() const {
   }
 }
 
-int TrainTranslateCommand::run() {
+int TrainTranslateCommand::run() const {
   check_usage();
+  train::RunSettings settings = settings_;
   const train::RunFolder folder(output_);
   train::Model model;
   if (resume_) {
     if (!folder.has_checkpoint()) {
       fail("{}: there is no checkpoint to go on from", output_);
     }
-    settings_ = folder.read_settings();
+    settings = folder.read_settings();
     model = folder.read_model();
   } else if (folder.has_checkpoint()) {
     fail("{}: there is a run already; --resume goes on with it, or name another folder", output_);
   }
-  const train::TrainingData data = read_data(settings_);
+  const train::TrainingData data = read_data(settings);
   if (!resume_) {
-    train::TrainerOptions& trainer = settings_.trainer;
+    train::TrainerOptions& trainer = settings.trainer;
     trainer.learning_rate = learning_rate_.value_or(trainer.learning_rate);
     trainer.label_smoothing = label_smoothing_.value_or(trainer.label_smoothing);
     trainer.until = until_.value_or(trainer.until);
@@ -287,9 +308,9 @@ int TrainTranslateCommand::run() {
     model.translator = train::make_translator(model.options);
   }
 
-  if (settings_.threads == 0) settings_.threads = useful_threads(model, data, settings_.trainer);
-  omp_set_num_threads(static_cast<int>(settings_.threads));
-  train::Trainer trainer(folder, model, data, settings_, resume_);
+  if (settings.threads == 0) settings.threads = useful_threads(model, data, settings.trainer);
+  omp_set_num_threads(static_cast<int>(settings.threads));
+  train::Trainer trainer(folder, model, data, settings, resume_);
   const std::string resumed =
       resume_ ? fmt::format("; resumed at step {}", trainer.state().steps) : std::string();
   write_stdout(
@@ -300,7 +321,7 @@ int TrainTranslateCommand::run() {
                   data.validation.size(), resumed));
 
   const DelayedInterrupt interrupt;
-  TrainLine line(settings_.trainer.steps);
+  TrainLine line(settings.trainer.steps);
   std::vector<train::Picture> pictures;
   trainer.on_step = [&](const train::StepReport& report) {
     line.show(report);
@@ -343,6 +364,12 @@ int TrainTranslateCommand::run() {
   }
   write_stdout(text);
   return end == train::TrainEnd::kStopped ? kInterrupted + interrupt.signal() : 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_train_translate(CLI::App& parent) {
+  return std::make_unique<TrainTranslateCommand>(parent);
 }
 
 }  // namespace fovea::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Base classes of commands (command.h).
+
+#include "cli/shell/command.h"
+
+#include <utility>
+
+#include "fovea/error.h"
+
+#include "cli/shell/help.h"
+
+namespace fovea::cli {
+namespace {
+
+class AbsentCommand : public Command {
+ public:
+  AbsentCommand(CLI::App& parent, const std::string& name, const std::string& description,
+                const std::string& message)
+      : Command(parent, name.c_str(), description.c_str(), {}) {
+    if (description.empty()) app_->group("");
+    app_->prefix_command();
+    app_->set_help_flag();
+    app_->parse_complete_callback([message] { throw InvalidArgument(message); });
+  }
+
+  int run() const override { return 0; }  // never reached
+};
+
+}  // namespace
+
+Command::Command(CLI::App& parent, const char* name, const char* description, Page page,
+                 Repeated repeated)
+    : Command(*parent.add_subcommand(name, description), std::move(page), repeated) {}
+
+Command::Command(CLI::App& program, Page page, Repeated repeated) : app_(&program) {
+  app_->formatter(std::make_shared<PageFormatter>(std::move(page)));
+  app_->option_defaults()->group("Options");  // a heading of the page
+  if (repeated == Repeated::kLastCounts) {
+    app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+void CommandGroup::add_commands(std::initializer_list<MakeCommand> commands) {
+  app_->require_subcommand(0, 1);
+  for (const MakeCommand make : commands) commands_.push_back(make(*app_));
+}
+
+int CommandGroup::run() const {
+  for (const auto& command : commands_) {
+    if (command->chosen()) return command->run();
+  }
+  return run_alone();
+}
+
+std::unique_ptr<Command> make_absent(CLI::App& parent, const std::string& name,
+                                     const std::string& description, const std::string& message) {
+  return std::make_unique<AbsentCommand>(parent, name, description, message);
+}
+
+}  // namespace fovea::cli

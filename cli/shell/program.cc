@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Running a program (program.h).
+
+#include "cli/shell/program.h"
+
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "fovea/error.h"
+#include "fovea/info.h"
+
+#include "cli/shell/exit_code.h"
+#include "cli/shell/interrupt.h"
+#include "cli/shell/message.h"
+#include "cli/shell/output.h"
+#include "text/nearest.h"
+
+namespace fovea::cli {
+namespace {
+
+// "fovea", or "fovea explain" or "fovea train scene" when that is the command.
+std::string command_name(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app.get_name() : app.get_name() + " " + command_name(*chosen.front());
+}
+
+// The options and commands that `app` knows, as they are typed.
+std::vector<std::string> known_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> known_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// What is wrong with an argument of `app` that no option and no command took.
+std::string complaint(const CLI::App& app, const std::string& argument) {
+  if (argument.starts_with("-")) {
+    const std::string name = argument.substr(0, argument.find('='));
+    return fmt::format("unknown option \"{}\"{}", name, did_you_mean(name, known_options(app)));
+  }
+  const std::vector<std::string> commands = known_commands(app);
+  if (commands.empty()) return fmt::format("unexpected argument \"{}\"", argument);
+  return fmt::format("unknown command \"{}\"{}", argument, did_you_mean(argument, commands));
+}
+
+// Refuses the first argument that is left over.
+void refuse_extras(const CLI::App& app) {
+  for (const std::string& argument : app.remaining()) {
+    if (argument == "--") continue;
+    throw UsageError(complaint(app, argument));
+  }
+  for (const CLI::App* command : app.get_subcommands()) refuse_extras(*command);
+}
+
+// CLI11's complaint in our words.
+std::string reworded(const CLI::ParseError& error) {
+  const std::string message = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return fmt::format("{}: expected a value", message.substr(0, message.find(':')));
+  }
+  // Options with values are strings to CLI11, so only a flag (--check=maybe) fails to convert.
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
+    return fmt::format("expected true, false or no value: {}",
+                       message.substr(message.find(": ") + 2));
+  }
+  return message;
+}
+
+int refuse(std::string_view problem, const CLI::App& app) {
+  print_error(fmt::format("{}; see {} --help", problem, command_name(app)));
+  return kBadInput;
+}
+
+// Adds the help flag of `app` and its commands, last of all, as the pages list it; to none where it
+// was taken away.
+void add_help_flags(CLI::App& app) {
+  if (app.get_help_ptr() != nullptr) {
+    app.option_defaults()->group("Options");
+    app.set_help_flag("-h,--help", "Print this page and exit.");
+  }
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    add_help_flags(*command);
+  }
+}
+
+int parse_and_run(int argc, const char* const* argv, CLI::App& app, MakeCommand make) {
+  // Collected rather than refused by CLI11, which would not say what was meant.
+  app.allow_extras();
+  const std::unique_ptr<Command> command = make(app);
+  app.set_version_flag(
+      "--version", [&app] { return app.get_name() + " " + build_info().version; },
+      "Print the version and exit.");
+  add_help_flags(app);
+  try {
+    app.parse(argc, argv);
+    refuse_extras(app);
+    return command->run();
+  } catch (const CLI::CallForHelp&) {
+    write_stdout(app.help());
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    write_stdout(fmt::format("{}\n", version.what()));
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return refuse(reworded(error), app);
+  } catch (const UsageError& error) {
+    return refuse(error.what(), app);
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv, const char* name, const char* description,
+                MakeCommand make) noexcept {
+  handle_signals();
+  name_program(name);
+  try {
+    CLI::App app(description, name);
+    return parse_and_run(argc, argv, app, make);
+  } catch (const InvalidArgument& error) {
+    print_error(error.what());
+    return kBadInput;
+  } catch (const OutputError& error) {
+    print_error(error.what());
+    return kFailed;
+  } catch (const IoError& error) {  // what is read
+    print_error(error.what());
+    return kBadInput;
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory");
+    return kFailed;
+  } catch (const std::exception& error) {
+    print_error(error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace fovea::cli
