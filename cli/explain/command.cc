@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -57,14 +58,13 @@ class ExplainCommand : public Command {
 
   std::string scene_;
   std::string query_;
-  std::string format_;
+  std::optional<Format> format_;
   std::string output_;
-  std::string color_ = "auto";
+  ColorWish color_ = ColorWish::kAuto;
   std::int64_t width_ = 0;
   bool check_ = false;
   std::string text_;
   scene::SentenceOptions sentence_;
-  std::string projections_ = "none";
 };
 
 ExplainCommand::ExplainCommand(CLI::App& parent)
@@ -79,7 +79,11 @@ void ExplainCommand::add_options() {
                    "The word to explain in detail; as @INDEX, counted from 0, where it occurs "
                    "twice (@ITEM:INDEX in a batch). Default: as the scene says.")
       ->type_name("WORD|@INDEX");
-  add_choice(*app_, "--format", format_, {"text", "json", "markdown", "html"},
+  add_choice(*app_, "--format", format_,
+             {{"text", Format::kText},
+              {"json", Format::kJson},
+              {"markdown", Format::kMarkdown},
+              {"html", Format::kHtml}},
              "text, json, markdown or html. Default: by the ending of --output FILE (.txt, .json, "
              ".md, .markdown, .html, .htm), else text.")
       ->type_name("FORMAT");
@@ -88,9 +92,11 @@ void ExplainCommand::add_options() {
   app_->add_flag("--check", check_,
                  "Compare with what the scene expects and print the result instead of the story; "
                  "with --format json print all of the JSON. Exit 1 if a number is off.");
-  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
-             "Colours in text: always, never, or auto (the default): when standard output is a "
-             "terminal that shows them.")
+  add_choice(
+      *app_, "--color", color_,
+      {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
+      "Colours in text: always, never, or auto (the default): when standard output is a "
+      "terminal that shows them.")
       ->type_name("WHEN");
   add_integer(
       *app_, "--width", width_, {std::int64_t{scene::kMinWidth}, std::int64_t{scene::kMaxWidth}},
@@ -110,7 +116,8 @@ void ExplainCommand::add_options() {
   app_->add_flag("--causal", sentence_.causal, "No word looks at words after it.");
   add_integer(*app_, "--heads", sentence_.heads, {std::int64_t{1}, kMaxDim},
               "Heads that the embedding is split among (default 1).");
-  add_choice(*app_, "--projections", projections_, {"none", "random"},
+  add_choice(*app_, "--projections", sentence_.random_projections,
+             {{"none", false}, {"random", true}},
              "What makes queries, keys and values of the embeddings: none (the default), or "
              "random weights.")
       ->type_name("none|random");
@@ -118,14 +125,15 @@ void ExplainCommand::add_options() {
 }
 
 ExplainCommand::Format ExplainCommand::format() const {
-  static const std::vector<std::pair<std::string_view, Format>> kNames = {
-      {"text", Format::kText},          {"json", Format::kJson},  {"markdown", Format::kMarkdown},
-      {"html", Format::kHtml},          {".json", Format::kJson}, {".md", Format::kMarkdown},
-      {".markdown", Format::kMarkdown}, {".html", Format::kHtml}, {".htm", Format::kHtml}};
-  const std::string name =
-      format_.empty() ? lower(std::filesystem::path(output_).extension().string()) : format_;
-  for (const auto& [known, format] : kNames) {
-    if (known == name) return format;
+  if (format_) return *format_;
+  constexpr std::pair<std::string_view, Format> kEndings[] = {{".json", Format::kJson},
+                                                              {".md", Format::kMarkdown},
+                                                              {".markdown", Format::kMarkdown},
+                                                              {".html", Format::kHtml},
+                                                              {".htm", Format::kHtml}};
+  const std::string ending = lower(std::filesystem::path(output_).extension().string());
+  for (const auto& [known, format] : kEndings) {
+    if (known == ending) return format;
   }
   return Format::kText;
 }
@@ -155,18 +163,13 @@ void ExplainCommand::check_usage() const {
 }
 
 scene::TextOptions ExplainCommand::text_options(bool to_file) const {
-  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
-                         : color_ == "never" ? ColorWish::kNever
-                                             : ColorWish::kAuto;
-  return {.color = choose_color(wish, to_file),
+  return {.color = choose_color(color_, to_file),
           .width = width_ > 0 ? static_cast<int>(width_) : choose_width(to_file)};
 }
 
 scene::Trace ExplainCommand::trace() const {
   if (given("--text")) {
-    scene::SentenceOptions options = sentence_;
-    options.random_projections = projections_ == "random";
-    scene::Scene scene = scene::scene_from_sentence(text_, options);
+    scene::Scene scene = scene::scene_from_sentence(text_, sentence_);
     if (given("--query")) scene::set_focus(scene, query_);
     return scene::trace_scene(scene);
   }

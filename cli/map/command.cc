@@ -43,6 +43,11 @@ namespace {
 
 constexpr std::int64_t kUsualSide = 1024;
 
+const Choices<Tone> kTones = {
+    {"linear", Tone::kLinear}, {"log", Tone::kLog}, {"sqrt", Tone::kSqrt}};
+const Choices<ColorMap> kColorMaps = {
+    {"viridis", ColorMap::kViridis}, {"magma", ColorMap::kMagma}, {"grey", ColorMap::kGrey}};
+
 class MapCommand : public Command {
  public:
   explicit MapCommand(CLI::App& parent);
@@ -69,10 +74,10 @@ class MapCommand : public Command {
 
   WeightArguments arguments_;
   std::string size_;
-  std::string reduce_ = "mean";
-  std::string tone_;
-  std::string colors_ = "viridis";
-  std::string color_ = "auto";
+  Pool reduce_ = Pool::kMean;
+  std::optional<Tone> tone_;
+  ColorMap colors_ = ColorMap::kViridis;
+  ColorWish color_ = ColorWish::kAuto;
   std::string tokens_;
   std::string output_, stats_;
   std::int64_t top_ = 0;
@@ -92,7 +97,8 @@ void MapCommand::add_map_options() {
                    "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
                    "Default: one for each key and query, up to 1024 each; what fits a terminal.")
       ->type_name("WIDTHxHEIGHT");
-  add_choice(*app_, "--reduce", reduce_, {"sum", "mean", "max"},
+  add_choice(*app_, "--reduce", reduce_,
+             {{"sum", Pool::kSum}, {"mean", Pool::kMean}, {"max", Pool::kMax}},
              "What the weights in a cell become: their sum, their mean over the pairs that the "
              "mask lets be seen (the default), or the largest.")
       ->type_name("HOW");
@@ -104,17 +110,19 @@ void MapCommand::add_map_options() {
 
 void MapCommand::add_look_options() {
   app_->option_defaults()->group("How it looks");
-  add_choice(*app_, "--tone", tone_, {"linear", "log", "sqrt"},
+  add_choice(*app_, "--tone", tone_, {kTones.begin(), kTones.end()},
              "How colours follow the weights: linear, by their square root (sqrt), in which small "
              "ones are seen, or by their logarithm (log), down to a millionth of the largest. "
              "Default: sqrt, and log where more than 256 keys are shown.")
       ->type_name("TONE");
-  add_choice(*app_, "--colormap", colors_, {"viridis", "magma", "grey"},
+  add_choice(*app_, "--colormap", colors_, kColorMaps,
              "The colours: viridis (the default), magma or grey.")
       ->type_name("COLORS");
-  add_choice(*app_, "--color", color_, {"auto", "always", "never"},
-             "Whether the map in the terminal has colours. auto: where standard output is a "
-             "terminal that has them.")
+  add_choice(
+      *app_, "--color", color_,
+      {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
+      "Whether the map in the terminal has colours. auto: where standard output is a "
+      "terminal that has them.")
       ->type_name("WHEN");
 }
 
@@ -181,12 +189,7 @@ void MapCommand::set_size(MapRequest& request) const {
   request.rows = *height;
 }
 
-scene::Color MapCommand::color_depth() const {
-  const ColorWish wish = color_ == "always"  ? ColorWish::kAlways
-                         : color_ == "never" ? ColorWish::kNever
-                                             : ColorWish::kAuto;
-  return choose_color(wish, false);
-}
+scene::Color MapCommand::color_depth() const { return choose_color(color_, false); }
 
 MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& place) const {
   MapRequest request = {.batch = place.batch,
@@ -194,9 +197,7 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
                         .heads = place.heads,
                         .queries = place.queries,
                         .keys = place.keys,
-                        .pool = reduce_ == "sum"   ? Pool::kSum
-                                : reduce_ == "max" ? Pool::kMax
-                                                   : Pool::kMean,
+                        .pool = reduce_,
                         .statistics = given("--stats"),
                         .top = top_};
   set_size(request);
@@ -215,17 +216,12 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
 MapLook MapCommand::look(const MapRequest& request) const {
   // Among many keys most weights are so small that their roots look alike.
   constexpr std::int64_t kManyKeys = 256;
-  const std::string tone = !tone_.empty()                    ? tone_
-                           : request.keys.size() > kManyKeys ? "log"
-                                                             : "sqrt";
-  return {.colors = colors_ == "magma"  ? ColorMap::kMagma
-                    : colors_ == "grey" ? ColorMap::kGrey
-                                        : ColorMap::kViridis,
-          .colors_name = colors_,
-          .tone = tone == "linear" ? Tone::kLinear
-                  : tone == "log"  ? Tone::kLog
-                                   : Tone::kSqrt,
-          .tone_name = tone};
+  const bool many = request.keys.size() > kManyKeys;
+  const Tone tone = tone_.value_or(many ? Tone::kLog : Tone::kSqrt);
+  return {.colors = colors_,
+          .colors_name = word_of(kColorMaps, colors_),
+          .tone = tone,
+          .tone_name = word_of(kTones, tone)};
 }
 
 MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,

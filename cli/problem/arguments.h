@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "fovea/tensor.h"
+
 namespace fovea::cli {
 
 struct AttendArguments {
@@ -15,8 +17,8 @@ struct AttendArguments {
   std::string key;
   std::string value;
   std::string input;
-  std::string layout = "bhld";
-  std::string dtype;
+  bool length_first = false;  // --layout blhd
+  std::optional<DType> dtype;
   std::string output;
   std::string lse;
 

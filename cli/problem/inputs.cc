@@ -108,11 +108,10 @@ void require_in_range(const AttendTensor& tensor, DType type) {
 }
 
 /// Converts where --dtype says so; refuses what cannot be computed with.
-void settle_type(AttendTensor& tensor, const std::string& wish) {
-  if (!wish.empty() && tensor.tensor->dtype() != storage_type(wish)) {
-    const DType type = storage_type(wish);
-    require_in_range(tensor, type);
-    tensor.tensor = TensorRef(convert(tensor.tensor, type));
+void settle_type(AttendTensor& tensor, std::optional<DType> wish) {
+  if (wish && tensor.tensor->dtype() != *wish) {
+    require_in_range(tensor, *wish);
+    tensor.tensor = TensorRef(convert(tensor.tensor, *wish));
   }
   if (is_float(tensor.tensor->dtype())) return;
   fail(tensor, "expected float32, float16, bfloat16 or float64, got {}; --dtype converts",
@@ -214,7 +213,7 @@ AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish) {
   inputs.key = read_one("key", arguments.key, file);
   const bool keys_do = wish == ValueWish::kIfGiven && arguments.value.empty();
   inputs.value = keys_do ? inputs.key : read_one("value", arguments.value, file);
-  inputs.layout = {.rank = inputs.query.tensor->rank(), .length_first = arguments.layout == "blhd"};
+  inputs.layout = {.rank = inputs.query.tensor->rank(), .length_first = arguments.length_first};
   for (AttendTensor* tensor : {&inputs.query, &inputs.key, &inputs.value}) {
     settle_layout(*tensor, inputs.layout);
   }

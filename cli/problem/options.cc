@@ -82,11 +82,15 @@ void add_tensor_options(CLI::App& app, AttendArguments& to) {
                  "those are taken that have no option of their own. FILE:bf16: all of them are "
                  "bfloat16 without a type, as NumPy writes it.")
       ->type_name("FILE");
-  add_choice(app, "--layout", to.layout, {"bhld", "blhd"},
+  add_choice(app, "--layout", to.length_first, {{"bhld", false}, {"blhd", true}},
              "Which dimension comes first: heads (bhld, the default) or length (blhd), in query, "
              "key, value and context alike.")
       ->type_name("LAYOUT");
-  add_choice(app, "--dtype", to.dtype, {"f32", "bf16", "f16", "f64"},
+  add_choice(app, "--dtype", to.dtype,
+             {{"f32", DType::kFloat32},
+              {"bf16", DType::kBFloat16},
+              {"f16", DType::kFloat16},
+              {"f64", DType::kFloat64}},
              "Convert query, key and value to this type, and write the context in it. Default: "
              "each as it is, the context as the query. f64 is computed by the reference, exactly "
              "and some hundred times as slowly.")

@@ -5,7 +5,6 @@
 #include "cli/shell/option_types.h"
 
 #include <algorithm>
-#include <functional>
 
 #include <fmt/ranges.h>
 
@@ -31,6 +30,8 @@ std::string suggestion(std::string_view value, const std::vector<std::string>& c
   return nearest;
 }
 
+}  // namespace
+
 std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices) {
   return [choices = std::move(choices)](const std::string& value) {
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
@@ -38,8 +39,6 @@ std::function<std::string(const std::string&)> is_one_of(std::vector<std::string
                        suggestion(value, choices));
   };
 }
-
-}  // namespace
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         std::vector<std::string> choices, const std::string& description) {

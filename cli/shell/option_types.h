@@ -7,10 +7,12 @@
 
 #include <charconv>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -22,7 +24,39 @@ namespace fovea::cli {
 /// The largest number that --threads takes.
 inline constexpr std::int64_t kMaxThreads = 1024;
 
-/// An option or argument that takes one of a few words.
+/// The words of a choice, and what each stands for.
+template <class Value>
+using Choices = std::vector<std::pair<std::string, Value>>;
+
+/// A check for CLI11, which suggests the nearest choice.
+std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices);
+
+/// An option or argument that takes one of a few words. `target` gets what the word stands for.
+template <class Value>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& target,
+                        const std::type_identity_t<Choices<Value>>& choices,
+                        const std::string& description) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) words.push_back(word);
+  const auto assign = [&target, choices](const std::string& typed) {
+    for (const auto& [word, value] : choices) {
+      if (word == typed) target = value;
+    }
+  };
+  return app.add_option_function<std::string>(name, assign, description)
+      ->check(is_one_of(std::move(words)));
+}
+
+/// The first word that stands for `value`.
+template <class Value>
+std::string word_of(const Choices<Value>& choices, Value value) {
+  for (const auto& [word, known] : choices) {
+    if (known == value) return word;
+  }
+  return {};
+}
+
+/// The same as add_choice, of which `target` gets the word itself.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         std::vector<std::string> choices, const std::string& description);
 

@@ -155,7 +155,6 @@ class TrainTranslateCommand : public Command {
   void check_usage() const;
 
   std::string output_;
-  std::string architecture_ = "transformer";
   bool resume_ = false;
   bool show_attention_ = false;
   train::TranslatorOptions model_;
@@ -182,9 +181,11 @@ void TrainTranslateCommand::add_options() {
                  "Draw at each validation where the first of its pairs looked.");
 
   app_->option_defaults()->group("Options of the model");
-  add_choice(*app_, "--architecture", architecture_, {"transformer", "gru"},
-             "transformer (the default), or gru: recurrent layers that learn to align (Bahdanau "
-             "et al. 2015).")
+  add_choice(
+      *app_, "--architecture", model_.architecture,
+      {{"transformer", train::Architecture::kTransformer}, {"gru", train::Architecture::kGru}},
+      "transformer (the default), or gru: recurrent layers that learn to align (Bahdanau "
+      "et al. 2015).")
       ->type_name("NAME");
   const auto size = [&](const char* name, std::int64_t& target, const char* what) {
     add_integer(*app_, name, target, {std::int64_t{1}, kMaxWidth},
@@ -267,7 +268,7 @@ void TrainTranslateCommand::check_usage() const {
     throw UsageError(
         fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));
   }
-  if (architecture_ == "gru") {
+  if (model_.architecture == train::Architecture::kGru) {
     for (const char* const option : {"--heads", "--inner", "--layers", "--rotary-base"}) {
       if (given(option)) throw UsageError(fmt::format("{} goes with the transformer", option));
     }
@@ -297,8 +298,6 @@ int TrainTranslateCommand::run() const {
     model.source = vocabulary(data, &train::Pair::source);
     model.target = vocabulary(data, &train::Pair::target);
     model.options = model_;
-    model.options.architecture =
-        architecture_ == "gru" ? train::Architecture::kGru : train::Architecture::kTransformer;
     model.options.source_symbols = model.source.size();
     model.options.target_symbols = model.target.size();
     model.options.encoder_layers = model.options.decoder_layers = layers_;
