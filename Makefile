@@ -61,7 +61,7 @@ first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
 
-build: ## Build the libraries and build/release/fovea (the default)
+build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
 	$(SETUP) build
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release
@@ -72,14 +72,14 @@ setup: ## Install every Debian package that any target here needs
 demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 16,384 tokens
 	$(SETUP) build
 	$(CONFIGURE) release $(first_time)
-	$(BUILD) release --target fovea_cli
+	$(BUILD) release --target fovea_cli fovea_bench
 	@build/release/fovea explain $(DEMO_SCENE)
 	@mkdir -p build/demo
 	@build/release/fovea explain $(DEMO_SCENE) --format html --output $(DEMO_PAGE)
 	@printf '\nThe same as a page, every step to click through:\n  %s\n' "$(CURDIR)/$(DEMO_PAGE)"
 	@printf 'In a browser:\n  file://%s\n' "$$(echo "$(CURDIR)/$(DEMO_PAGE)" | sed 's/ /%20/g')"
 	@printf '\nAttention over 16,384 tokens, checked against the reference:\n'
-	@build/release/fovea bench --q-len 16384 --repeat 3
+	@build/release/fovea-bench --q-len 16384 --repeat 3
 
 test: ## Build everything and run the tests, those of C++ alone where there is no Python 3.11
 	$(SETUP) build test

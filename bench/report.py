@@ -5,7 +5,7 @@
   bench/report.py                    write the tables anew from what is kept
   bench/report.py --measure          run the benchmarks, keep their figures, write the tables;
                                      `make bench` builds and does this
-  bench/report.py --take FILE...     keep what `fovea bench --json` printed instead of measuring
+  bench/report.py --take FILE...     keep what `fovea-bench --json` printed instead of measuring
 
 `fovea explain` is in bench/results/explain.json, attention in attention.json, there once for each
 SIMD target: the machine's best, AVX3 where that is another one, and AVX2. What is measured again replaces the old as a whole.
@@ -110,11 +110,10 @@ def measure_explain(build, commit_name):
 
 
 def measure_forward(build):
-    """What `fovea bench --json` prints, for the best SIMD target and for those that others have."""
-    program = build / "fovea"
-    info = json.loads(measured(program, "info", "--json"))
+    """What `fovea-bench --json` prints, for the best SIMD target and for those that others have."""
+    info = json.loads(measured(build / "fovea", "info", "--json"))
     targets = [info["targets"][0], *(name for name in info["targets"][1:] if name in ("AVX3", "AVX2"))]
-    return [measured(program, "bench", "--json", FOVEA_TARGET=target) for target in targets]
+    return [measured(build / "fovea-bench", "--json", FOVEA_TARGET=target) for target in targets]
 
 
 def median(numbers):
@@ -137,7 +136,7 @@ def kept_row(row):
 
 
 def forward_record(printed, commit_name, date):
-    """(target, record) of what `fovea bench --json` printed."""
+    """(target, record) of what `fovea-bench --json` printed."""
     run = json.loads(printed)
     if not run.get("forward"):
         raise ValueError("it has no part \"forward\"")
@@ -190,7 +189,7 @@ def explain_tables(kept):
 
 
 def describe(problem):
-    """A problem of `fovea bench`'s JSON, in the words of its table."""
+    """A problem of `fovea-bench`'s JSON, in the words of its table."""
     def both(a, b):
         return f"{a}" if a == b else f"{a}/{b}"
 
@@ -353,7 +352,7 @@ On the right: how many times as fast Fovea is as the fastest call of each librar
 
 
 def problem_of(cell):
-    """A cell of bench/peers as `fovea bench` has it; what differs from all of its rows finds none."""
+    """A cell of bench/peers as `fovea-bench` has it; what differs from all of its rows finds none."""
     masks = {"full": "all", "causal": "causal()", "window": f"window({cell.window}, 0)"}
     return {"batch": 1, "q_heads": cell.q_heads, "kv_heads": cell.kv_heads, "q_len": cell.length,
             "kv_len": cell.length, "head_dim": cell.key_dim, "value_dim": cell.value_dim,
@@ -457,7 +456,7 @@ def take(paths):
         try:
             records.append(forward_record(path.read_text(encoding="utf-8"), commit_text(), date))
         except (ValueError, KeyError) as error:
-            raise SystemExit(f"{path}: expected what `fovea bench forward --json` prints: {error}") from None
+            raise SystemExit(f"{path}: expected what `fovea-bench forward --json` prints: {error}") from None
     keep_forward(records)
 
 

@@ -39,7 +39,7 @@ def decode_row(share=0.95, least=0.9, median=0.004, at_most=None, **problem):
 
 
 def printed(target="AVX3", rows=None, **parts):
-    """As `fovea bench --json` prints."""
+    """As `fovea-bench --json` prints."""
     return json.dumps({"version": "0.1.0", "compiler": "GCC 12.2.0", "build_type": "Release", "cpu": "Some CPU",
                        "cpus": 2, "target": target, "forward": rows or [row()], **parts})
 

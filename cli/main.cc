@@ -5,7 +5,6 @@
 #include <memory>
 #include <utility>
 
-#include "bench/attention/command.h"
 #include "cli/attend/command.h"
 #include "cli/explain/command.h"
 #include "cli/heads/command.h"
@@ -37,7 +36,7 @@ Page root_page() {
                     " fovea heads --input layer.npz --causal\n"
                     " fovea train scene lesson.json --output learned.json\n"
                     " fovea translate dates \"en-US: 03/04/05\" --show-attention\n"
-                    " fovea bench\n"
+                    " fovea-bench\n"
                     " fovea info"},
                    {"ENVIRONMENT",
                     "COLUMNS, NO_COLOR, TERM and COLORTERM shape text; fovea explain --help "
@@ -46,14 +45,18 @@ Page root_page() {
                    {"SEE ALSO",
                     "fovea explain --help, fovea inspect --help, fovea attend --help, fovea map "
                     "--help, fovea tile --help, fovea heads --help, fovea train --help, fovea "
-                    "translate --help, fovea bench --help, fovea info --help"}}};
+                    "translate --help, fovea-bench --help, fovea info --help"}}};
+}
+
+std::unique_ptr<Command> make_no_bench(CLI::App& app) {
+  return make_absent(app, "bench", "", "unknown command \"bench\"; it is the program fovea-bench");
 }
 
 class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, root_page(), Repeated::kRefused) {
     add_commands({make_explain, make_inspect, make_attend, make_map, make_tile, make_heads,
-                  make_train, make_translate, make_bench, make_info});
+                  make_train, make_translate, make_info, make_no_bench});
   }
 
  private:

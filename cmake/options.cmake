@@ -2,7 +2,7 @@
 # What can be switched, and the flags that all of Fovea's own code is built with. A project that takes
 # Fovea in through add_subdirectory gets the library alone: nothing else is built or installed.
 
-option(FOVEA_CLI "Build the command line, fovea" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_CLI "Build the command line, fovea, and fovea-bench" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_FILES "Build files of tensors, fovea::files" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_SCENE "Build scenes, fovea::scene" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_NN "Build the layers that learn, fovea::nn and, with scenes, fovea::train" ${PROJECT_IS_TOP_LEVEL})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a few of very many weights (fovea/weights.h), as `fovea bench looks` measures them.
+// Looks at a few of very many weights (fovea/weights.h), as `fovea-bench looks` measures them.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manual page of `fovea bench` (bench_page.h). What the options are for stands where they are
+// The manual page of `fovea-bench` (bench_page.h). What the options are for stands where they are
 // added, in bench_command.cc.
 
 #include "bench/attention/page.h"
@@ -90,25 +90,25 @@ constexpr const char* kEnvironment =
     "OMP_PROC_BIND, OMP_PLACES\tKeep threads on their CPUs; more of OpenMP's variables hold too.";
 
 constexpr const char* kExamples =
-    " fovea bench\n"
-    " fovea bench ceilings --threads 4\n"
-    " FOVEA_TARGET=AVX2 fovea bench forward\n"
-    " fovea bench --q-len 16384 --q-heads 2 --mask causal\n"
-    " fovea bench --q-len 2048 --q-heads 32 --kv-heads 8 --head-dim 128\n"
-    " fovea bench --mask window:255,0 --score alibi --quick\n"
-    " fovea bench --q-len 2048 --q-heads 8 --dtype bf16\n"
-    " fovea bench backward --q-len 2048 --q-heads 2 --mask causal\n"
-    " fovea bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
-    " fovea bench lenses --q-len 8192 --lens map:16,16 --lens top:4\n"
-    " fovea bench forward decode --json > bench.json";
+    " fovea-bench\n"
+    " fovea-bench ceilings --threads 4\n"
+    " FOVEA_TARGET=AVX2 fovea-bench forward\n"
+    " fovea-bench --q-len 16384 --q-heads 2 --mask causal\n"
+    " fovea-bench --q-len 2048 --q-heads 32 --kv-heads 8 --head-dim 128\n"
+    " fovea-bench --mask window:255,0 --score alibi --quick\n"
+    " fovea-bench --q-len 2048 --q-heads 8 --dtype bf16\n"
+    " fovea-bench backward --q-len 2048 --q-heads 2 --mask causal\n"
+    " fovea-bench decode --kv-len 32768 --q-heads 32 --kv-heads 8 --head-dim 128\n"
+    " fovea-bench lenses --q-len 8192 --lens map:16,16 --lens top:4\n"
+    " fovea-bench forward decode --json > bench.json";
 
 }  // namespace
 
 Page bench_page() {
   return {
-      .synopsis = {"fovea bench [ceilings] [forward] [backward] [decode] [lenses] [looks]",
+      .synopsis = {"fovea-bench [ceilings] [forward] [backward] [decode] [lenses] [looks]",
                    "            [tiny] [memory] [--threads N] [--repeat N] [--quick] [--json]",
-                   "fovea bench [forward] [backward] [decode] [lenses] [--q-len N] [--kv-len N]",
+                   "fovea-bench [forward] [backward] [decode] [lenses] [--q-len N] [--kv-len N]",
                    "            [--q-heads N] [--kv-heads N] [--batch N] [--head-dim N]",
                    "            [--value-dim N] [--mask RULE]... [--score RULE]...",
                    "            [--dtype TYPE] [--block-size N] [--lens LENS]... [OPTION]..."},

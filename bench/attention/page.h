@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manual page of `fovea bench`, but for its options.
+// The manual page of `fovea-bench`, but for its options.
 
 #pragma once
 

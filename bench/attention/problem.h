@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea bench` measures: one attention problem, its random inputs, the work it is, and how it
+// What `fovea-bench` measures: one attention problem, its random inputs, the work it is, and how it
 // is written on the command line and in a table.
 
 #pragma once

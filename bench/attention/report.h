@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea bench` says of its measurements: aligned tables, or one JSON object.
+// What `fovea-bench` says of its measurements: aligned tables, or one JSON object.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of the calls that `fovea bench` measures, with its tensors.
+// One of the calls that `fovea-bench` measures, with its tensors.
 
 #pragma once
 

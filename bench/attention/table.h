@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard tables of `fovea bench forward`, `backward`, `decode` and `lenses`, and the speed
+// The standard tables of `fovea-bench forward`, `backward`, `decode` and `lenses`, and the speed
 // below which no row may fall.
 
 #pragma once

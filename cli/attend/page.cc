@@ -125,7 +125,7 @@ Page attend_page() {
                        {"ENVIRONMENT", kEnvironment},
                        {"EXAMPLES", kExamples},
                        {"SEE ALSO",
-                        "fovea --help, fovea inspect --help, fovea bench --help; docs/files.md, "
+                        "fovea --help, fovea inspect --help, fovea-bench --help; docs/files.md, "
                         "docs/numerics.md"}}};
 }
 

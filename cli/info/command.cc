@@ -27,8 +27,8 @@ Page info_page() {
               "Attention is computed by the fused engine, in the instructions of one SIMD target: "
               "the best that both the CPU and this build have, or the one that FOVEA_TARGET names. "
               "SCALAR, the last, is the fallback for CPUs without any. The reference, plain and "
-              "slow, says what is right: fovea explain shows its numbers, and the tests and fovea "
-              "bench judge the engine by it.",
+              "slow, says what is right: fovea explain shows its numbers, and the tests and "
+              "fovea-bench judge the engine by it.",
           .sections = {exit_status_section(),
                        {"ENVIRONMENT",
                         "FOVEA_TARGET\tThe SIMD target to compute with, one of those listed.\n"
@@ -38,7 +38,7 @@ Page info_page() {
                         " fovea info\n"
                         " fovea info --json | python3 -m json.tool\n"
                         " FOVEA_TARGET=AVX2 fovea info"},
-                       {"SEE ALSO", "fovea --help, fovea bench --help, fovea explain --help"}}};
+                       {"SEE ALSO", "fovea --help, fovea-bench --help, fovea explain --help"}}};
 }
 
 std::string to_text(const BuildInfo& info) {

@@ -18,12 +18,6 @@
 
 namespace fovea::cli {
 
-DType storage_type(std::string_view word) {
-  if (word == "f64") return DType::kFloat64;
-  if (word == "f16") return DType::kFloat16;
-  return word == "bf16" ? DType::kBFloat16 : DType::kFloat32;
-}
-
 bool is_standard_input(const std::string& spec) { return spec == "-" || spec.starts_with("-:"); }
 
 bool names_tensor(const std::string& spec) {

@@ -6,15 +6,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fovea/tensor.h"
 
 namespace fovea::cli {
-
-/// The type of elements that --dtype calls "f32", "bf16", "f16" or "f64".
-DType storage_type(std::string_view word);
 
 /// Each reads what the option `option` was given. Messages begin with the option. Throw
 /// InvalidArgument and IoError.

@@ -127,7 +127,7 @@ void add_options(std::string& page, const std::string& heading,
 
 std::vector<Definition> commands_of(const CLI::App& app) {
   std::vector<Definition> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : listed_commands(app)) {
     commands.emplace_back(command->get_name(), command->get_description());
   }
   return commands;
@@ -165,6 +165,10 @@ Page::Section exit_status_section() {
           "1\tThe work or a check failed; or the output could not be written.\n"
           "2\tWrong usage or bad input, such as a scene that cannot be read.\n"
           "130\tInterrupted by Ctrl-C (143: ended by SIGTERM, 129: by SIGHUP)."};
+}
+
+std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
 
 std::string short_help(const CLI::App& app) {

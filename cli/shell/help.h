@@ -7,6 +7,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -26,6 +27,9 @@ class PageFormatter : public CLI::FormatterBase {
  private:
   Page page_;
 };
+
+/// The commands of `app` that a page lists.
+std::vector<const CLI::App*> listed_commands(const CLI::App& app);
 
 /// The page in a few lines, for somebody who typed the program's name alone.
 std::string short_help(const CLI::App& app);

@@ -16,6 +16,7 @@
 #include "fovea/info.h"
 
 #include "cli/shell/exit_code.h"
+#include "cli/shell/help.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
@@ -41,7 +42,7 @@ std::vector<std::string> known_options(const CLI::App& app) {
 
 std::vector<std::string> known_commands(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  for (const CLI::App* command : listed_commands(app)) {
     names.push_back(command->get_name());
   }
   return names;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea bench`: what it measures, what it refuses, and how it says so. Not how fast anything is."""
+"""`fovea-bench`: what it measures, what it refuses, and how it says so. Not how fast anything is."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
+from support import BENCH, FOVEA, TIMEOUT_S, CliTest, default_signals, environment, run
 
 ROW_MEMBERS = ["problem", "threads", "flop", "median_s", "best_s", "at_most_s", "gflops", "share",
                "share_at_least", "against", "speedup", "speedup_at_least", "error", "allowed_error",
@@ -25,8 +25,10 @@ def pairs(q_len, kv_len, visible):
 
 
 class BenchTest(CliTest):
+    program = BENCH
+
     def bench(self, *options, **run_options):
-        return json.loads(self.succeed("bench", *options, "--quick", "--json", **run_options))
+        return json.loads(self.succeed(*options, "--quick", "--json", **run_options))
 
     def row(self, *options, **run_options):
         report = self.bench(*options, **run_options)
@@ -150,7 +152,7 @@ class BenchTest(CliTest):
         self.assertTrue(1e5 < memory["bytes"] < 16384 * 16384, memory)
 
     def test_every_target(self):
-        for target in json.loads(self.succeed("info", "--json"))["targets"]:
+        for target in json.loads(self.succeed("info", "--json", program=FOVEA))["targets"]:
             report = self.bench("--q-len", "65", env=environment(FOVEA_TARGET=target))
             self.assertEqual(report["target"], target)
             self.assertEqual(len(report["forward"]), 1)
@@ -177,8 +179,8 @@ class BenchTest(CliTest):
         self.assertTrue(0.0 < tiny["best_s"] <= tiny["median_s"])
 
     def test_text_is_an_aligned_table(self):
-        info = json.loads(self.succeed("info", "--json"))
-        text = self.succeed("bench", "--q-len", "64", "--kv-len", "70", "--q-heads", "4",
+        info = json.loads(self.succeed("info", "--json", program=FOVEA))
+        text = self.succeed("--q-len", "64", "--kv-len", "70", "--q-heads", "4",
                             "--kv-heads", "2", "--head-dim", "16", "--value-dim", "8", "--mask",
                             "causal", "--score", "alibi", "--quick")
         heading, cpu, empty, titles, row = text.splitlines()
@@ -229,18 +231,28 @@ class BenchTest(CliTest):
                 (["--score", "softcap"], "softcap:CAP, CAP above 0"),
                 (["--score", "softcap:0"], "softcap:CAP, CAP above 0"),
                 (["--score", "alibi:1"], "expected alibi, bias, functor, relative or softcap:CAP")):
-            self.assertIn(message, self.fail_with(2, "bench", *arguments), arguments)
+            self.assertIn(message, self.fail_with(2, *arguments), arguments)
+
+    def test_it_is_no_command_of_fovea(self):
+        for arguments in ([], ["--help"], ["forward", "--quick"]):
+            result = run("bench", *arguments)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertEqual(result.stderr, b'fovea: unknown command "bench"; it is the program fovea-bench\n')
+
+    def test_version(self):
+        version = self.succeed("--version", program=FOVEA).split()[1]
+        self.assertEqual(self.succeed("--version"), f"fovea-bench {version}\n")
 
     def test_an_unknown_target_is_refused(self):
-        message = self.fail_with(2, "bench", "tiny", env=environment(FOVEA_TARGET="MMX"))
+        message = self.fail_with(2, "tiny", env=environment(FOVEA_TARGET="MMX"))
         self.assertIn("FOVEA_TARGET: expected one of", message)
 
     def test_closed_pipe(self):
-        result = run("bench", "tiny", "--quick", stdout=self.pipe_without_reader())
+        result = run("tiny", "--quick", program=BENCH, stdout=self.pipe_without_reader())
         self.assertEqual((result.returncode, result.stderr), (0, b""))
 
     def test_interrupt_ends_it_at_once(self):
-        with subprocess.Popen([FOVEA, "bench", "forward"], stdout=subprocess.PIPE,
+        with subprocess.Popen([BENCH, "forward"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, env=environment(),
                               preexec_fn=default_signals) as process:
             process.stdout.readline()  # the heading: from here on it measures
@@ -252,7 +264,7 @@ class BenchTest(CliTest):
     def test_progress_is_for_terminals(self):
         for term, shown in (("xterm", True), ("dumb", False)):
             master, terminal = pty.openpty()
-            with subprocess.Popen([FOVEA, "bench", "--q-len", "32", "--quick"], stderr=terminal,
+            with subprocess.Popen([BENCH, "--q-len", "32", "--quick"], stderr=terminal,
                                   stdout=subprocess.PIPE, env=environment(TERM=term)) as process:
                 out = process.communicate(timeout=TIMEOUT_S)[0]
             os.close(terminal)
@@ -273,8 +285,8 @@ class BenchTest(CliTest):
                 self.assertEqual(seen, b"")
 
     def test_the_examples_of_the_page_run(self):
-        page = self.succeed("bench", "--help").partition("\nEXAMPLES\n")[2]
-        examples = re.findall(r"^    (?:FOVEA_TARGET=\S+ )?fovea (bench .*)$", page, re.MULTILINE)
+        page = self.succeed("--help").partition("\nEXAMPLES\n")[2]
+        examples = re.findall(r"^    (?:FOVEA_TARGET=\S+ )?fovea-bench(.*)$", page, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 5)
         for example in examples:
             options = example.partition(" >")[0].split()

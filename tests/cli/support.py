@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command line share: where the program is, running it, small scenes.
 
-FOVEA is the path of the program, FOVEA_SOURCE the source directory, FOVEA_NN 0 where it was built
+FOVEA is the path of the program, beside which fovea-bench is; FOVEA_SOURCE the source directory, FOVEA_NN 0 where it was built
 without fovea::nn; without them the release build of this source tree is tested.
 """
 
@@ -15,6 +15,7 @@ import unittest
 
 SOURCE = pathlib.Path(os.environ.get("FOVEA_SOURCE") or pathlib.Path(__file__).parents[2]).resolve()
 FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" / "fovea")
+BENCH = os.path.join(os.path.dirname(FOVEA), "fovea-bench")
 EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
 # Whether it was built with what learns.
@@ -42,12 +43,12 @@ def default_signals():
         signal.signal(number, signal.SIG_DFL)
 
 
-def run(*arguments, stdin=b"", env=None, **options):
-    """Runs the program to its end; stdout and stderr of the result are bytes."""
+def run(*arguments, program=FOVEA, stdin=b"", env=None, **options):
+    """Runs a program to its end; stdout and stderr of the result are bytes."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
     options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run([FOVEA, *arguments], input=stdin, stderr=subprocess.PIPE,
+    return subprocess.run([program, *arguments], input=stdin, stderr=subprocess.PIPE,
                           env=env or environment(), timeout=TIMEOUT_S, check=False, **options)
 
 
@@ -64,6 +65,7 @@ class CliTest(unittest.TestCase):
     """Gives each test an empty directory `self.dir` and checks of how the program ended."""
 
     longMessage = True
+    program = FOVEA
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="fovea-cli-")
@@ -77,19 +79,19 @@ class CliTest(unittest.TestCase):
 
     def succeed(self, *arguments, **options):
         """Runs the program, which must succeed silently; returns its standard output as text."""
-        result = run(*arguments, **options)
+        result = run(*arguments, **{"program": self.program, **options})
         self.assertEqual((result.returncode, result.stderr), (0, b""), arguments)
         return result.stdout.decode("utf-8") if result.stdout is not None else ""
 
     def fail_with(self, code, *arguments, **options):
         """Runs the program, which must fail with one clean line; returns that line."""
-        result = run(*arguments, **options)
+        result = run(*arguments, **{"program": self.program, **options})
         self.assertEqual(result.returncode, code, (arguments, result.stderr[:500]))
         return self.one_line(result.stderr)
 
     def one_line(self, stderr):
         text = stderr.decode("utf-8")
-        self.assertTrue(text.startswith("fovea: "), text)
+        self.assertTrue(text.startswith("fovea-bench: " if self.program == BENCH else "fovea: "), text)
         self.assertEqual(text.count("\n"), 1, text)
         self.assertTrue(text.endswith("\n"), text)
         controls = [c for c in text[:-1] if ord(c) < 32 or 127 <= ord(c) < 160]

@@ -94,7 +94,7 @@ class Installed(unittest.TestCase):
     def test_what_is_installed(self):
         for path in ("include/fovea/tensor.h", "include/fovea/attention.h",
                      "include/fovea/custom_score.h", "include/fovea/export.h", "include/fovea/simd_math-inl.h",
-                     "include/fovea/simd_targets.h", "bin/fovea",
+                     "include/fovea/simd_targets.h", "bin/fovea", "bin/fovea-bench",
                      "share/fovea/scene.schema.json", "share/fovea/scenes/001_your_journey.json",
                      "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
             self.assertTrue((self.prefix / path).is_file(), path)

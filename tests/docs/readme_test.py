@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what README.md and docs/training.md say.
 
-```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea in place, and must
+```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea and fovea-bench in place, and must
          succeed. Lines that start with `make` would run these tests again, or install packages: only
          that make knows the target is checked.
 ```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
@@ -74,7 +74,8 @@ class Document:
         for name in ("docs", "examples"):
             shutil.copytree(SOURCE / name, cls.scratch / name)
         (cls.scratch / "build" / "release").mkdir(parents=True)
-        (cls.scratch / "build" / "release" / "fovea").symlink_to(os.environ["FOVEA"])
+        for program in ("fovea", "fovea-bench"):
+            (cls.scratch / "build" / "release" / program).symlink_to(pathlib.Path(os.environ["FOVEA"]).with_name(program))
 
         programs = cls.scratch / "bin"
         programs.mkdir()

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea bench` (command.h).
-
-#include "bench/attention/command.h"
+// The `fovea-bench` program: this machine's ceilings, and how near to them attention comes.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,10 +21,10 @@
 #include "bench/attention/problem.h"
 #include "bench/attention/report.h"
 #include "bench/attention/table.h"
-#include "cli/problem/tensor_options.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
+#include "cli/shell/program.h"
 #include "cli/shell/progress.h"
 #include "kernels/simd/target.h"
 
@@ -47,7 +45,7 @@ const std::vector<std::string> kProblemOptions = {
 
 class BenchCommand : public Command {
  public:
-  explicit BenchCommand(CLI::App& parent);
+  explicit BenchCommand(CLI::App& program);
 
   int run() const override;
 
@@ -65,7 +63,6 @@ class BenchCommand : public Command {
   BenchEffort effort() const;
 
   std::vector<std::string> parts_;
-  std::string dtype_;
   BenchProblem shape_;
   std::vector<std::string> masks_;
   std::vector<std::string> scores_;
@@ -76,8 +73,7 @@ class BenchCommand : public Command {
   bool json_ = false;
 };
 
-BenchCommand::BenchCommand(CLI::App& parent)
-    : Command(parent, "bench", "how fast attention is on this machine", bench_page()) {
+BenchCommand::BenchCommand(CLI::App& program) : Command(program, bench_page()) {
   add_choices(
       *app_, "PART", parts_,
       {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},
@@ -118,7 +114,8 @@ void BenchCommand::add_problem_options() {
           "key), relative (T5's table), softcap:CAP, or functor (a cap of 30 once more, as "
           "a functor that a user of the library compiles). May be given several times.")
       ->type_name("RULE");
-  add_choice(*app_, "--dtype", dtype_, {"f32", "bf16", "f16"},
+  add_choice(*app_, "--dtype", shape_.dtype,
+             {{"f32", DType::kFloat32}, {"bf16", DType::kBFloat16}, {"f16", DType::kFloat16}},
              "What tensors are stored in (default f32).")
       ->type_name("TYPE");
   add("--block-size", shape_.block_size, kMaxLength,
@@ -172,7 +169,6 @@ BenchProblem BenchCommand::problem(BenchCall call) const {
   if (!given("--q-len")) problem.q_len = decode ? 1 : kDefaultLength;
   if (!given("--head-dim")) problem.head_dim = kDefaultDim;
   if (!given("--kv-len")) problem.kv_len = decode ? kDefaultCache : problem.q_len;
-  if (given("--dtype")) problem.dtype = storage_type(dtype_);
   if (!given("--kv-heads")) problem.kv_heads = problem.q_heads;
   if (!given("--value-dim")) problem.value_dim = problem.head_dim;
   if (problem.q_heads % problem.kv_heads != 0) {
@@ -296,10 +292,14 @@ int BenchCommand::run() const {
   return 0;
 }
 
-}  // namespace
-
-std::unique_ptr<Command> make_bench(CLI::App& parent) {
-  return std::make_unique<BenchCommand>(parent);
+std::unique_ptr<Command> make_bench(CLI::App& program) {
+  return std::make_unique<BenchCommand>(program);
 }
 
+}  // namespace
 }  // namespace fovea::cli
+
+int main(int argc, char** argv) {
+  return fovea::cli::run_program(argc, argv, "fovea-bench", "how fast attention is on this machine",
+                                 fovea::cli::make_bench);
+}
