@@ -17,7 +17,6 @@
 
 #include "bench/attention/machine.h"
 #include "bench/attention/measure.h"
-#include "bench/attention/page.h"
 #include "bench/attention/problem.h"
 #include "bench/attention/report.h"
 #include "bench/attention/table.h"
@@ -29,6 +28,9 @@
 #include "kernels/simd/target.h"
 
 namespace fovea::cli {
+
+extern const std::string_view kBenchPage;  // page.txt
+
 namespace {
 
 constexpr std::int64_t kMaxLength = std::int64_t{1} << 24;
@@ -73,7 +75,7 @@ class BenchCommand : public Command {
   bool json_ = false;
 };
 
-BenchCommand::BenchCommand(CLI::App& program) : Command(program, bench_page()) {
+BenchCommand::BenchCommand(CLI::App& program) : Command(program, kBenchPage) {
   add_choices(
       *app_, "PART", parts_,
       {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},

@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "cli/attend/outputs.h"
-#include "cli/attend/page.h"
 #include "cli/attend/report.h"
 #include "cli/attend/verify.h"
+#include "cli/pages/pages.h"
 #include "cli/problem/arguments.h"
 #include "cli/problem/call.h"
 #include "cli/problem/inputs.h"
@@ -67,7 +67,7 @@ class AttendCommand : public Command {
 };
 
 AttendCommand::AttendCommand(CLI::App& parent)
-    : Command(parent, "attend", "attention of tensors in files", attend_page()) {
+    : Command(parent, "attend", "attention of tensors in files", kAttendPage) {
   add_tensor_options(*app_, arguments_);
   add_output_options();
   add_mask_options(*app_, arguments_);

@@ -21,7 +21,7 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
-#include "cli/explain/page.h"
+#include "cli/pages/pages.h"
 #include "cli/shell/input.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
@@ -68,8 +68,7 @@ class ExplainCommand : public Command {
 };
 
 ExplainCommand::ExplainCommand(CLI::App& parent)
-    : Command(parent, "explain", "show every step of attention on a small example",
-              explain_page()) {
+    : Command(parent, "explain", "show every step of attention on a small example", kExplainPage) {
   add_options();
 }
 

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "cli/heads/compute.h"
-#include "cli/heads/page.h"
 #include "cli/heads/report.h"
 #include "cli/map/place.h"
+#include "cli/pages/pages.h"
 #include "cli/problem/arguments.h"
 #include "cli/problem/call.h"
 #include "cli/problem/inputs.h"
@@ -54,7 +54,7 @@ class HeadsCommand : public Command {
 };
 
 HeadsCommand::HeadsCommand(CLI::App& parent)
-    : Command(parent, "heads", "what each head looks at, in numbers and a name", heads_page()) {
+    : Command(parent, "heads", "what each head looks at, in numbers and a name", kHeadsPage) {
   add_problem_options(*app_, arguments_, "What is shown", [this] {
     add_integer(
         *app_, "--blocks", blocks_, {std::int64_t{1}, kMaxBlocks},

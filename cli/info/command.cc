@@ -13,33 +13,11 @@
 
 #include "fovea/info.h"
 
+#include "cli/pages/pages.h"
 #include "cli/shell/output.h"
 
 namespace fovea::cli {
 namespace {
-
-Page info_page() {
-  return {.synopsis = {"fovea info [--json]"},
-          .description =
-              "Prints what a bug report or a record of a measurement needs: the version, how it "
-              "was built, what it computes with, and what it found on this machine.\n"
-              "\n"
-              "Attention is computed by the fused engine, in the instructions of one SIMD target: "
-              "the best that both the CPU and this build have, or the one that FOVEA_TARGET names. "
-              "SCALAR, the last, is the fallback for CPUs without any. The reference, plain and "
-              "slow, says what is right: fovea explain shows its numbers, and the tests and "
-              "fovea-bench judge the engine by it.",
-          .sections = {exit_status_section(),
-                       {"ENVIRONMENT",
-                        "FOVEA_TARGET\tThe SIMD target to compute with, one of those listed.\n"
-                        "OMP_NUM_THREADS\tThe threads to compute with, unless a call says "
-                        "otherwise. Default: one for each CPU."},
-                       {"EXAMPLES",
-                        " fovea info\n"
-                        " fovea info --json | python3 -m json.tool\n"
-                        " FOVEA_TARGET=AVX2 fovea info"},
-                       {"SEE ALSO", "fovea --help, fovea-bench --help, fovea explain --help"}}};
-}
 
 std::string to_text(const BuildInfo& info) {
   const int threads = omp_get_max_threads();
@@ -81,7 +59,7 @@ class InfoCommand : public Command {
 };
 
 InfoCommand::InfoCommand(CLI::App& parent)
-    : Command(parent, "info", "what this build is and what it found on this machine", info_page(),
+    : Command(parent, "info", "what this build is and what it found on this machine", kInfoPage,
               Repeated::kRefused) {
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
 }

@@ -15,6 +15,7 @@
 #include "fovea/error.h"
 
 #include "cli/inspect/report.h"
+#include "cli/pages/pages.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -22,48 +23,6 @@
 
 namespace fovea::cli {
 namespace {
-
-constexpr const char* kDescription =
-    "Prints which tensors a file has, with their types and shapes, and for each the minimum, "
-    "maximum and mean of its finite numbers, and how many are NaN or infinite. The file may be "
-    "NumPy's .npy or .npz, or .safetensors.\n"
-    "\n"
-    "Tensors of .npy and .safetensors are looked at where they are, so that a file larger than "
-    "memory will do.";
-
-constexpr const char* kTable =
-    "type\tThe type that Fovea reads: float32, float64, float16, bfloat16, int64 or bool. Integers "
-    "of other widths are read as int64.\n"
-    "stored\tThe type as the file has it.\n"
-    "min, max, mean\tOf the finite numbers. The mean of a bool is the share that is true.\n"
-    "NaN, Inf\tHow many there are of each.\n"
-    "\n"
-    "What cannot be read is listed, with the reason below the table. Where that is because the "
-    "numbers themselves are wrong, as with a broken checksum, the exit code is 2.";
-
-constexpr const char* kJson =
-    "One object: {file, format, tensors}. Each of the tensors is {name, dtype, stored_type, shape, "
-    "bytes} and, unless --names is given, either {count, min, max, mean, nan, inf} or "
-    "{unreadable}. Minimum, maximum and mean are null where no number is finite; dtype and shape "
-    "where Fovea has none for it.";
-
-constexpr const char* kExamples =
-    " fovea inspect model.safetensors\n"
-    " fovea inspect arrays.npz:query\n"
-    " fovea inspect weights.npy:bf16\n"
-    " fovea inspect model.safetensors --names --json\n"
-    " python3 make_queries.py | fovea inspect -\n"
-    " python3 make_queries.py | fovea inspect -- -:bf16";
-
-Page inspect_page() {
-  return {.synopsis = {"fovea inspect FILE[:NAME] [--names] [--json]"},
-          .description = kDescription,
-          .sections = {{"THE TABLE", kTable},
-                       {"JSON", kJson},
-                       exit_status_section(),
-                       {"EXAMPLES", kExamples},
-                       {"SEE ALSO", "fovea --help, fovea attend --help; docs/files.md"}}};
-}
 
 /// Says on a terminal how far reading is, once that takes long.
 class SlowProgress {
@@ -115,7 +74,7 @@ class InspectCommand : public Command {
 };
 
 InspectCommand::InspectCommand(CLI::App& parent)
-    : Command(parent, "inspect", "which tensors a file has, and their ranges", inspect_page(),
+    : Command(parent, "inspect", "which tensors a file has, and their ranges", kInspectPage,
               Repeated::kRefused) {
   app_->add_option("FILE", file_,
                    "A file, of which :NAME picks one tensor, and :bf16 or :NAME:bf16 one whose "

@@ -19,7 +19,6 @@
 
 #include "cli/map/colors.h"
 #include "cli/map/compute.h"
-#include "cli/map/page.h"
 #include "cli/map/place.h"
 #include "cli/map/png.h"
 #include "cli/map/stats.h"
@@ -27,6 +26,7 @@
 #include "cli/map/text.h"
 #include "cli/map/tokens.h"
 #include "cli/map/words.h"
+#include "cli/pages/pages.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
 #include "cli/shell/message.h"
@@ -84,7 +84,7 @@ class MapCommand : public Command {
 };
 
 MapCommand::MapCommand(CLI::App& parent)
-    : Command(parent, "map", "a picture of who looks at whom, and numbers of it", map_page()) {
+    : Command(parent, "map", "a picture of who looks at whom, and numbers of it", kMapPage) {
   add_weight_options(*app_, arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
     add_map_options();
     add_look_options();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea tile` (command.h), and its manual page.
+// `fovea tile` (command.h).
 
 #include <string>
 
@@ -11,6 +11,7 @@
 
 #include "cli/map/command.h"
 #include "cli/map/place.h"
+#include "cli/pages/pages.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
 #include "cli/shell/terminal.h"
@@ -18,31 +19,6 @@
 
 namespace fovea::cli {
 namespace {
-
-constexpr const char* kDescription =
-    "Prints or writes the weights softmax(scores) of some queries and keys of one head, as they "
-    "are: exp(score - lse), 0 where the mask hides the key. The lse of these queries comes from a "
-    "pass over all their keys; the rest costs what the rectangle costs. With --scores it is what "
-    "enters the softmax, -inf where the mask hides the key, and no pass is needed.\n"
-    "\n"
-    "Without --output numbers are printed as NumPy prints an array: of more than 1000 the first "
-    "and last few. Tensors, masks and scores are those of fovea attend, and mean the same.";
-
-constexpr const char* kExamples =
-    " fovea tile --input layer.npz --causal --rows 0:6 --cols 0:6\n"
-    " fovea tile --query q.npy --key k.npy --head 3 --rows 900: --output last.npy\n"
-    " fovea tile --input layer.npz --rows 7:8 --scores --output - > scores.npy";
-
-Page tile_page() {
-  return {
-      .synopsis = {"fovea tile --query TENSOR --key TENSOR [--batch N] [--head N]",
-                   "           [--rows FIRST:END] [--cols FIRST:END] [--scores]",
-                   "           [--output FILE] [OPTION]...", "fovea tile --input FILE [OPTION]..."},
-      .description = kDescription,
-      .sections = {exit_status_section(),
-                   {"EXAMPLES", kExamples},
-                   {"SEE ALSO", "fovea map --help, fovea attend --help; docs/files.md"}}};
-}
 
 class TileCommand : public Command {
  public:
@@ -59,7 +35,7 @@ class TileCommand : public Command {
 };
 
 TileCommand::TileCommand(CLI::App& parent)
-    : Command(parent, "tile", "one rectangle of the weights, as numbers", tile_page()) {
+    : Command(parent, "tile", "one rectangle of the weights, as numbers", kTilePage) {
   add_weight_options(*app_, arguments_, "Which weights", HeadChoice::kOne, [this] {
     app_->option_defaults()->group("Options");
     app_->add_flag("--scores", scores_, "Scores instead of weights.");

@@ -4,8 +4,6 @@
 
 #include "cli/shell/command.h"
 
-#include <utility>
-
 #include "fovea/error.h"
 
 #include "cli/shell/help.h"
@@ -29,12 +27,12 @@ class AbsentCommand : public Command {
 
 }  // namespace
 
-Command::Command(CLI::App& parent, const char* name, const char* description, Page page,
+Command::Command(CLI::App& parent, const char* name, const char* description, std::string_view page,
                  Repeated repeated)
-    : Command(*parent.add_subcommand(name, description), std::move(page), repeated) {}
+    : Command(*parent.add_subcommand(name, description), page, repeated) {}
 
-Command::Command(CLI::App& program, Page page, Repeated repeated) : app_(&program) {
-  app_->formatter(std::make_shared<PageFormatter>(std::move(page)));
+Command::Command(CLI::App& program, std::string_view page, Repeated repeated) : app_(&program) {
+  app_->formatter(std::make_shared<PageFormatter>(parse_page(page)));
   app_->option_defaults()->group("Options");  // a heading of the page
   if (repeated == Repeated::kLastCounts) {
     app_->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -9,11 +9,10 @@
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
-
-#include "cli/shell/page.h"
 
 namespace fovea::cli {
 
@@ -32,11 +31,12 @@ class Command {
   virtual int run() const = 0;
 
  protected:
-  /// A command of `parent`. The help flag is added later, after all other options.
-  Command(CLI::App& parent, const char* name, const char* description, Page page,
+  /// A command of `parent`, with the text of its page (page.h). The help flag is added later, after
+  /// all other options.
+  Command(CLI::App& parent, const char* name, const char* description, std::string_view page,
           Repeated repeated = Repeated::kLastCounts);
   /// A program, without a name to be typed.
-  Command(CLI::App& program, Page page, Repeated repeated = Repeated::kLastCounts);
+  Command(CLI::App& program, std::string_view page, Repeated repeated = Repeated::kLastCounts);
 
   bool given(const std::string& option) const { return app_->count(option) > 0; }
 

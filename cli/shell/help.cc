@@ -57,16 +57,19 @@ class Layout {
   explicit Layout(std::string& page) : page_(page) {}
 
   void add_line(std::string_view line) {
-    const std::size_t tab = line.find('\t');
+    constexpr std::string_view kMark = ":: ";
+    const std::size_t mark = line.find(kMark);
     if (line.empty()) {
       flush();
       page_ += "\n";
+    } else if (line.front() == ' ' && !definitions_.empty()) {
+      definitions_.back().second += line.substr(line.find_first_not_of(' ') - 1);
     } else if (line.front() == ' ') {
       flush();
       page_ += fmt::format("{}{}\n", spaces(kIndent), line.substr(1));
-    } else if (tab != std::string_view::npos) {
+    } else if (mark != std::string_view::npos) {
       if (!paragraph_.empty()) flush();
-      definitions_.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+      definitions_.emplace_back(line.substr(0, mark), line.substr(mark + kMark.size()));
     } else {
       if (!definitions_.empty()) flush();
       paragraph_ += fmt::format("{} ", line);
@@ -133,38 +136,31 @@ std::vector<Definition> commands_of(const CLI::App& app) {
   return commands;
 }
 
+void add_what_is_known(std::string& page, const CLI::App& app) {
+  if (const auto commands = commands_of(app); !commands.empty()) {
+    page += "\nCOMMANDS\n";
+    add_definitions(page, commands);
+  }
+  add_options(page, "ARGUMENTS",
+              app.get_options([](const CLI::Option* o) { return o->get_positional(); }));
+  for (const std::string& group : app.get_groups()) {
+    add_options(page, upper(group), app.get_options([&group](const CLI::Option* o) {
+      return o->get_group() == group && o->nonpositional();
+    }));
+  }
+}
+
 }  // namespace
 
 std::string PageFormatter::make_help(const CLI::App* app, std::string name,
                                      CLI::AppFormatMode /*mode*/) const {
   std::string page = "NAME\n";
   add_paragraph(page, fmt::format("{} - {}", name, app->get_description()));
-  page += "\nSYNOPSIS\n";
-  for (const std::string& line : page_.synopsis) page += spaces(kIndent) + line + "\n";
-  add_section(page, "DESCRIPTION", page_.description);
-  if (const auto commands = commands_of(*app); !commands.empty()) {
-    page += "\nCOMMANDS\n";
-    add_definitions(page, commands);
-  }
-  add_options(page, "ARGUMENTS",
-              app->get_options([](const CLI::Option* o) { return o->get_positional(); }));
-  for (const std::string& group : app->get_groups()) {
-    add_options(page, upper(group), app->get_options([&group](const CLI::Option* o) {
-      return o->get_group() == group && o->nonpositional();
-    }));
-  }
   for (const Page::Section& section : page_.sections) {
     add_section(page, section.heading, section.text);
+    if (section.heading == "DESCRIPTION") add_what_is_known(page, *app);
   }
   return page;
-}
-
-Page::Section exit_status_section() {
-  return {"EXIT STATUS",
-          "0\tDone. A reader that leaves early (as in \"| head\") is no failure.\n"
-          "1\tThe work or a check failed; or the output could not be written.\n"
-          "2\tWrong usage or bad input, such as a scene that cannot be read.\n"
-          "130\tInterrupted by Ctrl-C (143: ended by SIGTERM, 129: by SIGHUP)."};
 }
 
 std::vector<const CLI::App*> listed_commands(const CLI::App& app) {

@@ -15,8 +15,8 @@
 
 namespace fovea::cli {
 
-/// NAME, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS, then the page's sections, within 80
-/// columns.
+/// NAME, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS, then the page's other sections,
+/// within 80 columns.
 class PageFormatter : public CLI::FormatterBase {
  public:
   explicit PageFormatter(Page page) : page_(std::move(page)) {}

@@ -4,27 +4,26 @@
 
 #pragma once
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace fovea::cli {
 
-/// What a page says beyond what CLI11 knows.
+/// A page as its sections, of which SYNOPSIS and DESCRIPTION come first.
 ///
-/// Texts are broken to fit: lines that follow each other make a paragraph; a blank line ends it; a
-/// line that starts with a space stays as it is; "TERM\tTEXT" becomes two columns.
+/// In a section, lines that follow each other make a paragraph, and a blank line ends it. A line
+/// that starts with a space stays as it is, less that space. "TERM:: TEXT" becomes two columns; the
+/// text goes on in the indented lines below.
 struct Page {
   struct Section {
-    std::string heading;
-    std::string text;
+    std::string_view heading;
+    std::string_view text;
   };
-  /// Lines as they are to stand.
-  std::vector<std::string> synopsis;
-  std::string description;
   std::vector<Section> sections;
 };
 
-/// "EXIT STATUS", alike on every page.
-Page::Section exit_status_section();
+/// Reads a page from a text in which "== HEADING" begins a section. The page refers to the text. An
+/// empty section EXIT STATUS stands for what all pages have there.
+Page parse_page(std::string_view text);
 
 }  // namespace fovea::cli

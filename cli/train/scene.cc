@@ -21,15 +21,15 @@
 #include "fovea/error.h"
 #include "fovea/train_scene.h"
 
-#include "cli/shell/input.h"
+#include "cli/pages/pages.h"
 #include "cli/shell/exit_code.h"
+#include "cli/shell/input.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
 #include "cli/train/command.h"
-#include "cli/train/scene_page.h"
 #include "cli/train/scene_report.h"
 #include "core/fail.h"
 
@@ -81,7 +81,7 @@ class TrainSceneCommand : public Command {
 };
 
 TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
-    : Command(parent, "scene", "a scene learns where its words are to look", train_scene_page()),
+    : Command(parent, "scene", "a scene learns where its words are to look", kTrainScenePage),
       steps_(train::LearnOptions().steps) {
   app_->add_option("SCENE", scene_, "A scene file with \"learn\", or \"-\" for standard input.");
   app_->add_option("--output", output_,

@@ -16,6 +16,7 @@
 
 #include "fovea/error.h"
 
+#include "cli/pages/pages.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
@@ -32,28 +33,6 @@ namespace fovea::cli {
 namespace {
 
 constexpr std::int64_t kMaxBeams = 100;
-
-Page translate_page() {
-  return {
-      .synopsis = {"fovea translate DIR TEXT... [--beams N] [--show-attention]",
-                   "              [--html FILE] [--json]",
-                   "fovea translate DIR --pairs FILE [--json]"},
-      .description =
-          "Prints what the model in DIR, which fovea train translate left there, makes of each "
-          "TEXT, "
-          "a line each; \"-\" reads texts from the lines of standard input. It can show where it "
-          "looked: which characters of the text each character of the answer comes from.\n"
-          "\n"
-          "With --pairs it translates all sources of a file, as fovea train translate reads them, "
-          "and says how many came out exactly, chrF2 of all, and how many characters of what is "
-          "right looked the most at where they come from.",
-      .sections = {exit_status_section(),
-                   {"EXAMPLES",
-                    " fovea translate dates \"en-US: 03/04/05\" \"fr: jeudi 19 novembre 1981\"\n"
-                    " fovea translate dates \"de: 3.4.05\" --beams 4 --show-attention\n"
-                    " fovea translate dates --pairs examples/train/data/dates.test.tsv"},
-                   {"SEE ALSO", "fovea train translate --help; docs/training.md"}}};
-}
 
 train::Model load(const std::string& path) {
   const train::RunFolder folder(path);
@@ -86,7 +65,7 @@ class TranslateCommand : public Command {
 };
 
 TranslateCommand::TranslateCommand(CLI::App& parent)
-    : Command(parent, "translate", "translate with a model that was trained", translate_page()) {
+    : Command(parent, "translate", "translate with a model that was trained", kTranslatePage) {
   app_->add_option("DIR", folder_, "The folder of a run of fovea train translate.");
   app_->add_option("TEXT", texts_, "What to translate; \"-\" for lines of standard input.")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

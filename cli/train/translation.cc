@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include "cli/pages/pages.h"
 #include "cli/shell/exit_code.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
@@ -25,7 +26,6 @@
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
 #include "cli/train/command.h"
-#include "cli/train/translation_page.h"
 #include "core/fail.h"
 #include "picture/alignment.h"
 #include "text/text_width.h"
@@ -165,7 +165,7 @@ class TrainTranslateCommand : public Command {
 
 TrainTranslateCommand::TrainTranslateCommand(CLI::App& parent)
     : Command(parent, "translate", "a model learns to translate from pairs of texts",
-              train_translate_page()) {
+              kTrainTranslatePage) {
   add_options();
 }
 

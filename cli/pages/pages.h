@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The manual pages, which the build embeds from the text files beside this; cli/shell/page.h says
+// how they are written.
+
+#pragma once
+
+#include <string_view>
+
+namespace fovea::cli {
+
+extern const std::string_view kAttendPage;
+extern const std::string_view kExplainPage;
+extern const std::string_view kFoveaPage;
+extern const std::string_view kHeadsPage;
+extern const std::string_view kInfoPage;
+extern const std::string_view kInspectPage;
+extern const std::string_view kMapPage;
+extern const std::string_view kTilePage;
+extern const std::string_view kTrainPage;
+extern const std::string_view kTrainScenePage;
+extern const std::string_view kTrainTranslatePage;
+extern const std::string_view kTranslatePage;
+
+}  // namespace fovea::cli
