@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/shell/optional_json.h"
+#include "cli/shell/table.h"
 #include "cli/shell/units.h"
 #include "text/text_width.h"
 
@@ -20,7 +20,6 @@ namespace fovea::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Cells = std::vector<std::string>;
 
 constexpr std::string_view kMissed = "missed";
 constexpr std::string_view kNone = "-";
@@ -31,25 +30,7 @@ std::string aligned_time(double seconds) {
   return text.ends_with(" s") ? text + " " : text;
 }
 
-/// The first column to the left, all others to the right, as wide as they need.
-std::string table(const std::vector<Cells>& rows) {
-  std::vector<int> widths;
-  for (const Cells& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], display_width(row[i]));
-    }
-  }
-  std::string text;
-  for (const Cells& row : rows) {
-    std::string line = pad_right(row[0], widths[0]);
-    for (std::size_t i = 1; i < row.size(); ++i) {
-      line += "  " + pad_left(row[i], widths[i]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
-}
+constexpr std::string_view kSides = "<>";
 
 /// What a row is judged by, and whether it holds.
 struct Verdict {
@@ -162,7 +143,7 @@ std::string rows_text(const std::string& name, const std::string& unit,
                     std::string(verdict.missed ? kMissed : ""),
                     fmt::format("{:.1e}", result.error)});
   }
-  return table(rows);
+  return text_table(rows, kSides);
 }
 
 std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes * 1e-6); }
@@ -170,22 +151,20 @@ std::string megabytes(double bytes) { return fmt::format("{:.1f} MB", bytes * 1e
 }  // namespace
 
 std::string heading_text(const BenchReport& report) {
-  return fmt::format("fovea {}, {}, {}, target {}\n{}, {} CPU{}\n", report.build.version,
+  return fmt::format("fovea {}, {}, {}, target {}\n{}, {}\n", report.build.version,
                      report.build.compiler, report.build.build_type, report.build.target,
-                     visible(report.machine.cpu), report.build.threads,
-                     report.build.threads == 1 ? "" : "s");
+                     visible(report.machine.cpu), counted(report.build.threads, "CPU"));
 }
 
 std::string ceilings_text(const BenchReport& report) {
   std::vector<Cells> rows = {{"Ceilings", "GFLOP/s", "in bf16", "GB/s read"}};
   for (const CeilingResult& result : report.ceilings) {
     rows.push_back(
-        {fmt::format("{} thread{}", result.threads, result.threads == 1 ? "" : "s"),
-         fmt::format("{:.1f}", result.fma_gflops),
+        {counted(result.threads, "thread"), fmt::format("{:.1f}", result.fma_gflops),
          result.bf16_gflops > 0.0 ? fmt::format("{:.1f}", result.bf16_gflops) : std::string(kNone),
          fmt::format("{:.1f}", result.read_gb_per_s)});
   }
-  return table(rows);
+  return text_table(rows, kSides);
 }
 
 std::string forward_text(const BenchReport& report) {
@@ -215,24 +194,26 @@ std::string looks_text(const BenchReport& report) {
                     std::string(limit && median > *limit ? kMissed : ""),
                     fmt::format("{:.1e}", result.error)});
   }
-  return table(rows);
+  return text_table(rows, kSides);
 }
 
 std::string tiny_text(const BenchReport& report) {
   const TinyResult& tiny = *report.tiny;
   const auto limit = tiny_limit(report.machine.kind, report.build.target);
   const double median = tiny.median_seconds();
-  return table({{"Tiny", "median", "best", "at most", ""},
-                {"N 4, D 3", aligned_time(median), aligned_time(tiny.best_seconds()),
-                 limit ? aligned_time(*limit) : std::string(kNone),
-                 std::string(limit && median > *limit ? kMissed : "")}});
+  return text_table({{"Tiny", "median", "best", "at most", ""},
+                     {"N 4, D 3", aligned_time(median), aligned_time(tiny.best_seconds()),
+                      limit ? aligned_time(*limit) : std::string(kNone),
+                      std::string(limit && median > *limit ? kMissed : "")}},
+                    kSides);
 }
 
 std::string memory_text(const BenchReport& report) {
   const MemoryResult& memory = *report.memory;
-  return table({{"Memory", "beyond inputs and outputs", "at most", ""},
-                {describe(memory.problem), megabytes(memory.bytes), megabytes(kMemoryLimit),
-                 std::string(memory.bytes > kMemoryLimit ? kMissed : "")}});
+  return text_table({{"Memory", "beyond inputs and outputs", "at most", ""},
+                     {describe(memory.problem), megabytes(memory.bytes), megabytes(kMemoryLimit),
+                      std::string(memory.bytes > kMemoryLimit ? kMissed : "")}},
+                    kSides);
 }
 
 std::string bench_json(const BenchReport& report) {

@@ -4,7 +4,6 @@
 
 #include "cli/attend/report.h"
 
-#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "fovea/info.h"
 
 #include "cli/shell/optional_json.h"
+#include "cli/shell/table.h"
 #include "cli/shell/units.h"
 #include "problem/problem_shape.h"
 #include "text/text_width.h"
@@ -23,17 +23,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A line for a tensor, whose columns are filled up later.
-struct TensorLine {
-  std::string_view title;
-  std::string type;
-  std::string shape;
-  std::string place;
-};
-
-TensorLine line_of(std::string_view title, const TensorView& tensor, const std::string& place) {
-  return {title, std::string(dtype_name(tensor.dtype())), to_string(tensor.shape()),
-          visible(place)};
+/// A line for a tensor; the titles of the lines below take as much room.
+Cells line_of(std::string_view title, const TensorView& tensor, const std::string& place) {
+  return {fmt::format("{:<7}", title), std::string(dtype_name(tensor.dtype())),
+          to_string(tensor.shape()), visible(place)};
 }
 
 /// "written to out.npy", or why not.
@@ -41,25 +34,9 @@ std::string destination(const OutputPlace& place) {
   return place.wanted() ? "written to " + place.words() : "not written";
 }
 
-std::string tensor_lines(const std::vector<TensorLine>& lines) {
-  std::size_t widest_type = 0;
-  std::size_t widest_shape = 0;
-  for (const TensorLine& line : lines) {
-    widest_type = std::max(widest_type, line.type.size());
-    widest_shape = std::max(widest_shape, line.shape.size());
-  }
-  std::string text;
-  for (const TensorLine& line : lines) {
-    text += fmt::format("{:<8} {:<{}}  {:<{}}  {}\n", line.title, line.type, widest_type,
-                        line.shape, widest_shape, line.place);
-  }
-  return text;
-}
-
 std::string time_line(const AttendTimes& times) {
   if (times.nothing) return "nothing to compute";
-  const std::string threads =
-      fmt::format("{} thread{}", times.threads, times.threads == 1 ? "" : "s");
+  const std::string threads = counted(times.threads, "thread");
   if (times.engine == AttendEngine::kReference) {
     return fmt::format("{} by the reference in float64, {}", time_text(times.seconds), threads);
   }
@@ -82,7 +59,7 @@ std::string error_words(const char* what, const std::optional<AttendError>& erro
 
 std::string verdict_line(const AttendVerdict& verdict) {
   if (verdict.rows == 0) return "nothing to verify";
-  return fmt::format("{} row{} by the reference{}{}", verdict.rows, verdict.rows == 1 ? "" : "s",
+  return fmt::format("{} by the reference{}{}", counted(verdict.rows, "row"),
                      error_words("context", verdict.context), error_words("lse", verdict.lse));
 }
 
@@ -131,16 +108,16 @@ std::string place_of(const OutputPlace& place) { return place.wanted() ? place.w
 
 std::string attend_text(const AttendReport& report) {
   const AttendInputs& inputs = report.inputs;
-  std::vector<TensorLine> tensors = {line_of("query", inputs.query.tensor, inputs.query.name),
-                                     line_of("key", inputs.key.tensor, inputs.key.name),
-                                     line_of("value", inputs.value.tensor, inputs.value.name)};
+  std::vector<Cells> tensors = {line_of("query", inputs.query.tensor, inputs.query.name),
+                                line_of("key", inputs.key.tensor, inputs.key.name),
+                                line_of("value", inputs.value.tensor, inputs.value.name)};
   if (report.result.context.defined()) {
     tensors.push_back(line_of("context", report.result.context, destination(report.plan.context)));
   }
   if (report.result.lse.defined()) {
     tensors.push_back(line_of("lse", report.result.lse, destination(report.plan.lse)));
   }
-  std::string text = tensor_lines(tensors);
+  std::string text = text_table(tensors, "<");
   text += fmt::format("{:<8} {}\n", "mask", visible(report.rules.mask_words()));
   text += fmt::format("{:<8} {}\n", "scores", report.rules.score_words(inputs.head_dim()));
   text += fmt::format("{:<8} {}\n", "time", time_line(report.times));

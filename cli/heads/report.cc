@@ -14,6 +14,7 @@
 
 #include "fovea/info.h"
 
+#include "cli/shell/table.h"
 #include "cli/shell/units.h"
 #include "text/text_width.h"
 
@@ -88,43 +89,23 @@ Columns columns_for(bool batch, int width) {
   return columns;
 }
 
-/// Lines of a table as they grow.
-class Line {
- public:
-  void right(std::string_view text, int width) { add(pad_left(text, width)); }
-  void left(std::string_view text, int width) { add(pad_right(text, width)); }
-  /// Without spaces at its end.
-  std::string text() const { return text_.substr(0, text_.find_last_not_of(' ') + 1) + "\n"; }
-
- private:
-  void add(const std::string& cell) {
-    if (!text_.empty()) text_.append(kGap, ' ');
-    text_ += cell;
-  }
-  std::string text_;
-};
-
-std::string header(const Columns& columns) {
-  Line line;
-  if (columns.batch) line.right("batch", 5);
-  line.right("head", 4);
-  if (columns.entropy) line.right("entropy", 7);
-  if (columns.even) line.right("even", 4);
-  if (columns.distance) line.right("distance", 8);
-  if (columns.largest) line.right("largest", 7);
+Cells header(const Columns& columns) {
+  Cells cells;
+  if (columns.batch) cells.emplace_back("batch");
+  cells.emplace_back("head");
+  if (columns.entropy) cells.emplace_back("entropy");
+  if (columns.even) cells.emplace_back("even");
+  if (columns.distance) cells.emplace_back("distance");
+  if (columns.largest) cells.emplace_back("largest");
   for (const ShareColumn& share : kShares) {
-    if (columns.bar > 0) {
-      line.left(share.header, kShareDigits + 1 + columns.bar);
-    } else {
-      line.right(share.header, share.width());
-    }
+    cells.push_back(columns.bar > 0 ? pad_right(share.header, kShareDigits + 1 + columns.bar)
+                                    : pad_left(share.header, share.width()));
   }
-  line.left("name", 0);
-  return line.text();
+  cells.emplace_back("name");
+  return cells;
 }
 
-std::string line_of(const HeadTold& head, const Columns& columns) {
-  Line line;
+Cells row_of(const HeadTold& head, const Columns& columns) {
   const auto number = [](double value, int digits) {
     if (std::isnan(value)) return std::string("-");
     const std::string text = fmt::format("{:.{}f}", value, digits);
@@ -132,28 +113,24 @@ std::string line_of(const HeadTold& head, const Columns& columns) {
     return text.find_first_not_of("-0.") == std::string::npos ? fmt::format("{:.{}f}", 0.0, digits)
                                                               : text;
   };
-  if (columns.batch) line.right(std::to_string(head.batch), 5);
-  line.right(std::to_string(head.head), 4);
-  if (columns.entropy) line.right(number(head[kEntropy], 3), 7);
-  if (columns.even) line.right(number(head.evenness(), 2), 4);
+  Cells cells;
+  if (columns.batch) cells.push_back(std::to_string(head.batch));
+  cells.push_back(std::to_string(head.head));
+  if (columns.entropy) cells.push_back(number(head[kEntropy], 3));
+  if (columns.even) cells.push_back(number(head.evenness(), 2));
   if (columns.distance) {
     const double distance = head[kMeanDistance];
-    line.right(number(distance, std::abs(distance) < 99999.0 ? 1 : 0), 8);
+    cells.push_back(number(distance, std::abs(distance) < 99999.0 ? 1 : 0));
   }
-  if (columns.largest) line.right(number(head[kMaximum], 2), 7);
+  if (columns.largest) cells.push_back(number(head[kMaximum], 2));
   for (const ShareColumn& share : kShares) {
     const double value = head[share.place];
     const std::string text = number(value, 2);
-    if (columns.bar > 0) {
-      line.left(pad_left(text, kShareDigits) + " " + bar(value, columns.bar),
-                kShareDigits + 1 + columns.bar);
-    } else {
-      line.right(text, share.width());
-    }
+    cells.push_back(columns.bar > 0 ? pad_left(text, kShareDigits) + " " + bar(value, columns.bar)
+                                    : text);
   }
-  const std::string_view name = head.name();
-  line.left(name.empty() ? "-" : name, 0);
-  return line.text();
+  cells.emplace_back(head.name().empty() ? "-" : head.name());
+  return cells;
 }
 
 std::string order_words(const std::string& order) {
@@ -172,24 +149,24 @@ Json number_json(double value) {
 std::string heads_text(const HeadsReport& report, int width) {
   const ProblemShape& shape = report.inputs.shape;
   const HeadsResult& result = report.result;
-  const auto count = [](std::int64_t number, std::string_view what) {
-    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-  };
   std::string text =
       fmt::format("Heads of {}, which look at {}\n", visible(report.inputs.query.name),
                   visible(report.inputs.key.name));
-  text +=
-      fmt::format("{}, {}; {} {}, {}; {} of keys\n", count(shape.batch, "batch item"),
-                  count(shape.q_heads, "head"), shape.q_len, shape.q_len == 1 ? "query" : "queries",
-                  count(shape.kv_len, "key"), count(result.blocks, "block"));
+  text += fmt::format("{}, {}; {}, {}; {} of keys\n", counted(shape.batch, "batch item"),
+                      counted(shape.q_heads, "head"), counted(shape.q_len, "query", "queries"),
+                      counted(shape.kv_len, "key"), counted(result.blocks, "block"));
   text += fmt::format("mask: {}; scores: {}\n", visible(report.rules.mask_words()),
                       report.rules.score_words(report.inputs.head_dim()));
   text += fmt::format("sorted {}\n\n", order_words(report.order));
   const Columns columns = columns_for(shape.batch > 1, width);
-  text += header(columns);
-  for (const HeadTold& head : result.heads) text += line_of(head, columns);
+  std::vector<Cells> rows = {header(columns)};
+  for (const HeadTold& head : result.heads) rows.push_back(row_of(head, columns));
+  // Numbers to the right, bars and names to the left.
+  const std::size_t shares = std::size(kShares);
+  text += text_table(rows, std::string(rows.front().size() - shares - 1, '>') +
+                               std::string(shares, columns.bar > 0 ? '<' : '>') + '<');
   return text + fmt::format("\ntime   {}, {}\n", time_text(result.seconds),
-                            count(result.threads, "thread"));
+                            counted(result.threads, "thread"));
 }
 
 std::string heads_json(const HeadsReport& report) {

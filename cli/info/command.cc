@@ -15,21 +15,21 @@
 
 #include "cli/pages/pages.h"
 #include "cli/shell/output.h"
+#include "cli/shell/units.h"
 
 namespace fovea::cli {
 namespace {
 
 std::string to_text(const BuildInfo& info) {
-  const int threads = omp_get_max_threads();
   return fmt::format(
       "fovea {}\n"
       "built with     {}, {}\n"
-      "computes with  the fused engine, on {}, up to {} thread{}\n"
+      "computes with  the fused engine, on {}, up to {}\n"
       "judged by      the scalar reference, in float64\n"
       "SIMD targets   {} (of this CPU and this build; FOVEA_TARGET chooses)\n"
       "CPUs           {}\n",
-      info.version, info.compiler, info.build_type, info.target, threads, threads == 1 ? "" : "s",
-      fmt::join(info.targets, " "), info.threads);
+      info.version, info.compiler, info.build_type, info.target,
+      counted(omp_get_max_threads(), "thread"), fmt::join(info.targets, " "), info.threads);
 }
 
 std::string to_json(const BuildInfo& info) {

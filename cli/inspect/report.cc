@@ -12,15 +12,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/shell/table.h"
+#include "cli/shell/units.h"
 #include "json/json_text.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {
 
-using Cells = std::vector<std::string>;
-
-constexpr std::size_t kWords = 4;  // columns of words, to the left; the others have numbers
 constexpr const char* kNone = "-";
 
 /// Bytes in a unit that leaves up to three digits before the point.
@@ -31,26 +30,6 @@ std::string size_text(std::int64_t bytes) {
   std::size_t unit = 0;
   for (; size >= 999.5 && unit + 1 < kUnits.size(); ++unit) size /= 1000;
   return fmt::format("{:.3g} {}", size, kUnits[unit]);
-}
-
-std::string table(const std::vector<Cells>& rows) {
-  std::vector<int> widths(rows.front().size());
-  for (const Cells& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      widths[i] = std::max(widths[i], display_width(row[i]));
-    }
-  }
-  std::string text;
-  for (const Cells& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (widths[i] == 0) continue;  // the names of an .npy file
-      if (!line.empty()) line += "  ";
-      line += i < kWords ? pad_right(row[i], widths[i]) : pad_left(row[i], widths[i]);
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
 }
 
 /// Minimum, maximum and mean as text.
@@ -66,7 +45,7 @@ std::array<std::string, 3> range_of(const InspectedTensor& tensor) {
 
 Cells row_of(const InspectedTensor& tensor, const InspectReport& report) {
   const TensorInfo& info = tensor.info;
-  Cells row = {visible(info.name), info.dtype ? std::string(dtype_name(*info.dtype)) : kNone,
+  Cells row = {info.dtype ? std::string(dtype_name(*info.dtype)) : kNone,
                info.stored_type.empty() ? kNone : visible(fit(info.stored_type, 40)),
                info.dtype || info.bytes > 0 ? to_string(info.shape) : kNone};
   if (report.names_only) return row;
@@ -118,18 +97,25 @@ std::string inspect_text(const InspectReport& report) {
   for (const InspectedTensor& tensor : report.tensors) bytes += tensor.info.bytes;
   const std::size_t count = report.tensors.size();
   std::string text =
-      fmt::format("{}: {}, {} tensor{}, {}\n", visible(report.file),
-                  file_format_name(report.format), count, count == 1 ? "" : "s", size_text(bytes));
+      fmt::format("{}: {}, {}, {}\n", visible(report.file), file_format_name(report.format),
+                  counted(static_cast<std::int64_t>(count), "tensor"), size_text(bytes));
   if (count == 0) return text;
   const bool named = std::any_of(report.tensors.begin(), report.tensors.end(),
                                  [](const InspectedTensor& t) { return !t.info.name.empty(); });
-  Cells heading = {named ? "name" : "", "type", "stored", "shape"};
+  Cells heading = {"type", "stored", "shape"};
   if (!report.names_only) {
     for (const char* title : {"min", "max", "mean", "NaN", "Inf"}) heading.emplace_back(title);
   }
-  std::vector<Cells> rows = {heading};
-  for (const InspectedTensor& tensor : report.tensors) rows.push_back(row_of(tensor, report));
-  text += "\n" + table(rows);
+  std::vector<Cells> rows;
+  const auto add = [&](const std::string& name, Cells row) {
+    if (named) row.insert(row.begin(), name);
+    rows.push_back(std::move(row));
+  };
+  add("name", heading);
+  for (const InspectedTensor& tensor : report.tensors) {
+    add(visible(tensor.info.name), row_of(tensor, report));
+  }
+  text += "\n" + text_table(rows, named ? "<<<<>" : "<<<>");
   std::string notes;
   for (const auto& [info, summary] : report.tensors) {
     if (info.unreadable.empty()) continue;

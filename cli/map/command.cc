@@ -296,11 +296,11 @@ std::string MapCommand::report(const MapResult& result) const {
                         visible(output_));
   }
   if (given("--stats")) {
-    text += fmt::format("stats  {} quer{}, written to {}\n", map.queries.size(),
-                        map.queries.size() == 1 ? "y" : "ies", visible(stats_));
+    text += fmt::format("stats  {}, written to {}\n",
+                        counted(map.queries.size(), "query", "queries"), visible(stats_));
   }
-  return text + fmt::format("time   {}, {} thread{}\n", time_text(result.seconds), result.threads,
-                            result.threads == 1 ? "" : "s");
+  return text + fmt::format("time   {}, {}\n", time_text(result.seconds),
+                            counted(result.threads, "thread"));
 }
 
 int MapCommand::run() const {

@@ -5,7 +5,6 @@
 #include "cli/shell/units.h"
 
 #include <array>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,6 +21,11 @@ std::string time_text(double seconds) {
     if (number < 999.5) return fmt::format("{:.0f} {}", number, unit);
   }
   return fmt::format("{:.2f} s", seconds);
+}
+
+std::string counted(std::int64_t number, std::string_view what, std::string_view plural) {
+  if (number != 1 && !plural.empty()) return fmt::format("{} {}", number, plural);
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
 std::string percent_text(double share) { return fmt::format("{:.1f} %", share * 100.0); }

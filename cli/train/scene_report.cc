@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/shell/terminal.h"
+#include "cli/shell/units.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {
@@ -88,9 +89,8 @@ std::string end_text(const LearnReport& report) {
   const std::int64_t steps = report.learned.steps;
   switch (report.learned.end) {
     case LearnEnd::kReached:
-      return steps == 0
-                 ? "Every wish is met already."
-                 : fmt::format("Every wish is met after {} step{}.", steps, steps == 1 ? "" : "s");
+      return steps == 0 ? "Every wish is met already."
+                        : fmt::format("Every wish is met after {}.", counted(steps, "step"));
     case LearnEnd::kStopped:
       return fmt::format("Interrupted after {} of {} steps.", steps, report.most_steps);
     default:
