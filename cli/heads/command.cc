@@ -12,7 +12,6 @@
 
 #include "cli/heads/compute.h"
 #include "cli/heads/report.h"
-#include "cli/map/place.h"
 #include "cli/pages/pages.h"
 #include "cli/problem/arguments.h"
 #include "cli/problem/call.h"

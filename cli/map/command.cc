@@ -30,6 +30,7 @@
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
 #include "cli/shell/message.h"
+#include "cli/shell/number_list.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -172,10 +173,10 @@ void MapCommand::set_size(MapRequest& request) const {
     return;
   }
   const std::size_t cross = size_.find('x');
-  const auto width = whole_number(std::string_view(size_).substr(0, cross));
+  const auto width = parse_number<std::int64_t>(std::string_view(size_).substr(0, cross));
   const auto height = cross == std::string::npos
                           ? std::nullopt
-                          : whole_number(std::string_view(size_).substr(cross + 1));
+                          : parse_number<std::int64_t>(std::string_view(size_).substr(cross + 1));
   if (!width || !height || *width < 1 || *height < 1) {
     fail("--size: expected WIDTHxHEIGHT, whole numbers of 1 or more, got \"{}\"", size_);
   }

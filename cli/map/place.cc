@@ -4,15 +4,10 @@
 
 #include "cli/map/place.h"
 
-#include <algorithm>
-#include <charconv>
-#include <memory>
-#include <system_error>
-
 #include <fmt/format.h>
 
 #include "cli/problem/call.h"
-#include "cli/shell/message.h"
+#include "cli/shell/number_list.h"
 #include "cli/shell/option_types.h"
 #include "core/fail.h"
 
@@ -27,8 +22,8 @@ Span parse_span(const char* option, const std::string& text, std::int64_t length
   const std::size_t colon = text.find(':');
   if (colon != std::string::npos) {
     const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
-    const auto from = first.empty() ? 0 : whole_number(first);
-    const auto to = end.empty() ? length : whole_number(end);
+    const auto from = first.empty() ? 0 : parse_number<std::int64_t>(first);
+    const auto to = end.empty() ? length : parse_number<std::int64_t>(end);
     if (from && to && *from >= 0 && *from < *to && *to <= length) return {*from, *to};
   }
   fail("{}: expected FIRST:END, whole numbers with 0 <= FIRST < END <= {}, got \"{}\"", option,
@@ -41,7 +36,7 @@ void add_head_option(CLI::App& app, PlaceArguments& to) {
     to.heads = value == "mean"  ? std::optional(Pool::kMean)
                : value == "max" ? std::optional(Pool::kMax)
                                 : std::nullopt;
-    const auto number = to.heads ? 0 : whole_number(value);
+    const auto number = to.heads ? 0 : parse_number<std::int64_t>(value);
     if (!number || *number < 0 || *number > kFar) {
       throw CLI::ValidationError(
           "--head", fmt::format("expected a whole number from 0 to {}, mean or max, got \"{}\"",
@@ -59,21 +54,6 @@ void require_index(const char* option, std::int64_t index, std::int64_t count, c
   if (index < count) return;
   fail("{}: expected a number below {}, as there are that many {}, got {}", option, count, what,
        index);
-}
-
-/// Those of attend, but for what holds for weights alone.
-void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
-  add_tensor_options(app, to);
-  app.get_option("--value")->description(
-      "Looked at for its shape alone: weights do not depend on it.");
-  app.get_option("--input")->description(
-      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
-      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
-  app.get_option("--layout")
-      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
-  app.get_option("--dtype")->description(
-      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
-      "hundred times as slowly.");
 }
 
 }  // namespace
@@ -106,16 +86,6 @@ MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
 }
 
-void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
-                         const std::function<void()>& own) {
-  add_weight_tensor_options(app, to);
-  app.option_defaults()->group(heading);
-  own();
-  add_threads_option(app, to);
-  add_mask_options(app, to);
-  add_score_options(app, to);
-}
-
 void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
                         const std::function<void()>& own) {
   add_problem_options(app, to.problem, heading, [&] {
@@ -139,31 +109,6 @@ WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& ar
   require_fit(problem.rules.options(), problem.inputs.shape);
   problem.place = place_in(arguments.place, problem.inputs.shape);
   return problem;
-}
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
-}
-
-std::string ending_of(const std::string& path) {
-  const std::size_t dot = path.rfind('.');
-  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
-  for (char& c : ending) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return ending;
-}
-
-void require_ending(const char* option, const std::string& path,
-                    const std::vector<std::string>& endings, const char* words) {
-  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
-  throw UsageError(
-      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
-                  option, words, path));
 }
 
 }  // namespace fovea::cli

@@ -9,7 +9,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -56,11 +55,7 @@ struct WeightArguments {
   PlaceArguments place;
 };
 
-/// The whole command line but for a place: tensors, what `own` adds under `heading`, which leaves
-/// the app at the heading "Options", threads there, masks and scores.
-void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
-                         const std::function<void()>& own);
-/// The same with a place before what `own` adds.
+/// As add_problem_options, with a place before what `own` adds.
 void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
                         const std::function<void()>& own);
 /// As check_problem_usage, of which it names the rest.
@@ -75,14 +70,5 @@ struct WeightProblem {
 };
 /// Reads it. Throws InvalidArgument for what does not fit together, IoError.
 WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments);
-
-/// A number that is all of `text`.
-std::optional<std::int64_t> whole_number(std::string_view text);
-
-/// ".png", in small letters.
-std::string ending_of(const std::string& path);
-/// Throws UsageError for another ending; `words` lists them.
-void require_ending(const char* option, const std::string& path,
-                    const std::vector<std::string>& endings, const char* words);
 
 }  // namespace fovea::cli

@@ -64,6 +64,21 @@ void require_one_reader(const std::vector<OptionText>& texts) {
   }
 }
 
+/// Those of attend, but for what holds for weights alone.
+void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
+  add_tensor_options(app, to);
+  app.get_option("--value")->description(
+      "Looked at for its shape alone: weights do not depend on it.");
+  app.get_option("--input")->description(
+      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
+      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
+  app.get_option("--layout")
+      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
+  app.get_option("--dtype")->description(
+      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
+      "hundred times as slowly.");
+}
+
 }  // namespace
 
 void add_tensor_options(CLI::App& app, AttendArguments& to) {
@@ -152,6 +167,16 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
 void add_threads_option(CLI::App& app, AttendArguments& to) {
   add_integer(app, "--threads", to.threads, {std::int64_t{1}, kMaxThreads},
               "Threads to compute with. Default: one per CPU. The result is the same.");
+}
+
+void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own) {
+  add_weight_tensor_options(app, to);
+  app.option_defaults()->group(heading);
+  own();
+  add_threads_option(app, to);
+  add_mask_options(app, to);
+  add_score_options(app, to);
 }
 
 void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ void add_mask_options(CLI::App& app, AttendArguments& to);
 void add_score_options(CLI::App& app, AttendArguments& to);
 /// Under the heading that is the app's at the moment.
 void add_threads_option(CLI::App& app, AttendArguments& to);
+
+/// All options of a command for weights, but for those of a place: tensors, what `own` adds under
+/// `heading`, which leaves the app at the heading "Options", threads there, masks and scores.
+void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
+                         const std::function<void()>& own);
 
 /// Throws UsageError for options that have no value or do not go together. `tensors` are those that
 /// have to be given where --input is not; `outputs` are the command's own options with a text.

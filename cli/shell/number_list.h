@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers with commas between them, as they are typed: "3", "-1,0", "0.5,inf".
+// Numbers, and several with commas between them, as they are typed: "3", "-1,0", "0.5,inf".
 
 #pragma once
 
@@ -27,6 +27,14 @@ std::optional<std::vector<Number>> parse_numbers(std::string_view text) {
     if (*stopped != ',') return std::nullopt;
     next = stopped + 1;
   }
+}
+
+/// A number that is all of `text`.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  const auto numbers = parse_numbers<Number>(text);
+  if (!numbers || numbers->size() != 1) return std::nullopt;
+  return numbers->front();
 }
 
 }  // namespace fovea::cli

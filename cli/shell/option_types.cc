@@ -55,11 +55,10 @@ CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
                       const std::string& description) {
   const auto assign = [name, &target](const std::string& value) {
-    const auto numbers = parse_numbers<double>(value);
-    if (!numbers || numbers->size() != 1) {
+    target = parse_number<double>(value);
+    if (!target) {
       throw CLI::ValidationError(name, fmt::format("expected a number, got \"{}\"", value));
     }
-    target = numbers->front();
   };
   return app.add_option_function<std::string>(name, assign, description)->type_name("X");
 }

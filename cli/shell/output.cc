@@ -4,9 +4,13 @@
 
 #include "cli/shell/output.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include <fmt/format.h>
+
+#include "cli/shell/message.h"
 #include "io/output_file.h"
 
 namespace fovea::cli {
@@ -37,6 +41,23 @@ bool same_file(const std::string& a, const std::string& b) {
   const fs::path first = fs::weakly_canonical(a, error);
   const fs::path second = fs::weakly_canonical(b, error);
   return !error && first == second;
+}
+
+std::string ending_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : path.substr(dot);
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return ending;
+}
+
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words) {
+  if (std::ranges::find(endings, ending_of(path)) != endings.end()) return;
+  throw UsageError(
+      fmt::format("{}: expected a name that ends in {}, which is what is written, got \"{}\"",
+                  option, words, path));
 }
 
 }  // namespace fovea::cli

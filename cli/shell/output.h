@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fovea::cli {
 
@@ -21,5 +22,11 @@ void require_writable(const std::string& path);
 
 /// Whether two names lead to one file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
+
+/// ".png", in small letters.
+std::string ending_of(const std::string& path);
+/// Throws UsageError for another ending; `words` lists them.
+void require_ending(const char* option, const std::string& path,
+                    const std::vector<std::string>& endings, const char* words);
 
 }  // namespace fovea::cli
