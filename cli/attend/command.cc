@@ -129,17 +129,15 @@ void AttendCommand::print(const AttendReport& report) const {
 
 int AttendCommand::run() const {
   check_usage();
-  AttendArguments arguments = arguments_;
-  arguments.alibi = given("--alibi");
-  const OutputPlan plan = plan_outputs(arguments.output, arguments.lse);
+  const OutputPlan plan = plan_outputs(arguments_.output, arguments_.lse);
 
   const Stopwatch reading;
-  const AttendInputs inputs = read_inputs(arguments);
-  const AttendRules rules = read_rules(arguments);
+  const AttendInputs inputs = read_inputs(arguments_);
+  const AttendRules rules = read_rules(arguments_);
   const double read_seconds = reading.seconds();
 
   AttentionOptions options = rules.options();
-  options.execution.threads = static_cast<int>(arguments.threads);
+  options.execution.threads = static_cast<int>(arguments_.threads);
   require_fit(options, inputs.shape);
   require_writable(plan);
   AttendResult result = make_result(inputs);
@@ -152,7 +150,7 @@ int AttendCommand::run() const {
                          .times = attend(inputs, options, outputs, progress),
                          .read_seconds = read_seconds,
                          .verdict = {}};
-  if (arguments.verify) {
+  if (arguments_.verify) {
     report.verdict = verify(inputs, rules, outputs, progress);
     require_right("context", report.verdict->context);
     require_right("lse", report.verdict->lse);

@@ -81,23 +81,21 @@ void HeadsCommand::check_usage() const {
 
 int HeadsCommand::run() const {
   check_usage();
-  AttendArguments arguments = arguments_;
-  arguments.alibi = given("--alibi");
-  const AttendInputs inputs = read_inputs(arguments, ValueWish::kIfGiven);
-  const AttendRules rules = read_rules(arguments);
+  const AttendInputs inputs = read_inputs(arguments_, ValueWish::kIfGiven);
+  const AttendRules rules = read_rules(arguments_);
   require_fit(rules.options(), inputs.shape);
   require_something(inputs.shape);
   if (given("--output")) require_writable(output_);
 
   Progress progress;
   HeadsResult result =
-      compute_heads(inputs, rules, blocks_, static_cast<int>(arguments.threads), progress);
+      compute_heads(inputs, rules, blocks_, static_cast<int>(arguments_.threads), progress);
   sort_heads(result.heads, sort_);
   const HeadsReport report = {inputs, rules, result, sort_};
   if (given("--output")) {
     write_file(output_, ending_of(output_) == ".json" ? heads_json(report) : heads_csv(report));
   }
-  if (arguments.json) {
+  if (arguments_.json) {
     write_stdout(heads_json(report));
   } else if (given("--output")) {
     write_stdout(fmt::format("heads  {}, written to {}\n", result.heads.size(), visible(output_)));

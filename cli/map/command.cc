@@ -306,7 +306,7 @@ std::string MapCommand::report(const MapResult& result) const {
 
 int MapCommand::run() const {
   check_usage();
-  const auto [inputs, rules, place] = read_weight_problem(*app_, arguments_);
+  const auto [inputs, rules, place] = read_weight_problem(arguments_);
   const MapRequest request = make_request(inputs.shape, place);
   const MapLook drawn = look(request);
   const MapWords told = words(inputs, rules, request, drawn);

@@ -56,8 +56,7 @@ void require_index(const char* option, std::int64_t index, std::int64_t count, c
        index);
 }
 
-}  // namespace
-
+/// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
 void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
   if (heads == HeadChoice::kOneOrAll) {
@@ -72,6 +71,7 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   app.add_option("--cols", to.cols, "Keys, likewise.")->type_name("FIRST:END");
 }
 
+/// Throws InvalidArgument for what is not there, and where nothing is.
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
   if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
     fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,
@@ -85,6 +85,8 @@ MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
           .queries = parse_span("--rows", arguments.rows, shape.q_len),
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
 }
+
+}  // namespace
 
 void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
                         const std::function<void()>& own) {
@@ -101,11 +103,10 @@ void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
   check_problem_usage(app, arguments.problem, {"--query", "--key"}, own);
 }
 
-WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments) {
-  AttendArguments typed = arguments.problem;
-  typed.alibi = app.count("--alibi") > 0;
-  WeightProblem problem = {
-      .inputs = read_inputs(typed, ValueWish::kIfGiven), .rules = read_rules(typed), .place = {}};
+WeightProblem read_weight_problem(const WeightArguments& arguments) {
+  WeightProblem problem = {.inputs = read_inputs(arguments.problem, ValueWish::kIfGiven),
+                           .rules = read_rules(arguments.problem),
+                           .place = {}};
   require_fit(problem.rules.options(), problem.inputs.shape);
   problem.place = place_in(arguments.place, problem.inputs.shape);
   return problem;

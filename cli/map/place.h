@@ -44,11 +44,6 @@ struct MapPlace {
 
 /// What --head takes.
 enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
-/// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
-void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads = HeadChoice::kOne);
-
-/// Throws InvalidArgument for what is not there, and where nothing is.
-MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape);
 
 struct WeightArguments {
   AttendArguments problem;
@@ -69,6 +64,6 @@ struct WeightProblem {
   MapPlace place;
 };
 /// Reads it. Throws InvalidArgument for what does not fit together, IoError.
-WeightProblem read_weight_problem(const CLI::App& app, const WeightArguments& arguments);
+WeightProblem read_weight_problem(const WeightArguments& arguments);
 
 }  // namespace fovea::cli

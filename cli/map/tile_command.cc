@@ -53,7 +53,7 @@ void TileCommand::check_usage() const {
 
 int TileCommand::run() const {
   check_usage();
-  const auto [inputs, rules, place] = read_weight_problem(*app_, arguments_);
+  const auto [inputs, rules, place] = read_weight_problem(arguments_);
   const bool to_file = given("--output") && output_ != "-";
   if (to_file) require_writable(output_);
 

@@ -147,9 +147,14 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
   app.add_option("--bias", to.bias,
                  "Floats that are added to the scores, broadcast as --mask; -inf hides.")
       ->type_name("TENSOR");
-  app.add_option("--alibi", to.slopes,
-                 "Subtract SLOPE times the distance of query and key: a slope for each head of "
-                 "queries, as numbers or a tensor. Without any: those of the paper.")
+  const auto set_alibi = [&to](const std::string& slopes) {
+    to.alibi = true;
+    to.slopes = slopes;
+  };
+  app.add_option_function<std::string>(
+         "--alibi", set_alibi,
+         "Subtract SLOPE times the distance of query and key: a slope for each head of queries, as "
+         "numbers or a tensor. Without any: those of the paper.")
       ->type_name("[SLOPES]")
       ->expected(0, 1);
   app.add_option("--relative", to.relative,
