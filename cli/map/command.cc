@@ -52,7 +52,6 @@ const Choices<ColorMap> kColorMaps = {
 class MapCommand : public Command {
  public:
   explicit MapCommand(CLI::App& parent);
-
   int run() const override;
 
  private:
@@ -136,7 +135,7 @@ void MapCommand::add_output_options() {
   app_->add_option("--stats", stats_,
                    "Write what is told of each query there: .json or .csv, by its ending.")
       ->type_name("FILE");
-  add_integer(*app_, "--top", top_, {std::int64_t{1}, kMostTopKeys},
+  add_integer(*app_, "--top", top_, {std::int64_t{1}, kMaxTopKeys},
               "With --stats: also the N keys that each query looks at most.");
 }
 

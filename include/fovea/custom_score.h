@@ -165,9 +165,9 @@ class ScoreLanes {
   /// How far each query stands behind the key, after alignment: query + offset - key. Distances
   /// beyond 2^30 stop growing.
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<DInt> distances() const {
-    constexpr std::int64_t kMost = std::int64_t{1} << 30;
+    constexpr std::int64_t kMax = std::int64_t{1} << 30;
     const std::int64_t distance =
-        std::clamp(first_.query + first_.offset - first_.key, -kMost, kMost);
+        std::clamp(first_.query + first_.offset - first_.key, -kMax, kMax);
     return hwy::HWY_NAMESPACE::Iota(DInt(), static_cast<Int>(distance));
   }
 

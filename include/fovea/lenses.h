@@ -35,11 +35,11 @@ struct RowStatistics {
 /// equal. Where a row sees fewer keys, what is left over is key -1, weight 0; of a row that is nan
 /// all keys are -1, all weights nan.
 struct TopKeys {
-  /// Both [batch, q_heads, q_len, k] with the same k, 1 to kMostTopKeys and at most kv_len.
+  /// Both [batch, q_heads, q_len, k] with the same k, 1 to kMaxTopKeys and at most kv_len.
   MutableTensorView keys = {};     ///< int64; last dimension contiguous
   MutableTensorView weights = {};  ///< float32 (float64 where the inputs are); likewise
 };
-inline constexpr std::int64_t kMostTopKeys = 64;
+inline constexpr std::int64_t kMaxTopKeys = 64;
 
 /// What the weights in a cell of a map become.
 enum class Pool : std::uint8_t { kSum, kMean, kMax };

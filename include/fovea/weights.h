@@ -81,12 +81,12 @@ struct ReceivedAttention {
   /// al. 2024, SnapKV).
   MutableTensorView recent = {};
   std::int64_t recent_queries = 0;
-  /// [batch, q_heads, bins], int64, last dimension contiguous, 1 to kMostWeightBins: how many
+  /// [batch, q_heads, bins], int64, last dimension contiguous, 1 to kMaxWeightBins: how many
   /// visible weights there are of which size. Bin b counts 2^-(b + 1) < w <= 2^-b, the last one all
   /// that are smaller.
   MutableTensorView histogram = {};
 };
-inline constexpr std::int64_t kMostWeightBins = 4096;
+inline constexpr std::int64_t kMaxWeightBins = 4096;
 
 /// One more product of queries and keys: sums over queries, for which the fused pass comes too
 /// early. The same bits for any number of threads. All else as attention_weights().

@@ -21,7 +21,7 @@ namespace fovea {
 namespace {
 
 /// What a cache that grows begins with, in tokens.
-constexpr std::int64_t kLeastCapacity = 64;
+constexpr std::int64_t kMinCapacity = 64;
 /// Heads begin at multiples of this, in bytes: a cache line, and the longest vector.
 constexpr std::int64_t kHeadAlignment = 64;
 
@@ -117,7 +117,7 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
                       "reserve() makes room",
                       tokens, length_, room.capacity));
     }
-    room = make_room(std::max({needed, 2 * room.capacity, kLeastCapacity}), length_);
+    room = make_room(std::max({needed, 2 * room.capacity, kMinCapacity}), length_);
   }
   write_rows(key, view_of(room.key, length_, needed), rotation ? &*rotation : nullptr,
              {.first = length_});

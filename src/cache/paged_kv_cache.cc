@@ -148,8 +148,8 @@ std::int64_t PagedKvCache::blocks_needed(const Sequence& of, std::int64_t tokens
 
 std::int64_t PagedKvCache::blocks_needed(SequenceId id, std::int64_t tokens) const {
   const Sequence& of = sequence(id);
-  if (tokens < 0 || tokens > kMostBytes) {
-    fail("tokens: expected 0 to {} of them, got {}", kMostBytes, tokens);
+  if (tokens < 0 || tokens > kMaxTensorBytes) {
+    fail("tokens: expected 0 to {} of them, got {}", kMaxTensorBytes, tokens);
   }
   return blocks_needed(of, tokens);
 }

@@ -44,11 +44,11 @@ std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
   for (const std::int64_t extent : shape) {
     empty = empty || extent == 0;
     // Of a tensor without elements, too, the other extents must be such that can be multiplied.
-    overflows = overflows || extent > kMostBytes / bytes;
+    overflows = overflows || extent > kMaxTensorBytes / bytes;
     if (!overflows) bytes *= std::max<std::int64_t>(extent, 1);
   }
   if (overflows) {
-    fail("{}: expected at most {} bytes, got {} of {}", name, kMostBytes, to_string(shape),
+    fail("{}: expected at most {} bytes, got {} of {}", name, kMaxTensorBytes, to_string(shape),
          dtype_name(dtype));
   }
   return empty ? 0 : bytes;

@@ -14,8 +14,8 @@
 
 namespace fovea {
 
-/// The bytes of a tensor without gaps. Throws InvalidArgument beyond kMostBytes; `name` is what the
-/// message calls it.
+/// The bytes of a tensor without gaps. Throws InvalidArgument beyond kMaxTensorBytes; `name` is
+/// what the message calls it.
 std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name);
 
 /// Memory whose contents are unspecified, aligned to 64 bytes, or in large pages where it is large

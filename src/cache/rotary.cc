@@ -57,8 +57,8 @@ Memory check_tensors(const TensorView& source, const TensorView& target) {
 }
 
 void check_position(std::int64_t position, std::string_view name) {
-  if (position < -kMostPosition || position > kMostPosition) {
-    fail("{}: expected positions from {} to {}, got {}", name, -kMostPosition, kMostPosition,
+  if (position < -kMaxPosition || position > kMaxPosition) {
+    fail("{}: expected positions from {} to {}, got {}", name, -kMaxPosition, kMaxPosition,
          position);
   }
 }

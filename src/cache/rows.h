@@ -15,7 +15,7 @@
 namespace fovea {
 
 /// Positions are int64 up to this either way, where float64 still holds each of them.
-inline constexpr std::int64_t kMostPosition = std::int64_t{1} << 53;
+inline constexpr std::int64_t kMaxPosition = std::int64_t{1} << 53;
 
 /// A Rotary for rows of one length, at one position at a time.
 class Rotation {

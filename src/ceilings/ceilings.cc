@@ -144,13 +144,13 @@ double total_rate(const CeilingOptions& options, const Work& work) {
 
 /// Eight times the last-level cache, but 256 MiB at least and 1 GiB at most.
 std::size_t buffer_pieces() {
-  constexpr std::size_t kLeast = std::size_t{256} << 20;
-  constexpr std::size_t kMost = std::size_t{1} << 30;
+  constexpr std::size_t kMin = std::size_t{256} << 20;
+  constexpr std::size_t kMax = std::size_t{1} << 30;
   std::size_t cache = 0;
 #if defined(_SC_LEVEL3_CACHE_SIZE)
   cache = static_cast<std::size_t>(std::max(0L, ::sysconf(_SC_LEVEL3_CACHE_SIZE)));
 #endif
-  return std::clamp(8 * cache, kLeast, kMost) / kBytesAtOnce;
+  return std::clamp(8 * cache, kMin, kMax) / kBytesAtOnce;
 }
 
 }  // namespace

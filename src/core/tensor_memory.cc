@@ -38,8 +38,9 @@ std::array<Step, kMaxRank> steps_of(const TensorView& tensor) {
 Memory memory_of(const TensorView& tensor, std::string_view name) {
   const std::int64_t elements = element_count(tensor.shape());
   for (const std::int64_t extent : tensor.shape()) {
-    if (extent > kMostBytes) {
-      fail("{}: expected extents up to {}, got {}", name, kMostBytes, to_string(tensor.shape()));
+    if (extent > kMaxTensorBytes) {
+      fail("{}: expected extents up to {}, got {}", name, kMaxTensorBytes,
+           to_string(tensor.shape()));
     }
   }
   if (elements == 0) return {};
@@ -50,7 +51,8 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
     std::int64_t reach = 0;
     const bool overflows =
         __builtin_mul_overflow(tensor.extent(dim) - 1, tensor.strides()[dim], &reach) ||
-        __builtin_mul_overflow(reach, size, &reach) || reach > kMostBytes || reach < -kMostBytes;
+        __builtin_mul_overflow(reach, size, &reach) || reach > kMaxTensorBytes ||
+        reach < -kMaxTensorBytes;
     if (overflows) {
       fail("{}: expected strides that stay within memory, got {} for shape {}", name,
            to_string(tensor.strides()), to_string(tensor.shape()));

@@ -13,7 +13,7 @@
 namespace fovea {
 
 /// Extents and distances are multiplied and added up in 64 bits, and so must stay far from that.
-inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;
 
 /// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
 /// Within, they are runs of `run` bytes, each of which begins a multiple of `period` after `begin`:

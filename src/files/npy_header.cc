@@ -328,9 +328,9 @@ std::string npy_header_text(DType dtype, const Shape& shape) {
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
   // Room for the first extent to grow in place, then up to a multiple of 64 bytes.
-  constexpr std::size_t kMostDigits = 21;
+  constexpr std::size_t kMaxDigits = 21;
   constexpr std::size_t kPrefix = 10;
-  if (shape.rank() > 0) text.append(kMostDigits - std::to_string(shape[0]).size(), ' ');
+  if (shape.rank() > 0) text.append(kMaxDigits - std::to_string(shape[0]).size(), ' ');
   text.append(64 - (kPrefix + text.size() + 1) % 64, ' ');
   text += '\n';
   const auto low = static_cast<char>(text.size() & 0xff);

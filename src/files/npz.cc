@@ -21,7 +21,7 @@ namespace fovea::files {
 namespace {
 
 // Deflate makes at best one byte of 1032.
-constexpr std::uint64_t kMostDeflated = 1032;
+constexpr std::uint64_t kMaxDeflated = 1032;
 constexpr std::string_view kEnding = ".npy";
 // A multiple of every size of an element.
 constexpr std::size_t kChunk = std::size_t{1} << 16;
@@ -179,7 +179,7 @@ void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std
                             stat.comp_method));
   }
   const std::uint64_t most =
-      stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * kMostDeflated;
+      stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * kMaxDeflated;
   const bool exact = stat.comp_method == ZIP_CM_DEFLATE || stat.size == stat.comp_size;
   if (stat.comp_size > archive_bytes || stat.size > most || !exact) {
     fail(place, fmt::format("expected sizes that can be, got {} bytes stored as {} in an archive "

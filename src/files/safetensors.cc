@@ -71,8 +71,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   bool binary(binary_t& /*value*/) override { return refuse("bytes"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    if (level_ != Level::kNumbers || value > kMost) return refuse(std::to_string(value));
+    constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    if (level_ != Level::kNumbers || value > kMax) return refuse(std::to_string(value));
     numbers().push_back(static_cast<std::int64_t>(value));
     return true;
   }

@@ -52,10 +52,10 @@ FileFormat format_of(std::span<const std::byte> bytes, const std::string& path) 
 
 /// The names in a file, the first of them spelled out.
 std::string known_names(const std::vector<TensorInfo>& tensors) {
-  constexpr std::size_t kMost = 10;
+  constexpr std::size_t kMax = 10;
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors) {
-    if (names.size() == kMost) break;
+    if (names.size() == kMax) break;
     names.push_back(shown_name(tensor.name));
   }
   const std::size_t more = tensors.size() - names.size();
@@ -64,10 +64,10 @@ std::string known_names(const std::vector<TensorInfo>& tensors) {
 }
 
 std::string slip(std::string_view name, const std::vector<TensorInfo>& tensors) {
-  constexpr std::size_t kMost = 1000;  // each is compared letter by letter
+  constexpr std::size_t kMax = 1000;  // each is compared letter by letter
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors) {
-    if (names.size() == kMost) break;
+    if (names.size() == kMax) break;
     names.push_back(tensor.name);
   }
   return did_you_mean(name, names);

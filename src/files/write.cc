@@ -27,14 +27,14 @@ namespace {
 
 /// Fails for a name that the format cannot hold, or that would not be read again.
 void check_name(FileFormat format, const std::string& name, const std::string& path) {
-  constexpr std::size_t kMostInZip = std::numeric_limits<std::uint16_t>::max() - 4;  // ".npy"
+  constexpr std::size_t kMaxInZip = std::numeric_limits<std::uint16_t>::max() - 4;  // ".npy"
   const std::string shown = files::shown_name(name);
   if (name.empty()) fail(path, "expected a name for each tensor, got an empty one");
   if (!is_utf8(name) || name.find('\0') != std::string::npos) {
     fail(path, fmt::format("expected a name in UTF-8 without zeros, got \"{}\"", shown));
   }
-  if (format == FileFormat::kNpz && name.size() > kMostInZip) {
-    fail(path, fmt::format("expected names of at most {} bytes, got {}", kMostInZip, name.size()));
+  if (format == FileFormat::kNpz && name.size() > kMaxInZip) {
+    fail(path, fmt::format("expected names of at most {} bytes, got {}", kMaxInZip, name.size()));
   }
   if (format == FileFormat::kSafetensors && name == "__metadata__") {
     fail(path, "expected the name of a tensor, got \"__metadata__\", which means something else");

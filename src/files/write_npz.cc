@@ -20,10 +20,10 @@
 namespace fovea::files {
 namespace {
 
-constexpr std::uint64_t kMost16 = std::numeric_limits<std::uint16_t>::max();
-constexpr std::uint64_t kMost32 = std::numeric_limits<std::uint32_t>::max();
+constexpr std::uint64_t kMax16 = std::numeric_limits<std::uint16_t>::max();
+constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
 // Python's zipfile shuns the sign bit.
-constexpr std::uint64_t kMostPlain = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint64_t kMaxPlain = std::numeric_limits<std::int32_t>::max();
 constexpr int kZip64Version = 45;
 constexpr int kUnix = 3;
 constexpr int kFirstDay = 1 << 5 | 1;              // 1 January 1980
@@ -79,7 +79,7 @@ std::uint32_t checksum_of(std::string_view header, const TensorView& tensor) {
 std::string local_header(const Member& member) {
   Record record("PK\x03\x04");
   record.add16(kZip64Version).add16(static_cast<unsigned>(member.flags)).add16(0);
-  record.add16(0).add16(kFirstDay).add32(member.checksum).add32(kMost32).add32(kMost32);
+  record.add16(0).add16(kFirstDay).add32(member.checksum).add32(kMax32).add32(kMax32);
   record.add16(member.name.size()).add16(20).add(member.name);
   record.add16(1).add16(16).add64(member.size).add64(member.size);
   return record.bytes();
@@ -89,13 +89,13 @@ std::string directory_entry(const Member& member) {
   Record extra;
   std::uint64_t size = member.size;
   std::uint64_t offset = member.offset;
-  if (size > kMostPlain) {
+  if (size > kMaxPlain) {
     extra.add64(size).add64(size);
-    size = kMost32;
+    size = kMax32;
   }
-  if (offset > kMostPlain) {
+  if (offset > kMaxPlain) {
     extra.add64(offset);
-    offset = kMost32;
+    offset = kMax32;
   }
   const std::size_t extra_size = extra.bytes().size();
   Record record("PK\x01\x02");
@@ -110,14 +110,14 @@ std::string directory_entry(const Member& member) {
 
 std::string end_of_archive(std::uint64_t count, std::uint64_t size, std::uint64_t offset) {
   Record record;
-  if (count > kMost16 || offset > kMostPlain || size > kMostPlain) {
+  if (count > kMax16 || offset > kMaxPlain || size > kMaxPlain) {
     record.add("PK\x06\x06").add64(44).add16(kZip64Version).add16(kZip64Version);
     record.add32(0).add32(0).add64(count).add64(count).add64(size).add64(offset);
     record.add("PK\x06\x07").add32(0).add64(offset + size).add32(1);
   }
   record.add("PK\x05\x06").add16(0).add16(0);
-  record.add16(std::min(count, kMost16)).add16(std::min(count, kMost16));
-  record.add32(std::min(size, kMost32)).add32(std::min(offset, kMost32)).add16(0);
+  record.add16(std::min(count, kMax16)).add16(std::min(count, kMax16));
+  record.add32(std::min(size, kMax32)).add32(std::min(offset, kMax32)).add16(0);
   return record.bytes();
 }
 

@@ -33,9 +33,9 @@ namespace fs = std::filesystem;
 
 /// Whether there is somebody to read what was written.
 bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) {
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // Linux takes at most 2 GB at once
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux takes at most 2 GB at once
   while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kMost));
+    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kMax));
     if (written >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     } else if (errno == EPIPE) {
@@ -65,9 +65,9 @@ int standard_stream(const struct stat& file) {
 
 // The file that `path` leads to through symbolic links, which need not exist yet.
 fs::path follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as Linux has it
+  constexpr int kMaxLinks = 40;  // as Linux has it
   fs::path target = path;
-  for (int links = 0; links < kMostLinks; ++links) {
+  for (int links = 0; links < kMaxLinks; ++links) {
     std::error_code error;
     if (!fs::is_symlink(fs::symlink_status(target, error))) return target;
     const fs::path next = fs::read_symlink(target, error);
@@ -102,10 +102,10 @@ class OutputFile::Descriptor {
 class OutputFile::Temporary {
  public:
   Temporary(const fs::path& target, std::string_view name) : target_(target.string()) {
-    constexpr int kMostTries = 100;
+    constexpr int kMaxTries = 100;
     int fd = -1;
     int error = EEXIST;
-    for (int attempt = 0; error == EEXIST && attempt < kMostTries; ++attempt) {
+    for (int attempt = 0; error == EEXIST && attempt < kMaxTries; ++attempt) {
       const std::string file = fmt::format(".fovea-{}-{}.tmp", ::getpid(), attempt);
       path_ = (target.parent_path() / file).string();
       kept_.keep(path_);

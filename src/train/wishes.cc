@@ -20,7 +20,7 @@ constexpr double kOutOfReach = 0.005;
 // Of what is left over, what is aimed at beyond the wish, so that it is not only approached.
 constexpr double kBeyond = 0.1;
 // Logarithms and quotients of less would not be finite.
-constexpr double kLeast = 1e-300;
+constexpr double kMin = 1e-300;
 
 [[noreturn]] void fail(const scene::Wish& wish, const char* message) {
   throw InvalidArgument(fmt::format("{}: {}", wish.place, message));
@@ -29,7 +29,7 @@ constexpr double kLeast = 1e-300;
 /// aim log(aim / weight), which is nan where the weight is.
 double divergence(double aim, double weight) {
   if (std::isnan(weight)) return weight;
-  return aim > 0.0 ? aim * std::log(aim / std::max(weight, kLeast)) : 0.0;
+  return aim > 0.0 ? aim * std::log(aim / std::max(weight, kMin)) : 0.0;
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Wishes::Wishes(const scene::Scene& scene, const TensorView& visible) : wishes_(s
       sum += wishes_[end].weight;
     }
     for (const scene::Wish* wish : of_query) {
-      enough_.push_back(wish->weight * std::min(1.0, (1.0 - kOutOfReach) / std::max(sum, kLeast)));
+      enough_.push_back(wish->weight * std::min(1.0, (1.0 - kOutOfReach) / std::max(sum, kMin)));
     }
     for (std::int64_t head = 0; head < visible.extent(1); ++head) {
       add_row(of_query, head, visible, !scene.options.score.sinks.empty());
@@ -109,7 +109,7 @@ Tensor Wishes::gradient(const TensorView& weights) const {
     // The rest is one less what the keys have.
     const double of_rest = row.rest / row.rest_of(weights);
     for (const Key& key : row.keys) {
-      const double of_key = key.aim / std::max(row.weight(key, weights), kLeast);
+      const double of_key = key.aim / std::max(row.weight(key, weights), kMin);
       gradient.at<double>({row.item, row.head, row.query, key.key}) = (of_rest - of_key) / count;
     }
   }

@@ -129,8 +129,8 @@ class Layer : public Model {
  public:
   explicit Layer(const Place& place) : Model(place.model) {}
 
-  static constexpr std::size_t kMostInputs = 3;
-  using Inputs = std::array<MutableTensorView, kMostInputs>;
+  static constexpr std::size_t kMaxInputs = 3;
+  using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
   /// work(inputs), of copies that stay until the next forward: the caller may change the arrays.
   /// An input that is None is absent. `whole` says whether backward may follow.
@@ -178,7 +178,7 @@ class Layer : public Model {
   Inputs keep(std::initializer_list<Input> given);
   [[noreturn]] static void refuse(const char* name);
 
-  std::array<nn::Buffer, kMostInputs> kept_;
+  std::array<nn::Buffer, kMaxInputs> kept_;
   nn::Buffer grad_input_;
   bool has_forward_ = false, has_whole_forward_ = false;
 };

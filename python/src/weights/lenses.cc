@@ -62,8 +62,8 @@ LensRequest make(nb::handle statistics, nb::handle top, nb::handle map, nb::hand
   request.statistics = truth(statistics.ptr(), "statistics");
   if (!top.is_none()) {
     request.top = integer(top.ptr(), "top");
-    if (request.top < 1 || request.top > kMostTopKeys) {
-      raise_value_error("top: expected 1 to {} keys, got {}", kMostTopKeys, request.top);
+    if (request.top < 1 || request.top > kMaxTopKeys) {
+      raise_value_error("top: expected 1 to {} keys, got {}", kMaxTopKeys, request.top);
     }
   }
   if (!map.is_none()) {

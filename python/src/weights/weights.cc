@@ -315,8 +315,8 @@ PyObject* call_received(PyObject*, PyObject* const* arguments, Py_ssize_t count,
     }
     if (given[kBins] != nullptr) {
       const std::int64_t bins = integer(given[kBins], "bins");
-      if (bins < 1 || bins > kMostWeightBins) {
-        raise_value_error("bins: expected 1 to {}, got {}", kMostWeightBins, bins);
+      if (bins < 1 || bins > kMaxWeightBins) {
+        raise_value_error("bins: expected 1 to {}, got {}", kMaxWeightBins, bins);
       }
       received.histogram = make(kReceivedHistogram, DType::kInt64, bins);
     }

@@ -18,8 +18,8 @@ namespace {
 // For each block of keys every query is packed anew, and read and written, so that blocks are long;
 // what they take then goes by the second cache, which their being read in order makes up for
 // (docs/benchmarks.md). But a single head has to keep several threads busy.
-constexpr std::int64_t kMostBlockKeys = 512;
-constexpr std::int64_t kLeastBlockKeys = 128;
+constexpr std::int64_t kMaxBlockKeys = 512;
+constexpr std::int64_t kMinBlockKeys = 128;
 constexpr std::int64_t kWantedItems = 8;
 // Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
 constexpr std::int64_t kBlockKeysMultiple = 16;
@@ -37,7 +37,7 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
 /// leave no short block at the end.
 std::int64_t block_keys(std::int64_t heads, std::int64_t keys) {
   const std::int64_t wanted = std::clamp(round_up(heads * keys / kWantedItems, kBlockKeysMultiple),
-                                         kLeastBlockKeys, kMostBlockKeys);
+                                         kMinBlockKeys, kMaxBlockKeys);
   const std::int64_t blocks = std::max<std::int64_t>(1, parts_of(keys, wanted));
   return std::max(kBlockKeysMultiple, round_up(parts_of(keys, blocks), kBlockKeysMultiple));
 }

@@ -43,8 +43,8 @@ struct CpuSetDelete {
 // The size of the affinity mask, or 0 if the system does not tell.
 int affinity_count() {
   // A machine may have more CPUs than cpu_set_t has bits; the kernel then refuses the small mask.
-  constexpr int kMostCpus = 1 << 20;
-  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
+  constexpr int kMaxCpus = 1 << 20;
+  for (int cpus = CPU_SETSIZE; cpus <= kMaxCpus; cpus *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDelete> set(CPU_ALLOC(static_cast<std::size_t>(cpus)));
     const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus));
     if (set == nullptr) return 0;

@@ -19,7 +19,7 @@ namespace fovea::engine {
 namespace {
 
 // More than any machine has, and few enough that a careless number costs no memory to speak of.
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 std::atomic<bool> in_forked_child = false;
 [[maybe_unused]] const int fork_watched =
@@ -30,7 +30,7 @@ std::atomic<bool> in_forked_child = false;
 int thread_count(const Execution& execution, std::int64_t items) {
   if (in_forked_child.load(std::memory_order_relaxed)) return 1;
   const int wanted = execution.threads > 0 ? execution.threads : omp_get_max_threads();
-  const int allowed = std::min({wanted, omp_get_thread_limit(), kMostThreads});
+  const int allowed = std::min({wanted, omp_get_thread_limit(), kMaxThreads});
   return static_cast<int>(std::clamp<std::int64_t>(items, 1, std::max(allowed, 1)));
 }
 

@@ -142,7 +142,7 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
     return attention_forward(query, key, value, options, outputs);
   }
   const engine::Problem problem = engine::make_problem(query, key, value, options);
-  if (engine::asks_for_lenses(outputs) && problem.shape.q_len > engine::kMostWatchedQueries) {
+  if (engine::asks_for_lenses(outputs) && problem.shape.q_len > engine::kMaxWatchedQueries) {
     return attention_forward(query, key, value, options, outputs);
   }
   engine::validate_outputs(problem, outputs);

@@ -60,8 +60,8 @@ class RowWriter {
     const TopKeys& to = lenses_.top;
     if (!to.keys.defined() && !to.weights.defined()) return;
     const std::int64_t most = (to.keys.defined() ? to.keys : to.weights).extent(3);
-    std::int64_t keys[kMostTopKeys];
-    float logs[kMostTopKeys];
+    std::int64_t keys[kMaxTopKeys];
+    float logs[kMaxTopKeys];
     const std::int64_t found = nan ? 0 : kernels::row_top(row, most, keys, logs);
     for (std::int64_t n = 0; n < most; ++n) {
       const Index at{at_[0], at_[1], at_[2], n};

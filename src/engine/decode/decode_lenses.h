@@ -16,7 +16,7 @@
 namespace fovea::engine {
 
 /// With more queries than this in all, which each read all keys again, the fused pass is faster.
-inline constexpr std::int64_t kMostWatchedQueries = 4;
+inline constexpr std::int64_t kMaxWatchedQueries = 4;
 
 /// Fills valid lenses of all rows, whose lse is known: float32, [batch, q_heads, q_len]. The same
 /// bits for any number of threads. Memory: a row of weights for each query head of a group and

@@ -18,13 +18,13 @@ namespace {
 // it together, its keys have to stay in a second cache of 1 MiB until the last ones.
 constexpr std::int64_t kChunkBytes = 2 << 20;
 constexpr std::int64_t kCachedChunkBytes = 512 << 10;
-constexpr std::int64_t kLeastChunkKeys = 64;
-constexpr std::int64_t kMostChunkKeys = 8192;
+constexpr std::int64_t kMinChunkKeys = 64;
+constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts are as long as makes their merging negligible and keeps many threads busy; they follow
 // from the shape alone, so that every number of threads merges the same ones.
 constexpr std::int64_t kPartBytes = 2 << 20;
 // Heads go together as far as their scores take half of a second cache, and threads find work.
-constexpr std::int64_t kMostScoreBytes = 512 << 10;
+constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys and values starting a thread costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
@@ -74,8 +74,8 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
   const bool one_pass = setup_.most_rows_of_head() <= kernels::kDecodeRowsTogether;
   const std::int64_t chunk_bytes = one_pass ? kChunkBytes : kCachedChunkBytes;
-  setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kLeastChunkKeys * kLeastChunkKeys,
-                                 kLeastChunkKeys, kMostChunkKeys);
+  setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kMinChunkKeys * kMinChunkKeys,
+                                 kMinChunkKeys, kMaxChunkKeys);
   keys_per_part_ = setup_.chunk_keys * (kPartBytes / chunk_bytes);
   parts_ = std::max<std::int64_t>(1, (size.most_keys + keys_per_part_ - 1) / keys_per_part_);
   const double bytes = static_cast<double>(size.sequences * size.kv_heads * size.most_keys) *
@@ -103,7 +103,7 @@ std::int64_t DecodePlan::heads_together(std::int64_t items, std::int64_t kv_head
   const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
                                    setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));
   return std::max<std::int64_t>(
-      1, std::min({kv_heads, kMostScoreBytes / score_bytes, items / kItemsPerThread}));
+      1, std::min({kv_heads, kMaxScoreBytes / score_bytes, items / kItemsPerThread}));
 }
 
 kernels::DecodeItem DecodePlan::item(const Problem& problem, const Cache& cache,

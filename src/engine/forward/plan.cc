@@ -22,14 +22,14 @@ constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
 // What the queries of an item may have gathered of a map with many columns.
 constexpr std::int64_t kMapBytes = 16 << 20;
-constexpr std::int64_t kLeastBlockKeys = 64;
-constexpr std::int64_t kMostBlockKeys = 512;
+constexpr std::int64_t kMinBlockKeys = 64;
+constexpr std::int64_t kMaxBlockKeys = 512;
 // Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
 constexpr std::int64_t kBlockKeysMultiple = 16;
 // Several items for each thread keep all of them busy to the end, but each item packs its keys and
 // values anew.
 constexpr std::int64_t kItemsPerThread = 4;
-constexpr std::int64_t kLeastPanels = 2;
+constexpr std::int64_t kMinPanels = 2;
 // Below this many multiply-adds starting a thread costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 20;
 
@@ -62,7 +62,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
                                  kernels::packed_number_bytes(setup_);
   setup_.block_keys =
       std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
-                          kLeastBlockKeys, kMostBlockKeys),
+                          kMinBlockKeys, kMaxBlockKeys),
                round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
 
   const double products = static_cast<double>(all_chunks * chunk_queries_) *
@@ -80,7 +80,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
   chunks_per_item_ =
       cut_for_ == 1 ? most_chunks
                     : std::clamp(all_chunks / (cut_for_ * kItemsPerThread),
-                                 std::min(lenses.chunk_panels > 1 ? 1 : kLeastPanels, most_chunks),
+                                 std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks),
                                  most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = sequence_span(problem.options, shape, s);

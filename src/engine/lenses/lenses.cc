@@ -36,7 +36,7 @@ namespace fovea::engine {
 namespace {
 
 // So few that what chunks share takes little memory, so many that threads find enough to do.
-constexpr std::int64_t kMostChunks = 1024;
+constexpr std::int64_t kMaxChunks = 1024;
 
 bool asked_for(const RowStatistics& rows) {
   return rows.entropy.defined() || rows.maximum.defined() || rows.maximum_key.defined() ||
@@ -80,8 +80,8 @@ void check_top(const Problem& problem, const TopKeys& top, OutputChecks& checks)
     fail("{}: expected [batch, q_heads, q_len, k], got {}", name, to_string(either.shape()));
   }
   const std::int64_t k = top_count(top);
-  if (k < 1 || k > kMostTopKeys) {
-    fail("{}: expected k from 1 to {}, got {}", name, kMostTopKeys, k);
+  if (k < 1 || k > kMaxTopKeys) {
+    fail("{}: expected k from 1 to {}, got {}", name, kMaxTopKeys, k);
   }
   if (k > shape.kv_len)
     fail("{}: expected k of at most kv_len = {}, got {}", name, shape.kv_len, k);
@@ -174,7 +174,7 @@ kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
     setup.map_columns = lenses.map.cells.extent(3);
     const std::int64_t lanes = kernels::panel_lanes();
     const std::int64_t panels = (problem.shape.q_len + lanes - 1) / lanes;
-    setup.chunk_panels = std::max<std::int64_t>(1, (panels + kMostChunks - 1) / kMostChunks);
+    setup.chunk_panels = std::max<std::int64_t>(1, (panels + kMaxChunks - 1) / kMaxChunks);
   }
   return setup;
 }

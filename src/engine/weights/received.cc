@@ -40,8 +40,8 @@ void check_received(const Problem& problem, const ReceivedAttention& received,
   }
   if (!received.histogram.defined()) return;
   const MutableTensorView& histogram = received.histogram;
-  if (histogram.rank() != 3 || histogram.extent(2) < 1 || histogram.extent(2) > kMostWeightBins) {
-    fail("histogram: expected [batch, q_heads, bins] with 1 to {} bins, got {}", kMostWeightBins,
+  if (histogram.rank() != 3 || histogram.extent(2) < 1 || histogram.extent(2) > kMaxWeightBins) {
+    fail("histogram: expected [batch, q_heads, bins] with 1 to {} bins, got {}", kMaxWeightBins,
          to_string(histogram.shape()));
   }
   checks.add(histogram, {.name = "histogram",

@@ -108,7 +108,7 @@ class TopKeyLens {
     if (tiles < k_) return;
     const Floats d;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      Vector largest[kMostTopKeys];
+      Vector largest[kMaxTopKeys];
       std::fill_n(largest, k_, hn::Set(d, std::numeric_limits<float>::lowest()));
       for (std::int64_t t = 0; t < tiles; ++t) {
         Vector maximum = hn::Load(d, tile_maximum + t * kPanelLanes + lane);

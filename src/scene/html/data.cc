@@ -24,12 +24,12 @@ namespace {
 
 /// So many numbers may be written in full, so many as float32, as two bytes, as one. Base64 takes
 /// four characters for three bytes, so they are at most 3.2 MB, but for weights that are themselves
-/// more than kMostBytes: these are kept whole, at one byte each. The tables of the page and the
+/// more than kMaxBytes: these are kept whole, at one byte each. The tables of the page and the
 /// scene's words come on top.
-constexpr std::int64_t kMostExact = 6000;
-constexpr std::int64_t kMostFloats = 600'000;
-constexpr std::int64_t kMostShorts = 1'200'000;
-constexpr std::int64_t kMostBytes = 2'400'000;
+constexpr std::int64_t kMaxExact = 6000;
+constexpr std::int64_t kMaxFloats = 600'000;
+constexpr std::int64_t kMaxShorts = 1'200'000;
+constexpr std::int64_t kMaxBytes = 2'400'000;
 /// A step of so few numbers is never rounded beyond float32.
 constexpr std::int64_t kSmallStep = 20'000;
 
@@ -51,9 +51,9 @@ std::int64_t total_size(const std::vector<const Step*>& steps) {
 }
 
 Encoding choose(std::int64_t total) {
-  if (total <= kMostExact) return Encoding::kExact;
-  if (total <= kMostFloats) return Encoding::kFloats;
-  return total <= kMostShorts ? Encoding::kShorts : Encoding::kBytes;
+  if (total <= kMaxExact) return Encoding::kExact;
+  if (total <= kMaxFloats) return Encoding::kFloats;
+  return total <= kMaxShorts ? Encoding::kShorts : Encoding::kBytes;
 }
 
 std::string base64(const std::vector<std::uint8_t>& bytes) {
@@ -211,7 +211,7 @@ std::string page_data(const TraceModel& model) {
       scene.precision, words(scene.words.tokens),
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
-      scene.heads, scene.kv_heads, kMostTableRows, kTopKeys, kMostTerms, kMostNumbers,
+      scene.heads, scene.kv_heads, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
       score_json(scene, model),
       model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
 
@@ -224,7 +224,7 @@ std::string page_data(const TraceModel& model) {
   std::vector<const Step*> by_rank = steps;
   std::stable_sort(by_rank.begin(), by_rank.end(),
                    [&](const Step* a, const Step* b) { return rank(a) < rank(b); });
-  std::int64_t room = std::max(kMostBytes, by_rank.empty() ? 0 : by_rank.front()->values.size());
+  std::int64_t room = std::max(kMaxBytes, by_rank.empty() ? 0 : by_rank.front()->values.size());
   std::vector<const Step*> kept;
   for (const Step* step : by_rank) {
     if (step->values.size() > room) continue;

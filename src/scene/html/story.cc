@@ -111,7 +111,7 @@ class Story {
     return keys;
   }
 
-  bool cut() const { return model_.keys() > kMostTableRows; }
+  bool cut() const { return model_.keys() > kMaxTableRows; }
 
   /// "... and 288 more" as a row's heading, where keys are left out.
   std::string rest_row(std::size_t columns) const {
@@ -162,7 +162,7 @@ class Story {
   static std::string number_cells(const std::vector<double>& numbers, const StepNumbers& how) {
     std::string out;
     for (std::size_t d = 0; d < numbers.size(); ++d) {
-      if (static_cast<std::int64_t>(d) == kMostNumbers) return out + "<td>\u2026</td>";
+      if (static_cast<std::int64_t>(d) == kMaxShownNumbers) return out + "<td>\u2026</td>";
       out += heat_cell(how, numbers[d]);
     }
     return out;
@@ -241,7 +241,7 @@ class Story {
     if (columns.empty()) return;
     out.reading = "How well does each word match " + word() + "?";
     const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).factors.size());
-    const bool products = count > 0 && count <= kMostTerms;
+    const bool products = count > 0 && count <= kMaxTerms;
     out.body = each_head("scores",
                          [&](std::int64_t head) { return key_table(head, columns, products, ""); });
     sections_.push_back(std::move(out));
@@ -317,7 +317,7 @@ class Story {
           "<th scope=\"colgroup\" colspan=\"{}\">value</th></tr></thead><tbody>\n{}{}</tbody>"
           "<tfoot><tr data-step=\"focus.context\"><th scope=\"row\" colspan=\"2\">context</th>"
           "<td class=\"times\">=</td>{}</tr></tfoot></table>",
-          std::min(result.cols, kMostNumbers + 1), rows, rest_row(3),
+          std::min(result.cols, kMaxShownNumbers + 1), rows, rest_row(3),
           number_cells(numbers, result_how));
     });
     append_merged(out);

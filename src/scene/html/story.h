@@ -24,9 +24,9 @@ struct PageSection {
 };
 
 /// Longer sums are not written out.
-inline constexpr std::int64_t kMostTerms = 6;
+inline constexpr std::int64_t kMaxTerms = 6;
 /// Longer rows are cut.
-inline constexpr std::int64_t kMostNumbers = 12;
+inline constexpr std::int64_t kMaxShownNumbers = 12;
 
 /// The sections of the focus, in order; none when the scene has no focus.
 std::vector<PageSection> story_sections(const TraceModel& model);

@@ -138,10 +138,10 @@ std::string picture(const Plane& at) {
 }  // namespace
 
 bool fits_table(const StepLayout& layout) {
-  return layout.rows <= kMostTableRows && layout.cols <= kMostTableCols &&
-         layout.batch * layout.heads * std::min(layout.planes, kMostPlanes) * layout.rows *
+  return layout.rows <= kMaxTableRows && layout.cols <= kMaxTableCols &&
+         layout.batch * layout.heads * std::min(layout.planes, kMaxPlanes) * layout.rows *
                  layout.cols <=
-             kMostTableCells;
+             kMaxTableCells;
 }
 
 std::string heading(std::string_view scope, std::string_view word, std::string_view attributes) {
@@ -164,7 +164,7 @@ std::string heat_maps(const TraceModel& model, const Step& step, const Step* row
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
   const bool as_table = fits_table(layout);
-  const bool all_planes = layout.planes <= kMostPlanes;
+  const bool all_planes = layout.planes <= kMaxPlanes;
   const std::int64_t focus = model.scene().focus ? model.scene().focus->index : 0;
 
   std::string out = "<div class=\"maps\">\n";

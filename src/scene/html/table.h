@@ -14,12 +14,12 @@
 namespace fovea::scene::html {
 
 /// Beyond this a matrix is a picture, not a table.
-inline constexpr std::int64_t kMostTableRows = 40;
-inline constexpr std::int64_t kMostTableCols = 24;
+inline constexpr std::int64_t kMaxTableRows = 40;
+inline constexpr std::int64_t kMaxTableCols = 24;
 /// And so is a step whose heads and batch items have more cells than this together.
-inline constexpr std::int64_t kMostTableCells = 6000;
+inline constexpr std::int64_t kMaxTableCells = 6000;
 /// A hidden layer is a matrix per query; beyond this many only one query's is on the page.
-inline constexpr std::int64_t kMostPlanes = 12;
+inline constexpr std::int64_t kMaxPlanes = 12;
 
 bool fits_table(const StepLayout& layout);
 

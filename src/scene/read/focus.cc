@@ -17,18 +17,18 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::size_t kMostListed = 24;  // words in a message
+constexpr std::size_t kMaxListed = 24;  // words in a message
 
 /// The words of each batch item.
 using Tokens = std::vector<std::vector<std::string>>;
 
 std::string list_words(const std::vector<std::string>& words) {
   std::string list;
-  for (std::size_t i = 0; i < words.size() && i < kMostListed; ++i) {
+  for (std::size_t i = 0; i < words.size() && i < kMaxListed; ++i) {
     list += (i == 0 ? "" : ", ") + visible(words[i]);
   }
-  if (words.size() > kMostListed) {
-    list += fmt::format(", and {} more", words.size() - kMostListed);
+  if (words.size() > kMaxListed) {
+    list += fmt::format(", and {} more", words.size() - kMaxListed);
   }
   return list;
 }

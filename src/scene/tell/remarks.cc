@@ -18,7 +18,7 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-constexpr std::int64_t kMostRemarked = 4;  // matrices; more would drown the picture
+constexpr std::int64_t kMaxRemarked = 4;  // matrices; more would drown the picture
 
 struct RowFacts {
   double most = 0.0;
@@ -164,7 +164,7 @@ std::vector<std::string> remarks_on_weights(const TraceModel& model) {
   std::int64_t told = 0;
   for (std::int64_t item = 0; item < layout.batch; ++item) {
     for (std::int64_t head = 0; head < layout.heads; ++head) {
-      if (told++ == kMostRemarked) return remarks;
+      if (told++ == kMaxRemarked) return remarks;
       const std::string where = place_of(layout, item, head);
       for (const std::string& remark : MatrixRemarks(model, layout, item, head).tell()) {
         remarks.push_back(where.empty() ? remark : where + ": " + remark);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kMaxLabel = 18;   // columns
 constexpr int kMaxHeader = 10;  // columns, where the numbers below are narrower
-constexpr int kLeastLabel = 9;  // columns that a caption may take beside the headers
+constexpr int kMinLabel = 9;    // columns that a caption may take beside the headers
 constexpr int kGap = 2;
 constexpr int kMaxPictureRows = 40;
 const std::string kIndent = "   ";
@@ -107,7 +107,7 @@ class TextRenderer {
     }
     // A short caption stands in the corner of the table, a long one on a line of its own.
     std::string corner = table.caption;
-    if (display_width(corner) > std::max(label_width, kLeastLabel)) {
+    if (display_width(corner) > std::max(label_width, kMinLabel)) {
       add(kIndent + faint(corner, color_));
       corner.clear();
     }

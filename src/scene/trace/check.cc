@@ -75,13 +75,13 @@ void compare_numbers(const Tensor& computed, const Expectation& expectation, Che
 
 /// A word in a message: long ones are cut, before anything is done with them.
 std::string quoted(std::string_view word) {
-  constexpr std::size_t kMostBytes = 120;
-  constexpr int kMostColumns = 24;
-  std::size_t size = std::min(word.size(), kMostBytes);
+  constexpr std::size_t kMaxBytes = 120;
+  constexpr int kMaxColumns = 24;
+  std::size_t size = std::min(word.size(), kMaxBytes);
   // Not within a character.
   while (size < word.size() && size > 0 && (word[size] & 0xC0) == 0x80) --size;
   const std::string cut = size < word.size() ? "…" : "";
-  return '"' + fit(visible(word.substr(0, size)) + cut, kMostColumns) + '"';
+  return '"' + fit(visible(word.substr(0, size)) + cut, kMaxColumns) + '"';
 }
 
 void compare_words(std::span<const std::string> computed, const Expectation& expectation,

@@ -18,7 +18,7 @@
 namespace fovea::test {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 /// A cache [2, 3, 5, 4 and 6] and tokens of 3 to append.
 struct Call {
@@ -102,12 +102,12 @@ const std::vector<Bad<Call>> kBadCalls{
     {"too many keys of no items",
      [](Call& c) {
        c.options.batch = 0;
-       c.options.capacity = kMost;
+       c.options.capacity = kMax;
        KvCache cache(c.options);
      },
      "key cache: expected at most 281474976710656 bytes, got [0, 3, 9223372036854775807, 4] of "
      "float32"},
-    {"too much reserved", [](Call& c) { c.cache.reserve(kMost); },
+    {"too much reserved", [](Call& c) { c.cache.reserve(kMax); },
      "key cache: expected at most 281474976710656 bytes, got [2, 3, 9223372036854775807, 4] of "
      "float32"},
     {"less than nothing reserved", [](Call& c) { c.cache.reserve(-1); },
@@ -162,7 +162,7 @@ const std::vector<Bad<Call>> kBadCalls{
      "key: expected data for shape [2, 3, 3, 4], got a null pointer"},
     {"value beyond memory",
      [](Call& c) {
-       c.value = TensorView(c.value.data(), DType::kFloat32, {2, 3, 3, 6}, {kMost, 18, 6, 1});
+       c.value = TensorView(c.value.data(), DType::kFloat32, {2, 3, 3, 6}, {kMax, 18, 6, 1});
      },
      "value: expected strides that stay within memory, got [9223372036854775807, 18, 6, 1] for "
      "shape [2, 3, 3, 6]"},

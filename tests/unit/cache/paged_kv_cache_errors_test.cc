@@ -18,7 +18,7 @@
 namespace fovea::test {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 using Id = PagedKvCache::SequenceId;
 
@@ -70,10 +70,10 @@ const std::vector<Bad<Call>> kBadCalls{
      "head_dim: expected 0 or more, got -3"},
     {"negative value_dim", with_options([](auto& o) { o.value_dim = -4; }),
      "value_dim: expected 0 or more, got -4"},
-    {"too many keys", with_options([](auto& o) { o.blocks = kMost; }),
+    {"too many keys", with_options([](auto& o) { o.blocks = kMax; }),
      "key cache: expected at most 281474976710656 bytes, got [9223372036854775807, 3, 4, 4] of "
      "float32"},
-    {"too many values", with_options([](auto& o) { o.value_dim = kMost; }),
+    {"too many values", with_options([](auto& o) { o.value_dim = kMax; }),
      "value cache: expected at most 281474976710656 bytes, got [10, 3, 4, 9223372036854775807] of "
      "float32"},
     {"tokens of no sequence", [](Call& c) { c.id = 2; },
@@ -97,7 +97,7 @@ const std::vector<Bad<Call>> kBadCalls{
      "sequence: expected one of the 1 that there are, got 7"},
     {"blocks for fewer than no tokens", [](Call& c) { c.cache.blocks_needed(1, -1); },
      "tokens: expected 0 to 281474976710656 of them, got -1"},
-    {"blocks for too many tokens", [](Call& c) { c.cache.blocks_needed(1, kMost); },
+    {"blocks for too many tokens", [](Call& c) { c.cache.blocks_needed(1, kMax); },
      "tokens: expected 0 to 281474976710656 of them, got 9223372036854775807"},
     {"truncated to more", [](Call& c) { c.cache.truncate(1, 6); },
      "truncate: expected 0 to 5 tokens, those that there are, got 6"},
@@ -145,7 +145,7 @@ const std::vector<Bad<Call>> kBadCalls{
      "key: expected data for shape [3, 3, 4], got a null pointer"},
     {"value beyond memory",
      [](Call& c) {
-       c.value = TensorView(c.value.data(), DType::kFloat32, {3, 3, 6}, {kMost, 6, 1});
+       c.value = TensorView(c.value.data(), DType::kFloat32, {3, 3, 6}, {kMax, 6, 1});
      },
      "value: expected strides that stay within memory, got [9223372036854775807, 6, 1] for shape "
      "[3, 3, 6]"},

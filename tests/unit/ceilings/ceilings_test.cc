@@ -17,15 +17,15 @@ namespace fovea::kernels {
 namespace {
 
 // Far below what any machine does, sanitizers and all, and far above.
-constexpr double kLeast = 1e-3;
-constexpr double kMost = 1e7;
+constexpr double kMin = 1e-3;
+constexpr double kMax = 1e7;
 
 TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
   for (const int threads : {1, 2, 3}) {
     const CeilingOptions options = {.threads = threads, .seconds = 0.02};
     for (const double rate : {fma_ceiling_gflops(options), ReadCeiling().gb_per_s(options)}) {
-      EXPECT_GT(rate, kLeast) << threads;
-      EXPECT_LT(rate, kMost) << threads;
+      EXPECT_GT(rate, kMin) << threads;
+      EXPECT_LT(rate, kMax) << threads;
     }
   }
 }
@@ -34,16 +34,16 @@ TEST(Ceilings, OfReadingAgainAndAgain) {
   ReadCeiling reading;
   for (const int threads : {1, 1, 2}) {
     const double rate = reading.gb_per_s({.threads = threads, .seconds = 0.01});
-    EXPECT_GT(rate, kLeast) << threads;
-    EXPECT_LT(rate, kMost) << threads;
+    EXPECT_GT(rate, kMin) << threads;
+    EXPECT_LT(rate, kMax) << threads;
   }
 }
 
 TEST(Ceilings, OfBfloat16WhereItIsMultiplied) {
   const double rate = bf16_ceiling_gflops({.seconds = 0.02});
   if (bf16_dots_active()) {
-    EXPECT_GT(rate, kLeast);
-    EXPECT_LT(rate, kMost);
+    EXPECT_GT(rate, kMin);
+    EXPECT_LT(rate, kMax);
   } else {
     EXPECT_EQ(rate, 0.0);
   }

@@ -34,7 +34,7 @@ static void PrintTo(const KeyRange& range, std::ostream* out) {
 
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kFar = std::int64_t{1} << 40;  // as far as an alignment may be
 
 /// Two batch items, or two of a packed tensor's sequences, of two heads each. The tensors are
@@ -79,12 +79,12 @@ std::vector<NamedMask> rules(bool packed) {
       {window(-1, 1)},
       {window(2, -1)},
       {window(-1, -1)},
-      {window(kMost, 0)},
-      {window(0, kMost)},
-      {window(kMost, kMost)},
+      {window(kMax, 0)},
+      {window(0, kMax)},
+      {window(kMax, kMax)},
       {prefix(0)},
       {prefix(3)},
-      {prefix(kMost)},
+      {prefix(kMax)},
       {key_lengths({4})},
       {key_lengths({0, 5})},
       {documents(ids({0, 0, 1, 1, 1, 3, 3, 4, 5}), ids({0, 0, 0, 1, 1, 2, 3, 3, 3, 3, 5})), true,
@@ -311,17 +311,17 @@ TEST(MaskBlocks, RangesAtTheEndsOfTheNumbers) {
   EXPECT_EQ(range(causal(), 0, kFar), all);
   EXPECT_EQ(range(causal(), 0, -kFar), none);
   EXPECT_EQ(range(causal(), 3, -kFar + kFar), (KeyRange{0, 4, true}));
-  EXPECT_EQ(range(window(kMost, -1), 0, -kFar), all);
-  EXPECT_EQ(range(window(kMost, -1), 0, kFar), all);
-  EXPECT_EQ(range(window(-1, kMost), 0, -kFar), all);
-  EXPECT_EQ(range(window(-1, kMost), 0, kFar), all);
-  EXPECT_EQ(range(window(kMost, 2), 0, 0), (KeyRange{0, 3, true}));
-  EXPECT_EQ(range(window(2, kMost), 0, 5), (KeyRange{3, 10, true}));
+  EXPECT_EQ(range(window(kMax, -1), 0, -kFar), all);
+  EXPECT_EQ(range(window(kMax, -1), 0, kFar), all);
+  EXPECT_EQ(range(window(-1, kMax), 0, -kFar), all);
+  EXPECT_EQ(range(window(-1, kMax), 0, kFar), all);
+  EXPECT_EQ(range(window(kMax, 2), 0, 0), (KeyRange{0, 3, true}));
+  EXPECT_EQ(range(window(2, kMax), 0, 5), (KeyRange{3, 10, true}));
   EXPECT_EQ(range(window(kFar, kFar), 0, kFar), all);
   EXPECT_EQ(range(window(kFar - 4, 0), 0, kFar), (KeyRange{4, 10, true}));
   EXPECT_EQ(range(window(0, kFar + 4), 0, -kFar), (KeyRange{0, 5, true}));
   EXPECT_EQ(range(window(0, 0), 0, kFar), none);
-  EXPECT_EQ(range(prefix(kMost), 0, 0), all);
+  EXPECT_EQ(range(prefix(kMax), 0, 0), all);
 }
 
 // ---- Runs ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@
 namespace fovea::test {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 TensorView with_shape(const TensorView& view, const Shape& shape) {
   return {view.data(), view.dtype(), shape, contiguous_strides(shape)};
@@ -145,18 +145,18 @@ const std::vector<BadCall> kBadInputs{
      "tensor: expected extents of 0 or more, got shape [2, 4, -6, 5]"},
     {"more elements than 63 bits count",
      [](Call& c) {
-       c.key = with_strides(c.key, {2, 2, kMost / 2, 5}, {0, 0, 0, 1});
+       c.key = with_strides(c.key, {2, 2, kMax / 2, 5}, {0, 0, 0, 1});
      },
      "tensor: shape [2, 2, 4611686018427387903, 5] has more elements than fit into 63 bits"},
     {"strides beyond memory",
      [](Call& c) {
-       c.key = with_strides(c.key, {2, 2, 8, 5}, {80, 40, kMost / 7, 1});
+       c.key = with_strides(c.key, {2, 2, 8, 5}, {80, 40, kMax / 7, 1});
      },
      "key: expected strides that stay within memory, got [80, 40, 1317624576693539401, 1] for "
      "shape [2, 2, 8, 5]"},
     {"strides far before memory",
      [](Call& c) {
-       c.value = with_strides(c.value, {2, 2, 8, 3}, {48, -kMost, 3, 1});
+       c.value = with_strides(c.value, {2, 2, 8, 3}, {48, -kMax, 3, 1});
      },
      "value: expected strides that stay within memory, got [48, -9223372036854775807, 3, 1] for "
      "shape [2, 2, 8, 3]"},
@@ -230,7 +230,7 @@ const std::vector<BadCall> kBadOutputs{
      "[2, 4, 6]"},
     {"context with strides beyond memory",
      [](Call& c) {
-       c.context = with_strides(c.context, {2, 4, 6, 3}, {kMost / 2, 18, 3, 1});
+       c.context = with_strides(c.context, {2, 4, 6, 3}, {kMax / 2, 18, 3, 1});
      },
      "context: expected strides that stay within memory, got [4611686018427387903, 18, 3, 1] for "
      "shape [2, 4, 6, 3]"},
