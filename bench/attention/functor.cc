@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functor (bench_functor.h). Of Fovea it sees what is installed, and no more.
+// The functor (functor.h). Of Fovea it sees what is installed, and no more.
 
 #include "fovea/simd_targets.h"  // before Highway
 

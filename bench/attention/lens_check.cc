@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses against the reference (bench_lens_check.h).
+// Lenses against the reference (lens_check.h).
 
 #include "bench/attention/lens_check.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a few of very many weights (bench_looks.h).
+// Looks at a few of very many weights (looks.h).
 
 #include "bench/attention/looks.h"
 

@@ -47,7 +47,7 @@ std::vector<BenchLook> standard_looks(bool quick);
 /// What a look takes at most on this machine with this SIMD target, if that was set.
 std::optional<double> look_limit(const BenchLook& look, CpuKind cpu, const std::string& target);
 
-/// Throws WrongResult (row_check.h).
+/// Throws WrongResult (reference/comparison.h).
 std::vector<LookResult> measure_looks(const std::vector<BenchLook>& looks, int threads,
                                       const BenchEffort& effort, Progress& progress);
 

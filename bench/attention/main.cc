@@ -48,7 +48,6 @@ const std::vector<std::string> kProblemOptions = {
 class BenchCommand : public Command {
  public:
   explicit BenchCommand(CLI::App& program);
-
   int run() const override;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measuring (bench_measure.h).
+// Measuring (measure.h).
 
 #include "bench/attention/measure.h"
 

@@ -78,8 +78,8 @@ double median(std::vector<double> values);
 
 CeilingResult measure_ceilings(int threads, const BenchEffort& effort);
 
-/// Throws WrongResult (row_check.h), and InvalidArgument for a row whose options do not fit its
-/// problem.
+/// Throws WrongResult (reference/comparison.h), and InvalidArgument for a row whose options do not
+/// fit its problem.
 std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const BenchEffort& effort,
                                     Progress& progress);
 

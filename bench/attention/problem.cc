@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problems to measure (bench_problem.h).
+// Problems to measure (problem.h).
 
 #include "bench/attention/problem.h"
 

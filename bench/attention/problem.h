@@ -23,7 +23,7 @@ struct BenchScore {
   bool alibi = false;     ///< with the paper's slopes
   bool bias = false;      ///< random numbers [q_len, kv_len], alike for all heads
   bool relative = false;  ///< random numbers in T5's 32 buckets, for each head
-  bool functor = false;   ///< a functor of one's own (bench_functor.h)
+  bool functor = false;   ///< a functor of one's own (functor.h)
 };
 
 /// What is watched in the same pass.

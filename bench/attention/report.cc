@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reports of measurements (bench_report.h).
+// Reports of measurements (report.h).
 
 #include "bench/attention/report.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that are measured (bench_run.h).
+// Calls that are measured (run.h).
 
 #include "bench/attention/run.h"
 

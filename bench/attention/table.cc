@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard tables (bench_table.h).
+// The standard tables (table.h).
 
 #include "bench/attention/table.h"
 

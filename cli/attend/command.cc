@@ -52,7 +52,6 @@ void require_right(const char* what, const std::optional<AttendError>& error) {
 class AttendCommand : public Command {
  public:
   explicit AttendCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The report (attend_report.h). File names may hold anything, so they are made visible.
+// The report (report.h). File names may hold anything, so they are made visible.
 
 #include "cli/attend/report.h"
 

@@ -42,7 +42,6 @@ std::string lower(std::string text) {
 class ExplainCommand : public Command {
  public:
   explicit ExplainCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

@@ -40,7 +40,6 @@ void require_something(const ProblemShape& shape) {
 class HeadsCommand : public Command {
  public:
   explicit HeadsCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

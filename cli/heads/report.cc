@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads as a table, as JSON and as CSV (heads_report.h).
+// Heads as a table, as JSON and as CSV (report.h).
 
 #include "cli/heads/report.h"
 

@@ -51,7 +51,6 @@ std::string to_json(const BuildInfo& info) {
 class InfoCommand : public Command {
  public:
   explicit InfoCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

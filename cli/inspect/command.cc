@@ -64,7 +64,6 @@ Inspected open_inspected(const std::string& spec) {
 class InspectCommand : public Command {
  public:
   explicit InspectCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

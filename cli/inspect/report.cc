@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table and the JSON object (inspect_report.h). Names come from a file, so they are made
+// The table and the JSON object (report.h). Names come from a file, so they are made
 // visible.
 
 #include "cli/inspect/report.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Places of weights (map_place.h).
+// Places of weights (place.h).
 
 #include "cli/map/place.h"
 

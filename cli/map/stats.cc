@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Row statistics in files (map_stats.h).
+// Row statistics in files (stats.h).
 
 #include "cli/map/stats.h"
 

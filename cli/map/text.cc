@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps in a terminal (map_text.h). Cells that are few are two characters wide, so that they are
+// Maps in a terminal (text.h). Cells that are few are two characters wide, so that they are
 // square, and rows have names.
 
 #include "cli/map/text.h"

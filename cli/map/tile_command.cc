@@ -23,7 +23,6 @@ namespace {
 class TileCommand : public Command {
  public:
   explicit TileCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading query, key and value (attend_inputs.h).
+// Reading query, key and value (inputs.h).
 
 #include "cli/problem/inputs.h"
 

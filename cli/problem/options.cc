@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options for tensors, masks and scores (attend_options.h).
+// Options for tensors, masks and scores (options.h).
 
 #include "cli/problem/options.h"
 

@@ -63,7 +63,6 @@ class LearnLine {
 class TrainSceneCommand : public Command {
  public:
   explicit TrainSceneCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

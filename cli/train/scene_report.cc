@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Before, the loss, after, and what became of each wish (train_scene_report.h).
+// Before, the loss, after, and what became of each wish (scene_report.h).
 
 #include "cli/train/scene_report.h"
 

@@ -45,7 +45,6 @@ train::Model load(const std::string& path) {
 class TranslateCommand : public Command {
  public:
   explicit TranslateCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

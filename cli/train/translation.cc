@@ -146,7 +146,6 @@ std::string validation_line(const train::Validation& found, const TrainLine& lin
 class TrainTranslateCommand : public Command {
  public:
   explicit TrainTranslateCommand(CLI::App& parent);
-
   int run() const override;
 
  private:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the command line share: where the program is, running it, small scenes.
 
-FOVEA is the path of the program, beside which fovea-bench is; FOVEA_SOURCE the source directory, FOVEA_NN 0 where it was built
-without fovea::nn; without them the release build of this source tree is tested.
+FOVEA is the path of the program, beside which fovea-bench is; FOVEA_SOURCE the source directory, FOVEA_NN 0
+where it was built without fovea::nn; without them the release build of this source tree is tested.
 """
 
 import json

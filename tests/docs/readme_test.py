@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what README.md and docs/training.md say.
 
-```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea and fovea-bench in place, and must
-         succeed. Lines that start with `make` would run these tests again, or install packages: only
-         that make knows the target is checked.
+```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea and fovea-bench in
+         place, and must succeed. Lines that start with `make` would run these tests again, or
+         install packages: only that make knows the target is checked.
 ```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
          and run.
 ```python  is for tests/python/test_readme.py, which has the package.
@@ -74,8 +74,9 @@ class Document:
         for name in ("docs", "examples"):
             shutil.copytree(SOURCE / name, cls.scratch / name)
         (cls.scratch / "build" / "release").mkdir(parents=True)
+        built = pathlib.Path(os.environ["FOVEA"])
         for program in ("fovea", "fovea-bench"):
-            (cls.scratch / "build" / "release" / program).symlink_to(pathlib.Path(os.environ["FOVEA"]).with_name(program))
+            (cls.scratch / "build" / "release" / program).symlink_to(built.with_name(program))
 
         programs = cls.scratch / "bin"
         programs.mkdir()
