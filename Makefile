@@ -143,6 +143,7 @@ check-format:
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
 	@python3 -B tests/includes_test.py
+	@python3 -B tests/names_test.py
 
 check-release:
 	$(call configure_tests,FOVEA_WERROR=ON)

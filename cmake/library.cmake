@@ -27,6 +27,7 @@ function(fovea_library name)
   target_include_directories(${FOVEA_OBJECTS} PUBLIC ${PROJECT_SOURCE_DIR}/include
     PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${FOVEA_OBJECTS} PRIVATE fovea_flags ${arg_PRIVATE} ${arg_COMPILE})
+  fovea_unity(${FOVEA_OBJECTS})
   # Only symbols marked FOVEA_API (fovea/export.h) are exported.
   set_target_properties(${FOVEA_OBJECTS} PROPERTIES POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -13,11 +13,12 @@ option(FOVEA_PYTHON "Build the Python package" OFF)
 option(FOVEA_FUZZ "Build the fuzzers, with Clang" OFF)
 option(FOVEA_INSTALL "Generate the install rules" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_COVERAGE "Count which lines run, with GCC" OFF)
+option(FOVEA_UNITY "Compile the files of a folder together, which is faster (cmake/unity.cmake)" ON)
 option(FOVEA_WERROR "Treat warnings as errors" OFF)
 set(FOVEA_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 set(FOVEA_SIMD_TARGETS "" CACHE STRING
   "The SIMD targets of x86 to compile kernels for, of AVX3;AVX2;SSE4;SCALAR, SCALAR always; empty: all")
-option(FOVEA_FULL_SWEEPS "With sanitizers, run the sweeps of the tests as fully as without" OFF)
+option(FOVEA_FULL_SWEEPS "Run every case of attention for every target and type, with sanitizers too" OFF)
 
 # What stands on another library needs that one.
 if((FOVEA_SCENE OR FOVEA_NN) AND NOT FOVEA_FILES)

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,11 @@ namespace fovea {
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// The same about what `place` names, mostly a file.
+[[noreturn]] inline void fail_at(std::string_view place, std::string_view message) {
+  fail("{}: {}", place, message);
 }
 
 }  // namespace fovea

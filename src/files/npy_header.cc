@@ -24,7 +24,7 @@ namespace {
 using Kind = StoredType::Kind;
 
 // Headers of records with many fields are longer, but Fovea does not read records.
-constexpr std::size_t kMaxHeader = 65536;
+constexpr std::size_t kMaxNpyHeader = 65536;
 constexpr int kMaxQuoted = 60;  // columns of foreign text in a message
 constexpr bool kLittleEndian = std::endian::native == std::endian::little;
 
@@ -285,9 +285,9 @@ std::size_t npy_header_end(std::span<const std::byte> prefix, const std::string&
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   std::size_t length = 0;
   for (std::size_t i = 0; i < length_bytes; ++i) length |= byte(8 + i) << (8 * i);
-  if (length > kMaxHeader) {
+  if (length > kMaxNpyHeader) {
     throw InvalidArgument(fmt::format("{}: expected a header of at most {} bytes, got {}", place,
-                                      kMaxHeader, length));
+                                      kMaxNpyHeader, length));
   }
   return 8 + length_bytes + length;
 }

@@ -14,6 +14,7 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "files/content.h"
 #include "files/npy_header.h"
 
@@ -34,10 +35,6 @@ struct CloseMember {
 };
 using Archive = std::unique_ptr<zip_t, CloseArchive>;
 
-[[noreturn]] void fail(const std::string& place, const std::string& message) {
-  throw InvalidArgument(fmt::format("{}: {}", place, message));
-}
-
 std::string text_of(zip_error_t* error) { return zip_error_strerror(error); }
 
 Archive open_archive(std::span<const std::byte> bytes, const std::string& path) {
@@ -46,7 +43,7 @@ Archive open_archive(std::span<const std::byte> bytes, const std::string& path) 
   const auto complain = [&]() {
     const std::string text = text_of(&error);
     zip_error_fini(&error);
-    fail(path, fmt::format("expected an .npz file, which is a zip archive: {}", text));
+    fail_at(path, fmt::format("expected an .npz file, which is a zip archive: {}", text));
   };
   zip_source_t* source = zip_source_buffer_create(bytes.data(), bytes.size(), 0, &error);
   if (source == nullptr) complain();
@@ -60,11 +57,11 @@ Archive open_archive(std::span<const std::byte> bytes, const std::string& path) 
 }
 
 /// A member's bytes, from its first on.
-class Member {
+class MemberReader {
  public:
-  Member(zip_t* archive, std::uint64_t index, std::uint64_t size, const std::string& place)
+  MemberReader(zip_t* archive, std::uint64_t index, std::uint64_t size, const std::string& place)
       : file_(zip_fopen_index(archive, index, 0)), left_(size), place_(place) {
-    if (file_ == nullptr) fail(place_, text_of(zip_get_error(archive)));
+    if (file_ == nullptr) fail_at(place_, text_of(zip_get_error(archive)));
   }
 
   std::uint64_t left() const { return left_; }
@@ -72,8 +69,8 @@ class Member {
   void read(std::span<std::byte> bytes) {
     while (!bytes.empty()) {
       const std::int64_t count = zip_fread(file_.get(), bytes.data(), bytes.size());
-      if (count < 0) fail(place_, text_of(zip_file_get_error(file_.get())));
-      if (count == 0) fail(place_, fmt::format("expected {} more bytes, got none", left_));
+      if (count < 0) fail_at(place_, text_of(zip_file_get_error(file_.get())));
+      if (count == 0) fail_at(place_, fmt::format("expected {} more bytes, got none", left_));
       bytes = bytes.subspan(static_cast<std::size_t>(count));
       left_ -= std::min(left_, static_cast<std::uint64_t>(count));
     }
@@ -89,8 +86,8 @@ class Member {
     std::vector<std::byte> bytes(std::max(end, kNpyPrefix));
     std::copy(prefix.begin(), prefix.end(), bytes.begin());
     if (bytes.size() > kNpyPrefix + left_) {
-      fail(place_, fmt::format("expected a header of {} bytes, got only {} of them", end,
-                               first.size() + left_));
+      fail_at(place_, fmt::format("expected a header of {} bytes, got only {} of them", end,
+                                  first.size() + left_));
     }
     read(std::span(bytes).subspan(kNpyPrefix));
     return parse_npy_header(bytes, place_);
@@ -100,8 +97,8 @@ class Member {
   void expect_end() {
     std::byte more{};
     const std::int64_t count = zip_fread(file_.get(), &more, 1);
-    if (count < 0) fail(place_, text_of(zip_file_get_error(file_.get())));
-    if (count > 0) fail(place_, "expected its end, got more bytes than the archive says");
+    if (count < 0) fail_at(place_, text_of(zip_file_get_error(file_.get())));
+    if (count > 0) fail_at(place_, "expected its end, got more bytes than the archive says");
   }
 
  private:
@@ -111,7 +108,7 @@ class Member {
 };
 
 /// One array of the archive.
-struct Entry {
+struct ZipEntry {
   std::uint64_t index = 0;
   std::uint64_t size = 0;
   StoredArray array;
@@ -120,22 +117,22 @@ struct Entry {
 class NpzContent : public TensorFile::Content {
  public:
   NpzContent(FileBytes file, Archive archive, const std::string& path,
-             std::vector<TensorInfo> tensors, std::vector<Entry> entries)
+             std::vector<TensorInfo> tensors, std::vector<ZipEntry> entries)
       : Content(path, FileFormat::kNpz, std::move(tensors)),
         file_(std::move(file)),
         archive_(std::move(archive)),
         entries_(std::move(entries)) {}
 
   TensorRef read(std::size_t at, bool bfloat16) const override {
-    const Entry& entry = entries_[at];
+    const ZipEntry& entry = entries_[at];
     StoredArray array = entry.array;
     if (bfloat16) array.type.kind = StoredType::Kind::kBFloat;
     const std::string place = name_of(at);
     const std::lock_guard lock(mutex_);
-    Member member(archive_.get(), entry.index, entry.size, place);
+    MemberReader member(archive_.get(), entry.index, entry.size, place);
     member.header();
     if (member.left() != static_cast<std::uint64_t>(array.byte_count(place))) {
-      fail(place, "expected the header that was there before: the file has been changed");
+      fail_at(place, "expected the header that was there before: the file has been changed");
     }
     DecodedArray decoded(array);
     decode_rest(member, array.type, decoded, place);
@@ -144,7 +141,7 @@ class NpzContent : public TensorFile::Content {
   }
 
  private:
-  static void decode_rest(Member& member, const StoredType& type, DecodedArray& decoded,
+  static void decode_rest(MemberReader& member, const StoredType& type, DecodedArray& decoded,
                           const std::string& place) {
     const auto stored = static_cast<std::size_t>(type.size);
     const std::size_t size = dtype_size(type.dtype().value());
@@ -163,28 +160,29 @@ class NpzContent : public TensorFile::Content {
 
   FileBytes file_;
   Archive archive_;
-  std::vector<Entry> entries_;
+  std::vector<ZipEntry> entries_;
   mutable std::mutex mutex_;  // libzip is not for several threads
 };
 
 /// Fails for members that libzip or Fovea cannot decompress, and for sizes that cannot be.
 void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std::string& place) {
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
-  if ((stat.valid & kNeeded) != kNeeded) fail(place, "expected a size and a method, got none");
+  if ((stat.valid & kNeeded) != kNeeded) fail_at(place, "expected a size and a method, got none");
   if ((stat.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 && stat.encryption_method != ZIP_EM_NONE) {
-    fail(place, "expected a member that is not encrypted, got one that is");
+    fail_at(place, "expected a member that is not encrypted, got one that is");
   }
   if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE) {
-    fail(place, fmt::format("expected a stored or deflated member, got compression method {}",
-                            stat.comp_method));
+    fail_at(place, fmt::format("expected a stored or deflated member, got compression method {}",
+                               stat.comp_method));
   }
   const std::uint64_t most =
       stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * kMaxDeflated;
   const bool exact = stat.comp_method == ZIP_CM_DEFLATE || stat.size == stat.comp_size;
   if (stat.comp_size > archive_bytes || stat.size > most || !exact) {
-    fail(place, fmt::format("expected sizes that can be, got {} bytes stored as {} in an archive "
-                            "of {}",
-                            stat.size, stat.comp_size, archive_bytes));
+    fail_at(place,
+            fmt::format("expected sizes that can be, got {} bytes stored as {} in an archive "
+                        "of {}",
+                        stat.size, stat.comp_size, archive_bytes));
   }
 }
 
@@ -192,15 +190,16 @@ void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std
 
 ContentRef open_npz(FileBytes file, const std::string& path) {
   // libzip takes it for an archive without members.
-  if (file.bytes.empty()) fail(path, "expected an .npz file, which is a zip archive, got nothing");
+  if (file.bytes.empty())
+    fail_at(path, "expected an .npz file, which is a zip archive, got nothing");
   Archive archive = open_archive(file.bytes, path);
   std::vector<TensorInfo> tensors;
-  std::vector<Entry> entries;
+  std::vector<ZipEntry> entries;
   const auto count = static_cast<std::uint64_t>(zip_get_num_entries(archive.get(), 0));
   for (std::uint64_t index = 0; index < count; ++index) {
     zip_stat_t stat;
     if (zip_stat_index(archive.get(), index, 0, &stat) != 0) {
-      fail(path, text_of(zip_get_error(archive.get())));
+      fail_at(path, text_of(zip_get_error(archive.get())));
     }
     const std::string_view member_name = (stat.valid & ZIP_STAT_NAME) != 0 ? stat.name : "";
     if (member_name.ends_with('/')) continue;  // a folder
@@ -212,13 +211,13 @@ ContentRef open_npz(FileBytes file, const std::string& path) {
       continue;
     }
     check_member(stat, file.bytes.size(), place);
-    Member member(archive.get(), index, stat.size, place);
+    MemberReader member(archive.get(), index, stat.size, place);
     const NpyHeader header = member.header();
     const auto wanted = static_cast<std::uint64_t>(header.byte_count);
     if (header.unreadable.empty() && stat.size - header.end != wanted) {
-      fail(place,
-           fmt::format("expected {} bytes after the header, for shape {} of {}, got {}", wanted,
-                       to_string(header.array.shape), header.descr, stat.size - header.end));
+      fail_at(place,
+              fmt::format("expected {} bytes after the header, for shape {} of {}, got {}", wanted,
+                          to_string(header.array.shape), header.descr, stat.size - header.end));
     }
     const std::string_view name = member_name.substr(0, member_name.size() - kEnding.size());
     tensors.push_back(tensor_info(std::string(name), header));

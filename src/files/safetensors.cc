@@ -28,8 +28,8 @@ using Kind = StoredType::Kind;
 using Json = nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // as the Python library has it
-constexpr int kMaxReason = 240;                    // columns of the JSON library's words
+constexpr std::uint64_t kMaxJsonHeader = 100'000'000;  // as the Python library has it
+constexpr int kMaxReason = 240;                        // columns of the JSON library's words
 
 /// A type of elements, under the name that headers give it; without `kind` Fovea does not have it.
 struct NamedType {
@@ -48,7 +48,7 @@ constexpr std::array kTypes = {
     NamedType{"BOOL", Kind::kBool, 8}};
 
 /// What a header says of a tensor.
-struct Entry {
+struct JsonEntry {
   std::string name;
   std::string dtype = {};
   std::vector<std::int64_t> shape = {};
@@ -60,7 +60,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(const std::string& path) : path_(path) {}
 
-  std::vector<Entry> entries;
+  std::vector<JsonEntry> entries;
 
   bool null() override { return refuse("null"); }
   bool boolean(bool value) override { return refuse(value ? "true" : "false"); }
@@ -214,13 +214,13 @@ const NamedType* find_type(std::string_view name) {
   return found == kTypes.end() ? nullptr : found;
 }
 
-StoredArray array_of(const Entry& entry, const NamedType& type) {
+StoredArray array_of(const JsonEntry& entry, const NamedType& type) {
   const int size = type.bits / 8;
   const bool swapped = size > 1 && std::endian::native == std::endian::big;
   return {.type = {*type.kind, size, swapped}, .shape = Shape(entry.shape)};
 }
 
-std::string why_unreadable(const Entry& entry) {
+std::string why_no_tensor(const JsonEntry& entry) {
   if (find_type(entry.dtype) == nullptr) {
     return fmt::format("elements are of the type \"{}\", which Fovea does not have",
                        shown_name(entry.dtype));
@@ -235,13 +235,13 @@ std::string why_unreadable(const Entry& entry) {
 class SafetensorsContent : public TensorFile::Content {
  public:
   SafetensorsContent(FileBytes data, const std::string& path, std::vector<TensorInfo> tensors,
-                     std::vector<Entry> entries)
+                     std::vector<JsonEntry> entries)
       : Content(path, FileFormat::kSafetensors, std::move(tensors)),
         data_(std::move(data)),
         entries_(std::move(entries)) {}
 
   TensorRef read(std::size_t at, bool /*bfloat16*/) const override {
-    const Entry& entry = entries_[at];
+    const JsonEntry& entry = entries_[at];
     const auto begin = static_cast<std::size_t>(entry.offsets[0]);
     const auto end = static_cast<std::size_t>(entry.offsets[1]);
     return tensor_in(array_of(entry, *find_type(entry.dtype)),
@@ -250,7 +250,7 @@ class SafetensorsContent : public TensorFile::Content {
 
  private:
   FileBytes data_;
-  std::vector<Entry> entries_;
+  std::vector<JsonEntry> entries_;
 };
 
 /// The length of the header, which fits into the file.
@@ -265,9 +265,9 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& p
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
     length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
   }
-  if (length > kMaxHeader) {
-    throw InvalidArgument(
-        fmt::format("{}: expected a header of at most {} bytes, got {}", path, kMaxHeader, length));
+  if (length > kMaxJsonHeader) {
+    throw InvalidArgument(fmt::format("{}: expected a header of at most {} bytes, got {}", path,
+                                      kMaxJsonHeader, length));
   }
   if (length > bytes.size() - kLengthBytes) {
     throw InvalidArgument(fmt::format("{}: expected a header of {} bytes, got only {} of them",
@@ -277,14 +277,15 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& p
 }
 
 /// In the order of the file. Throws unless each tensor begins where the one before it ends.
-void check_offsets(std::vector<Entry>& entries, std::size_t data_bytes, const std::string& path) {
+void check_offsets(std::vector<JsonEntry>& entries, std::size_t data_bytes,
+                   const std::string& path) {
   std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.offsets < b.offsets; });
-  const auto fail = [&](const Entry& entry, const std::string& message) {
+                   [](const JsonEntry& a, const JsonEntry& b) { return a.offsets < b.offsets; });
+  const auto fail = [&](const JsonEntry& entry, const std::string& message) {
     throw InvalidArgument(fmt::format("{}: {}: {}", path, shown_name(entry.name), message));
   };
   std::int64_t end = 0;
-  for (const Entry& entry : entries) {
+  for (const JsonEntry& entry : entries) {
     const std::string got = fmt::format("[{}]", fmt::join(entry.offsets, ", "));
     if (entry.offsets[1] < entry.offsets[0]) {
       fail(entry, fmt::format("data_offsets: expected a beginning and an end, got {}", got));
@@ -307,12 +308,12 @@ void check_offsets(std::vector<Entry>& entries, std::size_t data_bytes, const st
   }
 }
 
-TensorInfo info_of(const Entry& entry, const std::string& path) {
+TensorInfo info_of(const JsonEntry& entry, const std::string& path) {
   const std::int64_t bytes = entry.offsets[1] - entry.offsets[0];
   TensorInfo info = {.name = entry.name,
                      .stored_type = entry.dtype,
                      .bytes = bytes,
-                     .unreadable = why_unreadable(entry)};
+                     .unreadable = why_no_tensor(entry)};
   if (entry.shape.size() <= kMaxRank) info.shape = Shape(entry.shape);
   if (!info.unreadable.empty()) return info;
   const StoredArray array = array_of(entry, *find_type(entry.dtype));
@@ -341,13 +342,13 @@ ContentRef open_safetensors(FileBytes file, const std::string& path) {
   HeaderHandler handler(path);
   const auto* text = reinterpret_cast<const char*>(header.data());
   Json::sax_parse(text, text + header.size(), &handler);
-  std::vector<Entry>& entries = handler.entries;
+  std::vector<JsonEntry>& entries = handler.entries;
   FileBytes data = std::move(file);
   data.bytes = data.bytes.subspan(kLengthBytes + length);
   check_offsets(entries, data.bytes.size(), path);
   std::vector<TensorInfo> tensors;
   tensors.reserve(entries.size());
-  for (const Entry& entry : entries) tensors.push_back(info_of(entry, path));
+  for (const JsonEntry& entry : entries) tensors.push_back(info_of(entry, path));
   return std::make_shared<SafetensorsContent>(std::move(data), path, std::move(tensors),
                                               std::move(entries));
 }

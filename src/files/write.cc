@@ -12,6 +12,7 @@
 
 #include "fovea/error.h"
 
+#include "core/fail.h"
 #include "files/content.h"
 #include "files/file_format.h"
 #include "files/npy_header.h"
@@ -21,44 +22,41 @@
 namespace fovea {
 namespace {
 
-[[noreturn]] void fail(const std::string& path, const std::string& message) {
-  throw InvalidArgument(fmt::format("{}: {}", path, message));
-}
-
 /// Fails for a name that the format cannot hold, or that would not be read again.
 void check_name(FileFormat format, const std::string& name, const std::string& path) {
   constexpr std::size_t kMaxInZip = std::numeric_limits<std::uint16_t>::max() - 4;  // ".npy"
   const std::string shown = files::shown_name(name);
-  if (name.empty()) fail(path, "expected a name for each tensor, got an empty one");
+  if (name.empty()) fail_at(path, "expected a name for each tensor, got an empty one");
   if (!is_utf8(name) || name.find('\0') != std::string::npos) {
-    fail(path, fmt::format("expected a name in UTF-8 without zeros, got \"{}\"", shown));
+    fail_at(path, fmt::format("expected a name in UTF-8 without zeros, got \"{}\"", shown));
   }
   if (format == FileFormat::kNpz && name.size() > kMaxInZip) {
     fail(path, fmt::format("expected names of at most {} bytes, got {}", kMaxInZip, name.size()));
   }
   if (format == FileFormat::kSafetensors && name == "__metadata__") {
-    fail(path, "expected the name of a tensor, got \"__metadata__\", which means something else");
+    fail_at(path,
+            "expected the name of a tensor, got \"__metadata__\", which means something else");
   }
 }
 
 void check_tensors(FileFormat format, std::span<const NamedTensor> tensors,
                    const std::string& path) {
   if (format == FileFormat::kNpy && tensors.size() != 1) {
-    fail(path, fmt::format("expected one tensor, which is what .npy holds, got {}; .npz and "
-                           ".safetensors hold any number",
-                           tensors.size()));
+    fail_at(path, fmt::format("expected one tensor, which is what .npy holds, got {}; .npz and "
+                              ".safetensors hold any number",
+                              tensors.size()));
   }
   std::unordered_set<std::string_view> names;
   for (const NamedTensor& tensor : tensors) {
     if (!tensor.tensor.defined()) {
-      fail(path, fmt::format("expected a tensor, got an absent one as \"{}\"",
-                             files::shown_name(tensor.name)));
+      fail_at(path, fmt::format("expected a tensor, got an absent one as \"{}\"",
+                                files::shown_name(tensor.name)));
     }
     if (format == FileFormat::kNpy) continue;
     check_name(format, tensor.name, path);
     if (!names.insert(tensor.name).second) {
-      fail(path, fmt::format("expected different names, got \"{}\" twice",
-                             files::shown_name(tensor.name)));
+      fail_at(path, fmt::format("expected different names, got \"{}\" twice",
+                                files::shown_name(tensor.name)));
     }
   }
 }
@@ -69,9 +67,9 @@ void write_tensors(const std::string& path, std::span<const NamedTensor> tensors
   const bool to_stdout = path == "-";
   const auto format = to_stdout ? FileFormat::kNpy : files::format_by_ending(path);
   if (!format) {
-    fail(path,
-         "expected a name that ends in .npy, .npz or .safetensors, which is the format that "
-         "is written");
+    fail_at(path,
+            "expected a name that ends in .npy, .npz or .safetensors, which is the format that "
+            "is written");
   }
   check_tensors(*format, tensors, to_stdout ? "standard output" : path);
   OutputFile file = to_stdout ? OutputFile::standard_output() : OutputFile(path);

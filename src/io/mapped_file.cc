@@ -19,7 +19,7 @@
 namespace fovea {
 namespace {
 
-[[noreturn]] void fail(const std::string& name, int error) {
+[[noreturn]] void fail_to_read(const std::string& name, int error) {
   throw IoError(
       fmt::format("{}: cannot be read: {}", name, std::generic_category().message(error)));
 }
@@ -35,15 +35,15 @@ const char* kind_of(mode_t mode) {
 
 FileBytes map_descriptor(int fd, const std::string& name) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) fail(name, errno);
+  if (::fstat(fd, &status) != 0) fail_to_read(name, errno);
   if (!S_ISREG(status.st_mode)) {
     throw IoError(fmt::format("{}: expected a file, got {}", name, kind_of(status.st_mode)));
   }
-  if (static_cast<std::uintmax_t>(status.st_size) > SIZE_MAX) fail(name, EFBIG);
+  if (static_cast<std::uintmax_t>(status.st_size) > SIZE_MAX) fail_to_read(name, EFBIG);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};
   void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (memory == MAP_FAILED) fail(name, errno);
+  if (memory == MAP_FAILED) fail_to_read(name, errno);
   std::shared_ptr<const void> owner(
       memory, [size](const void* start) { ::munmap(const_cast<void*>(start), size); });
   return {{static_cast<const std::byte*>(memory), size}, std::move(owner)};
@@ -52,7 +52,7 @@ FileBytes map_descriptor(int fd, const std::string& name) {
 FileBytes map_file(const std::string& path) {
   // Without O_NONBLOCK a FIFO would be waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) fail(path, errno);
+  if (fd < 0) fail_to_read(path, errno);
   try {
     FileBytes result = map_descriptor(fd, path);
     ::close(fd);

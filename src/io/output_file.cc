@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(std::string_view name, int error) {
+[[noreturn]] void fail_to_write(std::string_view name, int error) {
   throw OutputError(
       fmt::format("{}: cannot be written: {}", name, std::generic_category().message(error)));
 }
@@ -45,7 +45,7 @@ bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) 
       pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
-      fail(name, errno);
+      fail_to_write(name, errno);
     }
   }
   return true;
@@ -71,10 +71,10 @@ fs::path follow_links(const std::string& path) {
     std::error_code error;
     if (!fs::is_symlink(fs::symlink_status(target, error))) return target;
     const fs::path next = fs::read_symlink(target, error);
-    if (error) fail(path, error.value());
+    if (error) fail_to_write(path, error.value());
     target = target.parent_path() / next;
   }
-  fail(path, ELOOP);
+  fail_to_write(path, ELOOP);
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ class OutputFile::Temporary {
       fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       error = fd < 0 ? errno : 0;
     }
-    if (fd < 0) fail(name, error);
+    if (fd < 0) fail_to_write(name, error);
     fd_ = fd;
   }
 
@@ -129,8 +129,8 @@ class OutputFile::Temporary {
 
   void take_name(std::string_view name) {
     const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0) fail(name, errno);
-    if (::rename(path_.c_str(), target_.c_str()) != 0) fail(name, errno);
+    if (::close(fd) != 0) fail_to_write(name, errno);
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail_to_write(name, errno);
     renamed_ = true;
   }
 
@@ -156,17 +156,17 @@ OutputFile OutputFile::standard_output() {
 OutputFile::OutputFile(const std::string& path) : name_(path) {
   struct stat existing {};
   if (::stat(path.c_str(), &existing) != 0) {
-    if (errno != ENOENT) fail(path, errno);
+    if (errno != ENOENT) fail_to_write(path, errno);
     replace(std::nullopt);
   } else if (const int stream = standard_stream(existing); stream >= 0) {
     fd_ = stream;
   } else if (S_ISDIR(existing.st_mode)) {
-    fail(path, EISDIR);
+    fail_to_write(path, EISDIR);
   } else if (S_ISREG(existing.st_mode)) {
     replace(existing.st_mode & 07777);
   } else {
     opened_ = std::make_unique<Descriptor>(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (opened_->get() < 0) fail(path, errno);
+    if (opened_->get() < 0) fail_to_write(path, errno);
     fd_ = opened_->get();
   }
 }
@@ -175,11 +175,11 @@ void OutputFile::replace(std::optional<unsigned> permissions) {
   const fs::path target = follow_links(name_);
   // Renaming would get round the write protection of the file itself.
   if (permissions && ::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) {
-    fail(name_, errno);
+    fail_to_write(name_, errno);
   }
   temporary_ = std::make_unique<Temporary>(target, name_);
   fd_ = temporary_->get();
-  if (permissions && ::fchmod(fd_, *permissions) != 0) fail(name_, errno);
+  if (permissions && ::fchmod(fd_, *permissions) != 0) fail_to_write(name_, errno);
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
@@ -188,7 +188,7 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 
 void OutputFile::finish() {
   if (temporary_) temporary_->take_name(name_);
-  if (opened_ && !opened_->close()) fail(name_, errno);
+  if (opened_ && !opened_->close()) fail_to_write(name_, errno);
 }
 
 }  // namespace fovea

@@ -17,8 +17,9 @@ namespace fovea::nn {
 namespace {
 
 template <class Real>
-passes::Logits<Real> pass_of(const TensorView& logits, const std::int64_t* wanted,
-                             const CrossEntropyOptions& options, const MutableTensorView& results) {
+passes::Logits<Real> logits_pass(const TensorView& logits, const std::int64_t* wanted,
+                                 const CrossEntropyOptions& options,
+                                 const MutableTensorView& results) {
   return {.classes = logits.extent(1),
           .row_stride = logits.strides()[0],
           .logits = static_cast<const Real*>(logits.data()),
@@ -64,7 +65,7 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
   const MutableTensorView results = results_.of(DType::kFloat64, {logits_.extent(0), 3});
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
-    const auto pass = pass_of<Real>(logits_, wanted, options_, results);
+    const auto pass = logits_pass<Real>(logits_, wanted, options_, results);
     const auto& passes = passes::table<Real>();
     for_each_rows(logits_.extent(0), classes, [&](std::int64_t begin, std::int64_t end) {
       passes.cross_entropy(pass, begin, end);
@@ -86,7 +87,7 @@ MutableTensorView CrossEntropy::backward(double factor) {
   const double scale = factor / static_cast<double>(std::max<std::int64_t>(1, counted_));
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
-    const auto pass = pass_of<Real>(logits_, wanted, options_, results_.last());
+    const auto pass = logits_pass<Real>(logits_, wanted, options_, results_.last());
     const auto& passes = passes::table<Real>();
     for_each_rows(logits_.extent(0), classes, [&](std::int64_t begin, std::int64_t end) {
       passes.cross_entropy_gradient(pass, scale, row<Real>(grad, 0), begin, end);

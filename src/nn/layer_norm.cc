@@ -14,8 +14,8 @@ namespace fovea::nn {
 namespace {
 
 template <class Real>
-passes::Norm<Real> pass_of(const Parameter& weight, const Parameter& bias, double epsilon,
-                           const Buffer& normal, const Buffer& inverse) {
+passes::Norm<Real> norm_pass(const Parameter& weight, const Parameter& bias, double epsilon,
+                             const Buffer& normal, const Buffer& inverse) {
   return {.width = weight.value.size(),
           .epsilon = static_cast<Real>(epsilon),
           .weight = weight.value.span<Real>().data(),
@@ -45,7 +45,7 @@ MutableTensorView LayerNorm::forward(const TensorView& x) {
   inverse_.of(dtype, {rows.extent(0)});
   with_real(dtype, [&](auto zero) {
     using Real = decltype(zero);
-    const auto norm = pass_of<Real>(weight_, bias_, epsilon_, normal_, inverse_);
+    const auto norm = norm_pass<Real>(weight_, bias_, epsilon_, normal_, inverse_);
     const auto& passes = passes::table<Real>();
     for_each_rows(rows.extent(0), width_, [&](std::int64_t begin, std::int64_t end) {
       passes.norm_forward(norm, row<Real>(rows, 0), row<Real>(y, 0), begin, end);
@@ -60,7 +60,7 @@ MutableTensorView LayerNorm::backward(const TensorView& grad_y) {
   const MutableTensorView grad_x = grad_x_.of(dtype, grad.shape());
   with_real(dtype, [&](auto zero) {
     using Real = decltype(zero);
-    const auto norm = pass_of<Real>(weight_, bias_, epsilon_, normal_, inverse_);
+    const auto norm = norm_pass<Real>(weight_, bias_, epsilon_, normal_, inverse_);
     const auto& passes = passes::table<Real>();
     Real* const sums = static_cast<Real*>(sums_.of(dtype, {2 * width_}).data());
     std::fill(sums, sums + 2 * width_, Real{0});

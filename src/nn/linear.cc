@@ -14,7 +14,7 @@
 namespace fovea::nn {
 namespace {
 
-std::int64_t checked(std::string_view name, std::int64_t features) {
+std::int64_t checked_features(std::string_view name, std::int64_t features) {
   if (features >= 1) return features;
   fail("{}: expected 1 or more features, got {}", name, features);
 }
@@ -22,8 +22,8 @@ std::int64_t checked(std::string_view name, std::int64_t features) {
 }  // namespace
 
 Linear::Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool bias)
-    : in_(checked("in", in)),
-      out_(checked("out", out)),
+    : in_(checked_features("in", in)),
+      out_(checked_features("out", out)),
       weight_(scope.add_uniform("weight", {out, in}, 1.0 / std::sqrt(static_cast<double>(in)))),
       bias_(bias ? &scope.add_uniform("bias", {out}, 1.0 / std::sqrt(static_cast<double>(in)))
                  : nullptr) {}

@@ -21,7 +21,7 @@
 namespace fovea::nn {
 namespace {
 
-MultiHeadAttentionOptions checked(MultiHeadAttentionOptions options) {
+MultiHeadAttentionOptions checked_options(MultiHeadAttentionOptions options) {
   const auto check = [](std::string_view name, std::int64_t number, std::string_view of,
                         std::int64_t whole) {
     if (number < 1 || whole < 1 || whole % number != 0) {
@@ -64,7 +64,7 @@ MutableTensorView as_heads(const MutableTensorView& rows, std::int64_t batch, st
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options)
     : model_(scope.model()),
-      options_(checked(options)),
+      options_(checked_options(options)),
       head_dim_(options_.width / options_.heads),
       kv_width_(options_.kv_heads * head_dim_),
       dropout_(model_.new_dropout()),

@@ -20,7 +20,8 @@
 #include "problem/key_interval.h"
 
 namespace fovea {
-namespace {
+// Not unnamed: Mask::Node, which has them as members, is not local to this file.
+namespace mask_rules {
 
 // Each rule answers visible(), classify(), key_range(), fill(), validate() and to_string(). Blocks
 // and runs come with at least one score; ranges may go back empty in any form.
@@ -212,7 +213,9 @@ struct Combined {
   }
 };
 
-}  // namespace
+}  // namespace mask_rules
+
+using namespace mask_rules;
 
 struct Mask::Node {
   std::variant<Causal, Window, Prefix, Documents, KeyLengths, DenseMask, Combined> rule;

@@ -30,6 +30,11 @@ namespace fovea::kernels::HWY_NAMESPACE {
 // Every number of them is a variant of the loops, and Clang takes minutes to instrument them all.
 constexpr int kHeldVectors = 4;
 constexpr int kWeightRows = 4;
+#elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
+// CPUs without AVX2 are rare by now, and each number of vectors is a variant of the loops to
+// compile.
+constexpr int kHeldVectors = 4;
+constexpr int kWeightRows = 2;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
 constexpr int kHeldVectors = 8;
 constexpr int kWeightRows = 2;

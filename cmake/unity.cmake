@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# fovea_unity(TARGET): compiles the files of each folder of TARGET together, unless FOVEA_UNITY is off. Most
+# of the time of a small file goes into headers and templates that all files of a folder share: together they
+# take a third of it. Names in a folder's unnamed namespaces must therefore differ. Files that Highway compiles
+# once per SIMD target stay alone.
+
+function(fovea_unity target)
+  if(NOT FOVEA_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  get_target_property(base ${target} SOURCE_DIR)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${base} OUTPUT_VARIABLE path)
+    if(NOT path MATCHES "\\.cc$" OR NOT EXISTS ${path})
+      continue()
+    endif()
+    file(STRINGS ${path} per_target REGEX "hwy/foreach_target\\.h" LIMIT_COUNT 1)
+    if(NOT per_target)
+      cmake_path(GET path PARENT_PATH folder)
+      cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+      string(MAKE_C_IDENTIFIER ${folder} group)
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
+    endif()
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()

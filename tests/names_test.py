@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that no two files of a folder give one name to things of their unnamed namespaces.
+
+The files of a folder are compiled together (cmake/unity.cmake). The compiler refuses most doubles, but takes a
+second function of a name for an overload, which a call in another file might mean instead. Aliases (`using`) may
+be repeated. First plants a few doubles, to see that they are found.
+"""
+
+from __future__ import annotations
+
+import collections
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The folders whose targets call fovea_unity.
+SCANNED = ["src", "cli", "bench/attention"]
+
+# At the beginning of a line: a function, a type, a constant.
+FUNCTION = re.compile(r"[^\s/#}].*?[\s*&>](\w+)\(")
+TYPE = re.compile(r"(?:struct|class|enum|enum class|union) (\w+)")
+CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&](\w+)(?:\[\w*\])?\s*[={;]")
+
+
+def local_names(text: str) -> set[str]:
+    """Returns the names that a file gives in its unnamed namespaces."""
+    names = set()
+    inside = False
+    for line in text.splitlines():
+        if line == "namespace {":
+            inside = True
+        elif line == "}  // namespace":
+            inside = False
+        elif inside and not line.startswith("using "):
+            match = TYPE.match(line) or FUNCTION.match(line) or CONSTANT.match(line)
+            if match:
+                names.add(match[1])
+    return names
+
+
+def check(root: pathlib.Path) -> list[str]:
+    """Returns a message for each name that several files of a folder have."""
+    files: dict[tuple[pathlib.Path, str], list[str]] = collections.defaultdict(list)
+    for folder in SCANNED:
+        for path in sorted((root / folder).rglob("*.cc")):
+            text = path.read_text(encoding="utf-8")
+            # These are compiled by themselves.
+            if "hwy/foreach_target.h" not in text:
+                for name in local_names(text):
+                    files[path.parent.relative_to(root), name].append(path.name)
+    return [
+        f"{folder}: expected one {name} in unnamed namespaces, got one in each of {', '.join(names)}"
+        for (folder, name), names in sorted(files.items())
+        if len(names) > 1
+    ]
+
+
+class PlantedNames(unittest.TestCase):
+    """Each test makes two files, and expects the message or none."""
+
+    def doubles(self, one: str, other: str) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "src/io").mkdir(parents=True)
+            for name, code in (("a.cc", one), ("b.cc", other)):
+                text = f"namespace fovea {{\nnamespace {{\n\n{code}\n\n}}  // namespace\n}}  // namespace fovea\n"
+                (root / "src/io" / name).write_text(text, encoding="utf-8")
+            return check(root)
+
+    def test_overloads(self):
+        errors = self.doubles("void fail(int error) {}", "[[noreturn]] void fail(std::string_view name) {}")
+        assert errors == ["src/io: expected one fail in unnamed namespaces, got one in each of a.cc, b.cc"], errors
+
+    def test_types_and_constants(self):
+        assert len(self.doubles("struct Entry {", "class Entry {")) == 1
+        assert len(self.doubles("constexpr int kMax = 1;", "constexpr double kMax = 2;")) == 1
+
+    def test_what_may_be(self):
+        assert self.doubles("void one() {\n  two();\n}", "void two() {\n  one();\n}") == []
+        assert self.doubles("using Kind = int;", "using Kind = int;") == []
+
+
+def main() -> int:
+    errors = check(ROOT)
+    for error in errors:
+        print(error, file=sys.stderr)
+    if errors:
+        return 1
+    return 0 if unittest.main(verbosity=0, exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
