@@ -129,7 +129,7 @@ void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
 }
 
 /// Copies `tensor`, [batch, kv_heads, kv_len, dim], into the blocks that the table says.
-Tensor in_blocks(const Tensor& tensor, const Tensor& table, std::int64_t block_size) {
+Tensor cut_into_blocks(const Tensor& tensor, const Tensor& table, std::int64_t block_size) {
   const std::int64_t heads = tensor.extent(1);
   Tensor blocks(tensor.dtype(), {table.size(), heads, block_size, tensor.extent(3)});
   const TensorView from = tensor.view();
@@ -155,8 +155,8 @@ void put_into_blocks(const BenchProblem& problem, RandomState& random, BenchTens
   }
   tensors.lengths = Tensor(DType::kInt64, {problem.batch});
   std::ranges::fill(tensors.lengths.span<std::int64_t>(), problem.kv_len);
-  tensors.key_blocks = in_blocks(tensors.key, tensors.block_table, problem.block_size);
-  tensors.value_blocks = in_blocks(tensors.value, tensors.block_table, problem.block_size);
+  tensors.key_blocks = cut_into_blocks(tensors.key, tensors.block_table, problem.block_size);
+  tensors.value_blocks = cut_into_blocks(tensors.value, tensors.block_table, problem.block_size);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace fovea::cli {
 namespace {
 
-OutputPlace place_of(const char* option, const std::string& spec, const char* name) {
+OutputPlace output_place(const char* option, const std::string& spec, const char* name) {
   if (spec.empty() || spec == "-") return {.path = spec, .name = name};
   const TensorSpec place = parse_tensor_spec(spec);
   const auto format = files::format_by_ending(place.path);
@@ -52,8 +52,8 @@ std::string OutputPlace::words() const {
 }
 
 OutputPlan plan_outputs(const std::string& output, const std::string& lse) {
-  const OutputPlan plan = {.context = place_of("--output", output, "context"),
-                           .lse = place_of("--lse", lse, "lse")};
+  const OutputPlan plan = {.context = output_place("--output", output, "context"),
+                           .lse = output_place("--lse", lse, "lse")};
   if (!share_a_file(plan)) return plan;
   if (plan.context.is_standard_output() ||
       files::format_by_ending(plan.context.path) == FileFormat::kNpy) {

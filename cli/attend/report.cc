@@ -102,7 +102,7 @@ Json problem_json(const AttendReport& report) {
           {"sinks", !rules.score.sinks.empty()}};
 }
 
-std::string place_of(const OutputPlace& place) { return place.wanted() ? place.words() : ""; }
+std::string place_words(const OutputPlace& place) { return place.wanted() ? place.words() : ""; }
 
 }  // namespace
 
@@ -134,8 +134,8 @@ std::string attend_json(const AttendReport& report) {
       {"query", tensor_json(inputs.query.tensor, inputs.query.name)},
       {"key", tensor_json(inputs.key.tensor, inputs.key.name)},
       {"value", tensor_json(inputs.value.tensor, inputs.value.name)},
-      {"context", tensor_json(report.result.context, place_of(report.plan.context))},
-      {"lse", tensor_json(report.result.lse, place_of(report.plan.lse))},
+      {"context", tensor_json(report.result.context, place_words(report.plan.context))},
+      {"lse", tensor_json(report.result.lse, place_words(report.plan.lse))},
       {"layout", inputs.layout.length_first ? "blhd" : "bhld"},
       {"problem", problem_json(report)},
       {"engine", engine_name(times.engine)},

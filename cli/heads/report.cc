@@ -105,7 +105,7 @@ Cells header(const Columns& columns) {
   return cells;
 }
 
-Cells row_of(const HeadTold& head, const Columns& columns) {
+Cells head_row(const HeadTold& head, const Columns& columns) {
   const auto number = [](double value, int digits) {
     if (std::isnan(value)) return std::string("-");
     const std::string text = fmt::format("{:.{}f}", value, digits);
@@ -160,7 +160,7 @@ std::string heads_text(const HeadsReport& report, int width) {
   text += fmt::format("sorted {}\n\n", order_words(report.order));
   const Columns columns = columns_for(shape.batch > 1, width);
   std::vector<Cells> rows = {header(columns)};
-  for (const HeadTold& head : result.heads) rows.push_back(row_of(head, columns));
+  for (const HeadTold& head : result.heads) rows.push_back(head_row(head, columns));
   // Numbers to the right, bars and names to the left.
   const std::size_t shares = std::size(kShares);
   text += text_table(rows, std::string(rows.front().size() - shares - 1, '>') +

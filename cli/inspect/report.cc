@@ -43,7 +43,7 @@ std::array<std::string, 3> range_of(const InspectedTensor& tensor) {
   return {std::to_string(summary.least_integer), std::to_string(summary.greatest_integer), mean};
 }
 
-Cells row_of(const InspectedTensor& tensor, const InspectReport& report) {
+Cells tensor_row(const InspectedTensor& tensor, const InspectReport& report) {
   const TensorInfo& info = tensor.info;
   Cells row = {info.dtype ? std::string(dtype_name(*info.dtype)) : kNone,
                info.stored_type.empty() ? kNone : visible(fit(info.stored_type, 40)),
@@ -113,7 +113,7 @@ std::string inspect_text(const InspectReport& report) {
   };
   add("name", heading);
   for (const InspectedTensor& tensor : report.tensors) {
-    add(visible(tensor.info.name), row_of(tensor, report));
+    add(visible(tensor.info.name), tensor_row(tensor, report));
   }
   text += "\n" + text_table(rows, named ? "<<<<>" : "<<<>");
   std::string notes;

@@ -33,7 +33,7 @@ constexpr const char* kModel = "model.json";
 constexpr const char* kSettings = "run.json";
 constexpr const char* kBest = "model.safetensors";
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
-constexpr std::int64_t kMax = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxNumber = std::int64_t{1} << 31;
 
 /// The tensors of a file, by name, into others of that shape and type.
 class Reader {
@@ -103,7 +103,7 @@ Model parse_model(std::string_view json) {
                                     {"inner", &options.inner},
                                     {"encoder_layers", &options.encoder_layers},
                                     {"decoder_layers", &options.decoder_layers}}) {
-    *number = at(root, key).integer(1, kMax);
+    *number = at(root, key).integer(1, kMaxNumber);
   }
   options.rotary_base = at(root, "rotary_base").number();
   options.dropout = at(root, "dropout").number();

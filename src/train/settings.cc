@@ -16,7 +16,7 @@
 namespace fovea::train {
 namespace {
 
-constexpr std::int64_t kMax = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxSetting = std::int64_t{1} << 40;
 
 /// Calls `visit(key, member)` for all numbers.
 template <class Settings, class Visitor>
@@ -58,7 +58,7 @@ RunSettings parse_run_settings(std::string_view json) {
     if constexpr (std::is_same_v<std::remove_reference_t<decltype(number)>, double>) {
       number = at(key).number();
     } else {
-      number = at(key).integer(0, kMax);
+      number = at(key).integer(0, kMaxSetting);
     }
   });
   return settings;
