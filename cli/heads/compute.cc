@@ -115,7 +115,7 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
   try {
     attention_heads({weighed.query.view, weighed.key.view}, options, summary);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.clear();

@@ -161,7 +161,7 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
       result = compute_head(inputs, rules, request, execution);
     }
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   result.threads = threads_of(execution);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -193,7 +193,7 @@ Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const 
     of.lse = lse;
     attention_weights(of, tile_of(request), options, tile);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   return tile;
 }

@@ -129,7 +129,7 @@ void require_fit(const AttentionOptions& options, const ProblemShape& shape) {
   try {
     validate(options, shape);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
 }
 
@@ -151,7 +151,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   try {
     call(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   times.seconds = seconds_since(start);
   progress.clear();

@@ -13,8 +13,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fovea/error.h"
-
 #include "cli/problem/tensor_options.h"
 #include "cli/shell/number_list.h"
 #include "core/fail.h"
@@ -253,19 +251,15 @@ AttendRules read_rules(const AttendArguments& arguments) {
           .score = read_score(arguments)};
 }
 
-std::string in_words_of_options(const std::string& message) {
+InvalidArgument in_words_of_options(const InvalidArgument& error) {
+  const std::string_view argument = error.argument();
+  // What has fields ("tile.queries") is no option.
+  if (argument.empty() || argument.find('.') != std::string_view::npos) return error;
   // The tensor behind --mask; query, key and value have been checked before.
-  constexpr std::string_view kDense = "dense mask:";
-  if (message.starts_with(kDense)) return "--mask:" + message.substr(kDense.size());
-  std::size_t end = 0;
-  while (end < message.size() &&
-         ((message[end] >= 'a' && message[end] <= 'z') || message[end] == '_')) {
-    ++end;
-  }
-  if (end == 0 || end == message.size() || message[end] != ':') return message;
-  std::string option = message.substr(0, end);
+  std::string option = argument == "dense mask" ? "--mask" : fmt::format("--{}", argument);
   std::ranges::replace(option, '_', '-');
-  return fmt::format("--{}{}", option, message.substr(end));
+  constexpr std::size_t kColon = 2;  // ": "
+  return {option, std::string_view(error.what()).substr(argument.size() + kColon)};
 }
 
 }  // namespace fovea::cli

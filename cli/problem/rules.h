@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fovea/attention_options.h"
+#include "fovea/error.h"
 #include "fovea/tensor.h"
 
 #include "cli/problem/arguments.h"
@@ -60,6 +61,6 @@ AttendRules read_rules(const AttendArguments& arguments);
 
 /// What the library says of an option ("key_lengths: expected ..."), with the option's name as it
 /// is typed.
-std::string in_words_of_options(const std::string& message);
+InvalidArgument in_words_of_options(const InvalidArgument& error);
 
 }  // namespace fovea::cli

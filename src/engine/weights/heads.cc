@@ -56,7 +56,7 @@ void check_summary(const Problem& problem, const HeadSummary& summary) {
                                         .type = OutputType::kSums,
                                         .contiguous_rows = false});
   }
-  if (summary.blocks < 1) fail("blocks: expected 1 or more, got {}", summary.blocks);
+  if (summary.blocks < 1) fail_argument("blocks", "expected 1 or more, got {}", summary.blocks);
 }
 
 /// Sums over some rows of a head.
