@@ -38,19 +38,6 @@ double key_of(const HeadTold& head, std::string_view order) {
   return order == "even" ? head.evenness() : head.largest_share();
 }
 
-/// Weights ask for no value: none has a dim.
-AttendInputs without_value(const AttendInputs& inputs) {
-  AttendInputs part;
-  part.query.view = inputs.query.view;
-  part.key.view = inputs.key.view;
-  const TensorView& key = part.key.view;
-  Shape shape = key.shape();
-  shape[3] = 0;
-  part.value.view = TensorView(key.data(), key.dtype(), shape, key.strides());
-  part.shape = inputs.shape;
-  return part;
-}
-
 }  // namespace
 
 double HeadTold::evenness() const {
@@ -93,11 +80,10 @@ void sort_heads(std::vector<HeadTold>& heads, std::string_view order) {
 
 HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
                           int threads, Progress& progress) {
-  const AttendInputs weighed = without_value(inputs);
   AttentionOptions options = rules.options();
   options.execution.threads = threads;
   const double again = 1.0 + 1.0 / static_cast<double>(blocks);
-  CallProgress said(progress, again * useful_flop(weighed, options));
+  CallProgress said(progress, again * useful_flop(inputs.shape, inputs.head_dim(), options));
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
 
   const ProblemShape& shape = inputs.shape;
@@ -113,7 +99,7 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
   result.threads = threads_of(options.execution);
   const auto start = std::chrono::steady_clock::now();
   try {
-    attention_heads({weighed.query.view, weighed.key.view}, options, summary);
+    attention_heads({inputs.query.view, inputs.key.view}, options, summary);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }

@@ -16,42 +16,31 @@
 #include "cli/map/over_heads.h"
 #include "cli/problem/call.h"
 #include "cli/shell/call_progress.h"
+#include "problem/part.h"
 
 namespace fovea::cli {
 namespace {
 
-/// Some rows of one head, as [1, 1, length, dim].
-TensorView rows_of(const TensorView& tensor, std::int64_t batch, std::int64_t head, Span rows) {
-  const TensorView one = tensor[batch][head];
-  const TensorView part(one.size() > 0 ? one.address({rows.begin, 0}) : one.data(), one.dtype(),
-                        {rows.size(), one.extent(1)}, one.strides());
-  return TensorLayout{.rank = 2}.seen(part);
-}
-
 /// The wanted rows of the head.
-AttendInputs part_of(const AttendInputs& inputs, const MapRequest& request) {
-  const ProblemShape& shape = inputs.shape;
-  const std::int64_t kv_head = request.head / (shape.q_heads / shape.kv_heads);
-  AttendInputs part;
-  part.query.view = rows_of(inputs.query.view, request.batch, request.head, request.queries);
-  part.key.view = rows_of(inputs.key.view, request.batch, kv_head, {0, shape.kv_len});
-  // Weights ask for no value: none has a dim.
-  const TensorView& key = part.key.view;
-  part.value.view = TensorView(key.data(), key.dtype(), {1, 1, shape.kv_len, 0}, key.strides());
-  part.shape = {.batch = 1,
-                .q_heads = 1,
-                .kv_heads = 1,
-                .q_len = request.queries.size(),
-                .kv_len = shape.kv_len};
-  return part;
+ProblemPart part_of(const AttendInputs& inputs, const AttendRules& rules,
+                    const MapRequest& request) {
+  return {rules.options(),
+          inputs.shape,
+          {.item = request.batch,
+           .head = request.head,
+           .first_query = request.queries.begin,
+           .queries = request.queries.size()}};
 }
 
-/// For the same.
-AttentionOptions options_of(const AttendInputs& inputs, const AttendRules& rules,
-                            const MapRequest& request) {
-  const std::int64_t offset = query_offset(rules.options(), inputs.shape, request.batch);
-  return rules.options_of_rows(inputs.shape, request.batch, request.head, offset,
-                               request.queries.begin, request.queries.end);
+/// Weights ask for no value: none has a dim.
+TensorView no_value(const TensorView& key) {
+  Shape shape = key.shape();
+  shape[3] = 0;
+  return {key.data(), key.dtype(), shape, key.strides()};
+}
+
+double flop_of(const ProblemPart& part, const AttendInputs& inputs) {
+  return useful_flop(part.shape(), inputs.head_dim(), part.options());
 }
 
 /// The rectangle within the wanted rows.
@@ -98,8 +87,10 @@ Lenses lenses_of(MapStatistics& statistics) {
 /// Of one head; how long it took is not told.
 MapResult compute_head(const AttendInputs& inputs, const AttendRules& rules,
                        const MapRequest& request, const Execution& execution) {
-  const AttendInputs part = part_of(inputs, request);
-  AttentionOptions options = options_of(inputs, rules, request);
+  const ProblemPart part = part_of(inputs, rules, request);
+  const TensorView query = part.queries_of(inputs.query.view);
+  const TensorView key = part.keys_of(inputs.key.view);
+  AttentionOptions options = part.options();
   options.execution = execution;
   const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
   const bool all_keys = request.keys.size() == inputs.shape.kv_len;
@@ -117,13 +108,12 @@ MapResult compute_head(const AttendInputs& inputs, const AttendRules& rules,
     lse = Tensor(type, {1, 1, request.queries.size()});
     outputs.lse = lse;
   }
-  attention_forward(part.query.view, part.key.view, part.value.view, options, outputs);
+  attention_forward(query, key, no_value(key), options, outputs);
   const Shape matrix = {request.rows, request.columns};
   cells = std::move(cells).reshaped(matrix);
   pairs = std::move(pairs).reshaped(matrix);
   if (!all_keys) {
-    attention_weights({.query = part.query.view, .key = part.key.view, .lse = lse},
-                      tile_of(request), options,
+    attention_weights({.query = query, .key = key, .lse = lse}, tile_of(request), options,
                       PooledMap{.cells = cells, .pairs = pairs, .pool = request.pool});
   }
   result.map = {.queries = request.queries,
@@ -139,7 +129,7 @@ MapResult compute_head(const AttendInputs& inputs, const AttendRules& rules,
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress) {
   const std::int64_t heads = request.heads ? inputs.shape.q_heads : 1;
-  const double flop = useful_flop(part_of(inputs, request), options_of(inputs, rules, request));
+  const double flop = flop_of(part_of(inputs, rules, request), inputs);
   CallProgress said(progress, flop * static_cast<double>(heads));
   std::int64_t done_heads = 0;
   Execution execution;
@@ -171,24 +161,25 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
 
 Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
                     TileOf what, int threads, Progress& progress) {
-  const AttendInputs part = part_of(inputs, request);
-  AttentionOptions options = options_of(inputs, rules, request);
+  const ProblemPart part = part_of(inputs, rules, request);
+  AttentionOptions options = part.options();
   options.execution.threads = threads;
   const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
   Tensor tile(type, {request.queries.size(), request.keys.size()});
-  WeightInputs of = {.query = part.query.view, .key = part.key.view};
+  WeightInputs of = {.query = part.queries_of(inputs.query.view),
+                     .key = part.keys_of(inputs.key.view)};
   try {
     if (what == TileOf::kScores) {
       attention_scores(of, tile_of(request), options, tile);
       return tile;
     }
     Tensor lse(type, {1, 1, request.queries.size()});
-    CallProgress said(progress, useful_flop(part, options));
+    CallProgress said(progress, flop_of(part, inputs));
     AttentionOptions whole = options;
     whole.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
     AttentionOutputs outputs;
     outputs.lse = lse;
-    attention_forward(part.query.view, part.key.view, part.value.view, whole, outputs);
+    attention_forward(of.query, of.key, no_value(of.key), whole, outputs);
     progress.clear();
     of.lse = lse;
     attention_weights(of, tile_of(request), options, tile);

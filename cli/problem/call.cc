@@ -86,8 +86,7 @@ std::optional<double> AttendTimes::share() const {
   return *speed / *ceiling_gflops;
 }
 
-double useful_flop(const AttendInputs& inputs, const AttentionOptions& options) {
-  const ProblemShape& shape = inputs.shape;
+double useful_flop(const ProblemShape& shape, std::int64_t dims, const AttentionOptions& options) {
   if (shape.kv_len == 0 || shape.q_len == 0) return 0.0;
   double pairs = 0.0;
   std::vector<std::uint8_t> visible;
@@ -105,7 +104,7 @@ double useful_flop(const AttendInputs& inputs, const AttentionOptions& options) 
     }
     pairs += seen * static_cast<double>(shape.q_len) / static_cast<double>(rows);
   }
-  return 2.0 * static_cast<double>(inputs.head_dim() + inputs.value_dim()) * pairs;
+  return 2.0 * static_cast<double>(dims) * pairs;
 }
 
 AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result) {
@@ -141,7 +140,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   // Without elements there may still be billions of rows, as a file says, to go through.
   times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
   if (times.nothing) return times;
-  times.flop = useful_flop(inputs, options);
+  times.flop = useful_flop(inputs.shape, inputs.head_dim() + inputs.value_dim(), options);
   CallProgress said(progress, times.flop);
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
   const auto call = times.engine == AttendEngine::kDecode

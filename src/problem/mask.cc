@@ -18,12 +18,13 @@
 #include "problem/dense_mask.h"
 #include "problem/document_ids.h"
 #include "problem/key_interval.h"
+#include "problem/part.h"
 
 namespace fovea {
 namespace {
 
-// Each rule answers visible(), classify(), key_range(), fill(), validate() and to_string(). Blocks
-// and runs come with at least one score; ranges may go back empty in any form.
+// Each rule answers visible(), classify(), key_range(), fill(), validate(), part() and to_string().
+// Blocks and runs come with at least one score; ranges may go back empty in any form.
 
 struct Causal : IntervalRule<Causal> {
   KeyInterval interval(const ScorePosition& row) const {
@@ -95,6 +96,10 @@ struct KeyLengths : IntervalRule<KeyLengths> {
       if (!fits(one, shape.kv_len)) refuse(one, fmt::format("kv_len = {}", shape.kv_len));
     }
   }
+  KeyLengths part(const PartSpan& span) const {
+    // One length that serves all sequences may be more than this one has.
+    return KeyLengths({std::min(length(span.item), span.keys)});
+  }
   std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
 
  private:
@@ -146,6 +151,10 @@ struct Documents {
                     batch, length, fovea::to_string(ids.shape()));
     }
   }
+  Documents part(const PartSpan& span) const {
+    return {queries.cut(span.batch, span.first_query, span.queries),
+            keys.cut(span.batch, span.first_key, span.keys)};
+  }
   std::string to_string() const { return "documents(ids)"; }
 };
 
@@ -191,6 +200,9 @@ struct Combined {
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
     a.validate(shape, key_starts);
     b.validate(shape, key_starts);
+  }
+  Combined part(const PartSpan& span) const {
+    return {both, part_of(a, span), part_of(b, span), rules};
   }
   std::string to_string() const {
     return both ? fmt::format("{} & {}", a.to_string(), b.to_string())
@@ -290,6 +302,11 @@ void Mask::validate(const ProblemShape& shape, std::span<const std::int64_t> key
 std::string Mask::to_string() const {
   if (!node_) return "all";
   return std::visit([](const auto& rule) { return rule.to_string(); }, node_->rule);
+}
+
+Mask part_of(const Mask& mask, const PartSpan& part) {
+  if (!mask.node_) return {};
+  return std::visit([&](const auto& rule) { return make_mask(rule.part(part)); }, mask.node_->rule);
 }
 
 Mask operator&(const Mask& a, const Mask& b) {
