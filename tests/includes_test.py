@@ -68,7 +68,7 @@ LAYERS = {
     "cli/problem": ["cli/shell", "src/files", "src/reference", "src/ceilings"],
     "cli/attend": ["cli/problem"],
     "cli/map": ["cli/problem", "src/picture", "src/scene/tell"],
-    "cli/heads": ["cli/problem"],
+    "cli/heads": ["cli/problem", "src/engine/weights"],
     "cli/explain": ["cli/shell", "src/scene/html"],
     "cli/inspect": ["cli/shell", "src/files"],
     "cli/info": ["cli/shell"],

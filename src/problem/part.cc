@@ -137,6 +137,12 @@ TensorRef part_of(const TensorRef& tensor, const PartSpan& part) {
   return TensorView(empty ? view.data() : view.address(first), view.dtype(), shape, view.strides());
 }
 
+TensorView no_value(const TensorView& key) {
+  Shape shape = key.shape();
+  shape[key.rank() - 1] = 0;
+  return {key.data(), key.dtype(), shape, key.strides()};
+}
+
 ProblemPart::ProblemPart(const AttentionOptions& options, const ProblemShape& shape,
                          const PartPlace& place)
     : span_(span_of(options, shape, place)) {

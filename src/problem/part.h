@@ -38,6 +38,9 @@ Mask part_of(const Mask& mask, const PartSpan& part);
 /// broadcasts to [queries, keys]. Absent stays absent. Looks into `tensor`, which must outlive it.
 TensorRef part_of(const TensorRef& tensor, const PartSpan& part);
 
+/// A key as a value without numbers, for calls that ask for weights alone.
+TensorView no_value(const TensorView& key);
+
 /// A part as a problem of one batch item and one head, whose results have the bits of those of the
 /// reference for the same rows of the whole.
 class ProblemPart {
