@@ -55,7 +55,7 @@ LAYERS = {
     "src/scene/trace": ["src/scene/read"],
     "src/scene/tell": ["src/scene/trace"],
     "src/scene/html": ["src/scene/tell"],
-    "src/picture": ["src/text"],
+    "src/picture": ["src/files", "src/engine/weights"],
     "src/nn": [
         "include/fovea/nn",
         "src/files",

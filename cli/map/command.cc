@@ -16,9 +16,7 @@
 #include "fovea/info.h"
 
 #include "cli/map/page.h"
-#include "cli/map/png.h"
 #include "cli/map/stats.h"
-#include "cli/map/svg.h"
 #include "cli/map/text.h"
 #include "cli/map/tokens.h"
 #include "cli/shell/message.h"
@@ -28,6 +26,8 @@
 #include "cli/shell/terminal.h"
 #include "cli/shell/units.h"
 #include "core/fail.h"
+#include "picture/png.h"
+#include "picture/svg.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {

@@ -12,12 +12,12 @@
 
 #include "fovea/scene.h"
 
-#include "cli/map/colors.h"
 #include "cli/map/compute.h"
 #include "cli/map/place.h"
-#include "cli/map/words.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
+#include "picture/colors.h"
+#include "picture/words.h"
 
 namespace fovea::cli {
 
