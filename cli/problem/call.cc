@@ -17,6 +17,7 @@
 #include "ceilings/ceilings.h"
 #include "cli/problem/rules.h"
 #include "cli/shell/call_progress.h"
+#include "problem/mask_rules.h"
 
 namespace fovea::cli {
 namespace {
@@ -25,17 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// The keys that a row sees.
-std::int64_t visible_keys(const Mask& mask, ScorePosition at, std::int64_t kv_len,
-                          std::vector<std::uint8_t>& visible) {
-  const KeyRange range = mask.key_range(at, kv_len);
-  if (range.exact) return range.end - range.begin;
-  at.key = range.begin;
-  visible.resize(static_cast<std::size_t>(range.end - range.begin));
-  mask.fill(at, range.end - range.begin, visible.data());
-  return std::count(visible.begin(), visible.end(), 1);
 }
 
 /// How many rows of a head are to be looked at: all, unless that took seconds for all heads.
@@ -100,7 +90,7 @@ double useful_flop(const ProblemShape& shape, std::int64_t dims, const Attention
       const double middle = (static_cast<double>(row) + 0.5) * static_cast<double>(shape.q_len) /
                             static_cast<double>(rows);
       at.query = std::min(static_cast<std::int64_t>(middle), shape.q_len - 1);
-      seen += static_cast<double>(visible_keys(options.mask, at, shape.kv_len, visible));
+      seen += static_cast<double>(count_visible(options.mask, at, shape.kv_len, visible));
     }
     pairs += seen * static_cast<double>(shape.q_len) / static_cast<double>(rows);
   }

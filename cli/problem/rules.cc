@@ -16,6 +16,7 @@
 #include "cli/problem/tensor_options.h"
 #include "cli/shell/number_list.h"
 #include "core/fail.h"
+#include "problem/mask_rules.h"
 #include "problem/problem_shape.h"
 
 namespace fovea::cli {
@@ -134,14 +135,11 @@ std::string bound(std::int64_t keys) { return keys < 0 ? "all" : std::to_string(
 }  // namespace
 
 Mask MaskParts::joined() const {
-  Mask mask;
-  if (causal) mask = fovea::causal();
-  if (prefix) mask = causal ? mask | fovea::prefix(*prefix) : fovea::prefix(*prefix);
-  const auto add = [&](const Mask& rule) { mask = mask.allows_all() ? rule : mask & rule; };
-  if (window) add(fovea::window(window->first, window->second));
-  if (query_ids.defined()) add(fovea::documents(query_ids, key_ids));
-  if (key_lengths) add(fovea::key_lengths(*key_lengths));
-  if (dense.defined()) add(fovea::dense(dense));
+  Mask mask = causal_or_prefix(causal, prefix);
+  if (window) mask = mask & fovea::window(window->first, window->second);
+  if (query_ids.defined()) mask = mask & fovea::documents(query_ids, key_ids);
+  if (key_lengths) mask = mask & fovea::key_lengths(*key_lengths);
+  if (dense.defined()) mask = mask & fovea::dense(dense);
   return mask;
 }
 
