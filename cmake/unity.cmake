@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# fovea_unity(TARGET): compiles the files of each folder of TARGET together, unless FOVEA_UNITY is off. Most
+# fovea_unity(TARGET [FOLDER]): compiles the files of each folder of TARGET together, or all below FOLDER, unless
+# FOVEA_UNITY is off. Most
 # of the time of a small file goes into headers and templates that all files of a folder share: together they
-# take a third of it. Names in a folder's unnamed namespaces must therefore differ. Files that Highway compiles
+# take a third of it. Names in their unnamed namespaces must therefore differ (tests/names_test.py). Files that Highway compiles
 # once per SIMD target stay alone.
 
 function(fovea_unity target)
@@ -19,6 +20,9 @@ function(fovea_unity target)
     if(NOT per_target)
       cmake_path(GET path PARENT_PATH folder)
       cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+      if(ARGC GREATER 1)
+        set(folder ${ARGV1})
+      endif()
       string(MAKE_C_IDENTIFIER ${folder} group)
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP ${group})
     endif()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no two files of a folder give one name to things of their unnamed namespaces.
+"""Checks that no two files that are compiled together give one name to things of their unnamed namespaces.
 
-The files of a folder are compiled together (cmake/unity.cmake). The compiler refuses most doubles, but takes a
+The files of a folder are compiled together, and those of all commands (cmake/unity.cmake). The compiler refuses most doubles, but takes a
 second function of a name for an overload, which a call in another file might mean instead. Aliases (`using`) may
 be repeated. First plants a few doubles, to see that they are found.
 """
@@ -43,15 +43,18 @@ def local_names(text: str) -> set[str]:
 
 
 def check(root: pathlib.Path) -> list[str]:
-    """Returns a message for each name that several files of a folder have."""
+    """Returns a message for each name that several files have which are compiled together."""
     files: dict[tuple[pathlib.Path, str], list[str]] = collections.defaultdict(list)
-    for folder in SCANNED:
-        for path in sorted((root / folder).rglob("*.cc")):
+    for scanned in SCANNED:
+        for path in sorted((root / scanned).rglob("*.cc")):
             text = path.read_text(encoding="utf-8")
             # These are compiled by themselves.
             if "hwy/foreach_target.h" not in text:
+                folder = path.parent.relative_to(root)
+                if folder.parts[0] == "cli" and folder.parts[1:] != ("shell",):
+                    folder = pathlib.Path("cli")
                 for name in local_names(text):
-                    files[path.parent.relative_to(root), name].append(path.name)
+                    files[folder, name].append(path.name)
     return [
         f"{folder}: expected one {name} in unnamed namespaces, got one in each of {', '.join(names)}"
         for (folder, name), names in sorted(files.items())

@@ -60,19 +60,19 @@ void add_map_row(const BenchTensors& tensors, const reference::Inputs& inputs, s
                  std::int64_t head, std::int64_t map_row, Worst& worst) {
   const std::int64_t q_len = tensors.query.extent(2);
   std::vector<reference::Row> rows;
-  for (std::int64_t q = cell_begin(map_row, q_len, tensors.cells.extent(2));
-       q < cell_begin(map_row + 1, q_len, tensors.cells.extent(2)); ++q) {
+  for (std::int64_t q = cell_begin(map_row, q_len, tensors.watched.cells.extent(2));
+       q < cell_begin(map_row + 1, q_len, tensors.watched.cells.extent(2)); ++q) {
     rows.push_back({batch, head, q});
   }
   const reference::Rows oracle = reference::attention_rows(inputs, tensors.options, rows);
-  reference::MapRow expected(tensors.cells.extent(3), tensors.lenses.map.pool);
+  reference::MapRow expected(tensors.watched.cells.extent(3), tensors.lenses.map.pool);
   const auto kv_len = static_cast<std::size_t>(oracle.weights.extent(1));
   for (std::size_t r = 0; r < rows.size(); ++r) {
     expected.add(oracle.weights.span<double>().subspan(r * kv_len, kv_len));
   }
   for (std::size_t c = 0; c < expected.cells().size(); ++c) {
     const Index at{batch, head, map_row, static_cast<std::int64_t>(c)};
-    worst.add(tensors.cells.value(at), expected.cells()[c], 1e-30);
+    worst.add(tensors.watched.cells.value(at), expected.cells()[c], 1e-30);
   }
 }
 
@@ -107,10 +107,10 @@ double lens_error(const BenchTensors& tensors, std::span<const reference::Row> r
             oracle.places[r], worst);
   }
   if (tensors.received.defined()) add_received(tensors, worst);
-  if (!tensors.cells.defined()) return worst.share();
+  if (!tensors.watched.cells.defined()) return worst.share();
   const reference::Inputs inputs = {tensors.query, tensors.key, tensors.value};
   for (const auto& [batch, head] : heads) {
-    for (const std::int64_t row : {std::int64_t{0}, tensors.cells.extent(2) - 1}) {
+    for (const std::int64_t row : {std::int64_t{0}, tensors.watched.cells.extent(2) - 1}) {
       add_map_row(tensors, inputs, batch, head, row, worst);
     }
   }

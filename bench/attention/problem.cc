@@ -20,6 +20,7 @@
 #include "bench/attention/functor.h"
 #include "cli/shell/number_list.h"
 #include "core/fail.h"
+#include "problem/mask_rules.h"
 #include "text/nearest.h"
 
 namespace fovea::cli {
@@ -58,14 +59,10 @@ std::int64_t whole(double number) { return static_cast<std::int64_t>(number); }
 /// For each head of each batch item, the pairs of a query and a key that it sees.
 std::int64_t visible_pairs(const BenchProblem& problem) {
   std::int64_t pairs = 0;
+  std::vector<std::uint8_t> visible;
   for (std::int64_t query = 0; query < problem.q_len; ++query) {
-    ScorePosition at = {.query = query, .offset = problem.kv_len - problem.q_len};
-    const KeyRange range = problem.mask.key_range(at, problem.kv_len);
-    if (range.exact) {
-      pairs += range.end - range.begin;
-      continue;
-    }
-    for (at.key = range.begin; at.key < range.end; ++at.key) pairs += problem.mask.visible(at);
+    const ScorePosition row = {.query = query, .offset = problem.kv_len - problem.q_len};
+    pairs += count_visible(problem.mask, row, problem.kv_len, visible);
   }
   return pairs;
 }
@@ -94,23 +91,12 @@ void let_scores_rise(BenchTensors& tensors) {
 }
 
 void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
-  const Shape rows{problem.batch, problem.q_heads, problem.q_len};
-  if (problem.lenses.statistics) {
-    for (Tensor* const tensor : {&tensors.entropy, &tensors.maximum, &tensors.mean_distance,
-                                 &tensors.distance_variance, &tensors.first_key}) {
-      *tensor = Tensor(DType::kFloat32, rows);
-    }
-    tensors.maximum_key = Tensor(DType::kInt64, rows);
-  }
-  if (problem.lenses.top > 0) {
-    const Shape top{problem.batch, problem.q_heads, problem.q_len, problem.lenses.top};
-    tensors.top_keys = Tensor(DType::kInt64, top);
-    tensors.top_weights = Tensor(DType::kFloat32, top);
-  }
-  if (problem.lenses.map_rows > 0) {
-    tensors.cells = Tensor(DType::kFloat32, {problem.batch, problem.q_heads,
-                                             problem.lenses.map_rows, problem.lenses.map_columns});
-  }
+  tensors.watched = LensBuffers(problem.shape(), problem.dtype,
+                                {.statistics = problem.lenses.statistics,
+                                 .top = problem.lenses.top,
+                                 .map_rows = problem.lenses.map_rows,
+                                 .map_columns = problem.lenses.map_columns,
+                                 .pairs = false});
   if (problem.lenses.received) {
     tensors.received = Tensor(DType::kFloat32, {problem.batch, problem.q_heads, problem.kv_len});
   }
@@ -118,14 +104,7 @@ void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
     tensors.relevance = Tensor(DType::kFloat32, {problem.batch, problem.q_heads, problem.kv_len});
     tensors.magnitude = Tensor(DType::kFloat32, tensors.relevance.shape());
   }
-  tensors.lenses = {.rows = {.entropy = tensors.entropy,
-                             .maximum = tensors.maximum,
-                             .maximum_key = tensors.maximum_key,
-                             .mean_distance = tensors.mean_distance,
-                             .distance_variance = tensors.distance_variance,
-                             .first_key = tensors.first_key},
-                    .top = {.keys = tensors.top_keys, .weights = tensors.top_weights},
-                    .map = {.cells = tensors.cells}};
+  tensors.lenses = tensors.watched.lenses();
 }
 
 /// Copies `tensor`, [batch, kv_heads, kv_len, dim], into the blocks that the table says.

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "fovea/attention_options.h"
+#include "fovea/lens_buffers.h"
 #include "fovea/lenses.h"
 #include "fovea/mask.h"
 #include "fovea/paged_key_value.h"
@@ -102,8 +103,8 @@ struct BenchTensors {
   Tensor context;
   Tensor lse;
   /// Where lenses write, and these.
-  Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
-  Tensor top_keys, top_weights, cells, received, relevance, magnitude;
+  LensBuffers watched;
+  Tensor received, relevance, magnitude;
   Lenses lenses;
   /// Of the backward pass alone.
   Tensor grad_context, grad_query, grad_key, grad_value;

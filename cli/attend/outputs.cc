@@ -39,7 +39,7 @@ bool share_a_file(const OutputPlan& plan) {
   return plan.context.wanted() && plan.lse.wanted() && same_file(plan.context.path, plan.lse.path);
 }
 
-void require_writable(const OutputPlace& place) {
+void require_place_writable(const OutputPlace& place) {
   if (place.wanted() && !place.is_standard_output()) cli::require_writable(place.path);
 }
 
@@ -69,8 +69,8 @@ OutputPlan plan_outputs(const std::string& output, const std::string& lse) {
 }
 
 void require_writable(const OutputPlan& plan) {
-  require_writable(plan.context);
-  require_writable(plan.lse);
+  require_place_writable(plan.context);
+  require_place_writable(plan.lse);
 }
 
 void write_outputs(const OutputPlan& plan, const TensorView& context, const TensorView& lse) {

@@ -18,6 +18,7 @@
 #include "fovea/reference.h"
 
 #include "problem/broadcast.h"
+#include "problem/part.h"
 #include "problem/problem_shape.h"
 #include "reference/comparison.h"
 
@@ -62,11 +63,6 @@ std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
   return rows;
 }
 
-/// One head of a tensor, as [1, 1, length, dim].
-TensorView head_of(const TensorView& tensor, std::int64_t batch, std::int64_t head) {
-  return TensorLayout{.rank = 2}.seen(tensor[batch][head]);
-}
-
 /// What bounds the effect of rounding on a row (docs/numerics.md, "Bounds").
 struct Sizes {
   double score = 0.0;     ///< of what is summed up in a score, and of what is added to it
@@ -95,14 +91,10 @@ double size_of_terms(const ScoreOptions& score) {
 /// A head in float64, and the rows of it that are to be compared.
 class HeadCheck {
  public:
-  HeadCheck(const AttendInputs& inputs, const AttentionOptions& whole, const AttendRules& rules,
-            const Row& place)
-      : options_(rules.options_of_head(inputs.shape, place.batch, place.head,
-                                       query_offset(whole, inputs.shape, place.batch))),
-        kv_head_(place.head / (inputs.shape.q_heads / inputs.shape.kv_heads)),
-        stored_{head_of(inputs.query.view, place.batch, place.head),
-                head_of(inputs.key.view, place.batch, kv_head_),
-                head_of(inputs.value.view, place.batch, kv_head_)},
+  HeadCheck(const AttendInputs& inputs, const ProblemPart& head)
+      : options_(head.options()),
+        stored_{head.queries_of(inputs.query.view), head.keys_of(inputs.key.view),
+                head.keys_of(inputs.value.view)},
         query_(convert(stored_.query, DType::kFloat64)),
         key_(convert(stored_.key, DType::kFloat64)),
         value_(convert(stored_.value, DType::kFloat64)) {}
@@ -121,7 +113,6 @@ class HeadCheck {
   double score_size(const ScorePosition& at) const;
 
   AttentionOptions options_;
-  std::int64_t kv_head_;
   reference::Inputs stored_;
   Tensor query_;
   Tensor key_;
@@ -248,7 +239,10 @@ AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
     if (Clock::now() - start > kPatience) {
       progress.show(fmt::format("verifying row {} of {}", first - rows.begin() + 1, rows.size()));
     }
-    const HeadCheck head(inputs, whole, rules, *first);
+    const HeadCheck head(
+        inputs,
+        ProblemPart(whole, inputs.shape,
+                    {.item = first->batch, .head = first->head, .queries = inputs.shape.q_len}));
     std::vector<Row> own;
     for (auto row = first; row != next; ++row) own.push_back({.query = row->query});
     const reference::Rows oracle = head.oracle(own);

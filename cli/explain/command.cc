@@ -21,8 +21,8 @@
 #include "fovea/error.h"
 #include "fovea/scene.h"
 
+#include "cli/explain/input.h"
 #include "cli/pages/pages.h"
-#include "cli/shell/input.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
 #include "cli/shell/output.h"

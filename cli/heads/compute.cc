@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers and names of heads (heads_compute.h).
+// The numbers of heads (compute.h).
 
 #include "cli/heads/compute.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "fovea/error.h"
@@ -17,14 +16,6 @@
 
 namespace fovea::cli {
 namespace {
-
-// When a name fits; the page of `fovea heads` says so too.
-constexpr double kHalf = 0.5;
-constexpr double kEven = 0.95;
-constexpr double kMaxEven = 1.01;  // more comes of a sink, beside which weights add up to less
-// Shares that are the same differ by rounding: they were found in different ways.
-constexpr double kSameShare = 1e-5;
-constexpr double kOneKey = 0.8;
 
 /// An order and what it goes by.
 double key_of(const HeadTold& head, std::string_view order) {
@@ -38,45 +29,7 @@ double key_of(const HeadTold& head, std::string_view order) {
   return order == "even" ? head.evenness() : head.largest_share();
 }
 
-/// Weights ask for no value: none has a dim.
-AttendInputs without_value(const AttendInputs& inputs) {
-  AttendInputs part;
-  part.query.view = inputs.query.view;
-  part.key.view = inputs.key.view;
-  const TensorView& key = part.key.view;
-  Shape shape = key.shape();
-  shape[3] = 0;
-  part.value.view = TensorView(key.data(), key.dtype(), shape, key.strides());
-  part.shape = inputs.shape;
-  return part;
-}
-
 }  // namespace
-
-double HeadTold::evenness() const {
-  if (!(numbers[kEvenEntropy] > 0.0)) return std::numeric_limits<double>::quiet_NaN();
-  return numbers[kEntropy] / numbers[kEvenEntropy];
-}
-
-double HeadTold::largest_share() const {
-  return std::max({numbers[kFirstKey], numbers[kPreviousKey], numbers[kOwnKey], numbers[kNextKey]});
-}
-
-std::string_view HeadTold::name() const {
-  if (evenness() >= kEven && evenness() <= kMaxEven) return "uniform";
-  const double largest = largest_share();
-  if (largest >= kHalf) {
-    // Where rows see few keys the first may be the query's own.
-    const double least = largest - kSameShare;
-    if (numbers[kOwnKey] >= least) return "own token";
-    if (numbers[kPreviousKey] >= least) return "previous token";
-    if (numbers[kNextKey] >= least) return "next token";
-    return "sink";
-  }
-  if (numbers[kBlockDiagonal] >= kHalf) return "local blocks";
-  if (numbers[kMaximum] >= kOneKey) return "one key";
-  return {};
-}
 
 std::vector<std::string> head_orders() {
   return {"share", "entropy", "even", "distance", "largest", "first",
@@ -93,11 +46,10 @@ void sort_heads(std::vector<HeadTold>& heads, std::string_view order) {
 
 HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
                           int threads, Progress& progress) {
-  const AttendInputs weighed = without_value(inputs);
   AttentionOptions options = rules.options();
   options.execution.threads = threads;
   const double again = 1.0 + 1.0 / static_cast<double>(blocks);
-  CallProgress said(progress, again * useful_flop(weighed, options));
+  CallProgress said(progress, again * useful_flop(inputs.shape, inputs.head_dim(), options));
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
 
   const ProblemShape& shape = inputs.shape;
@@ -113,9 +65,9 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
   result.threads = threads_of(options.execution);
   const auto start = std::chrono::steady_clock::now();
   try {
-    attention_heads({weighed.query.view, weighed.key.view}, options, summary);
+    attention_heads({inputs.query.view, inputs.key.view}, options, summary);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.clear();

@@ -17,15 +17,11 @@
 #include "fovea/info.h"
 #include "fovea/scene.h"
 
-#include "cli/map/colors.h"
 #include "cli/map/compute.h"
 #include "cli/map/place.h"
-#include "cli/map/png.h"
 #include "cli/map/stats.h"
-#include "cli/map/svg.h"
 #include "cli/map/text.h"
 #include "cli/map/tokens.h"
-#include "cli/map/words.h"
 #include "cli/pages/pages.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
@@ -37,6 +33,8 @@
 #include "cli/shell/terminal.h"
 #include "cli/shell/units.h"
 #include "core/fail.h"
+#include "picture/png.h"
+#include "picture/svg.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {

@@ -14,8 +14,6 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::int64_t kFar = std::int64_t{1} << 40;
-
 /// "A:B", of which either may be left out.
 Span parse_span(const char* option, const std::string& text, std::int64_t length) {
   if (text.empty()) return {0, length};
@@ -37,10 +35,10 @@ void add_head_option(CLI::App& app, PlaceArguments& to) {
                : value == "max" ? std::optional(Pool::kMax)
                                 : std::nullopt;
     const auto number = to.heads ? 0 : parse_number<std::int64_t>(value);
-    if (!number || *number < 0 || *number > kFar) {
+    if (!number || *number < 0 || *number > kMaxCount) {
       throw CLI::ValidationError(
           "--head", fmt::format("expected a whole number from 0 to {}, mean or max, got \"{}\"",
-                                kFar, value));
+                                kMaxCount, value));
     }
     to.head = *number;
   };
@@ -58,11 +56,12 @@ void require_index(const char* option, std::int64_t index, std::int64_t count, c
 
 /// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
 void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
-  add_integer(app, "--batch", to.batch, {std::int64_t{0}, kFar}, "The batch item (default 0).");
+  add_integer(app, "--batch", to.batch, {std::int64_t{0}, kMaxCount},
+              "The batch item (default 0).");
   if (heads == HeadChoice::kOneOrAll) {
     add_head_option(app, to);
   } else {
-    add_integer(app, "--head", to.head, {std::int64_t{0}, kFar},
+    add_integer(app, "--head", to.head, {std::int64_t{0}, kMaxCount},
                 "The head of queries (default 0).");
   }
   app.add_option("--rows", to.rows,

@@ -25,7 +25,7 @@ struct RowTold {
   double mean_distance, distance_variance, first_key;
 };
 
-RowTold told_of(const MapStatistics& statistics, std::int64_t row) {
+RowTold told_of(const LensBuffers& statistics, std::int64_t row) {
   const Index at = {0, 0, row};
   const double entropy = statistics.entropy.value(at) + 0.0;  // no -0
   const double maximum = statistics.maximum.value(at);
@@ -44,7 +44,7 @@ struct TopKey {
   double weight = 0.0;
 };
 
-TopKey top_of(const MapStatistics& statistics, std::int64_t row, std::int64_t i) {
+TopKey top_of(const LensBuffers& statistics, std::int64_t row, std::int64_t i) {
   const Index at = {0, 0, row, i};
   return {statistics.top_keys.at<std::int64_t>(at), statistics.top_weights.value(at)};
 }
@@ -71,7 +71,7 @@ std::string csv_field(std::string_view text) {
 
 std::string stats_as_json(const MapRequest& request, const MapResult& result,
                           const MapWords& words) {
-  const MapStatistics& statistics = result.statistics;
+  const LensBuffers& statistics = result.statistics;
   Json rows = Json::array();
   for (std::int64_t i = 0; i < request.queries.size(); ++i) {
     const RowTold told = told_of(statistics, i);
@@ -106,7 +106,7 @@ std::string stats_as_json(const MapRequest& request, const MapResult& result,
 
 std::string stats_as_csv(const MapRequest& request, const MapResult& result,
                          const MapWords& words) {
-  const MapStatistics& statistics = result.statistics;
+  const LensBuffers& statistics = result.statistics;
   const bool named = !words.query_tokens.empty();
   std::string text = fmt::format(
       "query,{}entropy,effective_keys,maximum,maximum_key,mean_distance,distance_variance,"

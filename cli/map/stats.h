@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cli/map/compute.h"
-#include "cli/map/words.h"
+#include "picture/words.h"
 
 namespace fovea::cli {
 

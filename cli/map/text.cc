@@ -108,7 +108,7 @@ class Painter {
 };
 
 /// The name of a line: its query's token, or the numbers of its queries.
-std::string line_name(const MapWords& words, Span queries) {
+std::string line_name(const MapWords& words, IndexRange queries) {
   std::string name = span_words(queries);
   if (queries.size() == 1 && !words.query_tokens.empty()) {
     name += " " + visible(token_of(words.query_tokens, queries.begin));

@@ -10,8 +10,8 @@
 
 #include "fovea/scene.h"
 
-#include "cli/map/colors.h"
-#include "cli/map/words.h"
+#include "picture/colors.h"
+#include "picture/words.h"
 
 namespace fovea::cli {
 

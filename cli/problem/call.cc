@@ -17,6 +17,7 @@
 #include "ceilings/ceilings.h"
 #include "cli/problem/rules.h"
 #include "cli/shell/call_progress.h"
+#include "problem/mask_rules.h"
 
 namespace fovea::cli {
 namespace {
@@ -25,17 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// The keys that a row sees.
-std::int64_t visible_keys(const Mask& mask, ScorePosition at, std::int64_t kv_len,
-                          std::vector<std::uint8_t>& visible) {
-  const KeyRange range = mask.key_range(at, kv_len);
-  if (range.exact) return range.end - range.begin;
-  at.key = range.begin;
-  visible.resize(static_cast<std::size_t>(range.end - range.begin));
-  mask.fill(at, range.end - range.begin, visible.data());
-  return std::count(visible.begin(), visible.end(), 1);
 }
 
 /// How many rows of a head are to be looked at: all, unless that took seconds for all heads.
@@ -86,8 +76,7 @@ std::optional<double> AttendTimes::share() const {
   return *speed / *ceiling_gflops;
 }
 
-double useful_flop(const AttendInputs& inputs, const AttentionOptions& options) {
-  const ProblemShape& shape = inputs.shape;
+double useful_flop(const ProblemShape& shape, std::int64_t dims, const AttentionOptions& options) {
   if (shape.kv_len == 0 || shape.q_len == 0) return 0.0;
   double pairs = 0.0;
   std::vector<std::uint8_t> visible;
@@ -101,11 +90,11 @@ double useful_flop(const AttendInputs& inputs, const AttentionOptions& options) 
       const double middle = (static_cast<double>(row) + 0.5) * static_cast<double>(shape.q_len) /
                             static_cast<double>(rows);
       at.query = std::min(static_cast<std::int64_t>(middle), shape.q_len - 1);
-      seen += static_cast<double>(visible_keys(options.mask, at, shape.kv_len, visible));
+      seen += static_cast<double>(count_visible(options.mask, at, shape.kv_len, visible));
     }
     pairs += seen * static_cast<double>(shape.q_len) / static_cast<double>(rows);
   }
-  return 2.0 * static_cast<double>(inputs.head_dim() + inputs.value_dim()) * pairs;
+  return 2.0 * static_cast<double>(dims) * pairs;
 }
 
 AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result) {
@@ -129,7 +118,7 @@ void require_fit(const AttentionOptions& options, const ProblemShape& shape) {
   try {
     validate(options, shape);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
 }
 
@@ -141,7 +130,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   // Without elements there may still be billions of rows, as a file says, to go through.
   times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
   if (times.nothing) return times;
-  times.flop = useful_flop(inputs, options);
+  times.flop = useful_flop(inputs.shape, inputs.head_dim() + inputs.value_dim(), options);
   CallProgress said(progress, times.flop);
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
   const auto call = times.engine == AttendEngine::kDecode
@@ -151,7 +140,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   try {
     call(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(in_words_of_options(error.what()));
+    throw in_words_of_options(error);
   }
   times.seconds = seconds_since(start);
   progress.clear();

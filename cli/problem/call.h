@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -54,7 +55,8 @@ struct AttendTimes {
 
 /// The flop of a call that leaves nothing out and does nothing twice. Where a mask does not tell
 /// each row's keys by two ends and has very many pairs, rows spread evenly stand for the others.
-double useful_flop(const AttendInputs& inputs, const AttentionOptions& options);
+/// `dims` are those of a key and a value together.
+double useful_flop(const ProblemShape& shape, std::int64_t dims, const AttentionOptions& options);
 
 /// The threads that a call might use.
 int threads_of(const Execution& execution);

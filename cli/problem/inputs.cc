@@ -21,8 +21,8 @@ namespace fovea::cli {
 namespace {
 
 template <class... Args>
-[[noreturn]] void fail(const AttendTensor& tensor, fmt::format_string<Args...> format,
-                       Args&&... args) {
+[[noreturn]] void fail_tensor(const AttendTensor& tensor, fmt::format_string<Args...> format,
+                              Args&&... args) {
   throw InvalidArgument(
       fmt::format("{}: {}", tensor.place, fmt::format(format, std::forward<Args>(args)...)));
 }
@@ -103,8 +103,8 @@ void require_in_range(const AttendTensor& tensor, DType type) {
   if (type == DType::kFloat64 || (!narrower && from != DType::kFloat64)) return;
   const double largest = largest_finite(tensor.tensor);
   if (largest <= largest_of(type)) return;
-  fail(tensor, "expected numbers up to {:.6g} in size, as --dtype makes them {}, got {:.6g}",
-       largest_of(type), dtype_name(type), largest);
+  fail_tensor(tensor, "expected numbers up to {:.6g} in size, as --dtype makes them {}, got {:.6g}",
+              largest_of(type), dtype_name(type), largest);
 }
 
 /// Converts where --dtype says so; refuses what cannot be computed with.
@@ -114,8 +114,8 @@ void settle_type(AttendTensor& tensor, std::optional<DType> wish) {
     tensor.tensor = TensorRef(convert(tensor.tensor, *wish));
   }
   if (is_float(tensor.tensor->dtype())) return;
-  fail(tensor, "expected float32, float16, bfloat16 or float64, got {}; --dtype converts",
-       dtype_name(tensor.tensor->dtype()));
+  fail_tensor(tensor, "expected float32, float16, bfloat16 or float64, got {}; --dtype converts",
+              dtype_name(tensor.tensor->dtype()));
 }
 
 void settle_layout(AttendTensor& tensor, const TensorLayout& layout) {
@@ -125,12 +125,12 @@ void settle_layout(AttendTensor& tensor, const TensorLayout& layout) {
     three.rank = 3;
     TensorLayout four = layout;
     four.rank = 4;
-    fail(tensor, "expected [length, dim], {} or {}, got shape {}", three.words(), four.words(),
-         to_string(tensor.tensor->shape()));
+    fail_tensor(tensor, "expected [length, dim], {} or {}, got shape {}", three.words(),
+                four.words(), to_string(tensor.tensor->shape()));
   }
   if (rank != layout.rank) {
-    fail(tensor, "expected {} dimensions as the query has, got shape {}", layout.rank,
-         to_string(tensor.tensor->shape()));
+    fail_tensor(tensor, "expected {} dimensions as the query has, got shape {}", layout.rank,
+                to_string(tensor.tensor->shape()));
   }
   // The engine reads along dim; in Fortran order neighbours lie apart there.
   const TensorView& view = tensor.tensor.view();
@@ -143,7 +143,8 @@ void settle_layout(AttendTensor& tensor, const TensorLayout& layout) {
 /// Says that `tensor` has `got` where `expected` was expected.
 [[noreturn]] void refuse_extent(const AttendTensor& tensor, std::string_view expected,
                                 std::int64_t got) {
-  fail(tensor, "expected {}, got {} in shape {}", expected, got, to_string(tensor.tensor->shape()));
+  fail_tensor(tensor, "expected {}, got {} in shape {}", expected, got,
+              to_string(tensor.tensor->shape()));
 }
 
 void check_shapes(const AttendInputs& inputs) {
@@ -177,10 +178,10 @@ void check_shapes(const AttendInputs& inputs) {
 void check_types(const AttendInputs& inputs) {
   for (const AttendTensor* other : {&inputs.key, &inputs.value}) {
     if ((other->view.dtype() == DType::kFloat64) == inputs.is_float64()) continue;
-    fail(*other,
-         "expected float64 for query, key and value or for none of them, got {} beside the "
-         "query's {}; --dtype converts all three",
-         dtype_name(other->view.dtype()), dtype_name(inputs.query.view.dtype()));
+    fail_tensor(*other,
+                "expected float64 for query, key and value or for none of them, got {} beside the "
+                "query's {}; --dtype converts all three",
+                dtype_name(other->view.dtype()), dtype_name(inputs.query.view.dtype()));
   }
 }
 

@@ -20,8 +20,6 @@
 namespace fovea::cli {
 namespace {
 
-constexpr std::int64_t kFar = std::int64_t{1} << 40;
-
 /// The options of both commands that take a text.
 std::vector<OptionText> texts_of(const AttendArguments& arguments) {
   return {{"--query", &arguments.query},         {"--key", &arguments.key},
@@ -124,7 +122,7 @@ void add_mask_options(CLI::App& app, AttendArguments& to) {
                  "A query sees LEFT keys before its position and RIGHT after it; -1: all.")
       ->type_name("LEFT,RIGHT");
   add_integer(
-      app, "--prefix", to.prefix, {std::int64_t{0}, kFar},
+      app, "--prefix", to.prefix, {std::int64_t{0}, kMaxCount},
       "Every query sees the first N keys: beside what --causal lets it see, or only these.");
   app.add_option("--documents", to.documents,
                  "A query sees the keys of its own document: integers [length] or [batch, "
@@ -161,7 +159,7 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
                  "Add T5's bias by relative position: a table [buckets, heads].")
       ->type_name("TENSOR");
   app.add_flag("--relative-one-way", to.one_way, "Keys ahead share a bucket, as in T5's decoder.");
-  add_integer(app, "--relative-distance", to.distance, {std::int64_t{1}, kFar},
+  add_integer(app, "--relative-distance", to.distance, {std::int64_t{1}, kMaxCount},
               "From this distance on all keys share a bucket (default 128).");
   app.add_option("--sinks", to.sinks,
                  "A logit for each head of queries that joins the denominator only, as numbers "

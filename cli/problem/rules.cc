@@ -13,11 +13,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "fovea/error.h"
-
 #include "cli/problem/tensor_options.h"
 #include "cli/shell/number_list.h"
 #include "core/fail.h"
+#include "problem/mask_rules.h"
 #include "problem/problem_shape.h"
 
 namespace fovea::cli {
@@ -121,28 +120,6 @@ ScoreOptions read_score(const AttendArguments& arguments) {
   return score;
 }
 
-/// What a tensor that is broadcast to [batch, heads, queries, keys] holds for one head.
-TensorRef of_head(const TensorRef& tensor, std::int64_t batch, std::int64_t head) {
-  if (!tensor.defined()) return {};
-  TensorView view = tensor.view();
-  if (view.rank() == 4) view = view[view.extent(0) == 1 ? 0 : batch];
-  if (view.rank() == 3) view = view[view.extent(0) == 1 ? 0 : head];
-  return view;
-}
-
-/// What such a tensor of one head, broadcast to [queries, keys], holds for some of its queries.
-TensorRef of_rows(const TensorRef& tensor, std::int64_t first, std::int64_t end) {
-  const int rank = tensor.defined() ? tensor->rank() : 0;
-  if (rank < 2 || tensor->extent(0) == 1) return tensor;
-  Shape shape = tensor->shape();
-  shape[0] = end - first;
-  return TensorView(tensor->address({first, 0}), tensor->dtype(), shape, tensor->strides());
-}
-
-Tensor ids_of(const Tensor& ids, std::int64_t batch) {
-  return ids.rank() == 2 ? Tensor(ids.view()[batch]) : ids;
-}
-
 /// The first few, and how many more there are.
 template <class Number>
 std::string some(const std::vector<Number>& numbers) {
@@ -158,56 +135,16 @@ std::string bound(std::int64_t keys) { return keys < 0 ? "all" : std::to_string(
 }  // namespace
 
 Mask MaskParts::joined() const {
-  Mask mask;
-  if (causal) mask = fovea::causal();
-  if (prefix) mask = causal ? mask | fovea::prefix(*prefix) : fovea::prefix(*prefix);
-  const auto add = [&](const Mask& rule) { mask = mask.allows_all() ? rule : mask & rule; };
-  if (window) add(fovea::window(window->first, window->second));
-  if (query_ids.defined()) add(fovea::documents(query_ids, key_ids));
-  if (key_lengths) add(fovea::key_lengths(*key_lengths));
-  if (dense.defined()) add(fovea::dense(dense));
+  Mask mask = causal_or_prefix(causal, prefix);
+  if (window) mask = mask & fovea::window(window->first, window->second);
+  if (query_ids.defined()) mask = mask & fovea::documents(query_ids, key_ids);
+  if (key_lengths) mask = mask & fovea::key_lengths(*key_lengths);
+  if (dense.defined()) mask = mask & fovea::dense(dense);
   return mask;
 }
 
 AttentionOptions AttendRules::options() const {
   return {.mask = mask.joined(), .score = score, .alignment = alignment};
-}
-
-AttentionOptions AttendRules::options_of_head(const ProblemShape& shape, std::int64_t batch,
-                                              std::int64_t head, std::int64_t offset) const {
-  return options_of_rows(shape, batch, head, offset, 0, shape.q_len);
-}
-
-AttentionOptions AttendRules::options_of_rows(const ProblemShape& shape, std::int64_t batch,
-                                              std::int64_t head, std::int64_t offset,
-                                              std::int64_t first, std::int64_t end) const {
-  MaskParts own = mask;
-  if (own.query_ids.defined()) {
-    const Tensor ids = ids_of(mask.query_ids, batch);
-    own.query_ids =
-        Tensor(TensorView(ids.view().address({first}), ids.dtype(), {end - first}, {1}));
-    own.key_ids = ids_of(mask.key_ids, batch);
-  }
-  if (own.key_lengths && own.key_lengths->size() > 1) {
-    own.key_lengths = {(*mask.key_lengths)[static_cast<std::size_t>(batch)]};
-  }
-  own.dense = of_rows(of_head(mask.dense, batch, head), first, end);
-
-  const auto number = static_cast<std::size_t>(head);
-  ScoreOptions terms = score;
-  terms.bias = of_rows(of_head(score.bias, batch, head), first, end);
-  if (terms.alibi) {
-    const auto& slopes = score.alibi->slopes;
-    terms.alibi->slopes = {slopes.empty() ? default_alibi_slope(head, shape.q_heads)
-                                          : slopes[number]};
-  }
-  if (terms.relative) {
-    const TensorView& table = score.relative->table;
-    terms.relative->table =
-        TensorView(table.address({0, head}), table.dtype(), {table.extent(0), 1}, table.strides());
-  }
-  if (!terms.sinks.empty()) terms.sinks = {score.sinks[number]};
-  return {.mask = own.joined(), .score = terms, .alignment = Alignment::offset(offset + first)};
 }
 
 std::string AttendRules::mask_words() const {
@@ -253,19 +190,15 @@ AttendRules read_rules(const AttendArguments& arguments) {
           .score = read_score(arguments)};
 }
 
-std::string in_words_of_options(const std::string& message) {
+InvalidArgument in_words_of_options(const InvalidArgument& error) {
+  const std::string_view argument = error.argument();
+  // What has fields ("tile.queries") is no option.
+  if (argument.empty() || argument.find('.') != std::string_view::npos) return error;
   // The tensor behind --mask; query, key and value have been checked before.
-  constexpr std::string_view kDense = "dense mask:";
-  if (message.starts_with(kDense)) return "--mask:" + message.substr(kDense.size());
-  std::size_t end = 0;
-  while (end < message.size() &&
-         ((message[end] >= 'a' && message[end] <= 'z') || message[end] == '_')) {
-    ++end;
-  }
-  if (end == 0 || end == message.size() || message[end] != ':') return message;
-  std::string option = message.substr(0, end);
+  std::string option = argument == "dense mask" ? "--mask" : fmt::format("--{}", argument);
   std::ranges::replace(option, '_', '-');
-  return fmt::format("--{}{}", option, message.substr(end));
+  constexpr std::size_t kColon = 2;  // ": "
+  return {option, std::string_view(error.what()).substr(argument.size() + kColon)};
 }
 
 }  // namespace fovea::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks, alignment and scores of `fovea attend`: what the options say, as rules and in words; of
-// the whole problem, or of one head of it by itself.
+// Masks, alignment and scores of `fovea attend`: what the options say, as rules and in words.
 
 #pragma once
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "fovea/attention_options.h"
+#include "fovea/error.h"
 #include "fovea/tensor.h"
 
 #include "cli/problem/arguments.h"
@@ -40,14 +40,6 @@ struct AttendRules {
   ScoreOptions score;
 
   AttentionOptions options() const;
-  /// The same for head `head` of batch item `batch` of a problem, as a problem of one head whose
-  /// query 0 stands at key `offset`.
-  AttentionOptions options_of_head(const ProblemShape& shape, std::int64_t batch, std::int64_t head,
-                                   std::int64_t offset) const;
-  /// The same for its queries from `first` to before `end` alone; `offset` is still that of the
-  /// head's query 0.
-  AttentionOptions options_of_rows(const ProblemShape& shape, std::int64_t batch, std::int64_t head,
-                                   std::int64_t offset, std::int64_t first, std::int64_t end) const;
 
   /// "causal, window of 255 keys back and 0 ahead"; who sees whom.
   std::string mask_words() const;
@@ -60,6 +52,6 @@ AttendRules read_rules(const AttendArguments& arguments);
 
 /// What the library says of an option ("key_lengths: expected ..."), with the option's name as it
 /// is typed.
-std::string in_words_of_options(const std::string& message);
+InvalidArgument in_words_of_options(const InvalidArgument& error);
 
 }  // namespace fovea::cli

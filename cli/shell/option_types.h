@@ -24,6 +24,9 @@ namespace fovea::cli {
 /// The largest number that --threads takes.
 inline constexpr std::int64_t kMaxThreads = 1024;
 
+/// The largest length or index that an option takes, more than any tensor has.
+inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
+
 /// The words of a choice, and what each stands for.
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;

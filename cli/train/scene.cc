@@ -21,9 +21,9 @@
 #include "fovea/error.h"
 #include "fovea/train_scene.h"
 
+#include "cli/explain/input.h"
 #include "cli/pages/pages.h"
 #include "cli/shell/exit_code.h"
-#include "cli/shell/input.h"
 #include "cli/shell/interrupt.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"

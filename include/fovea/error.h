@@ -5,7 +5,10 @@
 
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 #include "fovea/export.h"
 
@@ -15,6 +18,17 @@ namespace fovea {
 class FOVEA_API InvalidArgument : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
+  /// About one argument: the message is "argument: mistake".
+  InvalidArgument(std::string_view argument, std::string_view mistake)
+      : std::invalid_argument(std::string(argument).append(": ").append(mistake)),
+        argument_size_(argument.size()) {}
+
+  /// The name of the argument that the message is about, by which it begins; empty where it is
+  /// about none alone. Valid as long as this is.
+  std::string_view argument() const noexcept { return {what(), argument_size_}; }
+
+ private:
+  std::size_t argument_size_ = 0;
 };
 
 /// A file that could not be opened, read or written.

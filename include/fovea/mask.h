@@ -68,6 +68,8 @@ struct ProblemShape {
   std::int64_t items() const { return sequences > 0 ? sequences : batch; }
 };
 
+struct PartSpan;  // of the library's own (problem/part.h)
+
 /// A rule, or rules combined. Cheap to copy; immutable. A default-constructed mask lets every query
 /// see every key.
 class FOVEA_API Mask {
@@ -116,6 +118,7 @@ class FOVEA_API Mask {
   /// Throw InvalidArgument beyond kMaxMaskRules rules.
   friend FOVEA_API Mask operator&(const Mask& a, const Mask& b);
   friend FOVEA_API Mask operator|(const Mask& a, const Mask& b);
+  friend Mask part_of(const Mask& mask, const PartSpan& part);
 
  private:
   std::shared_ptr<const Node> node_;

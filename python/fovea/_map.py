@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of all heads, or of some of their weights: passes of the module, put together."""
+"""Maps of all heads, or of some of their weights: arguments are checked here, all else is the module's."""
 
 from __future__ import annotations
 
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
-from ._fovea import Lenses, Mask, RelativeTable
-from ._weights import Weights, _engine, _part_of, _Reduce
+from ._fovea import Mask, RelativeTable
+from ._weights import _engine, _part_of, _Reduce
 
 if TYPE_CHECKING:
     from ._fovea import _Alignment, _Array, _Input, _Numbers
@@ -80,27 +79,11 @@ def map(  # noqa: A001
         "alignment": alignment,
         "threads": threads,
     }
-    rank, items, q_heads, q_len, kv_len = _engine._weights_shape(query, key, **options)
-    rows, columns = size = _size(size, (q_len, kv_len), queries, keys)
-    # How many pairs of each cell are seen matters where means are taken over the heads that see one.
-    counted = heads is not None and reduce == "mean"
-    pairs = None
-    if all(each is None for each in (head, queries, keys, lse)) or (head is None and items * q_heads == 0):
-        seen = _engine._observe(query, key, Lenses(map=size, reduce=reduce, pairs=counted), **options)
-        cells, pairs = seen.map, seen.pairs
-    else:
-        weights = Weights(query, key, head=0 if head is None else head, lse=lse, **options)
-        of_heads = range(q_heads) if head is None else (weights._head,)
-        _ = weights.lse  # found once, for all of them
-        both = [weights._of(b, h)._pool(size, reduce, queries, keys, counted) for b in range(items) for h in of_heads]
-        cells = np.stack([each[0] for each in both])
-        pairs = np.stack([each[1] for each in both if each[1] is not None]) if counted else None
-    if heads is not None:
-        shape = (items, q_heads, rows, columns)
-        cells = _over_heads(cells.reshape(shape), True if pairs is None else pairs.reshape(shape) > 0, heads)
-    kept = (items, q_heads)[4 - rank :] if head is None and heads is None else (items,) * (rank == 4)
-    result: NDArray[Any] = cells.reshape(*kept, rows, columns)
-    return result
+    q_len, kv_len = _engine._weights_shape(query, key, **options)[3:]
+    size = _size(size, (q_len, kv_len), queries, keys)
+    own = (lse, *size, reduce, queries, keys, head, heads)
+    found: NDArray[Any] = _engine._map(query, key, *own, **options)
+    return found
 
 
 def _size(size: tuple[int, int], of: tuple[int, int], queries: slice | None, keys: slice | None) -> tuple[int, int]:
@@ -112,14 +95,3 @@ def _size(size: tuple[int, int], of: tuple[int, int], queries: slice | None, key
     if not (1 <= rows <= most[0] and 1 <= columns <= most[1]):
         raise ValueError(f"size: expected (1, 1) to {most}, as many as there are queries and keys, got {size!r}")
     return rows, columns
-
-
-def _over_heads(cells: NDArray[Any], seen: NDArray[np.bool_] | bool, heads: Literal["mean", "max"]) -> NDArray[Any]:
-    """[batch, q_heads, rows, columns] over the heads, of the cells that are seen; nan where none is."""
-    seen = np.broadcast_to(seen, cells.shape)
-    count = seen.sum(1)
-    if heads == "mean":
-        together = cells.sum(1, dtype=np.float64, where=seen) / np.maximum(count, 1)
-    else:
-        together = cells.max(1, where=seen, initial=-np.inf)
-    return np.where(count > 0, together, np.nan).astype(cells.dtype)

@@ -4,7 +4,6 @@ Python, all arithmetic is the module's."""
 
 from __future__ import annotations
 
-import copy
 import importlib
 import operator
 from collections.abc import Iterable, Iterator
@@ -214,13 +213,6 @@ class Weights(_Matrix):
 
     def _tile(self, rows: slice, cols: slice) -> dict[str, Any]:
         return {"rows": rows, "cols": cols, "batch": self._batch, "head": self._head, **self._options}
-
-    def _of(self, batch: int, head: int) -> Weights:
-        """Those of another head."""
-        other = copy.copy(self)
-        other._batch, other._head = batch, head
-        other._at = (batch, head)[4 - self._rank :]
-        return other
 
     def pool(
         self,

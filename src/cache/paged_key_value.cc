@@ -25,12 +25,12 @@ std::string what_came(const TensorView& tensor) {
 
 void validate_pool(const TensorView& pool, std::string_view name, std::string_view dim) {
   if (!pool.defined() || pool.rank() != 4 || !is_float(pool.dtype())) {
-    fail("{}: expected floats [blocks, kv_heads, block_size, {}], got {}", name, dim,
-         what_came(pool));
+    fail_argument(name, "expected floats [blocks, kv_heads, block_size, {}], got {}", dim,
+                  what_came(pool));
   }
   if (pool.extent(3) > 1 && pool.strides()[3] != 1) {
-    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
-         to_string(pool.strides()));
+    fail_argument(name, "expected a contiguous last dimension (stride 1), got strides {}",
+                  to_string(pool.strides()));
   }
   memory_of(pool, name);
 }
@@ -46,14 +46,15 @@ void validate_item(const PagedKeyValue& paged, std::int64_t item) {
     if (__builtin_mul_overflow(most_blocks, block_size, &most)) {
       most = std::numeric_limits<std::int64_t>::max();
     }
-    fail("lengths: expected 0 to {} tokens (most_blocks * block_size), got {} for item {}", most,
-         length, item);
+    fail_argument("lengths",
+                  "expected 0 to {} tokens (most_blocks * block_size), got {} for item {}", most,
+                  length, item);
   }
   for (std::int64_t i = 0; i < needed; ++i) {
     const std::int64_t block = paged.block_table.at<std::int64_t>({item, i});
     if (block < 0 || block >= blocks) {
-      fail("block_table: expected the number of one of {} blocks, got {} at [{}, {}]", blocks,
-           block, item, i);
+      fail_argument("block_table", "expected the number of one of {} blocks, got {} at [{}, {}]",
+                    blocks, block, item, i);
     }
   }
 }
@@ -66,22 +67,24 @@ void validate(const PagedKeyValue& paged) {
   const Shape& key = paged.key.shape();
   const Shape& value = paged.value.shape();
   if (value[0] != key[0] || value[1] != key[1] || value[2] != key[2]) {
-    fail(
-        "value: expected [{}, {}, {}, value_dim], with the blocks, kv_heads and block_size of key,"
+    fail_argument(
+        "value",
+        "expected [{}, {}, {}, value_dim], with the blocks, kv_heads and block_size of key,"
         " got {}",
         key[0], key[1], key[2], to_string(value));
   }
-  if (key[2] < 1) fail("key: expected a block_size of 1 or more, got {}", to_string(key));
+  if (key[2] < 1)
+    fail_argument("key", "expected a block_size of 1 or more, got {}", to_string(key));
   const TensorView& table = paged.block_table;
   if (!table.defined() || table.rank() != 2 || table.dtype() != DType::kInt64) {
-    fail("block_table: expected int64 [batch, most_blocks], got {}", what_came(table));
+    fail_argument("block_table", "expected int64 [batch, most_blocks], got {}", what_came(table));
   }
   memory_of(table, "block_table");
   const TensorView& lengths = paged.lengths;
   if (!lengths.defined() || lengths.dtype() != DType::kInt64 ||
       lengths.shape() != Shape{table.extent(0)}) {
-    fail("lengths: expected int64 [{}], one for each row of block_table, got {}", table.extent(0),
-         what_came(lengths));
+    fail_argument("lengths", "expected int64 [{}], one for each row of block_table, got {}",
+                  table.extent(0), what_came(lengths));
   }
   memory_of(lengths, "lengths");
   for (std::int64_t item = 0; item < table.extent(0); ++item) validate_item(paged, item);

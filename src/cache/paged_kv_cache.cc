@@ -99,8 +99,8 @@ PagedKvCache& PagedKvCache::operator=(PagedKvCache&& other) noexcept {
 const PagedKvCache::Sequence& PagedKvCache::sequence(SequenceId id) const {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) {
-    fail("sequence: expected one of the {} that there are, got {}{}", sequences_.size(), id,
-         id >= 0 && id < next_id_ ? ", which was removed" : "");
+    fail_argument("sequence", "expected one of the {} that there are, got {}{}", sequences_.size(),
+                  id, id >= 0 && id < next_id_ ? ", which was removed" : "");
   }
   return found->second;
 }
@@ -149,7 +149,7 @@ std::int64_t PagedKvCache::blocks_needed(const Sequence& of, std::int64_t tokens
 std::int64_t PagedKvCache::blocks_needed(SequenceId id, std::int64_t tokens) const {
   const Sequence& of = sequence(id);
   if (tokens < 0 || tokens > kMaxTensorBytes) {
-    fail("tokens: expected 0 to {} of them, got {}", kMaxTensorBytes, tokens);
+    fail_argument("tokens", "expected 0 to {} of them, got {}", kMaxTensorBytes, tokens);
   }
   return blocks_needed(of, tokens);
 }

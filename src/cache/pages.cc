@@ -48,8 +48,8 @@ std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
     if (!overflows) bytes *= std::max<std::int64_t>(extent, 1);
   }
   if (overflows) {
-    fail("{}: expected at most {} bytes, got {} of {}", name, kMaxTensorBytes, to_string(shape),
-         dtype_name(dtype));
+    fail_argument(name, "expected at most {} bytes, got {} of {}", kMaxTensorBytes,
+                  to_string(shape), dtype_name(dtype));
   }
   return empty ? 0 : bytes;
 }
@@ -64,13 +64,13 @@ std::shared_ptr<std::byte> allocate_pages(std::int64_t bytes) {
 
 void validate_cache_dtype(DType dtype) {
   if (!is_float(dtype) || dtype == DType::kFloat64) {
-    fail("dtype: expected float32, float16 or bfloat16, got {}", dtype_name(dtype));
+    fail_argument("dtype", "expected float32, float16 or bfloat16, got {}", dtype_name(dtype));
   }
 }
 
 void validate_at_least(std::int64_t number, std::int64_t least, std::string_view name) {
   if (number < least) {
-    fail("{}: expected {} or more, got {}", name, least, number);
+    fail_argument(name, "expected {} or more, got {}", least, number);
   }
 }
 

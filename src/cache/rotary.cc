@@ -19,12 +19,12 @@ namespace {
 
 Memory check_rows(const TensorView& tensor, std::string_view name) {
   if (!tensor.defined() || tensor.rank() < 2) {
-    fail("{}: expected [..., length, dim], got {}", name,
-         tensor.defined() ? to_string(tensor.shape()) : "nothing");
+    fail_argument(name, "expected [..., length, dim], got {}",
+                  tensor.defined() ? to_string(tensor.shape()) : "nothing");
   }
   if (!is_float(tensor.dtype())) {
-    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
-         dtype_name(tensor.dtype()));
+    fail_argument(name, "expected float32, float64, float16 or bfloat16, got {}",
+                  dtype_name(tensor.dtype()));
   }
   return memory_of(tensor, name);
 }
@@ -43,23 +43,25 @@ Memory check_tensors(const TensorView& source, const TensorView& target) {
   const Memory read = check_rows(source, "source");
   const Memory written = check_rows(target, "target");
   if (target.shape() != source.shape()) {
-    fail("target: expected the shape of source = {}, got {}", to_string(source.shape()),
-         to_string(target.shape()));
+    fail_argument("target", "expected the shape of source = {}, got {}", to_string(source.shape()),
+                  to_string(target.shape()));
   }
   if (!elements_are_distinct(target)) {
-    fail("target: expected an element in memory for each index, got strides {} for shape {}",
-         to_string(target.strides()), to_string(target.shape()));
+    fail_argument("target",
+                  "expected an element in memory for each index, got strides {} for shape {}",
+                  to_string(target.strides()), to_string(target.shape()));
   }
   if (written.overlaps(read) && !same_elements(source, target)) {
-    fail("target: expected memory of its own, or source itself, got memory that overlaps source");
+    fail_argument("target",
+                  "expected memory of its own, or source itself, got memory that overlaps source");
   }
   return written;
 }
 
 void check_position(std::int64_t position, std::string_view name) {
   if (position < -kMaxPosition || position > kMaxPosition) {
-    fail("{}: expected positions from {} to {}, got {}", name, -kMaxPosition, kMaxPosition,
-         position);
+    fail_argument(name, "expected positions from {} to {}, got {}", -kMaxPosition, kMaxPosition,
+                  position);
   }
 }
 
@@ -73,15 +75,15 @@ void check_positions(const TensorView& positions, const TensorView& source, cons
     const std::string expected =
         per_item ? fmt::format("[{}] or [{}, {}]", length, source.extent(0), length)
                  : fmt::format("[{}]", length);
-    fail("positions: expected int64 {}, got {}", expected,
-         positions.defined()
-             ? fmt::format("{} {}", dtype_name(positions.dtype()), to_string(positions.shape()))
-             : "nothing");
+    fail_argument("positions", "expected int64 {}, got {}", expected,
+                  positions.defined() ? fmt::format("{} {}", dtype_name(positions.dtype()),
+                                                    to_string(positions.shape()))
+                                      : "nothing");
   }
   if (memory_of(positions, "positions").overlaps(written)) {
-    fail(
-        "target: expected memory of its own, or source itself, got memory that overlaps "
-        "positions");
+    fail_argument("target",
+                  "expected memory of its own, or source itself, got memory that overlaps "
+                  "positions");
   }
   for_each_index(positions.shape(), [&](const Index& at) {
     check_position(positions.at<std::int64_t>(at), "positions");
@@ -92,10 +94,10 @@ void check_positions(const TensorView& positions, const TensorView& source, cons
 
 std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims) {
   if (dims < 0 || dims % 2 != 0) {
-    fail("rotary: expected an even number of dims to rotate, got {}", dims);
+    fail_argument("rotary", "expected an even number of dims to rotate, got {}", dims);
   }
   if (!(base > 0.0) || !std::isfinite(base)) {
-    fail("rotary: expected a base above 0, got {}", base);
+    fail_argument("rotary", "expected a base above 0, got {}", base);
   }
   std::vector<double> result(static_cast<std::size_t>(dims / 2));
   for (std::size_t i = 0; i < result.size(); ++i) {

@@ -76,24 +76,26 @@ void write_rows_as(const TensorView& source, const MutableTensorView& target, Ro
 
 Rotation::Rotation(const Rotary& rotary, std::int64_t head_dim) {
   if (rotary.dims < 0 || rotary.dims > head_dim) {
-    fail("rotary: expected dims from 0 (all) to head_dim = {}, got {}", head_dim, rotary.dims);
+    fail_argument("rotary", "expected dims from 0 (all) to head_dim = {}, got {}", head_dim,
+                  rotary.dims);
   }
   const std::int64_t dims = rotary.dims == 0 ? head_dim : rotary.dims;
   if (dims % 2 != 0) {
-    fail("rotary: expected an even number of dims to rotate, got {}{}", dims,
-         rotary.dims == 0 ? ", all of head_dim" : "");
+    fail_argument("rotary", "expected an even number of dims to rotate, got {}{}", dims,
+                  rotary.dims == 0 ? ", all of head_dim" : "");
   }
   if (rotary.inverse_frequencies.empty()) {
     frequencies_ = rotary_inverse_frequencies(rotary.base, dims);
   } else {
     frequencies_ = rotary.inverse_frequencies;
     if (static_cast<std::int64_t>(frequencies_.size()) != dims / 2) {
-      fail("rotary: expected {} inverse_frequencies for {} dims, got {}", dims / 2, dims,
-           frequencies_.size());
+      fail_argument("rotary", "expected {} inverse_frequencies for {} dims, got {}", dims / 2, dims,
+                    frequencies_.size());
     }
     for (std::size_t i = 0; i < frequencies_.size(); ++i) {
       if (!std::isfinite(frequencies_[i])) {
-        fail("rotary: expected finite inverse_frequencies, got {} at {}", frequencies_[i], i);
+        fail_argument("rotary", "expected finite inverse_frequencies, got {} at {}",
+                      frequencies_[i], i);
       }
     }
   }

@@ -25,19 +25,19 @@ void validate_tokens(const TensorView& tensor, const Shape& expected, std::strin
       numbers += dim == 0 ? "[" : ", ";
       numbers += dim == token && any_length ? "n" : std::to_string(expected[dim]);
     }
-    fail("{}: expected {} = {}], got {}", name, what, numbers,
-         tensor.defined() ? to_string(tensor.shape()) : "nothing");
+    fail_argument(name, "expected {} = {}], got {}", what, numbers,
+                  tensor.defined() ? to_string(tensor.shape()) : "nothing");
   }
   if (!is_float(tensor.dtype())) {
-    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
-         dtype_name(tensor.dtype()));
+    fail_argument(name, "expected float32, float64, float16 or bfloat16, got {}",
+                  dtype_name(tensor.dtype()));
   }
   memory_of(tensor, name);
 }
 
 void validate_part(std::int64_t part, std::int64_t length, std::string_view name) {
   if (part < 0 || part > length) {
-    fail("{}: expected 0 to {} tokens, those that there are, got {}", name, length, part);
+    fail_argument(name, "expected 0 to {} tokens, those that there are, got {}", length, part);
   }
 }
 

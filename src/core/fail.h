@@ -13,7 +13,14 @@
 
 namespace fovea {
 
-/// Throws InvalidArgument, which names the argument, what was expected and what came.
+/// Throws InvalidArgument about `argument`: "argument: expected ..., got ...".
+template <class... Args>
+[[noreturn]] void fail_argument(std::string_view argument, fmt::format_string<Args...> format,
+                                Args&&... args) {
+  throw InvalidArgument(argument, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws InvalidArgument about no argument alone.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));

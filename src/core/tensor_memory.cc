@@ -39,8 +39,8 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
   const std::int64_t elements = element_count(tensor.shape());
   for (const std::int64_t extent : tensor.shape()) {
     if (extent > kMaxTensorBytes) {
-      fail("{}: expected extents up to {}, got {}", name, kMaxTensorBytes,
-           to_string(tensor.shape()));
+      fail_argument(name, "expected extents up to {}, got {}", kMaxTensorBytes,
+                    to_string(tensor.shape()));
     }
   }
   if (elements == 0) return {};
@@ -54,13 +54,14 @@ Memory memory_of(const TensorView& tensor, std::string_view name) {
         __builtin_mul_overflow(reach, size, &reach) || reach > kMaxTensorBytes ||
         reach < -kMaxTensorBytes;
     if (overflows) {
-      fail("{}: expected strides that stay within memory, got {} for shape {}", name,
-           to_string(tensor.strides()), to_string(tensor.shape()));
+      fail_argument(name, "expected strides that stay within memory, got {} for shape {}",
+                    to_string(tensor.strides()), to_string(tensor.shape()));
     }
     (reach < 0 ? before : after) += reach;
   }
   if (tensor.data() == nullptr) {
-    fail("{}: expected data for shape {}, got a null pointer", name, to_string(tensor.shape()));
+    fail_argument(name, "expected data for shape {}, got a null pointer",
+                  to_string(tensor.shape()));
   }
   const auto at = reinterpret_cast<std::intptr_t>(tensor.data());
   Memory memory{at + before, at + after, size, 0};

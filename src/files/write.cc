@@ -31,7 +31,8 @@ void check_name(FileFormat format, const std::string& name, const std::string& p
     fail_at(path, fmt::format("expected a name in UTF-8 without zeros, got \"{}\"", shown));
   }
   if (format == FileFormat::kNpz && name.size() > kMaxInZip) {
-    fail(path, fmt::format("expected names of at most {} bytes, got {}", kMaxInZip, name.size()));
+    fail_at(path,
+            fmt::format("expected names of at most {} bytes, got {}", kMaxInZip, name.size()));
   }
   if (format == FileFormat::kSafetensors && name == "__metadata__") {
     fail_at(path,

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "text/html_escape.h"
 #include "text/text_width.h"
 
 namespace fovea {
@@ -69,6 +70,16 @@ std::string harmless_json_string(std::string_view text) {
     } else {
       result += is_unseen(point) ? as_number(code_point_of(point)) : std::string(point);
     }
+  }
+  return result + "\"";
+}
+
+std::string script_json_string(std::string_view text) {
+  // visible() leaves no control characters and no U+2028, so few characters need an escape.
+  std::string result = "\"";
+  for (const char c : scene::html::visible(text)) {
+    const bool markup = c == '<' || c == '>' || c == '&';
+    result += markup ? as_number(static_cast<std::uint32_t>(c)) : escaped(c);
   }
   return result + "\"";
 }

@@ -5,10 +5,13 @@
 #include "json/mask_json.h"
 
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "problem/mask_rules.h"
 
 namespace fovea::scene {
 namespace {
@@ -46,15 +49,11 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t mo
     });
     return made;
   };
-  Mask mask;
-  if (const auto rule = node.find("causal")) {
-    if (rule->boolean()) mask = causal();
-  }
-  if (const auto rule = node.find("prefix")) {
-    const Mask prefix_rule = prefix(rule->integer(0, most));
-    // A prefix language model sees the prefix whole and the rest causally.
-    mask = mask.allows_all() ? prefix_rule : mask | prefix_rule;
-  }
+  const auto is_causal = node.find("causal");
+  const bool causally = is_causal && is_causal->boolean();
+  std::optional<std::int64_t> prefix_keys;
+  if (const auto rule = node.find("prefix")) prefix_keys = rule->integer(0, most);
+  Mask mask = causal_or_prefix(causally, prefix_keys);
   if (const auto rule = node.find("window")) {
     const auto sides = rule->integers(-1, most);
     if (sides.size() != 2) rule->expected("[left, right]");

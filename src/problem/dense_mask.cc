@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "problem/broadcast.h"
+#include "problem/part.h"
 
 namespace fovea {
 namespace {
@@ -93,6 +94,8 @@ void DenseMask::fill(const ScorePosition& first, std::int64_t count, std::uint8_
 void DenseMask::validate(const ProblemShape& shape, std::span<const std::int64_t>) const {
   validate_broadcast(tensor_, shape, "dense mask");
 }
+
+DenseMask DenseMask::part(const PartSpan& span) const { return DenseMask(part_of(tensor_, span)); }
 
 std::string DenseMask::to_string() const {
   return fmt::format("dense({})", fovea::to_string(tensor_->shape()));

@@ -41,6 +41,11 @@ DocumentIds::DocumentIds(const Tensor& ids) : shape_(ids.shape()) {
   }
 }
 
+DocumentIds DocumentIds::cut(std::int64_t batch, std::int64_t begin, std::int64_t count) const {
+  if (count == 0) return DocumentIds(Tensor(DType::kInt64, {0}));
+  return DocumentIds(Tensor::from({count}, part(row(batch), begin, begin + count)));
+}
+
 std::int64_t DocumentIds::row_number(std::int64_t batch) const {
   return shape_.rank() == 1 || shape_[0] == 1 ? 0 : batch;
 }

@@ -26,6 +26,9 @@ class DocumentIds {
 
   const Shape& shape() const { return shape_; }
 
+  /// A copy of `count` ids of row(batch), from position `begin` on.
+  DocumentIds cut(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
+
   /// The ids of a batch item; one row serves all.
   std::span<const std::int64_t> row(std::int64_t batch) const;
 

@@ -61,6 +61,9 @@ struct IntervalRule {
     std::memset(visible + begin, 1, static_cast<std::size_t>(end - begin));
   }
 
+  /// Positions are shifted by the alignment, which a part has of its own.
+  Rule part(const PartSpan&) const { return self(); }
+
  private:
   const Rule& self() const { return static_cast<const Rule&>(*this); }
 };

@@ -18,13 +18,14 @@
 #include "problem/dense_mask.h"
 #include "problem/document_ids.h"
 #include "problem/key_interval.h"
+#include "problem/part.h"
 
 namespace fovea {
 // Not unnamed: Mask::Node, which has them as members, is not local to this file.
 namespace mask_rules {
 
-// Each rule answers visible(), classify(), key_range(), fill(), validate() and to_string(). Blocks
-// and runs come with at least one score; ranges may go back empty in any form.
+// Each rule answers visible(), classify(), key_range(), fill(), validate(), part() and to_string().
+// Blocks and runs come with at least one score; ranges may go back empty in any form.
 
 struct Causal : IntervalRule<Causal> {
   KeyInterval interval(const ScorePosition& row) const {
@@ -73,8 +74,8 @@ struct KeyLengths : IntervalRule<KeyLengths> {
   KeyInterval interval(const ScorePosition& row) const { return {.end = length(row.batch)}; }
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts) const {
     if (lengths.size() != 1 && static_cast<std::int64_t>(lengths.size()) != shape.items()) {
-      fail("key_lengths: expected 1 length or one per {} ({}), got {}",
-           shape.sequences > 0 ? "sequence" : "batch item", shape.items(), lengths.size());
+      fail_argument("key_lengths", "expected 1 length or one per {} ({}), got {}",
+                    shape.sequences > 0 ? "sequence" : "batch item", shape.items(), lengths.size());
     }
     const auto kv_len = [&](std::size_t item) { return key_starts[item + 1] - key_starts[item]; };
     if (lengths.size() > 1 && !key_starts.empty()) {
@@ -96,12 +97,16 @@ struct KeyLengths : IntervalRule<KeyLengths> {
       if (!fits(one, shape.kv_len)) refuse(one, fmt::format("kv_len = {}", shape.kv_len));
     }
   }
+  KeyLengths part(const PartSpan& span) const {
+    // One length that serves all sequences may be more than this one has.
+    return KeyLengths({std::min(length(span.item), span.keys)});
+  }
   std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
 
  private:
   static bool fits(std::int64_t length, std::int64_t most) { return length >= 0 && length <= most; }
   [[noreturn]] static void refuse(std::int64_t length, const std::string& most) {
-    fail("key_lengths: expected lengths from 0 to {}, got {}", most, length);
+    fail_argument("key_lengths", "expected lengths from 0 to {}, got {}", most, length);
   }
 };
 
@@ -143,9 +148,13 @@ struct Documents {
                     std::int64_t length) {
     const bool fits = ids.shape() == Shape{length} || ids.shape() == Shape{batch, length};
     if (!fits) {
-      fail("documents: expected {} of shape [{}] or [{}, {}], got {}", name, length, batch, length,
-           fovea::to_string(ids.shape()));
+      fail_argument("documents", "expected {} of shape [{}] or [{}, {}], got {}", name, length,
+                    batch, length, fovea::to_string(ids.shape()));
     }
+  }
+  Documents part(const PartSpan& span) const {
+    return {queries.cut(span.batch, span.first_query, span.queries),
+            keys.cut(span.batch, span.first_key, span.keys)};
   }
   std::string to_string() const { return "documents(ids)"; }
 };
@@ -193,6 +202,9 @@ struct Combined {
     a.validate(shape, key_starts);
     b.validate(shape, key_starts);
   }
+  Combined part(const PartSpan& span) const {
+    return {both, part_of(a, span), part_of(b, span), rules};
+  }
   std::string to_string() const {
     return both ? fmt::format("{} & {}", a.to_string(), b.to_string())
                 : fmt::format("({} | {})", a.to_string(), b.to_string());
@@ -237,10 +249,10 @@ Mask combine(bool both, const Mask& a, const Mask& b, const Mask::Node& node_a,
              const Mask::Node& node_b) {
   const int rules = count_rules(node_a) + count_rules(node_b);
   if (rules > kMaxMaskRules) {
-    fail(
-        "mask: expected at most {} rules, got more; many documents are one rule, and so "
-        "is any boolean tensor",
-        kMaxMaskRules);
+    fail_argument("mask",
+                  "expected at most {} rules, got more; many documents are one rule, and so "
+                  "is any boolean tensor",
+                  kMaxMaskRules);
   }
   return make_mask(Combined{both, a, b, rules});
 }
@@ -295,6 +307,11 @@ std::string Mask::to_string() const {
   return std::visit([](const auto& rule) { return rule.to_string(); }, node_->rule);
 }
 
+Mask part_of(const Mask& mask, const PartSpan& part) {
+  if (!mask.node_) return {};
+  return std::visit([&](const auto& rule) { return make_mask(rule.part(part)); }, mask.node_->rule);
+}
+
 Mask operator&(const Mask& a, const Mask& b) {
   if (a.allows_all()) return b;
   if (b.allows_all()) return a;
@@ -310,24 +327,24 @@ Mask causal() { return make_mask(Causal{}); }
 
 Mask window(std::int64_t left, std::int64_t right) {
   if (left < -1 || right < -1) {
-    fail(
-        "window: expected left and right of 0 or more, or -1 for unbounded, got "
-        "({}, {})",
-        left, right);
+    fail_argument("window",
+                  "expected left and right of 0 or more, or -1 for unbounded, got "
+                  "({}, {})",
+                  left, right);
   }
   return make_mask(Window(left, right));
 }
 
 Mask prefix(std::int64_t n) {
-  if (n < 0) fail("prefix: expected 0 or more keys, got {}", n);
+  if (n < 0) fail_argument("prefix", "expected 0 or more keys, got {}", n);
   return make_mask(Prefix(n));
 }
 
 Mask documents(const Tensor& query_ids, const Tensor& key_ids) {
   for (const Tensor* ids : {&query_ids, &key_ids}) {
     if (!ids->defined() || ids->dtype() != DType::kInt64) {
-      fail("documents: expected int64 ids, got {}",
-           ids->defined() ? dtype_name(ids->dtype()) : "nothing");
+      fail_argument("documents", "expected int64 ids, got {}",
+                    ids->defined() ? dtype_name(ids->dtype()) : "nothing");
     }
   }
   return make_mask(Documents{DocumentIds(query_ids), DocumentIds(key_ids)});
@@ -336,16 +353,16 @@ Mask documents(const Tensor& query_ids, const Tensor& key_ids) {
 Mask documents(const Tensor& ids) { return documents(ids, ids); }
 
 Mask key_lengths(std::vector<std::int64_t> lengths) {
-  if (lengths.empty()) throw InvalidArgument("key_lengths: expected at least 1 length, got none");
+  if (lengths.empty()) fail_argument("key_lengths", "expected at least 1 length, got none");
   return make_mask(KeyLengths(std::move(lengths)));
 }
 
 Mask dense(TensorRef visible) {
   if (!visible.defined() || visible->dtype() != DType::kBool) {
-    fail(
-        "dense mask: expected bool, true where visible, got {}; additive numbers are a "
-        "bias (ScoreOptions::bias)",
-        visible.defined() ? dtype_name(visible->dtype()) : "nothing");
+    fail_argument("dense mask",
+                  "expected bool, true where visible, got {}; additive numbers are a "
+                  "bias (ScoreOptions::bias)",
+                  visible.defined() ? dtype_name(visible->dtype()) : "nothing");
   }
   return make_mask(DenseMask(std::move(visible)));
 }

@@ -22,19 +22,19 @@ constexpr std::int64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
 void validate_float(const TensorView& tensor, const char* name) {
   if (!is_float(tensor.dtype())) {
-    fail("{}: expected float32, float64, float16 or bfloat16, got {}", name,
-         dtype_name(tensor.dtype()));
+    fail_argument(name, "expected float32, float64, float16 or bfloat16, got {}",
+                  dtype_name(tensor.dtype()));
   }
 }
 
 void validate_per_head(const std::vector<double>& values, const char* name, std::int64_t q_heads) {
   if (static_cast<std::int64_t>(values.size()) != q_heads) {
-    fail("{}: expected one number per query head ({}), got {}", name, q_heads, values.size());
+    fail_argument(name, "expected one number per query head ({}), got {}", q_heads, values.size());
   }
   for (const double value : values) {
     // A sink of -inf is no sink; what is infinitely large or nan leaves no weight a number.
     if (std::isnan(value) || value == HUGE_VAL) {
-      fail("{}: expected numbers, got {}", name, std::isnan(value) ? "nan" : "inf");
+      fail_argument(name, "expected numbers, got {}", std::isnan(value) ? "nan" : "inf");
     }
   }
 }
@@ -45,37 +45,40 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   const std::int64_t least = relative.bidirectional ? 4 : 2;
   if (!table.defined() || table.rank() != 2 || table.extent(1) != q_heads ||
       table.extent(0) < least) {
-    fail("relative: expected a table [buckets, q_heads] = [{} or more, {}], got {}", least, q_heads,
-         table.defined() ? to_string(table.shape()) : "nothing");
+    fail_argument("relative", "expected a table [buckets, q_heads] = [{} or more, {}], got {}",
+                  least, q_heads, table.defined() ? to_string(table.shape()) : "nothing");
   }
   validate_float(table, "relative");
   if (table.data() == nullptr) {
-    fail("relative: expected data for shape {}, got a null pointer", to_string(table.shape()));
+    fail_argument("relative", "expected data for shape {}, got a null pointer",
+                  to_string(table.shape()));
   }
   const std::int64_t exact = table.extent(0) / least;
   if (relative.max_distance <= exact) {
-    fail(
-        "relative: expected max_distance above {} (the distances with a bucket of "
-        "their own), got {}",
-        exact, relative.max_distance);
+    fail_argument("relative",
+                  "expected max_distance above {} (the distances with a bucket of "
+                  "their own), got {}",
+                  exact, relative.max_distance);
   }
 }
 
 /// The counters of dropout (problem/dropout.h) have words of 32 bits, and four keys share one.
 void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
   if (!(dropout.probability >= 0.0 && dropout.probability < 1.0)) {
-    fail("dropout: expected a probability from 0 up to, but not, 1, got {}", dropout.probability);
+    fail_argument("dropout", "expected a probability from 0 up to, but not, 1, got {}",
+                  dropout.probability);
   }
   if (dropout.probability == 0.0) return;
   const auto require_fewer = [](const char* name, std::int64_t most, std::int64_t length) {
     if (length <= most) return;
-    fail("dropout: expected {} of at most {}, got {}", name, most, length);
+    fail_argument("dropout", "expected {} of at most {}, got {}", name, most, length);
   };
   require_fewer("q_len", kMaxWord, shape.q_len);
   require_fewer("kv_len", kMaxWord * 4 + 3, shape.kv_len);
   if (shape.items() > 0 && shape.q_heads > kMaxWord / shape.items()) {
-    fail("dropout: expected q_heads * {} of at most {}, got {} * {}",
-         shape.sequences > 0 ? "sequences" : "batch", kMaxWord, shape.q_heads, shape.items());
+    fail_argument("dropout", "expected q_heads * {} of at most {}, got {} * {}",
+                  shape.sequences > 0 ? "sequences" : "batch", kMaxWord, shape.q_heads,
+                  shape.items());
   }
 }
 
@@ -83,35 +86,36 @@ void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
 void validate_starts(const std::vector<std::int64_t>& starts, const char* name,
                      const char* length_name, std::int64_t length) {
   if (starts.front() != 0 || starts.back() != length) {
-    fail("sequences: expected {} from 0 to {} = {}, got from {} to {}", name, length_name, length,
-         starts.front(), starts.back());
+    fail_argument("sequences", "expected {} from 0 to {} = {}, got from {} to {}", name,
+                  length_name, length, starts.front(), starts.back());
   }
   const auto descent = std::adjacent_find(starts.begin(), starts.end(), std::greater<>());
   if (descent != starts.end()) {
-    fail("sequences: expected {} that never decrease, got {} after {}", name, descent[1],
-         descent[0]);
+    fail_argument("sequences", "expected {} that never decrease, got {} after {}", name, descent[1],
+                  descent[0]);
   }
 }
 
 void validate_sequences(const PackedSequences& sequences, const ProblemShape& shape) {
   const std::size_t starts = sequences.query_starts.size();
   if (starts != sequences.key_starts.size()) {
-    fail("sequences: expected as many query_starts as key_starts, got {} and {}", starts,
-         sequences.key_starts.size());
+    fail_argument("sequences", "expected as many query_starts as key_starts, got {} and {}", starts,
+                  sequences.key_starts.size());
   }
   if (starts == 1) {
-    throw InvalidArgument(
-        "sequences: expected 2 starts or more, one more than there are sequences, got 1");
+    fail_argument("sequences",
+                  "expected 2 starts or more, one more than there are sequences, got 1");
   }
   if (shape.sequences != sequences.count()) {
-    fail(
-        "sequences: expected starts of as many sequences as the problem has ({}), got "
-        "those of {}",
-        shape.sequences, sequences.count());
+    fail_argument("sequences",
+                  "expected starts of as many sequences as the problem has ({}), got "
+                  "those of {}",
+                  shape.sequences, sequences.count());
   }
   if (starts == 0) return;
   if (shape.batch != 1) {
-    fail("sequences: expected tensors of batch 1 to be packed into, got batch {}", shape.batch);
+    fail_argument("sequences", "expected tensors of batch 1 to be packed into, got batch {}",
+                  shape.batch);
   }
   validate_starts(sequences.query_starts, "query_starts", "q_len", shape.q_len);
   validate_starts(sequences.key_starts, "key_starts", "kv_len", shape.kv_len);
@@ -161,18 +165,18 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   validate_sequences(options.sequences, shape);
   const ScoreOptions& score = options.score;
   if (score.scale && !std::isfinite(*score.scale)) {
-    fail("scale: expected a finite number, got {}", *score.scale);
+    fail_argument("scale", "expected a finite number, got {}", *score.scale);
   }
   if (!(score.softcap >= 0.0) || std::isinf(score.softcap)) {
-    fail("softcap: expected a finite number of 0 (off) or more, got {}", score.softcap);
+    fail_argument("softcap", "expected a finite number of 0 (off) or more, got {}", score.softcap);
   }
   if ((score.custom.tile == nullptr) != (score.custom.one == nullptr)) {
-    throw InvalidArgument(
-        "custom: expected a function for tiles and one for single scores, got one of them");
+    fail_argument("custom",
+                  "expected a function for tiles and one for single scores, got one of them");
   }
   if ((score.custom.tile_derivative == nullptr) != (score.custom.one_derivative == nullptr)) {
-    throw InvalidArgument(
-        "custom: expected a derivative for tiles and one for single scores, got one of them");
+    fail_argument("custom",
+                  "expected a derivative for tiles and one for single scores, got one of them");
   }
   if (score.bias.defined()) {
     validate_broadcast(score.bias, shape, "bias");
@@ -181,7 +185,7 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   if (score.alibi && !score.alibi->slopes.empty()) {
     validate_per_head(score.alibi->slopes, "alibi", shape.q_heads);
     for (const double slope : score.alibi->slopes) {
-      if (std::isinf(slope)) throw InvalidArgument("alibi: expected finite slopes, got -inf");
+      if (std::isinf(slope)) fail_argument("alibi", "expected finite slopes, got -inf");
     }
   }
   if (score.relative) validate_relative(*score.relative, shape.q_heads);
@@ -189,12 +193,13 @@ void validate(const AttentionOptions& options, const ProblemShape& shape) {
   validate_dropout(options.dropout, shape);
   const auto offsets = static_cast<std::int64_t>(options.alignment.values().size());
   if (!options.alignment.is_bottom_right() && offsets != 1 && offsets != shape.items()) {
-    fail("alignment: expected 1 offset or one per {} ({}), got {}",
-         shape.sequences > 0 ? "sequence" : "batch item", shape.items(), offsets);
+    fail_argument("alignment", "expected 1 offset or one per {} ({}), got {}",
+                  shape.sequences > 0 ? "sequence" : "batch item", shape.items(), offsets);
   }
   for (const std::int64_t offset : options.alignment.values()) {
     if (offset < -kMaxOffset || offset > kMaxOffset) {
-      fail("alignment: expected offsets from {} to {}, got {}", -kMaxOffset, kMaxOffset, offset);
+      fail_argument("alignment", "expected offsets from {} to {}, got {}", -kMaxOffset, kMaxOffset,
+                    offset);
     }
   }
   options.mask.validate(shape, options.sequences.key_starts);
@@ -249,11 +254,13 @@ void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
     fits = tensor.extent(dim) == 1 || tensor.extent(dim) == full[dim + missing];
   }
   if (!fits) {
-    fail("{}: expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = {}, got {}",
-         name, to_string(full), to_string(tensor.shape()));
+    fail_argument(
+        name, "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len] = {}, got {}",
+        to_string(full), to_string(tensor.shape()));
   }
   if (tensor.data() == nullptr && tensor.size() > 0) {
-    fail("{}: expected data for shape {}, got a null pointer", name, to_string(tensor.shape()));
+    fail_argument(name, "expected data for shape {}, got a null pointer",
+                  to_string(tensor.shape()));
   }
 }
 

@@ -98,23 +98,6 @@ std::string escape(std::string_view text, Lines lines) {
 
 std::string isolate(std::string_view text) { return "<bdi>" + escape(text) + "</bdi>"; }
 
-std::string json_string(std::string_view text) {
-  // visible() leaves no control characters and no U+2028, so few characters need an escape.
-  std::string out = "\"";
-  for (const char c : visible(text)) {
-    if (c == '"' || c == '\\') {
-      out.push_back('\\');
-      out.push_back(c);
-    } else if (c == '<' || c == '>' || c == '&') {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out.push_back(c);
-    }
-  }
-  out.push_back('"');
-  return out;
-}
-
 std::string step_id(std::string_view name) {
   std::string out = "step-";
   for (const char c : name) {

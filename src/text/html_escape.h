@@ -28,9 +28,6 @@ FOVEA_API std::string escape(std::string_view text, Lines lines = Lines::kShow);
 /// escape() inside <bdi>, so that right-to-left text stays in its place.
 FOVEA_API std::string isolate(std::string_view text);
 
-/// visible() as a JSON string that may stand inside a <script>: no raw & < >, no U+2028.
-FOVEA_API std::string json_string(std::string_view text);
-
 /// "step-weights-sum" for "weights[sum]": an id that needs no escaping anywhere.
 FOVEA_API std::string step_id(std::string_view name);
 

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "fovea/attention.h"
+#include "fovea/lens_buffers.h"
 #include "fovea/lenses.h"
 #include "fovea/reference.h"
 
@@ -36,60 +37,34 @@ struct LensSizes {
 };
 
 /// What all lenses together saw, and the outputs beside them.
-struct Seen {
+struct Seen : LensBuffers {
   Tensor context, lse;
-  Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
-  Tensor top_keys, top_weights;
-  Tensor cells, pairs;
 
-  std::vector<const Tensor*> all() const {
-    std::vector<const Tensor*> tensors{
-        &context,           &lse,       &entropy,  &maximum,     &maximum_key, &mean_distance,
-        &distance_variance, &first_key, &top_keys, &top_weights, &cells,       &pairs};
+  /// All tensors of `seen` that are there.
+  static auto all(auto& seen) {
+    std::vector tensors{&seen.context,           &seen.lse,         &seen.entropy,
+                        &seen.maximum,           &seen.maximum_key, &seen.mean_distance,
+                        &seen.distance_variance, &seen.first_key,   &seen.top_keys,
+                        &seen.top_weights,       &seen.cells,       &seen.pairs};
     std::erase_if(tensors, [](const Tensor* tensor) { return !tensor->defined(); });
     return tensors;
-  }
-
-  Lenses lenses(Pool pool) {
-    return {.rows = {.entropy = entropy,
-                     .maximum = maximum,
-                     .maximum_key = maximum_key,
-                     .mean_distance = mean_distance,
-                     .distance_variance = distance_variance,
-                     .first_key = first_key},
-            .top = {.keys = top_keys, .weights = top_weights},
-            .map = {.cells = cells, .pairs = pairs, .pool = pool}};
   }
 };
 
 /// Room for all of it, filled with what no lens sees.
 inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
   const ProblemShape shape = shape_of(in);
-  const DType sums = lse_type(in.query.dtype());
-  const auto make = [](DType type, const Shape& extents) {
-    Tensor tensor(type, extents);
-    fill(tensor, -77.0);
-    return tensor;
-  };
-  const Shape rows{shape.batch, shape.q_heads, shape.q_len};
+  const DType type = in.query.dtype();
   Seen seen;
-  seen.context =
-      make(in.query.dtype(), {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)});
-  for (Tensor* const tensor : {&seen.lse, &seen.entropy, &seen.maximum, &seen.mean_distance,
-                               &seen.distance_variance, &seen.first_key}) {
-    *tensor = make(sums, rows);
-  }
-  seen.maximum_key = make(DType::kInt64, rows);
-  if (sizes.top > 0) {
-    const Shape top{shape.batch, shape.q_heads, shape.q_len, sizes.top};
-    seen.top_keys = make(DType::kInt64, top);
-    seen.top_weights = make(sums, top);
-  }
-  if (sizes.rows > 0) {
-    const Shape map{shape.batch, shape.q_heads, sizes.rows, sizes.columns};
-    seen.cells = make(sums, map);
-    seen.pairs = make(DType::kInt64, map);
-  }
+  static_cast<LensBuffers&>(seen) = LensBuffers(shape, type,
+                                                {.statistics = true,
+                                                 .top = sizes.top,
+                                                 .map_rows = sizes.rows,
+                                                 .map_columns = sizes.columns,
+                                                 .pool = sizes.pool});
+  seen.context = Tensor(type, {shape.batch, shape.q_heads, shape.q_len, in.value.extent(3)});
+  seen.lse = Tensor(lse_type(type), {shape.batch, shape.q_heads, shape.q_len});
+  for (Tensor* const tensor : Seen::all(seen)) fill(*tensor, -77.0);
   return seen;
 }
 
@@ -98,7 +73,7 @@ template <class Call>
 Seen look_through(const Call& call, const reference::Inputs& in, const AttentionOptions& options,
                   const LensSizes& sizes) {
   Seen seen = room_for(in, sizes);
-  const Lenses lenses = seen.lenses(sizes.pool);
+  const Lenses lenses = seen.lenses();
   call(in.query, in.key, in.value, options,
        AttentionOutputs{.context = seen.context, .lse = seen.lse, .lenses = &lenses});
   return seen;
@@ -110,8 +85,8 @@ inline Seen look(const reference::Inputs& in, const AttentionOptions& options,
 }
 
 inline testing::AssertionResult same_bits(const Seen& a, const Seen& b) {
-  const std::vector<const Tensor*> these = a.all();
-  const std::vector<const Tensor*> those = b.all();
+  const std::vector<const Tensor*> these = Seen::all(a);
+  const std::vector<const Tensor*> those = Seen::all(b);
   if (these.size() != those.size()) return testing::AssertionFailure() << "others were asked for";
   for (std::size_t i = 0; i < these.size(); ++i) {
     const testing::AssertionResult same = same_bits(*these[i], *those[i]);

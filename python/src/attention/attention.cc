@@ -35,10 +35,10 @@ enum class Engine { kForward, kDecode, kReference };
 
 /// The engine calls `out` context, as it is in C++.
 [[noreturn]] void rethrow_about_out(const InvalidArgument& error) {
-  constexpr std::string_view kContext = "context: ";
-  const std::string_view message = error.what();
-  if (!message.starts_with(kContext)) throw error;
-  throw InvalidArgument("out: " + std::string(message.substr(kContext.size())));
+  if (error.argument() != "context") throw error;
+  constexpr std::size_t kColon = 2;  // ": "
+  throw InvalidArgument("out",
+                        std::string_view(error.what()).substr(error.argument().size() + kColon));
 }
 
 /// Where a context goes: the caller's array, or a new one.

@@ -7,11 +7,16 @@
 #include "fovea/weights.h"
 
 #include <array>
+#include <cmath>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include <nanobind/nanobind.h>
+
+#include "fovea/lens_buffers.h"
+#include "fovea/map.h"
 
 #include "arrays/arrays.h"
 #include "arrays/calls.h"
@@ -142,6 +147,8 @@ class Weighing {
     return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
   }
 
+  /// Of the first batch item, and so of all.
+  std::int64_t head(PyObject* head) const { return tile({}, {}, nullptr, head).head; }
   /// `batch` and `head` are arguments.
   WeightTile tile(Range rows, Range columns, PyObject* batch, PyObject* head) const {
     return {.batch = place(batch, "batch", "batch", this->batch()),
@@ -277,6 +284,89 @@ PyObject* call_pooled(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
   });
 }
 
+/// _map(query, key, lse, rows, columns, reduce, queries, keys, head, heads, ...): the cells, of
+/// every head, of one, or of all together.
+PyObject* call_map(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  enum : std::size_t {
+    kGivenLse = 2,
+    kRows,
+    kColumns,
+    kReduce,
+    kQueries,
+    kKeys,
+    kHead,
+    kHeads,
+    kOwn
+  };
+  return guarded([&] {
+    static constexpr auto kNames = with_options(std::array<const char*, kOwn>{
+        "query", "key", "lse", "rows", "columns", "reduce", "queries", "keys", "head", "heads"});
+    static const Signature signature("_map", kNames, 2, kOwn);
+    std::array<PyObject*, kNames.size()> given{};
+    signature.bind(arguments, count, keywords, given);
+    Weighing weighing(given, given[kGivenLse]);
+    const bool each = given[kHead] == nullptr && given[kHeads] == nullptr;
+    const Range rows = range_of(given[kQueries], "queries", "q_len", weighing.q_len());
+    const Range columns = range_of(given[kKeys], "keys", "kv_len", weighing.kv_len());
+    MapRequest request = {.queries = {rows.first, rows.first + rows.count},
+                          .keys = {columns.first, columns.first + columns.count},
+                          .rows = cells_of(given[kRows], "rows", rows.count, "queries"),
+                          .columns = cells_of(given[kColumns], "columns", columns.count, "keys"),
+                          .pool = pool_of(given[kReduce], "reduce")};
+    if (given[kHead] != nullptr) request.head = weighing.head(given[kHead]);
+    if (given[kHeads] != nullptr) request.heads = pool_of(given[kHeads], "heads");
+    Shape shape;
+    for (int dim = 4 - weighing.query().rank(); dim < (each ? 2 : 1); ++dim) {
+      shape.push_back(dim == 0 ? weighing.batch() : weighing.q_heads());
+    }
+    shape.push_back(request.rows);
+    shape.push_back(request.columns);
+    NewArray found(weighing.query(), Framework::kNumpy, weighing.sums(), shape);
+    const std::int64_t heads = each ? weighing.q_heads() : 1;
+    const Shape all_shape = {weighing.batch(), heads, request.rows, request.columns};
+    const MutableTensorView all(found.view().data(), weighing.sums(), all_shape,
+                                contiguous_strides(all_shape));
+    const auto write = [&](std::int64_t batch, std::int64_t head, const Tensor& cells) {
+      const Tensor own = convert(cells, all.dtype());
+      std::memcpy(all.address({batch, head, 0, 0}), own.view().data(),
+                  static_cast<std::size_t>(own.size()) * dtype_size(own.dtype()));
+    };
+    const bool nothing = weighing.batch() * weighing.q_heads() == 0;
+    const bool whole = given[kHead] == nullptr && given[kGivenLse] == nullptr &&
+                       given[kQueries] == nullptr && given[kKeys] == nullptr;
+    if (each && (whole || nothing)) {
+      const Lenses lenses = {.map = {.cells = all, .pool = request.pool}};
+      weighing.observe({.lenses = &lenses});
+    } else if (whole || nothing) {
+      LensBuffers room({.batch = weighing.batch(), .q_heads = weighing.q_heads()}, weighing.sums(),
+                       {.map_rows = request.rows,
+                        .map_columns = request.columns,
+                        .pool = request.pool,
+                        .pairs = request.pool == Pool::kMean});
+      const Lenses lenses = room.lenses();
+      weighing.observe({.lenses = &lenses});
+      if (nothing) for_each_index(all.shape(), [&](const Index& at) { set_value(all, at, NAN); });
+      for (std::int64_t b = 0; !nothing && b < weighing.batch(); ++b) {
+        const TensorView cells = room.cells.view(), pairs = room.pairs.view();
+        write(b, 0, pool_heads(cells[b], pairs.defined() ? pairs[b] : pairs, *request.heads));
+      }
+    } else {
+      const std::int64_t computed = request.heads ? weighing.q_heads() : heads;
+      const double work = static_cast<double>(weighing.batch() * computed) *
+                          weighing.product(rows.count, columns.count);
+      weighing.compute(work, [&](const WeightInputs& inputs, const AttentionOptions& options) {
+        for (request.batch = 0; request.batch < weighing.batch(); ++request.batch) {
+          for (std::int64_t head = 0; head < heads; ++head) {
+            if (each) request.head = head;
+            write(request.batch, head, attention_map(inputs, request, options).map.cells);
+          }
+        }
+      });
+    }
+    return found.release();
+  });
+}
+
 enum ReceivedField : std::size_t {
   kReceivedSum,
   kReceivedLargest,
@@ -408,12 +498,13 @@ void add_weights(nb::module_& module) {
   static PyMethodDef heads = method("heads", call_heads, heads_doc());
   static PyMethodDef scores = method("_scores", call_tile<TileOf::kScores>, "A head's scores.");
   static PyMethodDef pooled = method("_pooled_weights", call_pooled, "A head's weights, pooled.");
+  static PyMethodDef map = method("_map", call_map, "Heads' weights, pooled.");
   static PyMethodDef observe = method("_observe", call_observe, "What lenses see, or the lse.");
   static PyMethodDef shape = method("_weights_shape", call_shape, "Of the weights.");
   for (PyMethodDef* const own : {&weights, &received, &heads}) {
     add_function(module, own->ml_name, "fovea", *own);
   }
-  for (PyMethodDef* const own : {&scores, &pooled, &observe, &shape}) {
+  for (PyMethodDef* const own : {&scores, &pooled, &map, &observe, &shape}) {
     add_function(module, own->ml_name, "fovea._fovea", *own);
   }
 

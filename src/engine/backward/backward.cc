@@ -336,7 +336,8 @@ void check_lse(const Problem& problem, const TensorView& lse) {
                               .lse.value({0});
   const double found = lse.value({row.batch, row.head, row.query});
   if (std::abs(found - expected) > 0.05 * (1.0 + std::abs(expected))) {
-    fail("lse: expected that of the same problem, {} in its last row, got {}", expected, found);
+    fail_argument("lse", "expected that of the same problem, {} in its last row, got {}", expected,
+                  found);
   }
 }
 #endif

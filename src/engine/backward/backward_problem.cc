@@ -17,7 +17,7 @@ namespace {
 void check_result(const Problem& problem, const TensorView& tensor, std::string_view name,
                   const Shape& expected, std::string_view expected_name, bool sums) {
   if (!tensor.defined()) {
-    fail("{}: expected {} = {}, got nothing", name, expected_name, to_string(expected));
+    fail_argument(name, "expected {} = {}, got nothing", expected_name, to_string(expected));
   }
   const DType type = tensor.dtype();
   const bool is_float64 = type == DType::kFloat64;
@@ -28,17 +28,17 @@ void check_result(const Problem& problem, const TensorView& tensor, std::string_
     const char* const wanted = problem.is_float64() ? "float64"
                                : sums               ? "float32"
                                                     : "float32, float16 or bfloat16";
-    fail("{}: expected {} for inputs of {}, got {}", name, wanted,
-         dtype_name(problem.query.dtype()), dtype_name(type));
+    fail_argument(name, "expected {} for inputs of {}, got {}", wanted,
+                  dtype_name(problem.query.dtype()), dtype_name(type));
   }
   if (tensor.shape() != expected) {
-    fail("{}: expected {} = {}, got {}", name, expected_name, to_string(expected),
-         to_string(tensor.shape()));
+    fail_argument(name, "expected {} = {}, got {}", expected_name, to_string(expected),
+                  to_string(tensor.shape()));
   }
   memory_of(tensor, name);
   if (!sums && tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
-    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
-         to_string(tensor.strides()));
+    fail_argument(name, "expected a contiguous last dimension (stride 1), got strides {}",
+                  to_string(tensor.strides()));
   }
 }
 
@@ -65,19 +65,19 @@ void validate_backward(const Problem& problem, const BackwardInputs& inputs,
     check_result(problem, inputs.grad_lse, "grad_lse", rows, kRows, true);
   }
   if (score.custom.tile != nullptr && score.custom.tile_derivative == nullptr) {
-    fail("custom: expected a function with its derivative, got one without");
+    fail_argument("custom", "expected a function with its derivative, got one without");
   }
   if (gradients.grad_bias.defined() && !score.bias.defined()) {
-    fail("grad_bias: expected nothing where there is no bias, got {}",
-         to_string(gradients.grad_bias.shape()));
+    fail_argument("grad_bias", "expected nothing where there is no bias, got {}",
+                  to_string(gradients.grad_bias.shape()));
   }
   if (gradients.grad_relative.defined() && !score.relative) {
-    fail("grad_relative: expected nothing where there is no relative table, got {}",
-         to_string(gradients.grad_relative.shape()));
+    fail_argument("grad_relative", "expected nothing where there is no relative table, got {}",
+                  to_string(gradients.grad_relative.shape()));
   }
   if (gradients.grad_sinks.defined() && score.sinks.empty()) {
-    fail("grad_sinks: expected nothing where there are no sinks, got {}",
-         to_string(gradients.grad_sinks.shape()));
+    fail_argument("grad_sinks", "expected nothing where there are no sinks, got {}",
+                  to_string(gradients.grad_sinks.shape()));
   }
 
   OutputChecks checks(problem);

@@ -12,7 +12,7 @@ namespace {
 void check_type(const Problem& problem, const MutableTensorView& output, const OutputSpec& spec) {
   const DType type = output.dtype();
   if (spec.type == OutputType::kNumbers) {
-    if (type != DType::kInt64) fail("{}: expected int64, got {}", spec.name, dtype_name(type));
+    if (type != DType::kInt64) fail_argument(spec.name, "expected int64, got {}", dtype_name(type));
     return;
   }
   const char* expected = "float64";
@@ -23,8 +23,8 @@ void check_type(const Problem& problem, const MutableTensorView& output, const O
     fits = stored ? is_float(type) && !fits : type == DType::kFloat32;
   }
   if (!fits) {
-    fail("{}: expected {} for inputs of {}, got {}", spec.name, expected,
-         dtype_name(problem.query.dtype()), dtype_name(type));
+    fail_argument(spec.name, "expected {} for inputs of {}, got {}", expected,
+                  dtype_name(problem.query.dtype()), dtype_name(type));
   }
 }
 
@@ -45,23 +45,24 @@ void OutputChecks::add(const MutableTensorView& output, const OutputSpec& spec) 
   if (!output.defined()) return;
   check_type(problem_, output, spec);
   if (output.shape() != spec.shape) {
-    fail("{}: expected {} = {}, got {}", spec.name, spec.shape_name, to_string(spec.shape),
-         to_string(output.shape()));
+    fail_argument(spec.name, "expected {} = {}, got {}", spec.shape_name, to_string(spec.shape),
+                  to_string(output.shape()));
   }
   const Memory memory = memory_of(output, spec.name);
   if (!elements_are_distinct(output)) {
-    fail("{}: expected an element in memory for each index, got strides {} for shape {}", spec.name,
-         to_string(output.strides()), to_string(output.shape()));
+    fail_argument(spec.name,
+                  "expected an element in memory for each index, got strides {} for shape {}",
+                  to_string(output.strides()), to_string(output.shape()));
   }
   const int last = output.rank() - 1;
   if (spec.contiguous_rows && output.extent(last) > 1 && output.strides()[last] != 1) {
-    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", spec.name,
-         to_string(output.strides()));
+    fail_argument(spec.name, "expected a contiguous last dimension (stride 1), got strides {}",
+                  to_string(output.strides()));
   }
   for (std::size_t i = 0; i < count_; ++i) {
     const Taken& other = taken_[i];
     if (memory.overlaps(other.memory)) {
-      fail("{}: expected memory of its own, got some that {} uses", spec.name, other.name);
+      fail_argument(spec.name, "expected memory of its own, got some that {} uses", other.name);
     }
   }
   take(memory, spec.name);

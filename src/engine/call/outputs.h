@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <string_view>
 
@@ -34,7 +35,9 @@ struct OutputSpec {
 /// Collects the outputs of a call, and what they must not share memory with.
 class OutputChecks {
  public:
+  /// Looks into the problem, which has to outlive it.
   explicit OutputChecks(const Problem& problem);
+  explicit OutputChecks(const Problem&& problem) = delete;
 
   /// Checks shape, type and strides, and that the output shares no memory with itself, the inputs
   /// and outputs before. One that is absent is not asked for. Throws InvalidArgument naming the
@@ -48,7 +51,10 @@ class OutputChecks {
     Memory memory;
     std::string_view name;
   };
-  void take(const Memory& memory, std::string_view name) { taken_[count_++] = {memory, name}; }
+  void take(const Memory& memory, std::string_view name) {
+    assert(count_ < taken_.size());
+    taken_[count_++] = {memory, name};
+  }
 
   const Problem& problem_;
   std::array<Taken, 20> taken_;  // more than any call has, and no memory from the heap

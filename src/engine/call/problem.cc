@@ -19,8 +19,8 @@ namespace {
 void check_input(const TensorView& tensor, std::string_view name) {
   validate_input(tensor, name);
   if (tensor.extent(3) > 1 && tensor.strides()[3] != 1) {
-    fail("{}: expected a contiguous last dimension (stride 1), got strides {}", name,
-         to_string(tensor.strides()));
+    fail_argument(name, "expected a contiguous last dimension (stride 1), got strides {}",
+                  to_string(tensor.strides()));
   }
   memory_of(tensor, name);
 }
@@ -32,20 +32,21 @@ void check_float32(const Problem& problem) {
     return std::isfinite(static_cast<float>(number * std::numbers::log2e_v<double>));
   };
   if (!holds(problem.scale())) {
-    fail("scale: expected a number that float32 holds, got {}", problem.scale());
+    fail_argument("scale", "expected a number that float32 holds, got {}", problem.scale());
   }
   if (score.softcap > 0.0) {
     if (!holds(score.softcap) || static_cast<float>(score.softcap) == 0.0f) {
-      fail("softcap: expected a number that float32 holds, got {}", score.softcap);
+      fail_argument("softcap", "expected a number that float32 holds, got {}", score.softcap);
     }
     if (!holds(problem.scale() / score.softcap)) {
-      fail("softcap: expected scale / softcap to be a number that float32 holds, got {} / {}",
-           problem.scale(), score.softcap);
+      fail_argument("softcap",
+                    "expected scale / softcap to be a number that float32 holds, got {} / {}",
+                    problem.scale(), score.softcap);
     }
   }
   for (const double sink : score.sinks) {
     if (!holds(sink) && !std::isinf(sink)) {
-      fail("sinks: expected numbers that float32 holds, got {}", sink);
+      fail_argument("sinks", "expected numbers that float32 holds, got {}", sink);
     }
   }
 }
@@ -61,16 +62,18 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
     return tensor.dtype() == DType::kFloat64;
   };
   if (is_float64(key) != is_float64(query) || is_float64(value) != is_float64(query)) {
-    fail("dtype: expected float64 for query, key and value or for none of them, got {}, {} and {}",
-         dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
+    fail_argument(
+        "dtype", "expected float64 for query, key and value or for none of them, got {}, {} and {}",
+        dtype_name(query.dtype()), dtype_name(key.dtype()), dtype_name(value.dtype()));
   }
   const Problem problem{query, key, value, options, problem_shape(query, key, value, options)};
   if (key.extent(3) != query.extent(3)) {
-    fail("key: expected dim {} as query has, got {}", query.extent(3), key.extent(3));
+    fail_argument("key", "expected dim {} as query has, got {}", query.extent(3), key.extent(3));
   }
   validate(options, problem.shape);
   if (options.execution.threads < 0) {
-    fail("threads: expected 0 (as many as OpenMP says) or more, got {}", options.execution.threads);
+    fail_argument("threads", "expected 0 (as many as OpenMP says) or more, got {}",
+                  options.execution.threads);
   }
   if (!problem.is_float64()) check_float32(problem);
   return problem;

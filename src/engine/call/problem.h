@@ -14,11 +14,11 @@
 
 namespace fovea::engine {
 
-/// A call whose arguments fit each other.
+/// A call whose arguments fit each other. The options are the caller's, and have to outlive it.
 struct Problem {
-  const TensorView& query;
-  const TensorView& key;
-  const TensorView& value;
+  TensorView query;
+  TensorView key;
+  TensorView value;
   const AttentionOptions& options;
   ProblemShape shape;
 
@@ -32,6 +32,8 @@ struct Problem {
 /// Throws InvalidArgument naming the argument, what was expected and what came.
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options);
+Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
+                     const AttentionOptions&& options) = delete;
 
 /// Checks the outputs of a forward call against its problem: shape, type, strides, and that no
 /// output shares memory with itself, another output or an input.

@@ -41,7 +41,8 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
     void* at = given.data();
     std::size_t room = given.size();
     if (std::align(kWorkspaceAlignment, bytes, at, room) == nullptr) {
-      fail("workspace: expected {} bytes, got {}", bytes_with_alignment(bytes), given.size());
+      fail_argument("workspace", "expected {} bytes, got {}", bytes_with_alignment(bytes),
+                    given.size());
     }
     data_ = static_cast<std::byte*>(at);
     return;

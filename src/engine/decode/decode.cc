@@ -167,19 +167,21 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   validate_input(query, "query");
   if (query.dtype() == DType::kFloat64 || cache.key.dtype() == DType::kFloat64 ||
       cache.value.dtype() == DType::kFloat64) {
-    fail("dtype: expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
-         dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype()));
+    fail_argument(
+        "dtype", "expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
+        dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype()));
   }
   if (cache.lengths.extent(0) != query.extent(0)) {
-    fail("lengths: expected one per batch item ({}), got {}", query.extent(0),
-         cache.lengths.extent(0));
+    fail_argument("lengths", "expected one per batch item ({}), got {}", query.extent(0),
+                  cache.lengths.extent(0));
   }
   if (options.sequences.count() > 0) {
-    fail("sequences: expected none with keys in blocks, which have lengths, got {}",
-         options.sequences.count());
+    fail_argument("sequences", "expected none with keys in blocks, which have lengths, got {}",
+                  options.sequences.count());
   }
   if (options.dropout.probability > 0) {
-    fail("dropout: expected none with keys in blocks, got {}", options.dropout.probability);
+    fail_argument("dropout", "expected none with keys in blocks, got {}",
+                  options.dropout.probability);
   }
   std::vector<std::int64_t> lengths;
   for (std::int64_t item = 0; item < query.extent(0); ++item) {

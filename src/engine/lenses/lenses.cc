@@ -77,14 +77,14 @@ void check_top(const Problem& problem, const TopKeys& top, OutputChecks& checks)
   const MutableTensorView& either = top.keys.defined() ? top.keys : top.weights;
   const std::string_view name = top.keys.defined() ? "top.keys" : "top.weights";
   if (either.rank() != 4) {
-    fail("{}: expected [batch, q_heads, q_len, k], got {}", name, to_string(either.shape()));
+    fail_argument(name, "expected [batch, q_heads, q_len, k], got {}", to_string(either.shape()));
   }
   const std::int64_t k = top_count(top);
   if (k < 1 || k > kMaxTopKeys) {
-    fail("{}: expected k from 1 to {}, got {}", name, kMaxTopKeys, k);
+    fail_argument(name, "expected k from 1 to {}, got {}", kMaxTopKeys, k);
   }
   if (k > shape.kv_len)
-    fail("{}: expected k of at most kv_len = {}, got {}", name, shape.kv_len, k);
+    fail_argument(name, "expected k of at most kv_len = {}, got {}", shape.kv_len, k);
   const Shape expected{shape.batch, shape.q_heads, shape.q_len, k};
   checks.add(top.keys, {.name = "top.keys",
                         .shape = expected,
@@ -114,18 +114,18 @@ bool asks_for_anything(const AttentionOutputs& outputs) {
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks) {
   if (!asks_for(lenses)) return;
   if (problem.options.dropout.probability > 0) {
-    fail("dropout: expected none with lenses, which watch the weights before it, got {}",
-         problem.options.dropout.probability);
+    fail_argument("dropout", "expected none with lenses, which watch the weights before it, got {}",
+                  problem.options.dropout.probability);
   }
   if (problem.shape.kv_len > std::numeric_limits<std::int32_t>::max()) {
-    fail("kv_len: expected at most {} with lenses, got {}",
-         std::numeric_limits<std::int32_t>::max(), problem.shape.kv_len);
+    fail_argument("kv_len", "expected at most {} with lenses, got {}",
+                  std::numeric_limits<std::int32_t>::max(), problem.shape.kv_len);
   }
   check_rows(problem, lenses.rows, checks);
   check_top(problem, lenses.top, checks);
   if (asked_for(lenses.map) && problem.shape.sequences > 0) {
-    fail("map: expected no packed sequences, got {}; documents() hides as much",
-         problem.shape.sequences);
+    fail_argument("map", "expected no packed sequences, got {}; documents() hides as much",
+                  problem.shape.sequences);
   }
   const ProblemShape& shape = problem.shape;
   check_map(lenses.map, {shape.batch, shape.q_heads}, {shape.q_len, shape.kv_len}, checks);
@@ -138,13 +138,13 @@ void check_map(const PooledMap& map, const Shape& before, const MapOf& of, Outpu
   const char* const shape_name =
       before.rank() > 0 ? "[batch, q_heads, rows, columns]" : "[rows, columns]";
   if (either.rank() != before.rank() + 2) {
-    fail("{}: expected {}, got {}", name, shape_name, to_string(either.shape()));
+    fail_argument(name, "expected {}, got {}", shape_name, to_string(either.shape()));
   }
   const auto check_size = [&](int dim, std::string_view what, std::string_view most_name,
                               std::int64_t most) {
     const std::int64_t size = either.extent(before.rank() + dim);
     if (size < 1 || size > most) {
-      fail("{}: expected {} from 1 to {} = {}, got {}", name, what, most_name, most, size);
+      fail_argument(name, "expected {} from 1 to {} = {}, got {}", what, most_name, most, size);
     }
   };
   check_size(0, "rows", before.rank() > 0 ? "q_len" : "queries", of.queries);

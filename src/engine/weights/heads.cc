@@ -21,6 +21,7 @@
 #include "engine/call/contiguous.h"
 #include "engine/call/outputs.h"
 #include "engine/lenses/lenses.h"
+#include "engine/weights/head_names.h"
 #include "engine/weights/weights_call.h"
 #include "problem/cells.h"
 #include "reference/lenses.h"
@@ -33,19 +34,6 @@ namespace {
 constexpr std::int64_t kChunkQueries = 256;
 constexpr std::int64_t kReferenceChunkQueries = 16;
 
-/// Places in kHeadNumbers.
-enum Number : std::size_t {
-  kEntropy,
-  kEvenEntropy,
-  kMaximum,
-  kMeanDistance,
-  kFirstKey,
-  kPreviousKey,
-  kOwnKey,
-  kNextKey,
-  kBlockDiagonal,
-};
-
 void check_summary(const Problem& problem, const HeadSummary& summary) {
   const ProblemShape& shape = problem.shape;
   OutputChecks checks(problem);
@@ -56,7 +44,7 @@ void check_summary(const Problem& problem, const HeadSummary& summary) {
                                         .type = OutputType::kSums,
                                         .contiguous_rows = false});
   }
-  if (summary.blocks < 1) fail("blocks: expected 1 or more, got {}", summary.blocks);
+  if (summary.blocks < 1) fail_argument("blocks", "expected 1 or more, got {}", summary.blocks);
 }
 
 /// Sums over some rows of a head.
@@ -331,7 +319,7 @@ void summarize_float64(const Problem& problem, const HeadSummary& summary) {
       if (!sums.add(reference::row_numbers(weights, place))) continue;
       sums.of[kEvenEntropy] += even(place);
       const std::int64_t at = place.query + place.offset;
-      const auto add = [&](Number to, std::int64_t from, std::int64_t end) {
+      const auto add = [&](HeadPlace to, std::int64_t from, std::int64_t end) {
         for (std::int64_t j = std::max<std::int64_t>(from, 0); j < std::min(end, kv_len); ++j) {
           sums.of[to] += weights[static_cast<std::size_t>(j)];
         }

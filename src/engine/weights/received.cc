@@ -36,13 +36,14 @@ void check_received(const Problem& problem, const ReceivedAttention& received,
   check(received.recent, "recent");
   if (received.recent.defined() &&
       (received.recent_queries < 1 || received.recent_queries > shape.q_len)) {
-    fail("recent_queries: expected 1 to q_len = {}, got {}", shape.q_len, received.recent_queries);
+    fail_argument("recent_queries", "expected 1 to q_len = {}, got {}", shape.q_len,
+                  received.recent_queries);
   }
   if (!received.histogram.defined()) return;
   const MutableTensorView& histogram = received.histogram;
   if (histogram.rank() != 3 || histogram.extent(2) < 1 || histogram.extent(2) > kMaxWeightBins) {
-    fail("histogram: expected [batch, q_heads, bins] with 1 to {} bins, got {}", kMaxWeightBins,
-         to_string(histogram.shape()));
+    fail_argument("histogram", "expected [batch, q_heads, bins] with 1 to {} bins, got {}",
+                  kMaxWeightBins, to_string(histogram.shape()));
   }
   checks.add(histogram, {.name = "histogram",
                          .shape = {shape.batch, shape.q_heads, histogram.extent(2)},

@@ -34,8 +34,9 @@ void check_tile(const ProblemShape& shape, const WeightTile& tile) {
   const auto check_range = [](std::string_view name, std::int64_t first, std::int64_t count,
                               std::string_view most_name, std::int64_t most) {
     if (count < 1 || first < 0 || first > most - count) {
-      fail("tile.{}: expected a range within {} = {} of at least 1, got {} from {} on", name,
-           most_name, most, count, first);
+      fail_argument("tile." + std::string(name),
+                    "expected a range within {} = {} of at least 1, got {} from {} on", most_name,
+                    most, count, first);
     }
   };
   check_index("tile.batch", tile.batch, "batch", shape.batch);

@@ -11,14 +11,15 @@
 namespace fovea::engine {
 /// Keys stand for the values, which nobody looks at.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options) {
-  if (!inputs.key.defined()) fail("key: expected a tensor, got nothing");
+  if (!inputs.key.defined()) fail_argument("key", "expected a tensor, got nothing");
   Problem problem = make_problem(inputs.query, inputs.key, inputs.key, options);
   if (problem.shape.sequences > 0) {
-    fail("sequences: expected none where weights are found again, got {}", problem.shape.sequences);
+    fail_argument("sequences", "expected none where weights are found again, got {}",
+                  problem.shape.sequences);
   }
   if (options.dropout.probability > 0) {
-    fail("dropout: expected none where weights are found again, got {}",
-         options.dropout.probability);
+    fail_argument("dropout", "expected none where weights are found again, got {}",
+                  options.dropout.probability);
   }
   return problem;
 }
@@ -27,20 +28,20 @@ void check_lse(const Problem& problem, const TensorView& lse) {
   const ProblemShape& shape = problem.shape;
   const Shape expected{shape.batch, shape.q_heads, shape.q_len};
   if (!lse.defined() || lse.shape() != expected) {
-    fail("lse: expected [batch, q_heads, q_len] = {}, got {}", to_string(expected),
-         lse.defined() ? to_string(lse.shape()) : "nothing");
+    fail_argument("lse", "expected [batch, q_heads, q_len] = {}, got {}", to_string(expected),
+                  lse.defined() ? to_string(lse.shape()) : "nothing");
   }
   const DType type = problem.is_float64() ? DType::kFloat64 : DType::kFloat32;
   if (lse.dtype() != type) {
-    fail("lse: expected {} for inputs of {}, got {}", dtype_name(type),
-         dtype_name(problem.query.dtype()), dtype_name(lse.dtype()));
+    fail_argument("lse", "expected {} for inputs of {}, got {}", dtype_name(type),
+                  dtype_name(problem.query.dtype()), dtype_name(lse.dtype()));
   }
 }
 
 void check_index(std::string_view name, std::int64_t index, std::string_view most_name,
                  std::int64_t most) {
   if (index >= 0 && index < most) return;
-  fail("{}: expected 0 or more and less than {} = {}, got {}", name, most_name, most, index);
+  fail_argument(name, "expected 0 or more and less than {} = {}, got {}", most_name, most, index);
 }
 
 WeightsCall::WeightsCall(const WeightInputs& inputs, const Problem& problem)

@@ -24,6 +24,7 @@ inline constexpr std::int64_t kWeightBlockKeys = 512;
 
 /// Checks the inputs but for lse. Throws InvalidArgument.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options);
+Problem weights_problem(const WeightInputs& inputs, const AttentionOptions&& options) = delete;
 void check_lse(const Problem& problem, const TensorView& lse);
 /// Of an argument's `name`, from 0 to before `most`.
 void check_index(std::string_view name, std::int64_t index, std::string_view most_name,
@@ -31,7 +32,9 @@ void check_index(std::string_view name, std::int64_t index, std::string_view mos
 
 class WeightsCall {
  public:
+  /// Looks into both, which have to outlive it.
   WeightsCall(const WeightInputs& inputs, const Problem& problem);
+  WeightsCall(const WeightInputs& inputs, const Problem&& problem) = delete;
 
   /// All queries and keys of a head.
   kernels::WeightsItem item(std::int64_t batch, std::int64_t head) const;

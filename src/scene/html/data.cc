@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "json/json_text.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/read/step_catalogue.h"
@@ -136,7 +137,7 @@ std::string words(const std::vector<std::vector<std::string>>& items) {
     for (const std::string& word : item) {
       if (!first) out += ',';
       first = false;
-      out += json_string(word);
+      out += script_json_string(word);
     }
     out += ']';
   }
@@ -158,9 +159,10 @@ std::string step_json(const TraceModel& model, const Step& step, Encoding encodi
   std::string out = fmt::format(
       "{{\"name\":{},\"title\":{},\"shape\":[{}],\"dims\":[{},{},{},{},{}],\"rows\":\"{}\","
       "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"largest\":{},\"maskable\":{},",
-      json_string(step.name), json_string(step.title), shape, layout.batch, layout.heads,
-      layout.planes, layout.rows, layout.cols, axis(layout.row_axis), axis(layout.col_axis),
-      numbers.decimals(), numbers.scientific(), numbers.largest(), layout.maskable);
+      script_json_string(step.name), script_json_string(step.title), shape, layout.batch,
+      layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
+      axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.largest(),
+      layout.maskable);
   if (encoding == Encoding::kExact) return out + "\"v\":" + list(step.values) + "}";
   if (encoding == Encoding::kFloats) return out + "\"f32\":\"" + floats(step.values) + "\"}";
   double low = 0.0;
@@ -181,10 +183,11 @@ std::string score_json(const Scene& scene, const TraceModel& model) {
       query != nullptr ? model.layout(*query).cols : scene.words.embeddings.extent(2) / scene.heads;
   const double scale =
       scene.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(columns)));
-  std::string out = fmt::format(
-      "{{\"scale\":{},\"softcap\":{},\"how\":{}", scale, scene.options.score.softcap,
-      json_string(scene.normalizations.empty() ? "softmax"
-                                               : normalization_name(scene.normalizations.back())));
+  std::string out =
+      fmt::format("{{\"scale\":{},\"softcap\":{},\"how\":{}", scale, scene.options.score.softcap,
+                  script_json_string(scene.normalizations.empty()
+                                         ? "softmax"
+                                         : normalization_name(scene.normalizations.back())));
   if (const auto* general = std::get_if<reference::GeneralScore>(&scene.score_kind)) {
     out += ",\"general\":" + list(Tensor(general->weights));
   } else if (const auto* additive = std::get_if<reference::AdditiveScore>(&scene.score_kind)) {

@@ -6,29 +6,13 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "fovea/scene.h"
 
-#include "text/text_width.h"
+#include "json/json_text.h"
 
 namespace fovea::scene {
 namespace {
-
-/// A JSON string. Readable in any script, but what acts instead of showing (C1 controls, direction
-/// overrides) is written as \uXXXX, so that JSON on a terminal is as harmless as text.
-std::string json_string(std::string_view text) {
-  const auto dump = [](std::string_view part, bool ascii) {
-    // What a scene holds is UTF-8; replacing is for callers that built one by hand.
-    return nlohmann::json(part).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
-  };
-  std::string result = "\"";
-  for (const std::string_view character : code_points(text)) {
-    const std::string quoted = dump(character, is_unseen(character));
-    result.append(quoted, 1, quoted.size() - 2);
-  }
-  return result + '"';
-}
 
 std::string number(double value, DType dtype) {
   if (std::isnan(value)) return "\"nan\"";
@@ -57,7 +41,9 @@ void append_nested(std::string& out, const TensorView& values, const std::string
 
 /// Tokens nested as their shape says; numbers again where the scene gave numbers.
 std::string nested_words(const std::vector<std::string>& words, const Shape& shape, bool numeric) {
-  const auto one = [&](std::size_t i) { return numeric ? words[i] : json_string(words[i]); };
+  const auto one = [&](std::size_t i) {
+    return numeric ? words[i] : harmless_json_string(words[i]);
+  };
   if (shape.rank() == 0) return one(0);
   const auto length = static_cast<std::size_t>(shape[shape.rank() - 1]);
   std::string rows;
@@ -73,8 +59,8 @@ std::string step_json(const Step& step, const Scene& scene) {
   std::string out = fmt::format(
       "    {{\n      \"name\": {},\n      \"title\": {},\n      \"formula\": {},\n"
       "      \"shape\": {},\n      \"values\": ",
-      json_string(step.name), json_string(step.title), json_string(step.formula),
-      to_string(step.shape));
+      harmless_json_string(step.name), harmless_json_string(step.title),
+      harmless_json_string(step.formula), to_string(step.shape));
   if (step.values.defined()) {
     append_nested(out, step.values, "      ");
   } else {
@@ -87,10 +73,10 @@ std::string step_json(const Step& step, const Scene& scene) {
 std::string check_json(const Check& check) {
   std::string out = fmt::format(
       "    {{\"step\": {}, \"index\": [{}], \"passed\": {}, \"max_error\": {}, \"tolerance\": {}",
-      json_string(check.step), fmt::join(check.index, ", "), check.passed,
+      harmless_json_string(check.step), fmt::join(check.index, ", "), check.passed,
       number(check.max_error, DType::kFloat64), number(check.tolerance, DType::kFloat64));
-  if (!check.message.empty()) out += ", \"message\": " + json_string(check.message);
-  if (!check.note.empty()) out += ", \"note\": " + json_string(check.note);
+  if (!check.message.empty()) out += ", \"message\": " + harmless_json_string(check.message);
+  if (!check.note.empty()) out += ", \"note\": " + harmless_json_string(check.note);
   return out + '}';
 }
 
@@ -108,7 +94,7 @@ std::string to_json(const Trace& trace) {
   const Scene& scene = trace.scene;
   const Step& tokens = *trace.find("tokens");
   std::string out =
-      fmt::format("{{\n  \"title\": {},\n  \"tokens\": {},\n", json_string(scene.title),
+      fmt::format("{{\n  \"title\": {},\n  \"tokens\": {},\n", harmless_json_string(scene.title),
                   nested_words(tokens.words, tokens.shape, scene.words.numeric));
   out += fmt::format("  \"focus\": {},\n",
                      scene.focus ? fmt::format("{}", scene.focus->index) : "null");

@@ -65,7 +65,7 @@ TEST(AttentionDecodeLenses, NobodysBitsDependOnWhoWatchesOrOnThreads) {
   EXPECT_TRUE(same_bits(alone.context, one.context));
   EXPECT_TRUE(same_bits(alone.lse, one.lse));
   // Without the outputs that they were computed from.
-  const Lenses lenses = alone.lenses(sizes.pool);
+  const Lenses lenses = alone.lenses();
   attention_decode(p.query, p.key, p.value, options, {.lenses = &lenses});
   EXPECT_TRUE(same_bits(alone, one));
 }
@@ -82,7 +82,7 @@ TEST(AttentionDecodeLenses, OfBlocksAreThoseOfOnePiece) {
     for (const Mask& mask : {Mask(), causal(), window(100, 0)}) {
       const Seen expected = decode(stored.inputs(), {.mask = mask & key_lengths(lengths)}, sizes);
       Seen seen = room_for(stored.inputs(), sizes);
-      const Lenses lenses = seen.lenses(sizes.pool);
+      const Lenses lenses = seen.lenses();
       attention_decode(stored.query, blocks.view(), {.mask = mask},
                        {.context = seen.context, .lse = seen.lse, .lenses = &lenses});
       EXPECT_TRUE(same_bits(seen, expected)) << block_size << ", " << mask.to_string();

@@ -118,7 +118,7 @@ TEST(AttentionLenses, WhatWasInTheWorkspaceDoesNotCount) {
       const Seen expected = look(p.inputs(), options, sizes);
       Seen room = room_for(p.inputs(), sizes);
       const std::size_t bytes =
-          attention_forward_workspace(p.query, p.key, p.value, options, room.lenses(pool));
+          attention_forward_workspace(p.query, p.key, p.value, options, room.lenses());
       // All bits set: nan, and -1.
       std::vector<std::byte> memory(bytes, std::byte{0xff});
       options.execution.workspace = memory;

@@ -16,6 +16,7 @@
 
 #include "fovea/scene.h"
 
+#include "json/json_text.h"
 #include "scene/html/mathml.h"
 #include "scene/trace/trace_model.h"
 #include "support/files.h"
@@ -172,7 +173,7 @@ TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
 }
 
 TEST(HtmlEscape, JsonStringsMayStandInAScript) {
-  const std::string text = html::json_string("</script><!--&]]>\"\\\u2028");
+  const std::string text = script_json_string("</script><!--&]]>\"\\\u2028");
   EXPECT_EQ(text.find_first_of("<>&"), std::string::npos);
   EXPECT_EQ(json::parse(text), "</script><!--&]]>\"\\\\u2028");
 }

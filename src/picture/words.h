@@ -10,9 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/map/compute.h"
+#include "fovea/map.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 struct MapWords {
   std::string title;
@@ -24,7 +24,7 @@ struct MapWords {
 };
 
 /// "3", or "3 to 7".
-inline std::string span_words(Span span) {
+inline std::string span_words(IndexRange span) {
   if (span.size() == 1) return fmt::format("{}", span.begin);
   return fmt::format("{} to {}", span.begin, span.end - 1);
 }
@@ -35,4 +35,4 @@ inline std::string token_of(const std::vector<std::string>& tokens, std::int64_t
   return number >= 0 && at < tokens.size() ? tokens[at] : std::string();
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

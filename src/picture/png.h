@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/map/colors.h"
+#include "picture/colors.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 /// What a PNG says of itself: a keyword of ASCII and a text of UTF-8.
 using ImageText = std::pair<std::string, std::string>;
@@ -19,4 +19,4 @@ using ImageText = std::pair<std::string, std::string>;
 std::string map_as_png(const MapCells& map, const MapLook& look,
                        const std::vector<ImageText>& texts);
 
-}  // namespace fovea::cli
+}  // namespace fovea

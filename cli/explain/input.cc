@@ -2,7 +2,7 @@
 //
 // Scenes from standard input (input.h).
 
-#include "cli/shell/input.h"
+#include "cli/explain/input.h"
 
 #include <array>
 #include <cerrno>

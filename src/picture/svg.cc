@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SVGs and pages of maps (map_picture.h). A few cells are drawn one by one, sharp at any size; many
+// SVGs and pages of maps (svg.h). A few cells are drawn one by one, sharp at any size; many
 // are a PNG within the drawing. Masked cells are not drawn: the hatched ground is seen.
 
-#include "cli/map/svg.h"
+#include "picture/svg.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,12 +15,18 @@
 
 #include <fmt/format.h>
 
-#include "cli/map/page_parts.h"
-#include "cli/map/png.h"
+#include "json/json_text.h"
+#include "picture/png.h"
 #include "text/html_escape.h"
 #include "text/text_width.h"
 
-namespace fovea::cli {
+namespace fovea {
+
+// page/map_svg.css, page/map.css and page/map.js, embedded by the build.
+extern const std::string_view kMapSvgStyle;
+extern const std::string_view kMapPageStyle;
+extern const std::string_view kMapPageScript;
+
 namespace {
 
 using scene::html::escape;
@@ -59,7 +65,7 @@ struct AxisLabel {
 
 /// One axis of a map: which queries or keys, as how many cells, how long in the drawing.
 struct Axis {
-  Span of;
+  IndexRange of;
   std::int64_t cells = 1;
   double length = 0.0;
   bool named = false;  // each cell by its token
@@ -241,9 +247,9 @@ void add_color_bar(std::string& svg, const Drawing& drawing) {
   const double legend = (masked ? 24.0 : 0.0) + (nan ? 24.0 : 0.0);
   const double high = std::clamp(drawing.down.length - legend, 100.0, 320.0);
   svg += "<defs><linearGradient id=\"bar\" x1=\"0\" y1=\"1\" x2=\"0\" y2=\"0\">";
-  constexpr int kStops = 20;
-  for (int i = 0; i <= kStops; ++i) {
-    const double at = static_cast<double>(i) / kStops;
+  constexpr int kLegendStops = 20;
+  for (int i = 0; i <= kLegendStops; ++i) {
+    const double at = static_cast<double>(i) / kLegendStops;
     svg += fmt::format("<stop offset=\"{:.3g}\" stop-color=\"{}\"/>", at,
                        hex(color_of(drawing.look.colors, at)));
   }
@@ -282,11 +288,11 @@ std::string draw(const MapCells& map, const MapLook& look, const MapWords& words
   }
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n<style>{3}</style>\n"
+      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n<style>\n{3}</style>\n"
       "<defs><pattern id=\"masked\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
       "<rect class=\"ground\" width=\"6\" height=\"6\"/><path class=\"hatch\" d=\"M-1 7L7 -1M-1 "
       "1L1 -1M5 7L7 5\"/></pattern></defs>\n",
-      std::ceil(drawing.width), std::ceil(drawing.height), escape(words.title), kSvgStyle);
+      std::ceil(drawing.width), std::ceil(drawing.height), escape(words.title), kMapSvgStyle);
   if (titled) {
     svg += fmt::format(
         "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n<text class=\"title\" "
@@ -330,10 +336,10 @@ std::string cell_numbers(const MapCells& map) {
                           numbers.size() * sizeof(float)));
 }
 
-std::string token_list(const std::vector<std::string>& tokens, Span of) {
+std::string token_list(const std::vector<std::string>& tokens, IndexRange of) {
   std::string list = "[";
   for (std::int64_t i = of.begin; !tokens.empty() && i < of.end; ++i) {
-    list += (i > of.begin ? "," : "") + scene::html::json_string(token_of(tokens, i));
+    list += (i > of.begin ? "," : "") + script_json_string(token_of(tokens, i));
   }
   return list + "]";
 }
@@ -348,20 +354,22 @@ std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{0}</title>\n"
-      "<style>{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
-      escape(words.title), kPageStyle);
+      "<style>\n{1}</style></head>\n<body>\n<h1>{0}</h1>\n",
+      escape(words.title), kMapPageStyle);
   for (const std::string& line : words.lines) page += fmt::format("<p>{}</p>\n", escape(line));
   page +=
       "<figure>\n" + draw(map, look, words, false) + "</figure>\n<output id=\"told\"></output>\n";
-  const auto span_json = [](Span span) { return fmt::format("[{},{}]", span.begin, span.end); };
+  const auto span_json = [](IndexRange span) {
+    return fmt::format("[{},{}]", span.begin, span.end);
+  };
   page += fmt::format(
       "<script>\n\"use strict\";\nconst map = {{rows: {}, columns: {}, queries: {}, keys: {}, "
       "pool: "
-      "\"{}\",\n  queryTokens: {},\n  keyTokens: {},\n  cells: \"{}\"}};\n{}</script>\n",
+      "\"{}\",\n  queryTokens: {},\n  keyTokens: {},\n  cells: \"{}\"}};\n\n{}</script>\n",
       map.rows(), map.columns(), span_json(map.queries), span_json(map.keys), pool_name(map.pool),
       token_list(words.query_tokens, map.queries), token_list(words.key_tokens, map.keys),
-      cell_numbers(map), kPageScript);
+      cell_numbers(map), kMapPageScript);
   return page + "</body>\n</html>\n";
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

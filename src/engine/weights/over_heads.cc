@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads made one (map_heads.h).
+// Heads made one (over_heads.h).
 
-#include "cli/map/over_heads.h"
+#include "engine/weights/over_heads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,9 @@
 #include <span>
 #include <utility>
 
-namespace fovea::cli {
+#include "core/fail.h"
+
+namespace fovea::engine {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -66,7 +68,7 @@ MapOfHeads::MapOfHeads(Pool how)
       distance_variance_(how, kNan),
       first_key_(how, 0.0) {}
 
-void MapOfHeads::add(const MapResult& head) {
+void MapOfHeads::add(const AttentionMap& head) {
   const std::span<const std::int64_t> pairs = head.map.pairs.span<std::int64_t>();
   if (!pairs_.defined()) pairs_ = Tensor(DType::kInt64, head.map.pairs.shape());
   const std::span<std::int64_t> all = pairs_.span<std::int64_t>();
@@ -81,7 +83,7 @@ void MapOfHeads::add(const MapResult& head) {
   if (head.statistics.entropy.defined()) add_rows(head.statistics);
 }
 
-void MapOfHeads::add_rows(const MapStatistics& rows) {
+void MapOfHeads::add_rows(const LensBuffers& rows) {
   const std::span<const std::int64_t> keys = rows.maximum_key.span<std::int64_t>();
   if (!maximum_key_.defined()) {
     maximum_key_ = Tensor(DType::kInt64, rows.maximum_key.shape());
@@ -103,24 +105,49 @@ void MapOfHeads::add_rows(const MapStatistics& rows) {
   first_key_.add(rows.first_key, sees);
 }
 
-MapResult MapOfHeads::result(const MapRequest& request) && {
-  MapResult result;
+AttentionMap MapOfHeads::result(const MapRequest& request) && {
+  AttentionMap result;
   result.map = {.queries = request.queries,
                 .keys = request.keys,
                 .pool = request.pool,
                 .cells = cells_.result(),
                 .pairs = std::move(pairs_)};
-  if (maximum_key_.defined()) {
-    result.statistics = {.entropy = entropy_.result(),
-                         .maximum = maximum_.result(),
-                         .maximum_key = std::move(maximum_key_),
-                         .mean_distance = mean_distance_.result(),
-                         .distance_variance = distance_variance_.result(),
-                         .first_key = first_key_.result(),
-                         .top_keys = {},
-                         .top_weights = {}};
-  }
+  if (!maximum_key_.defined()) return result;
+  LensBuffers& rows = result.statistics;
+  rows.entropy = entropy_.result();
+  rows.maximum = maximum_.result();
+  rows.maximum_key = std::move(maximum_key_);
+  rows.mean_distance = mean_distance_.result();
+  rows.distance_variance = distance_variance_.result();
+  rows.first_key = first_key_.result();
   return result;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea::engine
+
+namespace fovea {
+
+Tensor pool_heads(const TensorView& cells, const TensorView& pairs, Pool how) {
+  if (how == Pool::kSum) fail_argument("how", "expected mean or max, got sum");
+  if (!cells.defined() || cells.rank() != 3 || !is_float(cells.dtype()) || cells.extent(0) == 0) {
+    fail_argument("cells", "expected floats [heads, rows, columns] of at least one head, got {}",
+                  cells.defined() ? to_string(cells.shape()) : "nothing");
+  }
+  if (pairs.defined() && (pairs.shape() != cells.shape() || pairs.dtype() != DType::kInt64)) {
+    fail_argument("pairs", "expected int64 {} as cells have, got {} {}", to_string(cells.shape()),
+                  dtype_name(pairs.dtype()), to_string(pairs.shape()));
+  }
+  engine::NumbersOfHeads all(how, std::numeric_limits<double>::quiet_NaN());
+  std::vector<char> has(static_cast<std::size_t>(cells.extent(1) * cells.extent(2)), 1);
+  for (std::int64_t head = 0; head < cells.extent(0); ++head) {
+    if (pairs.defined()) {
+      const Tensor seen(pairs[head]);
+      std::ranges::transform(seen.span<std::int64_t>(), has.begin(),
+                             [](std::int64_t count) { return count > 0 ? 1 : 0; });
+    }
+    all.add(convert(cells[head], DType::kFloat64), has);
+  }
+  return all.result();
+}
+
+}  // namespace fovea

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/map/compute.h"
+#include "fovea/map.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 struct Rgb {
   std::uint8_t red = 0;
@@ -65,4 +65,4 @@ struct MapLook {
   std::string tone_name = "sqrt";
 };
 
-}  // namespace fovea::cli
+}  // namespace fovea

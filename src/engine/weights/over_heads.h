@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "cli/map/compute.h"
+#include "fovea/map.h"
 
-namespace fovea::cli {
+namespace fovea::engine {
 
-/// Some numbers of each head, made one in double and in the heads' order. A nan stays.
+/// Some numbers of each head, float32 or float64, made one in double and in the heads' order. A nan
+/// stays.
 class NumbersOfHeads {
  public:
   /// `how` is kMean or kMax; `none` is what becomes of a number that no head has.
@@ -41,16 +42,16 @@ class MapOfHeads {
   explicit MapOfHeads(Pool how);
 
   /// Of one more head. But for the head, requests are the same.
-  void add(const MapResult& head);
+  void add(const AttentionMap& head);
   /// Its numbers are float64. The mean of maxima is no key's: maximum_key is -1.
-  MapResult result(const MapRequest& request) &&;
+  AttentionMap result(const MapRequest& request) &&;
 
  private:
-  void add_rows(const MapStatistics& rows);
+  void add_rows(const LensBuffers& rows);
 
   Pool how_;
   Tensor pairs_, maximum_key_;
   NumbersOfHeads cells_, entropy_, maximum_, mean_distance_, distance_variance_, first_key_;
 };
 
-}  // namespace fovea::cli
+}  // namespace fovea::engine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Colours of maps (map_colors.h). Viridis and magma are those of van der Walt and Smith (CC0): even
+// Colours of maps (colors.h). Viridis and magma are those of van der Walt and Smith (CC0): even
 // steps for the eye, in any colour blindness and in black-and-white print; here eleven of their
 // colours, and straight lines between them.
 
-#include "cli/map/colors.h"
+#include "picture/colors.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-namespace fovea::cli {
+namespace fovea {
 namespace {
 
 constexpr std::size_t kStops = 11;
@@ -123,4 +123,4 @@ CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column) {
   return std::isfinite(map.value(row, column)) ? CellKind::kWeight : CellKind::kNan;
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

@@ -1,38 +1,3 @@
-// SPDX-License-Identifier: Apache-2.0
-//
-// Style and script of the pages and drawings that `fovea map` writes.
-
-#pragma once
-
-#include <string_view>
-
-namespace fovea::cli {
-
-inline constexpr std::string_view kSvgStyle = R"(
-text{font:12px system-ui,sans-serif;fill:#1f2430}
-.title{font-size:16px;font-weight:600}
-.label{fill:#586173}.axis{font-size:13px}
-.tick{stroke:#98a2b3;fill:none}.frame{stroke:#98a2b3}
-.paper{fill:#fff}.ground{fill:#f1f2f5}.hatch{stroke:#d3d8e0;fill:none}
-@media(prefers-color-scheme:dark){
-text{fill:#e6e8ee}.label{fill:#a3abba}.tick,.frame{stroke:#5b6473}
-.paper{fill:#14161b}.ground{fill:#1b1e25}.hatch{stroke:#343a46}}
-)";
-
-inline constexpr std::string_view kPageStyle = R"(
-:root{color-scheme:light dark;--paper:#fff;--ink:#1f2430;--soft:#586173;--line:#d3d8e0}
-@media(prefers-color-scheme:dark){:root{--paper:#14161b;--ink:#e6e8ee;--soft:#a3abba;--line:#343a46}}
-body{font:15px/1.45 system-ui,sans-serif;margin:1.5rem auto;max-width:76rem;padding:0 1rem;
-background:var(--paper);color:var(--ink)}
-h1{font-size:1.25rem;margin:0 0 .4rem}p{margin:.1rem 0;color:var(--soft);overflow-wrap:anywhere}
-figure{margin:1rem 0 0}svg{max-width:100%;height:auto}#plot{cursor:crosshair}
-.mark{fill:none;stroke:#ff2d55;stroke-width:2;pointer-events:none}
-#told{position:fixed;display:none;pointer-events:none;white-space:pre;padding:.4rem .6rem;
-border:1px solid var(--line);border-radius:6px;background:var(--paper);color:var(--ink);
-font-size:13px;box-shadow:0 2px 10px #0003}
-)";
-
-inline constexpr std::string_view kPageScript = R"(
 const bytes = Uint8Array.from(atob(map.cells), c => c.charCodeAt(0));
 const cells = new DataView(bytes.buffer);
 const svg = document.querySelector("svg"), plot = document.getElementById("plot");
@@ -78,6 +43,3 @@ svg.addEventListener("pointermove", event => {
   mark.style.display = "block";
 });
 svg.addEventListener("pointerleave", hide);
-)";
-
-}  // namespace fovea::cli

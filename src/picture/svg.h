@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/map/colors.h"
-#include "cli/map/words.h"
+#include "picture/colors.h"
+#include "picture/words.h"
 
-namespace fovea::cli {
+namespace fovea {
 
 /// The most cells of a page, which carries the number of each.
 inline constexpr std::int64_t kMaxPageCells = std::int64_t{1} << 22;
@@ -19,4 +19,4 @@ inline constexpr std::int64_t kMaxPageCells = std::int64_t{1} << 22;
 std::string map_as_svg(const MapCells& map, const MapLook& look, const MapWords& words);
 std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords& words);
 
-}  // namespace fovea::cli
+}  // namespace fovea

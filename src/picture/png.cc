@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PNGs through libpng (map_image.h). It reports an error by a jump past the frames between, so that
+// PNGs through libpng (png.h). It reports an error by a jump past the frames between, so that
 // nothing in them may need a destructor: rows and texts are made before, and outlive it.
 
-#include "cli/map/png.h"
+#include "picture/png.h"
 
 #include <array>
 #include <cmath>
@@ -14,7 +14,7 @@
 
 #include <png.h>
 
-namespace fovea::cli {
+namespace fovea {
 namespace {
 
 constexpr std::size_t kPalette = 256;
@@ -134,4 +134,4 @@ std::string map_as_png(const MapCells& map, const MapLook& look,
   return std::move(image.bytes);
 }
 
-}  // namespace fovea::cli
+}  // namespace fovea

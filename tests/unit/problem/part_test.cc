@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parts of problems: each has the numbers that the reference finds for the same rows of the whole.
+
+#include "problem/part.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/random.h"
+#include "fovea/reference.h"
+
+#include "support/exactness.h"
+#include "support/message_of.h"
+#include "support/random_problem.h"
+
+namespace fovea {
+namespace {
+
+using test::message_of;
+using test::RandomProblem;
+
+constexpr ProblemShape kShape{2, 4, 2, 7, 11};
+
+Tensor ids_of(const Shape& shape, std::uint64_t seed) {
+  return RandomState(seed).randint(0, 3, shape);
+}
+Tensor booleans(const Shape& shape) {
+  return convert(RandomState(3).randint(0, 2, shape), DType::kBool);
+}
+Tensor numbers(const Shape& shape) { return RandomState(4).randn(shape); }
+
+/// The rows of a part as the reference finds them in the part and in the whole.
+void expect_same_rows(const RandomProblem& problem, const AttentionOptions& options,
+                      const ProblemShape& shape, const PartPlace& place) {
+  SCOPED_TRACE(testing::Message() << "item " << place.item << ", head " << place.head << ", "
+                                  << place.queries << " queries from " << place.first_query);
+  const ProblemPart part(options, shape, place);
+  const Tensor query(part.queries_of(problem.query)), key(part.keys_of(problem.key)),
+      value(part.keys_of(problem.value));
+  EXPECT_EQ(query.shape(), (Shape{1, 1, place.queries, problem.query.extent(3)}));
+  EXPECT_EQ(key.shape(), (Shape{1, 1, part.shape().kv_len, problem.key.extent(3)}));
+  EXPECT_EQ(part.shape().q_len, place.queries);
+  validate(part.options(), part.shape());
+  std::vector<reference::Row> own, theirs;
+  for (std::int64_t i = 0; i < place.queries; ++i) {
+    own.push_back({.query = i});
+    theirs.push_back({part.span().batch, place.head, part.span().first_query + i});
+  }
+  const reference::Rows found = reference::attention_rows({query, key, value}, part.options(), own);
+  const reference::Rows whole = reference::attention_rows(problem.inputs(), options, theirs);
+  EXPECT_TRUE(test::same_bits(found.context, whole.context));
+  EXPECT_TRUE(test::same_bits(found.lse, whole.lse));
+  for (std::int64_t i = 0; i < place.queries; ++i) {
+    for (std::int64_t j = 0; j < part.shape().kv_len; ++j) {
+      EXPECT_EQ(found.weights.value({i, j}), whole.weights.value({i, part.span().first_key + j}))
+          << i << ", " << j;
+    }
+  }
+}
+
+void expect_parts(const AttentionOptions& options) {
+  const RandomProblem problem(kShape, 3, 2);
+  for (const auto& [first, count] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 7}, {0, 2}, {3, 3}, {6, 1}}) {
+    for (std::int64_t batch = 0; batch < kShape.batch; ++batch) {
+      for (const std::int64_t head : {0, 1, 3}) {
+        expect_same_rows(problem, options, kShape, {batch, head, first, count});
+      }
+    }
+  }
+}
+
+const std::vector<Alignment> kAlignments = {Alignment::bottom_right(), Alignment::top_left(),
+                                            Alignment::offsets({-2, 5})};
+
+TEST(ProblemPartTest, EveryMaskUnderEveryAlignment) {
+  for (const Alignment& alignment : kAlignments) {
+    for (const Mask& mask : {Mask(), causal(), window(2, 1), window(-1, 0), causal() | prefix(3),
+                             key_lengths({9}), key_lengths({9, 4}), causal() & key_lengths({4, 11}),
+                             documents(ids_of({7}, 1), ids_of({11}, 2)),
+                             documents(ids_of({2, 7}, 1), ids_of({2, 11}, 2)) & window(4, 4),
+                             dense(booleans({2, 4, 7, 11})), dense(booleans({4, 1, 11})),
+                             dense(booleans({2, 1, 7, 1})), dense(booleans({11})),
+                             causal() & dense(booleans({7, 11}))}) {
+      SCOPED_TRACE(mask.to_string());
+      expect_parts({.mask = mask, .alignment = alignment});
+    }
+  }
+}
+
+TEST(ProblemPartTest, BiasesOfEveryBroadcastPattern) {
+  for (const Shape& shape : {Shape{}, Shape{11}, Shape{1}, Shape{7, 11}, Shape{7, 1}, Shape{1, 11},
+                             Shape{4, 7, 11}, Shape{1, 7, 11}, Shape{4, 1, 1}, Shape{2, 4, 7, 11},
+                             Shape{2, 1, 1, 11}, Shape{1, 4, 7, 1}}) {
+    SCOPED_TRACE(to_string(shape));
+    expect_parts({.mask = causal(), .score = {.bias = numbers(shape)}});
+  }
+}
+
+TEST(ProblemPartTest, ScoresWithOneNumberPerHead) {
+  for (const Alignment& alignment : kAlignments) {
+    expect_parts(
+        {.score = {.scale = 0.3, .softcap = 1.5, .alibi = Alibi{}}, .alignment = alignment});
+    expect_parts({.score = {.alibi = Alibi{{0.1, 0.2, 0.3, 0.4}}, .sinks = {-1, 0, 1, 2}},
+                  .alignment = alignment});
+    expect_parts({.mask = causal(),
+                  .score = {.relative = RelativeTable{numbers({8, 4}), true, 5}},
+                  .alignment = alignment});
+  }
+}
+
+TEST(ProblemPartTest, ACustomScoreIsToldPlacesInTheWholeProblem) {
+  CustomScore custom;
+  custom.state = std::make_shared<const double>(0.25);
+  custom.one = [](const void* state, double score, const ScorePosition& at) {
+    const auto place =
+        static_cast<double>(at.batch * 1000 + at.head * 100 + at.query * 10 + at.key);
+    return score + *static_cast<const double*>(state) * (place + static_cast<double>(at.offset));
+  };
+  custom.tile = [](const void*, const ScoreTile&) {};
+  expect_parts({.mask = causal(), .score = {.custom = custom}});
+}
+
+TEST(ProblemPartTest, PackedSequences) {
+  const std::vector<std::int64_t> query_starts = {0, 3, 3, 9}, key_starts = {0, 4, 6, 13};
+  ProblemShape shape{1, 4, 2, 9, 13};
+  shape.sequences = 3;
+  const RandomProblem problem(shape, 3, 2);
+  for (const Mask& mask :
+       {Mask(), causal(), key_lengths({3, 2, 5}), key_lengths({6}) & window(2, 1),
+        documents(ids_of({9}, 1), ids_of({13}, 2)), dense(booleans({4, 9, 13})),
+        dense(booleans({9, 1}))}) {
+    SCOPED_TRACE(mask.to_string());
+    const AttentionOptions options = {.mask = mask,
+                                      .score = {.bias = numbers({4, 9, 13}), .alibi = Alibi{}},
+                                      .sequences = {query_starts, key_starts}};
+    for (const PartPlace& place :
+         {PartPlace{0, 0, 0, 3}, PartPlace{0, 3, 1, 2}, PartPlace{1, 1, 0, 0},
+          PartPlace{2, 2, 2, 3}, PartPlace{2, 3, 5, 1}}) {
+      expect_same_rows(problem, options, shape, place);
+    }
+  }
+}
+
+TEST(ProblemPartTest, NumbersOfRowsAndStridedTensors) {
+  const RandomProblem problem(kShape, 3, 2);
+  const ProblemPart part({}, kShape, {1, 2, 3, 2});
+  // Length before heads.
+  const Tensor by_length = numbers({2, 7, 4, 3});
+  const TensorView seen = by_length.view().transposed(1, 2);
+  const TensorView rows = part.queries_of(seen);
+  EXPECT_EQ(rows.value({0, 0, 1, 2}), seen.value({1, 2, 4, 2}));
+  const Tensor lse = numbers({2, 4, 7});
+  const TensorView own = part.numbers_of(lse);
+  EXPECT_EQ(own.shape(), (Shape{1, 1, 2}));
+  EXPECT_EQ(own.value({0, 0, 1}), lse.value({1, 2, 4}));
+}
+
+TEST(ProblemPartTest, NoQueriesAreAPartToo) {
+  const RandomProblem problem(kShape, 3, 2);
+  const AttentionOptions options = {
+      .mask = causal() & dense(booleans({7, 11})) & documents(ids_of({7}, 1), ids_of({11}, 2)),
+      .score = {.bias = numbers({7, 11})}};
+  for (const std::int64_t first : {0, 4, 7}) {
+    const ProblemPart part(options, kShape, {0, 1, first, 0});
+    EXPECT_EQ(part.queries_of(problem.query).shape(), (Shape{1, 1, 0, 3}));
+    EXPECT_EQ(part.shape().q_len, 0);
+    validate(part.options(), part.shape());
+  }
+}
+
+TEST(ProblemPartTest, RefusesPlacesThatTheProblemDoesNotHave) {
+  const auto message = [](const PartPlace& place, const AttentionOptions& options = {}) {
+    return message_of([&] { ProblemPart(options, kShape, place); });
+  };
+  EXPECT_EQ(message({2, 0, 0, 1}), "part.item: expected 0 or more and less than batch = 2, got 2");
+  EXPECT_EQ(message({0, -1, 0, 1}),
+            "part.head: expected 0 or more and less than q_heads = 4, got -1");
+  EXPECT_EQ(message({0, 0, 5, 3}),
+            "part.queries: expected a range within q_len = 7, got 3 from 5 on");
+  EXPECT_EQ(message({0, 0, 8, 0}),
+            "part.queries: expected a range within q_len = 7, got 0 from 8 on");
+  EXPECT_EQ(message({0, 0, -1, 1}),
+            "part.queries: expected a range within q_len = 7, got 1 from -1 on");
+  EXPECT_EQ(message({0, 0, 0, 1}, {.dropout = {.probability = 0.5}}),
+            "dropout: expected none in a part of a problem, got 0.5");
+}
+
+}  // namespace
+}  // namespace fovea
