@@ -272,7 +272,7 @@ class Subdirectory(unittest.TestCase):
         configure(build, f"-DFOVEA_SOURCE=file://{SOURCE}", "-DFETCH=ON", "-DCMAKE_BUILD_TYPE=Release", *HIDDEN)
         targets = run("ninja", "-C", build, "-t", "targets", "all")
         self.assertIn("libfovea.a", targets)
-        self.assertIn("_deps/fovea-src/src/engine", run("ninja", "-C", build, "-t", "compdb"))
+        self.assertIn("_deps/fovea-src/src/kernels", run("ninja", "-C", build, "-t", "compdb"))
 
 
 if __name__ == "__main__":
