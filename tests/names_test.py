@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that no two files that are compiled together give one name to things of their unnamed namespaces.
 
-The files of a folder are compiled together, and those of all commands (cmake/unity.cmake). The compiler refuses most doubles, but takes a
-second function of a name for an overload, which a call in another file might mean instead. Aliases (`using`) may
-be repeated. First plants a few doubles, to see that they are found.
+The files of a folder are compiled together, and those of all commands (cmake/unity.cmake). The compiler refuses
+most doubles, but takes a second function of a name for an overload, which a call in another file might mean instead.
+Aliases (`using`) may be repeated. First plants a few doubles, to see that they are found.
 """
 
 from __future__ import annotations
