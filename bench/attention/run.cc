@@ -26,6 +26,8 @@
 namespace fovea::cli {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // The first, the middle and the last query, of the first, the middle and the last head of the first
 // and the last batch item.
 std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
@@ -126,7 +128,6 @@ void BenchRun::run() {
 }
 
 double BenchRun::timed_run() {
-  using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   run();
   return std::chrono::duration<double>(Clock::now() - start).count();

@@ -18,6 +18,8 @@
 namespace fovea::cli {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 using scene::Wish;
 using train::LearnedWish;
 using train::LearnEnd;
@@ -131,7 +133,6 @@ std::string learn_text(const LearnReport& report) {
 }
 
 std::string learn_json(const LearnReport& report) {
-  using Json = nlohmann::ordered_json;
   const train::Learned& learned = report.learned;
   const scene::Scene& scene = report.scene;
   Json json;
