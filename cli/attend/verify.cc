@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comparing with the reference (verify.h).
+// Compares sampled rows with the reference (verify.h).
 
 #include "cli/attend/verify.h"
 

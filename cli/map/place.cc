@@ -70,7 +70,7 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   app.add_option("--cols", to.cols, "Keys, likewise.")->type_name("FIRST:END");
 }
 
-/// Throws InvalidArgument for what is not there, and where nothing is.
+/// Throws InvalidArgument for an index out of range and for an empty problem.
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
   if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
     fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,

@@ -284,8 +284,8 @@ PyObject* call_pooled(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
   });
 }
 
-/// _map(query, key, lse, rows, columns, reduce, queries, keys, head, heads, ...): the cells, of
-/// every head, of one, or of all together.
+/// _map(query, key, lse, rows, columns, reduce, queries, keys, head, heads, ...): returns the
+/// cells of every head, of one head, or pooled over all heads.
 PyObject* call_map(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   enum : std::size_t {
     kGivenLse = 2,
