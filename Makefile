@@ -33,6 +33,9 @@ TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
 export PYTHON FOVEA_PYTHON
 # In the tree, so that `make clean` leaves nothing behind that a build would start from.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
+# Paths relative to the build tree, so that trees of one depth, build/release and build/wheel-..., share
+# files that CMake makes in each of them (cmake/unity.cmake).
+export CCACHE_BASEDIR ?= $(CURDIR)
 
 # Where sources are; not what git knows of, so that an archive without git is checked as well.
 SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)

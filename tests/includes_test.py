@@ -78,12 +78,6 @@ LAYERS = {
     "bench/attention": ["cli/shell", "src/reference", "src/ceilings"],
 }
 
-# Includes that break the rule, to be removed: (file, include). A listed include that no longer exists is an error.
-KNOWN_EXCEPTIONS = {
-    # The outputs of lenses are checked with those of all calls.
-    ("src/engine/call/problem.cc", "engine/lenses/lenses.h"),
-}
-
 SCANNED = ["include", "src", "cli", "bench/attention"]
 SUFFIXES = {".h", ".cc"}
 # Where an include may be found, as the builds' include directories have it.
@@ -132,7 +126,6 @@ def check(root: pathlib.Path) -> list[str]:
         f"{folder}: not in the table of layers; place it in tests/includes_test.py"
         for folder in sorted({folder_of(name) for name in names} - set(LAYERS))
     ]
-    met = set()
     for name in names:
         folder = folder_of(name)
         if folder not in LAYERS:
@@ -151,18 +144,11 @@ def check(root: pathlib.Path) -> list[str]:
             target = folder_of(included)
             if target == folder or target in below[folder]:
                 continue
-            if (name, include) in KNOWN_EXCEPTIONS:
-                met.add((name, include))
-                continue
             if target in LAYERS:
                 relation = "above" if folder in below[target] else "beside"
                 errors.append(f"{place}: {target} is {relation} {folder}, which may include {rule_of(folder)}")
             else:
                 errors.append(f"{place}: {target} is not in the table of layers")
-    errors += [
-        f"{name}: no longer includes {include}; remove the exception from tests/includes_test.py"
-        for name, include in sorted(KNOWN_EXCEPTIONS - met)
-    ]
     return errors
 
 

@@ -18,16 +18,16 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The folders whose targets call fovea_unity.
-SCANNED = ["src", "cli", "bench/attention"]
+SCANNED = ["src", "cli", "bench/attention", "tests/unit"]
 
 # At the beginning of a line: a function, a type, a constant.
-FUNCTION = re.compile(r"[^\s/#}].*?[\s*&>](\w+)\(")
+FUNCTION = re.compile(r"[^\s/#}][^=]*?[\s*&>](\w+)\(")
 TYPE = re.compile(r"(?:struct|class|enum|enum class|union) (\w+)")
 CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&](\w+)(?:\[\w*\])?\s*[={;]")
 
 
 def local_names(text: str) -> set[str]:
-    """Returns the names that a file gives in its unnamed namespaces."""
+    """Returns the names that a file gives in its unnamed namespaces, and its tests."""
     names = set()
     inside = False
     for line in text.splitlines():

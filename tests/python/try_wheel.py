@@ -2,8 +2,9 @@
 """Builds the wheel as pip does, installs it into a new environment, and runs there what the README shows of
 Python, and the command line. `make wheel` runs it; the wheel stays in build/wheel.
 
-pip builds everything anew, in a tree of its own. Where ccache is there, what build/release has compiled comes
-from its cache, as long as both are compiled alike.
+pip builds everything anew, in a tree of its own, with the packages of build/python/venv: the version of each that
+pyproject.toml asks for is checked, none is downloaded again. Where ccache is there, what build/release has
+compiled comes from its cache, as long as both are compiled alike.
 """
 
 import os
@@ -38,6 +39,7 @@ def as_in_release():
             "CXX": kept["CMAKE_CXX_COMPILER"],
             "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
             "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
+            "CCACHE_BASEDIR": os.environ.get("CCACHE_BASEDIR", str(ROOT)),
         },
     )
 
@@ -55,6 +57,8 @@ def build():
         "--disable-pip-version-check",
         "wheel",
         "--no-deps",
+        "--no-build-isolation",
+        "--check-build-dependencies",
         "--wheel-dir",
         WHEELS,
         *options,

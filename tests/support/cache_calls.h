@@ -25,6 +25,12 @@ std::string full_message_of(const auto& call) {
   return "no error";
 }
 
+/// Zeros of up to 8,000 bytes, which all such views share.
+inline TensorView zeros(DType dtype, const Shape& shape) {
+  static std::vector<double> memory(1000);
+  return {memory.data(), dtype, shape, contiguous_strides(shape)};
+}
+
 /// Standard normal numbers.
 inline Tensor random_tokens(RandomState& random, DType dtype, const Shape& shape) {
   return convert(random.randn(shape), dtype);

@@ -10,8 +10,6 @@
 
 #include "core/fail.h"
 #include "core/tensor_memory.h"
-#include "engine/call/outputs.h"
-#include "engine/lenses/lenses.h"
 
 namespace fovea::engine {
 namespace {
@@ -77,21 +75,6 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
   }
   if (!problem.is_float64()) check_float32(problem);
   return problem;
-}
-
-void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
-  const ProblemShape& shape = problem.shape;
-  OutputChecks checks(problem);
-  checks.add(outputs.context,
-             {.name = "context",
-              .shape = {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
-              .shape_name = "[batch, q_heads, q_len, value_dim]"});
-  checks.add(outputs.lse, {.name = "lse",
-                           .shape = {shape.batch, shape.q_heads, shape.q_len},
-                           .shape_name = "[batch, q_heads, q_len]",
-                           .type = OutputType::kSums,
-                           .contiguous_rows = false});
-  if (outputs.lenses != nullptr) validate_lenses(problem, *outputs.lenses, checks);
 }
 
 }  // namespace fovea::engine

@@ -35,8 +35,4 @@ Problem make_problem(const TensorView& query, const TensorView& key, const Tenso
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions&& options) = delete;
 
-/// Checks the outputs of a forward call against its problem: shape, type, strides, and that no
-/// output shares memory with itself, another output or an input.
-void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
-
 }  // namespace fovea::engine

@@ -131,6 +131,21 @@ void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks&
   check_map(lenses.map, {shape.batch, shape.q_heads}, {shape.q_len, shape.kv_len}, checks);
 }
 
+void validate_outputs(const Problem& problem, const AttentionOutputs& outputs) {
+  const ProblemShape& shape = problem.shape;
+  OutputChecks checks(problem);
+  checks.add(outputs.context,
+             {.name = "context",
+              .shape = {shape.batch, shape.q_heads, shape.q_len, problem.value_dim()},
+              .shape_name = "[batch, q_heads, q_len, value_dim]"});
+  checks.add(outputs.lse, {.name = "lse",
+                           .shape = {shape.batch, shape.q_heads, shape.q_len},
+                           .shape_name = "[batch, q_heads, q_len]",
+                           .type = OutputType::kSums,
+                           .contiguous_rows = false});
+  if (outputs.lenses != nullptr) validate_lenses(problem, *outputs.lenses, checks);
+}
+
 void check_map(const PooledMap& map, const Shape& before, const MapOf& of, OutputChecks& checks) {
   if (!asked_for(map)) return;
   const MutableTensorView& either = map.cells.defined() ? map.cells : map.pairs;

@@ -27,6 +27,9 @@ bool asks_for_anything(const AttentionOutputs& outputs);
 /// Checks the lenses against their problem. Throws InvalidArgument naming the lens, what was
 /// expected and what came.
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks);
+/// Checks the outputs of a forward call against its problem: shape, type, strides, and that no
+/// output shares memory with itself, another output or an input.
+void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
 
 /// What a map is of.
 struct MapOf {

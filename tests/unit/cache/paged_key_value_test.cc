@@ -5,18 +5,16 @@
 #include "fovea/paged_key_value.h"
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "support/bad_value.h"
+#include "support/limits.h"
 #include "support/message_of.h"
 
 namespace fovea::test {
 namespace {
-
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
 /// 8 blocks of 4 tokens, 2 heads, dims 5 and 3; items of 9, 0 and 12 tokens.
 struct Pages {
@@ -72,14 +70,14 @@ const std::vector<Bad<Pages>> kBadPages{
      "key: expected data for shape [8, 2, 4, 5], got a null pointer"},
     {"value beyond memory",
      [](Pages& p) {
-       p.paged.value = with_strides(p.value, {kMax, 12, 3, 1});
+       p.paged.value = with_strides(p.value, {kMaxInt, 12, 3, 1});
      },
      "value: expected strides that stay within memory, got [9223372036854775807, 12, 3, 1] for "
      "shape [8, 2, 4, 3]"},
     {"key beyond memory",
      [](Pages& p) {
        p.paged.key =
-           TensorView(p.key.view().data(), DType::kFloat32, {0, 2, kMax, 5}, {0, 0, 0, 1});
+           TensorView(p.key.view().data(), DType::kFloat32, {0, 2, kMaxInt, 5}, {0, 0, 0, 1});
      },
      "key: expected extents up to 281474976710656, got [0, 2, 9223372036854775807, 5]"},
     {"blocks of value",
@@ -128,10 +126,10 @@ const std::vector<Bad<Pages>> kBadPages{
      "lengths: expected 0 to 12 tokens (most_blocks * block_size), got -1 for item 1"},
     {"length beyond the table", [](Pages& p) { p.set_length(2, 13); },
      "lengths: expected 0 to 12 tokens (most_blocks * block_size), got 13 for item 2"},
-    {"the longest length", [](Pages& p) { p.set_length(0, kMax); },
+    {"the longest length", [](Pages& p) { p.set_length(0, kMaxInt); },
      "lengths: expected 0 to 12 tokens (most_blocks * block_size), got 9223372036854775807 for "
      "item 0"},
-    {"the most negative length", [](Pages& p) { p.set_length(0, -kMax - 1); },
+    {"the most negative length", [](Pages& p) { p.set_length(0, -kMaxInt - 1); },
      "lengths: expected 0 to 12 tokens (most_blocks * block_size), got -9223372036854775808 for "
      "item 0"},
     {"negative block", [](Pages& p) { p.set_entry(0, 2, -1); },
@@ -163,7 +161,7 @@ TEST(PagedKeyValue, LooksAtNoEntryBehindALength) {
   Pages pages;  // the item of no tokens has entries that are no blocks
   EXPECT_EQ(message_of([&] { validate(pages.paged); }), "no error");
   pages.set_length(0, 8);
-  pages.set_entry(0, 2, kMax);
+  pages.set_entry(0, 2, kMaxInt);
   EXPECT_EQ(message_of([&] { validate(pages.paged); }), "no error");
 }
 

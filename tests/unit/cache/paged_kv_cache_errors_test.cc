@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -13,18 +12,18 @@
 #include "fovea/paged_kv_cache.h"
 
 #include "support/bad_value.h"
+#include "support/cache_calls.h"
+#include "support/limits.h"
 #include "support/message_of.h"
 
 namespace fovea::test {
 namespace {
 
-constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-
 using Id = PagedKvCache::SequenceId;
 
 /// Blocks of 4 tokens, 3 heads, dims 4 and 6; sequence 0 was removed, sequence 1 has 5 tokens.
-struct Call {
-  Call() {
+struct PagedCall {
+  PagedCall() {
     cache.remove_sequence(cache.add_sequence());
     id = cache.add_sequence();
     cache.append(id, Tensor(DType::kFloat32, {3, 5, 4}), Tensor(DType::kFloat32, {3, 5, 6}));
@@ -42,20 +41,16 @@ struct Call {
   std::optional<Rotary> rotary;
 };
 
-TensorView zeros(DType dtype, const Shape& shape) {
-  static std::vector<double> memory(1000);
-  return {memory.data(), dtype, shape, contiguous_strides(shape)};
-}
-
 /// Spoils an option, and makes a cache of them.
-std::function<void(Call&)> with_options(const std::function<void(PagedKvCacheOptions&)>& spoil) {
-  return [spoil](Call& c) {
+std::function<void(PagedCall&)> with_options(
+    const std::function<void(PagedKvCacheOptions&)>& spoil) {
+  return [spoil](PagedCall& c) {
     spoil(c.options);
     PagedKvCache cache(c.options);
   };
 }
 
-const std::vector<Bad<Call>> kBadCalls{
+const std::vector<Bad<PagedCall>> kBadPagedCalls{
     {"dtype float64", with_options([](auto& o) { o.dtype = DType::kFloat64; }),
      "dtype: expected float32, float16 or bfloat16, got float64"},
     {"dtype bool", with_options([](auto& o) { o.dtype = DType::kBool; }),
@@ -70,93 +65,93 @@ const std::vector<Bad<Call>> kBadCalls{
      "head_dim: expected 0 or more, got -3"},
     {"negative value_dim", with_options([](auto& o) { o.value_dim = -4; }),
      "value_dim: expected 0 or more, got -4"},
-    {"too many keys", with_options([](auto& o) { o.blocks = kMax; }),
+    {"too many keys", with_options([](auto& o) { o.blocks = kMaxInt; }),
      "key cache: expected at most 281474976710656 bytes, got [9223372036854775807, 3, 4, 4] of "
      "float32"},
-    {"too many values", with_options([](auto& o) { o.value_dim = kMax; }),
+    {"too many values", with_options([](auto& o) { o.value_dim = kMaxInt; }),
      "value cache: expected at most 281474976710656 bytes, got [10, 3, 4, 9223372036854775807] of "
      "float32"},
-    {"tokens of no sequence", [](Call& c) { c.id = 2; },
+    {"tokens of no sequence", [](PagedCall& c) { c.id = 2; },
      "sequence: expected one of the 1 that there are, got 2"},
-    {"tokens of a sequence that was removed", [](Call& c) { c.id = 0; },
+    {"tokens of a sequence that was removed", [](PagedCall& c) { c.id = 0; },
      "sequence: expected one of the 1 that there are, got 0, which was removed"},
-    {"removed twice", [](Call& c) { c.cache.remove_sequence(0); },
+    {"removed twice", [](PagedCall& c) { c.cache.remove_sequence(0); },
      "sequence: expected one of the 1 that there are, got 0, which was removed"},
-    {"length of no sequence", [](Call& c) { c.cache.length(-1); },
+    {"length of no sequence", [](PagedCall& c) { c.cache.length(-1); },
      "sequence: expected one of the 1 that there are, got -1"},
-    {"truncating no sequence", [](Call& c) { c.cache.truncate(7, 0); },
+    {"truncating no sequence", [](PagedCall& c) { c.cache.truncate(7, 0); },
      "sequence: expected one of the 1 that there are, got 7"},
-    {"fork of no sequence", [](Call& c) { c.cache.fork(7, 0); },
+    {"fork of no sequence", [](PagedCall& c) { c.cache.fork(7, 0); },
      "sequence: expected one of the 1 that there are, got 7"},
-    {"blocks for no sequence", [](Call& c) { c.cache.blocks_needed(7, 0); },
+    {"blocks for no sequence", [](PagedCall& c) { c.cache.blocks_needed(7, 0); },
      "sequence: expected one of the 1 that there are, got 7"},
     {"view of no sequence",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.cache.view(std::vector<Id>{1, 7});
      },
      "sequence: expected one of the 1 that there are, got 7"},
-    {"blocks for fewer than no tokens", [](Call& c) { c.cache.blocks_needed(1, -1); },
+    {"blocks for fewer than no tokens", [](PagedCall& c) { c.cache.blocks_needed(1, -1); },
      "tokens: expected 0 to 281474976710656 of them, got -1"},
-    {"blocks for too many tokens", [](Call& c) { c.cache.blocks_needed(1, kMax); },
+    {"blocks for too many tokens", [](PagedCall& c) { c.cache.blocks_needed(1, kMaxInt); },
      "tokens: expected 0 to 281474976710656 of them, got 9223372036854775807"},
-    {"truncated to more", [](Call& c) { c.cache.truncate(1, 6); },
+    {"truncated to more", [](PagedCall& c) { c.cache.truncate(1, 6); },
      "truncate: expected 0 to 5 tokens, those that there are, got 6"},
-    {"truncated to less than nothing", [](Call& c) { c.cache.truncate(1, -1); },
+    {"truncated to less than nothing", [](PagedCall& c) { c.cache.truncate(1, -1); },
      "truncate: expected 0 to 5 tokens, those that there are, got -1"},
-    {"fork of more", [](Call& c) { c.cache.fork(1, 6); },
+    {"fork of more", [](PagedCall& c) { c.cache.fork(1, 6); },
      "fork: expected 0 to 5 tokens, those that there are, got 6"},
-    {"no key", [](Call& c) { c.key = {}; },
+    {"no key", [](PagedCall& c) { c.key = {}; },
      "key: expected [kv_heads, n, head_dim] = [3, n, 4], got nothing"},
-    {"no value", [](Call& c) { c.value = {}; },
+    {"no value", [](PagedCall& c) { c.value = {}; },
      "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got nothing"},
-    {"key of rank 2", [](Call& c) { c.key = c.key[0]; },
+    {"key of rank 2", [](PagedCall& c) { c.key = c.key[0]; },
      "key: expected [kv_heads, n, head_dim] = [3, n, 4], got [3, 4]"},
     {"keys of two sequences",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.key = zeros(DType::kFloat32, {2, 3, 3, 4});
      },
      "key: expected [1, kv_heads, n, head_dim] = [1, 3, n, 4], got [2, 3, 3, 4]"},
     {"values of two sequences",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.value = zeros(DType::kFloat32, {2, 3, 3, 6});
      },
      "value: expected [1, kv_heads, n, value_dim] = [1, 3, 3, 6], got [2, 3, 3, 6]"},
     {"heads of key",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.key = zeros(DType::kFloat32, {2, 3, 4});
      },
      "key: expected [kv_heads, n, head_dim] = [3, n, 4], got [2, 3, 4]"},
-    {"dim of value", [](Call& c) { c.value = c.key; },
+    {"dim of value", [](PagedCall& c) { c.value = c.key; },
      "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got [3, 3, 4]"},
     {"fewer values than keys",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.value = zeros(DType::kFloat32, {3, 2, 6});
      },
      "value: expected [kv_heads, n, value_dim] = [3, 3, 6], got [3, 2, 6]"},
     {"key of int64",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.key = zeros(DType::kInt64, {3, 3, 4});
      },
      "key: expected float32, float64, float16 or bfloat16, got int64"},
     {"key without data",
-     [](Call& c) {
+     [](PagedCall& c) {
        c.key = TensorView(nullptr, DType::kFloat32, {3, 3, 4}, {12, 4, 1});
      },
      "key: expected data for shape [3, 3, 4], got a null pointer"},
     {"value beyond memory",
-     [](Call& c) {
-       c.value = TensorView(c.value.data(), DType::kFloat32, {3, 3, 6}, {kMax, 6, 1});
+     [](PagedCall& c) {
+       c.value = TensorView(c.value.data(), DType::kFloat32, {3, 3, 6}, {kMaxInt, 6, 1});
      },
      "value: expected strides that stay within memory, got [9223372036854775807, 6, 1] for shape "
      "[3, 3, 6]"},
-    {"odd dims to rotate", [](Call& c) { c.rotary = Rotary{.dims = 3}; },
+    {"odd dims to rotate", [](PagedCall& c) { c.rotary = Rotary{.dims = 3}; },
      "rotary: expected an even number of dims to rotate, got 3"},
 };
 
-class PagedKvCacheErrors : public testing::TestWithParam<Bad<Call>> {};
+class PagedKvCacheErrors : public testing::TestWithParam<Bad<PagedCall>> {};
 
 TEST_P(PagedKvCacheErrors, Message) {
-  Call call;
+  PagedCall call;
   EXPECT_EQ(message_of([&] {
               GetParam().spoil(call);
               call.append();
@@ -167,7 +162,8 @@ TEST_P(PagedKvCacheErrors, Message) {
   EXPECT_EQ(call.cache.sequences(), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PagedKvCacheErrors, testing::ValuesIn(kBadCalls), name_of_bad<Call>);
+INSTANTIATE_TEST_SUITE_P(All, PagedKvCacheErrors, testing::ValuesIn(kBadPagedCalls),
+                         name_of_bad<PagedCall>);
 
 }  // namespace
 }  // namespace fovea::test

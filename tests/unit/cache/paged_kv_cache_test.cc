@@ -37,7 +37,7 @@ struct Token {
   std::vector<double> value;
   bool operator==(const Token&) const = default;
 };
-using Model = std::map<Id, std::vector<Token>>;
+using PagedModel = std::map<Id, std::vector<Token>>;
 
 /// Token t of [kv_heads, n, dim] in the cache's type.
 std::vector<double> token_of(const TensorView& tokens, std::int64_t t, DType dtype,
@@ -82,7 +82,7 @@ std::vector<Token> tokens_of(const PagedKeyValue& paged, std::int64_t b) {
   return tokens;
 }
 
-void expect_same(const PagedKvCache& cache, const Model& model) {
+void expect_same_pages(const PagedKvCache& cache, const PagedModel& model) {
   ASSERT_EQ(cache.sequences(), static_cast<std::int64_t>(model.size()));
   std::vector<Id> ids;
   for (const auto& [id, tokens] : model) {
@@ -108,8 +108,8 @@ void expect_same(const PagedKvCache& cache, const Model& model) {
 }
 
 /// Tokens in any type, [kv_heads, n, dim], in one of three layouts.
-struct Tokens {
-  Tokens(RandomState& random, const PagedKvCacheOptions& o, std::int64_t n)
+struct PagedTokens {
+  PagedTokens(RandomState& random, const PagedKvCacheOptions& o, std::int64_t n)
       : layout(random_below(random, 3)),
         key_memory(make(random, o.kv_heads, n, o.head_dim)),
         value_memory(make(random, o.kv_heads, n, o.value_dim.value_or(o.head_dim))) {}
@@ -161,7 +161,7 @@ struct Both {
   }
   /// Appends where there is room, and as many blocks as were said.
   void append(Id id, RandomState& random, std::int64_t n, const Rotary* rotary = nullptr) {
-    const Tokens tokens(random, cache.options(), n);
+    const PagedTokens tokens(random, cache.options(), n);
     const std::int64_t free = cache.free_blocks();
     const std::int64_t needed = cache.blocks_needed(id, n);
     if (needed > free) {
@@ -179,7 +179,7 @@ struct Both {
   }
 
   PagedKvCache cache;
-  Model model;
+  PagedModel model;
 };
 
 TEST(PagedKvCache, RandomOperationsAsTheModel) {
@@ -216,7 +216,7 @@ TEST(PagedKvCache, RandomOperationsAsTheModel) {
           both.remove(id);
         }
       }
-      expect_same(both.cache, both.model);
+      expect_same_pages(both.cache, both.model);
       if (testing::Test::HasFatalFailure()) return;
     }
     while (!both.model.empty()) both.remove(both.model.begin()->first);
@@ -243,7 +243,7 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
   EXPECT_EQ(both.cache.blocks_needed(parent, 2), 0);
   both.append(parent, random, 2);
   EXPECT_EQ(both.cache.free_blocks(), 16);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   // Token 5 lies in a block that all three have: truncated to it, each would copy.
   both.append(other, random, 3);
   EXPECT_EQ(both.cache.free_blocks(), 15);
@@ -252,13 +252,13 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
   EXPECT_EQ(both.cache.blocks_needed(parent, 1), 1);
   both.append(parent, random, 1);
   EXPECT_EQ(both.cache.blocks_needed(child, 1), 0);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   // Blocks are free when the last that has them goes.
   both.remove(parent);
   EXPECT_EQ(both.cache.free_blocks(), 16);  // the copy went; block 0 is still shared
   both.remove(child);
   EXPECT_EQ(both.cache.free_blocks(), 18);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   both.remove(other);
   EXPECT_EQ(both.cache.free_blocks(), 20);
 }
@@ -273,7 +273,7 @@ TEST(PagedKvCache, ForkAtABlocksEndNeedsNoCopy) {
   both.append(child, random, 4);
   both.append(parent, random, 4);
   EXPECT_EQ(both.cache.free_blocks(), 0);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 TEST(PagedKvCache, FullPoolSaysSoAndChangesNothing) {
@@ -287,19 +287,19 @@ TEST(PagedKvCache, FullPoolSaysSoAndChangesNothing) {
   EXPECT_EQ(both.cache.blocks_needed(second, 9), 3);
   EXPECT_EQ(full_message_of([&] { both.cache.append(second, tokens, tokens); }),
             "cache: expected 3 free blocks for 9 tokens behind 4, got 1");
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   // A copy counts as well.
   const Id fork = both.fork(first, 6);
   both.append(second, random, 4);
   const TensorView one(tokens.view().data(), DType::kFloat32, {1, 1, 2}, {2, 2, 1});
   EXPECT_EQ(full_message_of([&] { both.cache.append(fork, one, one); }),
             "cache: expected 1 free blocks for 1 tokens behind 6, got 0");
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   // The last block has room yet, and once the other is gone, so has the fork's.
   both.remove(first);
   both.append(fork, random, 2);
   EXPECT_EQ(both.cache.length(fork), 8);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 TEST(PagedKvCache, BlocksThatWereUsedAreUsedAgainFirst) {
@@ -327,7 +327,7 @@ TEST(PagedKvCache, AppendsTokensOfItsOwn) {
   tokens.insert(tokens.end(), again.begin(), again.end());
   const std::int64_t block = batch.block_table.at<std::int64_t>({0, 0});
   both.cache.append(id, batch.key[block], batch.value[block]);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 TEST(PagedKvCache, ViewOfABatch) {
@@ -369,7 +369,7 @@ TEST(PagedKvCache, MovedFromHasNothing) {
   const Id id = both.add();
   both.append(id, random, 7);
   PagedKvCache moved = std::move(both.cache);
-  expect_same(moved, both.model);
+  expect_same_pages(moved, both.model);
   EXPECT_EQ(both.cache.sequences(), 0);  // NOLINT: what is left is the point
   EXPECT_EQ(both.cache.free_blocks(), 0);
   EXPECT_EQ(both.cache.bytes(), 0);
@@ -378,10 +378,10 @@ TEST(PagedKvCache, MovedFromHasNothing) {
   const Tensor one(DType::kFloat32, {1, 1, 2});
   EXPECT_THROW(both.cache.append(other, one, one), CacheFull);
   both.cache = std::move(moved);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
   PagedKvCache& self = both.cache;
   both.cache = std::move(self);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 TEST(PagedKvCache, APoolOfTerabytesTakesNoMemory) {
@@ -401,7 +401,7 @@ TEST(PagedKvCache, APoolOfTerabytesTakesNoMemory) {
   RandomState random(8);
   Both both(options);
   both.append(both.add(), random, 50);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 TEST(PagedKvCache, MoreThanAllAddresses) {
@@ -419,7 +419,7 @@ TEST(PagedKvCache, NothingToAppend) {
   const Id fork = both.fork(id, 3);
   both.append(fork, random, 0);  // copies nothing
   EXPECT_EQ(both.cache.free_blocks(), 2);
-  expect_same(both.cache, both.model);
+  expect_same_pages(both.cache, both.model);
 }
 
 }  // namespace

@@ -330,7 +330,7 @@ TEST(Rotary, NothingToRotate) {
 }
 
 /// Rows [2, 3, 6] at positions [3] or, given one, from `first` on.
-struct Call {
+struct RotaryCall {
   void run() {
     if (first.has_value()) {
       apply_rotary(source, *first, rotary, target);
@@ -351,135 +351,138 @@ struct Call {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-const std::vector<Bad<Call>> kBadCalls{
-    {"no source", [](Call& c) { c.source = {}; },
+const std::vector<Bad<RotaryCall>> kBadRotaryCalls{
+    {"no source", [](RotaryCall& c) { c.source = {}; },
      "source: expected [..., length, dim], got nothing"},
-    {"source of rank 1", [](Call& c) { c.source = c.source[0][0]; },
+    {"source of rank 1", [](RotaryCall& c) { c.source = c.source[0][0]; },
      "source: expected [..., length, dim], got [6]"},
-    {"no target", [](Call& c) { c.target = {}; },
+    {"no target", [](RotaryCall& c) { c.target = {}; },
      "target: expected [..., length, dim], got nothing"},
     {"source of bool",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.source.data(), DType::kBool, {2, 3, 6}, {18, 6, 1});
      },
      "source: expected float32, float64, float16 or bfloat16, got bool"},
     {"target of int64",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.target = MutableTensorView(c.positions_memory.data(), {1, 3});
      },
      "target: expected float32, float64, float16 or bfloat16, got int64"},
     {"source without data",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(nullptr, DType::kFloat32, {2, 3, 6}, {18, 6, 1});
      },
      "source: expected data for shape [2, 3, 6], got a null pointer"},
     {"source beyond memory",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.source.data(), DType::kFloat32, {2, 3, 6}, {1LL << 47, 6, 1});
      },
      "source: expected strides that stay within memory, got [140737488355328, 6, 1] for shape "
      "[2, 3, 6]"},
     {"another shape",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.target = MutableTensorView(c.target_memory.data(), {2, 6, 3});
      },
      "target: expected the shape of source = [2, 3, 6], got [2, 6, 3]"},
     {"elements of target twice",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.target = MutableTensorView(c.target_memory.data(), DType::kFloat32, {2, 3, 6}, {6, 6, 1});
      },
      "target: expected an element in memory for each index, got strides [6, 6, 1] for shape "
      "[2, 3, 6]"},
     {"overlap",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.target_memory.data() + 6, {2, 3, 6});
      },
      "target: expected memory of its own, or source itself, got memory that overlaps source"},
     {"source in another type",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.target_memory.data(), DType::kFloat16, {2, 3, 6}, {18, 6, 1});
      },
      "target: expected memory of its own, or source itself, got memory that overlaps source"},
     {"source in another order",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.target_memory.data(), DType::kFloat32, {2, 3, 6}, {18, 1, 3});
      },
      "target: expected memory of its own, or source itself, got memory that overlaps source"},
     {"overlapping positions",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.positions = TensorView(c.target_memory.data() + 8, DType::kInt64, {2, 3}, {3, 1});
      },
      "target: expected memory of its own, or source itself, got memory that overlaps positions"},
-    {"no positions", [](Call& c) { c.positions = {}; },
+    {"no positions", [](RotaryCall& c) { c.positions = {}; },
      "positions: expected int64 [3] or [2, 3], got nothing"},
-    {"positions of floats", [](Call& c) { c.positions = TensorView(c.source_memory.data(), {3}); },
+    {"positions of floats",
+     [](RotaryCall& c) { c.positions = TensorView(c.source_memory.data(), {3}); },
      "positions: expected int64 [3] or [2, 3], got float32 [3]"},
     {"positions of a wrong shape",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.positions = TensorView(c.positions_memory.data(), {3, 2});
      },
      "positions: expected int64 [3] or [2, 3], got int64 [3, 2]"},
     {"positions of items that are not there",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = c.source[0];
        c.target = c.target[0];
      },
      "positions: expected int64 [3], got int64 [2, 3]"},
     {"positions without data",
-     [](Call& c) { c.positions = TensorView(nullptr, DType::kInt64, {3}, {1}); },
+     [](RotaryCall& c) { c.positions = TensorView(nullptr, DType::kInt64, {3}, {1}); },
      "positions: expected data for shape [3], got a null pointer"},
     {"a position that float64 does not hold",
-     [](Call& c) { c.positions_memory[4] = (1LL << 53) + 1; },
+     [](RotaryCall& c) { c.positions_memory[4] = (1LL << 53) + 1; },
      "positions: expected positions from -9007199254740992 to 9007199254740992, got "
      "9007199254740993"},
     {"a first position too low",
-     [](Call& c) { c.first = std::numeric_limits<std::int64_t>::min(); },
+     [](RotaryCall& c) { c.first = std::numeric_limits<std::int64_t>::min(); },
      "first_position: expected positions from -9007199254740992 to 9007199254740992, got "
      "-9223372036854775808"},
-    {"a last position too high", [](Call& c) { c.first = (1LL << 53) - 2; },
+    {"a last position too high", [](RotaryCall& c) { c.first = (1LL << 53) - 2; },
      "first_position + length: expected positions from -9007199254740992 to 9007199254740992, got "
      "9007199254740993"},
-    {"more dims than there are", [](Call& c) { c.rotary.dims = 8; },
+    {"more dims than there are", [](RotaryCall& c) { c.rotary.dims = 8; },
      "rotary: expected dims from 0 (all) to head_dim = 6, got 8"},
-    {"negative dims", [](Call& c) { c.rotary.dims = -2; },
+    {"negative dims", [](RotaryCall& c) { c.rotary.dims = -2; },
      "rotary: expected dims from 0 (all) to head_dim = 6, got -2"},
-    {"odd dims", [](Call& c) { c.rotary.dims = 5; },
+    {"odd dims", [](RotaryCall& c) { c.rotary.dims = 5; },
      "rotary: expected an even number of dims to rotate, got 5"},
     {"an odd head_dim",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.source = TensorView(c.source_memory.data(), {2, 3, 5});
        c.target = MutableTensorView(c.target_memory.data(), {2, 3, 5});
      },
      "rotary: expected an even number of dims to rotate, got 5, all of head_dim"},
-    {"base 0", [](Call& c) { c.rotary.base = 0.0; }, "rotary: expected a base above 0, got 0"},
-    {"negative base", [](Call& c) { c.rotary.base = -1.5; },
+    {"base 0", [](RotaryCall& c) { c.rotary.base = 0.0; },
+     "rotary: expected a base above 0, got 0"},
+    {"negative base", [](RotaryCall& c) { c.rotary.base = -1.5; },
      "rotary: expected a base above 0, got -1.5"},
-    {"nan as base", [](Call& c) { c.rotary.base = std::nan(""); },
+    {"nan as base", [](RotaryCall& c) { c.rotary.base = std::nan(""); },
      "rotary: expected a base above 0, got nan"},
-    {"infinite base", [](Call& c) { c.rotary.base = kInf; },
+    {"infinite base", [](RotaryCall& c) { c.rotary.base = kInf; },
      "rotary: expected a base above 0, got inf"},
     {"too few frequencies",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.rotary.inverse_frequencies = {1, 2};
      },
      "rotary: expected 3 inverse_frequencies for 6 dims, got 2"},
     {"an infinite frequency",
-     [](Call& c) {
+     [](RotaryCall& c) {
        c.rotary.inverse_frequencies = {1, kInf, 2};
      },
      "rotary: expected finite inverse_frequencies, got inf at 1"},
 };
 
-class RotaryErrors : public testing::TestWithParam<Bad<Call>> {};
+class RotaryErrors : public testing::TestWithParam<Bad<RotaryCall>> {};
 
 TEST_P(RotaryErrors, Message) {
-  Call call;
+  RotaryCall call;
   GetParam().spoil(call);
   EXPECT_EQ(message_of([&] { call.run(); }), GetParam().message);
   EXPECT_TRUE(std::ranges::all_of(call.target_memory, [](float x) { return x == 7.0F; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RotaryErrors, testing::ValuesIn(kBadCalls), name_of_bad<Call>);
+INSTANTIATE_TEST_SUITE_P(All, RotaryErrors, testing::ValuesIn(kBadRotaryCalls),
+                         name_of_bad<RotaryCall>);
 
 TEST(Rotary, ErrorsOfFrequencies) {
   EXPECT_EQ(message_of([] { rotary_inverse_frequencies(10000.0, 7); }),

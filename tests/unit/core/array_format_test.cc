@@ -5,7 +5,6 @@
 
 #include "fovea/array_format.h"
 
-#include <charconv>
 #include <clocale>
 #include <cstdint>
 #include <fstream>
@@ -23,21 +22,15 @@
 
 #include "core/number_format.h"
 #include "support/message_of.h"
+#include "support/parse.h"
 
 namespace fovea {
 namespace {
 
 using test::message_of;
+using test::parse;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-template <class T>
-T parse(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  EXPECT_TRUE(error == std::errc() && end == text.data() + text.size()) << "not a number: " << text;
-  return value;
-}
 
 // One array of the file and what NumPy prints for it.
 struct Case {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -21,15 +20,20 @@
 
 #include "fovea/error.h"
 
+#include "support/limits.h"
 #include "support/message_of.h"
+#include "support/parse.h"
+#include "support/tensors.h"
 
 namespace fovea {
 namespace {
 
+using test::elements;
+using test::kMaxInt;
 using test::message_of;
+using test::parse;
 
 constexpr std::int64_t kMinInt = std::numeric_limits<std::int64_t>::min();
-constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
 
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
@@ -39,14 +43,6 @@ std::vector<std::string> words_of(const std::string& line) {
     at = line.find_first_not_of(' ', end);
   }
   return words;
-}
-
-template <class T>
-T parse(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  EXPECT_TRUE(error == std::errc() && end == text.data() + text.size()) << "not a number: " << text;
-  return value;
 }
 
 // "2x3" as [2, 3]; "0d" as [].
@@ -69,12 +65,6 @@ std::uint64_t ulps_apart(double a, double b) {
   const auto x = std::bit_cast<std::uint64_t>(a);
   const auto y = std::bit_cast<std::uint64_t>(b);
   return x > y ? x - y : y - x;
-}
-
-template <class T>
-std::vector<T> elements(const Tensor& tensor) {
-  const auto span = tensor.span<T>();
-  return {span.begin(), span.end()};
 }
 
 // Plays one line of the recording and compares what the stream gives.

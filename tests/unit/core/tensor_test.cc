@@ -17,21 +17,18 @@
 
 #include "fovea/error.h"
 
+#include "support/limits.h"
 #include "support/message_of.h"
+#include "support/tensors.h"
 
 namespace fovea {
 namespace {
 
+using test::elements;
+using test::kMaxInt;
 using test::message_of;
 
-constexpr std::int64_t kMaxInt = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kBig = std::int64_t{1} << 40;
-
-template <class T>
-std::vector<T> elements(const Tensor& tensor) {
-  const auto span = tensor.span<T>();
-  return {span.begin(), span.end()};
-}
 
 // 0, 1, 2, .. in row-major order.
 Tensor counting(const Shape& shape) {

@@ -17,7 +17,7 @@ namespace {
 
 // numpy.savez(file, a=numpy.array([1, 2], 'f4'), é=numpy.array(3)): sizes of 64 bits in the local
 // headers, and a name in UTF-8.
-const std::string kStored = bytes_of(
+const std::string kStoredArchive = bytes_of(
     "PK\x03\x04-\x00\x00\x00\x00\x00\x00\x00!\x00\x9a\xca\xab\xe7\xff\xff\xff\xff\xff\xff\xff\xff"
     "\x05\x00\x14\x00"
     "a.npy\x01\x00\x10\x00\x88\x00\x00\x00\x00\x00\x00\x00\x88\x00\x00\x00\x00\x00\x00\x00\x93NUMPY"
@@ -50,7 +50,7 @@ const std::string kDeflated = bytes_of(
     "3\x00\x00\x00\x83\x00\x00\x00\x00\x00");
 
 TEST(FilesNpz, AsNumPyWritesIt) {
-  const TensorFile file = open_bytes(FileFormat::kNpz, kStored);
+  const TensorFile file = open_bytes(FileFormat::kNpz, kStoredArchive);
   ASSERT_EQ(file.tensors().size(), 2U);
   EXPECT_EQ(file.tensors()[0].name, "a");
   EXPECT_EQ(file.tensors()[0].dtype, DType::kFloat32);
@@ -76,7 +76,7 @@ TEST(FilesNpz, WrittenAsNumPyWritesIt) {
   const Tensor e = Tensor::from<std::int64_t>({}, {3});
   const std::vector<NamedTensor> tensors = {{"a", a}, {"é", e}};
   write_tensors(folder / "x.npz", tensors);
-  EXPECT_EQ(read_file(folder / "x.npz"), kStored);
+  EXPECT_EQ(read_file(folder / "x.npz"), kStoredArchive);
 }
 
 TEST(FilesNpz, WithoutMembers) {

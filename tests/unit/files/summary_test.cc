@@ -14,10 +14,11 @@
 #include "fovea/half.h"
 #include "fovea/random.h"
 
+#include "support/limits.h"
+
 namespace fovea::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Element by element.

@@ -26,16 +26,16 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-constexpr std::int64_t kQueryDim = 3, kKeyDim = 2, kDim = 4;
+constexpr std::int64_t kAdditiveQueryDim = 3, kAdditiveKeyDim = 2, kAdditiveDim = 4;
 
-struct Case {
+struct AdditiveCase {
   std::string name;
   bool bias, values;
   std::int64_t batch, q_len, kv_len;
   Lengths lengths;
 };
 
-const Case kCases[] = {
+const AdditiveCase kAdditiveCases[] = {
     {"keys are values", false, false, 2, 3, 4, {}},
     {"values, a bias", true, true, 2, 3, 4, {}},
     {"uneven, one empty", true, false, 3, 2, 4, {4, 0, 1}},
@@ -47,10 +47,10 @@ const Case kCases[] = {
 };
 
 /// What one case is given.
-struct Inputs {
-  explicit Inputs(const Case& c)
-      : query(RandomState(2).randn({c.batch, c.q_len, kQueryDim})),
-        keys(RandomState(3).randn({c.batch, c.kv_len, kKeyDim})),
+struct AdditiveInputs {
+  explicit AdditiveInputs(const AdditiveCase& c)
+      : query(RandomState(2).randn({c.batch, c.q_len, kAdditiveQueryDim})),
+        keys(RandomState(3).randn({c.batch, c.kv_len, kAdditiveKeyDim})),
         values(c.values ? RandomState(4).randn({c.batch, c.kv_len, 5}) : Tensor()) {}
 
   TensorView shown_values() const { return values.defined() ? TensorView(values) : keys.view(); }
@@ -59,19 +59,20 @@ struct Inputs {
 };
 
 /// Those that the layer returns, in the order of the inputs.
-std::vector<TensorView> in_order(const AdditiveAttention::Gradients& g) {
+std::vector<TensorView> additive_in_order(const AdditiveAttention::Gradients& g) {
   std::vector<TensorView> all{g.query, g.keys};
   if (g.values.defined()) all.push_back(g.values);
   return all;
 }
 
 TEST(NnAdditiveAttention, IsItsFormula) {
-  for (const Case& c : kCases) {
+  for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
-    AdditiveAttention layer(model.scope(), kQueryDim, kKeyDim, kDim, c.bias);
+    AdditiveAttention layer(model.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim,
+                            c.bias);
     test::draw_parameters(model);
-    const Inputs in(c);
+    const AdditiveInputs in(c);
     const TensorView context = layer.forward(in.query, in.keys, in.values, c.lengths);
     const TensorView weights = layer.weights();
     ASSERT_EQ(weights.shape(), Shape({c.batch, c.q_len, c.kv_len}));
@@ -93,7 +94,7 @@ TEST(NnAdditiveAttention, IsItsFormula) {
       double sum = 0.0;
       for (std::int64_t j = 0; j < length; ++j) {
         double score = 0.0;
-        for (std::int64_t i = 0; i < kDim; ++i) {
+        for (std::int64_t i = 0; i < kAdditiveDim; ++i) {
           const double both = projected(in.query, at[0], at[1], "query_proj.weight", i) +
                               projected(in.keys, at[0], j, "key_proj.weight", i);
           score += parameter("v").value({i}) *
@@ -119,28 +120,31 @@ TEST(NnAdditiveAttention, IsItsFormula) {
 }
 
 TEST(NnAdditiveAttention, HasTheGradientsOfDifferences) {
-  for (const Case& c : kCases) {
+  for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
-    AdditiveAttention layer(model.scope(), kQueryDim, kKeyDim, kDim, c.bias);
+    AdditiveAttention layer(model.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim,
+                            c.bias);
     test::draw_parameters(model);
-    Inputs in(c);
+    AdditiveInputs in(c);
     std::vector<Tensor*> inputs{&in.query, &in.keys};
     if (c.values) inputs.push_back(&in.values);
     test::expect_gradients(
         {model, inputs,
          [&] { return TensorView(layer.forward(in.query, in.keys, in.values, c.lengths)); },
-         [&](const TensorView& grad) { return in_order(layer.backward(grad)); }});
+         [&](const TensorView& grad) { return additive_in_order(layer.backward(grad)); }});
   }
 }
 
 TEST(NnAdditiveAttention, StepsAreTheWhole) {
-  for (const Case& c : kCases) {
+  for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
-    const Inputs in(c);
+    const AdditiveInputs in(c);
     Model model(1, DType::kFloat64), other(1, DType::kFloat64);
-    AdditiveAttention whole(model.scope(), kQueryDim, kKeyDim, kDim, c.bias);
-    AdditiveAttention layer(other.scope(), kQueryDim, kKeyDim, kDim, c.bias);
+    AdditiveAttention whole(model.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim,
+                            c.bias);
+    AdditiveAttention layer(other.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim,
+                            c.bias);
     const Tensor context(whole.forward(in.query, in.keys, in.values, c.lengths));
     const Tensor grad = RandomState(5).randn(context.shape());
     const AdditiveAttention::Gradients expected = whole.backward(grad);
@@ -151,7 +155,7 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
     layer.prepare(in.keys, in.values, c.lengths);
     layer.start(query);
     for (std::int64_t step = 0; step < c.q_len; ++step) {
-      for_each_index({c.batch, kQueryDim}, [&](const Index& at) {
+      for_each_index({c.batch, kAdditiveQueryDim}, [&](const Index& at) {
         set_value(query, {at[0], step, at[1]}, in.query.value({at[0], step, at[1]}));
       });
       const TensorView now = layer.attend(step);
@@ -165,7 +169,7 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
     layer.start_backward();
     for (std::int64_t step = c.q_len - 1; step >= 0; --step) {
       const std::int64_t width = context.extent(2);
-      Tensor grad_query(DType::kFloat64, {c.batch, kQueryDim});
+      Tensor grad_query(DType::kFloat64, {c.batch, kAdditiveQueryDim});
       set_value(grad_query, {0, 0}, 1.0);  // is added to
       const TensorView rows(&grad.at<double>({0, step, 0}), DType::kFloat64, {c.batch, width},
                             {c.q_len * width, 1});
@@ -192,10 +196,10 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
 }
 
 TEST(NnAdditiveAttention, PaddingDoesNotMatter) {
-  const Case c{"", true, true, 2, 2, 3, {1, 2}};
+  const AdditiveCase c{"", true, true, 2, 2, 3, {1, 2}};
   Model model(1, DType::kFloat64);
-  AdditiveAttention layer(model.scope(), kQueryDim, kKeyDim, kDim, true);
-  Inputs in(c);
+  AdditiveAttention layer(model.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim, true);
+  AdditiveInputs in(c);
   const Tensor context(layer.forward(in.query, in.keys, in.values, c.lengths));
   const Tensor grad = RandomState(5).randn(context.shape());
   const Tensor grad_keys(layer.backward(grad).keys);

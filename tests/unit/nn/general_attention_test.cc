@@ -26,16 +26,16 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-constexpr std::int64_t kQueryDim = 3, kKeyDim = 2;
+constexpr std::int64_t kGeneralQueryDim = 3, kGeneralKeyDim = 2;
 
-struct Case {
+struct GeneralCase {
   std::string name;
   bool values;
   std::int64_t batch, q_len, kv_len;
   Lengths lengths;
 };
 
-const Case kCases[] = {
+const GeneralCase kGeneralCases[] = {
     {"keys are values", false, 2, 3, 4, {}},
     {"values", true, 2, 3, 4, {}},
     {"uneven, one empty", false, 3, 2, 4, {4, 0, 1}},
@@ -46,10 +46,10 @@ const Case kCases[] = {
     {"no item", false, 0, 2, 3, {}},
 };
 
-struct Inputs {
-  explicit Inputs(const Case& c)
-      : query(RandomState(2).randn({c.batch, c.q_len, kQueryDim})),
-        keys(RandomState(3).randn({c.batch, c.kv_len, kKeyDim})),
+struct GeneralInputs {
+  explicit GeneralInputs(const GeneralCase& c)
+      : query(RandomState(2).randn({c.batch, c.q_len, kGeneralQueryDim})),
+        keys(RandomState(3).randn({c.batch, c.kv_len, kGeneralKeyDim})),
         values(c.values ? RandomState(4).randn({c.batch, c.kv_len, 5}) : Tensor()) {}
 
   TensorView shown_values() const { return values.defined() ? TensorView(values) : keys.view(); }
@@ -57,19 +57,19 @@ struct Inputs {
   Tensor query, keys, values;
 };
 
-std::vector<TensorView> in_order(const GeneralAttention::Gradients& g) {
+std::vector<TensorView> general_in_order(const GeneralAttention::Gradients& g) {
   std::vector<TensorView> all{g.query, g.keys};
   if (g.values.defined()) all.push_back(g.values);
   return all;
 }
 
 TEST(NnGeneralAttention, IsItsFormula) {
-  for (const Case& c : kCases) {
+  for (const GeneralCase& c : kGeneralCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
-    GeneralAttention layer(model.scope(), kQueryDim, kKeyDim);
+    GeneralAttention layer(model.scope(), kGeneralQueryDim, kGeneralKeyDim);
     const TensorView weight(model.parameters().find("query_proj.weight")->value);
-    const Inputs in(c);
+    const GeneralInputs in(c);
     const TensorView context = layer.forward(in.query, in.keys, in.values, c.lengths);
     const TensorView weights = layer.weights();
     ASSERT_EQ(weights.shape(), Shape({c.batch, c.q_len, c.kv_len}));
@@ -104,18 +104,18 @@ TEST(NnGeneralAttention, IsItsFormula) {
 }
 
 TEST(NnGeneralAttention, HasTheGradientsOfDifferences) {
-  for (const Case& c : kCases) {
+  for (const GeneralCase& c : kGeneralCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
-    GeneralAttention layer(model.scope(), kQueryDim, kKeyDim);
+    GeneralAttention layer(model.scope(), kGeneralQueryDim, kGeneralKeyDim);
     test::draw_parameters(model);
-    Inputs in(c);
+    GeneralInputs in(c);
     std::vector<Tensor*> inputs{&in.query, &in.keys};
     if (c.values) inputs.push_back(&in.values);
     test::expect_gradients(
         {model, inputs,
          [&] { return TensorView(layer.forward(in.query, in.keys, in.values, c.lengths)); },
-         [&](const TensorView& grad) { return in_order(layer.backward(grad)); }});
+         [&](const TensorView& grad) { return general_in_order(layer.backward(grad)); }});
   }
 }
 
@@ -151,10 +151,10 @@ TEST(NnGeneralAttention, Float32AgreesWithFloat64) {
 }
 
 TEST(NnGeneralAttention, PaddingDoesNotMatter) {
-  const Case c{"", true, 2, 2, 3, {1, 2}};
+  const GeneralCase c{"", true, 2, 2, 3, {1, 2}};
   Model model(1);
-  GeneralAttention layer(model.scope(), kQueryDim, kKeyDim);
-  const Inputs in(c);
+  GeneralAttention layer(model.scope(), kGeneralQueryDim, kGeneralKeyDim);
+  const GeneralInputs in(c);
   const Tensor query = convert(in.query, DType::kFloat32);
   Tensor keys = convert(in.keys, DType::kFloat32), values = convert(in.values, DType::kFloat32);
   const Tensor context(layer.forward(query, keys, values, c.lengths)), weights(layer.weights());

@@ -27,21 +27,21 @@ using Lengths = std::vector<std::int64_t>;
 
 constexpr GruDecoder::Dims kDims{.embed_dim = 2, .hidden = 3, .encoder_dim = 4, .attention_dim = 5};
 
-struct Case {
+struct DecoderCase {
   std::string name;
   std::int64_t batch, length, kv_len;
   Lengths lengths;
 };
 
-const Case kCases[] = {
+const DecoderCase kDecoderCases[] = {
     {"all lengths alike", 2, 3, 4, {}}, {"uneven, one empty", 3, 3, 4, {2, 0, 4}},
     {"one step", 2, 1, 3, {3, 1}},      {"one item, one key", 1, 4, 1, {}},
     {"no step", 2, 0, 3, {}},           {"no key", 2, 2, 0, {}},
     {"no item", 0, 2, 3, {}},
 };
 
-struct Inputs {
-  Inputs(const Case& c, const GruDecoder::Dims& dims)
+struct DecoderInputs {
+  DecoderInputs(const DecoderCase& c, const GruDecoder::Dims& dims)
       : embeddings(RandomState(2).randn({c.batch, c.length, dims.embed_dim})),
         encoder(RandomState(3).randn({c.batch, c.kv_len, dims.encoder_dim})),
         initial(RandomState(4).randn({c.batch, dims.hidden})) {}
@@ -54,12 +54,12 @@ struct Inputs {
 };
 
 TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
-  for (const Case& c : kCases) {
+  for (const DecoderCase& c : kDecoderCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
     GruDecoder layer(model.scope(), kDims);
     test::draw_parameters(model);
-    Inputs in(c, kDims);
+    DecoderInputs in(c, kDims);
     test::expect_gradients({model,
                             {&in.embeddings, &in.encoder, &in.initial},
                             [&] {
@@ -122,11 +122,11 @@ TEST(NnGruDecoder, HasPyTorchsNumbers) {
 }
 
 TEST(NnGruDecoder, StepsAreTheWhole) {
-  for (const Case& c : kCases) {
+  for (const DecoderCase& c : kDecoderCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
     GruDecoder layer(model.scope(), kDims);
-    const Inputs in(c, kDims);
+    const DecoderInputs in(c, kDims);
     const Tensor y(layer.forward(in.embeddings, in.encoder, in.initial, c.lengths));
     const Tensor weights(layer.weights());
     ASSERT_EQ(y.shape(), Shape({c.batch, c.length, layer.y_dim()}));
@@ -155,10 +155,10 @@ TEST(NnGruDecoder, StepsAreTheWhole) {
 }
 
 TEST(NnGruDecoder, GivesItsPartsInOrder) {
-  const Case c{"", 2, 3, 4, {2, 4}};
+  const DecoderCase c{"", 2, 3, 4, {2, 4}};
   Model model(1, DType::kFloat64);
   GruDecoder layer(model.scope(), kDims);
-  const Inputs in(c, kDims);
+  const DecoderInputs in(c, kDims);
   const TensorView y = layer.forward(in.embeddings, in.encoder, in.initial, c.lengths);
   for_each_index({2, 3}, [&](const Index& at) {
     double sum = 0.0;
@@ -181,13 +181,13 @@ TEST(NnGruDecoder, GivesItsPartsInOrder) {
 TEST(NnGruDecoder, Float32AgreesWithFloat64) {
   constexpr GruDecoder::Dims kLarger{
       .embed_dim = 33, .hidden = 40, .encoder_dim = 70, .attention_dim = 50};
-  const Case c{"", 5, 11, 13, {13, 1, 7, 0, 12}};
+  const DecoderCase c{"", 5, 11, 13, {13, 1, 7, 0, 12}};
   Model model(5), exact(5, DType::kFloat64);
   GruDecoder layer(model.scope(), kLarger), exact_layer(exact.scope(), kLarger);
   test::copy_parameters(model, exact);
-  Inputs in(c, kLarger);
+  DecoderInputs in(c, kLarger);
   in.convert_to(DType::kFloat32);
-  Inputs wide = in;
+  DecoderInputs wide = in;
   wide.convert_to(DType::kFloat64);
   const Tensor grad =
       convert(RandomState(5).randn({c.batch, c.length, layer.y_dim()}), DType::kFloat32);
@@ -213,12 +213,12 @@ TEST(NnGruDecoder, Float32AgreesWithFloat64) {
 TEST(NnGruDecoder, IsTheSameOnAnyNumberOfThreads) {
   constexpr GruDecoder::Dims kLarger{
       .embed_dim = 33, .hidden = 40, .encoder_dim = 70, .attention_dim = 50};
-  const Case c{"", 40, 7, 13, {}};
+  const DecoderCase c{"", 40, 7, 13, {}};
   const auto run = [&](int threads) {
     const test::Threads limit(threads);
     Model model(3);
     GruDecoder layer(model.scope(), kLarger);
-    Inputs in(c, kLarger);
+    DecoderInputs in(c, kLarger);
     in.convert_to(DType::kFloat32);
     std::vector<Tensor> all;
     all.emplace_back(layer.forward(in.embeddings, in.encoder, in.initial));
@@ -237,8 +237,8 @@ TEST(NnGruDecoder, AllocatesOnce) {
   const test::Threads limit(1);
   Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
   GruDecoder layer(model.scope(), kDims);
-  const Case c{"", 3, 4, 5, {3, 5, 1}};
-  const Inputs in(c, kDims);
+  const DecoderCase c{"", 3, 4, 5, {3, 5, 1}};
+  const DecoderInputs in(c, kDims);
   const Tensor grad = RandomState(5).randn({3, 4, layer.y_dim()});
   const Tensor embedding = RandomState(6).randn({3, kDims.embed_dim});
   const auto step = [&] {

@@ -27,14 +27,14 @@ namespace {
 
 using Lengths = std::vector<std::int64_t>;
 
-struct Case {
+struct GruCase {
   std::string name;
   bool bidirectional;
   std::int64_t batch, length;
   Lengths lengths;
 };
 
-const Case kCases[] = {
+const GruCase kGruCases[] = {
     {"all lengths alike", false, 2, 3, {}},
     {"uneven", false, 3, 4, {2, 4, 1}},
     {"both directions", true, 2, 3, {}},
@@ -47,7 +47,7 @@ const Case kCases[] = {
 
 TEST(NnGru, HasTheGradientsOfDifferences) {
   constexpr std::int64_t kIn = 2, kHidden = 3;
-  for (const Case& c : kCases) {
+  for (const GruCase& c : kGruCases) {
     SCOPED_TRACE(c.name);
     const std::int64_t directions = c.bidirectional ? 2 : 1;
     // Of the outputs, of the final state, of both.

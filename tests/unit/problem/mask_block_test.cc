@@ -19,6 +19,8 @@
 #include "fovea/random.h"
 #include "fovea/tensor.h"
 
+#include "support/tensors.h"
+
 namespace fovea {
 
 // What gtest prints of them.
@@ -34,19 +36,17 @@ static void PrintTo(const KeyRange& range, std::ostream* out) {
 
 namespace {
 
+using test::ids;
+
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kFar = std::int64_t{1} << 40;  // as far as an alignment may be
 
 /// Two batch items, or two of a packed tensor's sequences, of two heads each. The tensors are
 /// longer than an item, so that one can begin anywhere in them.
-constexpr std::int64_t kItems = 2, kHeads = 2, kQueries = 5, kKeys = 6;
+constexpr std::int64_t kItems = 2, kHeads = 2, kBlockQueries = 5, kBlockKeys = 6;
 constexpr std::int64_t kAllQueries = 9, kAllKeys = 11;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
-
-Tensor ids(const std::vector<std::int64_t>& values) {
-  return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
-}
 
 /// Mostly true or mostly false, by the seed.
 Tensor drawn_mask(const Shape& shape, std::uint64_t seed) {
@@ -110,12 +110,12 @@ ScorePosition place(bool packed, std::int64_t item, std::int64_t head, std::int6
 
 /// What a mask says of every score of an item.
 struct Truth {
-  std::array<std::array<bool, kKeys>, kQueries> visible;
+  std::array<std::array<bool, kBlockKeys>, kBlockQueries> visible;
 
   Truth(const Mask& mask, const ScorePosition& item) {
     ScorePosition one = item;
-    for (one.query = 0; one.query < kQueries; ++one.query) {
-      for (one.key = 0; one.key < kKeys; ++one.key) {
+    for (one.query = 0; one.query < kBlockQueries; ++one.query) {
+      for (one.key = 0; one.key < kBlockKeys; ++one.key) {
         visible[at(one.query)][at(one.key)] = mask.visible(one);
       }
     }
@@ -136,10 +136,10 @@ struct Truth {
 /// Calls visit(block) for every rectangle of an item that holds a score.
 void for_each_block(const ScorePosition& item, const auto& visit) {
   ScoreBlock block{item, 0, 0};
-  for (block.first.query = 0; block.first.query < kQueries; ++block.first.query) {
-    for (block.first.key = 0; block.first.key < kKeys; ++block.first.key) {
-      for (block.queries = 1; block.first.query + block.queries <= kQueries; ++block.queries) {
-        for (block.keys = 1; block.first.key + block.keys <= kKeys; ++block.keys) visit(block);
+  for (block.first.query = 0; block.first.query < kBlockQueries; ++block.first.query) {
+    for (block.first.key = 0; block.first.key < kBlockKeys; ++block.first.key) {
+      for (block.queries = 1; block.first.query + block.queries <= kBlockQueries; ++block.queries) {
+        for (block.keys = 1; block.first.key + block.keys <= kBlockKeys; ++block.keys) visit(block);
       }
     }
   }
@@ -157,9 +157,9 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
                   << ", truly " << testing::PrintToString(truth.of(block));
   });
   ScorePosition row = item;
-  for (row.query = 0; row.query < kQueries; ++row.query) {
+  for (row.query = 0; row.query < kBlockQueries; ++row.query) {
     const auto& seen = truth.visible[at(row.query)];
-    for (std::int64_t kv_len = 0; kv_len <= kKeys; ++kv_len) {
+    for (std::int64_t kv_len = 0; kv_len <= kBlockKeys; ++kv_len) {
       row.key = 77;  // has no meaning
       const KeyRange range = mask.key_range(row, kv_len);
       ASSERT_TRUE(0 <= range.begin && range.begin <= range.end && range.end <= kv_len);
@@ -173,9 +173,9 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
             << "query " << row.query << ", key " << j;
       }
     }
-    for (row.key = 0; row.key < kKeys; ++row.key) {
-      for (std::int64_t count = 0; row.key + count <= kKeys; ++count) {
-        std::array<std::uint8_t, kKeys + 2> found;
+    for (row.key = 0; row.key < kBlockKeys; ++row.key) {
+      for (std::int64_t count = 0; row.key + count <= kBlockKeys; ++count) {
+        std::array<std::uint8_t, kBlockKeys + 2> found;
         found.fill(9);
         mask.fill(row, count, &found[1]);
         EXPECT_TRUE(std::equal(&found[1], &found[at(1 + count)], &seen[at(row.key)]));
@@ -215,8 +215,8 @@ TEST(MaskBlocks, EveryRuleAlone) {
           }
         });
         ScorePosition row = item;
-        for (row.query = 0; rule.exact && row.query < kQueries; ++row.query) {
-          const KeyRange range = rule.mask.key_range(row, kKeys);
+        for (row.query = 0; rule.exact && row.query < kBlockQueries; ++row.query) {
+          const KeyRange range = rule.mask.key_range(row, kBlockKeys);
           const bool unsorted = rule.documents && !range.exact;
           EXPECT_TRUE(range.exact || (unsorted && item.key_start < 4)) << "query " << row.query;
         }
@@ -270,9 +270,10 @@ TEST(MaskBlocks, EveryPair) {
                         joined(both, a.mask.classify(block), b.mask.classify(block)));
             });
             ScorePosition row = item;
-            for (row.query = 0; row.query < kQueries; ++row.query) {
-              EXPECT_EQ(mask.key_range(row, kKeys),
-                        joined(both, a.mask.key_range(row, kKeys), b.mask.key_range(row, kKeys)));
+            for (row.query = 0; row.query < kBlockQueries; ++row.query) {
+              EXPECT_EQ(mask.key_range(row, kBlockKeys),
+                        joined(both, a.mask.key_range(row, kBlockKeys),
+                               b.mask.key_range(row, kBlockKeys)));
             }
           });
           if (HasFailure()) return;  // one case says enough

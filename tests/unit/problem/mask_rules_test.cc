@@ -24,17 +24,17 @@ TEST(MaskRules, CausalAndPrefixJoinToAPrefixLanguageModel) {
 }
 
 TEST(MaskRules, CountsTheKeysThatARowSees) {
-  constexpr std::int64_t kRows = 5, kKeys = 9;
-  const Tensor open = convert(RandomState(1).randint(0, 2, {kRows, kKeys}), DType::kBool);
-  const Tensor ids = RandomState(2).randint(0, 3, {kKeys});
+  constexpr std::int64_t kRows = 5, kLength = 9;
+  const Tensor open = convert(RandomState(1).randint(0, 2, {kRows, kLength}), DType::kBool);
+  const Tensor ids = RandomState(2).randint(0, 3, {kLength});
   std::vector<std::uint8_t> visible;
   for (const Mask& mask : {Mask(), causal(), window(1, 2), causal() | prefix(2), prefix(0),
                            key_lengths({4}), documents(ids), dense(open), causal() & dense(open)}) {
     for (std::int64_t query = 0; query < kRows; ++query) {
       ScorePosition at = {.query = query, .offset = 1};
       std::int64_t expected = 0;
-      for (at.key = 0; at.key < kKeys; ++at.key) expected += mask.visible(at) ? 1 : 0;
-      EXPECT_EQ(count_visible(mask, at, kKeys, visible), expected) << mask.to_string() << query;
+      for (at.key = 0; at.key < kLength; ++at.key) expected += mask.visible(at) ? 1 : 0;
+      EXPECT_EQ(count_visible(mask, at, kLength, visible), expected) << mask.to_string() << query;
     }
   }
 }

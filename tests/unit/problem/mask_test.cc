@@ -15,10 +15,12 @@
 #include "fovea/error.h"
 
 #include "support/message_of.h"
+#include "support/tensors.h"
 
 namespace fovea {
 namespace {
 
+using test::ids;
 using test::message_of;
 
 using testing::ElementsAre;
@@ -41,10 +43,6 @@ std::vector<std::string> draw(const AttentionOptions& options, const ProblemShap
 std::vector<std::string> draw(const Mask& mask, std::int64_t q_len, std::int64_t kv_len,
                               const Alignment& alignment = {}) {
   return draw(AttentionOptions{.mask = mask, .alignment = alignment}, {1, 1, 1, q_len, kv_len});
-}
-
-Tensor ids(std::vector<std::int64_t> values) {
-  return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
 }
 
 TEST(Mask, CausalIsBottomRightAligned) {

@@ -20,21 +20,21 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::reference {
 namespace {
 
+using test::kInfinity;
+using test::kNan;
 using test::max_difference;
 using test::RandomProblem;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // ---- Float by float -----------------------------------------------------------------------------
 
-constexpr ProblemShape kShape{2, 4, 2, 5, 8};
-constexpr std::int64_t kHeadDim = 6;
+constexpr ProblemShape kFloat32Shape{2, 4, 2, 5, 8};
+constexpr std::int64_t kFloat32HeadDim = 6;
 constexpr std::int64_t kValueDim = 3;
 
 struct Yardstick {
@@ -42,8 +42,8 @@ struct Yardstick {
 };
 
 /// What is added is a tensor of the scores' full shape; `causal` is bottom-right.
-Yardstick by_hand(const RandomProblem& p, double scale, double softcap, const Tensor& added,
-                  bool is_causal, const std::vector<double>& sinks) {
+Yardstick lse_by_hand(const RandomProblem& p, double scale, double softcap, const Tensor& added,
+                      bool is_causal, const std::vector<double>& sinks) {
   Yardstick y;
   const auto element = [](const Tensor& tensor, const Index& at) {
     return static_cast<float>(tensor.at<double>(at));
@@ -51,51 +51,53 @@ Yardstick by_hand(const RandomProblem& p, double scale, double softcap, const Te
   const float never = -std::numeric_limits<float>::infinity();
   const auto factor = static_cast<float>(scale);
   const auto cap = static_cast<float>(softcap);
-  for_each_index({kShape.batch, kShape.q_heads, kShape.q_len}, [&](const Index& at) {
-    const std::int64_t b = at[0], h = at[1], i = at[2];
-    std::vector<bool> open;
-    std::vector<float> row;
-    for (std::int64_t j = 0; j < kShape.kv_len; ++j) {
-      float score = 0.0F;
-      for (std::int64_t d = 0; d < kHeadDim; ++d)
-        score += element(p.query, {b, h, i, d}) * element(p.key, {b, h / 2, j, d});
-      y.scores.push_back(score);
-      score *= factor;
-      y.scaled.push_back(score);
-      if (softcap > 0) score = cap * std::tanh(score / cap);
-      y.softcapped.push_back(score);
-      const float bias = added.defined() ? element(added, {b, h, i, j}) : 0.0F;
-      score += bias;
-      y.biased.push_back(score);
-      open.push_back(bias != never && (!is_causal || j <= i + kShape.kv_len - kShape.q_len));
-      row.push_back(open.back() ? score : never);
-      y.masked.push_back(row.back());
-    }
-    float top = never;
-    for (const float score : row) top = std::max(top, score);
-    const float sink =
-        sinks.empty() ? never : static_cast<float>(sinks[static_cast<std::size_t>(h)]);
-    const bool empty = top == never;
-    top = std::max(top, sink);
-    float sum = 0.0F;
-    for (std::size_t j = 0; j < row.size(); ++j) {
-      if (open[j]) sum += std::exp(row[j] - top);
-    }
-    if (!sinks.empty()) sum += std::exp(sink - top);
-    float row_sum = 0.0F;
-    std::vector<float> mixed(static_cast<std::size_t>(kValueDim), 0.0F);
-    for (std::size_t j = 0; j < row.size(); ++j) {
-      const float weight = open[j] ? std::exp(row[j] - top) / sum : 0.0F;
-      y.weights.push_back(weight);
-      row_sum += weight;
-      for (std::size_t d = 0; open[j] && d < mixed.size(); ++d)
-        mixed[d] += weight * element(p.value, {b, h / 2, static_cast<std::int64_t>(j),
-                                               static_cast<std::int64_t>(d)});
-    }
-    y.row_sums.push_back(row_sum);
-    y.lse.push_back(empty ? sink : top + std::log(sum));
-    y.context.insert(y.context.end(), mixed.begin(), mixed.end());
-  });
+  for_each_index(
+      {kFloat32Shape.batch, kFloat32Shape.q_heads, kFloat32Shape.q_len}, [&](const Index& at) {
+        const std::int64_t b = at[0], h = at[1], i = at[2];
+        std::vector<bool> open;
+        std::vector<float> row;
+        for (std::int64_t j = 0; j < kFloat32Shape.kv_len; ++j) {
+          float score = 0.0F;
+          for (std::int64_t d = 0; d < kFloat32HeadDim; ++d)
+            score += element(p.query, {b, h, i, d}) * element(p.key, {b, h / 2, j, d});
+          y.scores.push_back(score);
+          score *= factor;
+          y.scaled.push_back(score);
+          if (softcap > 0) score = cap * std::tanh(score / cap);
+          y.softcapped.push_back(score);
+          const float bias = added.defined() ? element(added, {b, h, i, j}) : 0.0F;
+          score += bias;
+          y.biased.push_back(score);
+          open.push_back(bias != never &&
+                         (!is_causal || j <= i + kFloat32Shape.kv_len - kFloat32Shape.q_len));
+          row.push_back(open.back() ? score : never);
+          y.masked.push_back(row.back());
+        }
+        float top = never;
+        for (const float score : row) top = std::max(top, score);
+        const float sink =
+            sinks.empty() ? never : static_cast<float>(sinks[static_cast<std::size_t>(h)]);
+        const bool empty = top == never;
+        top = std::max(top, sink);
+        float sum = 0.0F;
+        for (std::size_t j = 0; j < row.size(); ++j) {
+          if (open[j]) sum += std::exp(row[j] - top);
+        }
+        if (!sinks.empty()) sum += std::exp(sink - top);
+        float row_sum = 0.0F;
+        std::vector<float> mixed(static_cast<std::size_t>(kValueDim), 0.0F);
+        for (std::size_t j = 0; j < row.size(); ++j) {
+          const float weight = open[j] ? std::exp(row[j] - top) / sum : 0.0F;
+          y.weights.push_back(weight);
+          row_sum += weight;
+          for (std::size_t d = 0; open[j] && d < mixed.size(); ++d)
+            mixed[d] += weight * element(p.value, {b, h / 2, static_cast<std::int64_t>(j),
+                                                   static_cast<std::int64_t>(d)});
+        }
+        y.row_sums.push_back(row_sum);
+        y.lse.push_back(empty ? sink : top + std::log(sum));
+        y.context.insert(y.context.end(), mixed.begin(), mixed.end());
+      });
   return y;
 }
 
@@ -124,11 +126,13 @@ struct Addition {
 
 TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
   RandomState random(11);
-  const Shape scores{kShape.batch, kShape.q_heads, kShape.q_len, kShape.kv_len};
+  const Shape scores{kFloat32Shape.batch, kFloat32Shape.q_heads, kFloat32Shape.q_len,
+                     kFloat32Shape.kv_len};
   Tensor bias = random.randn(scores);
   for (double& one : bias.span<double>()) one = random.randint(0, 6) == 0 ? -kInfinity : one;
-  for (std::int64_t j = 0; j < kShape.kv_len; ++j) bias.at<double>({1, 2, 3, j}) = -kInfinity;
-  const Tensor table = random.randn({4, kShape.q_heads});
+  for (std::int64_t j = 0; j < kFloat32Shape.kv_len; ++j)
+    bias.at<double>({1, 2, 3, j}) = -kInfinity;
+  const Tensor table = random.randn({4, kFloat32Shape.q_heads});
   std::vector<Addition> additions(4);
   additions[1] = {"bias", {.bias = bias}, bias};
   additions[2] = {
@@ -136,7 +140,7 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
   additions[3] = {
       "table", {.relative = RelativeTable{table, false, 3}}, Tensor(DType::kFloat64, scores)};
   for_each_index(scores, [&](const Index& at) {
-    const std::int64_t ahead = at[3] - (at[2] + kShape.kv_len - kShape.q_len);
+    const std::int64_t ahead = at[3] - (at[2] + kFloat32Shape.kv_len - kFloat32Shape.q_len);
     const auto distance = static_cast<float>(ahead < 0 ? -ahead : ahead);
     const auto slope =
         static_cast<float>(additions[2].score.alibi->slopes[static_cast<std::size_t>(at[1])]);
@@ -151,7 +155,7 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
   std::int64_t expected = 0;
   floats_compared = 0;
   for (const double magnitude : {1.0, 30.0}) {
-    RandomProblem p(kShape, kHeadDim, kValueDim, 12);
+    RandomProblem p(kFloat32Shape, kFloat32HeadDim, kValueDim, 12);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) {
       for (double& one : tensor->span<double>()) one *= magnitude;
     }
@@ -167,7 +171,7 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
             const bool scaled = cases % 3 == 0;  // in turn with the default and another
             if (scaled) options.score.scale = 0.3;
             const double scale = scaled ? 0.3 : 1.0 / std::sqrt(6.0);
-            Yardstick y = by_hand(p, scale, softcap, addition.full, masked, sinks);
+            Yardstick y = lse_by_hand(p, scale, softcap, addition.full, masked, sinks);
             if (softcap == 0) y.softcapped.clear();
             if (!addition.full.defined()) y.biased.clear();
             if (!masked) y.masked.clear();

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +23,7 @@
 
 #include "support/differences.h"
 #include "support/exactness.h"
+#include "support/limits.h"
 #include "support/message_of.h"
 #include "support/random_problem.h"
 
@@ -31,6 +31,9 @@ namespace fovea::reference {
 namespace {
 
 using test::fill;
+using test::kInfinity;
+using test::kNan;
+using test::kTight;
 using test::Loss;
 using test::max_difference;
 using test::message_of;
@@ -38,10 +41,6 @@ using test::RandomProblem;
 using test::same_bits;
 
 using Numbers = std::vector<double>;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kTight = 1e-13;  // a few dozen roundings of numbers near 1
 
 Tensor numbers(const Shape& shape, const Numbers& of) { return Tensor::from<double>(shape, of); }
 
@@ -148,8 +147,8 @@ TEST(ReferenceGradients, WeightsAreThoseBeforeDropout) {
 
 // ---- Properties ---------------------------------------------------------------------------------
 
-constexpr ProblemShape kShape{2, 4, 2, 5, 7};
-constexpr std::int64_t kHeadDim = 3, kValueDim = 4;
+constexpr ProblemShape kGradientsShape{2, 4, 2, 5, 7};
+constexpr std::int64_t kGradientsHeadDim = 3, kGradientsValueDim = 4;
 
 /// Something of everything.
 class ReferenceGradientsOfAll : public testing::Test {
@@ -167,13 +166,13 @@ class ReferenceGradientsOfAll : public testing::Test {
     return attention_gradients(problem_.inputs(), outputs, options_);
   }
 
-  RandomProblem problem_{kShape, kHeadDim, kValueDim};
-  Loss loss_{kShape, kValueDim};
+  RandomProblem problem_{kGradientsShape, kGradientsHeadDim, kGradientsValueDim};
+  Loss loss_{kGradientsShape, kGradientsValueDim};
   AttentionOptions options_;
 };
 
 TEST_F(ReferenceGradientsOfAll, AreLinearInThoseOfTheResults) {
-  const Loss other(kShape, kValueDim, {}, 1001);
+  const Loss other(kGradientsShape, kGradientsValueDim, {}, 1001);
   Loss sum = loss_;
   for (Tensor Loss::*part : {&Loss::context, &Loss::lse, &Loss::weights}) {
     for_each_index((sum.*part).shape(), [&](const Index& at) {
@@ -240,9 +239,9 @@ TEST_F(ReferenceGradientsOfAll, HeadsInAnyOrderAddUpToTheWhole) {
   // What comes by way of the queries that read this head of keys.
   const auto add = [&](std::int64_t batch, std::int64_t kv_head, Gradients& sums) {
     std::vector<Row> rows;
-    const std::int64_t group = kShape.q_heads / kShape.kv_heads;
+    const std::int64_t group = kGradientsShape.q_heads / kGradientsShape.kv_heads;
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (std::int64_t query = 0; query < kShape.q_len; ++query) {
+      for (std::int64_t query = 0; query < kGradientsShape.q_len; ++query) {
         rows.push_back({batch, head, query});
       }
     }
@@ -251,7 +250,7 @@ TEST_F(ReferenceGradientsOfAll, HeadsInAnyOrderAddUpToTheWhole) {
   Gradients sums = zero_gradients(problem_.inputs(), options_);
   // Heads in any order, the batch items of each in theirs.
   for (const std::int64_t head : {1, 0}) {
-    for (std::int64_t batch = 0; batch < kShape.batch; ++batch) add(batch, head, sums);
+    for (std::int64_t batch = 0; batch < kGradientsShape.batch; ++batch) add(batch, head, sums);
   }
   expect_same_bits(sums, expected);
 
@@ -307,8 +306,8 @@ TEST(ReferenceGradients, OfGroupedHeadsAreSums) {
 }
 
 TEST(ReferenceGradients, OfABiasThatRepeatsAreSumsOfThoseOfOneThatDoesNot) {
-  const RandomProblem p(kShape, kHeadDim, kValueDim);
-  const Loss loss(kShape, kValueDim);
+  const RandomProblem p(kGradientsShape, kGradientsHeadDim, kGradientsValueDim);
+  const Loss loss(kGradientsShape, kGradientsValueDim);
   const Tensor small = RandomState(30).randn({4, 1, 7});
   Tensor large(DType::kFloat64, {2, 4, 5, 7});
   for_each_index(large.shape(), [&](const Index& at) {
@@ -329,8 +328,8 @@ TEST(ReferenceGradients, OfABiasThatRepeatsAreSumsOfThoseOfOneThatDoesNot) {
 TEST(ReferenceGradients, OfPackedSequencesAreThoseOfEachAlone) {
   const std::vector<std::int64_t> queries{0, 3, 3, 8}, keys{0, 4, 6, 11};
   const ProblemShape shape{1, 2, 1, 8, 11, 3};
-  const RandomProblem p(shape, kHeadDim, kValueDim);
-  const Loss loss(shape, kValueDim);
+  const RandomProblem p(shape, kGradientsHeadDim, kGradientsValueDim);
+  const Loss loss(shape, kGradientsValueDim);
   const AttentionOptions packed{.mask = causal(), .sequences = {queries, keys}};
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(), packed);
   // Rows from `begin` to `end` of a [1, heads, length, dim] tensor.
@@ -366,8 +365,8 @@ TEST(ReferenceGradients, WhatIsMaskedHoldsWhateverItLikesAndGetsZeros) {
   const ProblemShape shape{1, 2, 1, 6, 7};
   const AttentionOptions options{.mask = causal() & key_lengths({5}),
                                  .alignment = Alignment::offset(-3)};
-  RandomProblem p(shape, kHeadDim, kValueDim);
-  Loss loss(shape, kValueDim);
+  RandomProblem p(shape, kGradientsHeadDim, kGradientsValueDim);
+  Loss loss(shape, kGradientsValueDim);
   const Gradients clean = attention_gradients(p.inputs(), loss.gradients(), options);
   const Steps steps = attention_steps(p.inputs(), options);
   for (const double poison : {kNan, kInfinity, -kInfinity}) {
@@ -401,8 +400,8 @@ TEST(ReferenceGradients, WhatIsMaskedHoldsWhateverItLikesAndGetsZeros) {
 
 TEST(ReferenceGradients, AKeyMaskedForSomeQueriesIsForOthersWhatItIs) {
   // Key 2, which the last query alone sees.
-  RandomProblem p({1, 1, 1, 3, 3}, kHeadDim, kValueDim);
-  const Loss loss({1, 1, 1, 3, 3}, kValueDim);
+  RandomProblem p({1, 1, 1, 3, 3}, kGradientsHeadDim, kGradientsValueDim);
+  const Loss loss({1, 1, 1, 3, 3}, kGradientsValueDim);
   p.value.at<double>({0, 0, 2, 1}) = kNan;
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(), {.mask = causal()});
   for_each_index(found.query.shape(), [&](const Index& at) {
@@ -413,8 +412,8 @@ TEST(ReferenceGradients, AKeyMaskedForSomeQueriesIsForOthersWhatItIs) {
 
 TEST(ReferenceGradients, AScoreOfMinusInfinityTakesNoPart) {
   const ProblemShape shape{1, 1, 1, 2, 4};
-  RandomProblem p(shape, kHeadDim, kValueDim);
-  const Loss loss(shape, kValueDim);
+  RandomProblem p(shape, kGradientsHeadDim, kGradientsValueDim);
+  const Loss loss(shape, kGradientsValueDim);
   Tensor bias = RandomState(2).randn({2, 4});
   bias.at<double>({0, 1}) = bias.at<double>({1, 1}) = -kInfinity;
   Tensor open(DType::kBool, {4});
@@ -423,7 +422,7 @@ TEST(ReferenceGradients, AScoreOfMinusInfinityTakesNoPart) {
   unmasked.at<double>({0, 1}) = unmasked.at<double>({1, 1}) = 0.0;
   const Gradients masked = attention_gradients(p.inputs(), loss.gradients(),
                                                {.mask = dense(open), .score = {.bias = unmasked}});
-  for (std::int64_t d = 0; d < kHeadDim; ++d) p.key.at<double>({0, 0, 1, d}) = kNan;
+  for (std::int64_t d = 0; d < kGradientsHeadDim; ++d) p.key.at<double>({0, 0, 1, d}) = kNan;
   p.value.at<double>({0, 0, 1, 0}) = kInfinity;
   expect_same_bits(attention_gradients(p.inputs(), loss.gradients(), {.score = {.bias = bias}}),
                    masked);
@@ -431,8 +430,8 @@ TEST(ReferenceGradients, AScoreOfMinusInfinityTakesNoPart) {
 }
 
 TEST(ReferenceGradients, OfAFullyMaskedRowItsLseAloneIsWorthSomethingToASink) {
-  const RandomProblem p({1, 1, 1, 2, 3}, kHeadDim, kValueDim);
-  const Loss loss({1, 1, 1, 2, 3}, kValueDim);
+  const RandomProblem p({1, 1, 1, 2, 3}, kGradientsHeadDim, kGradientsValueDim);
+  const Loss loss({1, 1, 1, 2, 3}, kGradientsValueDim);
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(),
                                               {.mask = prefix(0), .score = {.sinks = {7}}});
   EXPECT_EQ(found.sinks.value({0}), loss.lse.value({0, 0, 0}) + loss.lse.value({0, 0, 1}));
@@ -463,7 +462,7 @@ TEST(ReferenceGradients, OfALongProblemNeedNoSquareMemory) {
 // ---- Errors -------------------------------------------------------------------------------------
 
 TEST(ReferenceGradients, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
-  const RandomProblem good(kShape, kHeadDim, kValueDim);
+  const RandomProblem good(kGradientsShape, kGradientsHeadDim, kGradientsValueDim);
   const auto run = [&](const OutputGradients& outputs, const AttentionOptions& options = {},
                        const ReferenceOptions& how = {}) {
     return message_of([&] { attention_gradients(good.inputs(), outputs, options, how); });

@@ -6,27 +6,25 @@
 #include "fovea/reference.h"
 
 #include <cmath>
-#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fovea/error.h"
 
+#include "support/limits.h"
 #include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::reference {
 namespace {
 
-using test::message_of;
-
+using test::kInfinity;
+using test::kNan;
+using test::kTight;
 using test::max_difference;
+using test::message_of;
 using test::RandomProblem;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kTight = 1e-13;  // a few dozen roundings of numbers near 1
 
 Steps attend(const RandomProblem& problem, const AttentionOptions& options = {},
              const ReferenceOptions& how = {}) {

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -25,16 +24,18 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::reference {
 namespace {
 
+using test::kInfinity;
+
 using Integers = std::vector<std::int64_t>;
 using Numbers = std::vector<double>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kHeadDim = 5, kValueDim = 3, kHiddenDim = 6;
+constexpr std::int64_t kSweepHeadDim = 5, kSweepValueDim = 3, kSweepHiddenDim = 6;
 constexpr std::int64_t kMaxDistance = 20;  // no bucket then begins at a whole number but the first
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
@@ -139,7 +140,7 @@ constexpr std::int64_t kCompanies = 6, kCases = 2 * 4 * kCompanies * kRules;
 struct Problem {
   ProblemShape shape;
   std::int64_t score_kind = 0;  // dot, general, additive
-  std::int64_t key_dim = kHeadDim;
+  std::int64_t key_dim = kSweepHeadDim;
   Tensor query, key, value, w, u, v, bias, table;
   Rule rule;
   Integers offsets;
@@ -185,12 +186,12 @@ struct Problem {
   void draw_inputs(RandomState& random) {
     score_kind = random.randint(0, 3);
     if (score_kind > 0) key_dim = 4;
-    query = random.randn({shape.batch, shape.q_heads, shape.q_len, kHeadDim});
+    query = random.randn({shape.batch, shape.q_heads, shape.q_len, kSweepHeadDim});
     key = random.randn({shape.batch, shape.kv_heads, shape.kv_len, key_dim});
-    value = random.randn({shape.batch, shape.kv_heads, shape.kv_len, kValueDim});
-    w = random.randn({kHeadDim, score_kind == 1 ? key_dim : kHiddenDim});
-    u = random.randn({key_dim, kHiddenDim});
-    v = random.randn({kHiddenDim});
+    value = random.randn({shape.batch, shape.kv_heads, shape.kv_len, kSweepValueDim});
+    w = random.randn({kSweepHeadDim, score_kind == 1 ? key_dim : kSweepHiddenDim});
+    u = random.randn({key_dim, kSweepHiddenDim});
+    v = random.randn({kSweepHiddenDim});
     if (score_kind == 1) how.score_kind = GeneralScore{w};
     if (score_kind == 2) how.score_kind = AdditiveScore{w, u, v};
     const bool large = random.randint(0, 3) == 0;
@@ -292,7 +293,8 @@ struct ByHand {
     const std::int64_t kv_head = h * p.shape.kv_heads / p.shape.q_heads;
     const std::int64_t first_key = (b * p.shape.kv_heads + kv_head) * p.shape.kv_len;
     const std::size_t start = masked.size();
-    const auto query = p.query.span<double>().subspan(at(query_row * kHeadDim), at(kHeadDim));
+    const auto query =
+        p.query.span<double>().subspan(at(query_row * kSweepHeadDim), at(kSweepHeadDim));
     Numbers x(query.begin(), query.end());
     if (p.score_kind > 0) x = times(p.query, query_row, p.w);
     for (std::int64_t j = 0; j < p.shape.kv_len; ++j) {
@@ -310,12 +312,13 @@ struct ByHand {
       masked.push_back(visible.back() != 0 ? sum : -kInfinity);
     }
     normalize(p, h, start);
-    context.resize(context.size() + at(kValueDim), 0.0);
+    context.resize(context.size() + at(kSweepValueDim), 0.0);
     for (std::int64_t j = 0; j < p.shape.kv_len; ++j) {
       if (visible[start + at(j)] == 0) continue;
-      for (std::int64_t d = 0; d < kValueDim; ++d)
-        context[context.size() - at(kValueDim - d)] +=
-            weights[start + at(j)] * p.value.span<double>()[at((first_key + j) * kValueDim + d)];
+      for (std::int64_t d = 0; d < kSweepValueDim; ++d)
+        context[context.size() - at(kSweepValueDim - d)] +=
+            weights[start + at(j)] *
+            p.value.span<double>()[at((first_key + j) * kSweepValueDim + d)];
     }
   }
 
@@ -431,10 +434,10 @@ TEST(ReferenceSweep, EveryStepIsWhatStraightLoopsGive) {
     compare("context", steps.context, true, hand.context);
     compare_rows(p, steps);
 
-    const std::int64_t optional = (p.score_kind == 2 ? kHiddenDim : 0) + (p.scale != 1.0) +
+    const std::int64_t optional = (p.score_kind == 2 ? kSweepHiddenDim : 0) + (p.scale != 1.0) +
                                   (p.options.score.softcap > 0) + biased + masked;
     expected += p.shape.batch * p.shape.q_heads * p.shape.q_len *
-                ((4 + optional) * p.shape.kv_len + 2 * kValueDim + 3);
+                ((4 + optional) * p.shape.kv_len + 2 * kSweepValueDim + 3);
     for (const std::string& name : p.drawn) ++cases[name];
     if (hand.empty_rows > 0) ++cases[p.options.score.sinks.empty() ? "empty" : "empty with sinks"];
     if (HasFailure()) break;  // one case says enough

@@ -17,8 +17,8 @@
 namespace fovea::test {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 
 /// An oracle, and what two float32 computations might make of it.
 class AttentionComparator : public testing::Test {
@@ -45,14 +45,14 @@ TEST_F(AttentionComparator, PassesWhatIsRoundedAndWhatNaiveIs) {
 }
 
 TEST_F(AttentionComparator, FailsOnNan) {
-  last() = kNan;
+  last() = kFloatNan;
   EXPECT_FALSE(passes());
-  for (float& x : found_.span<float>()) x = kNan;
+  for (float& x : found_.span<float>()) x = kFloatNan;
   EXPECT_FALSE(passes());
 }
 
 TEST_F(AttentionComparator, FailsOnInfinity) {
-  for (const float infinity : {kInfinity, -kInfinity}) {
+  for (const float infinity : {kFloatInfinity, -kFloatInfinity}) {
     last() = infinity;
     EXPECT_FALSE(passes());
   }
@@ -113,7 +113,7 @@ TEST_F(AttentionComparator, NamesTheElementAndTheNumbers) {
 }
 
 TEST_F(AttentionComparator, NanAndInfinityMatchTheirOwnKindOnly) {
-  const float kinds[] = {kNan, kInfinity, -kInfinity, 1.0F};
+  const float kinds[] = {kFloatNan, kFloatInfinity, -kFloatInfinity, 1.0F};
   for (const float expected : kinds) {
     oracle_.at<double>({1, 2, 4}) = static_cast<double>(expected);
     naive_.at<float>({1, 2, 4}) = expected;
@@ -126,7 +126,7 @@ TEST_F(AttentionComparator, NanAndInfinityMatchTheirOwnKindOnly) {
 }
 
 TEST_F(AttentionComparator, AYardstickThatIsNoNumberAllowsNothing) {
-  for (const float broken : {kNan, kInfinity}) {
+  for (const float broken : {kFloatNan, kFloatInfinity}) {
     naive_.at<float>({0, 1, 2}) = broken;
     EXPECT_FALSE(passes());
     found_.at<float>({0, 1, 2}) = broken;
@@ -143,14 +143,15 @@ TEST_F(AttentionComparator, AnAllowanceThatIsNoNumberAllowsNothing) {
 TEST_F(AttentionComparator, BitsAreOfEveryElementAndOfTheSignOfZero) {
   const Tensor copy = found_;
   EXPECT_TRUE(same_bits(found_, copy));
-  last() = std::nextafter(last(), kInfinity);
+  last() = std::nextafter(last(), kFloatInfinity);
   EXPECT_FALSE(same_bits(found_, copy));
   EXPECT_FALSE(same_bits(found_, convert(copy, DType::kFloat64)));
   EXPECT_FALSE(same_bits(found_, Tensor(copy).reshaped({30})));
   EXPECT_FALSE(same_bits(Tensor(), Tensor()));
   const Tensor zero = Tensor::from<float>({1}, {0.0F});
   EXPECT_FALSE(same_bits(zero, Tensor::from<float>({1}, {-0.0F})));
-  EXPECT_TRUE(same_bits(Tensor::from<float>({1}, {kNan}), Tensor::from<float>({1}, {kNan})));
+  EXPECT_TRUE(
+      same_bits(Tensor::from<float>({1}, {kFloatNan}), Tensor::from<float>({1}, {kFloatNan})));
 }
 
 }  // namespace

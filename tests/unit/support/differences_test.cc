@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,12 +21,12 @@
 #include "fovea/reference.h"
 #include "fovea/tensor.h"
 
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr ProblemShape kShape{2, 2, 1, 3, 4};
 constexpr std::int64_t kHeadDim = 2, kValueDim = 3;
 

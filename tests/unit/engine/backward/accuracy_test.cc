@@ -100,7 +100,7 @@ TEST(AttentionBackwardAccuracy, OfALossOfLseOrContextAlone) {
 
 // ---- Masks --------------------------------------------------------------------------------------
 
-constexpr ProblemShape kShape{2, 2, 1, 53, 200};
+constexpr ProblemShape kAccuracyShape{2, 2, 1, 53, 200};
 
 Tensor random_bools(const Shape& shape, double share, std::uint64_t seed) {
   RandomState random(seed);
@@ -116,7 +116,7 @@ Tensor sorted_ids(std::int64_t length, std::uint64_t seed) {
 }
 
 std::vector<Mask> masks() {
-  const std::int64_t q_len = kShape.q_len, kv_len = kShape.kv_len;
+  const std::int64_t q_len = kAccuracyShape.q_len, kv_len = kAccuracyShape.kv_len;
   return {causal(),
           window(30, 5),
           window(-1, 3),
@@ -140,7 +140,7 @@ std::vector<Mask> masks() {
 }
 
 TEST(AttentionBackwardAccuracy, OfEveryMaskUnderEveryAlignment) {
-  const RandomProblem p = stored_problem(kShape, 5, 3);
+  const RandomProblem p = stored_problem(kAccuracyShape, 5, 3);
   std::size_t turn = 0;
   const std::vector<Alignment> alignments{Alignment::bottom_right(), Alignment::top_left(),
                                           Alignment::offset(117), Alignment::offsets({-30, 150}),

@@ -27,8 +27,8 @@
 namespace fovea::test {
 namespace {
 
-constexpr ProblemShape kShape{2, 4, 2, 53, 170};
-constexpr std::int64_t kHeadDim = 9, kValueDim = 18;
+constexpr ProblemShape kLayoutShape{2, 4, 2, 53, 170};
+constexpr std::int64_t kLayoutHeadDim = 9, kLayoutValueDim = 18;
 
 /// A tensor in a larger piece of memory, whose gaps hold a number that nobody computes.
 class Placed {
@@ -90,7 +90,7 @@ AttentionOptions full_options() {
 
 class AttentionBackwardLayout : public testing::Test {
  protected:
-  RandomProblem problem_ = stored_problem(kShape, kHeadDim, kValueDim);
+  RandomProblem problem_ = stored_problem(kLayoutShape, kLayoutHeadDim, kLayoutValueDim);
   AttentionOptions options_ = full_options();
   Forward results_ = forward(problem_.inputs(), options_);
   ResultLoss loss_ = random_loss(problem_.inputs());

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,13 +18,11 @@
 #include "fovea/reference.h"
 
 #include "support/backward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Asks for no gradient.
 constexpr Asked kNothing{false, false, false, false, false, false};
@@ -137,14 +134,14 @@ TEST(AttentionBackwardLenses, OfAHeadAddsUpToTheGradientTimesTheContext) {
 
 // ---- Against the oracle -------------------------------------------------------------------------
 
-struct Case {
+struct LensCase {
   std::string name;
   ProblemShape shape;
   AttentionOptions options;
 };
 
 /// Two blocks of keys at least, and all ways through the kernel.
-std::vector<Case> cases() {
+std::vector<LensCase> lens_cases() {
   constexpr ProblemShape kShape{2, 4, 2, 53, 200};
   constexpr ProblemShape kPacked{1, 4, 2, 150, 500, 4};
   Tensor open = convert(RandomState(3).randint(0, 2, {53, 200}), DType::kBool);
@@ -166,7 +163,7 @@ std::vector<Case> cases() {
 }
 
 TEST(AttentionBackwardLenses, AreThoseOfTheOracleAndLeaveGradientsTheirBits) {
-  for (const Case& one : cases()) {
+  for (const LensCase& one : lens_cases()) {
     SCOPED_TRACE(one.name);
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const ResultLoss loss = random_loss(p.inputs());
@@ -219,7 +216,7 @@ TEST(AttentionBackwardLenses, InFloat64) {
 // ---- Threads ------------------------------------------------------------------------------------
 
 TEST(AttentionBackwardLenses, AnyNumberOfThreadsGivesTheSameBits) {
-  for (const Case& one : cases()) {
+  for (const LensCase& one : lens_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const ResultLoss loss = random_loss(p.inputs());
     const Forward results = forward(p.inputs(), one.options);

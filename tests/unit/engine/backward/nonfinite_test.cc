@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,21 +17,19 @@
 #include "fovea/random.h"
 
 #include "support/backward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 /// Two blocks of keys.
-constexpr ProblemShape kShape{1, 2, 1, 53, 150};
-constexpr std::int64_t kHeadDim = 5, kValueDim = 19;
+constexpr ProblemShape kNonfiniteShape{1, 2, 1, 53, 150};
+constexpr std::int64_t kNonfiniteHeadDim = 5, kNonfiniteValueDim = 19;
 
 /// All that a backward call reads.
 struct Everything {
-  RandomProblem problem = stored_problem(kShape, kHeadDim, kValueDim);
+  RandomProblem problem = stored_problem(kNonfiniteShape, kNonfiniteHeadDim, kNonfiniteValueDim);
   Forward results;
   ResultLoss loss;
 
@@ -57,7 +54,7 @@ void poison_row(Tensor& tensor, std::int64_t row, double number) {
 }
 
 Tensor open_but(const std::function<bool(std::int64_t, std::int64_t)>& hidden) {
-  Tensor open(DType::kBool, {kShape.q_len, kShape.kv_len});
+  Tensor open(DType::kBool, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len});
   for_each_index(open.shape(), [&](const Index& at) { open.at<bool>(at) = !hidden(at[0], at[1]); });
   return open;
 }
@@ -68,7 +65,7 @@ bool hides_row(std::int64_t query) { return query % 5 == 2 || query > 49; }
 /// Masks, and biases, that hide these keys and rows.
 std::vector<AttentionOptions> hiding() {
   const auto hidden = [](std::int64_t q, std::int64_t k) { return hides_row(q) || hides_key(k); };
-  Tensor bias(DType::kFloat32, {kShape.q_len, kShape.kv_len});
+  Tensor bias(DType::kFloat32, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len});
   for_each_index(bias.shape(), [&](const Index& at) {
     set_value(bias, at, hidden(at[0], at[1]) ? -kInfinity : 0.1 * static_cast<double>(at[1] % 3));
   });
@@ -90,13 +87,13 @@ TEST(AttentionBackwardNonfinite, HiddenKeysAndRowsNeverLeakByABit) {
     for (const double number : {kNan, kInfinity, -kInfinity}) {
       SCOPED_TRACE(number);
       Everything poisoned = clean;
-      for (std::int64_t key = 0; key < kShape.kv_len; ++key) {
+      for (std::int64_t key = 0; key < kNonfiniteShape.kv_len; ++key) {
         if (!hides_key(key)) continue;
         poison_row(poisoned.problem.key, key, number);
         poison_row(poisoned.problem.value, key, number);
       }
       EXPECT_TRUE(same_bits(poisoned.gradients(options), expected)) << "keys";
-      for (std::int64_t row = 0; row < kShape.q_len; ++row) {
+      for (std::int64_t row = 0; row < kNonfiniteShape.q_len; ++row) {
         if (!hides_row(row)) continue;
         ASSERT_EQ(clean.results.lse.value({0, 0, row}), -kInfinity);
         poison_row(poisoned.problem.query, row, number);
@@ -116,7 +113,7 @@ TEST(AttentionBackwardNonfinite, KeysBeyondAnEndNeverLeakByABit) {
         AttentionOptions{.mask = window(7, 0), .alignment = Alignment::offset(48)}}) {
     const Everything clean(options);
     Everything poisoned = clean;
-    for (std::int64_t key = 101; key < kShape.kv_len; ++key) {
+    for (std::int64_t key = 101; key < kNonfiniteShape.kv_len; ++key) {
       poison_row(poisoned.problem.key, key, kNan);
       poison_row(poisoned.problem.value, key, kNan);
     }
@@ -127,7 +124,7 @@ TEST(AttentionBackwardNonfinite, KeysBeyondAnEndNeverLeakByABit) {
 
 TEST(AttentionBackwardNonfinite, EveryKeyAroundTheDiagonal) {
   const AttentionOptions options{.mask = causal(), .alignment = Alignment::top_left()};
-  for (std::int64_t key = 0; key < kShape.q_len; ++key) {
+  for (std::int64_t key = 0; key < kNonfiniteShape.q_len; ++key) {
     const Everything clean(options);
     Everything poisoned = clean;
     poison_row(poisoned.problem.key, key, kNan);

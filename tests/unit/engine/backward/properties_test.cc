@@ -20,8 +20,8 @@
 namespace fovea::test {
 namespace {
 
-constexpr ProblemShape kShape{2, 4, 2, 53, 270};
-constexpr std::int64_t kHeadDim = 9, kValueDim = 20;
+constexpr ProblemShape kPropertyShape{2, 4, 2, 53, 270};
+constexpr std::int64_t kPropertyHeadDim = 9, kPropertyValueDim = 20;
 
 std::vector<AttentionOptions> all_options() {
   Tensor bias = convert(RandomState(4).randn({53, 270}), DType::kFloat32);
@@ -45,7 +45,7 @@ class AttentionBackwardProperties : public testing::Test {
                        DType::kFloat32);
   }
 
-  RandomProblem problem_ = stored_problem(kShape, kHeadDim, kValueDim);
+  RandomProblem problem_ = stored_problem(kPropertyShape, kPropertyHeadDim, kPropertyValueDim);
   ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
@@ -101,7 +101,7 @@ TEST_F(AttentionBackwardProperties, AnAbsentGradientOfLseIsOneOfZeros) {
 }
 
 TEST_F(AttentionBackwardProperties, KeysInAnotherOrderHaveTheirGradientsInThatOrder) {
-  const std::int64_t kv_len = kShape.kv_len;
+  const std::int64_t kv_len = kPropertyShape.kv_len;
   const auto moved = [&](std::int64_t key) { return (key * 7 + 3) % kv_len; };  // gcd(7, 270) = 1
   const auto permuted = [&](const Tensor& tensor) {
     Tensor result(tensor.dtype(), tensor.shape());
@@ -123,7 +123,7 @@ TEST_F(AttentionBackwardProperties, KeysInAnotherOrderHaveTheirGradientsInThatOr
 
 TEST_F(AttentionBackwardProperties, WhatSeesNothingAndWhatIsNotSeenGetsZeros) {
   // Queries from 20 to 39 see nothing; keys from 100 to 199 are seen by nobody.
-  Tensor open(DType::kBool, {kShape.q_len, kShape.kv_len});
+  Tensor open(DType::kBool, {kPropertyShape.q_len, kPropertyShape.kv_len});
   const auto row_sees = [](std::int64_t q) { return q < 20 || q >= 40; };
   const auto key_seen = [](std::int64_t k) { return k < 100 || k >= 200; };
   for_each_index(open.shape(),

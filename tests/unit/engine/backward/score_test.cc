@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,14 +15,14 @@
 #include "fovea/random.h"
 
 #include "support/backward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
 
 /// Two blocks of keys; neither lengths nor heads are round.
-constexpr ProblemShape kShape{2, 4, 2, 50, 140};
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr ProblemShape kScoreShape{2, 4, 2, 50, 140};
 
 class AttentionBackwardScore : public testing::Test {
  protected:
@@ -31,7 +30,7 @@ class AttentionBackwardScore : public testing::Test {
     expect_exact_backward(problem_.inputs(), options, loss_);
   }
 
-  RandomProblem problem_ = stored_problem(kShape, 7, 5);
+  RandomProblem problem_ = stored_problem(kScoreShape, 7, 5);
   ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
@@ -107,16 +106,17 @@ Tensor random_bias(const Shape& shape, DType dtype, std::uint64_t seed) {
 TEST_F(AttentionBackwardScore, BiasesOfEveryBroadcastPattern) {
   for (unsigned pattern = 0; pattern < 16; ++pattern) {
     const Shape shape{
-        (pattern & 1) != 0 ? kShape.batch : 1, (pattern & 2) != 0 ? kShape.q_heads : 1,
-        (pattern & 4) != 0 ? kShape.q_len : 1, (pattern & 8) != 0 ? kShape.kv_len : 1};
+        (pattern & 1) != 0 ? kScoreShape.batch : 1, (pattern & 2) != 0 ? kScoreShape.q_heads : 1,
+        (pattern & 4) != 0 ? kScoreShape.q_len : 1, (pattern & 8) != 0 ? kScoreShape.kv_len : 1};
     SCOPED_TRACE(to_string(shape));
     const Tensor bias = random_bias(shape, DType::kFloat32, 20 + pattern);
     if (pattern % 3 == 0) check({.score = {.bias = bias}});
     check({.mask = causal(), .score = {.softcap = 3.0, .bias = bias}});
   }
   for (const Shape& shape :
-       {Shape{}, Shape{kShape.kv_len}, Shape{1}, Shape{kShape.q_len, 1},
-        Shape{kShape.q_len, kShape.kv_len}, Shape{kShape.q_heads, 1, kShape.kv_len}}) {
+       {Shape{}, Shape{kScoreShape.kv_len}, Shape{1}, Shape{kScoreShape.q_len, 1},
+        Shape{kScoreShape.q_len, kScoreShape.kv_len},
+        Shape{kScoreShape.q_heads, 1, kScoreShape.kv_len}}) {
     SCOPED_TRACE(to_string(shape));
     check({.score = {.bias = random_bias(shape, DType::kFloat64, 40)}});
   }
@@ -152,8 +152,8 @@ TEST_F(AttentionBackwardScore, RelativeTables) {
   for (const bool bidirectional : {true, false}) {
     for (const std::int64_t buckets : {4, 33}) {
       for (const Alignment& alignment : alignments()) {
-        const RelativeTable table{RandomState(60).randn({buckets, kShape.q_heads}), bidirectional,
-                                  128};
+        const RelativeTable table{RandomState(60).randn({buckets, kScoreShape.q_heads}),
+                                  bidirectional, 128};
         check({.mask = buckets == 33 ? causal() : Mask(),
                .score = {.relative = table},
                .alignment = alignment});
@@ -163,8 +163,8 @@ TEST_F(AttentionBackwardScore, RelativeTables) {
 }
 
 TEST_F(AttentionBackwardScore, ARelativeTableMayHideDistances) {
-  Tensor table = RandomState(61).randn({32, kShape.q_heads});
-  for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+  Tensor table = RandomState(61).randn({32, kScoreShape.q_heads});
+  for (std::int64_t head = 0; head < kScoreShape.q_heads; ++head) {
     table.at<double>({head + 1, head}) = -kInfinity;
     table.at<double>({20, head}) = -kInfinity;
   }

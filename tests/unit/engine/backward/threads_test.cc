@@ -28,7 +28,7 @@ namespace fovea::test {
 namespace {
 
 /// A problem with options, by name.
-struct Case {
+struct ThreadCase {
   std::string name;
   ProblemShape shape;
   AttentionOptions options;
@@ -39,7 +39,7 @@ Tensor bias_of(const Shape& shape, DType dtype = DType::kFloat32) {
 }
 
 /// All ways in which items share what they add to.
-std::vector<Case> cases() {
+std::vector<ThreadCase> thread_cases() {
   constexpr ProblemShape kOneHead{1, 1, 1, 130, 500}, kGrouped{2, 6, 2, 70, 300},
       kPacked{1, 4, 2, 150, 600, 4};
   const PackedSequences sequences{{0, 10, 10, 120, 150}, {0, 300, 320, 321, 600}};
@@ -70,14 +70,14 @@ std::vector<Case> cases() {
         .sequences = sequences}}};
 }
 
-reference::Gradients run(const Case& one, const RandomProblem& p, int threads) {
+reference::Gradients run(const ThreadCase& one, const RandomProblem& p, int threads) {
   AttentionOptions options = one.options;
   options.execution.threads = threads;
   return backward(p.inputs(), options, random_loss(p.inputs()));
 }
 
 TEST(AttentionBackwardThreads, AnyNumberGivesTheSameBits) {
-  for (const Case& one : cases()) {
+  for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const reference::Gradients expected = run(one, p, 1);
     for (const int threads : {0, 2, 3, 8}) {
@@ -95,7 +95,7 @@ TEST(AttentionBackwardThreads, ManySizesGiveTheSameBits) {
     SCOPED_TRACE(testing::Message()
                  << shape.batch << " x " << shape.q_len << " x " << shape.kv_len << " x " << dim);
     const RandomProblem p = stored_problem(shape, dim, dim);
-    const Case one{"", shape, {.mask = number % 2 == 0 ? causal() : Mask()}};
+    const ThreadCase one{"", shape, {.mask = number % 2 == 0 ? causal() : Mask()}};
     const reference::Gradients expected = run(one, p, 1);
     for (const int threads : {2, 8}) ASSERT_TRUE(same_bits(run(one, p, threads), expected));
   }
@@ -105,7 +105,7 @@ TEST(AttentionBackwardThreads, AgainGivesTheSameBits) {
   // What an earlier call left in the workspace does not count, be it nan.
   RandomProblem other = stored_problem({1, 1, 1, 100, 600}, 64, 64);
   fill(other.key, std::numeric_limits<double>::quiet_NaN());
-  for (const Case& one : cases()) {
+  for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const reference::Gradients expected = run(one, p, 2);
     backward(other.inputs(), {.mask = window(5, 5)}, random_loss(other.inputs()));
@@ -116,7 +116,7 @@ TEST(AttentionBackwardThreads, AgainGivesTheSameBits) {
 // ---- Workspaces ---------------------------------------------------------------------------------
 
 TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
-  for (const Case& one : cases()) {
+  for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const ResultLoss loss = random_loss(p.inputs());
     const Forward results = forward(p.inputs(), one.options);
@@ -169,7 +169,7 @@ TEST(AttentionBackwardThreads, AWorkspaceThatIsTooSmallIsRefusedAndNothingWritte
 
 TEST(AttentionBackwardThreads, TakesNoMemoryOnceAThreadHasItsWorkspace) {
   if (!counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
-  for (const Case& one : cases()) {
+  for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const ResultLoss loss = random_loss(p.inputs());
     const Forward results = forward(p.inputs(), one.options);
@@ -189,10 +189,10 @@ TEST(AttentionBackwardThreads, TakesNoMemoryOnceAThreadHasItsWorkspace) {
 // ---- Calls at once ------------------------------------------------------------------------------
 
 TEST(AttentionBackwardThreads, CallsOfTwoThreadsAtOnce) {
-  const std::vector<Case> all = cases();
+  const std::vector<ThreadCase> all = thread_cases();
   std::vector<RandomProblem> problems;
   std::vector<reference::Gradients> expected;
-  for (const Case& one : all) {
+  for (const ThreadCase& one : all) {
     problems.push_back(stored_problem(one.shape, 17, 9));
     expected.push_back(run(one, problems.back(), 1));
   }
@@ -215,7 +215,7 @@ TEST(AttentionBackwardThreads, ACallWithinACall) {
   const RandomProblem inner = stored_problem({1, 1, 1, 60, 300}, 16, 16);
   const ResultLoss inner_loss = random_loss(inner.inputs());
   const auto inner_expected = backward(inner.inputs(), {.mask = causal()}, inner_loss);
-  const Case one = cases().front();
+  const ThreadCase one = thread_cases().front();
   const RandomProblem p = stored_problem(one.shape, 17, 9);
   const reference::Gradients expected = run(one, p, 1);
   for (const int threads : {1, 2}) {

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +18,10 @@
 #include "fovea/mask.h"
 
 #include "support/bad_call.h"
+#include "support/limits.h"
 
 namespace fovea::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensor ids(const Shape& shape) { return Tensor(DType::kInt64, shape); }
 

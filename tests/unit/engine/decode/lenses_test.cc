@@ -24,7 +24,8 @@ namespace {
 
 constexpr ProblemShape kShape{2, 6, 3, 3, 700};
 
-Seen decode(const reference::Inputs& in, const AttentionOptions& options, const LensSizes& sizes) {
+Seen decode_with_lenses(const reference::Inputs& in, const AttentionOptions& options,
+                        const LensSizes& sizes) {
   return look_through(
       [](const TensorView& query, const TensorView& key, const TensorView& value,
          const AttentionOptions& with,
@@ -33,7 +34,7 @@ Seen decode(const reference::Inputs& in, const AttentionOptions& options, const 
 }
 
 TEST(AttentionDecodeLenses, AgreeWithTheOracle) {
-  expect_lenses_under(option_sets(kShape), decode, stored_problem(kShape, 33, 20),
+  expect_lenses_under(option_sets(kShape), decode_with_lenses, stored_problem(kShape, 33, 20),
                       {{8, 2, 20, Pool::kSum},
                        {1, 1, 33, Pool::kMean},
                        {64, 3, 7, Pool::kMax},
@@ -44,21 +45,22 @@ TEST(AttentionDecodeLenses, OfALongCache) {
   const RandomProblem p = stored_problem({1, 4, 2, 2, 20000}, 12, 4);
   const LensSizes sizes{64, 2, 100, Pool::kSum};
   for (const Mask& mask : {Mask(), window(12000, 0)}) {
-    LensCheck(p.inputs(), {.mask = mask}).expect(decode(p.inputs(), {.mask = mask}, sizes), sizes);
+    LensCheck(p.inputs(), {.mask = mask})
+        .expect(decode_with_lenses(p.inputs(), {.mask = mask}, sizes), sizes);
   }
 }
 
-TEST(AttentionDecodeLenses, OfARowFarAway) { expect_digits_far_away(decode); }
+TEST(AttentionDecodeLenses, OfARowFarAway) { expect_digits_far_away(decode_with_lenses); }
 
 TEST(AttentionDecodeLenses, NobodysBitsDependOnWhoWatchesOrOnThreads) {
   const RandomProblem p = stored_problem({2, 4, 2, 2, 9000}, 16, 8);
   const LensSizes sizes{8, 2, 30, Pool::kSum};
   AttentionOptions options{.mask = causal()};
   options.execution.threads = 1;
-  const Seen one = decode(p.inputs(), options, sizes);
+  const Seen one = decode_with_lenses(p.inputs(), options, sizes);
   for (const int threads : {2, 3, 8}) {
     options.execution.threads = threads;
-    EXPECT_TRUE(same_bits(decode(p.inputs(), options, sizes), one)) << threads;
+    EXPECT_TRUE(same_bits(decode_with_lenses(p.inputs(), options, sizes), one)) << threads;
   }
   Seen alone = room_for(p.inputs(), sizes);
   attention_decode(p.query, p.key, p.value, options, {.context = alone.context, .lse = alone.lse});
@@ -80,7 +82,8 @@ TEST(AttentionDecodeLenses, OfBlocksAreThoseOfOnePiece) {
   for (const std::int64_t block_size : {1, 16, 1000}) {
     const Blocks blocks(stored, block_size, lengths, DType::kFloat32);
     for (const Mask& mask : {Mask(), causal(), window(100, 0)}) {
-      const Seen expected = decode(stored.inputs(), {.mask = mask & key_lengths(lengths)}, sizes);
+      const Seen expected =
+          decode_with_lenses(stored.inputs(), {.mask = mask & key_lengths(lengths)}, sizes);
       Seen seen = room_for(stored.inputs(), sizes);
       const Lenses lenses = seen.lenses();
       attention_decode(stored.query, blocks.view(), {.mask = mask},
@@ -97,10 +100,10 @@ TEST(AttentionDecodeLenses, OfRowsThatAreNanOrSeeNothing) {
   for (const Mask& mask : {Mask(), causal(), window(5, 0) & key_lengths({40})}) {
     const AttentionOptions options{.mask = mask, .alignment = Alignment::offset(80)};
     SCOPED_TRACE(mask.to_string());
-    LensCheck(p.inputs(), options).expect(decode(p.inputs(), options, sizes), sizes);
+    LensCheck(p.inputs(), options).expect(decode_with_lenses(p.inputs(), options, sizes), sizes);
   }
   const RandomProblem none = stored_problem({1, 2, 1, 2, 0}, 8, 8);
-  LensCheck(none.inputs(), {}).expect(decode(none.inputs(), {}, {0, 0, 0}), {0, 0, 0});
+  LensCheck(none.inputs(), {}).expect(decode_with_lenses(none.inputs(), {}, {0, 0, 0}), {0, 0, 0});
 }
 
 TEST(AttentionDecodeLenses, OfPackedSequences) {
@@ -108,7 +111,7 @@ TEST(AttentionDecodeLenses, OfPackedSequences) {
   AttentionOptions options{.mask = causal()};
   options.sequences = {{0, 1, 4}, {0, 120, 300}};
   const LensSizes sizes{8, 0, 0, Pool::kSum};
-  LensCheck(p.inputs(), options).expect(decode(p.inputs(), options, sizes), sizes);
+  LensCheck(p.inputs(), options).expect(decode_with_lenses(p.inputs(), options, sizes), sizes);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 namespace fovea::test {
 namespace {
 
-constexpr ProblemShape kShape{2, 4, 2, 37, 50};
+constexpr ProblemShape kFloat64Shape{2, 4, 2, 37, 50};
 
 void same_as_reference(const reference::Inputs& in, AttentionOptions options) {
   const reference::Steps steps = reference::attention_steps(in, options);
@@ -33,8 +33,8 @@ void same_as_reference(const reference::Inputs& in, AttentionOptions options) {
 }
 
 TEST(AttentionFloat64, IsTheReference) {
-  const RandomProblem p(kShape, 9, 7);
-  const Tensor bias = RandomState(2).randn({kShape.q_len, kShape.kv_len});
+  const RandomProblem p(kFloat64Shape, 9, 7);
+  const Tensor bias = RandomState(2).randn({kFloat64Shape.q_len, kFloat64Shape.kv_len});
   const Tensor table = RandomState(3).randn({32, 4});
   same_as_reference(p.inputs(), {});
   same_as_reference(p.inputs(), {.mask = causal() & key_lengths({50, 20}),
@@ -63,7 +63,7 @@ TEST(AttentionFloat64, OfPackedSequences) {
 }
 
 TEST(AttentionFloat64, WithNanAndEmptyExtents) {
-  RandomProblem p(kShape, 9, 7);
+  RandomProblem p(kFloat64Shape, 9, 7);
   p.value.at<double>({1, 1, 40, 2}) = HUGE_VAL;
   p.value.at<double>({1, 0, 41, 2}) = -HUGE_VAL;
   p.key.at<double>({0, 1, 45, 0}) = -HUGE_VAL;
@@ -75,12 +75,12 @@ TEST(AttentionFloat64, WithNanAndEmptyExtents) {
     const RandomProblem empty(shape, 9, 7);
     same_as_reference(empty.inputs(), {});
   }
-  same_as_reference(RandomProblem(kShape, 0, 7).inputs(), {});
-  same_as_reference(RandomProblem(kShape, 9, 0).inputs(), {});
+  same_as_reference(RandomProblem(kFloat64Shape, 0, 7).inputs(), {});
+  same_as_reference(RandomProblem(kFloat64Shape, 9, 0).inputs(), {});
 }
 
 TEST(AttentionFloat64, OneOutputIsTheSameWithoutTheOtherAndNeedsNoWorkspace) {
-  const RandomProblem p(kShape, 9, 7);
+  const RandomProblem p(kFloat64Shape, 9, 7);
   EXPECT_EQ(attention_forward_workspace(p.query, p.key, p.value, {}), 0U);
   const Forward both = forward(p.inputs());
   Forward one{Tensor(DType::kFloat64, both.context.shape()),

@@ -23,7 +23,7 @@ namespace fovea::test {
 namespace {
 
 /// Blocks of 512, 512 and 76 keys; panels of whole and of partly filled vectors.
-constexpr ProblemShape kShape{2, 4, 2, 53, 1100};
+constexpr ProblemShape kMaskShape{2, 4, 2, 53, 1100};
 
 Tensor random_bools(const Shape& shape, double share, std::uint64_t seed) {
   RandomState random(seed);
@@ -50,8 +50,8 @@ struct Rule {
 };
 
 std::vector<Rule> rules() {
-  const std::int64_t q_len = kShape.q_len;
-  const std::int64_t kv_len = kShape.kv_len;
+  const std::int64_t q_len = kMaskShape.q_len;
+  const std::int64_t kv_len = kMaskShape.kv_len;
   const std::vector<Mask> masks{
       causal(),
       window(30, 5),
@@ -84,7 +84,7 @@ std::vector<Rule> rules() {
 }
 constexpr std::size_t kInPairs = 13;
 
-std::vector<Alignment> alignments() {
+std::vector<Alignment> mask_alignments() {
   constexpr std::int64_t kHuge = std::int64_t{1} << 40;
   return {Alignment::bottom_right(),       Alignment::top_left(),
           Alignment::offset(517),          Alignment::offsets({-30, 1000}),
@@ -96,10 +96,10 @@ class AttentionMask : public testing::Test {
  protected:
   void check(const Mask& mask, const Alignment& alignment, int rows) {
     expect_exact(problem_.inputs(), {.mask = mask, .alignment = alignment},
-                 some_rows(kShape, rows, seed_++));
+                 some_rows(kMaskShape, rows, seed_++));
   }
 
-  RandomProblem problem_ = stored_problem(kShape, 5, 3);
+  RandomProblem problem_ = stored_problem(kMaskShape, 5, 3);
   std::uint64_t seed_ = 1;
 };
 
@@ -107,7 +107,7 @@ TEST_F(AttentionMask, EveryRuleUnderEveryAlignment) {
   for (const Rule& rule : rules()) {
     SCOPED_TRACE(rule.name);
     int number = 0;
-    for (const Alignment& alignment : alignments()) {
+    for (const Alignment& alignment : mask_alignments()) {
       SCOPED_TRACE(testing::Message() << "alignment " << number++);
       check(rule.mask, alignment, 30);
     }
@@ -116,7 +116,7 @@ TEST_F(AttentionMask, EveryRuleUnderEveryAlignment) {
 
 TEST_F(AttentionMask, EveryPairOfRules) {
   const std::vector<Rule> all = rules();
-  const std::vector<Alignment> places = alignments();
+  const std::vector<Alignment> places = mask_alignments();
   std::size_t turn = 0;
   for (std::size_t a = 0; a < kInPairs; ++a) {
     for (std::size_t b = a; b < kInPairs; ++b) {
@@ -134,7 +134,7 @@ TEST_F(AttentionMask, RulesOfRules) {
       (causal() | prefix(64)) & (window(700, 20) | documents_of_pairs) & key_lengths({1090, 77});
   Mask bands = window(2, 2);
   for (std::int64_t n = 1; n < 20; ++n) bands = bands | (prefix(40 * n) & window(3 * n, 0));
-  for (const Alignment& alignment : alignments()) {
+  for (const Alignment& alignment : mask_alignments()) {
     check(deep, alignment, 30);
     check(bands, alignment, 30);
   }

@@ -17,16 +17,14 @@
 #include "fovea/random.h"
 
 #include "support/forward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 /// Two blocks of keys, of 512 and 38.
-constexpr ProblemShape kShape{1, 2, 1, 53, 550};
+constexpr ProblemShape kNonfiniteShape{1, 2, 1, 53, 550};
 constexpr std::int64_t kHeadDim = 5, kValueDim = 11;
 
 struct Poison {
@@ -73,7 +71,7 @@ class AttentionNonfinite : public testing::Test {
     }
     const Forward found = forward(poisoned.inputs(), options);
     RowList see, see_not;
-    for (const reference::Row& row : all_rows(kShape)) {
+    for (const reference::Row& row : all_rows(kNonfiniteShape)) {
       bool sees = false;
       for (const std::int64_t key : keys) {
         sees = sees || steps.visible.at<bool>({0, row.head, row.query, key});
@@ -95,21 +93,22 @@ class AttentionNonfinite : public testing::Test {
     rows_spread_ += see.size();
   }
 
-  RandomProblem problem_ = stored_problem(kShape, kHeadDim, kValueDim);
+  RandomProblem problem_ = stored_problem(kNonfiniteShape, kHeadDim, kValueDim);
   std::size_t rows_kept_ = 0, rows_spread_ = 0;
 };
 
 std::vector<AttentionOptions> all_options() {
-  const Tensor open =
-      convert(RandomState(2).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
-  const Tensor query_ids = RandomState(3).randint(0, 4, {kShape.q_len});
-  const Tensor key_ids = RandomState(4).randint(0, 4, {kShape.kv_len});
-  Tensor bias = RandomState(5).randn({kShape.q_len, kShape.kv_len});
+  const Tensor open = convert(
+      RandomState(2).randint(0, 2, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len}), DType::kBool);
+  const Tensor query_ids = RandomState(3).randint(0, 4, {kNonfiniteShape.q_len});
+  const Tensor key_ids = RandomState(4).randint(0, 4, {kNonfiniteShape.kv_len});
+  Tensor bias = RandomState(5).randn({kNonfiniteShape.q_len, kNonfiniteShape.kv_len});
   for_each_index(bias.shape(), [&](const Index& at) {
     if (!open.at<bool>(at)) bias.at<double>(at) = -HUGE_VAL;
   });
-  Tensor hides_key(DType::kFloat32, {kShape.kv_len});
-  for (std::int64_t j = 7; j < kShape.kv_len; j += 3) set_value(hides_key, {j}, -kInfinity);
+  Tensor hides_key(DType::kFloat32, {kNonfiniteShape.kv_len});
+  for (std::int64_t j = 7; j < kNonfiniteShape.kv_len; j += 3)
+    set_value(hides_key, {j}, -kInfinity);
   std::vector<AttentionOptions> all{
       {},
       {.mask = causal()},
@@ -137,8 +136,9 @@ TEST_F(AttentionNonfinite, SpreadsToTheRowsThatSeeItAndToNoOther) {
   for (const AttentionOptions& options : all_options()) {
     for (const Poison& poison : poisons()) {
       SCOPED_TRACE(testing::Message() << poison.name << ", options " << number);
-      check(options, {random.randint(0, kShape.kv_len)}, poison);
-      check(options, {random.randint(500, kShape.kv_len), random.randint(490, 525)}, poison);
+      check(options, {random.randint(0, kNonfiniteShape.kv_len)}, poison);
+      check(options, {random.randint(500, kNonfiniteShape.kv_len), random.randint(490, 525)},
+            poison);
     }
     ++number;
   }
@@ -148,7 +148,7 @@ TEST_F(AttentionNonfinite, SpreadsToTheRowsThatSeeItAndToNoOther) {
 
 TEST_F(AttentionNonfinite, EveryKeyAroundTheDiagonalOfATile) {
   const Poison poison{"nan", kNan, true, true, true};
-  for (std::int64_t key = 490; key < kShape.kv_len; ++key) {
+  for (std::int64_t key = 490; key < kNonfiniteShape.kv_len; ++key) {
     SCOPED_TRACE(key);
     check({.mask = causal()}, {key}, poison);
     check({.mask = window(5, 0)}, {key}, poison);
@@ -166,9 +166,9 @@ TEST_F(AttentionNonfinite, AllHiddenKeysAtOnce) {
   for (const AttentionOptions& options : cases) {
     const reference::Steps steps = reference::attention_steps(problem_.inputs(), options);
     std::vector<std::int64_t> hidden;
-    for (std::int64_t key = 0; key < kShape.kv_len; ++key) {
+    for (std::int64_t key = 0; key < kNonfiniteShape.kv_len; ++key) {
       bool seen = false;
-      for (const reference::Row& row : all_rows(kShape)) {
+      for (const reference::Row& row : all_rows(kNonfiniteShape)) {
         seen = seen || steps.visible.at<bool>({0, row.head, row.query, key});
       }
       if (!seen) hidden.push_back(key);
@@ -182,8 +182,8 @@ TEST_F(AttentionNonfinite, AllHiddenKeysAtOnce) {
 }
 
 TEST_F(AttentionNonfinite, AMinusInfinityOfARelativeTableHidesNanToo) {
-  Tensor table = RandomState(7).randn({32, kShape.q_heads});
-  for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+  Tensor table = RandomState(7).randn({32, kNonfiniteShape.q_heads});
+  for (std::int64_t head = 0; head < kNonfiniteShape.q_heads; ++head) {
     table.at<double>({3, head}) = -HUGE_VAL;  // the key three before the query
   }
   for (const Poison& poison : poisons()) {
@@ -202,7 +202,7 @@ TEST_F(AttentionNonfinite, QueriesSpoilTheirOwnRowOnly) {
         set_value(poisoned.query, {0, 1, row, 2}, number);
         const Forward clean = forward(problem_.inputs(), options);
         const Forward found = forward(poisoned.inputs(), options);
-        for (const reference::Row& one : all_rows(kShape)) {
+        for (const reference::Row& one : all_rows(kNonfiniteShape)) {
           const bool spoiled = one.head == 1 && one.query == row;
           const double lse = found.lse.value({0, one.head, one.query});
           EXPECT_EQ(std::isnan(lse), spoiled);
@@ -281,7 +281,7 @@ TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
     change_all(poisoned.query, [](double x) { return std::abs(x) + 1.0; });
     RandomProblem clean = problem_;
     clean.query = poisoned.query;
-    Tensor bias(DType::kFloat32, {kShape.kv_len});
+    Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
     set_value(bias, {530}, -kInfinity);
     for (const double softcap : {0.0, 3.0}) {
       const AttentionOptions options{.score = {.softcap = softcap, .bias = bias}};
@@ -293,12 +293,12 @@ TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
 TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
   RandomProblem poisoned = problem_;
   for (Tensor* tensor : {&poisoned.key, &poisoned.value}) fill(*tensor, kNan);
-  Tensor bias(DType::kFloat32, {kShape.kv_len});
+  Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
   fill(bias, -kInfinity);
   const std::vector<AttentionOptions> cases{
       {.mask = prefix(0)},
       {.mask = causal(), .alignment = Alignment::offset(-600)},
-      {.mask = dense(Tensor(DType::kBool, {kShape.q_len, kShape.kv_len}))},
+      {.mask = dense(Tensor(DType::kBool, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len}))},
       {.mask = key_lengths({0})},
       {.score = {.bias = Tensor(bias)}},
   };
@@ -308,7 +308,7 @@ TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
       options.score.sinks = sinks;
       const Forward found = forward(poisoned.inputs(), options);
       ASSERT_TRUE(all_are(found.context, 0.0));
-      for (const reference::Row& row : all_rows(kShape)) {
+      for (const reference::Row& row : all_rows(kNonfiniteShape)) {
         const double sink = sinks.empty() ? -kInfinity : sinks[static_cast<std::size_t>(row.head)];
         ASSERT_EQ(found.lse.value({0, row.head, row.query}),
                   static_cast<double>(static_cast<float>(sink)));
@@ -320,9 +320,9 @@ TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
 /// The additive masks of others: the lowest number there is, where -inf is meant. No key of it is
 /// hidden (a bias of -inf is), but beside any other it weighs nothing.
 TEST_F(AttentionNonfinite, TheLowestNumberAsABiasHidesBesideOthers) {
-  Tensor bias(DType::kFloat32, {kShape.kv_len});
+  Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
   const Tensor none = bias;
-  for (std::int64_t j = 10; j < kShape.kv_len; ++j) {
+  for (std::int64_t j = 10; j < kNonfiniteShape.kv_len; ++j) {
     bias.at<float>({j}) = std::numeric_limits<float>::lowest();
   }
   const Forward found = forward(problem_.inputs(), {.score = {.bias = bias}});
@@ -334,7 +334,7 @@ TEST_F(AttentionNonfinite, TheLowestNumberAsABiasHidesBesideOthers) {
 TEST_F(AttentionNonfinite, AloneTheLowestNumberAsABiasIsANumber) {
   for (const float lowest : {-1e30F, -2e38F, std::numeric_limits<float>::lowest()}) {
     SCOPED_TRACE(lowest);
-    Tensor bias(DType::kFloat32, {kShape.kv_len});
+    Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
     fill(bias, static_cast<double>(lowest));
     const RowList rows{{0, 0, 0}, {0, 1, 52}};
     const AttentionOptions options{.score = {.bias = bias}};

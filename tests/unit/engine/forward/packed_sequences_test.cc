@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,26 +16,26 @@
 #include "fovea/random.h"
 #include "fovea/reference.h"
 
+#include "support/limits.h"
 #include "support/message_of.h"
 #include "support/random_problem.h"
 
 namespace fovea::reference {
 namespace {
 
+using test::kInfinity;
+using test::kNan;
 using test::max_difference;
 using test::message_of;
 using test::RandomProblem;
 
 using Integers = std::vector<std::int64_t>;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 /// As many queries as keys, fewer, more, none of either, one of each; an empty sequence at each
 /// end.
-const PackedSequences kSequences = {{0, 0, 3, 5, 9, 9, 11, 12, 12},
-                                    {0, 2, 5, 10, 12, 14, 14, 15, 15}};
-constexpr ProblemShape kShape{1, 4, 2, 12, 15, 8};
+const PackedSequences kShortSequences = {{0, 0, 3, 5, 9, 9, 11, 12, 12},
+                                         {0, 2, 5, 10, 12, 14, 14, 15, 15}};
+constexpr ProblemShape kShortShape{1, 4, 2, 12, 15, 8};
 constexpr std::int64_t kCount = 8;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
@@ -60,7 +59,7 @@ Tensor part_of_scores(const Tensor& tensor, const SequenceSpan& span) {
 }
 
 SequenceSpan span_of(std::int64_t sequence) {
-  return sequence_span({.sequences = kSequences}, kShape, sequence);
+  return sequence_span({.sequences = kShortSequences}, kShortShape, sequence);
 }
 
 /// Options of the packed problem, and of a problem that is one of its sequences.
@@ -101,7 +100,7 @@ MaskCase drawn_documents(bool rank_of_two, std::uint64_t seed) {
   const auto drawn = [&](std::int64_t length) {
     return random.randint(0, 2, rank_of_two ? Shape{1, length} : Shape{length});
   };
-  const Tensor query_ids = drawn(kShape.q_len), key_ids = drawn(kShape.kv_len);
+  const Tensor query_ids = drawn(kShortShape.q_len), key_ids = drawn(kShortShape.kv_len);
   return {documents(query_ids, key_ids), [=](std::int64_t sequence) {
             const SequenceSpan span = span_of(sequence);
             return documents(part(query_ids, 1, span.query_start, span.q_len),
@@ -120,7 +119,7 @@ std::vector<MaskCase> masks() {
         return key_lengths({std::min<std::int64_t>(2, span_of(sequence).kv_len)});
       }};
   const auto [b, h, q, k] =
-      std::array{std::int64_t{1}, kShape.q_heads, kShape.q_len, kShape.kv_len};
+      std::array{std::int64_t{1}, kShortShape.q_heads, kShortShape.q_len, kShortShape.kv_len};
   std::vector<MaskCase> result = {same(Mask()),
                                   same(causal()),
                                   same(window(1, 0)),
@@ -153,7 +152,7 @@ struct ScoreCase {
 std::vector<ScoreCase> scores() {
   RandomState random(20);
   std::vector<ScoreCase> result = {{}};
-  const std::int64_t q = kShape.q_len, k = kShape.kv_len, h = kShape.q_heads;
+  const std::int64_t q = kShortShape.q_len, k = kShortShape.kv_len, h = kShortShape.q_heads;
   for (const Shape& shape :
        {Shape{1, h, q, k}, Shape{q, k}, Shape{k}, Shape{q, 1}, Shape{h, 1, 1}, Shape{1}}) {
     Tensor bias = random.randn(shape);
@@ -187,7 +186,7 @@ std::vector<Case> cases() {
   const auto add = [&](const MaskCase& mask, const ScoreCase& score, int alignment) {
     const AttentionOptions packed{.mask = mask.packed, .score = score.packed};
     AttentionOptions all = aligned(packed, alignment, std::nullopt);
-    all.sequences = kSequences;
+    all.sequences = kShortSequences;
     result.push_back({mask.packed.to_string() + ", alignment " + std::to_string(alignment), all,
                       [=](std::int64_t sequence) {
                         AttentionOptions own{.mask = mask.alone(sequence), .score = score.packed};
@@ -287,7 +286,7 @@ void compare_rows(const RandomProblem& problem, const AttentionOptions& options,
 }
 
 TEST(Packed, EachSequenceIsAProblemOfItsOwn) {
-  const RandomProblem problem(kShape, 3, 2);
+  const RandomProblem problem(kShortShape, 3, 2);
   RandomProblem own = problem;
   const auto all_cases = cases();
   ASSERT_GT(all_cases.size(), 250U);
@@ -306,14 +305,14 @@ TEST(Packed, EachSequenceIsAProblemOfItsOwn) {
 }
 
 TEST(Packed, WithEveryScoreNormalizationAndArithmetic) {
-  const RandomProblem problem(kShape, 3, 2);
+  const RandomProblem problem(kShortShape, 3, 2);
   RandomProblem own = problem;
   RandomState random(4);
   const Tensor w = random.randn({3, 5}), u = random.randn({3, 5}), v = random.randn({5});
   const Tensor general = random.randn({3, 3});
   const AttentionOptions options{.mask = causal(), .score = {.softcap = 2.0}};
   AttentionOptions packed = options;
-  packed.sequences = kSequences;
+  packed.sequences = kShortSequences;
   for (const ScoreKind& kind : {ScoreKind(DotScore{}), ScoreKind(GeneralScore{general}),
                                 ScoreKind(AdditiveScore{w, u, v})}) {
     for (const Normalization normalization :
@@ -333,8 +332,8 @@ TEST(Packed, WithEveryScoreNormalizationAndArithmetic) {
 }
 
 TEST(Packed, NanAndInfinityStayInTheirSequence) {
-  const RandomProblem clean(kShape, 3, 2);
-  const AttentionOptions options{.sequences = kSequences};
+  const RandomProblem clean(kShortShape, 3, 2);
+  const AttentionOptions options{.sequences = kShortSequences};
   const Steps before = attention_steps(clean.inputs(), options);
   for (const double poison : {kNan, kInfinity, -kInfinity}) {
     RandomProblem spoilt = clean;
@@ -344,9 +343,9 @@ TEST(Packed, NanAndInfinityStayInTheirSequence) {
       for (std::int64_t d = 0; d < 2; ++d) spoilt.value.at<double>({0, 1, j, d}) = poison;
     }
     const Steps after = attention_steps(spoilt.inputs(), options);
-    for (std::int64_t i = 0; i < kShape.q_len; ++i) {
+    for (std::int64_t i = 0; i < kShortShape.q_len; ++i) {
       if (span.query_start <= i && i < span.query_start + span.q_len) continue;
-      for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+      for (std::int64_t head = 0; head < kShortShape.q_heads; ++head) {
         EXPECT_EQ(after.context.value({0, head, i, 0}), before.context.value({0, head, i, 0}));
         EXPECT_EQ(after.lse.value({0, head, i}), before.lse.value({0, head, i}));
       }
@@ -374,8 +373,8 @@ TEST(Packed, SpansOfItems) {
   const auto list = [](const SequenceSpan& s) {
     return Integers{s.batch, s.query_start, s.q_len, s.key_start, s.kv_len};
   };
-  EXPECT_EQ(kShape.items(), kCount);
-  EXPECT_EQ(kSequences.count(), kCount);
+  EXPECT_EQ(kShortShape.items(), kCount);
+  EXPECT_EQ(kShortSequences.count(), kCount);
   EXPECT_EQ(list(span_of(0)), (Integers{0, 0, 0, 0, 2}));
   EXPECT_EQ(list(span_of(2)), (Integers{0, 3, 2, 5, 5}));
   EXPECT_EQ(list(span_of(7)), (Integers{0, 12, 0, 15, 0}));

@@ -24,9 +24,9 @@ namespace {
 
 /// Empty ones at both ends, without queries, without keys, of one row, longer than a panel, longer
 /// than a block.
-const PackedSequences kSequences = {{0, 0, 3, 60, 64, 64, 65, 165, 177, 177},
-                                    {0, 5, 8, 70, 70, 90, 91, 200, 800, 800}};
-constexpr ProblemShape kShape{1, 4, 2, 177, 800, 9};
+const PackedSequences kLongSequences = {{0, 0, 3, 60, 64, 64, 65, 165, 177, 177},
+                                        {0, 5, 8, 70, 70, 90, 91, 200, 800, 800}};
+constexpr ProblemShape kLongShape{1, 4, 2, 177, 800, 9};
 
 /// Rows from `start` to `start + count` of a tensor of rank 4.
 TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
@@ -41,27 +41,28 @@ using OptionsOf = std::function<AttentionOptions(std::int64_t sequence, const Se
 class AttentionPacked : public testing::Test {
  protected:
   void same_as_separate(AttentionOptions packed, const OptionsOf& of_one) {
-    packed.sequences = kSequences;
+    packed.sequences = kLongSequences;
     const Forward all = forward(problem_.inputs(), packed);
-    for (std::int64_t s = 0; s < kSequences.count(); ++s) {
-      const SequenceSpan span = sequence_span(packed, kShape, s);
+    for (std::int64_t s = 0; s < kLongSequences.count(); ++s) {
+      const SequenceSpan span = sequence_span(packed, kLongShape, s);
       const Forward one = forward({rows_from(problem_.query, span.query_start, span.q_len),
                                    rows_from(problem_.key, span.key_start, span.kv_len),
                                    rows_from(problem_.value, span.key_start, span.kv_len)},
                                   of_one(s, span));
       const TensorView context = rows_from(all.context, span.query_start, span.q_len);
-      const TensorView lse = laid_over(all.lse.view(), span.query_start,
-                                       {1, kShape.q_heads, span.q_len}, {0, kShape.q_len, 1});
+      const TensorView lse =
+          laid_over(all.lse.view(), span.query_start, {1, kLongShape.q_heads, span.q_len},
+                    {0, kLongShape.q_len, 1});
       EXPECT_TRUE(same_bits(context, one.context)) << "sequence " << s;
       EXPECT_TRUE(same_bits(lse, one.lse)) << "sequence " << s;
     }
-    expect_exact(problem_.inputs(), packed, some_rows(kShape, 40));
+    expect_exact(problem_.inputs(), packed, some_rows(kLongShape, 40));
   }
   void same_as_separate(const AttentionOptions& options) {
     same_as_separate(options, [&](std::int64_t, const SequenceSpan&) { return options; });
   }
 
-  RandomProblem problem_ = stored_problem(kShape, 12, 10);
+  RandomProblem problem_ = stored_problem(kLongShape, 12, 10);
 };
 
 TEST_F(AttentionPacked, Plain) { same_as_separate({}); }
@@ -76,7 +77,7 @@ TEST_F(AttentionPacked, MasksCountWithinASequence) {
 }
 
 TEST_F(AttentionPacked, ScoresCountWithinASequence) {
-  const Tensor table = RandomState(2).randn({32, kShape.q_heads});
+  const Tensor table = RandomState(2).randn({32, kLongShape.q_heads});
   same_as_separate({.score = {.softcap = 4.0, .alibi = Alibi{}, .sinks = {0, 1, -1, 2}}});
   same_as_separate({.mask = causal(), .score = {.relative = RelativeTable{table}}});
 }
@@ -99,11 +100,12 @@ TEST_F(AttentionPacked, WhatThereIsOneOfPerSequence) {
 
 TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
   const Tensor bias =
-      convert(RandomState(3).randn({kShape.q_heads, kShape.q_len, kShape.kv_len}), DType::kFloat32);
+      convert(RandomState(3).randn({kLongShape.q_heads, kLongShape.q_len, kLongShape.kv_len}),
+              DType::kFloat32);
   const Tensor open =
-      convert(RandomState(4).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool);
-  const Tensor query_ids = RandomState(5).randint(0, 3, {kShape.q_len});
-  const Tensor key_ids = RandomState(6).randint(0, 3, {kShape.kv_len});
+      convert(RandomState(4).randint(0, 2, {kLongShape.q_len, kLongShape.kv_len}), DType::kBool);
+  const Tensor query_ids = RandomState(5).randint(0, 3, {kLongShape.q_len});
+  const Tensor key_ids = RandomState(6).randint(0, 3, {kLongShape.kv_len});
   const auto ids_of = [](const Tensor& ids, std::int64_t start, std::int64_t count) {
     const auto part = ids.span<std::int64_t>().subspan(static_cast<std::size_t>(start),
                                                        static_cast<std::size_t>(count));
@@ -112,12 +114,12 @@ TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
   same_as_separate(
       {.mask = dense(open) & documents(query_ids, key_ids), .score = {.bias = bias}},
       [&](std::int64_t, const SequenceSpan& span) {
-        const std::int64_t first = span.query_start * kShape.kv_len + span.key_start;
+        const std::int64_t first = span.query_start * kLongShape.kv_len + span.key_start;
         const TensorView part =
-            laid_over(bias.view(), first, {kShape.q_heads, span.q_len, span.kv_len},
-                      {kShape.q_len * kShape.kv_len, kShape.kv_len, 1});
+            laid_over(bias.view(), first, {kLongShape.q_heads, span.q_len, span.kv_len},
+                      {kLongShape.q_len * kLongShape.kv_len, kLongShape.kv_len, 1});
         const TensorView open_part =
-            laid_over(open.view(), first, {span.q_len, span.kv_len}, {kShape.kv_len, 1});
+            laid_over(open.view(), first, {span.q_len, span.kv_len}, {kLongShape.kv_len, 1});
         return AttentionOptions{.mask = dense(Tensor(open_part)) &
                                         documents(ids_of(query_ids, span.query_start, span.q_len),
                                                   ids_of(key_ids, span.key_start, span.kv_len)),
@@ -126,7 +128,7 @@ TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
 }
 
 TEST_F(AttentionPacked, AnyNumberOfThreads) {
-  AttentionOptions options{.mask = causal(), .sequences = kSequences};
+  AttentionOptions options{.mask = causal(), .sequences = kLongSequences};
   options.execution.threads = 1;
   const Forward one = forward(problem_.inputs(), options);
   for (const int threads : {2, 3, 8}) {
@@ -147,7 +149,7 @@ TEST_F(AttentionPacked, ManySequencesOfOneQuery) {
 }
 
 TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
-  AttentionOptions options{.sequences = kSequences};
+  AttentionOptions options{.sequences = kLongSequences};
   const Forward clean = forward(problem_.inputs(), options);
   for (const std::int64_t row : {5, 69, 199}) {  // the last keys but one and the first of sequences
     for (Tensor* tensor : {&problem_.key, &problem_.value}) {
@@ -155,7 +157,7 @@ TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
     }
   }
   const Forward poisoned = forward(problem_.inputs(), options);
-  for (std::int64_t q = 0; q < kShape.q_len; ++q) {
+  for (std::int64_t q = 0; q < kLongShape.q_len; ++q) {
     // Keys 5, 69 and 199 belong to the sequences of the queries 0 to 2, 3 to 59 and 65 to 164.
     const bool sees = q < 60 || (q >= 65 && q < 165);
     EXPECT_EQ(std::isnan(poisoned.lse.value({0, 0, q})), sees) << q;

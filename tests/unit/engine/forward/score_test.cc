@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,22 +16,22 @@
 #include "fovea/random.h"
 
 #include "support/forward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
 
 /// Two blocks of keys; neither lengths nor heads are round.
-constexpr ProblemShape kShape{2, 6, 3, 53, 531};
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr ProblemShape kScoreShape{2, 6, 3, 53, 531};
 
 class AttentionScore : public testing::Test {
  protected:
   void check(const AttentionOptions& options, int rows = 24) {
-    expect_exact(problem_.inputs(), options, some_rows(kShape, rows, seed_++));
+    expect_exact(problem_.inputs(), options, some_rows(kScoreShape, rows, seed_++));
   }
 
-  RandomProblem problem_ = stored_problem(kShape, 7, 5);
+  RandomProblem problem_ = stored_problem(kScoreShape, 7, 5);
   std::uint64_t seed_ = 1;
 };
 
@@ -70,16 +69,17 @@ TEST_F(AttentionScore, BiasesOfEveryBroadcastPattern) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     for (unsigned pattern = 0; pattern < 16; ++pattern) {
       const Shape shape{
-          (pattern & 1) != 0 ? kShape.batch : 1, (pattern & 2) != 0 ? kShape.q_heads : 1,
-          (pattern & 4) != 0 ? kShape.q_len : 1, (pattern & 8) != 0 ? kShape.kv_len : 1};
+          (pattern & 1) != 0 ? kScoreShape.batch : 1, (pattern & 2) != 0 ? kScoreShape.q_heads : 1,
+          (pattern & 4) != 0 ? kScoreShape.q_len : 1, (pattern & 8) != 0 ? kScoreShape.kv_len : 1};
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
       const Tensor bias = random_bias(shape, dtype, 20 + pattern);
       check({.score = {.bias = bias}});
       check({.mask = causal(), .score = {.bias = bias}});
     }
     for (const Shape& shape :
-         {Shape{}, Shape{kShape.kv_len}, Shape{1}, Shape{kShape.q_len, 1},
-          Shape{kShape.q_len, kShape.kv_len}, Shape{kShape.q_heads, 1, kShape.kv_len}}) {
+         {Shape{}, Shape{kScoreShape.kv_len}, Shape{1}, Shape{kScoreShape.q_len, 1},
+          Shape{kScoreShape.q_len, kScoreShape.kv_len},
+          Shape{kScoreShape.q_heads, 1, kScoreShape.kv_len}}) {
       SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + to_string(shape));
       check({.score = {.bias = random_bias(shape, dtype, 40)}});
     }
@@ -101,35 +101,36 @@ class AttentionBiasLayout : public AttentionScore {
 TEST_F(AttentionBiasLayout, StridesOfAllKindsGiveTheBitsOfAContiguousOne) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const auto size = static_cast<std::int64_t>(dtype_size(dtype));
-    const Tensor turned = random_bias({kShape.kv_len, kShape.q_len}, dtype, 50);
+    const Tensor turned = random_bias({kScoreShape.kv_len, kScoreShape.q_len}, dtype, 50);
     same_as_contiguous(turned.view().transposed(0, 1));
 
-    const Tensor wide = random_bias({kShape.q_len, kShape.kv_len + 3}, dtype, 51);
-    const Shape shape{kShape.q_len, kShape.kv_len};
+    const Tensor wide = random_bias({kScoreShape.q_len, kScoreShape.kv_len + 3}, dtype, 51);
+    const Shape shape{kScoreShape.q_len, kScoreShape.kv_len};
     const auto* const first = static_cast<const std::byte*>(wide.view().data());
-    same_as_contiguous({first + 3 * size, dtype, shape, {kShape.kv_len + 3, 1}});
+    same_as_contiguous({first + 3 * size, dtype, shape, {kScoreShape.kv_len + 3, 1}});
 
     const auto* const last = first + (wide.size() - 1) * size;
-    same_as_contiguous({last, dtype, shape, {-(kShape.kv_len + 3), -1}});
+    same_as_contiguous({last, dtype, shape, {-(kScoreShape.kv_len + 3), -1}});
     same_as_contiguous({first, dtype, shape, {0, 1}});
-    same_as_contiguous({first, dtype, shape, {kShape.kv_len + 3, 0}});
+    same_as_contiguous({first, dtype, shape, {kScoreShape.kv_len + 3, 0}});
 
-    const Tensor sparse = random_bias({kShape.kv_len, 2}, dtype, 52);
-    same_as_contiguous({sparse.view().data(), dtype, {kShape.kv_len}, {2}});
-    const Tensor heads = random_bias({kShape.q_heads, kShape.batch, 1, kShape.kv_len}, dtype, 53);
+    const Tensor sparse = random_bias({kScoreShape.kv_len, 2}, dtype, 52);
+    same_as_contiguous({sparse.view().data(), dtype, {kScoreShape.kv_len}, {2}});
+    const Tensor heads =
+        random_bias({kScoreShape.q_heads, kScoreShape.batch, 1, kScoreShape.kv_len}, dtype, 53);
     same_as_contiguous(heads.view().transposed(0, 1));
   }
 }
 
 // ---- Position biases ----------------------------------------------------------------------------
 
-std::vector<Alignment> alignments() {
+std::vector<Alignment> score_alignments() {
   return {Alignment::bottom_right(), Alignment::top_left(), Alignment::offset(-700),
           Alignment::offset(900), Alignment::offsets({3, 500})};
 }
 
 TEST_F(AttentionScore, Alibi) {
-  for (const Alignment& alignment : alignments()) {
+  for (const Alignment& alignment : score_alignments()) {
     check({.score = {.alibi = Alibi{}}, .alignment = alignment});
     check({.mask = window(9, 200),
            .score = {.alibi = Alibi{{0, 1, -0.01, 0.3, 2, 1e-9}}},
@@ -140,9 +141,9 @@ TEST_F(AttentionScore, Alibi) {
 TEST_F(AttentionScore, RelativeTables) {
   for (const bool bidirectional : {true, false}) {
     for (const std::int64_t buckets : {4, 32, 33}) {
-      for (const Alignment& alignment : alignments()) {
-        const RelativeTable table{RandomState(60).randn({buckets, kShape.q_heads}), bidirectional,
-                                  128};
+      for (const Alignment& alignment : score_alignments()) {
+        const RelativeTable table{RandomState(60).randn({buckets, kScoreShape.q_heads}),
+                                  bidirectional, 128};
         check({.score = {.relative = table}, .alignment = alignment}, 12);
         check({.mask = causal(), .score = {.relative = table}, .alignment = alignment}, 12);
       }
@@ -151,8 +152,8 @@ TEST_F(AttentionScore, RelativeTables) {
 }
 
 TEST_F(AttentionScore, ARelativeTableMayHideDistancesAndBeFloat32) {
-  Tensor table = RandomState(61).randn({32, kShape.q_heads});
-  for (std::int64_t head = 0; head < kShape.q_heads; ++head) {
+  Tensor table = RandomState(61).randn({32, kScoreShape.q_heads});
+  for (std::int64_t head = 0; head < kScoreShape.q_heads; ++head) {
     table.at<double>({head + 1, head}) = -kInfinity;
     table.at<double>({20, head}) = -kInfinity;
   }
@@ -195,7 +196,7 @@ CustomScore squash() {
 }
 
 TEST_F(AttentionScore, ACustomFunctionSeesTheScaledScore) {
-  const Tensor bias = random_bias({kShape.q_len, kShape.kv_len}, DType::kFloat32, 65);
+  const Tensor bias = random_bias({kScoreShape.q_len, kScoreShape.kv_len}, DType::kFloat32, 65);
   for (const double scale : {0.4, -3.0, 0.0}) {
     SCOPED_TRACE(scale);
     check({.score = {.scale = scale, .custom = squash()}});
@@ -208,9 +209,10 @@ TEST_F(AttentionScore, ACustomFunctionSeesTheScaledScore) {
 
 TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
   using Change = std::function<void(ScoreOptions&)>;
-  const Tensor full = random_bias({2, 6, kShape.q_len, kShape.kv_len}, DType::kFloat32, 70);
-  const Tensor by_key = random_bias({kShape.kv_len}, DType::kFloat64, 71);
-  const Tensor table = RandomState(72).randn({32, kShape.q_heads});
+  const Tensor full =
+      random_bias({2, 6, kScoreShape.q_len, kScoreShape.kv_len}, DType::kFloat32, 70);
+  const Tensor by_key = random_bias({kScoreShape.kv_len}, DType::kFloat64, 71);
+  const Tensor table = RandomState(72).randn({32, kScoreShape.q_heads});
   const std::vector<Change> changes{
       [](ScoreOptions& score) { score.scale = 0.9; },
       [](ScoreOptions& score) { score.softcap = 2.0; },
@@ -222,7 +224,8 @@ TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
   };
   const std::vector<Mask> masks{
       Mask(), causal(), window(100, 20), key_lengths({500, 531}),
-      dense(convert(RandomState(73).randint(0, 2, {kShape.q_len, kShape.kv_len}), DType::kBool))};
+      dense(convert(RandomState(73).randint(0, 2, {kScoreShape.q_len, kScoreShape.kv_len}),
+                    DType::kBool))};
   for (std::size_t a = 0; a < changes.size(); ++a) {
     for (std::size_t b = a + 1; b < changes.size(); ++b) {
       AttentionOptions options;

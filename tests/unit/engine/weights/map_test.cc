@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -26,14 +25,13 @@
 #include "reference/lenses.h"
 #include "support/exactness.h"
 #include "support/forward.h"
+#include "support/limits.h"
 #include "support/message_of.h"
 #include "support/option_sets.h"
 #include "support/random_problem.h"
 
 namespace fovea::test {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The oracle's weights of one batch item.
 class Oracle {

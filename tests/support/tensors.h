@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tensors from vectors, and vectors from tensors.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fovea/tensor.h"
+
+namespace fovea::test {
+
+/// The elements in row-major order.
+template <class T>
+std::vector<T> elements(const Tensor& tensor) {
+  const auto span = tensor.span<T>();
+  return {span.begin(), span.end()};
+}
+
+/// An int64 tensor of one dimension.
+inline Tensor ids(const std::vector<std::int64_t>& values) {
+  return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
+}
+
+}  // namespace fovea::test
