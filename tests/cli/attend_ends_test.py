@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import random
 import resource
@@ -63,12 +64,20 @@ class EarlyEndTest(AttendTest):
         # A signal that comes before main has begun ends the process in the system's way.
         self.assertLessEqual(codes, {0, 130, -signal.SIGINT})
 
+    def wait_until_mapped(self, process, name):
+        """Returns a little after the process has mapped the file of that name."""
+        maps = pathlib.Path(f"/proc/{process.pid}/maps")
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline and maps.exists() and name not in maps.read_text():
+            time.sleep(0.01)
+        time.sleep(0.3)
+
     def test_an_input_that_becomes_shorter(self):
         arguments = self.slow_problem()
         path = self.write("c.npy", "old")
         with subprocess.Popen([FOVEA, *arguments, "--output", path], stderr=subprocess.PIPE,
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
-            time.sleep(0.3)
+            self.wait_until_mapped(process, "wide.npy")
             os.truncate(self.dir / "wide.npy", 4096)
             out, err = process.communicate(timeout=TIMEOUT_S)
         self.assertEqual((process.returncode, out), (2, b""))
@@ -81,7 +90,7 @@ class EarlyEndTest(AttendTest):
         path = self.write("c.npy", "old")
         with subprocess.Popen([FOVEA, *arguments, "--output", path, "--verify"], stderr=subprocess.PIPE,
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
-            time.sleep(0.15)
+            self.wait_until_mapped(process, "wide.npy")
             with open(self.dir / "wide.npy", "r+b") as file:
                 file.seek(128)
                 file.write(struct.pack("<d", 7.0) * 4 * 65536 * 4)
