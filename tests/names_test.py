@@ -27,7 +27,7 @@ CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&
 
 
 def local_names(text: str) -> set[str]:
-    """Returns the names that a file gives in its unnamed namespaces, and its tests."""
+    """Returns the names that a file gives in its unnamed namespaces."""
     names = set()
     inside = False
     for line in text.splitlines():
@@ -83,6 +83,7 @@ class PlantedNames(unittest.TestCase):
         assert len(self.doubles("constexpr int kMax = 1;", "constexpr double kMax = 2;")) == 1
 
     def test_what_may_be(self):
+        assert self.doubles("const int kOne = number(1);", "const int kTwo = number(2);") == []
         assert self.doubles("void one() {\n  two();\n}", "void two() {\n  one();\n}") == []
         assert self.doubles("using Kind = int;", "using Kind = int;") == []
 
