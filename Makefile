@@ -24,6 +24,8 @@ DEMO_PAGE := build/demo/your_journey.html
 # The tests that run with ThreadSanitizer: those of threads and of what runs on them. The others have
 # one thread, and are not even compiled there (tests/CMakeLists.txt).
 TSAN_TESTS := Attention|Threads|Target|Ceilings
+# Of those the sweeps over numbers, whose threads do what those of other tests do; check-full runs them.
+TSAN_SWEEPS := Accuracy\.|EveryPairOf|EveryRule|EveryCombination|SpreadsToTheRows|AgreeWithTheOracle
 # Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
 # would look like a race. It lies beside libomp, two folders above Clang's own.
 TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
@@ -170,7 +172,7 @@ check-asan-ubsan check-asan-ubsan-full: check-%: build-%
 
 check-tsan check-tsan-full: check-%: build-%
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset $* \
-	  --tests-regex '$(TSAN_TESTS)' --no-tests=error
+	  --tests-regex '$(TSAN_TESTS)' $(if $(filter tsan,$*),--exclude-regex '$(TSAN_SWEEPS)') --no-tests=error
 
 coverage: ## Run the tests with lines counted, and print which share of src/ and include/ they run
 	$(SETUP) build test cover

@@ -11,7 +11,7 @@ import decimal
 import json
 import unittest
 
-from support import EXAMPLES, CliTest, run, scene
+from support import EXAMPLES, SANITIZED, CliTest, run, scene
 
 NOTEBOOKS = [path for path in EXAMPLES if path.name.startswith("00")]
 
@@ -79,16 +79,17 @@ class MutationTest(CliTest):
                 rewritten = write_exactly(parse_exactly(text))
                 unchanged = run("explain", "-", "--check", stdin=rewritten)
                 self.assertEqual(unchanged.returncode, 0, path)
-                cases = list(mutations(text))
+                # All take the same path through memory: with sanitizers every ninth, up or down in turn.
+                cases = list(mutations(text))[::9 if SANITIZED else 1]
                 codes = pool.map(
                     lambda case: run("explain", "-", "--check", stdin=case[1]).returncode, cases)
                 for (label, _), code in zip(cases, codes):
                     if code != 1:
                         missed.append(f"{path.name}: {label}: exit {code}")
-                print(f"{path.name}: {len(cases) // 2} expected numbers, {len(cases)} mutations")
+                print(f"{path.name}: {len(cases)} mutations of expected numbers")
                 self.assertGreater(len(cases), 0, path)
-                total += len(cases) // 2
-        print(f"{total} expected numbers mutated, each up and down")
+                total += len(cases)
+        print(f"{total} mutations")
         self.assertEqual(missed, [])
 
     def test_the_mutations_are_two_units(self):

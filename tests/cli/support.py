@@ -20,8 +20,9 @@ EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
 # Whether it was built with what learns.
 TRAINS = os.environ.get("FOVEA_NN") != "0"
+SANITIZED = os.environ.get("FOVEA_SANITIZED") == "1"
 # Sanitizers reserve more addresses than a test of little memory may allow.
-limits_memory = unittest.skipIf(os.environ.get("FOVEA_SANITIZED") == "1", "sanitizers reserve memory")
+limits_memory = unittest.skipIf(SANITIZED, "sanitizers reserve memory")
 
 if not os.access(FOVEA, os.X_OK):
     raise SystemExit(f"no program at {FOVEA}: build it, or set FOVEA to its path")
