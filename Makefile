@@ -24,7 +24,8 @@ DEMO_PAGE := build/demo/your_journey.html
 # The tests that run with ThreadSanitizer: those of threads and of what runs on them. The others have
 # one thread, and are not even compiled there (tests/CMakeLists.txt).
 TSAN_TESTS := Attention|Threads|Target|Ceilings
-# Of those the sweeps over numbers, whose threads do what those of other tests do; check-full runs them.
+# Sweeps over values and options that `make check` leaves out here, since other tests start the same threads;
+# `make check-full` runs them.
 TSAN_SWEEPS := Accuracy\.|EveryPairOf|EveryRule|EveryCombination|SpreadsToTheRows|AgreeWithTheOracle
 # Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
 # would look like a race. It lies beside libomp, two folders above Clang's own.
@@ -35,8 +36,8 @@ TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
 export PYTHON FOVEA_PYTHON
 # In the tree, so that `make clean` leaves nothing behind that a build would start from.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
-# Paths relative to the build tree, so that trees of one depth, build/release and build/wheel-..., share
-# files that CMake makes in each of them (cmake/unity.cmake).
+# ccache compares paths relative to the build tree. build/release and build/wheel-... are equally deep, so they
+# share objects, also of the sources that CMake generates in each of them (cmake/unity.cmake).
 export CCACHE_BASEDIR ?= $(CURDIR)
 
 # Where sources are; not what git knows of, so that an archive without git is checked as well.

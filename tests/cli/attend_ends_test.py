@@ -65,7 +65,7 @@ class EarlyEndTest(AttendTest):
         self.assertLessEqual(codes, {0, 130, -signal.SIGINT})
 
     def wait_until_mapped(self, process, name):
-        """Returns a little after the process has mapped the file of that name."""
+        """Waits until the process has mapped the file, and 0.3 s more."""
         maps = pathlib.Path(f"/proc/{process.pid}/maps")
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and maps.exists() and name not in maps.read_text():

@@ -79,7 +79,7 @@ class MutationTest(CliTest):
                 rewritten = write_exactly(parse_exactly(text))
                 unchanged = run("explain", "-", "--check", stdin=rewritten)
                 self.assertEqual(unchanged.returncode, 0, path)
-                # All take the same path through memory: with sanitizers every ninth, up or down in turn.
+                # All use memory in the same way, so sanitizers run every ninth, up and down in turn.
                 cases = list(mutations(text))[::9 if SANITIZED else 1]
                 codes = pool.map(
                     lambda case: run("explain", "-", "--check", stdin=case[1]).returncode, cases)

@@ -244,7 +244,7 @@ class Subdirectory(unittest.TestCase):
     def test_add_subdirectory(self):
         # Kept from run to run: this compiles the whole library once more, as it was compiled already
         # where a cache has it from there, else as fast as can be. What only Fovea's own programs and
-        # tests need is hidden. Beside the build tree, so that paths from either are the same (CCACHE_BASEDIR).
+        # tests need is hidden. Beside the build tree, so that relative paths are the same for ccache (CCACHE_BASEDIR).
         build = BUILD.with_name(f"{BUILD.name}-subdirectory")
         quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0"]
         alike = ["-DCMAKE_BUILD_TYPE=Release", f"-DFOVEA_WERROR={os.environ['FOVEA_WERROR']}"]

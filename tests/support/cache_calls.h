@@ -25,7 +25,7 @@ std::string full_message_of(const auto& call) {
   return "no error";
 }
 
-/// Zeros of up to 8,000 bytes, which all such views share.
+/// Returns a view of zeros, at most 8,000 bytes. All such views share their memory.
 inline TensorView zeros(DType dtype, const Shape& shape) {
   static std::vector<double> memory(1000);
   return {memory.data(), dtype, shape, contiguous_strides(shape)};

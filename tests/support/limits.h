@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers at the edges, and the tolerance where little is rounded.
+// Extreme and non-finite values, and a tolerance for a few roundings.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers in recorded text.
+// Parses the numbers of recorded text.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fovea::test {
 
-/// The whole text as a number; fails the test where it is none.
+/// Parses the whole text as a number, and fails the test if it is not one.
 template <class T>
 T parse(const std::string& text) {
   T value{};

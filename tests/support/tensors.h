@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors from vectors, and vectors from tensors.
+// Converts tensors to vectors and vectors to tensors.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fovea::test {
 
-/// The elements in row-major order.
+/// Returns the elements in row-major order.
 template <class T>
 std::vector<T> elements(const Tensor& tensor) {
   const auto span = tensor.span<T>();
