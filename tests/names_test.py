@@ -18,16 +18,20 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The folders whose targets call fovea_unity.
-SCANNED = ["src", "cli", "bench/attention", "tests/unit"]
+SCANNED = ["src", "cli", "bench/attention", "python/src", "tests/unit"]
 
-# At the beginning of a line: a function, a type, a constant.
+# At the beginning of a line: a function, a type, a constant, a variable.
 FUNCTION = re.compile(r"[^\s/#}][^=]*?[\s*&>](\w+)\(")
 TYPE = re.compile(r"(?:struct|class|enum|enum class|union) (\w+)")
 CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&](\w+)(?:\[\w*\])?\s*[={;]")
+VARIABLE = re.compile(r"\w[\w:<>*&, ]*[\s*&](\w+) = ")
+# A named namespace without others in it.
+NAMED_INSIDE = re.compile(r"^namespace \w+ {\n(?:(?!namespace ).*\n)*?}  // namespace \w+\n", re.MULTILINE)
 
 
 def local_names(text: str) -> set[str]:
-    """Returns the names that a file gives in its unnamed namespaces."""
+    """Returns the names that a file gives in its unnamed namespaces, without those of named namespaces in these."""
+    text = NAMED_INSIDE.sub("", text)
     names = set()
     inside = False
     for line in text.splitlines():
@@ -36,7 +40,7 @@ def local_names(text: str) -> set[str]:
         elif line == "}  // namespace":
             inside = False
         elif inside and not line.startswith("using "):
-            match = TYPE.match(line) or FUNCTION.match(line) or CONSTANT.match(line)
+            match = TYPE.match(line) or FUNCTION.match(line) or CONSTANT.match(line) or VARIABLE.match(line)
             if match:
                 names.add(match[1])
     return names
@@ -80,6 +84,7 @@ class PlantedNames(unittest.TestCase):
 
     def test_types_and_constants(self):
         assert len(self.doubles("struct Entry {", "class Entry {")) == 1
+        assert len(self.doubles("int* made = nullptr;", "int* made = nullptr;")) == 1
         assert len(self.doubles("constexpr int kMax = 1;", "constexpr double kMax = 2;")) == 1
 
     def test_what_may_be(self):

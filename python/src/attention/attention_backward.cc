@@ -35,6 +35,7 @@ namespace {
 std::atomic<std::int64_t> backward_calls{0};
 
 // Query, key and value, what came of them, and then the options from kMask to kThreads.
+namespace backward {
 enum Argument : std::size_t {
   kContext = kMask,
   kLse,
@@ -51,8 +52,8 @@ constexpr std::array<const char*, kArguments> kNames = [] {
   names[kWanted] = "wanted";
   return names;
 }();
-
 using Given = std::array<PyObject*, kArguments>;
+}  // namespace backward
 
 /// Which gradients are asked for: by default all that there are, and no lens.
 std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& options) {
@@ -93,23 +94,24 @@ std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& 
 
 class Backward {
  public:
-  explicit Backward(const Given& given)
+  explicit Backward(const backward::Given& given)
       : query_(given[kQuery], {.name = "query", .contiguous_rows = true}),
         key_(given[kKey], {.name = "key", .contiguous_rows = true}),
         value_(given[kValue], {.name = "value", .contiguous_rows = true}),
-        context_(given[kContext], {.name = "context", .contiguous_rows = true}),
-        lse_(given[kLse], {.name = "lse"}),
-        grad_context_(given[kGradContext], {.name = "grad_context", .contiguous_rows = true}),
+        context_(given[backward::kContext], {.name = "context", .contiguous_rows = true}),
+        lse_(given[backward::kLse], {.name = "lse"}),
+        grad_context_(given[backward::kGradContext],
+                      {.name = "grad_context", .contiguous_rows = true}),
         options_(parameters(given)),
-        wanted_(wanted_of(given[kWanted], options_.options)) {
+        wanted_(wanted_of(given[backward::kWanted], options_.options)) {
     check_rank(query_, "query");
     check_same_rank(key_, "key", query_);
     check_same_rank(value_, "value", query_);
     check_same_rank(context_, "context", query_);
     check_same_rank(grad_context_, "grad_context", query_);
     check_rows(lse_, "lse");
-    if (given[kGradLse] != nullptr) {
-      grad_lse_.emplace(given[kGradLse], ArrayRequest{.name = "grad_lse"});
+    if (given[backward::kGradLse] != nullptr) {
+      grad_lse_.emplace(given[backward::kGradLse], ArrayRequest{.name = "grad_lse"});
       check_rows(*grad_lse_, "grad_lse");
     }
   }
@@ -185,9 +187,10 @@ class Backward {
   }
 
  private:
-  static Parameters parameters(const Given& given) {
+  static Parameters parameters(const backward::Given& given) {
     Parameters parameters{};
-    for (std::size_t i = kMask; i <= kThreads; ++i) parameters[i] = given[kOptions + i - kMask];
+    for (std::size_t i = kMask; i <= kThreads; ++i)
+      parameters[i] = given[backward::kOptions + i - kMask];
     return parameters;
   }
 
@@ -209,10 +212,12 @@ class Backward {
   std::array<std::optional<NewArray>, kGradients> made_;
 };
 
-PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+PyObject* call_backward(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+                        PyObject* keywords) {
   return guarded([&] {
-    static const Signature signature("attention_backward", kNames, kGradLse, kGradLse);
-    Given given{};
+    static const Signature signature("attention_backward", backward::kNames, backward::kGradLse,
+                                     backward::kGradLse);
+    backward::Given given{};
     signature.bind(arguments, count, keywords, given);
     return Backward(given).run_all();
   });
@@ -221,9 +226,10 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject
 }  // namespace
 
 void add_attention_backward(nb::module_& module) {
-  static PyMethodDef definition{"attention_backward",
-                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
-                                METH_FASTCALL | METH_KEYWORDS, attention_backward_doc()};
+  static PyMethodDef definition{
+      "attention_backward",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_backward)),
+      METH_FASTCALL | METH_KEYWORDS, attention_backward_doc()};
   add_function(module, "attention_backward", "fovea", definition);
   module.def(
       "_backward_calls", [] { return backward_calls.load(std::memory_order_relaxed); },

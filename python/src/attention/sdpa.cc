@@ -33,6 +33,7 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
+namespace sdpa {
 enum Argument : std::size_t {
   kQuery,
   kKey,
@@ -46,6 +47,8 @@ enum Argument : std::size_t {
 };
 constexpr std::array<const char*, kArguments> kNames = {
     "query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"};
+using Given = std::array<PyObject*, kArguments>;
+}  // namespace sdpa
 
 /// A tensor with the leading dimensions `batch`, which its own broadcast to, and its last two.
 TensorView expanded(const TensorView& view, const Shape& batch) {
@@ -117,16 +120,19 @@ View part_of(View view, std::int64_t number, const Shape& outer) {
 
 class Attention {
  public:
-  explicit Attention(const std::array<PyObject*, kArguments>& given)
-      : query_(given[kQuery], {.name = "query", .contiguous_rows = true}),
-        key_(given[kKey], {.name = "key", .contiguous_rows = true}),
-        value_(given[kValue], {.name = "value", .contiguous_rows = true}) {
+  explicit Attention(const sdpa::Given& given)
+      : query_(given[sdpa::kQuery], {.name = "query", .contiguous_rows = true}),
+        key_(given[sdpa::kKey], {.name = "key", .contiguous_rows = true}),
+        value_(given[sdpa::kValue], {.name = "value", .contiguous_rows = true}) {
     check_tensors();
-    if (given[kDropoutP] != nullptr) dropout_ = probability_of(given[kDropoutP], "dropout_p");
-    if (given[kIsCausal] != nullptr) causal_ = truth(given[kIsCausal], "is_causal");
-    if (given[kScale] != nullptr) options_.score.scale = number(given[kScale], "scale");
-    const bool grouped = given[kEnableGqa] != nullptr && truth(given[kEnableGqa], "enable_gqa");
-    if (given[kAttnMask] != nullptr && causal_) {
+    if (given[sdpa::kDropoutP] != nullptr) {
+      dropout_ = probability_of(given[sdpa::kDropoutP], "dropout_p");
+    }
+    if (given[sdpa::kIsCausal] != nullptr) causal_ = truth(given[sdpa::kIsCausal], "is_causal");
+    if (given[sdpa::kScale] != nullptr) options_.score.scale = number(given[sdpa::kScale], "scale");
+    const bool grouped =
+        given[sdpa::kEnableGqa] != nullptr && truth(given[sdpa::kEnableGqa], "enable_gqa");
+    if (given[sdpa::kAttnMask] != nullptr && causal_) {
       raise_value_error(
           "attn_mask: expected none beside is_causal=True, which is a mask by itself");
     }
@@ -139,7 +145,7 @@ class Attention {
     v_ = value_.view();
     if (grouped) group();
     arrange(grouped);
-    if (given[kAttnMask] != nullptr) read_mask(given[kAttnMask]);
+    if (given[sdpa::kAttnMask] != nullptr) read_mask(given[sdpa::kAttnMask]);
   }
 
   PyObject* run_all() {
@@ -298,11 +304,10 @@ class Attention {
   AttentionOptions options_;
 };
 
-using Given = std::array<PyObject*, kArguments>;
-
-Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  static const Signature signature("scaled_dot_product_attention", kNames, 3, kArguments);
-  Given given{};
+sdpa::Given bound(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  static const Signature signature("scaled_dot_product_attention", sdpa::kNames, 3,
+                                   sdpa::kArguments);
+  sdpa::Given given{};
   signature.bind(arguments, count, keywords, given);
   return given;
 }
@@ -314,10 +319,10 @@ bool requires_gradient(PyObject* object) {
   return requires_grad.ptr() == Py_True;
 }
 
-PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
-    const Given given = bound(arguments, count, keywords);
-    if (std::any_of(given.begin(), given.begin() + kDropoutP, requires_gradient)) {
+    const sdpa::Given given = bound(arguments, count, keywords);
+    if (std::any_of(given.begin(), given.begin() + sdpa::kDropoutP, requires_gradient)) {
       const nb::object function =
           nb::module_::import_("fovea.torch").attr("_scaled_dot_product_attention");
       PyObject* const result =
@@ -340,9 +345,10 @@ PyObject* check(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObjec
 }  // namespace
 
 void add_scaled_dot_product_attention(nb::module_& module) {
-  static PyMethodDef definition{"scaled_dot_product_attention",
-                                reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)),
-                                METH_FASTCALL | METH_KEYWORDS, scaled_dot_product_attention_doc()};
+  static PyMethodDef definition{
+      "scaled_dot_product_attention",
+      reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_sdpa)),
+      METH_FASTCALL | METH_KEYWORDS, scaled_dot_product_attention_doc()};
   add_function(module, "scaled_dot_product_attention", "fovea", definition);
   static PyMethodDef checks{"_check_scaled_dot_product_attention",
                             reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(check)),

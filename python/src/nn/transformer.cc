@@ -31,7 +31,7 @@ using DecoderLayer = LayerOf<nn::TransformerDecoderLayer>;
 using Transformer = LayerOf<nn::Transformer>;
 using TwoGradients = std::pair<TensorView, TensorView>;
 
-constexpr const char* kBackwardDoc = "grad_y, of x's shape; returns the gradient of x.";
+constexpr const char* kBlockBackwardDoc = "grad_y, of x's shape; returns the gradient of x.";
 
 Mask mask_or_none(const GivenMask& mask) {
   return mask.object.is_none() ? Mask() : mask_of(mask.object.ptr());
@@ -176,7 +176,7 @@ Parameters are those of torch.nn.TransformerEncoderLayer: self_attn, linear1, li
             return self.backward(
                 grad_y, [&](const auto& grad) { return TensorView(self.layer.backward(grad)); });
           },
-          "grad_y"_a, kBackwardDoc)
+          "grad_y"_a, kBlockBackwardDoc)
       .def(
           "weights",
           [](EncoderLayer& self) {

@@ -24,7 +24,7 @@ constexpr const char* kHeadSummaryDoc =
     "among\n"
     "its scores, all is nan.";
 
-PyTypeObject* type = nullptr;  // kept for good
+PyTypeObject* summary_type = nullptr;  // kept for good
 
 }  // namespace
 
@@ -57,7 +57,7 @@ HeadSummary HeadArrays::summary(std::int64_t blocks) const {
 PyObject* HeadArrays::release() {
   std::array<nb::object, kHeadNumbers.size()> arrays;
   for (std::size_t i = 0; i < kHeadNumbers.size(); ++i) arrays[i] = nb::steal(made_[i].release());
-  return make_named_tuple(type, arrays);
+  return make_named_tuple(summary_type, arrays);
 }
 
 void add_heads(nb::module_& module) {
@@ -76,7 +76,7 @@ void add_heads(nb::module_& module) {
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.HeadSummary", kHeadSummaryDoc, fields.data(),
                                            static_cast<int>(kHeadNumbers.size())};
-  type = add_named_tuple(module, "HeadSummary", description);
+  summary_type = add_named_tuple(module, "HeadSummary", description);
 }
 
 }  // namespace fovea::python

@@ -54,7 +54,7 @@ constexpr const char* kSeenDoc =
     "heads, where query is. A row that sees no key has maximum_key -1, the distances nan, and the\n"
     "rest 0.";
 
-PyTypeObject* type = nullptr;  // kept for good
+PyTypeObject* seen_type = nullptr;  // kept for good
 
 LensRequest make(nb::handle statistics, nb::handle top, nb::handle map, nb::handle reduce,
                  nb::handle pairs) {
@@ -187,7 +187,7 @@ PyObject* Seen::release() {
   for (std::size_t i = 0; i < kSeenFields; ++i) {
     if (made_[i]) arrays[i] = nb::steal(made_[i]->release());
   }
-  return make_named_tuple(type, arrays);
+  return make_named_tuple(seen_type, arrays);
 }
 
 void add_lenses(nb::module_& module) {
@@ -225,7 +225,7 @@ void add_lenses(nb::module_& module) {
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.Seen", kSeenDoc, fields.data(),
                                            static_cast<int>(kSeenFields)};
-  type = add_named_tuple(module, "Seen", description);
+  seen_type = add_named_tuple(module, "Seen", description);
 }
 
 }  // namespace fovea::python
