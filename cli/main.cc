@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/attend/command.h"
+#include "cli/completion/command.h"
 #include "cli/explain/command.h"
 #include "cli/heads/command.h"
 #include "cli/info/command.h"
@@ -28,7 +29,7 @@ class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, kFoveaPage, Repeated::kRefused) {
     add_commands({make_explain, make_inspect, make_attend, make_map, make_tile, make_heads,
-                  make_train, make_translate, make_info, make_no_bench});
+                  make_train, make_translate, make_info, make_completion, make_no_bench});
   }
 
  private:

@@ -8,6 +8,7 @@ include(CMakePackageConfigHelpers)
 install(DIRECTORY include/fovea DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 if(FOVEA_CLI)
   install(TARGETS fovea_cli fovea_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  include(cmake/manual.cmake)
 endif()
 
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -30,6 +30,9 @@ test  | ccache             | compiles once what several builds share     | ccach
 test  | libgtest-dev       | unit tests                                  | GoogleTest 1.12
 test  | libgmock-dev       | matchers of the unit tests                  | GoogleMock 1.12
 test  | tidy               | checks that pages are well-formed           | HTML Tidy 5.6
+test  | zsh                | completes commands in a test                | zsh 5.8
+test  | fish               | completes commands in a test                | fish 3.3
+test  | mandoc             | checks the man pages                        | mandoc 1.14
 test  | python3            | runs the tests of the command line          | Python 3.9
 test  | python3-venv       | environment of the suites of others         | venv of Python 3.10
 test  | python3-dev        | headers that the Python package needs       | headers of Python 3.11

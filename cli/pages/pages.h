@@ -10,6 +10,7 @@
 namespace fovea::cli {
 
 extern const std::string_view kAttendPage;
+extern const std::string_view kCompletionPage;
 extern const std::string_view kExplainPage;
 extern const std::string_view kFoveaPage;
 extern const std::string_view kHeadsPage;

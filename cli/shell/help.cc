@@ -6,10 +6,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <utility>
+#include <memory>
 
 #include <fmt/format.h>
 
+#include "cli/shell/page_writer.h"
 #include "text/text_width.h"
 
 namespace fovea::cli {
@@ -21,17 +22,33 @@ constexpr int kGap = 2;
 // A term wider than this stands on a line of its own, so that descriptions keep their room.
 constexpr int kWidestTerm = 25;
 
-using Definition = std::pair<std::string, std::string>;
-
 std::string spaces(int count) { return std::string(static_cast<std::size_t>(count), ' '); }
 
-void add_paragraph(std::string& page, std::string_view text) {
-  for (const std::string& line : wrap(text, kPageWidth - kIndent)) {
-    page += spaces(kIndent) + line + "\n";
-  }
-}
+class TextWriter : public PageWriter {
+ public:
+  explicit TextWriter(std::string& page) : page_(page) {}
 
-void add_definitions(std::string& page, const std::vector<Definition>& definitions) {
+  void name(std::string_view name, std::string_view description) override {
+    page_ += "NAME\n";
+    paragraph(fmt::format("{} - {}", name, description));
+  }
+  void heading(std::string_view text) override { page_ += fmt::format("\n{}\n", text); }
+  void paragraph(std::string_view text) override {
+    for (const std::string& line : wrap(text, kPageWidth - kIndent)) {
+      page_ += spaces(kIndent) + line + "\n";
+    }
+  }
+  void verbatim(const std::vector<std::string_view>& lines) override {
+    for (const std::string_view line : lines) page_ += fmt::format("{}{}\n", spaces(kIndent), line);
+  }
+  void definitions(const std::vector<Definition>& definitions) override;
+  void gap() override { page_ += "\n"; }
+
+ private:
+  std::string& page_;
+};
+
+void TextWriter::definitions(const std::vector<Definition>& definitions) {
   int widest = 0;
   for (const auto& [term, text] : definitions) {
     const int width = display_width(term);
@@ -41,68 +58,66 @@ void add_definitions(std::string& page, const std::vector<Definition>& definitio
   for (const auto& [term, text] : definitions) {
     std::string line = spaces(kIndent) + pad_right(term, column);
     if (display_width(term) > widest) {
-      page += spaces(kIndent) + term + "\n";
+      page_ += spaces(kIndent) + term + "\n";
       line = spaces(kIndent + column);
     }
     for (const std::string& part : wrap(text, kPageWidth - kIndent - column)) {
-      page += line + part + "\n";
+      page_ += line + part + "\n";
       line = spaces(kIndent + column);
     }
   }
 }
 
-/// Collects lines of one kind and lays them out when another kind begins.
+/// Collects lines of one kind and writes them when another kind begins.
 class Layout {
  public:
-  explicit Layout(std::string& page) : page_(page) {}
+  explicit Layout(PageWriter& writer) : writer_(writer) {}
 
   void add_line(std::string_view line) {
     constexpr std::string_view kMark = ":: ";
     const std::size_t mark = line.find(kMark);
     if (line.empty()) {
       flush();
-      page_ += "\n";
+      writer_.gap();
     } else if (line.front() == ' ' && !definitions_.empty()) {
       definitions_.back().second += line.substr(line.find_first_not_of(' ') - 1);
     } else if (line.front() == ' ') {
-      flush();
-      page_ += fmt::format("{}{}\n", spaces(kIndent), line.substr(1));
-    } else if (mark != std::string_view::npos) {
       if (!paragraph_.empty()) flush();
+      verbatim_.push_back(line.substr(1));
+    } else if (mark != std::string_view::npos) {
+      if (definitions_.empty()) flush();
       definitions_.emplace_back(line.substr(0, mark), line.substr(mark + kMark.size()));
     } else {
-      if (!definitions_.empty()) flush();
+      if (paragraph_.empty()) flush();
       paragraph_ += fmt::format("{} ", line);
     }
   }
 
   void flush() {
-    add_paragraph(page_, paragraph_);
-    add_definitions(page_, definitions_);
+    if (!paragraph_.empty()) writer_.paragraph(paragraph_);
+    if (!definitions_.empty()) writer_.definitions(definitions_);
+    if (!verbatim_.empty()) writer_.verbatim(verbatim_);
     paragraph_.clear();
     definitions_.clear();
+    verbatim_.clear();
   }
 
  private:
-  std::string& page_;
+  PageWriter& writer_;
   std::string paragraph_;
   std::vector<Definition> definitions_;
+  std::vector<std::string_view> verbatim_;
 };
 
-void add_section(std::string& page, std::string_view heading, std::string_view text) {
-  page += fmt::format("\n{}\n", heading);
-  Layout layout(page);
+void write_section(PageWriter& writer, std::string_view heading, std::string_view text) {
+  writer.heading(heading);
+  Layout layout(writer);
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     layout.add_line(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   layout.flush();
-}
-
-std::string upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
 }
 
 // "-h, --help" or "--query WORD|@INDEX" or "SCENE".
@@ -117,15 +132,15 @@ std::string term_of(const CLI::Option& option) {
   return fmt::format("{} {}", names, option.get_type_name());
 }
 
-void add_options(std::string& page, const std::string& heading,
-                 const std::vector<const CLI::Option*>& options) {
+void write_options(PageWriter& writer, const std::string& heading,
+                   const std::vector<const CLI::Option*>& options) {
   if (options.empty()) return;
-  page += fmt::format("\n{}\n", heading);
+  writer.heading(heading);
   std::vector<Definition> definitions;
   for (const CLI::Option* option : options) {
     definitions.emplace_back(term_of(*option), option->get_description());
   }
-  add_definitions(page, definitions);
+  writer.definitions(definitions);
 }
 
 std::vector<Definition> commands_of(const CLI::App& app) {
@@ -136,31 +151,49 @@ std::vector<Definition> commands_of(const CLI::App& app) {
   return commands;
 }
 
-void add_what_is_known(std::string& page, const CLI::App& app) {
+void write_commands_and_options(PageWriter& writer, const CLI::App& app) {
   if (const auto commands = commands_of(app); !commands.empty()) {
-    page += "\nCOMMANDS\n";
-    add_definitions(page, commands);
+    writer.heading("COMMANDS");
+    writer.definitions(commands);
   }
-  add_options(page, "ARGUMENTS",
-              app.get_options([](const CLI::Option* o) { return o->get_positional(); }));
+  write_options(writer, "ARGUMENTS",
+                app.get_options([](const CLI::Option* o) { return o->get_positional(); }));
   for (const std::string& group : app.get_groups()) {
-    add_options(page, upper(group), app.get_options([&group](const CLI::Option* o) {
+    if (group.empty()) continue;  // hidden
+    write_options(writer, upper(group), app.get_options([&group](const CLI::Option* o) {
       return o->get_group() == group && o->nonpositional();
     }));
   }
 }
 
+// "fovea train scene"
+std::string full_name(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
+}
+
 }  // namespace
 
-std::string PageFormatter::make_help(const CLI::App* app, std::string name,
+std::string PageFormatter::make_help(const CLI::App* app, std::string /*name*/,
                                      CLI::AppFormatMode /*mode*/) const {
-  std::string page = "NAME\n";
-  add_paragraph(page, fmt::format("{} - {}", name, app->get_description()));
-  for (const Page::Section& section : page_.sections) {
-    add_section(page, section.heading, section.text);
-    if (section.heading == "DESCRIPTION") add_what_is_known(page, *app);
-  }
+  std::string page;
+  TextWriter writer(page);
+  write_page(writer, *app);
   return page;
+}
+
+void write_page(PageWriter& writer, const CLI::App& app) {
+  const auto formatter = std::dynamic_pointer_cast<PageFormatter>(app.get_formatter());
+  writer.name(full_name(app), app.get_description());
+  for (const Page::Section& section : formatter->page().sections) {
+    write_section(writer, section.heading, section.text);
+    if (section.heading == "DESCRIPTION") write_commands_and_options(writer, app);
+  }
+}
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
 }
 
 std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
@@ -169,7 +202,7 @@ std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
 
 std::string short_help(const CLI::App& app) {
   std::string text = "Usage: fovea COMMAND [ARGUMENT]...\n\n";
-  add_definitions(text, commands_of(app));
+  TextWriter(text).definitions(commands_of(app));
   return text + "\nTry this first, or see fovea --help:\n\n" +
          "    fovea explain --text \"Your journey starts with one step\"\n";
 }

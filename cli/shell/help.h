@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "cli/shell/page.h"
+#include "cli/shell/page_writer.h"
 
 namespace fovea::cli {
 
@@ -24,9 +25,17 @@ class PageFormatter : public CLI::FormatterBase {
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override;
 
+  const Page& page() const { return page_; }
+
  private:
   Page page_;
 };
+
+/// Writes the page of `app`, whose formatter is a PageFormatter.
+void write_page(PageWriter& writer, const CLI::App& app);
+
+/// Returns ASCII text in capitals.
+std::string upper(std::string text);
 
 /// The commands of `app` that a page lists.
 std::vector<const CLI::App*> listed_commands(const CLI::App& app);

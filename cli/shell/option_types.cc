@@ -30,25 +30,43 @@ std::string suggestion(std::string_view value, const std::vector<std::string>& c
   return nearest;
 }
 
+// A check keeps its choices in its name, the one text of a check that CLI11 does not print.
+constexpr std::string_view kChoices = "choices:";
+
 }  // namespace
 
-std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices) {
-  return [choices = std::move(choices)](const std::string& value) {
+CLI::Validator is_one_of(const std::vector<std::string>& choices) {
+  const auto check = [choices](const std::string& value) {
     if (std::find(choices.begin(), choices.end(), value) != choices.end()) return std::string();
     return fmt::format("expected one of {}; got \"{}\"{}", fmt::join(choices, ", "), value,
                        suggestion(value, choices));
   };
+  return CLI::Validator(check, "", fmt::format("{}{}", kChoices, fmt::join(choices, " ")));
+}
+
+std::vector<std::string> choices_of(CLI::Option& option) {
+  for (int i = 0;; ++i) {
+    const CLI::Validator* validator = nullptr;
+    try {
+      validator = option.get_validator(i);
+    } catch (const CLI::OptionNotFound&) {  // after the last
+      return {};
+    }
+    if (std::string_view name = validator->get_name(); name.starts_with(kChoices)) {
+      return CLI::detail::split(std::string(name.substr(kChoices.size())), ' ');
+    }
+  }
 }
 
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
-                        std::vector<std::string> choices, const std::string& description) {
-  return app.add_option(name, target, description)->check(is_one_of(std::move(choices)));
+                        const std::vector<std::string>& choices, const std::string& description) {
+  return app.add_option(name, target, description)->check(is_one_of(choices));
 }
 
 CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
-                         std::vector<std::string> choices, const std::string& description) {
+                         const std::vector<std::string>& choices, const std::string& description) {
   return app.add_option(name, target, description)
-      ->check(is_one_of(std::move(choices)))
+      ->check(is_one_of(choices))
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 

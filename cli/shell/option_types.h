@@ -31,8 +31,12 @@ inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;
 
-/// A check for CLI11, which suggests the nearest choice.
-std::function<std::string(const std::string&)> is_one_of(std::vector<std::string> choices);
+/// Returns a check for CLI11 that suggests the nearest choice.
+CLI::Validator is_one_of(const std::vector<std::string>& choices);
+
+/// Returns the choices of an option that was added by add_choice or add_choices; none for any
+/// other.
+std::vector<std::string> choices_of(CLI::Option& option);
 
 /// An option or argument that takes one of a few words. `target` gets what the word stands for.
 template <class Value>
@@ -46,8 +50,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& target,
       if (word == typed) target = value;
     }
   };
-  return app.add_option_function<std::string>(name, assign, description)
-      ->check(is_one_of(std::move(words)));
+  return app.add_option_function<std::string>(name, assign, description)->check(is_one_of(words));
 }
 
 /// The first word that stands for `value`.
@@ -61,11 +64,11 @@ std::string word_of(const Choices<Value>& choices, Value value) {
 
 /// The same as add_choice, of which `target` gets the word itself.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
-                        std::vector<std::string> choices, const std::string& description);
+                        const std::vector<std::string>& choices, const std::string& description);
 
 /// One or several of them.
 CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
-                         std::vector<std::string> choices, const std::string& description);
+                         const std::vector<std::string>& choices, const std::string& description);
 
 /// An option that takes a number, such as 0.125 or 1e-3.
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,

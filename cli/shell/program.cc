@@ -18,12 +18,15 @@
 #include "cli/shell/exit_code.h"
 #include "cli/shell/help.h"
 #include "cli/shell/interrupt.h"
+#include "cli/shell/man.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
 #include "text/nearest.h"
 
 namespace fovea::cli {
 namespace {
+
+constexpr const char* kManFlag = "--man";
 
 // "fovea", or "fovea explain" or "fovea train scene" when that is the command.
 std::string command_name(const CLI::App& app) {
@@ -35,6 +38,7 @@ std::string command_name(const CLI::App& app) {
 std::vector<std::string> known_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   return names;
@@ -87,16 +91,33 @@ int refuse(std::string_view problem, const CLI::App& app) {
   return kBadInput;
 }
 
-// Adds the help flag of `app` and its commands, last of all, as the pages list it; to none where it
-// was taken away.
+// Adds the flags that print the page of `app` and of its commands, unless --help was removed. They
+// come last, as the page lists options in the order in which they were added.
 void add_help_flags(CLI::App& app) {
   if (app.get_help_ptr() != nullptr) {
     app.option_defaults()->group("Options");
     app.set_help_flag("-h,--help", "Print this page and exit.");
+    app.add_flag(kManFlag)->group("");  // hidden
   }
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     add_help_flags(*command);
   }
+}
+
+// The app whose man page was asked for, or null.
+const CLI::App* with_man_flag(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (const CLI::App* found = with_man_flag(*command)) return found;
+  }
+  const CLI::Option* flag = app.get_option_no_throw(kManFlag);
+  return flag != nullptr && flag->count() > 0 ? &app : nullptr;
+}
+
+// "fovea 0.1.0 (AVX2, GCC 12.2.0, Release)"
+std::string version_line(const CLI::App& app) {
+  const BuildInfo info = build_info();
+  return fmt::format("{} {} ({}, {}, {})", app.get_name(), info.version, info.target, info.compiler,
+                     info.build_type);
 }
 
 int parse_and_run(int argc, const char* const* argv, CLI::App& app, MakeCommand make) {
@@ -104,12 +125,16 @@ int parse_and_run(int argc, const char* const* argv, CLI::App& app, MakeCommand 
   app.allow_extras();
   const std::unique_ptr<Command> command = make(app);
   app.set_version_flag(
-      "--version", [&app] { return app.get_name() + " " + build_info().version; },
-      "Print the version and exit.");
+      "--version", [&app] { return version_line(app); },
+      "Print the version, SIMD target and build, and exit.");
   add_help_flags(app);
   try {
     app.parse(argc, argv);
     refuse_extras(app);
+    if (const CLI::App* asked = with_man_flag(app)) {
+      write_stdout(man_page(*asked));
+      return 0;
+    }
     return command->run();
   } catch (const CLI::CallForHelp&) {
     write_stdout(app.help());

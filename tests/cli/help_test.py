@@ -3,6 +3,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 import unittest
 
 from support import BENCH, FOVEA, TRAINS, CliTest, environment, run
@@ -17,6 +19,7 @@ PAGES = {
     "fovea heads": ["heads", "--help"],
     "fovea-bench": ["--help"],
     "fovea info": ["info", "--help"],
+    "fovea completion": ["completion", "--help"],
 }
 if TRAINS:
     PAGES["fovea train"] = ["train", "--help"]
@@ -100,23 +103,55 @@ class HelpTest(CliTest):
         self.assertEqual(self.succeed("-h"), self.succeed("--help"))
         self.assertEqual(self.succeed("explain", "-h"), self.succeed("explain", "--help"))
 
+    def test_man_pages_are_well_formed(self):
+        if shutil.which("mandoc") is None:
+            self.skipTest("no mandoc, which tools/setup.sh test installs")
+        for name, arguments in PAGES.items():
+            with self.subTest(name):
+                page = self.succeed(*arguments[:-1], "--man", program=BENCH if name == "fovea-bench" else FOVEA)
+                lint = subprocess.run(["mandoc", "-T", "lint"], input=page, stdout=subprocess.PIPE, encoding="utf-8",
+                                      check=False)
+                self.assertEqual(lint.stdout, "")
+                self.assertIn(f".SH NAME\n{name.replace(' ', '-')} ", page.replace("\\-", "-"))
+
+    def test_a_man_page_has_the_text_of_the_help_page(self):
+        if shutil.which("mandoc") is None:
+            self.skipTest("no mandoc, which tools/setup.sh test installs")
+        for name, arguments in PAGES.items():
+            with self.subTest(name):
+                page = self.succeed(*arguments[:-1], "--man", program=BENCH if name == "fovea-bench" else FOVEA)
+                shown = subprocess.run(["mandoc", "-T", "utf8"], input=page, stdout=subprocess.PIPE, encoding="utf-8",
+                                       check=True).stdout
+                shown = re.sub(".\b", "", shown)  # bold is overstrike
+                words = shown[shown.index("SYNOPSIS"):].split()
+                expected = self.page(name)
+                expected = expected[expected.index("SYNOPSIS"):].split()
+                self.assertEqual(words[:len(expected)], expected)
+
+    def test_the_date_of_a_man_page_can_be_fixed(self):
+        page = self.succeed("info", "--man", env=environment(SOURCE_DATE_EPOCH="86400"))
+        self.assertIn(" 1 1970-01-02 ", page.splitlines()[0])
+
     def test_alone_prints_short_help_and_fails(self):
         result = run()
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "map", "tile", "heads", "train", "info"):
+        for command in ("explain", "inspect", "attend", "map", "tile", "heads", "train", "info", "completion"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
-        self.assertLess(len(text.splitlines()), 17)
+        self.assertLess(len(text.splitlines()), 18)
 
 
 class InfoTest(CliTest):
     def test_version(self):
-        self.assertRegex(self.succeed("--version"), r"\Afovea \d+\.\d+\.\d+\n\Z")
+        info = json.loads(self.succeed("info", "--json"))
+        self.assertRegex(info["version"], r"\A\d+\.\d+\.\d+\Z")
+        build = f"{info['computes_with']['target']}, {info['compiler']}, {info['build_type']}"
+        self.assertEqual(self.succeed("--version"), f"fovea {info['version']} ({build})\n")
+        self.assertEqual(self.succeed("--version", program=BENCH), f"fovea-bench {info['version']} ({build})\n")
 
     def test_info_json(self):
         info = json.loads(self.succeed("info", "--json"))
-        self.assertEqual(f"fovea {info['version']}\n", self.succeed("--version"))
         self.assertGreaterEqual(info["threads"], 1)
         self.assertGreaterEqual(len(info["targets"]), 1)
         self.assertTrue(all(isinstance(target, str) and target for target in info["targets"]))

@@ -95,9 +95,12 @@ class Installed(unittest.TestCase):
         for path in ("include/fovea/tensor.h", "include/fovea/attention.h",
                      "include/fovea/custom_score.h", "include/fovea/export.h", "include/fovea/simd_math-inl.h",
                      "include/fovea/simd_targets.h", "bin/fovea", "bin/fovea-bench",
+                     "share/man/man1/fovea.1", "share/man/man1/fovea-bench.1", "share/man/man1/fovea-attend.1",
+                     "share/bash-completion/completions/fovea", "share/zsh/site-functions/_fovea",
+                     "share/fish/vendor_completions.d/fovea.fish",
                      "share/fovea/scene.schema.json", "share/fovea/scenes/001_your_journey.json",
                      "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
-            self.assertTrue((self.prefix / path).is_file(), path)
+            self.assertGreater((self.prefix / path).stat().st_size, 0, path)
 
     def test_command_line_runs_where_it_is_installed(self):
         self.assertIn("0.", run(self.prefix / "bin" / "fovea", "--version"))
