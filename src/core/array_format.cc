@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's layout of arrays (fovea/array_format.h): brackets, indents, wrapping and summaries. The
-// numbers themselves come from NumberFormat. Follows `_formatArray` of NumPy's arrayprint.py.
+// NumPy's array layout (fovea/array_format.h): brackets, indentation, wrapping and summaries.
+// NumberFormat formats the elements. Follows `_formatArray` in NumPy's arrayprint.py.
 
 #include "fovea/array_format.h"
 
@@ -27,8 +27,8 @@ void check_not_negative(std::string_view name, std::int64_t value) {
   }
 }
 
-// The elements that a summary shows: NumPy takes the width of a number from these alone. With no
-// edge items it takes all of them, although it shows only the last.
+// Returns the elements that a summary shows: NumPy derives the column width from these only. With
+// edge_items = 0 NumPy uses all elements for the width, although it shows only the last one.
 Tensor corners(const TensorView& values, std::int64_t edge) {
   if (edge == 0) return Tensor(values);
   Shape shape = values.shape();
@@ -44,7 +44,7 @@ Tensor corners(const TensorView& values, std::int64_t edge) {
   return result;
 }
 
-// One row being filled: wraps before a word that would pass `width` columns.
+// Builds one row: wraps before a word that would extend past `width` columns.
 class Row {
  public:
   Row(int indent, int width)
@@ -52,7 +52,7 @@ class Row {
 
   void add(std::string_view word) {
     const auto columns = static_cast<std::int64_t>(line_.size() + word.size());
-    // A fresh line takes any word: wrapping again would not help.
+    // A word that is too long for an empty line is added anyway: wrapping again would not help.
     if (columns > width_ && line_.size() > indent_.size()) {
       line_.resize(line_.find_last_not_of(' ') + 1);
       done_ += line_ + '\n';
@@ -62,7 +62,7 @@ class Row {
   }
   void add_separator() { line_ += ' '; }
 
-  // The text after the first line's indent.
+  // Returns the text without the indentation of its first line.
   std::string text() const { return (done_ + line_).substr(indent_.size()); }
 
  private:
@@ -77,8 +77,8 @@ class Printer {
   Printer(const NumberFormat& numbers, std::int64_t edge, bool summarise)
       : numbers_(numbers), edge_(edge), summarise_(summarise) {}
 
-  // `indent` columns stand before what this prints, and `width` columns are left for a row and the
-  // brackets that close after it.
+  // Returns the text of `values`, which starts at column `indent`. `width` columns are available
+  // for a row and its closing brackets.
   std::string print(const TensorView& values, int indent, int width) const {
     if (values.rank() == 0) return numbers_.padded(values, Index());
     return values.rank() == 1 ? print_row(values, indent, width)
@@ -86,8 +86,8 @@ class Printer {
   }
 
  private:
-  // Visits the positions to show, and -1 where the ellipsis goes. The last position is always
-  // shown, even with no edge items at all.
+  // Visits the positions to show, and -1 in place of the ellipsis. The last position is always
+  // shown, even with edge_items = 0.
   template <class Visitor>
   void visit_shown(std::int64_t extent, Visitor&& visit) const {
     const bool cut = summarise_ && 2 * edge_ < extent;

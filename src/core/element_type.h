@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a tensor's DType, known at run time, to the C++ type of its elements.
+// Dispatch from a tensor's run-time DType to the C++ type of its elements.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fovea {
 
-/// Calls `visit` with a zero of the C++ type that elements of `dtype` have.
+/// Calls `visit` with a zero of the C++ type that stores elements of `dtype`.
 template <class Visitor>
 auto with_element(DType dtype, Visitor&& visit) {
   switch (dtype) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How checks end that found a caller's mistake.
+// Functions that throw InvalidArgument with a formatted message.
 
 #pragma once
 
@@ -20,13 +20,13 @@ template <class... Args>
   throw InvalidArgument(argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws InvalidArgument about no argument alone.
+/// Throws InvalidArgument without naming a single argument.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The same about what `place` names, mostly a file.
+/// Throws InvalidArgument with the message "place: message". `place` is usually a file name.
 [[noreturn]] inline void fail_at(std::string_view place, std::string_view message) {
   fail("{}: {}", place, message);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pages of 2 MB (large_pages.h).
+// Requests for 2 MB pages (large_pages.h).
 
 #include "core/large_pages.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pages of 2 MB for memory that is streamed through. From pages of 4 KB decoding reaches only 65 to
-// 85 % of the memory's bandwidth: each of them needs an entry in the tables of addresses, and
-// prefetchers stop at its end.
+// 2 MB pages for streamed memory. With 4 KB pages decoding reaches only 65 to 85 % of the memory
+// bandwidth, because every page needs its own TLB entry and hardware prefetchers stop at page
+// boundaries.
 
 #pragma once
 
@@ -12,8 +12,8 @@ namespace fovea {
 
 inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
-/// Asks the system to use large pages for those that lie as a whole within this memory, which was
-/// not written yet. Only ever a hint.
+/// Advises the system to back this memory with large pages, as far as whole large pages fit in it.
+/// The memory must not have been written yet. This is only a hint.
 void prefer_large_pages(void* memory, std::size_t bytes) noexcept;
 
 }  // namespace fovea

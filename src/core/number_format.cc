@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NumPy's number formatters (number_format.h). Digits come from std::to_chars, which is exact and
-// knows no locale: its shortest form stands for NumPy's "unique" digits and its form with a given
-// precision for the correctly rounded ones.
+// locale-independent. Its shortest form gives NumPy's "unique" digits, and its form with an
+// explicit precision gives correctly rounded digits.
 
 #include "core/number_format.h"
 
@@ -45,16 +45,17 @@ Digits digits_of(Args... args) {
           .exponent = {std::min(mark + 1, last), last}};
 }
 
-// Correctly rounded to `count` digits after the point.
+// Returns the digits of `value`, correctly rounded to `count` digits after the point.
 Digits rounded_digits(double value, std::chars_format form, int count) {
   return digits_of(value, form, count);
 }
 
-// The number of fewest decimal digits that rounds to `value`, a Half.
+// Returns the decimal number with the fewest digits that rounds to `value`. `value` must be
+// representable in Half.
 template <class Half>
 double shortest_decimal(double value) {
   double decimal = value;
-  for (int digits = 0; digits < 5; ++digits) {  // five more than the first tell all of them apart
+  for (int digits = 0; digits < 5; ++digits) {  // five digits identify any 16-bit value
     std::array<char, 32> text;
     const auto end = std::to_chars(text.data(), text.data() + text.size(), value,
                                    std::chars_format::scientific, digits)
@@ -65,7 +66,7 @@ double shortest_decimal(double value) {
   return decimal;
 }
 
-// The fewest digits that no other number of the same type shares.
+// Returns the fewest digits that identify `value` uniquely within its type.
 Digits shortest_digits(double value, DType dtype, std::chars_format form) {
   switch (dtype) {
     case DType::kFloat32:
@@ -81,8 +82,8 @@ Digits shortest_digits(double value, DType dtype, std::chars_format form) {
 
 int length(const std::string& text) { return static_cast<int>(text.size()); }
 
-// As many digits as needed, but at most `precision` (any number when negative) and at least
-// `min_digits`.
+// Returns as many digits after the point as needed, but at most `precision` (no limit if negative)
+// and at least `min_digits`.
 Digits needed_digits(double value, DType dtype, std::chars_format form, int precision,
                      int min_digits) {
   Digits digits = shortest_digits(value, dtype, form);
@@ -91,8 +92,8 @@ Digits needed_digits(double value, DType dtype, std::chars_format form, int prec
     digits = rounded_digits(value, form, precision);
     digits.fraction.resize(digits.fraction.find_last_not_of('0') + 1);  // npos + 1 == 0
   } else if (count < min_digits) {
-    // NumPy shows digits of the binary value here, not zeros: float32's 0.1 reads 1.00000001e-01
-    // beside a number that needs eight digits.
+    // Like NumPy, pad with digits of the exact binary value rather than with zeros: the float32
+    // value 0.1 is printed as 1.00000001e-01 next to a number that needs eight digits.
     digits = rounded_digits(value, form, min_digits);
   }
   if (length(digits.fraction) < min_digits) {
@@ -114,8 +115,8 @@ double rounded_to(DType dtype, double x) {
   }
 }
 
-// NumPy decides in the tensor's own type: float32's 1e-4 is a little less than double's. It has no
-// bfloat16, which is written as float32.
+// NumPy compares in the tensor's own type: 1e-4 in float32 is slightly smaller than in float64.
+// NumPy has no bfloat16, so bfloat16 uses the thresholds of float32.
 bool needs_exponent(double largest, double smallest, bool suppress, DType dtype) {
   const double large = dtype == DType::kFloat64 ? 1e8 : dtype == DType::kFloat16 ? 1e3 : 1e6;
   if (largest >= large) return true;
@@ -123,9 +124,9 @@ bool needs_exponent(double largest, double smallest, bool suppress, DType dtype)
          (smallest < rounded_to(dtype, 1e-4) || rounded_to(dtype, largest / smallest) > 1000.0);
 }
 
-// What the form of a float tensor depends on.
+// The properties of a float tensor that determine its format.
 struct FloatSurvey {
-  double largest = 0.0;  // of |x|, x finite and not zero; 0 when there is none
+  double largest = 0.0;  // maximum of |x| over finite, non-zero x; 0 if there are none
   double smallest = std::numeric_limits<double>::infinity();
   bool any_finite = false;
   bool any_not_finite = false;
@@ -179,8 +180,8 @@ void NumberFormat::fit_floats(const TensorView& values, bool suppress) {
     scientific_ = needs_exponent(survey.largest, survey.smallest, suppress, dtype_);
   }
 
-  // Pass 1: every number as its own digits ask for. Pass 2, in padded_float, widens them to the
-  // largest of each part.
+  // Pass 1 formats every number with its own digit count and records the maximum widths. Pass 2, in
+  // padded_float, pads every number to these widths.
   const std::chars_format form =
       scientific_ ? std::chars_format::scientific : std::chars_format::fixed;
   int fraction_digits = 0;

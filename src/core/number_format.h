@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One format for all numbers of a tensor: NumPy's FloatingFormat, IntegerFormat and BoolFormat.
-// format_array puts brackets around its columns; labelled tables put names around them.
+// One format for all elements of a tensor, as in NumPy's FloatingFormat, IntegerFormat and
+// BoolFormat. Used by format_array and by labelled tables.
 
 #pragma once
 
@@ -14,27 +14,27 @@
 
 namespace fovea {
 
-/// Chosen once from the numbers that are to be shown together, then applied to each of them.
+/// Number format that is chosen once from all numbers shown together, then applied to each of them.
 class FOVEA_API NumberFormat {
  public:
-  /// Uses `precision`, `suppress` and `mode` of the options; the layout is the caller's matter.
-  /// Throws InvalidArgument for an absent tensor or a precision out of range.
+  /// Uses only `precision`, `suppress` and `mode` of the options; the caller handles the layout.
+  /// Throws InvalidArgument if the tensor is undefined or the precision is out of range.
   NumberFormat(const TensorView& values, const ArrayFormat& options);
 
-  /// A number of the tensor in exactly width() columns, points aligned. Any other number gets the
-  /// same digits, and more columns if it needs them.
+  /// Returns a number of the tensor in exactly width() columns, with decimal points aligned. A
+  /// number that is not in the tensor gets the same number of digits, and may need more columns.
   std::string padded(double value) const;
 
-  /// The element at `index` of a tensor of the same type: exact for all of int64.
+  /// Returns the formatted element at `index` of a tensor of the same type. Exact for every int64.
   std::string padded(const TensorView& values, const Index& index) const;
 
-  /// The same text without the spaces around it.
+  /// Returns padded(value) without leading and trailing spaces.
   std::string trimmed(double value) const;
 
-  /// Columns per number; 0 for a tensor without elements.
+  /// Returns the columns per number; 0 for an empty tensor.
   int width() const { return width_; }
 
-  /// Whether numbers read 1.5e+10.
+  /// Whether numbers are in scientific notation (1.5e+10).
   bool scientific() const { return scientific_; }
 
  private:
@@ -45,8 +45,8 @@ class FOVEA_API NumberFormat {
 
   DType dtype_;
   FloatMode mode_;
-  int precision_;       // most digits after the point; negative: as many as needed
-  int min_digits_ = 0;  // least digits after the point
+  int precision_;       // maximum number of digits after the point; negative: no limit
+  int min_digits_ = 0;  // minimum number of digits after the point
   bool scientific_ = false;
   bool scalar_ = false;  // no dimensions
   int width_ = 0;

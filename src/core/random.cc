@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's legacy random stream (fovea/random.h). The order in which words are taken is the
-// contract: every function here draws exactly as many words as NumPy's, in the same order.
+// NumPy's legacy random stream (fovea/random.h). To reproduce NumPy's numbers, every function here
+// draws exactly as many words as its NumPy counterpart, in the same order.
 
 #include "fovea/random.h"
 
@@ -14,7 +14,7 @@
 namespace fovea {
 namespace {
 
-// The parameters of MT19937, under the names of the 1998 paper.
+// The parameters of MT19937, named as in the 1998 paper.
 constexpr std::size_t kM = 397;
 constexpr std::uint32_t kMatrixA = 0x9908b0dfU;
 constexpr std::uint32_t kUpperMask = 0x80000000U;
@@ -22,7 +22,8 @@ constexpr std::uint32_t kLowerMask = 0x7fffffffU;
 
 constexpr std::uint64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
-// high - low - 1: the largest offset from `low`. Unsigned, as the range may exceed 63 bits.
+// Returns high - low - 1, the largest offset from `low`. Unsigned, because the range may exceed 63
+// bits.
 std::uint64_t checked_range(std::int64_t low, std::int64_t high) {
   if (low >= high) {
     fail("randint: expected low < high, got low = {}, high = {}", low, high);
@@ -30,15 +31,16 @@ std::uint64_t checked_range(std::int64_t low, std::int64_t high) {
   return static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) - 1;
 }
 
-// low + offset without leaving the defined range of signed arithmetic on the way.
+// Returns low + offset, computed without signed overflow.
 std::int64_t add_offset(std::int64_t low, std::uint64_t offset) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + offset);
 }
 
-// An offset in 0 .. range.
+// Returns a uniform random offset in 0 .. range, both inclusive.
 std::uint64_t draw_offset(RandomState& random, std::uint64_t range) {
   if (range == 0) return 0;
-  // All bits up to the highest one of `range`. For range = 2^32 - 1 no word is ever rejected.
+  // The mask covers all bits up to the highest set bit of `range`. No word is ever rejected for
+  // range = 2^32 - 1.
   const std::uint64_t mask = ~std::uint64_t{0} >> std::countl_zero(range);
   while (true) {
     std::uint64_t bits = random.next_word();
@@ -96,8 +98,8 @@ Tensor RandomState::randint(std::int64_t low, std::int64_t high, const Shape& sh
 }
 
 double RandomState::rand() {
-  // 27 bits of the first word above 26 bits of the second: 53 in all. Two statements, because the
-  // order of the two draws matters.
+  // 53 bits in total: 27 bits of the first word, followed by 26 bits of the second. The two draws
+  // are separate statements because their order matters.
   const double high = next_word() >> 5;
   const double low = next_word() >> 6;
   return (high * 0x1p26 + low) / 0x1p53;
@@ -114,7 +116,8 @@ double RandomState::randn() {
     has_spare_normal_ = false;
     return spare_normal_;
   }
-  // A point in the open unit disc without its centre. NumPy returns the second coordinate first.
+  // Marsaglia's polar method: draw a point in the open unit disc, excluding its centre. Like NumPy,
+  // return the second coordinate first.
   double x = 0.0;
   double y = 0.0;
   double square = 0.0;

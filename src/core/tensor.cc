@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shapes that cannot be held are refused here, so that nobody else need think of overflow; the rest
-// is storage, copies and conversion.
+// Tensor storage, copies and conversion (fovea/tensor.h). Shapes whose sizes would overflow are
+// rejected here, so that other code need not check for it.
 
 #include "fovea/tensor.h"
 
@@ -24,14 +24,14 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 
 std::int64_t to_int64(double value) {
-  // Beyond these bounds, and for NaN, the cast itself is undefined.
+  // The cast is undefined behaviour outside these bounds and for NaN.
   if (!(value >= -0x1p63 && value < 0x1p63)) {
     fail("convert: expected a number that int64 holds, got {}", value);
   }
   return static_cast<std::int64_t>(value);
 }
 
-/// What set_value() makes of a number.
+/// Converts a number to an element, as set_value() does.
 template <class T>
 T element_of(double number) {
   if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -43,7 +43,7 @@ T element_of(double number) {
   }
 }
 
-/// `count` elements that lie `stride` apart become those of another type, side by side.
+/// Converts `count` elements at distance `stride` to contiguous elements of another type.
 template <class From, class To>
 void convert_row(const From* from, std::int64_t stride, std::int64_t count, To* to) {
   if constexpr (!std::is_same_v<From, To>) {
@@ -51,7 +51,7 @@ void convert_row(const From* from, std::int64_t stride, std::int64_t count, To* 
       to[i] = element_of<To>(static_cast<double>(from[i * stride]));
     }
   } else if (stride == 1) {
-    // Bytes are copied: int64 must not pass through a double, nor may a nan lose its bits.
+    // Copies bytes: int64 values must not pass through double, and NaN payloads must be preserved.
     std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
   } else {
     for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i, from + i * stride, sizeof(To));
@@ -138,9 +138,9 @@ std::int64_t element_count(const Shape& shape) {
 }
 
 Strides contiguous_strides(const Shape& shape) {
-  element_count(shape);  // throws where the products below would not fit
+  element_count(shape);  // throws if the products below would overflow
   Strides strides = shape;
-  // Unsigned, because the other extents of a shape without elements may still multiply to anything.
+  // Unsigned, because the product of the other extents of an empty shape may be arbitrarily large.
   std::uint64_t step = 1;
   for (int dim = shape.rank() - 1; dim >= 0; --dim) {
     strides[dim] = static_cast<std::int64_t>(step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors in memory (tensor_memory.h).
+// Memory ranges of tensors (tensor_memory.h).
 
 #include "core/tensor_memory.h"
 
@@ -15,14 +15,14 @@
 namespace fovea {
 namespace {
 
-/// A dimension, whichever way it goes.
+/// Extent and absolute stride of one dimension.
 struct Step {
   std::int64_t stride = 0;
   std::int64_t extent = 1;
 };
 
-/// All dimensions, the smallest stride first; beside those of extent 1, whose stride says nothing,
-/// and as many more.
+/// Returns the dimensions sorted by increasing absolute stride. Dimensions of extent 1, whose
+/// stride has no meaning, and unused array entries appear as default-constructed entries.
 std::array<Step, kMaxRank> steps_of(const TensorView& tensor) {
   std::array<Step, kMaxRank> steps;
   for (int dim = 0; dim < tensor.rank(); ++dim) {
@@ -91,7 +91,7 @@ bool Memory::overlaps(const Memory& other) const {
   if (begin >= other.end || other.begin >= end) return false;
   const std::int64_t common = std::gcd(period, other.period);
   if (common == 0) return true;
-  // Both repeat themselves every so many bytes: do they within one of these?
+  // Both patterns repeat every `common` bytes, so it suffices to compare their runs in one period.
   const std::int64_t apart = ((other.begin - begin) % common + common) % common;
   return run > apart || apart + other.run > common;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a tensor lies in memory: whether its extents and strides can be true at all, and what it
-// shares with others.
+// The memory that a tensor covers: checks that its extents and strides are possible, and whether it
+// overlaps other tensors.
 
 #pragma once
 
@@ -12,28 +12,31 @@
 
 namespace fovea {
 
-/// Extents and distances are multiplied and added up in 64 bits, and so must stay far from that.
+/// Limit for extents and byte distances. It is far below 2^63, because these are multiplied and
+/// added in 64 bits.
 inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;
 
-/// The addresses that a tensor touches, from `begin` to before `end`; the same for an empty one.
-/// Within, they are runs of `run` bytes, each of which begins a multiple of `period` after `begin`:
-/// queries, keys and values in rows of one wider matrix share no address. A period of 0: one run.
+/// The addresses of a tensor's elements, in [begin, end); begin == end if the tensor is empty. They
+/// form runs of `run` bytes, each starting at a multiple of `period` bytes after `begin`. This
+/// shows that queries, keys and values in the rows of one wider matrix share no address. If
+/// `period` is 0, there is a single run.
 struct Memory {
   std::intptr_t begin = 0;
   std::intptr_t end = 0;
   std::int64_t run = 0;
   std::int64_t period = 0;
 
-  /// Whether an address may be of both. Never wrongly false.
+  /// Whether the two may share an address. Conservative: false only if they certainly do not.
   bool overlaps(const Memory& other) const;
 };
 
-/// Throws InvalidArgument for extents and strides beyond memory, and for a null pointer where there
-/// are elements; `name` is what the message calls the tensor.
+/// Returns the memory of a tensor. Throws InvalidArgument if extents or strides exceed
+/// kMaxTensorBytes, or if a tensor with elements has a null pointer. `name` is the tensor's name in
+/// the message.
 Memory memory_of(const TensorView& tensor, std::string_view name);
 
-/// Whether different indices are different elements, shown by strides that each exceed what the
-/// smaller ones reach. For a tensor that memory_of accepts.
+/// Whether different indices address different elements. The test is sufficient, not necessary:
+/// each stride must exceed the reach of all smaller ones. The tensor must have passed memory_of.
 bool elements_are_distinct(const TensorView& tensor);
 
 }  // namespace fovea

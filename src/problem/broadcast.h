@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors that broadcast to the scores of a problem, [batch, q_heads, q_len, kv_len]: aligned from
-// the right, missing leading dimensions and extents of 1 repeat.
+// Tensors that broadcast to a problem's scores, [batch, q_heads, q_len, kv_len]. Dimensions are
+// aligned from the right; missing leading dimensions and extents of 1 repeat.
 
 #pragma once
 
@@ -15,15 +15,16 @@
 
 namespace fovea {
 
-/// The distances between neighbours in [batch, q_heads, q_len, kv_len] when `tensor` is broadcast:
-/// 0 along what repeats. All 0 for a tensor of more dimensions, which validate_broadcast refuses.
+/// Returns the strides of `tensor` when broadcast to [batch, q_heads, q_len, kv_len], with 0 for
+/// repeated dimensions. All are 0 for a tensor of more than four dimensions, which
+/// validate_broadcast rejects.
 std::array<std::int64_t, 4> broadcast_strides(const TensorView& tensor);
 
-/// The element that stands at `at` when `tensor` is broadcast.
+/// Returns the element of the broadcast tensor at position `at`.
 double broadcast_value(const TensorView& tensor, const ScorePosition& at);
 
-/// Throws InvalidArgument when `tensor` does not broadcast to the problem's scores; `name` is what
-/// the message calls it.
+/// Throws InvalidArgument if `tensor` does not broadcast to the problem's scores. `name` is the
+/// tensor's name in the message.
 FOVEA_API void validate_broadcast(const TensorView& tensor, const ProblemShape& shape,
                                   const std::string& name);
 

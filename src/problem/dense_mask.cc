@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dense masks: elements found through strides, blocks and rows read many elements at a time.
+// Dense masks (dense_mask.h). Elements are addressed by strides; contiguous runs are read eight
+// elements at a time.
 
 #include "problem/dense_mask.h"
 
@@ -15,7 +16,7 @@
 namespace fovea {
 namespace {
 
-/// Which of the two values a search has met.
+/// The mask values found so far in a search.
 struct Met {
   bool visible = false;
   bool hidden = false;
@@ -23,7 +24,7 @@ struct Met {
   bool both() const { return visible && hidden; }
 };
 
-/// Looks at `count` neighbours, eight at a time, until both values were met.
+/// Scans `count` contiguous elements, eight at a time, until both values have been found.
 void look_at_run(const std::uint8_t* elements, std::int64_t count, Met& met) {
   constexpr std::uint64_t kOnes = 0x0101010101010101;
   std::int64_t i = 0;
@@ -55,7 +56,7 @@ Visibility DenseMask::classify(const ScoreBlock& block) const {
   std::int64_t stride = strides_[3];
   std::int64_t lines = line_stride == 0 ? 1 : block.queries;
   std::int64_t count = stride == 0 ? 1 : block.keys;
-  if (line_stride == 1 && stride != 1) {  // laid out key by key: read it so
+  if (line_stride == 1 && stride != 1) {  // queries are contiguous: scan along queries
     std::swap(line_stride, stride);
     std::swap(lines, count);
   }
@@ -84,7 +85,7 @@ void DenseMask::fill(const ScorePosition& first, std::int64_t count, std::uint8_
   const std::int64_t stride = strides_[3];
   if (stride == 0) {
     std::memset(visible, *elements != 0 ? 1 : 0, static_cast<std::size_t>(count));
-  } else if (stride == 1) {  // a loop of its own, which vectorises
+  } else if (stride == 1) {  // separate loop with constant stride, so that it is vectorised
     for (std::int64_t j = 0; j < count; ++j) visible[j] = elements[j] != 0 ? 1 : 0;
   } else {
     for (std::int64_t j = 0; j < count; ++j) visible[j] = elements[j * stride] != 0 ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mask given as a boolean tensor that broadcasts to the scores, read in place.
+// A mask in the form of a boolean tensor that broadcasts to the scores. The tensor is read in
+// place.
 
 #pragma once
 
@@ -14,7 +15,7 @@
 
 namespace fovea {
 
-/// The rule behind dense(); its functions are those of Mask.
+/// The mask rule that dense() creates. Its functions match those of Mask.
 class DenseMask {
  public:
   explicit DenseMask(TensorRef tensor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Groups of document ids: their bounds, and where the ids stop ascending.
+// Groups of document ids (document_ids.h): their bounds, and a running count of descents.
 
 #include "problem/document_ids.h"
 
@@ -22,7 +22,7 @@ std::span<const std::int64_t> part(std::span<const std::int64_t> ids, std::int64
 }  // namespace
 
 DocumentIds::DocumentIds(const Tensor& ids) : shape_(ids.shape()) {
-  // Of what has no rows, or is of a rank that validate() refuses, nothing is ever asked.
+  // Empty tensors, and tensors of a rank that validate() rejects, are never queried.
   if (ids.size() == 0 || shape_.rank() < 1 || shape_.rank() > 2) return;
   const std::span<const std::int64_t> given = ids.span<std::int64_t>();
   ids_.assign(given.begin(), given.end());
@@ -86,7 +86,8 @@ bool DocumentIds::sorted(std::int64_t batch, std::int64_t begin, std::int64_t co
   const std::span<const std::int64_t> all = row(batch);
   const std::span<const Group> grouped = groups(batch);
   const std::int64_t end = begin + count;
-  // Whole groups are told by their counts: from the first id of the first one to that of the last.
+  // The descent counts cover the ids from the first one of group `first` to the first one of group
+  // `last`. Only the ids before and after these are compared individually.
   const std::int64_t first = (begin + kGroup - 1) / kGroup;
   const std::int64_t last = (end - 1) / kGroup;
   if (first > last) return std::ranges::is_sorted(part(all, begin, end));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Document ids along queries or keys, with what is known of each 64 of them, so that a block need
-// not look at every one.
+// Document ids along queries or keys, with a summary of each group of 64, so that bounds() and
+// sorted() need not read every id of a range.
 
 #pragma once
 
@@ -15,34 +15,36 @@ namespace fovea {
 
 class DocumentIds {
  public:
-  /// The smallest and the largest of some ids.
+  /// The smallest and the largest id of a range.
   struct Bounds {
     std::int64_t least;
     std::int64_t most;
   };
 
-  /// int64 [length] or [batch, length]. O(length / 64) memory beside the ids.
+  /// Copies ids of type int64 and shape [length] or [batch, length]. Uses O(length / 64) memory per
+  /// row in addition to the ids.
   explicit DocumentIds(const Tensor& ids);
 
   const Shape& shape() const { return shape_; }
 
-  /// A copy of `count` ids of row(batch), from position `begin` on.
+  /// Returns a copy of `count` ids of row(batch), starting at position `begin`.
   DocumentIds cut(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
 
-  /// The ids of a batch item; one row serves all.
+  /// Returns the ids of a batch item. A single row applies to all batch items.
   std::span<const std::int64_t> row(std::int64_t batch) const;
 
-  /// Of `count` ids (at least one) of row(batch), from position `begin` on. Looks at whole groups
-  /// of 64 and at the single ids before and after them.
+  /// Returns the bounds of `count` ids (at least one) of row(batch), starting at position `begin`.
+  /// Reads the summaries of whole groups and the individual ids before and after them.
   Bounds bounds(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
 
-  /// Whether none of these is smaller than the one before it.
+  /// Whether the ids of this range never decrease.
   bool sorted(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
 
  private:
   struct Group {
     Bounds bounds;
-    /// How many ids of the row, up to the first of this group, are smaller than the one before.
+    /// The number of descents in the row up to and including the first id of this group. A descent
+    /// is an id smaller than its predecessor.
     std::int64_t descents;
   };
   static constexpr std::int64_t kGroup = 64;
@@ -52,8 +54,8 @@ class DocumentIds {
 
   Shape shape_;
   std::vector<std::int64_t> ids_;
-  std::int64_t length_ = 0;    // of a row
-  std::vector<Group> groups_;  // row after row, each beginning with a group of its own
+  std::int64_t length_ = 0;    // ids per row
+  std::vector<Group> groups_;  // row by row; every row starts a new group
 };
 
 }  // namespace fovea

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which weights dropout keeps: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
-// easy as 1, 2, 3"), a function of a counter and a key. The kernels compute the same on vectors.
+// The random numbers of dropout: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
+// easy as 1, 2, 3"), a counter-based generator. The kernels contain a vectorised version.
 
 #pragma once
 
@@ -19,7 +19,7 @@ inline constexpr int kRounds = 10;
 inline constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
 inline constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 
-/// Four random words for a counter of four words under a key of two.
+/// Returns four random words for a four-word counter and a two-word key.
 inline std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter,
                                           std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < kRounds; ++round) {
@@ -36,8 +36,8 @@ inline std::array<std::uint32_t, 4> words(std::array<std::uint32_t, 4> counter,
 
 }  // namespace philox
 
-/// Dropout of one head of one batch item or packed sequence. Four neighbouring keys, the first a
-/// multiple of four, share a counter: key / 4, query, the head's number among all and the call.
+/// Dropout for one head of one batch item or packed sequence. Four consecutive keys, the first at a
+/// multiple of four, share a counter: {key / 4, query, item * q_heads + head, call}.
 class DropoutRule {
  public:
   DropoutRule(const Dropout& dropout, std::int64_t item, std::int64_t head, std::int64_t q_heads)
@@ -48,12 +48,12 @@ class DropoutRule {
         head_(static_cast<std::uint32_t>(item * q_heads + head)),
         call_(dropout.call) {}
 
-  /// Kept are the weights whose word is not below.
+  /// Returns the threshold: a weight is kept if its random word is at least this.
   std::uint32_t threshold() const { return threshold_; }
-  /// By which those are multiplied: 1 / (1 - probability).
+  /// Returns the factor for kept weights, 1 / (1 - probability).
   double factor() const { return factor_; }
   std::array<std::uint32_t, 2> key() const { return key_; }
-  /// The counter of four keys.
+  /// Returns the counter of the group of four keys that contains `first_key`.
   std::array<std::uint32_t, 4> counter(std::int64_t query, std::int64_t first_key) const {
     return {static_cast<std::uint32_t>(first_key / 4), static_cast<std::uint32_t>(query), head_,
             call_};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules by which a query sees one unbroken run of keys: causal, window, prefix, key_lengths.
-// Each says the run; what it lets be seen of a key, a row or a block follows from that.
+// Base of the mask rules for which every query sees a contiguous interval of keys: causal, window,
+// prefix and key_lengths. A rule computes the interval; all other functions are derived from it.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea {
 
-/// Keys from `begin` to before `end`, which may lie outside the problem; the extremes of int64 are
+/// The keys in [begin, end), which may extend beyond the problem. The extremes of int64 mean
 /// unbounded.
 struct KeyInterval {
   static constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
@@ -24,9 +24,9 @@ struct KeyInterval {
   std::int64_t end = kHighest;
 };
 
-/// Answers for a rule that has `KeyInterval interval(const ScorePosition& row) const`. The interval
-/// either is the same for all queries or moves by one key from each to the next and is not empty,
-/// so that the intervals of neighbours overlap or touch; classify() depends on it.
+/// CRTP base for a rule with a function `KeyInterval interval(const ScorePosition& row) const`. The
+/// interval must either be the same for all queries, or be non-empty and move by one key from each
+/// query to the next. classify() relies on this: intervals of adjacent queries overlap or touch.
 template <class Rule>
 struct IntervalRule {
   bool visible(const ScorePosition& at) const {
@@ -41,8 +41,8 @@ struct IntervalRule {
     const KeyInterval last = self().interval(last_row);
     const std::int64_t begin = block.first.key;
     const std::int64_t end = begin + block.keys;
-    // Some query sees the keys from first.begin to last.end, all see those from last.begin to
-    // first.end.
+    // Keys in [first.begin, last.end) are visible to at least one query, and keys in
+    // [last.begin, first.end) to all queries.
     if (end <= first.begin || last.end <= begin) return Visibility::kNone;
     return last.begin <= begin && end <= first.end ? Visibility::kAll : Visibility::kSome;
   }
@@ -54,14 +54,14 @@ struct IntervalRule {
 
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
     const KeyInterval seen = self().interval(first);
-    // Clamped before subtracting, as the extremes are far away.
+    // Clamp before subtracting: with unbounded intervals the difference would overflow.
     const std::int64_t begin = std::clamp(seen.begin, first.key, first.key + count) - first.key;
     const std::int64_t end = std::clamp(seen.end, first.key, first.key + count) - first.key;
     std::memset(visible, 0, static_cast<std::size_t>(count));
     std::memset(visible + begin, 1, static_cast<std::size_t>(end - begin));
   }
 
-  /// Positions are shifted by the alignment, which a part has of its own.
+  /// Returns the rule unchanged. A part shifts positions by its own alignment.
   Rule part(const PartSpan&) const { return self(); }
 
  private:

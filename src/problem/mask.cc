@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules behind Mask: a tree whose leaves are rules and whose inner nodes are `&` and `|`.
+// The implementation of Mask: a tree whose leaves are rules and whose inner nodes are `&` and `|`.
 
 #include "fovea/mask.h"
 
@@ -21,11 +21,12 @@
 #include "problem/part.h"
 
 namespace fovea {
-// Not unnamed: Mask::Node, which has them as members, is not local to this file.
+// A named namespace, because Mask::Node, which has these types as members, has external linkage.
 namespace mask_rules {
 
-// Each rule answers visible(), classify(), key_range(), fill(), validate(), part() and to_string().
-// Blocks and runs come with at least one score; ranges may go back empty in any form.
+// Each rule implements visible(), classify(), key_range(), fill(), validate(), part() and
+// to_string(). Arguments of classify() and fill() contain at least one score. key_range() may
+// return any range with begin >= end as empty.
 
 struct Causal : IntervalRule<Causal> {
   KeyInterval interval(const ScorePosition& row) const {
@@ -44,7 +45,7 @@ struct Window : IntervalRule<Window> {
   KeyInterval interval(const ScorePosition& row) const {
     const std::int64_t position = row.query + row.offset;
     KeyInterval seen;
-    // Where the sum would not fit, it is as good as unbounded.
+    // If the sum would overflow, the side is treated as unbounded.
     if (left >= 0 && position >= KeyInterval::kLowest + left) seen.begin = position - left;
     if (right >= 0 && position < KeyInterval::kHighest - right) seen.end = position + right + 1;
     return seen;
@@ -85,7 +86,9 @@ struct KeyLengths : IntervalRule<KeyLengths> {
       }
       return;
     }
-    if (!key_starts.empty()) {  // shorter sequences have fewer keys than that, all of them real
+    // One length for all packed sequences. It may exceed the length of shorter sequences, all of
+    // whose keys are then visible.
+    if (!key_starts.empty()) {
       std::int64_t longest = 0;
       for (std::size_t item = 0; item + 1 < key_starts.size(); ++item) {
         longest = std::max(longest, kv_len(item));
@@ -98,7 +101,7 @@ struct KeyLengths : IntervalRule<KeyLengths> {
     }
   }
   KeyLengths part(const PartSpan& span) const {
-    // One length that serves all sequences may be more than this one has.
+    // A length shared by all sequences may exceed the key count of this one.
     return KeyLengths({std::min(length(span.item), span.keys)});
   }
   std::string to_string() const { return fmt::format("key_lengths({})", fmt::join(lengths, ", ")); }
@@ -125,7 +128,7 @@ struct Documents {
     const auto q = queries.bounds(first.batch, first.query_start + first.query, block.queries);
     const auto k = keys.bounds(first.batch, first.key_start + first.key, block.keys);
     if (q.most < k.least || k.most < q.least) return Visibility::kNone;
-    // The ranges meet, so that they are one id where neither is longer.
+    // The ranges overlap. If both are a single id, it is the same one.
     return q.least == q.most && k.least == k.most ? Visibility::kAll : Visibility::kSome;
   }
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {
@@ -163,7 +166,7 @@ struct Combined {
   bool both;  // `&`; otherwise `|`
   Mask a;
   Mask b;
-  int rules;  // in all of it
+  int rules;  // leaves of this subtree
 
   bool visible(const ScorePosition& at) const {
     return both ? a.visible(at) && b.visible(at) : a.visible(at) || b.visible(at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules side by side (mask_rules.h).
+// Visible key counts (mask_rules.h).
 
 #include "problem/mask_rules.h"
 

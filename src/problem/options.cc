@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The meaning of AttentionOptions where it is more than a number: slopes, buckets, broadcasting,
-// alignment; and the checks of options against a problem.
+// AttentionOptions: ALiBi slopes, relative buckets, broadcasting and alignment, and the validation
+// of options against a problem.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // positions stay far from overflow
+constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // keeps positions far from overflow
 constexpr std::int64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
 void validate_float(const TensorView& tensor, const char* name) {
@@ -32,7 +32,7 @@ void validate_per_head(const std::vector<double>& values, const char* name, std:
     fail_argument(name, "expected one number per query head ({}), got {}", q_heads, values.size());
   }
   for (const double value : values) {
-    // A sink of -inf is no sink; what is infinitely large or nan leaves no weight a number.
+    // A sink of -inf has no effect and is accepted. +inf or NaN would make every weight NaN.
     if (std::isnan(value) || value == HUGE_VAL) {
       fail_argument(name, "expected numbers, got {}", std::isnan(value) ? "nan" : "inf");
     }
@@ -41,7 +41,7 @@ void validate_per_head(const std::vector<double>& values, const char* name, std:
 
 void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   const TensorView& table = relative.table;
-  // Half of the buckets (a quarter, when both directions have their own) are for exact distances.
+  // Half of the buckets, or a quarter per direction if bidirectional, are for exact distances.
   const std::int64_t least = relative.bidirectional ? 4 : 2;
   if (!table.defined() || table.rank() != 2 || table.extent(1) != q_heads ||
       table.extent(0) < least) {
@@ -62,7 +62,7 @@ void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   }
 }
 
-/// The counters of dropout (problem/dropout.h) have words of 32 bits, and four keys share one.
+/// Dropout counters (problem/dropout.h) have 32-bit words, and four keys share one counter.
 void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
   if (!(dropout.probability >= 0.0 && dropout.probability < 1.0)) {
     fail_argument("dropout", "expected a probability from 0 up to, but not, 1, got {}",
@@ -82,7 +82,7 @@ void validate_dropout(const Dropout& dropout, const ProblemShape& shape) {
   }
 }
 
-/// One of the two lists of starts.
+/// Checks query_starts or key_starts.
 void validate_starts(const std::vector<std::int64_t>& starts, const char* name,
                      const char* length_name, std::int64_t length) {
   if (starts.front() != 0 || starts.back() != length) {
@@ -153,7 +153,7 @@ std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable
   }
   const std::int64_t exact = buckets / 2;
   if (distance < exact) return first + distance;
-  // In float32, as T5 computes it: the boundaries between buckets depend on the rounding.
+  // In float32, as in T5, because rounding affects the boundaries between buckets.
   const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
                       static_cast<float>(std::log(static_cast<double>(relative.max_distance) /
                                                   static_cast<double>(exact)));
@@ -217,7 +217,7 @@ std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& s
                           std::int64_t item) {
   if (options.alignment.is_bottom_right()) {
     const SequenceSpan span = sequence_span(options, shape, item);
-    // One length that serves all sequences may be more than this one has.
+    // A length shared by all sequences may exceed the key count of this one.
     const std::int64_t keys = options.mask.key_length(item).value_or(span.kv_len);
     return std::min(keys, span.kv_len) - span.q_len;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of problems (part.h). Mask::Node's part is in mask.cc.
+// Parts of problems (part.h). part_of() for masks is in mask.cc.
 
 #include "problem/part.h"
 
@@ -39,7 +39,7 @@ PartSpan span_of(const AttentionOptions& options, const ProblemShape& shape,
           .keys = item.kv_len};
 }
 
-/// A function of one's own, and where the part's first query is in the whole problem.
+/// A custom score function, and the position of the part's first query in the whole problem.
 struct CustomPart {
   CustomScore whole;
   ScorePosition origin;
@@ -104,13 +104,13 @@ ScoreOptions part_of(const ScoreOptions& whole, const ProblemShape& shape, const
   return part;
 }
 
-/// `count` rows of one head of a tensor [batch, heads, length, dim], as [1, 1, count, dim].
+/// Returns `count` rows of one head of a tensor [batch, heads, length, dim], as [1, 1, count, dim].
 TensorView rows_of(const TensorView& tensor, std::int64_t batch, std::int64_t head,
                    std::int64_t first, std::int64_t count) {
   const Shape shape = {1, 1, count, tensor.extent(3)};
   const bool empty = tensor.size() == 0 || count == 0;
   const void* const data = empty ? tensor.data() : tensor.address({batch, head, first, 0});
-  // Dimensions of one element have the strides of a tensor without gaps.
+  // The two dimensions of extent 1 get the strides of a contiguous tensor.
   Strides strides = tensor.strides();
   for (const int dim : {1, 0}) strides[dim] = strides[dim + 1] * shape[dim + 1];
   return {data, tensor.dtype(), shape, strides};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensors of a problem (problem_shape.h).
+// Shape checks of a problem's tensors (problem_shape.h).
 
 #include "problem/problem_shape.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tensors of a problem have to agree on, whoever computes it.
+// Shape checks of a problem's tensors, shared by the engine and the reference.
 
 #pragma once
 
@@ -13,18 +13,19 @@
 
 namespace fovea {
 
-/// Throws InvalidArgument unless `tensor` is [batch, heads, length, dim] of floats of any size;
-/// `name` is what the message calls it.
+/// Throws InvalidArgument unless `tensor` is [batch, heads, length, dim] of any floating-point
+/// type. `name` is the tensor's name in the message.
 void validate_input(const TensorView& tensor, std::string_view name);
 
-/// The shape of the problem of query [batch, q_heads, q_len, dim], key [batch, kv_heads, kv_len,
-/// dim] and value [batch, kv_heads, kv_len, value_dim], each validated, whose options say how many
-/// sequences are packed into it. Throws InvalidArgument where they do not fit; the dims of query
-/// and key are left to the caller, who knows how they are compared.
+/// Returns the problem shape of query [batch, q_heads, q_len, dim], key [batch, kv_heads, kv_len,
+/// dim] and value [batch, kv_heads, kv_len, value_dim]. Each tensor must have passed
+/// validate_input. The count of packed sequences comes from `options`. Throws InvalidArgument if
+/// the shapes do not match. The dims of query and key are left to the caller, because the
+/// comparison depends on the kind of score.
 ProblemShape problem_shape(const TensorView& query, const TensorView& key, const TensorView& value,
                            const AttentionOptions& options);
 
-/// What scores are multiplied by: the given number, or 1 / sqrt(head_dim).
+/// Returns the factor of the scores: score.scale if set, else 1 / sqrt(head_dim).
 double score_scale(const ScoreOptions& score, std::int64_t head_dim);
 
 }  // namespace fovea

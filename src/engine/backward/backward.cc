@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward: check, plan, compute on threads, sum up (fovea/attention_backward.h).
+// attention_backward (fovea/attention_backward.h): validates the arguments, plans the work items,
+// computes them on threads, and adds up partial sums.
 
 #include "kernels/backward/backward.h"
 
@@ -31,7 +32,7 @@ namespace fovea {
 namespace engine {
 namespace {
 
-/// The call as its parts see it.
+/// The arguments, plan and workspace of one call.
 struct Call {
   const Problem& problem;
   const BackwardInputs& inputs;
@@ -40,7 +41,7 @@ struct Call {
   const BackwardPlan::Memory& memory;
 };
 
-/// Calls `act` with the offset of every element of a tensor that is broadcast to scores.
+/// Calls `act` with the offset of every element of a tensor that broadcasts to the scores.
 template <class Act>
 void for_each_offset(const TensorView& tensor, const Act& act) {
   const auto strides = broadcast_strides(tensor);
@@ -58,7 +59,8 @@ void for_each_offset(const TensorView& tensor, const Act& act) {
   }
 }
 
-/// Where gradients of the bias are summed: in place, or without gaps.
+/// Returns the tensor in which bias gradients are accumulated: grad_bias itself, or a contiguous
+/// float32 buffer in the workspace.
 MutableTensorView bias_sums(const Call& call) {
   const MutableTensorView& bias = call.gradients.grad_bias;
   if (!bias.defined() || call.memory.bias_sums == nullptr) return bias;
@@ -127,7 +129,7 @@ void prepare(const Call& call, std::int64_t number) {
   rows.bounds = call.memory.bounds + call.plan.panels_before(span, item.sequence, item.head);
   kernels::prepare_rows(call.plan.setup(), rows);
   if (call.memory.sink_sums == nullptr) return;
-  // A sink is one more score, with a weight and no value: ds = p (0 - delta).
+  // A sink is an additional score that has a weight but no value: ds = p (0 - delta).
   const double sink = call.problem.options.score.sinks[static_cast<std::size_t>(item.head)];
   double sum = 0.0;
   for (std::int64_t q = item.begin; q < item.end; ++q) {
@@ -161,7 +163,7 @@ void run_item(const Call& call, std::int64_t number, int thread) {
   item.turn = number - at.chain;
   item.bias_progress = call.memory.bias_progress;
   item.bias_turn = number;
-  if (at.first_key >= span.kv_len) {  // of a packed sequence that is shorter than others
+  if (at.first_key >= span.kv_len) {  // beyond the end of a shorter packed sequence
     const kernels::Turn past(item.progress, item.turn),
         bias_past(item.bias_progress, item.bias_turn);
     std::fill_n(buckets, plan.group() * plan.setup().buckets, 0.0f);
@@ -174,7 +176,8 @@ void run_item(const Call& call, std::int64_t number, int thread) {
                          problem.options.execution.stop);
 }
 
-/// Keys that no head reads have items without a panel, which write nothing.
+/// Zeroes the gradients of keys and values if there are no query heads. Items then have no panels
+/// and write nothing.
 void clear_unread(const Call& call) {
   if (call.problem.shape.q_heads > 0) return;
   for (const MutableTensorView* to : {&call.gradients.grad_key, &call.gradients.grad_value}) {
@@ -183,7 +186,7 @@ void clear_unread(const Call& call) {
   }
 }
 
-/// What was summed elsewhere, in the gradient's own type.
+/// Converts accumulated query gradients to the type of grad_query.
 void write_queries(const Call& call, std::int64_t number) {
   const RowItem item = call.plan.row_item(number);
   const SequenceSpan span = sequence_span(call.problem.options, call.problem.shape, item.sequence);
@@ -199,7 +202,7 @@ void write_queries(const Call& call, std::int64_t number) {
 void write_bias(const Call& call) {
   const MutableTensorView& bias = call.gradients.grad_bias;
   if (call.memory.bias_sums == nullptr) return;
-  const float* from = call.memory.bias_sums;  // in the order of the loops
+  const float* from = call.memory.bias_sums;  // contiguous, in iteration order
   for_each_offset(bias, [&](std::int64_t offset) {
     auto* const to = static_cast<std::byte*>(bias.data()) +
                      offset * static_cast<std::int64_t>(dtype_size(bias.dtype()));
@@ -207,7 +210,7 @@ void write_bias(const Call& call) {
   });
 }
 
-/// Sums over items, in their order.
+/// Adds up the bucket gradients of all items, in item order.
 void write_relative(const Call& call) {
   const MutableTensorView& table = call.gradients.grad_relative;
   if (!table.defined()) return;
@@ -253,7 +256,7 @@ void backward_fused(const Problem& problem, const BackwardInputs& inputs,
   if (const MutableTensorView sums = bias_sums(call); sums.defined()) {
     for_each_offset(sums, [&](std::int64_t at) { static_cast<float*>(sums.data())[at] = 0.0f; });
   }
-  Execution quiet = execution;  // progress counts blocks of keys
+  Execution quiet = execution;  // progress counts only blocks of keys
   quiet.progress = {};
   for_each_item(quiet, plan.threads(), plan.row_items(),
                 [&](std::int64_t number, int) { prepare(call, number); });
@@ -269,12 +272,13 @@ void backward_fused(const Problem& problem, const BackwardInputs& inputs,
   write_sinks(call);
 }
 
-/// By the reference. What heads or batch items add to the same numbers is added in their order.
+/// Computes float64 gradients by the reference. Heads or batch items that share gradient elements
+/// are processed in order by the same work item.
 void backward_float64(const Problem& problem, const BackwardInputs& inputs,
                       const AttentionGradients& gradients) {
   const ProblemShape& shape = problem.shape;
   const AttentionOptions& options = problem.options;
-  // The reference would copy what is strided, at every call.
+  // Strided tensors are copied once here. The reference would copy them at every call.
   const Contiguous query(inputs.query), key(inputs.key), value(inputs.value);
   const Contiguous grad_context(inputs.grad_context), grad_lse(inputs.grad_lse);
   const reference::Inputs in{query.view(), key.view(), value.view()};
@@ -299,7 +303,7 @@ void backward_float64(const Problem& problem, const BackwardInputs& inputs,
     const std::int64_t head = item % head_items * heads_together;
     for (std::int64_t b = batch; b < batch + batches_together; ++b) {
       for (std::int64_t h = head * group; h < (head + heads_together) * group; ++h) {
-        // Few rows at a time where they are long: a stop is asked for between them.
+        // Fewer rows at a time if rows are long, because stop requests are checked in between.
         for (std::int64_t q = 0; q < shape.q_len; q += rows_together) {
           if (execution.stop.stop_requested()) return;
           std::vector<reference::Row> rows;
@@ -326,7 +330,7 @@ void backward_float64(const Problem& problem, const BackwardInputs& inputs,
 }
 
 #ifndef NDEBUG
-/// Whether lse is this problem's, shown by its last row.
+/// Throws InvalidArgument if the last row of lse does not match this problem.
 void check_lse(const Problem& problem, const TensorView& lse) {
   const ProblemShape& shape = problem.shape;
   if (lse.size() == 0) return;

@@ -15,17 +15,17 @@
 namespace fovea::engine {
 namespace {
 
-// For each block of keys every query is packed anew, and read and written, so that blocks are long;
-// what they take then goes by the second cache, which their being read in order makes up for
-// (docs/benchmarks.md). But a single head has to keep several threads busy.
+// Every block of keys packs all queries again, and reads and writes their gradients, so blocks
+// should be long. Long blocks exceed the L2 cache, but sequential access makes up for this
+// (docs/benchmarks.md). A single head must still provide work for several threads.
 constexpr std::int64_t kMaxBlockKeys = 512;
 constexpr std::int64_t kMinBlockKeys = 128;
 constexpr std::int64_t kWantedItems = 8;
 // Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
 constexpr std::int64_t kBlockKeysMultiple = 16;
-// Panels that are prepared together.
+// Panels per item of the preparation pass.
 constexpr std::int64_t kRowPanels = 16;
-// Below this many multiply-adds starting a thread costs more than it saves.
+// Below this many multiply-adds, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 18;
 
 std::int64_t parts_of(std::int64_t number, std::int64_t size) { return (number + size - 1) / size; }
@@ -33,8 +33,8 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return parts_of(number, multiple) * multiple;
 }
 
-/// Keys per block: as many as `heads` heads of up to `keys` keys allow for enough items, and as
-/// leave no short block at the end.
+/// Returns the keys per block for `heads` heads of up to `keys` keys: few enough for a sufficient
+/// number of items, and evenly divided, so that the last block is not much shorter.
 std::int64_t block_keys(std::int64_t heads, std::int64_t keys) {
   const std::int64_t wanted = std::clamp(round_up(heads * keys / kWantedItems, kBlockKeysMultiple),
                                          kMinBlockKeys, kMaxBlockKeys);
@@ -123,7 +123,7 @@ std::int64_t BackwardPlan::rows_before(const SequenceSpan& span, std::int64_t he
 std::int64_t BackwardPlan::panels_before(const SequenceSpan& span, std::int64_t sequence,
                                          std::int64_t head) const {
   const ProblemShape& shape = problem_.shape;
-  // A sequence that begins within a panel of the one before has one of its own.
+  // A sequence that would start within the last panel of its predecessor starts a new panel.
   const std::int64_t per_head = shape.sequences > 0 ? shape.q_len / lanes_ + shape.sequences + 1
                                                     : parts_of(shape.q_len, lanes_);
   const std::int64_t before = shape.sequences > 0 ? span.query_start / lanes_ + sequence : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of backward calls (backward_problem.h).
+// Validation of backward calls (backward_problem.h).
 
 #include "engine/backward/backward_problem.h"
 
@@ -13,7 +13,8 @@
 namespace fovea::engine {
 namespace {
 
-/// A result of the forward pass, or the gradient with respect to one.
+/// Validates a result of the forward pass, or the gradient with respect to one. `sums` selects the
+/// requirements of lse: float32, or float64 if the inputs are float64, with any strides.
 void check_result(const Problem& problem, const TensorView& tensor, std::string_view name,
                   const Shape& expected, std::string_view expected_name, bool sums) {
   if (!tensor.defined()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of a backward call's tensors.
+// Validation of a backward call's tensors.
 
 #pragma once
 
@@ -10,11 +10,12 @@
 
 namespace fovea::engine {
 
-/// Those of a call; none where it has none.
+/// Returns the lenses of a call, or empty lenses if it has none.
 const BackwardLenses& lenses_of(const AttentionGradients& gradients);
 
-/// Checks what attention_backward is given beside the problem, and its gradients: shapes, types,
-/// strides, memory. Throws InvalidArgument naming the argument, what was expected and what came.
+/// Validates the remaining inputs of attention_backward, and its gradients: shapes, types, strides
+/// and memory overlap. Throws InvalidArgument with the name of the argument and the expected and
+/// actual values.
 void validate_backward(const Problem& problem, const BackwardInputs& inputs,
                        const AttentionGradients& gradients);
 

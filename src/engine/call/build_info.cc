@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Facts about the build (fovea/info.h). The build system hands in FOVEA_VERSION and
-// FOVEA_BUILD_TYPE as string literals; the rest is asked of the compiler, the kernels and the
-// system.
+// Build information (fovea/info.h). The build system defines FOVEA_VERSION and FOVEA_BUILD_TYPE as
+// string literals. The rest comes from the compiler, the kernels and the operating system.
 
 #include <algorithm>
 #include <string_view>
@@ -25,7 +24,7 @@ namespace fovea {
 namespace {
 
 std::string compiler_name() {
-  // Clang poses as GCC, so it must be asked first.
+  // Clang also defines __GNUC__, so it must be tested first.
 #if defined(__clang__)
   return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #elif defined(__GNUC__)
@@ -40,9 +39,9 @@ struct CpuSetDelete {
   void operator()(cpu_set_t* set) const { CPU_FREE(set); }
 };
 
-// The size of the affinity mask, or 0 if the system does not tell.
+// Returns the number of CPUs in the affinity mask, or 0 if it cannot be read.
 int affinity_count() {
-  // A machine may have more CPUs than cpu_set_t has bits; the kernel then refuses the small mask.
+  // A machine may have more CPUs than cpu_set_t has bits. The call then fails with EINVAL.
   constexpr int kMaxCpus = 1 << 20;
   for (int cpus = CPU_SETSIZE; cpus <= kMaxCpus; cpus *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDelete> set(CPU_ALLOC(static_cast<std::size_t>(cpus)));

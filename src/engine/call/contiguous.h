@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors as the reference reads them without copying them at every call.
+// Contiguous tensors for the reference, which would otherwise copy strided ones at every call.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace fovea::engine {
 
-/// A view without gaps, of a copy where the original has some.
+/// A contiguous view of a tensor. The tensor is copied if it is not contiguous.
 class Contiguous {
  public:
   explicit Contiguous(const TensorView& source) : view_(source) {

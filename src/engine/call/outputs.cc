@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of outputs (outputs.h).
+// Validation of outputs (outputs.h).
 
 #include "engine/call/outputs.h"
 

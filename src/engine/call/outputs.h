@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of a call's outputs: all of them before anything is written.
+// Validation of a call's outputs. All checks run before anything is written.
 
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace fovea::engine {
 
-/// What elements an output may have beside being float64 exactly where the inputs are.
+/// Permitted element types of an output. With float64 inputs, kStored and kSums mean float64.
 enum class OutputType {
   kStored,   // float32, float16 or bfloat16
   kSums,     // float32
-  kNumbers,  // int64, whatever the inputs are
+  kNumbers,  // int64 for any input type
 };
 
-/// What is asked of an output.
+/// Requirements on an output.
 struct OutputSpec {
   std::string_view name;
   Shape shape;
@@ -32,18 +32,18 @@ struct OutputSpec {
   bool contiguous_rows = true;  // the last dimension's stride is 1
 };
 
-/// Collects the outputs of a call, and what they must not share memory with.
+/// Checks the outputs of a call, and records the memory of inputs and outputs to detect overlap.
 class OutputChecks {
  public:
-  /// Looks into the problem, which has to outlive it.
+  /// Keeps a reference to `problem`, which must outlive it. Records the problem's inputs.
   explicit OutputChecks(const Problem& problem);
   explicit OutputChecks(const Problem&& problem) = delete;
 
-  /// Checks shape, type and strides, and that the output shares no memory with itself, the inputs
-  /// and outputs before. One that is absent is not asked for. Throws InvalidArgument naming the
-  /// argument, what was expected and what came.
+  /// Checks shape, type and strides, and that the output overlaps neither itself nor the inputs and
+  /// outputs added before. Undefined outputs are skipped. Throws InvalidArgument with the name of
+  /// the argument and the expected and actual values.
   void add(const MutableTensorView& output, const OutputSpec& spec);
-  /// An input beside the problem's own; to be named before outputs are added.
+  /// Records an input that is not part of the problem. Add all inputs before the first output.
   void add_input(const TensorView& input, std::string_view name);
 
  private:
@@ -57,7 +57,7 @@ class OutputChecks {
   }
 
   const Problem& problem_;
-  std::array<Taken, 20> taken_;  // more than any call has, and no memory from the heap
+  std::array<Taken, 20> taken_;  // enough for any call; avoids heap allocation
   std::size_t count_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads by OpenMP (parallel.h). Items are handed out by a counter instead of an OpenMP loop,
-// which could neither be left early nor pass an exception on.
+// OpenMP threads (parallel.h). Items are distributed by an atomic counter, because an OpenMP loop
+// can neither be left early nor propagate exceptions.
 
 #include "engine/call/parallel.h"
 
@@ -18,7 +18,7 @@
 namespace fovea::engine {
 namespace {
 
-// More than any machine has, and few enough that a careless number costs no memory to speak of.
+// More threads than any machine has, but few enough that an excessive setting wastes little memory.
 constexpr int kMaxThreads = 1024;
 
 std::atomic<bool> in_forked_child = false;
@@ -37,7 +37,7 @@ int thread_count(const Execution& execution, std::int64_t items) {
 void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work) {
   std::atomic<std::int64_t> next = 0;
   std::atomic<bool> leave = false;
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guards the variables below
   std::int64_t done = 0;
   std::exception_ptr error;
 
@@ -49,7 +49,7 @@ void for_each_item(const Execution& execution, int threads, std::int64_t items, 
     try {
       execution.progress(done, items);
     } catch (...) {
-      leave.store(true, std::memory_order_relaxed);  // before another thread has its turn
+      leave.store(true, std::memory_order_relaxed);  // before another thread acquires the lock
       throw;
     }
   };

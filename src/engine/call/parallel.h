@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Work items on threads. How many there are never decides a sum.
+// Runs work items on threads. The thread count never affects rounding.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace fovea::engine {
 
-/// What is to be done with an item: a reference to any callable that outlives the call. Unlike
-/// std::function it never allocates.
+/// A reference to a callable that processes one item. The callable must outlive the call. Unlike
+/// std::function, this type never allocates.
 class Work {
  public:
   template <class Callable>
@@ -27,14 +27,14 @@ class Work {
   void (*call_)(const void*, std::int64_t, int);
 };
 
-/// How many threads `items` work items may use: what Execution and OpenMP allow, no more than
-/// items, and one in a forked child, where OpenMP's threads are gone and libgomp would wait for
-/// them.
+/// Returns the number of threads for `items` work items: as many as Execution and OpenMP allow, but
+/// at most one per item. Returns 1 in a forked child, where OpenMP's threads no longer exist and
+/// libgomp would deadlock waiting for them.
 FOVEA_API int thread_count(const Execution& execution, std::int64_t items);
 
-/// Calls work(item, thread) for every item from 0 to items, `thread` from 0 to threads. Items are
-/// handed out in order. Throws Stopped when execution.stop asks, and passes on what work or
-/// execution.progress throw; items not begun by then are left out.
+/// Calls work(item, thread) for every item in [0, items), with thread in [0, threads). Items are
+/// started in order. Throws Stopped after a stop request through execution.stop, and rethrows
+/// exceptions of `work` and execution.progress. Items that have not started by then are skipped.
 FOVEA_API void for_each_item(const Execution& execution, int threads, std::int64_t items,
                              const Work& work);
 

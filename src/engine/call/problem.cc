@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of a call (problem.h): all of them before anything is written.
+// Validation of a call's inputs and options (problem.h). All checks run before anything is written.
 
 #include "engine/call/problem.h"
 
@@ -23,7 +23,8 @@ void check_input(const TensorView& tensor, std::string_view name) {
   memory_of(tensor, name);
 }
 
-/// What float64 holds may be nothing or everything in float32, where scores are kept times log2(e).
+/// Checks options that are multiplied by log2(e) and stored in float32, where float64 values may
+/// overflow or underflow.
 void check_float32(const Problem& problem) {
   const ScoreOptions& score = problem.options.score;
   const auto holds = [](double number) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tensors and options of one call, checked.
+// Validated tensors and options of one call.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea::engine {
 
-/// A call whose arguments fit each other. The options are the caller's, and have to outlive it.
+/// The validated inputs of a call. `options` refers to the caller's object, which must outlive it.
 struct Problem {
   TensorView query;
   TensorView key;
@@ -24,12 +24,13 @@ struct Problem {
 
   std::int64_t head_dim() const { return query.extent(3); }
   std::int64_t value_dim() const { return value.extent(3); }
-  /// All inputs are float64, or none is.
+  /// Whether the inputs are float64. Either all of them are or none.
   bool is_float64() const { return query.dtype() == DType::kFloat64; }
   double scale() const { return score_scale(options.score, head_dim()); }
 };
 
-/// Throws InvalidArgument naming the argument, what was expected and what came.
+/// Validates the inputs and options of a call. Throws InvalidArgument with the name of the argument
+/// and the expected and actual values.
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,
                      const AttentionOptions& options);
 Problem make_problem(const TensorView& query, const TensorView& key, const TensorView& value,

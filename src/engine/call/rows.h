@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From tensors to the rows that kernels read and write.
+// Conversion from tensors to the row descriptors of the kernels.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea::engine {
 
-/// The rows of a head from `position` on.
+/// Returns the rows of a head, starting at `position`. The result is null for an undefined tensor.
 template <class Pointee>
 kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::int64_t batch,
                                  std::int64_t head, std::int64_t position) {
@@ -25,8 +25,8 @@ kernels::RowsOf<Pointee> rows_of(const BasicTensorView<Pointee>& tensor, std::in
           tensor.dtype()};
 }
 
-/// An additive bias, absent or broadcast to [batch, q_heads, q_len, kv_len], as a head of a
-/// sequence sees it.
+/// Returns the bias of a head of a sequence. `bias` is undefined or broadcasts to
+/// [batch, q_heads, q_len, kv_len].
 inline kernels::BiasRows bias_rows(const TensorView& bias, const SequenceSpan& span,
                                    std::int64_t head) {
   if (!bias.defined()) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory to compute in (workspace.h).
+// Allocation and reuse of workspace memory (workspace.h).
 
 #include "engine/call/workspace.h"
 
@@ -17,8 +17,8 @@ thread_local Workspace::Owned Workspace::kept_;
 
 namespace {
 
-// Small pages scatter a workspace over the sets of the second cache, and each of them needs an
-// entry in the tables of addresses; one large page costs neither.
+// Small pages scatter a workspace over the sets of the L2 cache, and each one needs its own TLB
+// entry. A large page avoids both.
 constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::byte* allocate(std::size_t bytes) {
@@ -49,7 +49,7 @@ Workspace::Workspace(std::span<std::byte> given, std::size_t bytes) {
   }
   owned_ = std::exchange(kept_, {});
   if (owned_.bytes < bytes) {
-    owned_ = {};  // first, or both would be there for a moment
+    owned_ = {};  // free the old memory first, so that the two never coexist
     owned_.memory.reset(allocate(bytes));
     owned_.bytes = bytes;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that a call computes in: the caller's, or one that the calling thread keeps.
+// The workspace of a call: memory from the caller, or memory that is cached per thread.
 
 #pragma once
 
@@ -12,23 +12,24 @@
 
 namespace fovea::engine {
 
-/// Every part of a workspace begins at a multiple of this.
+/// Alignment in bytes of every part of a workspace.
 inline constexpr std::size_t kWorkspaceAlignment = 64;
 
-/// Memory for the time of one call.
+/// Workspace memory for the duration of one call.
 class FOVEA_API Workspace {
  public:
-  /// `bytes` from `given`, aligned, if that is not empty; else from what this thread kept of an
-  /// earlier call, else new. Throws InvalidArgument when `given` is too small.
+  /// Takes `bytes` aligned bytes from `given`. If `given` is empty, reuses the memory that this
+  /// thread cached after an earlier call, or allocates new memory if that is too small. Throws
+  /// InvalidArgument if `given` is too small but not empty.
   Workspace(std::span<std::byte> given, std::size_t bytes);
-  /// Keeps its own memory for this thread's next call.
+  /// Caches the memory that it owns for this thread's next call.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
   std::byte* data() const { return data_; }
 
-  /// The bytes to ask a caller for, who may give memory of any alignment.
+  /// Returns the size to request from a caller, with padding for memory of any alignment.
   static std::size_t bytes_with_alignment(std::size_t bytes);
 
  private:
@@ -39,8 +40,8 @@ class FOVEA_API Workspace {
     std::unique_ptr<std::byte, Free> memory;
     std::size_t bytes = 0;
   };
-  // Taken out during a call, so that a call within a call (from a progress callback) finds nothing
-  // here and takes its own.
+  // Moved out during a call, so that a nested call (from a progress callback) finds it empty and
+  // allocates its own memory.
   static thread_local Owned kept_;
 
   Owned owned_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: check, cut the keys into parts, compute these on threads, and merge them.
+// attention_decode: validates the arguments, splits the keys into parts, computes the parts on
+// threads, and merges them.
 
 #include <algorithm>
 #include <cmath>
@@ -27,14 +28,15 @@ namespace fovea {
 namespace engine {
 namespace {
 
-/// A row's largest score times log2(e). What is lowest times that was the lowest before as well.
+/// Returns a row's maximum score times log2(e). The kernel's float32 product saturates at -FLT_MAX;
+/// a saturated maximum was already -FLT_MAX before the product.
 double scaled_maximum(const kernels::DecodePart& part, std::int64_t row) {
   const float maximum = part.maximum[row];
   const bool lowest = maximum == std::numeric_limits<float>::lowest();
   return static_cast<double>(maximum) / (lowest ? std::numbers::ln2_v<double> : 1.0);
 }
 
-/// Merges the parts of row `row` of an item (Dao et al. 2023, Flash-Decoding), in their order.
+/// Merges the parts of row `row` of an item in order (Dao et al. 2023, Flash-Decoding).
 void merge_row(const Problem& problem, const AttentionOutputs& outputs, const DecodePlan& plan,
                std::byte* workspace, std::int64_t first_item, std::int64_t row, const Index& at) {
   constexpr double kLn2 = std::numbers::ln2_v<double>;
@@ -42,7 +44,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   const auto part = [&](std::int64_t p) { return plan.part(workspace, first_item + p); };
   double maximum = -kInfinity;
   for (std::int64_t p = 0; p < plan.parts(); ++p) {
-    // A part without a visible key has no say; one whose sum is nan has.
+    // A part without a visible key has sum 0 and is skipped. A part with a NaN sum is included.
     if (part(p).sum[row] != 0.0f) maximum = std::max(maximum, scaled_maximum(part(p), row));
   }
   const auto& sinks = problem.options.score.sinks;
@@ -62,7 +64,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   if (!outputs.context.defined()) return;
   const kernels::OutputRows context = rows_of(outputs.context, at[0], at[1], at[2]);
   const std::int64_t dim = plan.setup().value_dim;
-  // Some columns at a time, for which a part's share is computed once.
+  // Columns are processed in batches, so that the share of a part is computed once per batch.
   constexpr std::int64_t kColumns = 128;
   double sums[kColumns];
   for (std::int64_t first = 0; first < dim; first += kColumns) {
@@ -78,7 +80,8 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
       using T = decltype(zero);
       T* const to = static_cast<T*>(context.data) + first;
       for (std::int64_t c = 0; c < columns; ++c) {
-        // By way of float32 for types of 16 bits: rounded twice, in a quarter of the time.
+        // 16-bit types are converted via float32: this rounds twice, but takes a quarter of the
+        // time.
         using Nearest = std::conditional_t<(sizeof(T) < sizeof(float)), float, double>;
         to[c] = static_cast<T>(static_cast<Nearest>(sums[c]));
       }
@@ -93,8 +96,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   const ProblemShape& shape = problem.shape;
-  const std::int64_t heads =
-      plan.setup().most_heads * plan.setup().group;  // of queries, in an item
+  const std::int64_t heads = plan.setup().most_heads * plan.setup().group;  // query heads per item
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const std::int64_t head = number / plan.parts() % plan.items_of_heads() * heads;
     const std::int64_t item_number = number / plan.parts() / plan.items_of_heads();
@@ -137,7 +139,8 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
                       const AttentionOptions& options, const AttentionOutputs& outputs) {
-  // Nobody generates text with dropout: no need for kernels of its own.
+  // Float64 inputs and dropout use the forward pass. Text generation does not use dropout, so
+  // decoding has no kernels for it.
   if (query.dtype() == DType::kFloat64 || options.dropout.probability > 0) {
     return attention_forward(query, key, value, options, outputs);
   }
@@ -190,8 +193,8 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const std::int64_t kv_len = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   AttentionOptions with_lengths = options;
   with_lengths.mask = options.mask & key_lengths(lengths);
-  // The checks are those of tensors as long as the longest item, all of whose tokens are in one
-  // place; where they really are has been checked.
+  // Run the usual checks on views that are as long as the longest item and have stride 0 along
+  // tokens. validate() above has already checked the real blocks.
   const auto as_long = [&](const TensorView& pool) {
     return TensorView(pool.data(), pool.dtype(),
                       {query.extent(0), pool.extent(1), kv_len, pool.extent(3)},

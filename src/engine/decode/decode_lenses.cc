@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// Writes what is asked for of one row. `at` is its place in tensors, `position` where it stands
-/// among the keys of its sequence.
+/// Writes the requested lens outputs of one row. `at` is the row's index in the output tensors,
+/// `position` its position among the keys of its sequence.
 class RowWriter {
  public:
   RowWriter(const Lenses& lenses, const Index& at, std::int64_t position, std::int64_t key_start)
@@ -77,7 +77,7 @@ class RowWriter {
   const std::int64_t position_, key_start_;
 };
 
-/// A head's map, whose rows of cells are written when their last query is there.
+/// The map of one head. Each row of cells is written once its last query has been added.
 class HeadMap {
  public:
   HeadMap(const PooledMap& map, std::int64_t batch, std::int64_t head, std::int64_t q_len)
@@ -120,7 +120,7 @@ void watch_decoding(const Problem& problem, const Cache& cache, const TensorView
   const std::int64_t stride = (size.most_keys / kernels::kRowLensKeys + 1) * kernels::kRowLensKeys;
   const std::size_t row_bytes = static_cast<std::size_t>(group * stride) * sizeof(float);
   Execution execution = problem.options.execution;
-  execution.progress = nullptr;  // it was told of the first pass
+  execution.progress = nullptr;  // already reported by the first pass
   const std::int64_t items = plan.items() / plan.parts();
   const int threads = std::min<int>(plan.threads(), thread_count(execution, items));
   const Workspace workspace({}, plan.workspace_bytes());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of decoding: keys are read once more, and the weights of a row, which is there as a
-// whole, are looked at.
+// The lenses of decoding. A second pass over the keys recomputes the weights one row at a time, and
+// evaluates the lenses on complete rows.
 
 #pragma once
 
@@ -15,12 +15,13 @@
 
 namespace fovea::engine {
 
-/// With more queries than this in all, which each read all keys again, the fused pass is faster.
+/// Maximum total number of queries for this method. Each query reads all keys again, so with more
+/// queries the fused pass is faster.
 inline constexpr std::int64_t kMaxWatchedQueries = 4;
 
-/// Fills valid lenses of all rows, whose lse is known: float32, [batch, q_heads, q_len]. The same
-/// bits for any number of threads. Memory: a row of weights for each query head of a group and
-/// thread.
+/// Fills the lenses of all rows. `lenses` must be valid, and `lse` is float32 [batch, q_heads,
+/// q_len]. Results are bit-identical for any number of threads. Allocates one row of weights per
+/// thread for each query head of a group.
 void watch_decoding(const Problem& problem, const Cache& cache, const TensorView& lse,
                     const Lenses& lenses);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How decoding is cut into items (decode_plan.h).
+// Partitioning of decoding into work items (decode_plan.h).
 
 #include "engine/decode/decode_plan.h"
 
@@ -13,20 +13,21 @@
 namespace fovea::engine {
 namespace {
 
-// Where reading turns from keys to values it has to gather speed anew: chunks of two megabytes of
-// keys are 4 % faster than those of half a megabyte. Where more rows share a chunk than go through
-// it together, its keys have to stay in a second cache of 1 MiB until the last ones.
+// Memory throughput drops and has to recover whenever reading switches from keys to values: chunks
+// of 2 MB of keys are 4 % faster than chunks of 512 KB. If more rows share a chunk than are
+// processed together, its keys must stay in a 1 MiB L2 cache until the last rows have used them.
 constexpr std::int64_t kChunkBytes = 2 << 20;
 constexpr std::int64_t kCachedChunkBytes = 512 << 10;
 constexpr std::int64_t kMinChunkKeys = 64;
 constexpr std::int64_t kMaxChunkKeys = 8192;
-// Parts are as long as makes their merging negligible and keeps many threads busy; they follow
-// from the shape alone, so that every number of threads merges the same ones.
+// Parts are long enough to make merging negligible, and short enough to keep many threads busy.
+// They depend only on the shape, so that every thread count merges the same parts.
 constexpr std::int64_t kPartBytes = 2 << 20;
-// Heads go together as far as their scores take half of a second cache, and threads find work.
+// An item has several kv heads as long as their scores fit into half of a 1 MiB L2 cache, and
+// enough items remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
-// Below this many bytes of keys and values starting a thread costs more than it saves.
+// Below this many bytes of keys, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
 
 }  // namespace
@@ -97,8 +98,8 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
                 kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-/// How many of `kv_heads` heads an item has, where each thread has `items` of one head. No sum
-/// depends on it, so that it may depend on the number of threads.
+/// Returns the number of kv heads per item, at most `kv_heads`. `items` is the number of items per
+/// thread with one head per item. The result affects no sum, so it may depend on the thread count.
 std::int64_t DecodePlan::heads_together(std::int64_t items, std::int64_t kv_heads) const {
   const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
                                    setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How decoding is cut into items: parts of the keys of one head or, in blocks, a few, with the
-// queries that look at them.
+// Partitioning of decoding into work items. An item is a part of the keys of one kv head, or of
+// several kv heads of a paged cache, with the queries that attend to them.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace fovea::engine {
 
-/// Where the keys and values of one batch item or sequence lie.
+/// The keys and values of a call, as tensors or in the blocks of a paged cache.
 class Cache {
  public:
   Cache(const TensorView& key, const TensorView& value) : key_(key), value_(value) {}
@@ -39,29 +39,29 @@ class Cache {
 
   const TensorView& key_;
   const TensorView& value_;
-  TensorView table_;  // absent: not paged
+  TensorView table_;  // block table; undefined if not paged
 };
 
-/// What decode_weights_item() takes of a row's lse: the logarithm of its sum to base 2.
+/// Returns the lse of a row converted to a base-2 logarithm, as decode_weights_item() expects.
 inline float log2_sum(const TensorView& lse, const Index& row) {
   return static_cast<float>(lse.value(row) * std::numbers::log2e_v<double>);
 }
 
-/// How much there is to do.
+/// The size of a decoding call.
 struct DecodeSize {
   std::int64_t sequences = 1;     // or batch items
-  std::int64_t kv_heads = 0;      // of each
-  std::int64_t group = 0;         // query heads of each that take part
-  std::int64_t most_queries = 0;  // of each of these
-  std::int64_t most_keys = 0;
-  std::int64_t value_dim = 0;   // 0 where values are not looked at
-  bool heads_together = false;  // whether an item may have several heads of keys
+  std::int64_t kv_heads = 0;      // per sequence
+  std::int64_t group = 0;         // query heads per kv head
+  std::int64_t most_queries = 0;  // maximum over sequences
+  std::int64_t most_keys = 0;     // maximum over sequences
+  std::int64_t value_dim = 0;     // 0 if values are not read
+  bool heads_together = false;    // whether an item may have several kv heads
 
-  /// Of all queries and keys.
+  /// Returns the size of decoding all queries over all keys. Values are read only if `context`.
   static DecodeSize of(const Problem& problem, bool context);
 };
 
-/// Items are numbered by the sequence, then by heads of keys, then by the part.
+/// Work items of a decoding call, numbered by sequence, then by kv heads, then by part.
 class DecodePlan {
  public:
   DecodePlan(const Problem& problem, const DecodeSize& size);
@@ -69,12 +69,12 @@ class DecodePlan {
   const kernels::DecodeSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
   std::int64_t parts() const { return parts_; }
-  /// Of a sequence: items that differ in their heads.
+  /// Returns the number of items per sequence and part, each with different kv heads.
   std::int64_t items_of_heads() const { return items_of_heads_; }
   int threads() const { return threads_; }
 
-  /// A part of the keys of a head, or of as many as items have, with `queries` queries of the heads
-  /// from `head` on.
+  /// Returns the item of part `part` of the keys, with `queries` queries starting at `first_query`.
+  /// `head` is the first query head; the item covers as many kv heads as items may have.
   kernels::DecodeItem item(const Problem& problem, const Cache& cache, std::int64_t item_number,
                            std::int64_t head, std::int64_t first_query, std::int64_t queries,
                            std::int64_t part) const;
@@ -99,7 +99,7 @@ class DecodePlan {
 
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;
-  std::int64_t parts_ = 1;  // of the longest sequence
+  std::int64_t parts_ = 1;  // parts of the longest sequence
   std::int64_t items_of_heads_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0, part_bytes_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward: check, plan, compute on threads (fovea/attention.h).
+// attention_forward (fovea/attention.h): validates the arguments, plans the work items, and
+// computes them on threads.
 
 #include "kernels/forward/forward.h"
 
@@ -88,17 +89,17 @@ void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   }
 }
 
-/// By the reference, row by row, in parallel.
+/// Computes float64 attention by the reference, with rows in parallel.
 void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
-  // The reference would copy what is strided, at every call.
+  // Strided tensors are copied once here. The reference would copy them at every call.
   const Contiguous query(problem.query), key(problem.key), value(problem.value);
   const reference::Inputs inputs{query.view(), key.view(), value.view()};
-  // Few rows per item where they are long: a stop is asked for between items.
+  // Fewer rows at a time if rows are long.
   const std::int64_t row_cost = shape.kv_len * (problem.head_dim() + problem.value_dim());
   const std::int64_t rows_per_item =
       std::clamp<std::int64_t>((1 << 22) / std::max<std::int64_t>(row_cost, 1), 1, 16);
-  // A row of a map is made by one item.
+  // With a map, an item computes one row of cells.
   const PooledMap& map = lenses_of(outputs).map;
   const std::int64_t parts =
       map.cells.defined() ? map.cells.extent(2) : (shape.q_len + rows_per_item - 1) / rows_per_item;
@@ -154,7 +155,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
 
 Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
                  const AttentionOptions& options) {
-  // Of another rank there is no shape of a context; the call says what is wrong.
+  // With any other rank the context has no shape. This call then throws InvalidArgument.
   if (query.rank() != 4 || value.rank() != 4) attention_forward(query, key, value, options, {});
   Tensor context(query.dtype(),
                  {query.extent(0), query.extent(1), query.extent(2), value.extent(3)});
@@ -170,7 +171,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   engine::validate_lenses(problem, lenses, checks);
   if (problem.is_float64()) return 0;
   kernels::choose_target();
-  // On one thread items are largest.
+  // Items are largest with one thread.
   AttentionOptions on_one_thread = options;
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.shape};

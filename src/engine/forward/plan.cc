@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Block and item sizes (plan.h).
+// Block and item sizes of the forward pass (plan.h).
 
 #include "engine/forward/plan.h"
 
@@ -13,24 +13,24 @@
 namespace fovea::engine {
 namespace {
 
-// Keys and values of a block, packed, take an eighth of a second cache of 1 MiB and are read by
-// every panel of an item; queries and contexts of an item are read and written once per block, so
-// that they may fill most of the rest. Both as measured on Zen 4 (docs/benchmarks.md): smaller
-// blocks rescale more often, larger ones leave the weights of a panel to the second cache; larger
-// items pack less often.
+// The packed keys and values of a block take an eighth of a 1 MiB L2 cache, and every panel of an
+// item reads them. The queries and contexts of an item are read and written once per block, so they
+// may fill most of the rest. Both sizes were measured on Zen 4 (docs/benchmarks.md). Smaller blocks
+// rescale more often; with larger blocks, the weights of a panel no longer fit in L1 and move to
+// L2. Larger items pack less often.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
-// What the queries of an item may have gathered of a map with many columns.
+// Limit for the map cells that the queries of an item accumulate, for maps with many columns.
 constexpr std::int64_t kMapBytes = 16 << 20;
 constexpr std::int64_t kMinBlockKeys = 64;
 constexpr std::int64_t kMaxBlockKeys = 512;
 // Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
 constexpr std::int64_t kBlockKeysMultiple = 16;
-// Several items for each thread keep all of them busy to the end, but each item packs its keys and
-// values anew.
+// Several items per thread keep all threads busy until the end, but each item packs its keys and
+// values again.
 constexpr std::int64_t kItemsPerThread = 4;
 constexpr std::int64_t kMinPanels = 2;
-// Below this many multiply-adds starting a thread costs more than it saves.
+// Below this many multiply-adds, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 20;
 
 std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
@@ -98,7 +98,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
   const std::int64_t count = chunks(q_len);
   std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
-  // Items of one size, as many for each thread as for the next.
+  // Look for an item count that gives all threads equally many items.
   const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
   const std::int64_t before = items;
   while (items > 1 && items < count && items < 2 * before && items * heads % cut_for_ != 0) ++items;

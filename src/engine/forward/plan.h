@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a problem is cut. Panels of queries and blocks of keys, which decide how numbers are rounded,
-// follow from the shape and the caches alone; the number of threads only decides how many panels
-// make a work item, so that every number of threads computes the same bits.
+// Partitioning of a forward pass into work items. Panels of queries and blocks of keys determine
+// the rounding, and depend only on the shape and on cache sizes. The thread count only determines
+// the number of panels per work item, so results are bit-identical for any number of threads.
 
 #pragma once
 
@@ -24,21 +24,22 @@ struct WorkItem {
 
 class ForwardPlan {
  public:
-  /// `context`: whether the context is asked for; without it only lse and lenses are computed.
+  /// If `context` is false, only lse and lenses are computed.
   ForwardPlan(const Problem& problem, bool context, const kernels::LensSetup& lenses = {});
 
   const kernels::ForwardSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
   int threads() const { return threads_; }
 
-  /// The bytes of workspace: the list of items before each sequence, then each thread's scratch.
+  /// Returns the size of the workspace in bytes. It holds the index of the first item of each
+  /// packed sequence, followed by the scratch memory of each thread.
   std::size_t workspace_bytes() const;
   std::byte* scratch_of(std::byte* workspace, int thread) const;
 
-  /// Writes into the workspace what item() reads. Nothing unless sequences are packed.
+  /// Writes the list that item() reads to the workspace. Does nothing without packed sequences.
   void prepare(std::byte* workspace) const;
-  /// Within a head later queries come first: under a causal mask they have more to do, and what is
-  /// short should come last.
+  /// Returns work item `number`. Within a head, later queries come first: under a causal mask they
+  /// take longer, and short items should come last.
   WorkItem item(const std::byte* workspace, std::int64_t number) const;
 
  private:
@@ -50,12 +51,12 @@ class ForwardPlan {
 
   const Problem& problem_;
   kernels::ForwardSetup setup_;
-  std::int64_t chunk_queries_ = 0;    // what no cut divides: a panel, or a chunk of a map
-  std::int64_t chunks_per_item_ = 0;  // about
+  std::int64_t chunk_queries_ = 0;    // queries of a panel or map chunk, which is never split
+  std::int64_t chunks_per_item_ = 0;  // approximate
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
-  int cut_for_ = 1;  // threads; what decides about the cut is settled before the first item
-  int threads_ = 1;  // no more than there are items
+  int cut_for_ = 1;  // the thread count that determines the item size
+  int threads_ = 1;  // at most the number of items
 };
 
 }  // namespace fovea::engine

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors for lenses (fovea/lens_buffers.h).
+// Allocation of lens outputs (fovea/lens_buffers.h).
 
 #include "fovea/lens_buffers.h"
 

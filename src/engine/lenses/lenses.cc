@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of a call (lenses.h).
+// Validation and setup of lenses, and pooled maps (lenses.h).
 
 #include "engine/lenses/lenses.h"
 
@@ -35,7 +35,8 @@ const char* pool_name(Pool pool) {
 namespace fovea::engine {
 namespace {
 
-// So few that what chunks share takes little memory, so many that threads find enough to do.
+// Few enough that the partial rows at chunk boundaries take little memory, and enough to keep all
+// threads busy.
 constexpr std::int64_t kMaxChunks = 1024;
 
 bool asked_for(const RowStatistics& rows) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of a call: their checks, what kernels have to know of them, and maps, to which the
-// chunks of a head are added up.
+// The lenses of a call: validation, setup for the kernels, and pooled maps, which combine the
+// results of the chunks of each head.
 
 #pragma once
 
@@ -19,40 +19,40 @@
 
 namespace fovea::engine {
 
-/// Those of a call; none where it has none.
+/// Returns the lenses of a call, or empty lenses if it has none.
 const Lenses& lenses_of(const AttentionOutputs& outputs);
 bool asks_for_lenses(const AttentionOutputs& outputs);
 bool asks_for_anything(const AttentionOutputs& outputs);
 
-/// Checks the lenses against their problem. Throws InvalidArgument naming the lens, what was
-/// expected and what came.
+/// Validates the lenses of a call. Throws InvalidArgument with the name of the lens and the
+/// expected and actual values.
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks);
-/// Checks the outputs of a forward call against its problem: shape, type, strides, and that no
-/// output shares memory with itself, another output or an input.
+/// Validates the outputs of a forward call: shape, type, strides, and that no output overlaps
+/// itself, another output or an input. Throws InvalidArgument otherwise.
 void validate_outputs(const Problem& problem, const AttentionOutputs& outputs);
 
-/// What a map is of.
+/// The number of queries and keys that a map covers.
 struct MapOf {
   std::int64_t queries = 0, keys = 0;
 };
-/// The same for a map, [..., rows, columns] after the dimensions `before`.
+/// Validates a map with the dimensions `before`, followed by [rows, columns].
 void check_map(const PooledMap& map, const Shape& before, const MapOf& of, OutputChecks& checks);
 
-/// Of valid lenses. kernels::choose_target() comes first.
+/// Returns the kernel setup for valid lenses. Call kernels::choose_target() first.
 kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses);
 
-/// Where a head's lenses write, but for its map.
+/// Returns the output locations of a head's lenses, except for its map.
 kernels::HeadLenses head_lenses(const Lenses& lenses, const SequenceSpan& span, std::int64_t head);
 
-/// The maps of a call.
+/// The pooled maps of a call.
 class Maps {
  public:
-  /// Sets the cells to zero.
+  /// Initialises the cells to zero.
   Maps(const Problem& problem, const PooledMap& map, const kernels::LensSetup& setup);
 
-  /// Says where a head's pass is to add.
+  /// Sets the map output locations of a head in `to`.
   void place(std::int64_t batch, std::int64_t head, kernels::HeadLenses& to);
-  /// Adds up what chunks share, counts pairs, and makes means of sums.
+  /// Combines the rows of cells that span several chunks, counts pairs, and turns sums into means.
   void finish();
 
  private:
@@ -67,15 +67,15 @@ class Maps {
   std::vector<float> edges_;  // [batch][q_heads][chunks][2][columns]
 };
 
-/// Adds to pairs[column] how many keys a query sees from begins[column] to before the next.
-/// `visible` is memory to work in.
+/// For each column c, adds to pairs[c] the number of keys in [begins[c], begins[c + 1]) that are
+/// visible to the query of `row`. `visible` is scratch memory.
 void count_row(const Mask& mask, const ScorePosition& row, std::int64_t kv_len,
                std::span<const std::int64_t> begins, std::span<std::int64_t> pairs,
                std::vector<std::uint8_t>& visible);
 
-/// Fills in map.pairs, and makes means of sums where they are asked for.
+/// Fills map.pairs, and divides the sums by the pair counts if the pool is kMean.
 void finish_maps(const Problem& problem, const PooledMap& map);
-/// The same for the map, [rows, columns], of a part of one head.
+/// As finish_maps(), for the map [rows, columns] of a tile of one head.
 void finish_map(const Problem& problem, const WeightTile& tile, const PooledMap& map);
 
 }  // namespace fovea::engine

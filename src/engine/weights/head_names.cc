@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When which name fits (head_names.h).
+// Classification of heads by their statistics (head_names.h).
 
 #include "engine/weights/head_names.h"
 
@@ -10,11 +10,11 @@
 namespace fovea::engine {
 namespace {
 
-// When a name fits; the page of `fovea heads` says so too.
+// Thresholds for the names. The help page of `fovea heads` documents them too.
 constexpr double kHalf = 0.5;
 constexpr double kEven = 0.95;
-constexpr double kMaxEven = 1.01;  // more comes of a sink, beside which weights add up to less
-// Shares that are the same differ by rounding: they were found in different ways.
+constexpr double kMaxEven = 1.01;  // exceeded only with a sink, when weights sum to less than 1
+// Equal shares may differ by rounding, because they are computed in different ways.
 constexpr double kSameShare = 1e-5;
 constexpr double kOneKey = 0.8;
 
@@ -33,7 +33,8 @@ std::string_view HeadTold::name() const {
   if (evenness() >= kEven && evenness() <= kMaxEven) return "uniform";
   const double largest = largest_share();
   if (largest >= kHalf) {
-    // Where rows see few keys the first may be the query's own.
+    // Names of positions relative to the query take precedence over "sink": with few visible keys,
+    // the first key may be the query's own.
     const double least = largest - kSameShare;
     if (numbers[kOwnKey] >= least) return "own token";
     if (numbers[kPreviousKey] >= least) return "previous token";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of heads by their numbers (fovea/heads.h): "previous token", "sink" and the like.
+// Names of heads derived from their statistics (fovea/heads.h), for example "previous token" or
+// "sink".
 
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace fovea::engine {
 
-/// Places in kHeadNumbers.
+/// Indices into kHeadNumbers.
 enum HeadPlace : std::size_t {
   kEntropy,
   kEvenEntropy,
@@ -26,18 +27,18 @@ enum HeadPlace : std::size_t {
   kBlockDiagonal
 };
 
-/// A head's numbers.
+/// The statistics of one head.
 struct HeadTold {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::array<double, kHeadNumbers.size()> numbers{};
 
   double operator[](HeadPlace place) const { return numbers[place]; }
-  /// The entropy as a share of that of equal weights; nan where every row sees a single key.
+  /// Returns the entropy relative to that of equal weights; NaN if every row sees a single key.
   double evenness() const;
-  /// The largest of the shares of single places: first, previous, own and next key.
+  /// Returns the largest mean weight among the first, previous, own and next key.
   double largest_share() const;
-  /// "previous token", or nothing where no name fits.
+  /// Returns a name such as "previous token", or an empty string if no name applies.
   std::string_view name() const;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What heads are like (fovea/heads.h). The fused pass tells each row's statistics and its lse, by
-// which weights along the diagonal are found again. Chunks of queries are summed up by themselves,
-// and then in their order, so that bits do not depend on threads.
+// Head statistics (fovea/heads.h). The fused pass computes the statistics and the lse of each row.
+// The weights along the diagonal are then recomputed from lse. Sums are computed per chunk of
+// queries and then added in chunk order, so that results do not depend on the thread count.
 
 #include "fovea/heads.h"
 
@@ -30,7 +30,8 @@ namespace fovea {
 namespace engine {
 namespace {
 
-// Queries of a chunk, few enough that a stop is soon heard; of one by the reference, which is slow.
+// Queries per chunk: few enough to react quickly to a stop request. The reference is slow and uses
+// smaller chunks.
 constexpr std::int64_t kChunkQueries = 256;
 constexpr std::int64_t kReferenceChunkQueries = 16;
 
@@ -50,10 +51,10 @@ void check_summary(const Problem& problem, const HeadSummary& summary) {
 /// Sums over some rows of a head.
 struct Sums {
   std::array<double, kHeadNumbers.size()> of{};
-  std::int64_t rows = 0;  // that see a key
-  bool spoilt = false;    // by a row that is nan
+  std::int64_t rows = 0;  // counted rows: those that see a key
+  bool spoilt = false;    // whether any row is NaN
 
-  /// What its row of statistics says; whether the row counts.
+  /// Adds the statistics of one row. Returns whether the row is counted.
   bool add(const reference::RowNumbers& row) {
     spoilt = spoilt || std::isnan(row.entropy);
     if (std::isnan(row.entropy) || std::isnan(row.mean_distance)) return false;
@@ -77,13 +78,13 @@ struct Sums {
   }
 };
 
-/// Neighbouring queries of a head.
+/// Some consecutive queries of a head.
 struct Chunk {
   ScorePosition origin;  // of query 0
   std::int64_t begin = 0, end = 0;
 };
 
-/// All chunks, and what was found of each.
+/// All chunks of a call, with the sums of each.
 class Chunks {
  public:
   Chunks(const Problem& problem, std::int64_t queries)
@@ -128,7 +129,7 @@ class Chunks {
   std::vector<Sums> sums_;
 };
 
-/// The logarithm of how many keys a row may see.
+/// Computes the entropy of equal weights: the logarithm of a row's number of visible keys.
 class EvenEntropy {
  public:
   EvenEntropy(const Problem& problem, const HeadSummary& summary)
@@ -150,7 +151,7 @@ class EvenEntropy {
   std::vector<std::uint8_t> visible_;
 };
 
-/// A chunk's weights along the diagonal.
+/// Recomputes the weights of a chunk along the diagonal.
 class Diagonal {
  public:
   Diagonal(const WeightsCall& call, const Chunk& chunk, std::int64_t kv_len, std::byte* scratch)
@@ -160,7 +161,8 @@ class Diagonal {
         scratch_(scratch),
         item_(call.item(chunk.origin.batch, chunk.origin.head)) {}
 
-  /// One panel of queries after the other, with the keys from before its first to after its last.
+  /// Adds the weights of the previous, own and next keys. Each panel of queries is computed with
+  /// the keys from the first query's previous key to the last query's next key.
   void add_neighbours(Sums& sums) {
     const std::int64_t lanes = kernels::panel_lanes();
     const std::int64_t offset = chunk_.origin.offset;
@@ -189,7 +191,8 @@ class Diagonal {
     item_.numbers = nullptr;
   }
 
-  /// Queries that stand in one block, with all its keys.
+  /// Adds the weights of the diagonal blocks: for each block, the queries positioned in it, with
+  /// all keys of the block.
   void add_blocks(std::int64_t blocks, Sums& sums) {
     const std::int64_t offset = chunk_.origin.offset;
     const std::int64_t end = std::min(chunk_.end + offset, kv_len_);
@@ -221,7 +224,7 @@ std::int64_t blocks_of(const Problem& problem, const HeadSummary& summary) {
   return std::min(summary.blocks, problem.shape.kv_len);
 }
 
-/// What the fused pass tells of each row; what nobody asks for is absent.
+/// Per-row results of the fused pass. Optional statistics that are not requested are undefined.
 struct RowsTold {
   RowsTold(const ProblemShape& shape, const HeadSummary& summary) {
     const auto make = [&shape] {
@@ -251,7 +254,7 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
   RowsTold told(shape, summary);
   Chunks chunks(problem, kChunkQueries);
 
-  // Both passes count as one.
+  // Report the progress of both passes as one.
   AttentionOptions options = problem.options;
   options.execution.workspace = {};
   const auto& progress = problem.options.execution.progress;
@@ -288,7 +291,7 @@ void summarize(const Problem& problem, const HeadSummary& summary) {
       if (options.execution.stop.stop_requested()) return;
       if (sums.add(told.at({row.batch, row.head, row.query}))) sums.of[kEvenEntropy] += even(row);
     }
-    // Rows that do not count have weights of 0.
+    // Rows that see no key add nothing here, because their weights are 0.
     Diagonal diagonal(call, chunk, shape.kv_len, scratch);
     if (neighbours) diagonal.add_neighbours(sums);
     if (summary.block_diagonal.defined()) diagonal.add_blocks(blocks_of(problem, summary), sums);

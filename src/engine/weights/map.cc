@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps (fovea/map.h). A head is computed as a problem of its own with the queries that are wanted:
-// all its keys in one fused pass, which pools the weights as it meets them. Some of the keys need
-// the rows' lse first, and then cost what the rectangle costs. Heads are computed one after the
-// other, each on all threads.
+// Maps (fovea/map.h). Each head is computed as a separate problem with the requested queries. A map
+// of all keys takes one fused pass, which pools the weights as they are computed. A map of some
+// keys first needs the lse of the rows, and then costs as much as the rectangle. Heads are
+// processed one after another, each on all threads.
 
 #include "fovea/map.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads made one (over_heads.h).
+// Pooling over heads (over_heads.h).
 
 #include "engine/weights/over_heads.h"
 
@@ -72,8 +72,8 @@ void MapOfHeads::add(const AttentionMap& head) {
   const std::span<const std::int64_t> pairs = head.map.pairs.span<std::int64_t>();
   if (!pairs_.defined()) pairs_ = Tensor(DType::kInt64, head.map.pairs.shape());
   const std::span<std::int64_t> all = pairs_.span<std::int64_t>();
-  // What is hidden has weight 0, which counts where weights are summed up or the largest is looked
-  // for, but not among pairs that are seen.
+  // A cell without visible pairs is 0 if cells are sums or maxima, and takes part in the pooling.
+  // If cells are means, it has no value and is skipped.
   std::vector<char> has(pairs.size(), 1);
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     all[i] += pairs[i];
@@ -92,7 +92,7 @@ void MapOfHeads::add_rows(const LensBuffers& rows) {
   std::vector<char> sees(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const double maximum = rows.maximum.value({0, 0, static_cast<std::int64_t>(i)});
-    // A row that is nan has no key either.
+    // A NaN row has no maximum key either, but it must be included so that NaN propagates.
     sees[i] = keys[i] >= 0 || std::isnan(maximum) ? 1 : 0;
     if (how_ == Pool::kMax && sees[i] != 0 && maximum_.is_larger(maximum, i)) {
       maximum_key_.span<std::int64_t>()[i] = keys[i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps and statistics of several heads, made one: their mean, or the largest of each number. Heads
-// come one after the other, so that memory does not grow with how many there are.
+// Maps and statistics pooled over several heads, by mean or maximum of each element. Heads are
+// added one after another, so that memory does not grow with the head count.
 
 #pragma once
 
@@ -13,18 +13,18 @@
 
 namespace fovea::engine {
 
-/// Some numbers of each head, float32 or float64, made one in double and in the heads' order. A nan
-/// stays.
+/// Element-wise mean or maximum of float32 or float64 tensors over heads, accumulated in double in
+/// the order of the heads. NaN propagates.
 class NumbersOfHeads {
  public:
-  /// `how` is kMean or kMax; `none` is what becomes of a number that no head has.
+  /// `how` is kMean or kMax. `none` is the result of an element that no head has.
   NumbersOfHeads(Pool how, double none) : how_(how), none_(none) {}
 
-  /// `has` says of each number whether this head has it.
+  /// Adds the tensor of one head. Elements with has[i] == 0 are skipped.
   void add(const Tensor& numbers, const std::vector<char>& has);
-  /// Whether `number` would be a new maximum.
+  /// Whether `number` would be a new maximum of element i.
   bool is_larger(double number, std::size_t i) const;
-  /// float64, of the shape that came.
+  /// Returns a float64 tensor of the shape of the added tensors.
   Tensor result() const;
 
  private:
@@ -32,18 +32,20 @@ class NumbersOfHeads {
   double none_;
   Shape shape_;
   std::vector<double> all_;          // sums or maxima
-  std::vector<std::int32_t> heads_;  // that have the number
+  std::vector<std::int32_t> heads_;  // number of heads that have the element
 };
 
-/// A map and its statistics. A cell is masked where it is in every head. The mean of a cell's pairs
-/// is over the heads that see one; numbers of a row are over the heads in which it sees a key.
+/// A map with its statistics, pooled over heads. A cell is masked if it is masked in every head. If
+/// cells are means, a cell is pooled over the heads in which it has visible pairs. The statistics
+/// of a row are pooled over the heads in which the row sees a key.
 class MapOfHeads {
  public:
   explicit MapOfHeads(Pool how);
 
-  /// Of one more head. But for the head, requests are the same.
+  /// Adds the map of one head. All maps must have the same request, except for the head.
   void add(const AttentionMap& head);
-  /// Its numbers are float64. The mean of maxima is no key's: maximum_key is -1.
+  /// Returns the pooled map in float64. With kMean, maximum_key is -1, because a mean of maxima
+  /// belongs to no single key.
   AttentionMap result(const MapRequest& request) &&;
 
  private:

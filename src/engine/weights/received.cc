@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What keys receive (fovea/weights.h): an item is a block of keys with all queries.
+// Attention received by keys (fovea/weights.h). A work item is a block of keys with all queries.
 
 #include <algorithm>
 #include <cmath>
@@ -81,7 +81,7 @@ void receive(const WeightInputs& inputs, const Problem& problem,
     item.maxima = place(received.largest);
     item.recent = place(received.recent);
     item.recent_begin = shape.q_len - received.recent_queries;
-    // Only the last queries count where nothing else is asked for.
+    // If only `recent` is requested, earlier queries are skipped.
     if (item.sums == nullptr && item.maxima == nullptr && bins == 0) {
       item.q_begin = item.recent_begin;
     }

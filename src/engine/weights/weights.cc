@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rectangles of weights and scores, found again (fovea/weights.h): check, cut, compute on threads.
+// Recomputes rectangles of weights and scores (fovea/weights.h): validates the arguments, splits
+// the rectangle into work items, and computes them on threads.
 
 #include "fovea/weights.h"
 
@@ -25,9 +26,9 @@ namespace fovea {
 namespace engine {
 namespace {
 
-// Weights that an item of a rectangle has, about, so that a stop is soon heard.
+// Approximate number of weights per work item: few enough to react quickly to a stop request.
 constexpr std::int64_t kItemWeights = 1 << 22;
-// Panels whose weights are there together before they are pooled.
+// Maximum number of panels whose partial cells are buffered before they are added up.
 constexpr std::int64_t kPanelsTogether = 4;
 
 void check_tile(const ProblemShape& shape, const WeightTile& tile) {
@@ -45,7 +46,7 @@ void check_tile(const ProblemShape& shape, const WeightTile& tile) {
   check_range("keys", tile.first_key, tile.keys, "kv_len", shape.kv_len);
 }
 
-/// How many queries of a rectangle make an item: whole panels.
+/// Returns the number of queries per work item of a rectangle, a multiple of the panel size.
 std::int64_t queries_per_item(const WeightTile& tile) {
   const std::int64_t lanes = kernels::panel_lanes();
   return std::max<std::int64_t>(1, kItemWeights / tile.keys / lanes) * lanes;
@@ -54,7 +55,7 @@ std::int64_t queries_per_item(const WeightTile& tile) {
 void rectangle(const WeightInputs& inputs, const Problem& problem, const WeightTile& tile,
                bool scores, const MutableTensorView& numbers) {
   const WeightsCall call(inputs, problem);
-  // At least two items where there are two threads and more than a panel each.
+  // Limit the item size so that every thread gets an item, if there are enough panels.
   const std::int64_t lanes = kernels::panel_lanes();
   const std::int64_t panels = (tile.queries + lanes - 1) / lanes;
   const std::int64_t threads = thread_count(problem.options.execution, panels);
@@ -74,7 +75,7 @@ void rectangle(const WeightInputs& inputs, const Problem& problem, const WeightT
   });
 }
 
-/// Rows of the reference's weights or, where these are asked for, scores.
+/// Computes weights, or scores, by the reference, one row at a time.
 void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scores,
                        const MutableTensorView& numbers) {
   const Contiguous query(problem.query), key(problem.key);
@@ -93,7 +94,7 @@ void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scor
                 });
 }
 
-/// Some rows of cells in the making.
+/// Accumulator for some rows of a map's cells.
 class Cells {
  public:
   Cells(const WeightTile& tile, const PooledMap& map, std::int64_t first_row, std::int64_t last_row)
@@ -102,7 +103,7 @@ class Cells {
         first_row_(first_row),
         sums_(static_cast<std::size_t>((last_row - first_row) * map.cells.extent(1))) {}
 
-  /// Adds what a panel of `queries` queries, numbered as in the tile, has in `count` columns.
+  /// Adds the partial cells of a panel in `count` columns. `first_query` is relative to the tile.
   void add(std::int64_t first_query, std::int64_t queries, std::int64_t first_column,
            std::int64_t count, const float* lanes) {
     const std::int64_t rows = map_.cells.extent(0);
@@ -136,7 +137,7 @@ class Cells {
       if (map_.pool != Pool::kMax) {
         cell += one;
       } else if (!(one <= cell) && !std::isnan(cell)) {
-        cell = one;  // a nan stays one
+        cell = one;  // NaN propagates
       }
     }
   }
@@ -154,7 +155,7 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
   const std::int64_t columns = map.cells.extent(1);
   const std::int64_t lanes = kernels::panel_lanes();
   const std::int64_t most_queries = kPanelsTogether * lanes;
-  // Whole rows of cells, of enough queries to fill a few panels.
+  // Each item computes whole rows of cells, with enough queries to fill a few panels.
   const std::int64_t together =
       std::clamp<std::int64_t>(most_queries * rows / tile.queries, 1, rows);
   const std::int64_t items = (rows + together - 1) / together;
@@ -175,7 +176,7 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
       item.q_end = item.q_begin + queries;
       std::int64_t key = 0;
       for (std::int64_t keys = 0; key < tile.keys; key += keys) {
-        // Blocks end where they do in the matrix, or each would take two.
+        // Align the ends of blocks with those in the whole matrix. Otherwise each would span two.
         keys =
             std::min(kWeightBlockKeys - (tile.first_key + key) % kWeightBlockKeys, tile.keys - key);
         item.k_begin = tile.first_key + key;
@@ -220,7 +221,7 @@ void pooled_float64(const Problem& problem, const WeightTile& tile, const Pooled
   });
 }
 
-/// Checks and computes weights or, without lse, scores.
+/// Validates the arguments and computes weights, or scores if `scores` is true (without lse).
 void compute_rectangle(const WeightInputs& inputs, const WeightTile& tile,
                        const AttentionOptions& options, bool scores,
                        const MutableTensorView& numbers) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that find weights again (weights_call.h).
+// Common code of the calls that recompute weights (weights_call.h).
 
 #include "engine/weights/weights_call.h"
 
@@ -9,7 +9,7 @@
 #include "kernels/simd/target.h"
 
 namespace fovea::engine {
-/// Keys stand for the values, which nobody looks at.
+/// The keys are passed as values too, because values are not read.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options) {
   if (!inputs.key.defined()) fail_argument("key", "expected a tensor, got nothing");
   Problem problem = make_problem(inputs.query, inputs.key, inputs.key, options);
@@ -75,7 +75,7 @@ kernels::WeightsItem WeightsCall::item(std::int64_t batch, std::int64_t head) co
     item.lse = &inputs_.lse.at<float>({batch, head, 0});
     item.lse_stride = inputs_.lse.strides()[2];
   } else {
-    // Of scores nothing is subtracted.
+    // Scores need no lse: 0 is subtracted from them.
     static constexpr float kNothing = 0.0f;
     item.lse = &kNothing;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all calls that find weights again have in common (fovea/weights.h): their checks, and items
-// on threads.
+// Common code of the calls that recompute weights (fovea/weights.h): validation, and running work
+// items on threads.
 
 #pragma once
 
@@ -18,28 +18,30 @@
 
 namespace fovea::engine {
 
-/// Keys of a block, and so of an item that looks at columns: their vectors of sums and packed keys
-/// share the second cache with a panel of scores.
+/// Keys per block, and per work item of per-key sums. The packed keys and the accumulators of a
+/// block share the L2 cache with a panel of scores.
 inline constexpr std::int64_t kWeightBlockKeys = 512;
 
-/// Checks the inputs but for lse. Throws InvalidArgument.
+/// Validates the inputs, except for lse. Throws InvalidArgument if they are invalid.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options);
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions&& options) = delete;
 void check_lse(const Problem& problem, const TensorView& lse);
-/// Of an argument's `name`, from 0 to before `most`.
+/// Throws InvalidArgument unless 0 <= index < most. `name` and `most_name` are the names of the
+/// index and of its bound in the message.
 void check_index(std::string_view name, std::int64_t index, std::string_view most_name,
                  std::int64_t most);
 
+/// Setup and scratch memory of a call that recomputes weights.
 class WeightsCall {
  public:
-  /// Looks into both, which have to outlive it.
+  /// Keeps references to both arguments, which must outlive it.
   WeightsCall(const WeightInputs& inputs, const Problem& problem);
   WeightsCall(const WeightInputs& inputs, const Problem&& problem) = delete;
 
-  /// All queries and keys of a head.
+  /// Returns a kernel item with all queries and keys of a head.
   kernels::WeightsItem item(std::int64_t batch, std::int64_t head) const;
 
-  /// Calls work(number, scratch) for items from 0 to `items`.
+  /// Calls work(number, scratch) on threads, for each number in [0, items).
   template <class Work>
   void run(std::int64_t items, const Work& work) const {
     const Execution& execution = problem_.options.execution;

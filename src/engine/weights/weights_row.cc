@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The weights of one query (fovea/weights.h), found as decoding reads keys: along memory.
+// The weights of one query (fovea/weights.h), computed by the decoding kernels, which read keys in
+// memory order.
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace fovea {
 namespace engine {
 namespace {
 
-/// A row with one head or all of them, and where their weights go.
+/// One query of one head or of all heads, and the output location of its weights.
 struct RowOfHeads {
   std::int64_t batch = 0, query = 0;
   std::int64_t first_head = 0, heads = 0;
