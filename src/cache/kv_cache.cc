@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contiguous cache (fovea/kv_cache.h). Whatever can fail comes before the length changes, and
-// nothing before the length is ever written to; so a failure leaves no trace.
+// The contiguous cache (fovea/kv_cache.h). All steps that can fail come before the length changes,
+// and tokens before the length are never overwritten, so a failed call leaves the cache unchanged.
 
 #include "fovea/kv_cache.h"
 
@@ -20,9 +20,9 @@
 namespace fovea {
 namespace {
 
-/// What a cache that grows begins with, in tokens.
+/// Initial capacity of a growing cache, in tokens.
 constexpr std::int64_t kMinCapacity = 64;
-/// Heads begin at multiples of this, in bytes: a cache line, and the longest vector.
+/// Alignment of each head in bytes: a cache line, and the longest vector.
 constexpr std::int64_t kHeadAlignment = 64;
 
 }  // namespace
@@ -78,7 +78,7 @@ void KvCache::copy_rows(const Rows& from, const Rows& to, std::int64_t length) c
 KvCache::Room KvCache::make_room(std::int64_t capacity, std::int64_t length) const {
   const Shape keys{options_.batch, options_.kv_heads, capacity, options_.head_dim};
   const Shape values{options_.batch, options_.kv_heads, capacity, value_dim()};
-  // Both before either is allocated; from here on no product overflows.
+  // Both sizes are checked before either is allocated. No product below overflows.
   bytes_of(keys, options_.dtype, "key cache");
   bytes_of(values, options_.dtype, "value cache");
   Room room{make_rows(capacity, keys[3]), make_rows(capacity, values[3]), capacity};
@@ -122,7 +122,7 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
   write_rows(key, view_of(room.key, length_, needed), rotation ? &*rotation : nullptr,
              {.first = length_});
   write_rows(value, view_of(room.value, length_, needed), nullptr, {});
-  // The old room ends here and not before: keys and values may be views of it.
+  // The old memory is not released earlier, because `key` and `value` may be views of it.
   room_ = std::move(room);
   length_ = needed;
 }

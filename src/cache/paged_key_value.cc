@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of keys and values in blocks (fovea/paged_key_value.h), so that who reads them need
-// not doubt an entry of the table.
+// Validation of keys and values in blocks (fovea/paged_key_value.h), so that readers can rely on
+// every entry of the block table.
 
 #include "fovea/paged_key_value.h"
 
@@ -17,7 +17,7 @@
 namespace fovea {
 namespace {
 
-/// Type and shape, or "nothing".
+/// Returns the type and shape of a tensor for a message; "nothing" if undefined.
 std::string what_came(const TensorView& tensor) {
   if (!tensor.defined()) return "nothing";
   return fmt::format("{} {}", dtype_name(tensor.dtype()), to_string(tensor.shape()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cache in blocks (fovea/paged_kv_cache.h). What is known of a block is kept only from its
-// first use on, so that a pool of any size costs nothing by itself. Whatever can fail comes before
-// the first change; so a failure leaves no trace.
+// The paged cache (fovea/paged_kv_cache.h). Bookkeeping for a block starts at its first use, so
+// unused blocks cost nothing. All steps that can fail come before the first change, so a failed
+// call leaves the cache unchanged.
 
 #include "fovea/paged_kv_cache.h"
 
@@ -24,7 +24,7 @@
 namespace fovea {
 namespace {
 
-/// The tokens from `begin` to before `end` of [kv_heads, length, dim].
+/// Returns tokens [begin, end) of a view [kv_heads, length, dim].
 template <class View>
 View tokens_of(const View& view, std::int64_t begin, std::int64_t end) {
   const Shape shape{view.extent(0), end - begin, view.extent(2)};
@@ -32,7 +32,8 @@ View tokens_of(const View& view, std::int64_t begin, std::int64_t end) {
   return {view.address({0, begin, 0}), view.dtype(), shape, view.strides()};
 }
 
-/// [kv_heads, n, dim], of that or [1, kv_heads, n, dim].
+/// Returns `tokens` as [kv_heads, n, dim]. Throws InvalidArgument unless the shape is that or
+/// [1, kv_heads, n, dim].
 TensorView validated(const TensorView& tokens, std::int64_t kv_heads, std::int64_t n,
                      std::int64_t dim, std::string_view name) {
   const std::string_view dim_name = name == "key" ? "head_dim" : "value_dim";
@@ -45,7 +46,7 @@ TensorView validated(const TensorView& tokens, std::int64_t kv_heads, std::int64
   return tokens;
 }
 
-/// Makes room in `list` for `count` in all, so that adding up to there never fails.
+/// Reserves capacity for `count` elements in total, so that appending up to `count` never fails.
 template <class T>
 void reserve(std::vector<T>& list, std::size_t count) {
   if (count > list.capacity()) list.reserve(std::max(count, 2 * list.capacity()));
@@ -165,7 +166,7 @@ std::vector<std::int64_t> PagedKvCache::next_blocks(std::int64_t count) {
     blocks.push_back(static_cast<std::int64_t>(block));
   }
   reserve(owners_, ever_used);
-  reserve(free_, ever_used);  // where all of them may come to be
+  reserve(free_, ever_used);  // all of them may become free
   return blocks;
 }
 
@@ -210,7 +211,7 @@ void PagedKvCache::append(SequenceId id, const TensorView& key, const TensorView
   const std::int64_t length = to.length + tokens;
   const std::vector<std::int64_t> fresh = next_blocks(needed);
   reserve(to.blocks, static_cast<std::size_t>(blocks_of(length)));
-  // First everything is written, where nobody looks yet: behind the length, and into free blocks.
+  // All data is written first, to memory that is not in use yet: after the length, and free blocks.
   const bool copies = copies_last_block(to, tokens);
   const std::size_t kept = to.blocks.size() - (copies ? 1 : 0);
   if (copies) copy_block(to.blocks.back(), fresh.front(), to.length % options_.block_size);
@@ -229,7 +230,7 @@ void PagedKvCache::append(SequenceId id, const TensorView& key, const TensorView
                {});
     done = next;
   }
-  // From here on nothing fails.
+  // Nothing below can fail.
   if (copies) {
     release_block(to.blocks.back());
     to.blocks.pop_back();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of caches (pages.h).
+// Memory of the KV caches (pages.h).
 
 #include "cache/pages.h"
 
@@ -22,8 +22,9 @@ constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::shared_ptr<std::byte> map_pages(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLargePage - 1) / kLargePage * kLargePage;
-  // One page more, to begin at a multiple of its size. Not reserved: a capacity is a limit, which
-  // may well be beyond what the machine has, and few sequences ever reach it.
+  // One more page, so that the memory can start at a multiple of the page size. Mapped without
+  // reservation: a capacity is a limit that may exceed the machine's memory, and few sequences
+  // reach it.
   const std::size_t mapped = rounded + kLargePage;
   void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -43,7 +44,7 @@ std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name) {
   bool empty = false;
   for (const std::int64_t extent : shape) {
     empty = empty || extent == 0;
-    // Of a tensor without elements, too, the other extents must be such that can be multiplied.
+    // The product of the nonzero extents must not overflow, even if the tensor is empty.
     overflows = overflows || extent > kMaxTensorBytes / bytes;
     if (!overflows) bytes *= std::max<std::int64_t>(extent, 1);
   }

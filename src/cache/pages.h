@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory of caches: large, streamed through at every step of decoding, and often reserved long
+// Memory of the KV caches: large, read in full at every decoding step, and often allocated long
 // before it is written.
 
 #pragma once
@@ -14,20 +14,20 @@
 
 namespace fovea {
 
-/// The bytes of a tensor without gaps. Throws InvalidArgument beyond kMaxTensorBytes; `name` is
-/// what the message calls it.
+/// Returns the size of a contiguous tensor in bytes. Throws InvalidArgument if it exceeds
+/// kMaxTensorBytes; `name` is the tensor's name in the message.
 std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name);
 
-/// Memory whose contents are unspecified, aligned to 64 bytes, or in large pages where it is large
-/// enough for one; null for 0 bytes. Takes up room in the machine only as it is written. Throws
+/// Returns uninitialised memory, aligned to 64 bytes, and in large pages if it is large enough.
+/// Returns null for 0 bytes. Physical memory is only used for pages that are written. Throws
 /// std::bad_alloc.
 std::shared_ptr<std::byte> allocate_pages(std::int64_t bytes);
 
-/// Throws InvalidArgument unless keys and values can be kept in `dtype`: float32, float16 or
+/// Throws InvalidArgument unless a cache can store keys and values in `dtype`: float32, float16 or
 /// bfloat16.
 void validate_cache_dtype(DType dtype);
 
-/// Throws InvalidArgument for a number below `least`; `name` is what the message calls it.
+/// Throws InvalidArgument if `number` is less than `least`; `name` is its name in the message.
 void validate_at_least(std::int64_t number, std::int64_t least, std::string_view name);
 
 }  // namespace fovea

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The checks of rotary embedding (fovea/rotary.h); the rotation itself is in rows.cc.
+// Validation for rotary embedding (fovea/rotary.h). The rotation itself is in rows.cc.
 
 #include "fovea/rotary.h"
 
@@ -29,7 +29,7 @@ Memory check_rows(const TensorView& tensor, std::string_view name) {
   return memory_of(tensor, name);
 }
 
-/// Whether two tensors of one shape are the same elements.
+/// Returns whether two tensors of the same shape have the same elements in memory.
 bool same_elements(const TensorView& a, const TensorView& b) {
   if (a.data() != b.data() || a.dtype() != b.dtype()) return false;
   for (int dim = 0; dim < a.rank(); ++dim) {
@@ -38,7 +38,7 @@ bool same_elements(const TensorView& a, const TensorView& b) {
   return true;
 }
 
-/// Checks the tensors; returns the memory that target takes.
+/// Checks the tensors and returns the memory range of `target`.
 Memory check_tensors(const TensorView& source, const TensorView& target) {
   const Memory read = check_rows(source, "source");
   const Memory written = check_rows(target, "target");
@@ -110,7 +110,7 @@ void apply_rotary(const TensorView& source, std::int64_t first_position, const R
                   const MutableTensorView& target) {
   check_tensors(source, target);
   check_position(first_position, "first_position");
-  // One behind the last; both are far from the ends of int64, as check_tensors has seen.
+  // One past the last position. The sum cannot overflow: both terms are already checked.
   check_position(first_position + source.extent(source.rank() - 2), "first_position + length");
   Rotation rotation(rotary, source.extent(source.rank() - 1));
   write_rows(source, target, &rotation, {.first = first_position});

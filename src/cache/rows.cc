@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows are converted and rotated in a buffer of one row (rows.h), in float32 or float64; so there
-// is one loop for each type to come from and one for each to go to, not one for each two of them,
-// and a row may be written where it was read.
+// Conversion and rotation of rows (rows.h), in a buffer of one row in float32 or float64. So there
+// is one loop per source type and one per target type instead of one per pair of types, and a row
+// may be written in place.
 
 #include "cache/rows.h"
 
@@ -51,7 +51,7 @@ void write_rows_as(const TensorView& source, const MutableTensorView& target, Ro
                     (dim == 1 || (source_stride == 1 && target_stride == 1));
   const Shape heads(std::span(source.shape().begin(), static_cast<std::size_t>(rank - 2)));
   std::vector<T> row(static_cast<std::size_t>(dim));
-  // Heads within tokens, so that the angles of a position are computed once.
+  // Heads are the inner loop, so that the angles of a position are computed once.
   for (std::int64_t token = 0; token < source.extent(rank - 2); ++token) {
     for_each_index(heads, [&](const Index& head) {
       Index at = head;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of floats on their way from one tensor to another: converted, and rotated where that is
-// asked for. What caches append with, and apply_rotary.
+// Copying of rows of floats from one tensor to another, with type conversion and optional rotation.
+// Used to append to the caches and by apply_rotary.
 
 #pragma once
 
@@ -14,19 +14,19 @@
 
 namespace fovea {
 
-/// Positions are int64 up to this either way, where float64 still holds each of them.
+/// Maximum absolute value of a position: float64 represents every integer up to it exactly.
 inline constexpr std::int64_t kMaxPosition = std::int64_t{1} << 53;
 
-/// A Rotary for rows of one length, at one position at a time.
+/// Rotary embedding of rows of head_dim elements, at one position at a time.
 class Rotation {
  public:
-  /// Throws InvalidArgument where `rotary` does not fit rows of `head_dim`, or itself.
+  /// Throws InvalidArgument if `rotary` is inconsistent or does not fit `head_dim`.
   Rotation(const Rotary& rotary, std::int64_t head_dim);
 
-  /// Computes the sines and cosines of `position`, unless it is there already.
+  /// Computes the sines and cosines of `position`, unless it is the current position.
   void move_to(std::int64_t position);
 
-  /// Rotates a row of head_dim numbers at the position moved to.
+  /// Rotates a row of head_dim elements at the current position.
   template <class T>
   void rotate(T* row) const;
 
@@ -34,13 +34,13 @@ class Rotation {
   std::vector<double> frequencies_;  // of each pair
   std::vector<double> cosines_;
   std::vector<double> sines_;
-  std::int64_t partner_ = 1;  // from the first of a pair to the second
-  std::int64_t step_ = 2;     // from a pair to the next
+  std::int64_t partner_ = 1;  // offset from the first element of a pair to the second
+  std::int64_t step_ = 2;     // offset from a pair to the next
   std::optional<std::int64_t> position_;
 };
 
-/// Where rows stand: the tensor's number if there is one, int64 [length] or [batch, length]; else
-/// `first` and on.
+/// Positions of rows: those in `given`, int64 [length] or [batch, length], if it is defined;
+/// otherwise consecutive positions from `first` on.
 struct Positions {
   std::int64_t first = 0;
   TensorView given = {};
@@ -52,8 +52,8 @@ struct Positions {
   }
 };
 
-/// Writes source [..., length, dim] to target, of the same shape; floats of any type and any
-/// strides, each number rounded once. `rotation` may be null.
+/// Writes source [..., length, dim] to target of the same shape. Both may have any floating-point
+/// type and any strides; each element is rounded once. `rotation` may be null.
 void write_rows(const TensorView& source, const MutableTensorView& target, Rotation* rotation,
                 const Positions& positions);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks of tokens that are appended (tokens.h).
+// Argument checks of the caches (tokens.h).
 
 #include "cache/tokens.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is common to appending tokens to either kind of cache.
+// Argument checks that the contiguous and the paged cache share.
 
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace fovea {
 
-/// Throws InvalidArgument unless `tensor` is floats of `expected`, but for the length, its second
-/// to last dimension, where `expected` may be negative: then any is good. `name` and `what`, such
-/// as "[batch, kv_heads, n, head_dim]", are for the message.
+/// Throws InvalidArgument unless `tensor` has a floating-point type and shape `expected`. If the
+/// second-to-last extent of `expected` (the length) is negative, any length is accepted. `name` and
+/// `what`, for example "[batch, kv_heads, n, head_dim]", are used in the message.
 void validate_tokens(const TensorView& tensor, const Shape& expected, std::string_view name,
                      std::string_view what);
 
-/// Throws InvalidArgument unless `part` is from 0 to `length`; `name` is what the message calls the
-/// operation.
+/// Throws InvalidArgument unless `part` is from 0 to `length`; `name` is the operation's name in
+/// the message.
 void validate_part(std::int64_t part, std::int64_t length, std::string_view name);
 
 }  // namespace fovea

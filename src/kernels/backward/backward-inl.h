@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fused backward pass: gradients of one block of keys and values and, added to in turn, of all
-// queries that look at it.
+// The fused backward pass: computes the gradients of one block of keys and values, and adds its
+// contributions to the gradients of all queries that attend to it.
 //
-// The maths (Dao et al. 2022, FlashAttention). With the lse of each row known, its weights need no
-// second look at the other keys:
+// The maths (Dao et al. 2022, FlashAttention). With the lse of each row known, a weight depends
+// only on its own score:
 //     p_j = 2^(s_j - log2(e) lse),  delta = sum_c o_c do_c - dlse
 //     dv_j = sum_i p_ij do_i,  dp_j = do . v_j,  ds_j = p_j (dp_j - delta)
 //     dq_i = scale sum_j ds_ij k_j,  dk_j = scale sum_i ds_ij q_i
-// where delta, a number per row, stands for what a softmax takes off every score's gradient.
+// where delta, one number per row, is the term that the derivative of the softmax subtracts.
 //
-// The order. A work item is a block of keys of one head of keys. Its keys and values are packed
-// once, its gradients gather in scratch memory, and the queries of all heads that share it come by,
-// a panel at a time and last ones first. For each panel: scores = Q K^T as in the forward pass,
-// then dP = dO V^T, tile by tile, and both become P and dS while they are in the first cache; then
-// the three sums. Panels come in the same order for every item, so that items at work on
-// neighbouring blocks add to the same gradients of queries one shortly after the other (turn.h):
-// each sum has one order, and no thread a copy. Last ones first, because under a causal mask all
-// blocks are seen by the last queries, and items so have no need to wait for each other's
-// beginning.
+// The order. A work item is one block of keys of one key head. Its keys and values are packed once,
+// and their gradients are accumulated in scratch memory while the queries of all heads that share
+// the block are processed, one panel at a time, last panels first. For each panel: scores = Q K^T
+// as in the forward pass, then dP = dO V^T, tile by tile; both are turned into P and dS while they
+// are in the L1 cache; then the sums dV, dK and dQ. All items process panels in the same order, so
+// items that run on adjacent blocks at the same time add to the same query gradients shortly after
+// each other (turn.h): each sum has a fixed order, and threads need no private copies. Last panels
+// come first because under a causal mask the last queries attend to all blocks, so that no item
+// has to wait for another one to reach its first panel.
 //
-// The products. Scores, dP and dQ have queries along the lanes, as in the forward pass
-// (tile-inl.h); dQ gathers transposed, with keys packed as the forward pass packs values. dK and dV
-// sum over queries; they have dimensions along the lanes and take the rows of P and dS as they are
-// (row_tile-inl.h). So no product needs a transpose of weights.
+// The products. Scores and dP have queries along the lanes, as in the forward pass (tile-inl.h).
+// dQ, dK and dV have dimensions along the lanes (row_tile-inl.h): dK and dV sum over queries, dQ
+// sums over keys, and they read P and dS in either direction. So no product needs a transpose of
+// weights.
 //
-// Nan. A hidden key has weight 0, and so has its gradient whatever dP is. What may hide a nan in
-// rows that products multiply by zeros is packed as zeros: keys (where they are seen, ds is nan
-// already), queries (likewise), and rows of dO, which are added afterwards to the keys they see.
+// NaN. A hidden key has weight 0, and its score gradient is 0 whatever dP is. Rows with a NaN or
+// infinity that products would multiply by zero are packed as zeros: keys and queries (for visible
+// pairs dS is NaN already), and rows of dO, which are added afterwards to the keys visible to them.
 
 #if defined(FOVEA_KERNELS_BACKWARD_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_BACKWARD_INL_H_
@@ -73,7 +73,7 @@ class BackwardPass {
     for (std::int64_t i = 0; i < item_.group; ++i) {
       const BackwardHead head = item_.head(item_.heads_of, i);
       if (i == 0) keys = pack(head.forward);
-      // Heads that share a bias have their gradients summed before they are added to it.
+      // If heads share a bias, their gradients are summed before they are added to its gradient.
       const bool one_bias = head.grad_bias_place.head_stride == 0;
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);
@@ -100,8 +100,8 @@ class BackwardPass {
   }
 
  private:
-  /// Packs the block's keys and values, for every query head of the group the same; returns how
-  /// many there are.
+  /// Packs the block's keys and values, which all query heads of the group share. Returns the
+  /// number of keys.
   std::int64_t pack(const ForwardHead& head) {
     const std::int64_t count = std::min(setup_.forward.block_keys, head.kv_len - item_.first_key);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fused backward pass (backward-inl.h), compiled once per SIMD target, and the choice of one of
-// them.
+// The fused backward pass (backward-inl.h), compiled once per SIMD target, and the runtime dispatch
+// to the active target.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/backward/backward.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <hwy/highway.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward pass (backward-inl.h) in bfloat16, compiled for processors with vdpbf16ps as
-// bf16_target-inl.h says.
+// The backward pass (backward-inl.h) in bfloat16, compiled for processors with vdpbf16ps (see
+// bf16_target-inl.h).
 
 #include "kernels/backward/backward_bf16.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The backward pass on processors that multiply pairs of bfloat16 (backward_bf16.cc); for
-// backward.cc, which has the rest.
+// The backward pass on processors with bfloat16 dot products (backward_bf16.cc). Used only by
+// backward.cc, which dispatches to it.
 
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace fovea::kernels {
 
-/// The entry points of one arithmetic, as backward_scratch_bytes and backward_item.
+/// Entry points of one arithmetic, with the signatures of backward_scratch_bytes and backward_item.
 struct BackwardFunctions {
   std::size_t (*scratch_bytes)(const BackwardSetup& setup);
   void (*item)(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                const std::stop_token& stop);
 };
 
-/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
-/// instructions, the active target allows them, and all inputs and the gradient of the context are
-/// bfloat16.
+/// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
+/// the instructions, the active target allows them, and all inputs and the gradient of the context
+/// are bfloat16.
 const BackwardFunctions* bf16_backward(const BackwardSetup& setup);
 
 }  // namespace fovea::kernels

@@ -35,7 +35,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The setup of the part of the forward pass that is done again, which has no values.
+/// Returns the setup of the recomputed part of the forward pass, which needs no values.
 inline ForwardSetup without_values(ForwardSetup setup) {
   setup.value_dim = 0;
   return setup;
@@ -61,8 +61,9 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
           .relevance = setup.relevance ? kRelevanceSums : 0};
 }
 
-/// Packs `count` rows from `first` on, as Arithmetic::pack_rows does, those with a nan or inf as
-/// zeros. Returns how many these are, and lists them in `doubtful`, if that is not null.
+/// Packs `count` rows from `first` on with Arithmetic::pack_rows. Rows with a NaN or infinity are
+/// packed as zeros. Returns the number of these rows, and lists them in `doubtful` unless it is
+/// null.
 template <class Arithmetic>
 std::int32_t pack_finite_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                               std::int64_t kept, std::int64_t dim, float* to, std::int64_t width,
@@ -102,8 +103,8 @@ class HeadPass {
 
   std::int64_t panels() const { return whole_panels(head_.q_len) / kPanelLanes; }
 
-  /// Everything of a panel but the sum of its queries' gradients with other blocks'. False when it
-  /// does not look at the block.
+  /// Processes a panel, except for adding its query gradients to those of other blocks. Returns
+  /// false if the panel does not attend to the block.
   bool attend(std::int64_t panel) {
     const KeyBounds& bounds = head_.bounds[panel];
     const std::int64_t count = std::min(forward_.block_keys, head_.forward.kv_len - block_);
@@ -133,7 +134,7 @@ class HeadPass {
     return true;
   }
 
-  /// Adds the panel's gradient of queries to those of other blocks.
+  /// Adds the panel's query gradients to those of other blocks.
   void add_query_gradients() {
     const Floats d;
     const std::int64_t dim = forward_.head_dim;
@@ -150,7 +151,8 @@ class HeadPass {
   }
 
  private:
-  /// The rows of the panel that comes next, and this panel's of the sum that it will be added to.
+  /// Prefetches the inputs of the next panel, and the rows of grad_query that the current panel is
+  /// added to.
   void prefetch_next(std::int64_t tiles) {
     const std::int64_t next = panel_.first_query - kPanelLanes;
     const std::int64_t rows = next < 0 ? 0 : kPanelLanes;
@@ -182,7 +184,7 @@ class HeadPass {
     spoilt_ = std::any_of(scratch_.log2_sum, scratch_.log2_sum + panel_.rows,
                           [](float sum) { return std::isnan(sum); });
     std::copy_n(head_.delta + panel_.first_query, panel_.rows, scratch_.delta);
-    // Lanes without a row have scores of -inf and so weights of 0.
+    // Lanes without a row have scores of -inf and therefore weight 0.
     std::fill(scratch_.log2_sum + panel_.rows, scratch_.log2_sum + kPanelLanes, 0.0f);
     std::fill(scratch_.delta + panel_.rows, scratch_.delta + kPanelLanes, 0.0f);
     if (setup_.grad_query) {
@@ -231,7 +233,8 @@ class HeadPass {
     }
   }
 
-  /// What stages left in lanes without a row may be nan; their sums are those of all lanes.
+  /// Sets the scores of lanes without a row to -inf. Stages may leave NaN there, and sums run over
+  /// all lanes.
   HWY_INLINE void hide_lanes_without_row(std::int64_t k, std::int64_t end) {
     for (std::int64_t i = 0; i < kTileRows && panel_.rows < end; ++i) {
       float* const scores = scratch_.forward.scores + (k + i) * kPanelLanes;
@@ -239,14 +242,14 @@ class HeadPass {
     }
   }
 
-  /// Where the gradients of the scores of a tile's keys are.
+  /// Returns the score gradients of the tile whose first key is `key`.
   float* gradients_of(std::int64_t key) const {
     return scratch_.gradients + (Arithmetic::kRowsArePairs ? key * kPanelLanes : 0);
   }
 
-  /// Weights from scores, and gradients of scores from dP, for a tile. Unless it is plain, dropout
-  /// comes in, keys are hidden from rows whose lse is nan too, and gradients, if they are wanted,
-  /// stay where dP was. Where it is watched, relevance gathers.
+  /// Computes the weights of a tile from its scores, and the score gradients from dP. Unless
+  /// kPlain, also applies dropout, gives hidden keys weight 0 even in rows whose lse is NaN, and
+  /// leaves the gradients in the buffer of dP. Accumulates relevance if requested.
   template <int kVectors, bool kPlain>
   HWY_INLINE void finish_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     if (relevance_.any()) {
@@ -256,7 +259,7 @@ class HeadPass {
     }
   }
 
-  /// Out of line: what is not watched keeps its registers.
+  /// Out of line, so that passes without relevance have no additional register pressure.
   template <int kVectors, bool kPlain>
   HWY_NOINLINE void finish_watched_tile(std::int64_t k, std::int64_t lane, bool of_scores) {
     finish_tile<kVectors, kPlain, true>(k, lane, of_scores);
@@ -313,7 +316,8 @@ class HeadPass {
     }
   }
 
-  /// In the forms that the sums take: for keys, and pairs for queries where these differ.
+  /// Buffers of score gradients in the layouts that the sums read: `rows` for dK, and `pairs` for
+  /// dQ if its layout differs.
   struct GradientRows {
     float* rows;
     float* pairs;
@@ -328,7 +332,8 @@ class HeadPass {
     }
   }
 
-  /// The same for gradients that bias_ has seen, times the derivative of what comes before it.
+  /// Stores score gradients that are already added to bias_, multiplied by the derivative of the
+  /// stages before the bias.
   template <int kVectors>
   HWY_INLINE void store_gradients(std::int64_t k, std::int64_t lane) {
     const Floats d;
@@ -369,7 +374,7 @@ class HeadPass {
     }
   }
 
-  /// Adds rows of dO that were packed as zeros to the keys they see.
+  /// Adds the contributions of rows of dO that were packed as zeros, for the keys visible to them.
   void add_doubtful(const Segment& segment) {
     for (std::int32_t i = 0; i < doubtful_; ++i) {
       const std::int32_t r = scratch_.doubtful[i];
@@ -392,7 +397,7 @@ class HeadPass {
     const std::int64_t lane = segment.first_vector * kLanes;
     const float* const pairs =
         Arithmetic::kRowsArePairs ? scratch_.gradient_rows : scratch_.forward.scores;
-    // So many keys at a time as the first cache holds.
+    // The number of keys that fit in the L1 cache.
     constexpr std::int64_t kTogether = 96;
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += kTogether) {
       const std::int64_t keys = std::min(kTogether, segment.first_key + segment.keys - k);
@@ -414,12 +419,12 @@ class HeadPass {
   BiasGradient& bias_;
   KeyRelevance& relevance_;
   std::optional<DropoutLanes> dropout_;
-  const float score_factor_;  // what scores still have to be multiplied by
-  const bool rescored_;       // something comes between the product and the weights
+  const float score_factor_;  // remaining factor of the scores
+  const bool rescored_;       // stages run between the product and the weights
   const bool derivative_;
   const std::int64_t key_width_, value_width_;
   std::int32_t doubtful_ = 0;
-  bool spoilt_ = false;  // some row's lse is nan
+  bool spoilt_ = false;  // some row's lse is NaN
   Prefetcher<const void> next_queries_, next_grads_;
   Prefetcher<void> query_sums_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk over the parts of the scratch memory (backward_scratch.h).
+// Layout of the scratch memory of the backward pass (backward_scratch.h).
 
 #include "kernels/backward/backward_scratch.h"
 

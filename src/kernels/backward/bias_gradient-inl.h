@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of what is added to scores: of a bias, and of position biases by their distances. They
-// gather in scratch memory, for one block of keys and one query head at a time.
+// Gradients of the terms added to scores: the bias, and position biases by distance. They are
+// accumulated in scratch memory, for one block of keys and one query head at a time.
 
 #if defined(FOVEA_KERNELS_BACKWARD_BIAS_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_BIAS_GRADIENT_INL_H_
@@ -27,7 +27,7 @@ constexpr std::int64_t whole_panels(std::int64_t queries) {
   return (queries + kPanelLanes - 1) / kPanelLanes * kPanelLanes;
 }
 
-/// What the block's gradients of a bias or of position biases gather, for one query head.
+/// Accumulator of a block's gradients of the bias and of position biases, for one query head.
 class BiasGradient {
  public:
   BiasGradient(const BackwardSetup& setup, const BackwardScratch& scratch)
@@ -35,7 +35,7 @@ class BiasGradient {
 
   bool any() const { return setup_.grad_bias || setup_.buckets > 0; }
 
-  /// Forgets what was there. `keys` of the block are there, `queries` of the head.
+  /// Zeros the bias gradients, for `keys` keys of the block and the queries of the head.
   void clear_bias(std::int64_t keys, const BackwardHead& head) {
     if (!setup_.grad_bias) return;
     per_key_ = head.grad_bias_place.key_stride != 0;
@@ -49,8 +49,8 @@ class BiasGradient {
                 whole_panels(head.q_len) + setup_.forward.block_keys + kTileRows, 0.0f);
   }
 
-  /// Adds the gradients of a tile's scores; its first key is number `key` of the block, its first
-  /// query number `query`, in lane `lane` of its panel.
+  /// Adds the score gradients of a tile. Its first key is key `key` of the block; its first query
+  /// is query `query` of the head, in lane `lane` of its panel.
   void add(const float* gradients, std::int64_t key, std::int64_t query, std::int64_t lane,
            std::int64_t lanes) {
     const Floats d;
@@ -72,7 +72,7 @@ class BiasGradient {
     }
   }
 
-  /// Adds what gathered to the head's gradient of the bias, for `keys` keys of the block.
+  /// Adds the accumulated gradients of `keys` keys of the block to the head's bias gradient.
   void add_bias_to(const BackwardHead& head, std::int64_t first_key, std::int64_t keys) const {
     const BiasRows& place = head.grad_bias_place;
     for (std::int64_t k = 0; k < (per_key_ ? keys : 1); ++k) {
@@ -88,7 +88,7 @@ class BiasGradient {
     }
   }
 
-  /// Sums over the distances of each bucket.
+  /// Writes the gradients of the relative table, summed over the distances of each bucket.
   void write_buckets(const BackwardHead& head, std::int64_t first_key) const {
     if (setup_.buckets == 0) return;
     const RelativeTable& relative = *setup_.forward.options->score.relative;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the backward pass has to know of each query before it comes to any block of keys.
+// Per-query values that the backward pass needs before it processes any block of keys.
 
 #if defined(FOVEA_KERNELS_BACKWARD_PREPARE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_PREPARE_ROWS_INL_H_
@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The sum of products of two rows.
+/// Returns the dot product of two rows.
 template <class A, class B>
 HWY_INLINE float dot(const A* a, const B* b, std::int64_t count) {
   const Floats d;
@@ -64,7 +64,7 @@ inline void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
     const float lse = *rows.lse.row_as<float>(q);
     const float of_lse = rows.grad_lse.data == nullptr ? 0.0f : *rows.grad_lse.row_as<float>(q);
     const bool sees_nothing = lse == kMinusInfinity;
-    // With inf all weights are 0.
+    // An infinite log2_sum makes all weights 0.
     rows.log2_sum[q] = sees_nothing ? std::numeric_limits<float>::infinity() : lse * kLog2E;
     rows.delta[q] =
         sees_nothing

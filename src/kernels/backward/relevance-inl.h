@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lens of the backward pass (fovea/attention_backward.h): what each weight did to the loss,
-// summed over the queries. It gathers in scratch memory, for one block of keys and one query head
-// at a time, so that every sum has one order and no two threads meet.
+// The lens of the backward pass (fovea/attention_backward.h): the effect of each key's weights on
+// the loss, summed over the queries. It is accumulated in scratch memory, for one block of keys and
+// one query head at a time, so that every sum has a fixed order and threads share no sums.
 //
-// Queries lie along the lanes, so that a key has a vector of sums, which is added up when the head
-// is done.
+// Queries are laid out across lanes, so each key has a vector of sums, which is reduced when the
+// head is done.
 
 #if defined(FOVEA_KERNELS_BACKWARD_RELEVANCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_RELEVANCE_INL_H_
@@ -24,7 +24,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Numbers per key: the sums, and those of absolute values.
+/// Floats per key: a vector of sums, and a vector of sums of absolute values.
 inline constexpr std::int64_t kRelevanceSums = 2 * kLanes;
 
 class KeyRelevance {
@@ -38,7 +38,7 @@ class KeyRelevance {
     if (any()) std::fill_n(sums_, setup_.forward.block_keys * kRelevanceSums, 0.0f);
   }
 
-  /// Adds what some queries' weights of the block's key number `key` did.
+  /// Adds the relevance of the block's key `key` for one vector of queries.
   HWY_INLINE void add(Vector relevance, std::int64_t key) {
     const Floats d;
     float* const sum = sums_ + key * kRelevanceSums;
@@ -47,7 +47,7 @@ class KeyRelevance {
     hn::Store(hn::Add(hn::Load(d, magnitude), hn::Abs(relevance)), d, magnitude);
   }
 
-  /// Writes the sums of the block's keys, of which there are `keys`, for the head.
+  /// Writes the sums of the block's `keys` keys to the outputs of the head.
   void write(const BackwardHead& head, std::int64_t first_key, std::int64_t keys) const {
     write(head.relevance, first_key, keys, sums_);
     write(head.magnitude, first_key, keys, sums_ + kLanes);

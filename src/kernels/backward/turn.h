@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums that several work items add to, in one order for any number of threads.
+// Ordering of work items that add to shared sums, the same for any number of threads.
 
 #pragma once
 
@@ -13,20 +13,20 @@
 
 namespace fovea::kernels {
 
-/// Lets work items add to shared rows in the order of their numbers: an item waits, position by
-/// position, until all items before it have gone past. Items that run at the same time so follow
-/// each other at a distance of one position, and none waits for a later one; they must be handed
-/// out in the order of their numbers.
+/// Lets work items add to shared rows in item order. At each position, an item waits until all
+/// earlier items have passed that position, so items that run at the same time follow each other
+/// one position apart. No item waits for a later one; items must be started in item order.
 class Turn {
  public:
-  /// `progress[i]` is how many positions item i has gone past, 0 at first; this is item `mine`.
-  /// Without progress there is nothing to wait for.
+  /// `progress[i]` is the number of positions that item i has passed, initially 0; this is item
+  /// `mine`. If `progress` is null, nothing is waited for.
   Turn(std::atomic<std::int64_t>* progress, std::int64_t mine) : progress_(progress), mine_(mine) {}
   ~Turn() { pass(std::numeric_limits<std::int64_t>::max() - 1); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  /// Waits until `position` is past for all items before. False when `stop` asks meanwhile.
+  /// Waits until all earlier items have passed `position`. Returns false if a stop is requested
+  /// meanwhile.
   bool wait(std::int64_t position, const std::stop_token& stop) {
     if (progress_ == nullptr) return true;
     for (std::int64_t item = first_; item < mine_; ++item) {
@@ -34,7 +34,7 @@ class Turn {
       for (int tries = 0; past <= position; ++tries) {
         if (tries >= kBusyTries) {
           if (stop.stop_requested()) return false;
-          // Where there are more threads than processors, whoever is waited for needs one.
+          // With more threads than processors, the awaited item may need this processor.
           std::this_thread::sleep_for(kNap);
         }
         past = progress_[item].load(std::memory_order_acquire);
@@ -43,7 +43,7 @@ class Turn {
     }
     return true;
   }
-  /// Says that this item has gone past `position`, having added what it has to or skipped it.
+  /// Marks `position` as passed by this item, whether the item added to it or skipped it.
   void pass(std::int64_t position) {
     if (progress_ == nullptr) return;
     progress_[mine_].store(position + 1, std::memory_order_release);
@@ -55,7 +55,7 @@ class Turn {
 
   std::atomic<std::int64_t>* progress_;
   std::int64_t mine_;
-  std::int64_t first_ = 0;  // all items before are done
+  std::int64_t first_ = 0;  // all items before this one are done
 };
 
 }  // namespace fovea::kernels

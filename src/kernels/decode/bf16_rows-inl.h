@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products of decoding (rows-inl.h) in bfloat16, by AVX-512's vdpbf16ps: queries and keys are
-// pairs of neighbouring dimensions as they lie in memory; for the context, pairs of neighbouring
-// keys are made of two rows of values. Interleaving two rows works within 128 bits, so that the
-// columns of a context are out of order until the end. Weights are rounded to bfloat16.
+// The products of decoding (rows-inl.h) in bfloat16, with AVX-512's vdpbf16ps. For scores, queries
+// and keys already are pairs of adjacent dimensions in memory. For the context, two rows of values
+// are interleaved into pairs of adjacent keys. Interleaving works within 128 bits, so the columns
+// of a context are permuted until the end. Weights are rounded to bfloat16.
 //
-// Included by decode_bf16.cc alone, for processors that have the instruction.
+// Included only by decode_bf16.cc, which is compiled for processors with the instruction.
 
 #pragma once
 
@@ -23,10 +23,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Products of bfloat16; as FloatRows (decode-inl.h).
+/// Arithmetic in bfloat16, with the interface of FloatRows (decode-inl.h).
 struct Bf16Rows {
   static constexpr bool kScalesQueries = false;
-  /// Numbers of 16 bits in a vector.
+  /// 16-bit elements per vector.
   static constexpr std::int64_t kHalves = 32;
 
   static std::int64_t vectors(std::int64_t dim) { return (dim + kHalves - 1) / kHalves; }
@@ -55,7 +55,7 @@ struct Bf16Rows {
 
   static void store_context(const float* context, std::int64_t dim, float* to) {
     for (std::int64_t c = 0; c < dim; ++c) {
-      // Column 8 b + i of a block of 32 is in the lower vector for i < 4, else in the upper one.
+      // Column 8 b + i of a block of 32 is in the lower vector if i < 4, else in the upper one.
       const std::int64_t within = c % kHalves;
       const std::int64_t upper = within % 8 / 4;
       to[c] = context[c - within + upper * kLanes + within / 8 * 4 + within % 4];
@@ -72,10 +72,10 @@ struct Bf16Rows {
         _mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
   }
 
-  /// Vectors of two queries that stay in registers; of four, half as many each.
+  /// Maximum number of vectors per query that stay in registers for two queries; half for four.
   static constexpr int kMaxHeld = 8;
 
-  /// As in rows-inl.h.
+  /// Same as score_runs in rows-inl.h.
   template <int kVectors, bool kWholeVectors>
   static void score_runs(const Run<BFloat16>& run) {
     for_queries_and_keys<kVectors <= kMaxHeld / 2 ? 4 : 2>(
@@ -134,14 +134,15 @@ struct Bf16Rows {
     return whole ? &score_runs<kVectors, true> : &score_runs<kVectors, false>;
   }
 
-  /// Vectors of values whose sums, twice as many for each of two rows, stay in registers.
+  /// Maximum number of vectors of values whose sums stay in registers for two rows of weights. Each
+  /// vector of values has two accumulators per row.
   static constexpr int kMaxVectors = 4;
 
-  // Rows of weights, and weights of each, that are rounded at a time.
+  // Rows of weights, and weights per row, that are rounded at a time.
   static constexpr std::int64_t kMaxWeightRows = 4;
   static constexpr std::int64_t kWeightsTogether = 16;
 
-  /// Some rows of weights for a few keys, rounded, and zeros beyond the last.
+  /// Rows of weights for a few keys, rounded to bfloat16 and padded with zeros.
   struct Weights {
     alignas(64) BFloat16 numbers[kMaxWeightRows][kWeightsTogether];
 
@@ -154,7 +155,7 @@ struct Bf16Rows {
                            reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
       }
     }
-    /// Those of keys k and k + 1, in every lane.
+    /// Returns the weights of keys k and k + 1, broadcast to every lane.
     HWY_INLINE __m512i pair(std::int64_t row, std::int64_t k) const {
       std::int32_t both;
       std::memcpy(&both, &numbers[row][k], sizeof both);
@@ -162,7 +163,8 @@ struct Bf16Rows {
     }
   };
 
-  /// As in rows-inl.h, kVectors vectors of columns at a time, of as many rows as fit the registers.
+  /// Same as add_runs in rows-inl.h: kVectors vectors of columns at a time, for as many rows as fit
+  /// in registers.
   template <int kVectors>
   static void add_runs(const Run<BFloat16>& run) {
     constexpr int kMaxRows = kVectors <= kMaxVectors / 2 ? 4 : 2;
@@ -194,7 +196,8 @@ struct Bf16Rows {
     return &add_runs<kVectors>;
   }
 
-  /// The sums of kVectors vectors of columns, of which the last ones may be fewer.
+  /// Adds weighted values to the sums of kVectors vectors of columns, or of fewer vectors if
+  /// `columns` ends earlier.
   template <int kRows, int kVectors>
   static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
                                      std::int64_t count, std::int64_t columns,
@@ -216,7 +219,7 @@ struct Bf16Rows {
       }
     }
     for (std::int64_t k = 0; k < count; k += 2) {
-      // A last key by itself is paired with zeros.
+      // An odd last key is paired with zeros.
       const bool pair = k + 1 < count;
       const BFloat16* const even = values + k * value_stride;
       __m512i x[kVectors], y[kVectors];

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding: a few queries against a long cache, the softmax of one part of it.
+// Decoding: a few queries against a long cache. Computes the softmax over one part of the cache.
 //
-// The limit is memory. Each key and value is read once and takes part in two flop for each query
-// per number, so that one query needs a tenth of what the multiply-add units can do, and only the
-// order of the loads counts: strictly along memory, one row after the other (rows-inl.h). Nothing
-// is packed, then; keys stand along no lanes. A score is a sum over the lanes, four keys at a time
-// (store_sums_of_4), and a context is summed up in registers, whole vectors of the value wide.
+// The limit is memory bandwidth. Each element of a key or value is read once and takes part in two
+// flop per query, so one query uses a tenth of the FMA throughput, and only the order of the loads
+// matters: strictly sequential in memory, one row after the other (rows-inl.h). So nothing is
+// packed, and keys are not laid out across lanes. A score is a horizontal sum, reduced for four
+// keys at a time (store_sums_of_4). A context is accumulated in registers, over whole vectors of
+// columns.
 //
 // The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
-// -> softcap, biases, masks -> weights, by the running maximum of forward-inl.h -> sums of values.
-// Queries go two (in bfloat16, four) at a time over a few keys, which then still are in the first
-// cache, and kDecodeRowsTogether at a time over the chunk, which then is in the second. Of keys in
-// blocks, an item has several heads, for in a block these are neighbours.
+// -> softcap, biases, masks -> weights, with the running maximum of forward-inl.h -> sums of
+// values. Queries are multiplied two at a time (four in bfloat16) with a few keys, which stay in
+// the L1 cache for the next queries, and kDecodeRowsTogether at a time with the chunk, which stays
+// in the L2 cache. In a paged cache, an item has several heads, because they are adjacent within a
+// block.
 //
-// What was tried, on Zen 4: software prefetch within what the processor prefetches by itself hurts,
-// and helps from one block of a paged cache to the next; loads of several rows mixed by the
-// compiler cost three times, whatever else is loaded between short runs up to half, the cache in
-// pages of 4 KB a third. docs/benchmarks.md has the figures.
+// What was tried, on Zen 4. Software prefetch hurts where the hardware prefetchers already cover
+// the addresses, and helps from one block of a paged cache to the next. When the compiler
+// interleaves the loads of several rows, decoding takes three times as long. Other loads between
+// short runs cost up to half of the speed, and a cache in 4 KB pages costs a third.
+// docs/benchmarks.md has the figures.
 //
-// Hidden keys. A score of -inf, wherever it comes from, has no weight, and its value is not even
-// looked at: where a chunk holds one, each row sums up its runs of visible keys.
+// Hidden keys. A key with a score of -inf, for whatever reason, has weight 0, and its value is not
+// read: if a chunk has hidden keys, each row sums its runs of visible keys separately.
 
 #if defined(FOVEA_KERNELS_DECODE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_DECODE_INL_H_
@@ -48,12 +51,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Products in floats, whatever the tensors hold. What the pass needs to know of its arithmetic has
-/// this form; bf16_rows-inl.h has the other one.
+/// Arithmetic in float32, for tensors of any type. DecodePass is parameterised by an arithmetic
+/// with this interface; Bf16Rows (bf16_rows-inl.h) is the other one.
 struct FloatRows {
-  /// Whether queries are multiplied by the scale as they are loaded; else scores are, later.
+  /// True if queries are multiplied by the scale when they are loaded; otherwise scores are
+  /// multiplied by it later.
   static constexpr bool kScalesQueries = true;
-  /// Floats that a query and a context take.
+  /// Padded sizes of a query and of a context, in floats.
   static std::int64_t query_size(std::int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
   static std::int64_t context_size(std::int64_t dim) { return query_size(dim); }
 
@@ -66,7 +70,7 @@ struct FloatRows {
     });
   }
 
-  /// Calls act(null pointer of the type) for a type of keys or values.
+  /// Calls act with a null pointer to the element type of keys or values.
   template <class Act>
   static HWY_INLINE void with_type(DType dtype, const Act& act) {
     with_element_type(dtype, act);
@@ -85,14 +89,14 @@ struct FloatRows {
   }
 };
 
-/// How one thread's scratch memory is divided.
+/// Layout of one thread's scratch memory.
 struct DecodeScratch {
   float* queries;         // [rows][query_stride]
-  float* scores;          // [heads][kDecodeRowsTogether at most][chunk_keys]; then the weights
+  float* scores;          // [heads][up to kDecodeRowsTogether][chunk_keys], later the weights
   float* context;         // [rows][context_stride]
-  float* maximum;         // [rows], of scores times log2(e)
+  float* maximum;         // [rows], running maximum of scores times log2(e)
   float* sum;             // [rows]
-  KeyRange* ranges;       // [rows], of keys that the row sees
+  KeyRange* ranges;       // [rows], visible keys
   float* by_distance;     // [chunk_keys], position biases
   std::uint8_t* visible;  // [chunk_keys]
   std::int64_t query_stride, context_stride;
@@ -119,10 +123,10 @@ struct DecodeScratch {
   }
 };
 
-/// Rows `first` to before `first + count` of those that look at each head of keys. Their scores lie
-/// [heads][count]; a slot is a row's number there.
+/// Rows [first, first + count) of the query rows of each key head. Their scores are laid out as
+/// [heads][count]; a slot is a row's index in that layout.
 struct RowsOfHeads {
-  std::int64_t of_head = 0;  // how many rows look at each
+  std::int64_t of_head = 0;  // query rows per key head
   std::int64_t first = 0;
   std::int64_t count = 0;
 
@@ -130,7 +134,7 @@ struct RowsOfHeads {
   std::int64_t slot(std::int64_t head) const { return head * count; }
 };
 
-/// One item: some keys of one or a few heads and all queries that look at them.
+/// One work item: a range of keys of one or a few heads, with all queries that attend to them.
 template <class Arithmetic>
 class DecodePass {
  public:
@@ -170,12 +174,12 @@ class DecodePass {
   }
 
  private:
-  /// Calls visit(rows, first key, keys) for all rows and keys, until `stop` asks. Returns whether
-  /// it did not.
+  /// Calls visit(rows, first_key, key_count) for all rows and keys. Returns false if stopped early
+  /// by `stop`.
   template <class Visit>
   bool for_each_chunk(const std::stop_token& stop, const Visit& visit) {
     const std::int64_t chunk = setup_.chunk_keys;
-    // Chunks lie where they would for any other cut.
+    // Chunk boundaries are multiples of chunk_keys, however keys are divided into items.
     for (std::int64_t k = keys_begin_ / chunk * chunk; k < keys_end_; k += chunk) {
       const std::int64_t first = std::max(k, keys_begin_);
       const std::int64_t count = std::min(k + chunk, keys_end_) - first;
@@ -188,7 +192,7 @@ class DecodePass {
     return true;
   }
 
-  /// Calls visit(row, its scores) for each of some rows of all heads.
+  /// Calls visit(row, scores) for each of `rows` in all heads.
   template <class Visit>
   void for_each_row(const RowsOfHeads& rows, const Visit& visit) {
     for (std::int64_t head = 0; head < item_.heads; ++head) {
@@ -232,7 +236,7 @@ class DecodePass {
     keys_end_ = is_first ? last : std::max(keys_end_, last);
   }
 
-  /// The scores of some rows and `count` keys from `first` on, -inf where the key is hidden.
+  /// Computes the scores of `rows` and `count` keys from `first` on; -inf for hidden keys.
   void score(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
     const CacheRows& keys = item_.key;
     const std::int64_t dim = setup_.head_dim;
@@ -283,7 +287,7 @@ class DecodePass {
     const Floats d;
     if (!Arithmetic::kScalesQueries) {
       const Vector scale = hn::Set(d, query_factor());
-      for (std::int64_t k = 0; k < count; k += kLanes) {  // a chunk is whole vectors
+      for (std::int64_t k = 0; k < count; k += kLanes) {  // the buffer holds whole vectors
         hn::Store(hn::Mul(scale, hn::Load(d, scores + k)), d, scores + k);
       }
     }
@@ -311,7 +315,7 @@ class DecodePass {
 
   void add_position_bias(float* scores, std::int64_t row, std::int64_t first, std::int64_t count) {
     const ScorePosition at = item_.place(row, first);
-    // Distances shrink as keys go on.
+    // Distances decrease with the key index, so by_distance is read backwards.
     const std::int64_t last_distance = at.query + at.offset - (first + count - 1);
     fill_position_bias(score_, at.head, setup_.q_heads, last_distance,
                        {scratch_.by_distance, static_cast<std::size_t>(count)});
@@ -329,7 +333,7 @@ class DecodePass {
       for (std::int64_t k = 0; k < count; ++k) {
         const auto number = static_cast<float>(numbers[at + k * rows.key_stride]);
         const float scaled = number * static_cast<float>(kLog2E);
-        // A number never masks, however low.
+        // Only -inf masks; a finite bias does not, however low.
         scores[k] =
             with_bias(scores[k], number == kHidden ? kHidden : std::max(scaled, kLowestScore));
       }
@@ -341,7 +345,8 @@ class DecodePass {
                         [&](auto* type) { add(static_cast<decltype(type)>(bias.data())); });
     }
   }
-  /// -inf on either side masks, whatever the other is; two numbers never make it.
+  /// Returns score + bias. If either is -inf, the key is hidden, even if the other is NaN. The sum
+  /// of two finite numbers is never -inf.
   static float with_bias(float score, float bias) {
     if (score == kHidden || bias == kHidden) return kHidden;
     const float sum = score + bias;
@@ -364,13 +369,13 @@ class DecodePass {
 
   // ---- softmax ----------------------------------------------------------------------------------
 
-  /// scores -> 2^(score - maximum), but for hidden ones, which stay -inf in a row that has some.
-  /// Returns whether it has.
+  /// Replaces scores by weights 2^(score - maximum); hidden keys keep -inf. Returns whether the row
+  /// has hidden keys in this chunk.
   bool weigh(float* scores, std::int64_t row, std::int64_t count) {
     const Floats d;
     const std::int64_t whole = count / kLanes * kLanes;
-    // Where one of two is nan, hn::Max and hn::Min give their second argument on x86, any of the
-    // two elsewhere: nan comes back when the maximum is subtracted.
+    // If one argument is NaN, hn::Max and hn::Min return the second one on x86 and either one
+    // elsewhere. A NaN that is lost here reappears when the maximum is subtracted.
     Vector most = hn::Set(d, scratch_.maximum[row]);
     Vector least = most;
     for (std::int64_t k = 0; k < whole; k += kLanes) {
@@ -411,7 +416,7 @@ class DecodePass {
     return hidden;
   }
 
-  /// Weights where the sum is known.
+  /// Writes weights from a known sum: 2^(score - log2_sum), or their base-2 logarithms.
   void write_weights(const float* scores, std::int64_t count, float log2_sum, bool logarithms,
                      float* weights) const {
     const Floats d;
@@ -419,7 +424,7 @@ class DecodePass {
     const auto weight = [&](std::int64_t k) HWY_ATTR {
       const Vector score = hn::Load(d, scores + k);
       const Vector below = hn::Sub(score, sum);
-      // Hidden in a row whose lse is nan or -inf, too.
+      // Hidden keys stay hidden even if the row's lse is NaN or -inf.
       const auto hidden = hn::Eq(score, hn::Set(d, kHidden));
       if (logarithms) return hn::IfThenElse(hidden, score, below);
       return hn::IfThenZeroElse(hidden, fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below));
@@ -432,7 +437,7 @@ class DecodePass {
     std::copy_n(last, count - whole, weights + whole);
   }
 
-  /// Raises the maximum of a row, which makes what was summed up so far smaller.
+  /// Raises the running maximum of a row, and rescales its sum and context.
   void shrink(std::int64_t row, float maximum) {
     const Floats d;
     const float before = scratch_.maximum[row];
@@ -449,8 +454,9 @@ class DecodePass {
 
   // ---- context ----------------------------------------------------------------------------------
 
-  /// Adds the values from `begin` to before `end` of `heads` heads from `head` on to some rows of
-  /// each, whose weights lie as scores do: `weights` is the first one's, from key `begin` on.
+  /// Adds the weighted values of keys [begin, end) to the contexts of `rows`, for heads
+  /// [head, head + heads). Weights have the layout of scores; `weights` points to the first row's
+  /// weight of key `begin`.
   void add_values(const RowsOfHeads& rows, std::int64_t head, std::int64_t heads,
                   const float* weights, std::int64_t begin, std::int64_t end) {
     const CacheRows values = item_.value.of_head(head);
@@ -475,7 +481,7 @@ class DecodePass {
     });
   }
 
-  /// The same for the runs of keys that one row sees.
+  /// Same for one row, only for its runs of visible keys.
   void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t count) {
     const std::int64_t head = row / rows_of_head_;
     const RowsOfHeads one{rows_of_head_, row % rows_of_head_, 1};
@@ -510,7 +516,7 @@ class DecodePass {
   const std::int64_t rows_of_head_;
   const std::int64_t rows_;
   DecodeScratch scratch_;
-  // All keys that a row sees lie from here to there.
+  // Range that contains the item's visible keys of all rows.
   std::int64_t keys_begin_ = item_.key_begin;
   std::int64_t keys_end_ = item_.key_begin;
 };

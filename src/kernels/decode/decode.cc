@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/decode/decode.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <hwy/highway.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding (decode-inl.h) in bfloat16, compiled for processors with vdpbf16ps as bf16_target-inl.h
-// says.
+// Decoding (decode-inl.h) in bfloat16, compiled for processors with vdpbf16ps (see
+// bf16_target-inl.h).
 
 #include "kernels/decode/decode_bf16.h"
 

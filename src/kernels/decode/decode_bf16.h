@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding on processors that multiply pairs of bfloat16 (decode_bf16.cc); for decode.cc, which has
-// the rest.
+// Decoding on processors with bfloat16 dot products (decode_bf16.cc). Used only by decode.cc, which
+// dispatches to it.
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fovea::kernels {
 
-/// The entry points of one arithmetic, as decode_scratch_bytes, decode_item and
+/// Entry points of one arithmetic, with the signatures of decode_scratch_bytes, decode_item and
 /// decode_weights_item.
 struct DecodeFunctions {
   std::size_t (*scratch_bytes)(const DecodeSetup& setup);
@@ -23,10 +23,10 @@ struct DecodeFunctions {
                        const std::stop_token& stop);
 };
 
-/// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
-/// instructions, the active target allows them, all inputs are bfloat16, and arithmetic is the
-/// limit: several queries share the keys, or these lie in a cache. A single query waits for memory,
-/// and is faster in float32.
+/// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
+/// the instructions, the active target allows them, all inputs are bfloat16, and decoding is
+/// compute-bound: several queries share the keys, or the keys fit in a CPU cache. A single query is
+/// memory-bound, and faster in float32.
 const DecodeFunctions* bf16_decode(const DecodeSetup& setup);
 
 }  // namespace fovea::kernels

@@ -9,9 +9,8 @@
 
 namespace fovea::kernels {
 
-/// The block of keys or values after the current one, to prefetch, in as many parts as there are
-/// heads. The processor's own prefetchers know what follows within a block, not which block is
-/// next.
+/// Prefetcher of the block of keys or values after the current one, with one part per head. The
+/// hardware prefetchers follow addresses within a block, but cannot know which block is next.
 class NextRun {
  public:
   NextRun() = default;
@@ -22,14 +21,15 @@ class NextRun {
         step_(parts * part_bytes_ > kMaxBytes ? kPage : kLine),
         pace_(sizeof(T)) {}
 
-  /// Asks for a part to be in the second cache soon: for all lines of a small block, and for the
-  /// first one of each page of a large one, which sets the prefetchers going. Inlined, for GCC
-  /// leaves out calls of functions that do nothing else.
+  /// Prefetches a part into the L2 cache: all lines of a small block, or the first line of each
+  /// page of a large block, which starts the hardware prefetchers. Always inlined, because GCC
+  /// removes calls to functions that only prefetch.
   [[gnu::always_inline]] void fetch(std::int64_t part) const {
     const std::byte* const from = first_ + part * part_bytes_;
-    // Each line comes with a few loads of something at hand, for they take turns: asked for as fast
-    // as can be, the lines would be all requests that a core can have under way (24, on Zen 4), and
-    // the block at work would have none. Four for a line of floats, two of 16 bits: as measured.
+    // Each prefetch is followed by a few dummy loads, which slow the prefetches down. Issued back
+    // to back, they would occupy all outstanding requests of a core (24 on Zen 4) and leave none
+    // for the current block. The counts were found by measurement: four loads per line of floats,
+    // two per line of 16-bit types.
     const volatile std::byte at_hand{};
     for (std::int64_t at = 0; at < part_bytes_; at += step_) {
       __builtin_prefetch(from + at, 0, 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The two products of decoding: a few queries, or rows of weights, with rows of keys or values as
-// they lie in memory.
+// The two products of decoding: a few queries times keys, and rows of weights times values. Keys
+// and values are read in place.
 
 #if defined(FOVEA_KERNELS_DECODE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_ROWS_INL_H_
@@ -23,16 +23,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Vectors of queries, or of sums of values, that stay in registers, and the rows of weights that
-/// values are multiplied with at a time. Four rows of eight vectors are all registers of AVX-512;
-/// the five that the compiler keeps on the stack cost less than reading the values once more.
+/// kHeldVectors is the maximum number of vectors of queries, or of sums of values, that stay in
+/// registers. kWeightRows is the maximum number of rows of weights that are multiplied with values
+/// at a time. Four rows of eight vectors take all registers of AVX-512; the five that the compiler
+/// spills cost less than reading the values a second time.
 #if defined(FOVEA_SANITIZED)
-// Every number of them is a variant of the loops, and Clang takes minutes to instrument them all.
+// Each vector count instantiates the loops, and Clang takes minutes to instrument all of them.
 constexpr int kHeldVectors = 4;
 constexpr int kWeightRows = 4;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
-// CPUs without AVX2 are rare by now, and each number of vectors is a variant of the loops to
-// compile.
+// CPUs without AVX2 are rare by now, and each vector count adds to the compile time.
 constexpr int kHeldVectors = 4;
 constexpr int kWeightRows = 2;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
@@ -42,15 +42,16 @@ constexpr int kWeightRows = 2;
 constexpr int kHeldVectors = 16;
 constexpr int kWeightRows = 4;
 #endif
-/// Bytes of neighbouring keys or values that some queries or rows of weights after the other are
-/// multiplied with: few enough to stay in the first cache.
+/// Bytes of adjacent keys or values that successive groups of queries or rows of weights are
+/// multiplied with: few enough to stay in the L1 cache.
 constexpr std::int64_t kBytesTogether = 4 << 10;
 
-/// Keeps the compiler from mixing the loads of one row with those of the next: memory streams only
-/// where it is read in order (mixed, decoding took three times as long).
+/// Keeps the compiler from interleaving the loads of one row with those of the next. Memory only
+/// reaches its full bandwidth if it is read in order: with interleaved loads, decoding took three
+/// times as long.
 HWY_INLINE void end_of_row() { __asm__ volatile("" ::: "memory"); }
 
-/// The first `count` numbers, fewer than `d` has lanes, and zeros.
+/// Loads the first `count` elements, fewer than the lanes of `d`, and zeros the other lanes.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t count) {
   alignas(64) T padded[hn::MaxLanes(D())] = {};
@@ -66,46 +67,48 @@ HWY_INLINE hn::Vec<D> load_first(D d, const float* from, std::int64_t count) {
 
 // ---- loops over runs of rows --------------------------------------------------------------------
 
-/// Rows of numbers of each of a few heads.
+/// Strided rows of a few heads.
 template <class T>
 struct HeadRows {
   T* data;
-  std::int64_t stride, head_stride;  // numbers
+  std::int64_t stride, head_stride;  // in elements
 
   T* row(std::int64_t head, std::int64_t number) const {
     return data + head * head_stride + number * stride;
   }
 };
 
-/// A run of keys or values of each of a few heads, and the rows of queries or weights that go with
-/// it. Once begun, a run needs nothing but registers: a hundred loads of what it is about, every
-/// few keys, would take the place of as many loads of the next keys (88 at a time, on Zen 4).
+/// A run of keys or values of each of a few heads, with the rows of queries or weights to multiply
+/// by. The loops keep these parameters in registers: a hundred reloads of parameters every few keys
+/// would displace as many loads of the next keys (Zen 4 has 88 in flight at a time).
 template <class T>
 struct Run {
   HeadRows<const T> cache;
   NextRun next;
   std::int64_t heads, rows, count, dim;
-  /// Scores: queries, which end in zeros. Values: weights, [rows][count].
+  /// Score loop: queries, padded with zeros. Value loop: weights, [rows][count].
   HeadRows<const float> from;
-  /// Scores: scores r, k = query r . key k, [rows][count]. Values: what weights r, k times value k,
-  /// summed over k, are added to.
+  /// Score loop: output scores[r][k] = query r . key k, [rows][count]. Value loop: contexts; the
+  /// sum over k of weights[r][k] times value k is added to context r.
   HeadRows<float> to;
 };
 
 template <class T>
 using RunLoop = void(const Run<T>& run);
 
-/// For lambdas: where they are not inlined at once, GCC keeps what they have caught in memory.
+/// Attributes of lambdas. Unless they are always inlined, GCC keeps their captures in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// How many keys or values of `dim` numbers rows take their turns with.
+/// Returns how many keys or values of `dim` elements fit in kBytesTogether: a multiple of 4, and at
+/// least 4.
 template <class T>
 std::int64_t keys_together(std::int64_t dim) {
   const std::int64_t row_bytes = dim * static_cast<std::int64_t>(sizeof(T));
   return std::max<std::int64_t>(kBytesTogether / std::max<std::int64_t>(row_bytes, 1) / 4 * 4, 4);
 }
 
-/// Calls visit(row, several) for all rows, `several` at a time, a constant: kMaxRows, 2 or 1.
+/// Calls visit(row, several) for all rows in groups of `several`, a compile-time constant: 4, 2 or
+/// 1, and at most kMaxRows.
 template <int kMaxRows, class Visit>
 HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   std::int64_t r = 0;
@@ -118,8 +121,9 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
   for (; r < rows; ++r) visit(r, std::integral_constant<int, 1>());
 }
 
-/// Calls visit(head, row, key, keys, several) for all of a run, as for_rows does. Unless one visit
-/// does it, of one, two or four rows, keys come so few at a time that they stay in the first cache.
+/// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
+/// grouped as by for_rows. Keys are visited in groups that stay in the L1 cache, unless
+/// `one_visit_may_do` and all rows (one, two or four) fit in a single group.
 template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
   const bool one_visit = run.rows <= kMaxRows && run.rows != 3;
@@ -135,7 +139,8 @@ HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, cons
   }
 }
 
-/// Calls score(queries, keys, count, scores, several) for all of a run, likewise.
+/// Calls score(queries, keys, count, scores, several) for all queries and keys of a run, in the
+/// order of for_rows_and_keys.
 template <int kMaxRows, class T, class Score>
 HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score) {
   for_rows_and_keys<kMaxRows>(run, true,
@@ -146,8 +151,8 @@ HWY_INLINE void for_queries_and_keys(const Run<T>& run, const Score& score) {
                               });
 }
 
-/// Calls multiply(key, sums, i) for each key, which finds the partial sums number i of kRows
-/// queries times it, and stores their sums.
+/// Calls multiply(key, sums, i) for each key, and stores the scores. `multiply` writes the product
+/// of the key with query r, as one partial sum per lane, to sums[r][i].
 template <int kRows, class T, class Multiply>
 HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t count, float* scores,
                          std::int64_t score_stride, const Multiply& multiply) {
@@ -174,9 +179,9 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 
 // ---- products in floats -------------------------------------------------------------------------
 
-/// Scores of queries of kVectors vectors, which are held in registers, two at a time where those
-/// do: were they read anew for each key, loads would be waiting for each other instead of for
-/// memory.
+/// Computes the scores of queries of kVectors vectors. Queries are held in registers, two at a time
+/// if they fit: if queries were reloaded for each key, loads would wait for each other instead of
+/// for memory.
 template <int kVectors, bool kWholeVectors, class T>
 void score_runs(const Run<T>& run) {
   constexpr int kMaxRows = kVectors <= kHeldVectors / 2 ? 2 : 1;
@@ -210,7 +215,7 @@ void score_runs(const Run<T>& run) {
   });
 }
 
-/// The same for queries that registers don't hold, or of no numbers.
+/// Same for queries that do not fit in registers, and for dim 0.
 template <class T>
 void score_long_runs(const Run<T>& run) {
   const Floats d;
@@ -233,7 +238,7 @@ void score_long_runs(const Run<T>& run) {
   });
 }
 
-/// The loop for keys of `dim` numbers: chosen once for thousands of runs.
+/// Returns the loop for keys of `dim` elements. It is chosen once for thousands of runs.
 template <class T, int kVectors = kHeldVectors>
 RunLoop<T>* score_loop(std::int64_t dim) {
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;
@@ -243,8 +248,8 @@ RunLoop<T>* score_loop(std::int64_t dim) {
   return dim % kLanes == 0 ? &score_runs<kVectors, true, T> : &score_runs<kVectors, false, T>;
 }
 
-/// context[r][c] += sum over k of weights[r * weight_stride + k] * value k [c], for kVectors
-/// vectors of columns (`columns` numbers where the only one is not full).
+/// Computes context[r][c] += sum over k of weights[r * weight_stride + k] * values[k][c], for
+/// kVectors vectors of columns, or for `columns` columns if the only vector is not full.
 template <int kRows, int kVectors, class T>
 HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_stride,
                             std::int64_t count, std::int64_t columns,
@@ -281,7 +286,7 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
   }
 }
 
-/// All `dim` columns, as many at a time as fit the registers.
+/// Same for all `dim` columns, as many at a time as fit in registers.
 template <int kRows, int kVectors, class T>
 HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std::int64_t count,
                                 std::int64_t dim, const float* weights, std::int64_t weight_stride,
@@ -301,8 +306,8 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
   }
 }
 
-/// Sums of values, kVectors vectors of columns of one row of weights, or half as many of several,
-/// at a time.
+/// Adds weighted values to the contexts of a run: kVectors vectors of columns at a time for one row
+/// of weights, half as many for several rows.
 template <int kVectors, class T>
 void add_runs(const Run<T>& run) {
   for_rows_and_keys<kWeightRows>(run, run.dim <= (run.rows == 1 ? kVectors : kVectors / 2) * kLanes,
@@ -316,7 +321,7 @@ void add_runs(const Run<T>& run) {
                                  });
 }
 
-/// The loop for values of `dim` numbers, whose sums fill no more registers than they need.
+/// Returns the loop for values of `dim` elements that uses no more registers for sums than needed.
 template <class T, int kVectors = kHeldVectors>
 RunLoop<T>* value_loop(std::int64_t dim) {
   if constexpr (kVectors > 2) {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of the forward pass: what is looked at while the scores of a panel and a block of keys
-// are in the cache.
+// The lenses of the forward pass: statistics, top keys and maps of the weights, computed while the
+// scores of a panel and a block of keys are in the cache.
 //
-// Queries are along the lanes (tile-inl.h), so that every sum of a row is vertical. Per row:
+// Queries are laid out across lanes (tile-inl.h), so every sum of a row is vertical. Per row:
 //     entropy   -sum w ln w = -f (ln 2 sum 2^x x + ln f sum 2^x),  w = f 2^x,  x = s - m
-//     distance  with c the key of the maximum, which moves as the maximum does, and d = j - c:
-//               mean = c + sum 2^x d / sum 2^x, and the variance likewise. As the weight w of c is
-//               the largest, the distance of c from the mean is at most sqrt(variance / w): sums
-//               about it keep their digits, where sums about the row's own position, a million keys
-//               away, would lose them. Within a block they are about a key of the block.
-//     map       sums within a cell and a block of keys, with the maximum they were taken at: when
-//               the row is finished, each is multiplied by f 2^(m then - m now).
-// All of this is the softmax's pass over the scores with two multiply-adds, a product and two sums
-// more. Where nothing but the largest are asked for, that pass is the usual one. Its own sum is
-// taken in the same order either way: who watches changes no bit of the context.
+//     distance  with c the key of the running maximum, and d = j - c:
+//               mean = c + sum 2^x d / sum 2^x, and the variance from sum 2^x d^2. As the weight w
+//               of c is the largest, the distance of c from the mean is at most sqrt(variance / w).
+//               So sums about c keep their precision, whereas sums about the row's own position,
+//               which may be a million keys away, would lose it. Within a block, sums are about a
+//               key of the block.
+//     map       sums within a cell and a block of keys, relative to the running maximum of that
+//               block. When the row is finished, each is multiplied by f 2^(m block - m final).
+// All of this adds two FMAs, a product and two additions to the softmax pass over the scores.
+// If only the top keys are requested, the usual softmax pass runs. The softmax sum has the same
+// order either way, so lenses change no bit of the context.
 //
-// Maxima of tiles are kept, not only the block's: to find the key of a maximum, or the keys that
-// are among the row's largest, a look at one number in kTileRows will mostly do.
+// Maxima are kept per tile, not only per block: to find the key of a maximum, or the top keys of a
+// row, it is usually enough to compare one number in kTileRows.
 
 #if defined(FOVEA_KERNELS_LENSES_LENSES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_LENSES_INL_H_
@@ -47,7 +48,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Of a pass that nobody watches: nothing of it is left in the code.
+/// Lenses of a pass without any: all functions are empty and compile to nothing.
 struct NoLenses {
   NoLenses(const ForwardSetup&, const ForwardHead&, ForwardScratch&, std::byte*, float) {}
   static std::size_t scratch_bytes(const ForwardSetup&) { return 0; }
@@ -64,7 +65,7 @@ struct NoLenses {
   void close(std::int64_t, const Panel&, const float*) {}
 };
 
-/// The lenses of one work item. Functions are in the order in which the pass calls them.
+/// The lenses of one work item. Functions are declared in the order in which the pass calls them.
 template <class Arithmetic>
 class ItemLenses {
  public:
@@ -81,7 +82,7 @@ class ItemLenses {
     for (std::int64_t c = 0; lenses_.map && c < lenses_.map_columns; ++c) {
       own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
     }
-    // Keys that fill up the last tile go to the last column, to which they add nothing.
+    // Keys that pad the last tile belong to the last column, to which they add nothing.
     if (lenses_.map) own_.column_begin[lenses_.map_columns] = kNever;
   }
 
@@ -106,7 +107,7 @@ class ItemLenses {
     }
   }
 
-  /// Before the scores of a block are computed: where the maximum of each tile is to go.
+  /// Called before the scores of a block are computed. Initialises the maxima of its tiles.
   void begin_block(const Panel& panel, std::int64_t tiles) {
     if (!looks_at_scores()) return;
     const Floats d;
@@ -120,7 +121,8 @@ class ItemLenses {
     return looks_at_scores() ? own_.tile_maximum + key / kTileRows * kPanelLanes : block_maximum;
   }
 
-  /// Once they are computed: the block's maximum, and all that scores tell.
+  /// Called after the scores of a block are computed. Computes the block's maximum, and updates the
+  /// lenses that depend on scores.
   void look_at_scores(std::int64_t p, const Panel& panel, std::int64_t block, std::int64_t tiles,
                       std::int64_t segments) {
     if (!looks_at_scores()) return;
@@ -143,15 +145,16 @@ class ItemLenses {
     }
   }
 
-  /// After the rows' maxima have been raised: makes what was summed before fit the new ones.
+  /// Called after the running maxima of the rows are raised. Rescales earlier sums to the new
+  /// maxima.
   void begin_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                      std::int64_t segments) {
     PanelLenses& seen = own_.panels[p];
     if (lenses_.map) begin_cells(panel, block, segments, seen);
     if (!lenses_.statistics) return;
-    // A loop without branches, which the compiler makes vectors of.
+    // Without branches, so that the compiler vectorises the loop.
     for (std::int64_t i = 0; i < kPanelLanes; ++i) {
-      const double sum = static_cast<double>(panel.sum[i]);  // has shrunk already
+      const double sum = static_cast<double>(panel.sum[i]);  // already rescaled
       const double factor = static_cast<double>(scratch_.factor[i]);
       const double rise =
           static_cast<double>(score_factor_) *
@@ -164,10 +167,10 @@ class ItemLenses {
     }
   }
 
-  /// Whether the softmax's pass is this one rather than the usual.
+  /// Returns whether compute_weights() replaces the usual softmax pass.
   bool watches_weights() const { return lenses_.statistics || lenses_.map; }
 
-  /// As ItemPass::compute_weights.
+  /// Same as ItemPass::compute_weights, with lenses.
   template <int kVectors>
   void compute_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
@@ -178,7 +181,7 @@ class ItemLenses {
            : watch<kVectors, false, Pooling::kSum>(seen, panel, block, segment);
       return;
     }
-    // Statistics take so many registers that one vector after the other is faster.
+    // Statistics need so many registers that one vector at a time is faster.
     Segment part = segment;
     part.vectors = 1;
     for (; part.first_vector < segment.first_vector + kVectors; ++part.first_vector) {
@@ -204,7 +207,7 @@ class ItemLenses {
     }
   }
 
-  /// Writes what is known of the rows. factor[lane]: what 2^(score - maximum) is multiplied by.
+  /// Writes the results of the panel's rows. Weights are factor[lane] 2^(score - maximum).
   void close(std::int64_t p, const Panel& panel, const float* factor) {
     PanelLenses& seen = own_.panels[p];
     if (lenses_.statistics) {
@@ -215,7 +218,7 @@ class ItemLenses {
   }
 
  private:
-  /// Before they become weights, which is all that a map takes.
+  /// Returns whether scores are needed before they become weights. A map only needs weights.
   bool looks_at_scores() const { return lenses_.statistics || lenses_.top > 0; }
 
   enum class Pooling { kNone, kSum, kMax };
@@ -246,10 +249,9 @@ class ItemLenses {
     }
   }
 
-  /// Moves maximum_key of the rows whose maximum is in this block. own_.row becomes by how many
-  /// keys (the old one less the new), own_.centre the key of the block that is
-  /// nearest to it, about which the block's sums are taken, and own_.off by how many keys it is
-  /// off.
+  /// Updates maximum_key of the rows whose running maximum is in this block. Sets own_.row to the
+  /// old key minus the new one, own_.centre to the key of the block that is nearest to maximum_key,
+  /// about which the block's sums are taken, and own_.off to that key minus maximum_key.
   void find_maximum_keys(const Panel& panel, std::int64_t block, std::int64_t tiles,
                          PanelLenses& seen) {
     const Floats d;
@@ -302,7 +304,7 @@ class ItemLenses {
     const std::int64_t last = column_of(block + count - 1);
     seen.block_seen[number] = 1;
     const Segment& whole = scratch_.segments[0];
-    // One segment that leaves out nothing writes all cells itself.
+    // A single segment that covers all keys and vectors writes all cells itself.
     cells_are_new_ = segments == 1 && whole.first_key == 0 && whole.keys >= count &&
                      whole.vectors == panel.vectors;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
@@ -314,7 +316,7 @@ class ItemLenses {
     }
   }
 
-  /// The softmax's pass over the keys of a segment.
+  /// The softmax pass over the keys of a segment, with statistics and pooling.
   template <int kVectors, bool kStatistics, Pooling kPooling>
   HWY_NOINLINE void watch(const PanelLenses& seen, const Panel& panel, std::int64_t block,
                           const Segment& segment) {
@@ -369,7 +371,7 @@ class ItemLenses {
           pair[i][v] = weight;
           sum[v] = hn::Add(sum[v], weight);
           if constexpr (kStatistics) {
-            // Where 2^x is 0, x may be -inf.
+            // x may be -inf where 2^x is 0; the bound avoids 0 * -inf.
             const Vector x = fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, below);
             exponents[v] = hn::MulAdd(weight, x, exponents[v]);
             const Vector far = i == 0 ? distance[v] : hn::Add(distance[v], one);
@@ -465,7 +467,7 @@ class ItemLenses {
   const TopKeyLens top_;
   const MapCells cells_;
   const float score_factor_;
-  bool cells_are_new_ = false;  // those of this panel and block: what is in memory does not count
+  bool cells_are_new_ = false;  // cells of the current panel and block are not initialised
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

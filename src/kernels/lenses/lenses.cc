@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk over the parts of the lenses' scratch memory (lenses.h).
+// Layout of the scratch memory of the lenses (lenses.h).
 
 #include "kernels/lenses/lenses.h"
 
@@ -12,7 +12,7 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
   if (!s.setup.any()) return 0;
   Arena arena(base);
   const std::int64_t blocks = (s.most_keys + s.block_keys - 1) / s.block_keys;
-  // Room for a score before the first, and whole vectors from the first on.
+  // Space for one score before the first, and whole vectors from the first on.
   top_pad = s.vector_lanes;
   top_stride = s.setup.top == 0
                    ? 0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the sums of a panel's rows over columns of a map to the cells themselves (lenses-inl.h).
+// Reduces a panel's sums, one per query and map column, to the cells of the map (lenses-inl.h).
 
 #if defined(FOVEA_KERNELS_LENSES_MAP_CELLS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_MAP_CELLS_INL_H_
@@ -29,7 +29,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 /// The rows of a panel that belong to one row of the map, within one vector.
 struct Band {
   std::int64_t begin, end;  // lanes
-  float* cells;             // the row of the map, or of its edges
+  float* cells;             // row of the map, or of map_edges
 };
 
 class MapCells {
@@ -37,8 +37,8 @@ class MapCells {
   MapCells(const LensSetup& lenses, const ForwardHead& head, std::int64_t block_keys)
       : lenses_(lenses), head_(head), block_keys_(block_keys) {}
 
-  /// Adds what a finished panel has gathered. factor[lane]: what 2^(score - maximum) is multiplied
-  /// by; `numbers` has room for a vector.
+  /// Adds the sums of a finished panel to the map. Weights are factor[lane] 2^(score - maximum).
+  /// `numbers` is a buffer for one vector.
   void add(const Panel& panel, const PanelLenses& seen, const float* factor, float score_factor,
            float* numbers) const {
     if (panel.keys_begin >= panel.keys_end) return;
@@ -71,7 +71,7 @@ class MapCells {
   }
 
  private:
-  /// Rows that are nan: from the first key that they see to the last.
+  /// Sets the cells of NaN rows to NaN, from the first visible key to the last.
   void mark(const Panel& panel, const Band& band) const {
     for (std::int64_t lane = band.begin; lane < band.end; ++lane) {
       if (!std::isnan(panel.sum[lane]) || panel.key_begin[lane] >= panel.key_end[lane]) continue;
@@ -98,7 +98,8 @@ class MapCells {
     return count;
   }
 
-  /// A row of the map if all its queries are in one chunk, else the chunk's share of it.
+  /// Returns a row of the map if all its queries are in one chunk, else the chunk's row of
+  /// map_edges.
   float* cells_of(std::int64_t query, std::int64_t row, std::int64_t row_end) const {
     const HeadLenses& to = *head_.lenses;
     const std::int64_t chunk_queries = lenses_.chunk_panels * kPanelLanes;
@@ -109,13 +110,13 @@ class MapCells {
     return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns;
   }
 
-  /// Adds the cells of `columns` neighbouring columns, one kPanelLanes after the other.
+  /// Adds the cells of `columns` adjacent columns, which are kPanelLanes apart in `from`.
   HWY_INLINE void add_band(const Band& band, const float* from, Vector weight, std::int64_t columns,
                            float* numbers, float* to) const {
     const Floats d;
     const auto cell = [&](std::int64_t c) HWY_ATTR {
       const Vector x = hn::Load(d, from + c * kPanelLanes);
-      // What a row does not see stays 0, whatever its sum is.
+      // Cells without visible keys stay 0, even if `weight` is not finite.
       return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(weight, x));
     };
     const bool whole = band.end - band.begin == kLanes && lenses_.pool != Pool::kMax;
@@ -138,7 +139,7 @@ class MapCells {
     }
   }
 
-  /// Adds the sums over a band's lanes of `columns` vectors.
+  /// Adds the sums of `columns` vectors over the lanes of a band.
   static HWY_INLINE void add_sums(const Band& band, const Vector (&cells)[4], std::int64_t columns,
                                   float* numbers, float* to) {
     const Floats d;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses of one row of weights (row_lens.h), compiled once per SIMD target, and the choice of one
-// of them.
+// Lenses of one row of weights (row_lens.h), compiled once per SIMD target, and the runtime
+// dispatch to the active target.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/lenses/row_lens.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,10 +24,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Of a hidden key.
+/// Logarithm of the weight of a hidden key.
 constexpr float kNoWeight = -std::numeric_limits<float>::infinity();
 
-/// The largest number and its key, and whether one is nan.
+/// Finds the maximum and its key, and whether any element is NaN.
 void find_maximum(const WeightRowLogs& row, RowSums& sums) {
   const Floats d;
   Vector most = hn::Set(d, kNoWeight);
@@ -38,7 +38,7 @@ void find_maximum(const WeightRowLogs& row, RowSums& sums) {
     most = hn::Max(most, x);
   }
   sums.nan = !hn::AllFalse(d, spoilt);
-  // Some targets' hn::MaxOfLanes begins with the lowest float, which is more than -inf.
+  // On some targets, hn::MaxOfLanes starts from the lowest float, which is greater than -inf.
   HWY_ALIGN float lanes[kLanes];
   hn::Store(most, d, lanes);
   sums.maximum = *std::max_element(lanes, lanes + kLanes);
@@ -53,7 +53,7 @@ void find_maximum(const WeightRowLogs& row, RowSums& sums) {
 }
 
 RowSums SumsOfRow(const WeightRowLogs& row) {
-  // Sums of floats start anew so often, and distances are counted from a key of the block.
+  // Float sums restart in each block, and distances are relative to a key of the block.
   constexpr std::int64_t kBlock = 512;
   const Floats d;
   RowSums sums;
@@ -68,7 +68,7 @@ RowSums SumsOfRow(const WeightRowLogs& row) {
     for (std::int64_t k = block; k < end; k += kLanes) {
       const Vector x = hn::LoadU(d, row.log2_weights + k);
       const Vector w = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, x);
-      // Where w is 0, x may be -inf.
+      // x may be -inf where w is 0; the bound avoids 0 * -inf.
       const Vector log = fovea::HWY_NAMESPACE::simd_math::at_least(d, -127.0f, x);
       const Vector product = hn::Mul(w, distance);
       weights = hn::Add(weights, w);
@@ -95,7 +95,7 @@ std::int64_t TopOfRow(const WeightRowLogs& row, std::int64_t most, std::int64_t*
                       float* log2_weights) {
   const Floats d;
   std::int64_t found = 0;
-  float least = kNoWeight;  // what one more has to exceed
+  float least = kNoWeight;  // threshold that another key must exceed
   HWY_ALIGN float lanes[kLanes];
   for (std::int64_t k = 0; k < row.count; k += kLanes) {
     const Vector x = hn::LoadU(d, row.log2_weights + k);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The largest weights of each row (lenses-inl.h): lists of scores in descending order, into which
-// those go that exceed the last.
+// The largest weights of each row (lenses-inl.h). Each row has a list of scores in descending
+// order; a score is inserted if it exceeds the last one.
 //
-// How rarely that is decides about the cost. Of random scores about k / j of those at key j still
-// enter the list; the first block is what costs, and so a bound is found for it beforehand: the
-// k-th largest of the maxima of its tiles, each of which is a score, is no larger than the row's
-// k-th largest score.
+// The number of insertions decides the cost. With random scores, about k / j of the scores at key j
+// enter the list, so the first block is the most expensive. Therefore a bound is computed for it
+// beforehand: the k-th largest of its tiles' maxima, which are scores themselves, is at most the
+// row's k-th largest score.
 
 #if defined(FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_
@@ -45,13 +45,14 @@ class TopKeyLens {
     std::fill_n(seen.top_scores, kPanelLanes * stride_, -kInfinity);
     for (std::int64_t lane = 0; lane < kPanelLanes; ++lane) {
       seen.top_scores[lane * stride_ + pad_ - 1] = kInfinity;
-      // Lanes without a row have nothing to find.
+      // Lanes without a row accept no score.
       seen.top_least[lane] = lane < rows ? -kInfinity : kInfinity;
     }
     seen.top_begun = false;
   }
 
-  /// `tile_maximum` [tiles][kPanelLanes], of the scores of the block.
+  /// Updates the lists with the scores of a block. `tile_maximum` [tiles][kPanelLanes] has the
+  /// maxima of its tiles.
   void look_at_block(const Panel& panel, std::int64_t block, std::int64_t tiles,
                      std::int64_t segments, const ForwardScratch& scratch,
                      const float* tile_maximum, PanelLenses& seen) const {
@@ -59,8 +60,8 @@ class TopKeyLens {
       raise_least(panel, tiles, tile_maximum, seen.top_least);
       seen.top_begun = true;
     }
-    // Which lanes of which tiles have something is as random as can be: they are written down
-    // without a branch, and then gone through.
+    // Which lanes of which tiles have candidates is unpredictable, so they are listed without a
+    // branch first, and then processed.
     const std::int64_t count = list_candidates(segments, scratch, tile_maximum, seen.top_least);
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t tile = candidates_[n] >> kLaneBits;
@@ -89,7 +90,7 @@ class TopKeyLens {
       }
       if (to.top_weights.data == nullptr) continue;
       const Vector maximum = hn::Set(d, panel.maximum[i]);
-      // A row without a key has factor 0; that of a spoilt one is nan.
+      // The factor is 0 for a row without visible keys, and NaN for a NaN row.
       const Vector times = hn::Set(d, factor[i]);
       for (std::int64_t n = 0; n < stride_ - pad_; n += kLanes) {
         const Vector below =
@@ -102,7 +103,8 @@ class TopKeyLens {
   }
 
  private:
-  /// A bound that the k-th largest score of a row's first block reaches or exceeds.
+  /// Raises `least` [lanes] to a bound that the k-th largest score of a row's first block reaches
+  /// or exceeds.
   void raise_least(const Panel& panel, std::int64_t tiles, const float* tile_maximum,
                    float* least) const {
     if (tiles < k_) return;
@@ -119,15 +121,16 @@ class TopKeyLens {
         }
       }
       const Vector bound = largest[k_ - 1];
-      // What equals the bound has to exceed what is stored.
+      // The stored threshold is slightly lower, because a score must exceed it and may equal the
+      // bound.
       const Vector below =
           hn::Sub(bound, hn::MulAdd(hn::Abs(bound), hn::Set(d, 2.4e-7f), hn::Set(d, 1.2e-38f)));
       hn::Store(hn::Max(below, hn::Load(d, least + lane)), d, least + lane);
     }
   }
 
-  /// Fills candidates_ with tile << kLaneBits | lane of all tiles with a score that exceeds
-  /// `least` [lanes], in the order of the keys of each lane. Returns how many.
+  /// Fills candidates_ with `tile << kLaneBits | lane` for each tile and lane with a score above
+  /// `least` [lanes], in key order for each lane. Returns the number of candidates.
   std::int64_t list_candidates(std::int64_t segments, const ForwardScratch& scratch,
                                const float* tile_maximum, const float* least) const {
     const Floats d;
@@ -148,8 +151,8 @@ class TopKeyLens {
     return count;
   }
 
-  /// One row and the keys of a tile; `scores` is that of its first key, which is number `key`.
-  /// Nobody can foresee which of them will do: all are compared before any branch.
+  /// Updates the list of one row with the keys of a tile. `scores` points to the score of the first
+  /// key, `key`. Which scores qualify is unpredictable, so all are compared before any branch.
   HWY_INLINE void look_at_keys(const float* scores, std::int64_t key, std::int64_t lane,
                                PanelLenses& seen) const {
     const float least = seen.top_least[lane];
@@ -167,7 +170,8 @@ class TopKeyLens {
     seen.top_least[lane] = std::max(least, list[k_ - 1]);
   }
 
-  /// As insert(), for the keys of a tile whose bits are in `found`. The list stays in registers.
+  /// Same as insert(), for the keys of a tile whose bits are set in `found`. The list stays in
+  /// registers.
   static HWY_INLINE void insert_into_one_vector(const float* scores, std::int64_t key,
                                                 unsigned found, float* list, std::int32_t* keys) {
     const Floats d;
@@ -196,8 +200,8 @@ class TopKeyLens {
     hn::Store(numbers, di, keys);
   }
 
-  /// Puts a score after all that are as large and moves the rest on, from the end to the beginning.
-  /// Before the first stands inf.
+  /// Inserts a score after all scores that are at least as large, and shifts the later ones,
+  /// working from the end. The element before the first score is infinity.
   HWY_INLINE void insert(float score, std::int32_t key, float* scores, std::int32_t* keys) const {
     const Floats d;
     const Ints di;

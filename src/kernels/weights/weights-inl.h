@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights found again: with the lse of a row known, each is 2^(score - log2(e) lse), whatever the
-// others are. So any rectangle of them costs what is in it, and sums over queries, for which the
-// fused pass comes too early, take one more product of queries and keys.
+// Recomputed weights. With the lse of a row known, each weight is 2^(score - log2(e) lse),
+// independent of the others. So the cost of a rectangle of weights depends only on its size. Sums
+// over queries cost one more product of queries and keys; the fused pass cannot compute them,
+// because it does not have the lse yet.
 //
-// The order. Keys are packed a block at a time, and panels of queries come by, as in the forward
-// pass (forward-inl.h), whose tiles, stages and masks these are. What columns are summed up to
-// stays in vectors, a lane for each query that shares it, until the last panel.
+// The order. Keys are packed one block at a time, and all panels of queries are processed for each
+// block, with the tiles, stages and masks of the forward pass (forward-inl.h). Sums over columns
+// are kept as vectors, with one partial sum per lane, until the last panel.
 
 #if defined(FOVEA_KERNELS_WEIGHTS_WEIGHTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_WEIGHTS_WEIGHTS_INL_H_
@@ -37,7 +38,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Beside that of the forward pass.
+/// Scratch memory: that of the forward pass, and additional buffers.
 struct WeightsScratch {
   ForwardScratch forward;
   float* log2_sum;                // [lanes]
@@ -70,7 +71,7 @@ class WeightsPass {
   }
 
   void run(const std::stop_token& stop) {
-    // Additive biases are loaded a line at a time, of keys that are a multiple of it.
+    // Biases are loaded in aligned groups of kBiasKeys keys, so blocks start at a multiple of it.
     const std::int64_t first = item_.k_begin / kBiasKeys * kBiasKeys;
     for (std::int64_t block = first; block < item_.k_end; block += setup_.block_keys) {
       const std::int64_t count = std::min(setup_.block_keys, item_.k_end - block);
@@ -138,7 +139,7 @@ class WeightsPass {
     }
   }
 
-  /// Scores, and what is made of them, tile by tile.
+  /// Computes the scores of a segment and the results derived from them, tile by tile.
   template <int kVectors>
   HWY_INLINE void compute(const Panel& panel, std::int64_t block, std::int64_t count,
                           const Segment& segment) {
@@ -162,7 +163,7 @@ class WeightsPass {
     }
   }
 
-  /// As the caller counts them.
+  /// Converts the scores of a tile from the kernel's base-2 units to those of the caller.
   template <int kVectors>
   HWY_INLINE void finish_scores(std::int64_t key, std::int64_t lane) {
     const Floats d;
@@ -175,8 +176,8 @@ class WeightsPass {
     }
   }
 
-  /// Scores of a tile become weights, which are kept or go to their columns. Those of lanes without
-  /// a row become 0.
+  /// Converts the scores of a tile to weights, which are stored or accumulated per column. Weights
+  /// of lanes without a row are 0.
   template <int kVectors>
   HWY_INLINE void finish_weights(const Panel& panel, std::int64_t key, std::int64_t lane) {
     const Floats d;
@@ -204,7 +205,7 @@ class WeightsPass {
         const Vector below = Arithmetic::kScalesQueries ? hn::Sub(score, log2_sum[v])
                                                         : hn::MulSub(factor, score, log2_sum[v]);
         const Vector weight = fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, below);
-        // Hidden in a row whose lse is nan or -inf, too.
+        // Hidden keys have weight 0 even if the row's lse is NaN or -inf.
         const auto none = hn::Eq(score, hidden);
         weights[v] = hn::IfThenElseZero(rows[v], hn::IfThenZeroElse(none, weight));
         if (keeps) hn::Store(weights[v], d, scores + v * kLanes);
@@ -245,7 +246,7 @@ class WeightsPass {
   }
 
   void write_numbers_of(const Panel& panel, std::int64_t block, std::int64_t count) {
-    // The first block may begin before the first key.
+    // The first block may begin before k_begin.
     const std::int64_t skipped = std::max<std::int64_t>(item_.k_begin - block, 0);
     transpose(Numbers<float>{scratch_.forward.scores + skipped * kPanelLanes}, kPanelLanes,
               count - skipped, panel.rows, numbers_at(panel.first_query, block + skipped),
@@ -294,7 +295,7 @@ class WeightsPass {
     }
   }
 
-  /// The larger of two; nan if one of them is.
+  /// Returns the larger of two; NaN if either is NaN.
   static HWY_INLINE Vector larger(Vector a, Vector b) {
     const auto keep = hn::Or(hn::Gt(a, b), hn::Not(hn::Eq(a, a)));
     return hn::IfThenElse(keep, a, b);
@@ -320,8 +321,8 @@ class WeightsPass {
     }
   }
 
-  /// Before scores become weights: their logarithms are what counts. Keys from `key` to before
-  /// `end`.
+  /// Adds keys [key, end) to the histogram. Runs before scores become weights, because bins are
+  /// computed from logarithms.
   template <int kVectors>
   void count_bins(const Panel& panel, std::int64_t key, std::int64_t end, std::int64_t lane) {
     const Floats d;
@@ -336,7 +337,7 @@ class WeightsPass {
         const Vector above = Arithmetic::kScalesQueries ? hn::Sub(log2_sum, score)
                                                         : hn::NegMulAdd(factor, score, log2_sum);
         const Vector bin = hn::Min(hn::Max(above, hn::Zero(d)), last);
-        // Hidden pairs and those of nan rows have none.
+        // Hidden pairs and pairs of NaN rows have no bin.
         const auto counts =
             hn::And(hn::Gt(score, hn::Set(d, kMinusInfinity)), hn::Eq(above, above));
         hn::Store(
@@ -355,7 +356,7 @@ class WeightsPass {
   const ForwardHead& head_;
   WeightsScratch scratch_;
   ScoreStages stages_;
-  const float score_factor_;  // what scores still have to be multiplied by
+  const float score_factor_;  // remaining factor of the scores
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights found again (weights-inl.h) in bfloat16, compiled for processors with vdpbf16ps as
-// bf16_target-inl.h says.
+// Recomputed weights (weights-inl.h) in bfloat16, compiled for processors with vdpbf16ps (see
+// bf16_target-inl.h).
 
 #include "kernels/weights/weights_bf16.h"
 
