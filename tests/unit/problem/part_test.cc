@@ -127,6 +127,44 @@ TEST(ProblemPartTest, ACustomScoreIsToldPlacesInTheWholeProblem) {
   expect_parts({.mask = causal(), .score = {.custom = custom}});
 }
 
+struct SeenPositions {
+  std::vector<ScorePosition> tiles, tile_derivatives;
+};
+
+TEST(ProblemPartTest, ACustomScoreGetsTilesAndDerivativesAtPositionsOfTheWholeProblem) {
+  const auto seen = std::make_shared<SeenPositions>();
+  CustomScore whole;
+  whole.state = seen;
+  whole.one = [](const void*, double score, const ScorePosition&) { return score; };
+  whole.tile = [](const void* state, const ScoreTile& tile) {
+    static_cast<SeenPositions*>(const_cast<void*>(state))->tiles.push_back(tile.first);
+  };
+  whole.one_derivative = [](const void*, double score, const ScorePosition& at) {
+    return score + static_cast<double>(at.query * 10 + at.key);
+  };
+  whole.tile_derivative = [](const void* state, const ScoreTile& tile) {
+    static_cast<SeenPositions*>(const_cast<void*>(state))->tile_derivatives.push_back(tile.first);
+  };
+  const AttentionOptions options = {.score = {.custom = whole}};
+  const ProblemPart part(options, kShape, {1, 3, 2, 4});
+  const CustomScore& own = part.options().score.custom;
+
+  const ScorePosition in_part = {.query = 1, .key = 5, .offset = 6};
+  ScoreTile tile;
+  tile.first = in_part;
+  own.tile(own.state.get(), tile);
+  own.tile_derivative(own.state.get(), tile);
+  for (const auto& positions : {seen->tiles, seen->tile_derivatives}) {
+    ASSERT_EQ(positions.size(), 1U);
+    EXPECT_EQ(positions[0].batch, 1);
+    EXPECT_EQ(positions[0].head, 3);
+    EXPECT_EQ(positions[0].query, 3);
+    EXPECT_EQ(positions[0].key, 5);
+    EXPECT_EQ(positions[0].offset, 4);  // query + offset is the same position among the keys
+  }
+  EXPECT_EQ(own.one_derivative(own.state.get(), 0.5, in_part), 35.5);
+}
+
 TEST(ProblemPartTest, PackedSequences) {
   const std::vector<std::int64_t> query_starts = {0, 3, 3, 9}, key_starts = {0, 4, 6, 13};
   ProblemShape shape{1, 4, 2, 9, 13};

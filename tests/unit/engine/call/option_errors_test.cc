@@ -69,6 +69,11 @@ const std::vector<BadCall> kBadScores{
        c.options.score.bias = Tensor(DType::kInt64, {6, 8});
      },
      "bias: expected float32, float64, float16 or bfloat16, got int64"},
+    {"bias without data",
+     [](Call& c) {
+       c.options.score.bias = TensorView(static_cast<const float*>(nullptr), {6, 8});
+     },
+     "bias: expected data for shape [6, 8], got a null pointer"},
     {"alibi with too few slopes",
      [](Call& c) {
        c.options.score.alibi = Alibi{{1, 2}};
@@ -106,6 +111,12 @@ const std::vector<BadCall> kBadScores{
        c.options.score.relative = RelativeTable{Tensor(DType::kBool, {32, 4})};
      },
      "relative: expected float32, float64, float16 or bfloat16, got bool"},
+    {"relative without data",
+     [](Call& c) {
+       c.options.score.relative =
+           RelativeTable{TensorView(static_cast<const float*>(nullptr), {32, 4})};
+     },
+     "relative: expected data for shape [32, 4], got a null pointer"},
     {"relative with too short a distance",
      [](Call& c) {
        c.options.score.relative = RelativeTable{Tensor(DType::kFloat64, {32, 4}), true, 8};
