@@ -336,19 +336,15 @@ def forward_page(kept):
 # ---- the README's table ------------------------------------------------------------------------
 
 # Of bench/peers/cells.py, with one thread.
-SPEED_ROWS = ["full_4096_64", "full_4096_128", "full_512_64", "full_2048_59", "causal_4096_64",
-              "causal_512_64", "window_16384_64", "softcap_4096_64"]
+SPEED_ROWS = ["full_4096_64", "full_4096_128", "causal_4096_64", "window_16384_64", "softcap_4096_64"]
 LIBRARIES = {
     "PyTorch": ["torch_sdpa", "torch_flex"],
     "ONNX Runtime": ["ort_mha", "ort_gqa", "ort_attention"],
     "JAX": ["jax"],
 }
-SPEED_TEXT = """\
-GFLOP/s of useful work in float32 on one thread, for N queries and as many keys of D numbers each. *Of ceiling*: as a
-share of what the CPU's multiply-add units can do at best."""
-PEERS_TEXT = """\
-On the right: how many times as fast Fovea is as the fastest call of each library, so that **below 1** Fovea is slower;
-– where the library has no such call."""
+SPEED_TEXT = "Float32 on one thread: useful GFLOP/s, and the share of the CPU's limit for multiply-adds"
+PEERS_TEXT = ("Right: Fovea's speed as a multiple of each library's fastest call (**below 1** Fovea is slower, – the library "
+              "has no such call)")
 
 
 def problem_of(cell):
@@ -384,33 +380,44 @@ def multiple_text(result, names):
     return text if ours >= max(theirs) else f"**{text}**"
 
 
-def peers_sentence(peers):
-    lost = [result for result in results.in_order(peers)
+def lost_cells(peers):
+    """The problems in which the best peer is faster, most of all on one thread."""
+    return [result for result in results.in_order(peers)
             if not result["cell"]["tiny"] and "lost" in results.verdict(result, results.PEERS_OF_THE_TABLE)]
+
+
+def peers_sentence(peers):
     total = sum(not result["cell"]["tiny"] for result in peers["results"].values())
-    return (f"Of all {total} problems measured beside them, on one and two threads, Fovea is slower than the best "
-            f"peer in {len(lost) or 'none'}.")
+    return (f"Of the {total} problems measured beside them, on one and two threads, Fovea is slower than the fastest "
+            f"peer in {len(lost_cells(peers)) or 'none'}.")
 
 
 def speed_page(forward, peers):
-    """The README's table; what was not measured is said, not left out in silence."""
+    """The README's table: SPEED_ROWS, and every problem in which a peer is faster on one thread. States what was not
+    measured."""
     if not forward and not peers:
         return "Speed: not measured yet; `make bench` and `make bench-peers` do."
     every_cell = {cell.name: cell for cell in cells.every_cell()}
-    heading, lines, missing = ["one thread"], [], []
+    heading, texts, captions = ["one thread"], [], []
+    names = list(SPEED_ROWS)
     target, record = best_first(forward)[0] if forward else (None, None)
     if forward:
-        heading += ["GFLOP/s", "of ceiling"]
-        lines += [SPEED_TEXT]
+        heading += ["GFLOP/s", "of limit"]
+        texts.append(f"{SPEED_TEXT} ({target}; {caption(record).removesuffix('.')}).")
     else:
-        missing.append("Fovea by itself: not measured yet; `make bench` does.")
+        texts.append("Fovea by itself: not measured yet; `make bench` does.")
     if peers:
         heading += LIBRARIES
-        lines += [PEERS_TEXT, peers_sentence(peers)]
+        names += [result["cell"]["name"] for result in lost_cells(peers)
+                  if result["threads"] == 1 and result["cell"]["name"] not in SPEED_ROWS]
+        shown = [peers["results"].get(f"{name}/1") for name in names]
+        runs = {result["run"]: peers["runs"][result["run"]] for result in shown if result}
+        captions = results.sentence(runs)
+        texts.append(f"{PEERS_TEXT}. {peers_sentence(peers)}")
     else:
-        missing.append("Beside other libraries: not measured yet; `make bench-peers` does.")
+        texts.append("Beside other libraries: not measured yet; `make bench-peers` does.")
     rows = []
-    for name in SPEED_ROWS:
+    for name in names:
         problem = problem_of(every_cell[name])
         row = [describe(problem)]
         if forward:
@@ -420,12 +427,9 @@ def speed_page(forward, peers):
             row += [multiple_text(result, names) for names in LIBRARIES.values()]
         if any(row[1:]):
             rows.append(row)
-    lines += ["", *table(heading, rows), ""]
-    if forward:
-        lines.append(f"By itself: {target}; {caption(record)}")
-    if peers:
-        lines += [f"Beside others: {text}" for text in results.sentence(peers["runs"])]
-    return "\n".join([*lines, *missing])
+    lines = [*texts, "", *table(heading, rows), ""]
+    lines += [f"Beside others: {text}" for text in captions]
+    return "\n".join(lines).rstrip("\n")
 
 
 # ---- writing -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -155,9 +156,21 @@ class SpeedPage(unittest.TestCase):
                   "jax": {"failed": "memory"}}
         page = report.speed_page(record(), peers(1000, others))
         self.assertIn("| N 4096, D 64, 2 heads | 140.0 | 90.0 % | **0.90** | 2.00 | **failed** |", page)
-        self.assertIn("Of all 1 problems measured beside them, on one and two threads, Fovea is slower than the best peer in 1.",
+        self.assertIn("Of the 1 problems measured beside them, on one and two threads, Fovea is slower than the fastest peer in 1.",
                       page)
-        self.assertIn("By itself: AVX3; Some CPU", page)
+        self.assertIn("(AVX3; Some CPU", page)
+
+    def test_a_lost_problem_has_a_row(self):
+        lost = peers(1000, {"torch_sdpa": 900}, "causal_512_64")
+        page = report.speed_page(record(), lost)
+        self.assertNotIn("causal_512_64", report.SPEED_ROWS)
+        self.assertIn("| N 512, D 64, 8 heads, causal() |  |  | **0.90** | – | – |", page)
+
+    def test_the_sentence_in_the_readme_has_the_first_row_of_the_table(self):
+        table = [line for line in report.README.read_text(encoding="utf-8").splitlines() if line.startswith("| N ")]
+        share, torch = re.match(r"\| N 4096, D 64, 2 heads \| [\d.]+ \| ([\d.]+) % \| ([\d.]+) \|", table[0]).groups()
+        self.assertIn(f"{torch} times PyTorch's fused kernel at 4,096 tokens, at {float(share):.0f} % of the CPU's limit",
+                      report.README.read_text(encoding="utf-8"))
 
     def test_every_row_is_a_problem_of_both(self):
         every_cell = {cell.name: cell for cell in cells.every_cell()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs what README.md and docs/training.md say.
+"""Runs the commands and programs of README.md and of the pages of docs/ that are named below.
 
 ```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea and fovea-bench in
          place, and must succeed. Lines that start with `make` would run these tests again, or
@@ -108,7 +108,8 @@ class Document:
         self.assertLessEqual({block.language for block in self.blocks}, self.LANGUAGES)
 
     def test_commands(self):
-        self.each("sh", self.run_commands)
+        if "sh" in self.LANGUAGES:
+            self.each("sh", self.run_commands)
 
     def run_commands(self, block):
         commands = []
@@ -121,9 +122,8 @@ class Document:
                                 env=self.environment)
 
 
-class Readme(Document, unittest.TestCase):
-    NAME = "README.md"
-    LANGUAGES = {"sh", "cpp", "python"}
+class Programs(Document):
+    """A document with C++ programs."""
 
     def test_programs(self):
         prefix = self.scratch / "prefix"
@@ -136,7 +136,7 @@ class Readme(Document, unittest.TestCase):
                                              cwd=self.scratch, env=env))
 
         def run_program(block):
-            source = self.scratch / f"readme_{block.line}.cc"
+            source = self.scratch / f"program_{block.line}.cc"
             source.write_text(block.text, encoding="utf-8")
             program = str(source.with_suffix(""))
             self.run_command(os.environ["CXX"], "-std=c++20", "-Wall", "-Wextra", "-Werror",
@@ -144,6 +144,27 @@ class Readme(Document, unittest.TestCase):
             return self.run_command(program, cwd=self.scratch, env=env)
 
         self.each("cpp", run_program)
+
+
+class Readme(Programs, unittest.TestCase):
+    NAME = "README.md"
+    LANGUAGES = {"sh", "cpp", "python"}
+
+    def test_one_screen(self):
+        lines = (SOURCE / self.NAME).read_text(encoding="utf-8").splitlines()
+        self.assertLessEqual(len(lines), 130)
+        self.assertLess(lines.index("```sh"), 40)
+        self.assertLess(lines.index("```python"), 40)
+
+
+class Cpp(Programs, unittest.TestCase):
+    NAME = "docs/cpp.md"
+    LANGUAGES = {"cpp"}
+
+
+@unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")
+class CommandLine(Document, unittest.TestCase):
+    NAME = "docs/command-line.md"
 
 
 @unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README shows of Python: it runs, and prints what stands below it."""
+"""The Python programs of README.md and docs/python.md run and print the output shown below them."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 from try_wheel import readme_blocks
 
 
-@pytest.mark.parametrize(("program", "expected"), readme_blocks())
+@pytest.mark.parametrize(("program", "expected"), [*readme_blocks(), *readme_blocks("docs/python.md")])
 def test_block(program, expected):
     result = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, encoding="utf-8")
     assert result.returncode == 0, result.stderr

@@ -82,9 +82,9 @@ def check_files(wheel):
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
-def readme_blocks():
-    """Each ```python block, and what the ```text right below it says that it prints."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def readme_blocks(name="README.md"):
+    """Each ```python block of a document, and the output that the ```text right below it shows."""
+    text = (ROOT / name).read_text(encoding="utf-8")
     pattern = r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?"
     return re.findall(pattern, text, re.MULTILINE | re.DOTALL)
 
