@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that give memory, counting (allocations.h). The dynamic linker finds a program's
-// own before those of the C library, whatever library calls them.
+// Counting replacements for the allocation functions (allocations.h). The dynamic linker prefers a
+// program's own definitions to those of the C library, also for calls from other libraries.
 
 #include "support/allocations.h"
 

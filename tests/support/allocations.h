@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How often this thread has asked for memory, counted in place of the C library's own functions
+// Counts the calling thread's memory allocations by replacing the C library's functions
 // (support/allocations.cc).
 
 #pragma once
@@ -9,11 +9,12 @@
 
 namespace fovea::test {
 
-/// False under sanitizers, which take those functions for themselves, and on other C libraries.
+/// Returns false under sanitizers, which replace the same functions, and with C libraries other
+/// than glibc.
 bool counts_allocations();
 
-/// Calls of malloc, calloc, realloc, aligned_alloc and posix_memalign of this thread so far, and so
-/// of operator new.
+/// Returns the calling thread's number of calls of malloc, calloc, realloc, aligned_alloc and
+/// posix_memalign so far, including those made by operator new.
 std::int64_t allocations();
 
 }  // namespace fovea::test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_backward as tests call it, beside the oracle and the naive computation, and the check
-// of one against the others (support/forward.h has the same of attention_forward).
+// Helpers that call attention_backward, and its accuracy check against the oracle and the naive
+// computation. The counterpart of support/forward.h.
 
 #pragma once
 
@@ -36,17 +36,17 @@ inline constexpr NamedGradient kGradients[] = {
     {"value", &reference::Gradients::value},       {"bias", &reference::Gradients::bias},
     {"relative", &reference::Gradients::relative}, {"sinks", &reference::Gradients::sinks}};
 
-/// Which of them are asked for.
+/// The gradients to compute.
 struct Asked {
   bool query = true, key = true, value = true, bias = true, relative = true, sinks = true;
 };
 
-/// The gradient of a loss with respect to what attention returns. `lse` may be absent.
+/// The gradient of a loss with respect to the outputs of attention. `lse` may be undefined.
 struct ResultLoss {
   Tensor context, lse;
 };
 
-/// Of random numbers.
+/// Returns standard normal gradients.
 inline ResultLoss random_loss(const reference::Inputs& in, bool with_lse = true,
                               std::uint64_t seed = 77, DType type = storage()) {
   const ProblemShape shape = shape_of(in);
@@ -62,8 +62,8 @@ inline ResultLoss random_loss(const reference::Inputs& in, bool with_lse = true,
 
 // ---- calls --------------------------------------------------------------------------------------
 
-/// Tensors for the gradients that are asked for and that the options have, filled with a number
-/// that nobody computes: those of query, key and value of `type`, the others of its lse's.
+/// Returns tensors for the requested gradients, as far as the options have the operand, filled with
+/// kUntouched. Those of query, key and value have type `type`, the others the type of lse.
 inline reference::Gradients fresh_gradients(const reference::Inputs& in,
                                             const AttentionOptions& options, const Asked& asked,
                                             DType type) {
@@ -92,7 +92,7 @@ inline AttentionGradients views_of(reference::Gradients& gradients) {
           view_of(gradients.bias),  view_of(gradients.relative), view_of(gradients.sinks)};
 }
 
-/// What attention_backward reads, from the inputs, the results and the loss.
+/// Returns the arguments of attention_backward for the given inputs, results and loss.
 inline BackwardInputs backward_inputs(const reference::Inputs& in, const Forward& results,
                                       const ResultLoss& loss) {
   return {.query = in.query,
@@ -104,7 +104,7 @@ inline BackwardInputs backward_inputs(const reference::Inputs& in, const Forward
           .grad_lse = loss.lse.defined() ? TensorView(loss.lse) : TensorView()};
 }
 
-/// What attention_backward writes into fresh tensors, those of query, key and value of `type`.
+/// Returns the gradients from attention_backward; those of query, key and value have type `type`.
 inline reference::Gradients backward_of(const reference::Inputs& in, const Forward& results,
                                         const AttentionOptions& options, const ResultLoss& loss,
                                         const Asked& asked, DType type) {
@@ -113,10 +113,10 @@ inline reference::Gradients backward_of(const reference::Inputs& in, const Forwa
   return gradients;
 }
 
-/// attention_forward and then attention_backward.
+/// Runs attention_forward, then attention_backward.
 inline reference::Gradients backward(const reference::Inputs& in, const AttentionOptions& options,
                                      const ResultLoss& loss, const Asked& asked = {}) {
-  AttentionOptions quiet = options;  // progress and stop are for the gradients
+  AttentionOptions quiet = options;  // progress and stop apply to the backward pass only
   quiet.execution = {.threads = options.execution.threads};
   return backward_of(in, forward(in, quiet), options, loss, asked, in.query.dtype());
 }
@@ -145,8 +145,8 @@ inline reference::Gradients gradients_by_reference(const reference::Inputs& in,
   return reference::attention_gradients(in, outputs, options, {.arithmetic = arithmetic});
 }
 
-/// Holds gradients to the 1x rule. `type` is the one that the tensors are stored in, the coarsest
-/// of several.
+/// Checks gradients by the 1x rule. `type` is the tensors' storage type, or the coarsest of
+/// several.
 inline void expect_exact_gradients(const reference::Gradients& found, const reference::Inputs& in,
                                    const AttentionOptions& options, const ResultLoss& loss,
                                    DType type = storage()) {
@@ -164,7 +164,7 @@ inline void expect_exact_gradients(const reference::Gradients& found, const refe
   }
 }
 
-/// Holds the engine to it.
+/// Checks the engine's gradients by the 1x rule.
 inline void expect_exact_backward(const reference::Inputs& in, const AttentionOptions& options,
                                   const ResultLoss& loss) {
   expect_exact_gradients(backward(in, options, loss), in, options, loss);

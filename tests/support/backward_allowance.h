@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the 1x rule allows gradients on top of the naive computation's error: docs/numerics.md,
-// "Gradients", derives it. Weight by weight, because products of the largest numbers of each factor
-// would be allowed everything.
+// The 1x rule's allowance for gradients, on top of the error of the naive computation (derived in
+// docs/numerics.md, "Gradients"). It is summed weight by weight: a product of each factor's maximum
+// would be far too permissive.
 
 #pragma once
 
@@ -31,8 +31,8 @@ struct GradientAllowance {
   double query = 0.0, key = 0.0, value = 0.0, bias = 0.0, relative = 0.0, sinks = 0.0;
 };
 
-/// What roundings may move each number of each gradient by: of what is independent, the squares add
-/// up; what a row's numbers have in common, lse and delta, counts as a whole.
+/// Error bounds for each element of each gradient. Independent errors add in squares; errors shared
+/// by a whole row, those of lse and delta, add linearly.
 class GradientErrors {
  public:
   GradientErrors(const reference::Inputs& in, const AttentionOptions& options,
@@ -70,7 +70,7 @@ class GradientErrors {
     }
   }
 
-  /// Their maxima, and what rounding the gradients themselves adds.
+  /// Returns the maximum over each gradient, plus the rounding of the gradients themselves.
   GradientAllowance largest(const reference::Gradients& exact) const {
     const auto of = [&](const Squares& squares, const Tensor& gradient, bool stored) {
       if (squares.sums.empty()) return 0.0;
@@ -87,13 +87,13 @@ class GradientErrors {
  private:
   static double square(double x) { return x * x; }
 
-  /// Sums of squares, one for each number of a tensor.
+  /// Sums of squares, one per element of a tensor.
   struct Squares {
     Squares() = default;
     explicit Squares(const TensorView& tensor) : sums(static_cast<std::size_t>(tensor.size())) {}
     std::vector<double> sums;
   };
-  /// What the scores of one row that share a number of a bias have in common.
+  /// Sums over the scores of one row that share an element of a bias.
   struct Common {
     double weight = 0.0, gradient = 0.0;
   };
@@ -104,7 +104,7 @@ class GradientErrors {
     return static_cast<std::size_t>(((batch * shape[1] + head) * shape[2] + row) * shape[3]);
   }
 
-  /// The batch item or packed sequence of a query.
+  /// Returns the batch item or packed sequence of a query.
   std::int64_t item_of(const reference::Row& row) const {
     for (std::int64_t item = 0; item < shape_.items(); ++item) {
       const SequenceSpan span = sequence_span(options_, shape_, item);
@@ -137,10 +137,10 @@ class GradientErrors {
       mean += context[c] * go[c];
       squares += square(of_storing_ * context[c] * go[c]);
     }
-    // For each key: by what its weight is off, relatively; the size of dP; dP - delta.
+    // For each key: the relative error of its weight; the magnitude of dP; dP - delta.
     std::vector<double> off(weights.size()), size(weights.size()), above(weights.size());
     std::vector<double> kept(weights.size(), 1.0);
-    // The slope of the softcap, and by what it is off.
+    // The derivative of the softcap, and its error.
     std::vector<double> slope(weights.size(), 1.0), slope_off(weights.size());
     double mean_size = 0.0;
     for (std::size_t j = 0; j < weights.size(); ++j) {
@@ -158,7 +158,7 @@ class GradientErrors {
       if (score.softcap > 0) {
         const double t = std::abs(std::tanh(score_now / score.softcap));
         slope[j] = 1 - t * t;
-        // tanh's own errors, and those of the score.
+        // The error of tanh itself, and the propagated error of the score.
         slope_off[j] = 22 * kRounding + 2 * t * slope[j] * 2 * kRounding * product / score.softcap;
       }
       const double capped = score.softcap > 0 ? 5 * std::min(product, score.softcap) : 0.0;
@@ -174,7 +174,7 @@ class GradientErrors {
     const double of_mean = std::sqrt(squares) + 2 * kRounding * (mean_size + std::abs(of_lse));
     const double off_lse = 3 * kRounding * std::abs(lse);
 
-    // What the row's keys have in common, by dimension.
+    // Sums over the row's keys, per dimension.
     std::vector<Common> common(head_dim);
     std::map<std::size_t, Common> of_bias, of_bucket;
     for (std::size_t j = 0; j < weights.size(); ++j) {
@@ -239,8 +239,8 @@ class GradientErrors {
   const AttentionOptions& options_;
   ProblemShape shape_;
   DType type_;
-  Tensor query_, key_, value_, grad_context_, grad_lse_;  // of float64
-  double of_storing_;                                     // 0: what is stored is not rounded
+  Tensor query_, key_, value_, grad_context_, grad_lse_;  // float64
+  double of_storing_;                                     // 0 if stored values are not rounded
   double scale_ = 1.0, biases_ = 0.0;
   std::array<std::int64_t, 4> bias_strides_{};
   Squares of_query_, of_key_, of_value_, of_bias_, of_relative_, of_sinks_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call of attention_forward to be made wrong, with the message that is expected of it and the
-// check that outputs are untouched.
+// Invalid calls of attention_forward, each with the expected message, and a check that the outputs
+// are untouched.
 
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace fovea::test {
 
-/// Right as it stands. The outputs lie within larger buffers, so that inputs can be laid over them.
+/// A valid call. Its outputs lie within larger buffers, so that inputs can be made to overlap them.
 struct Call {
   Call() {
     RandomState random(1);
@@ -69,7 +69,7 @@ inline std::string name_of_case(const testing::TestParamInfo<BadCall>& info) {
   return name;
 }
 
-/// The mistake may be in what is made of options (masks that throw), or in the call.
+/// Checks the message. It may be thrown while the options are built (masks throw) or by the call.
 inline void expect_refused(const BadCall& bad) {
   Call call;
   EXPECT_EQ(message_of([&] {

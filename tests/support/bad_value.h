@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tables of mistakes: something right, made wrong in one way, and the message that is expected.
+// Tables of invalid arguments: each changes a valid value in one way and has the expected message.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace fovea::test {
 
-/// One mistake in a T that is right as it is made.
+/// One change that makes a default-constructed T invalid.
 template <class T>
 struct Bad {
   std::string name;
@@ -26,7 +26,7 @@ void PrintTo(const Bad<T>& bad, std::ostream* stream) {
   *stream << bad.name;
 }
 
-/// The name of a mistake as gtest takes names.
+/// Returns the name of a case in a form that gtest accepts.
 template <class T>
 std::string name_of_bad(const testing::TestParamInfo<Bad<T>>& info) {
   std::string name = info.param.name;

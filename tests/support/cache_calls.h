@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What tests of caches share: tokens to append, and what a full cache says.
+// Helpers shared by the tests of caches: random tokens, and the message of CacheFull.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace fovea::test {
 
-/// The message of the CacheFull that `call` throws, or "no error".
+/// Returns the message of the CacheFull thrown by `call`, or "no error".
 std::string full_message_of(const auto& call) {
   try {
     call();
@@ -31,17 +31,17 @@ inline TensorView zeros(DType dtype, const Shape& shape) {
   return {memory.data(), dtype, shape, contiguous_strides(shape)};
 }
 
-/// Standard normal numbers.
+/// Returns standard normal tokens.
 inline Tensor random_tokens(RandomState& random, DType dtype, const Shape& shape) {
   return convert(random.randn(shape), dtype);
 }
 
-/// A number from 0 to before `end`.
+/// Returns a random integer in [0, `end`).
 inline std::int64_t random_below(RandomState& random, std::int64_t end) {
   return static_cast<std::int64_t>(random.rand() * static_cast<double>(end));
 }
 
-/// One of the types that tokens may come in.
+/// Returns a random dtype among those that tokens may have.
 inline DType random_float(RandomState& random) {
   constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
   return kFloats[random_below(random, 4)];

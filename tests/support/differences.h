@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients as differences: a loss that is linear in what attention returns, what it changes by
-// when one number of the problem does, and the comparison with what reference::attention_gradients
-// says. It has tests of its own (reference_differences_test.cc).
+// Finite differences: a loss that is linear in the outputs of attention, its central differences by
+// each element of the problem, and the comparison with reference::attention_gradients. Tested in
+// unit/support/differences_test.cc.
 
 #pragma once
 
@@ -26,14 +26,14 @@
 
 namespace fovea::test {
 
-/// What of attention's results a loss has.
+/// The outputs that a loss depends on.
 struct LossParts {
   bool context = true;
   bool lse = true;
   bool weights = true;
 };
 
-/// The sum of each result times a random number.
+/// The sum of all outputs, each times a random factor.
 struct Loss {
   Tensor context, lse, weights;
 
@@ -52,7 +52,7 @@ struct Loss {
 
   reference::OutputGradients gradients() const { return {context, lse, weights}; }
 
-  /// An lse of -inf, that of a fully masked row, has no part.
+  /// Returns the loss. Infinite outputs, the lse of fully masked rows, are skipped.
   double of(const reference::Inputs& in, const AttentionOptions& options) const {
     const reference::Steps steps = reference::attention_steps(in, options);
     double sum = 0.0;
@@ -69,7 +69,7 @@ struct Loss {
   }
 };
 
-/// What the loss changes by with each number of `numbers`, which is put back.
+/// Returns the central difference of the loss by each element of `numbers`, which keeps its values.
 inline Tensor differences(const MutableTensorView& numbers, const std::function<double()>& loss) {
   constexpr double kStep = 1e-5;
   Tensor result(DType::kFloat64, numbers.shape());
@@ -86,8 +86,8 @@ inline Tensor differences(const MutableTensorView& numbers, const std::function<
   return result;
 }
 
-/// As close as differences come: their error is of the order of step^2 = 1e-10 and of a rounding of
-/// the loss over the step, 1e-16 / 1e-5.
+/// Checks gradients to the accuracy of central differences: the error is of order step^2 = 1e-10,
+/// plus a rounding of the loss divided by the step, 1e-16 / 1e-5.
 inline testing::AssertionResult same_gradient(const Tensor& found, const Tensor& by_differences) {
   if (!found.defined() || found.shape() != by_differences.shape()) {
     return testing::AssertionFailure() << "shapes: found " << to_string(found.shape())
@@ -102,8 +102,8 @@ inline testing::AssertionResult same_gradient(const Tensor& found, const Tensor&
          << worst.expected << "; the largest is " << size;
 }
 
-/// Numbers of the options that have gradients. Options keep a view of them, so that differences can
-/// change them.
+/// The differentiable tensors of the options. The options hold views of them, so that finite
+/// differences can change them.
 struct Numbers {
   Tensor bias, relative;
 
@@ -112,7 +112,7 @@ struct Numbers {
     bias = RandomState(seed).randn(shape);
     options.score.bias = bias;
   }
-  /// Adds a table of 8 buckets.
+  /// Adds a table with 8 buckets.
   void add_relative(AttentionOptions& options, std::int64_t q_heads, bool bidirectional = true,
                     std::uint64_t seed = 3000) {
     relative = RandomState(seed).randn({8, q_heads});
@@ -120,7 +120,8 @@ struct Numbers {
   }
 };
 
-/// Every gradient of a problem against differences; returns how many numbers were compared.
+/// Checks every gradient of a problem against finite differences; returns the number of elements
+/// compared.
 inline std::int64_t expect_differences(RandomProblem& p, AttentionOptions options, Numbers& numbers,
                                        const Loss& loss) {
   const reference::Gradients found =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The comparator of results: as exact as the naive computation in the same precision is,
-// both judged by the float64 oracle, and a rounding or two (docs/numerics.md, "The 1x rule"). It
-// has tests of its own (attention_comparator_test.cc).
+// The comparator of results: the error against the float64 oracle may exceed that of the naive
+// computation in the same precision by a rounding or two (docs/numerics.md, "The 1x rule"). Tested
+// in unit/support/comparator_test.cc.
 
 #pragma once
 
@@ -21,7 +21,7 @@ namespace fovea::test {
 /// The largest relative error of rounding to float32.
 inline constexpr double kRounding = 0x1p-24;
 
-/// The element that lies farthest from the oracle's.
+/// The element with the largest difference from the oracle.
 struct Deviation {
   double largest = 0.0;
   Index at;
@@ -29,8 +29,8 @@ struct Deviation {
   double expected = 0.0;
 };
 
-/// Two nans, or two equal infinities, differ by 0; a number and anything else by infinity. The
-/// shapes must be the same.
+/// Returns the largest difference. Two NaNs or two equal infinities differ by 0; any other pair
+/// with a non-finite value differs by infinity. The shapes must be equal.
 inline Deviation deviation(const TensorView& found, const TensorView& oracle) {
   Deviation worst;
   for_each_index(oracle.shape(), [&](const Index& at) {
@@ -44,7 +44,7 @@ inline Deviation deviation(const TensorView& found, const TensorView& oracle) {
   return worst;
 }
 
-/// The 1x rule: max |found - oracle| <= max |naive - oracle| + allowance.
+/// Checks the 1x rule: max |found - oracle| <= max |naive - oracle| + allowance.
 inline testing::AssertionResult as_exact_as(const TensorView& found, const TensorView& naive,
                                             const TensorView& oracle, double allowance) {
   if (!found.defined() || found.shape() != oracle.shape() || naive.shape() != oracle.shape()) {
@@ -66,7 +66,8 @@ inline testing::AssertionResult as_exact_as(const TensorView& found, const Tenso
          << of_naive.largest << ", and " << allowance << " is allowed on top";
 }
 
-/// Whether all elements have the same bits; -0 is not 0, and one nan is not another.
+/// Checks that all elements are equal bit by bit: -0 differs from 0, and NaNs must have equal
+/// payloads.
 inline testing::AssertionResult same_bits(const TensorView& a, const TensorView& b) {
   if (!a.defined() || a.shape() != b.shape() || a.dtype() != b.dtype()) {
     return testing::AssertionFailure()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The files that tests look at.
+// Access to the files that tests read.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea::test {
 
-/// Every scene in examples/scenes, by name; a new one is found by itself.
+/// Returns every scene in examples/scenes, sorted by name.
 inline std::vector<std::filesystem::path> example_scenes() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(FOVEA_SCENES)) {
@@ -24,7 +24,7 @@ inline std::vector<std::filesystem::path> example_scenes() {
   return paths;
 }
 
-/// A whole file. Throws IoError when it cannot be read, which fails the test.
+/// Reads a whole file. Throws IoError if that fails, which fails the test.
 inline std::string read_file(const std::filesystem::path& path) {
   return fovea::read_file(path.string(), std::int64_t{1} << 26);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of functions of one float: arguments over all of a range, in whole vectors, and results
-// compared by their bits.
+// Helpers for tests of functions of one float: arguments that cover a whole range, padding to whole
+// vectors, and bitwise comparison.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea::test {
 
-/// Every n-th float32 from 0 to `last`, by their bits.
+/// Returns every 509th float32 from 0 to `last`, in order of bit patterns.
 inline std::vector<float> numbers_to(float last) {
   constexpr std::uint32_t kStep = 509;
   std::vector<float> numbers;
@@ -24,7 +24,7 @@ inline std::vector<float> numbers_to(float last) {
   return numbers;
 }
 
-/// What `function`, which works in place on a multiple of 16 numbers, makes of any number of them.
+/// Applies `function`, which works in place on multiples of 16 numbers, to a vector of any length.
 template <class Function>
 std::vector<float> results_of(const Function& function, std::vector<float> numbers) {
   const std::size_t count = numbers.size();
@@ -34,7 +34,7 @@ std::vector<float> results_of(const Function& function, std::vector<float> numbe
   return numbers;
 }
 
-/// The first numbers of `found` have the bits of those expected; -0 is not 0.
+/// Checks that the first elements of `found` are bitwise equal to `expected`; -0 differs from 0.
 inline void expect_bits(const std::vector<float>& found, const std::vector<float>& expected) {
   ASSERT_GE(found.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward as tests call it, beside the oracle and the naive computation, and the check of
-// one against the others.
+// Helpers that call attention_forward, and its accuracy check against the oracle and the naive
+// computation.
 
 #pragma once
 
@@ -26,7 +26,7 @@
 
 namespace fovea::test {
 
-/// Both outputs: of the whole problem, or [rows, value_dim] and [rows] of selected rows.
+/// Both outputs: those of the whole problem, or [rows, value_dim] and [rows] for selected rows.
 struct Forward {
   Tensor context, lse;
 };
@@ -36,15 +36,15 @@ inline ProblemShape shape_of(const reference::Inputs& in, const AttentionOptions
           in.query.extent(2), in.key.extent(2),   options.sequences.count()};
 }
 
-/// A number that no computation here gives, to see what is written and what is not.
+/// A value that no computation here produces, to detect elements that were not written.
 inline constexpr float kUntouched = -12345.678F;
 
-/// The type of lse for inputs of one type.
+/// Returns the type of lse for inputs of type `inputs`.
 inline DType lse_type(DType inputs) {
   return inputs == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-/// What attention_forward writes into fresh tensors, the context of type `context`.
+/// Runs attention_forward with fresh outputs; the context has type `context`.
 inline Forward forward(const reference::Inputs& in, const AttentionOptions& options,
                        DType context) {
   const ProblemShape shape = shape_of(in);
@@ -55,7 +55,7 @@ inline Forward forward(const reference::Inputs& in, const AttentionOptions& opti
   attention_forward(in.query, in.key, in.value, options, {result.context, result.lse});
   return result;
 }
-/// The context of the queries' type.
+/// Runs attention_forward with fresh outputs; the context has the type of the queries.
 inline Forward forward(const reference::Inputs& in, const AttentionOptions& options = {}) {
   return forward(in, options, in.query.dtype());
 }
@@ -80,7 +80,7 @@ inline RowList all_rows(const ProblemShape& shape) {
   return rows;
 }
 
-/// The first and the last row, and others at random.
+/// Returns the first and the last row, and random others.
 inline RowList some_rows(const ProblemShape& shape, int count, std::uint64_t seed = 1) {
   RandomState random(seed);
   RowList rows{{0, 0, 0}, {shape.batch - 1, shape.q_heads - 1, shape.q_len - 1}};
@@ -91,7 +91,7 @@ inline RowList some_rows(const ProblemShape& shape, int count, std::uint64_t see
   return rows;
 }
 
-/// Those rows of a whole problem's outputs.
+/// Copies selected rows out of the outputs of a whole problem.
 inline Forward rows_of(const Forward& whole, std::span<const reference::Row> rows) {
   const auto count = static_cast<std::int64_t>(rows.size());
   const std::int64_t dim = whole.context.extent(3);
@@ -112,13 +112,13 @@ inline Forward by_reference(const reference::Inputs& in, const AttentionOptions&
   return {std::move(result.context), std::move(result.lse)};
 }
 
-/// The oracle's.
+/// Returns the results of the float64 oracle.
 inline Forward oracle(const reference::Inputs& in, const AttentionOptions& options,
                       std::span<const reference::Row> rows) {
   return by_reference(in, options, rows, DType::kFloat64);
 }
 
-/// The naive computation's, in the precision of the engine for tensors of a type.
+/// Returns the results of the naive computation, in the precision that the engine uses for `type`.
 inline Forward naive(const reference::Inputs& in, const AttentionOptions& options,
                      std::span<const reference::Row> rows, DType type = storage()) {
   return by_reference(in, options, rows, type);
@@ -126,7 +126,8 @@ inline Forward naive(const reference::Inputs& in, const AttentionOptions& option
 
 // ---- the check ----------------------------------------------------------------------------------
 
-/// The largest sum of |q_c k_c| of the rows, times |scale|: the size of what is summed in a score.
+/// Returns the largest sum of |q_c k_c| over the rows' scores, times |scale|: the magnitude of the
+/// terms of a score.
 inline double size_of_products(const reference::Inputs& in, const AttentionOptions& options,
                                std::span<const reference::Row> rows) {
   const Tensor query = convert(in.query, DType::kFloat32);
@@ -151,7 +152,7 @@ inline double size_of_products(const reference::Inputs& in, const AttentionOptio
   return largest * std::abs(scale);
 }
 
-/// The largest finite magnitude.
+/// Returns the largest finite magnitude.
 inline double size_of(const TensorView& tensor) {
   double largest = 0.0;
   for_each_index(tensor.shape(), [&](const Index& at) {
@@ -161,7 +162,7 @@ inline double size_of(const TensorView& tensor) {
   return largest;
 }
 
-/// What is added to a score, and what a sink is, at most.
+/// Returns a bound on the magnitude of the biases added to a score, plus the sum of the sinks.
 inline double size_of_biases(const ProblemShape& shape, const AttentionOptions& options) {
   const ScoreOptions& score = options.score;
   double size = 0.0;
@@ -187,8 +188,9 @@ inline double size_of_biases(const ProblemShape& shape, const AttentionOptions& 
   return size;
 }
 
-/// What rounding the weights and the context to a type of 16 bits, once each, may move the context
-/// by in one computation and not in the other: half of what it may at most.
+/// Returns the allowance for rounding the weights and the context to a 16-bit type, once each. The
+/// engine and the naive computation may round in opposite directions; half of the largest
+/// difference is allowed.
 inline double size_of_storing(const reference::Inputs& in, const AttentionOptions& options,
                               std::span<const reference::Row> rows, const Forward& exact,
                               DType type) {
@@ -200,19 +202,20 @@ inline double size_of_storing(const reference::Inputs& in, const AttentionOption
   return of_weights + std::max(rounding * size_of(exact.context), rounding_near_zero(type));
 }
 
-/// What the 1x rule allows on top of the naive computation's error: docs/numerics.md derives it.
+/// The 1x rule's allowance on top of the error of the naive computation (derived in
+/// docs/numerics.md).
 struct Allowance {
   double context = 0.0;
   double lse = 0.0;
 };
 
-/// `exact` is the oracle's; `type` that of the naive computation.
+/// `exact` holds the oracle's results; `type` is that of the naive computation.
 inline Allowance allowance_of(const reference::Inputs& in, const AttentionOptions& options,
                               std::span<const reference::Row> rows, const Forward& exact,
                               DType type = storage()) {
   const ProblemShape shape = shape_of(in, options);
   const double products = size_of_products(in, options, rows);
-  // tanh is right to 5 units in the last place, of 2 roundings each at most.
+  // tanh is accurate to 5 ulp, each of at most 2 roundings.
   const double capped =
       options.score.softcap > 0 ? 5 * std::min(products, options.score.softcap) : 0;
   const double scores = products + capped + size_of_biases(shape, options);
@@ -225,8 +228,8 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
   return allowance;
 }
 
-/// Holds the engine to the 1x rule for some rows; all of them where none are given. `luck` is
-/// allowed on top.
+/// Checks the engine's results for some rows, or all if `rows` is empty, by the 1x rule. `luck` is
+/// added to the allowance.
 inline void expect_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}, const Allowance& luck = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers between two pages that nobody may touch: reading or writing one element too many ends the
-// program.
+// Buffers between two inaccessible pages: an access beyond either end crashes the test.
 
 #pragma once
 
@@ -18,7 +17,7 @@
 
 namespace fovea::test {
 
-/// Which of the two pages the numbers lie next to.
+/// The guard page that the data is adjacent to.
 enum class Side : std::uint8_t { kBefore, kAfter };
 
 class GuardedMemory {
@@ -48,8 +47,8 @@ class GuardedMemory {
   std::size_t mapped_ = 0;
 };
 
-/// The elements of a tensor, each row of the last dimension `gap` elements behind the one
-/// before, and none behind the last.
+/// A copy of a tensor whose rows, along the last dimension, have `gap` unused elements between
+/// them, with none after the last row.
 class GuardedTensor {
  public:
   GuardedTensor(const TensorView& source, Side side, std::int64_t gap = 0)

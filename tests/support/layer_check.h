@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer's backward against differences of its forward, in float64: of every input and of every
-// parameter.
+// Checks a layer's backward pass against finite differences of its forward pass in float64, for
+// every input and every parameter.
 
 #pragma once
 
@@ -19,8 +19,8 @@
 
 namespace fovea::test {
 
-/// What of a layer is checked. `forward` reads the inputs, which change between calls; `backward`
-/// takes the gradient of what it returned and returns that of each input, in their order.
+/// The layer to check. `forward` reads the inputs, which change between calls. `backward` receives
+/// the gradient of forward's result and returns the gradient of each input, in order.
 struct LayerCheck {
   nn::Model& model;
   std::vector<Tensor*> inputs;
@@ -28,7 +28,7 @@ struct LayerCheck {
   std::function<std::vector<TensorView>(const TensorView& grad_y)> backward;
 };
 
-/// Compares all gradients of the sum of random numbers times y.
+/// Checks all gradients of the loss sum(factors * y), with random factors.
 inline void expect_gradients(const LayerCheck& check) {
   const Tensor y(check.forward());
   const Tensor factors = RandomState(4711).randn(y.shape());
@@ -59,7 +59,7 @@ inline void expect_gradients(const LayerCheck& check) {
   }
 }
 
-/// Numbers that another program printed to 15 digits, in row-major order.
+/// Checks values against those printed to 15 digits by another program, in row-major order.
 inline void expect_numbers(const TensorView& found, const std::vector<double>& expected) {
   ASSERT_EQ(found.size(), static_cast<std::int64_t>(expected.size()));
   std::size_t next = 0;
@@ -68,7 +68,7 @@ inline void expect_numbers(const TensorView& found, const std::vector<double>& e
   });
 }
 
-/// Parameters that begin as ones or zeros hide mistakes: all become normal numbers.
+/// Fills all parameters with normal numbers: initial ones and zeros would hide errors.
 inline void draw_parameters(nn::Model& model, std::uint64_t seed = 99) {
   RandomState random(seed);
   for (nn::Parameter& parameter : model.parameters()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// All lenses of a forward call, and their check against the oracle's weights.
+// Runs attention with all lenses, and checks the results against the oracle's weights.
 
 #pragma once
 
@@ -29,18 +29,18 @@
 
 namespace fovea::test {
 
-/// How much is asked for.
+/// The sizes of the lenses' results.
 struct LensSizes {
   std::int64_t top = 8;
-  std::int64_t rows = 0, columns = 0;  // of the map; none where 0
+  std::int64_t rows = 0, columns = 0;  // of the map; no map if 0
   Pool pool = Pool::kSum;
 };
 
-/// What all lenses together saw, and the outputs beside them.
+/// The results of all lenses, with the outputs of the same call.
 struct Seen : LensBuffers {
   Tensor context, lse;
 
-  /// All tensors of `seen` that are there.
+  /// Returns all defined tensors of `seen`.
   static auto all(auto& seen) {
     std::vector tensors{&seen.context,           &seen.lse,         &seen.entropy,
                         &seen.maximum,           &seen.maximum_key, &seen.mean_distance,
@@ -51,7 +51,7 @@ struct Seen : LensBuffers {
   }
 };
 
-/// Room for all of it, filled with what no lens sees.
+/// Returns buffers for all results, filled with a value that no lens produces.
 inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
   const ProblemShape shape = shape_of(in);
   const DType type = in.query.dtype();
@@ -68,7 +68,7 @@ inline Seen room_for(const reference::Inputs& in, const LensSizes& sizes) {
   return seen;
 }
 
-/// `call` is a function like attention_forward.
+/// Runs `call`, a function with the signature of attention_forward, with all lenses.
 template <class Call>
 Seen look_through(const Call& call, const reference::Inputs& in, const AttentionOptions& options,
                   const LensSizes& sizes) {
@@ -95,7 +95,8 @@ inline testing::AssertionResult same_bits(const Seen& a, const Seen& b) {
   return testing::AssertionSuccess();
 }
 
-/// Holds what was seen to the oracle's weights. A weight is off by `rounding` of itself at most.
+/// Checks lens results against the oracle's weights. Weights have a relative error of at most
+/// `rounding_`.
 class LensCheck {
  public:
   LensCheck(const reference::Inputs& in, const AttentionOptions& options)
@@ -152,7 +153,7 @@ class LensCheck {
                 "mean_distance");
     expect_near(seen.distance_variance, at, expected.distance_variance,
                 rounding_ * 4 * expected.distance_variance + 1e-25, "distance_variance");
-    // Of keys that are nearly as good either will do.
+    // Keys with nearly equal weights are interchangeable.
     const std::int64_t key = seen.maximum_key.at<std::int64_t>(at);
     if (expected.maximum_key < 0) {
       EXPECT_EQ(key, -1);
@@ -198,7 +199,7 @@ class LensCheck {
 
   void expect_map(const Seen& seen, const LensSizes& sizes) const {
     for (std::int64_t batch = 0; batch < shape_.batch; ++batch) {
-      // The first and the last: each cell is a loop over its pairs.
+      // Only the first and the last head, since each cell is a loop over its pairs.
       for (const std::int64_t head : std::set<std::int64_t>{0, shape_.q_heads - 1}) {
         for (std::int64_t r = 0; r < sizes.rows && !testing::Test::HasFailure(); ++r) {
           expect_map_row(seen, sizes, batch, head, r);
@@ -232,7 +233,7 @@ class LensCheck {
                               : sizes.pool == Pool::kMean ? sum / static_cast<double>(pairs)
                                                           : sum;
       SCOPED_TRACE(to_string(at));
-      // A row that is nan may mark what it does not see, between what it does.
+      // In a NaN row, masked cells between visible ones may be NaN.
       if (pairs == 0 && sizes.pool != Pool::kMean && std::isnan(seen.cells.value(at))) continue;
       expect_near(seen.cells, at, expected, 2 * rounding_ * expected + 1e-37, "cell");
     }
@@ -245,7 +246,7 @@ class LensCheck {
   double rounding_ = 0.0;
 };
 
-/// Against the oracle under all of `sets`; `look` is a function like look().
+/// Checks against the oracle under all of `sets`; `look` is a function like look().
 template <class Look>
 void expect_lenses_under(const std::vector<OptionSet>& sets, const Look& look,
                          const RandomProblem& problem, const std::vector<LensSizes>& all_sizes) {
@@ -259,7 +260,8 @@ void expect_lenses_under(const std::vector<OptionSet>& sets, const Look& look,
   }
 }
 
-/// Two keys beside each other have all of the weight, half each, 1.2 million keys away.
+/// Checks precision at long distances: two adjacent keys, 1.2 million positions away, have a weight
+/// of 0.5 each.
 template <class Look>
 void expect_digits_far_away(const Look& look) {
   constexpr std::int64_t kKeys = 1'200'000;

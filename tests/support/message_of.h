@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a caller's mistake is told, to compare with what it should be.
+// Captures error messages for comparison.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace fovea::test {
 
-/// The message of the InvalidArgument that `call` throws, or "no error".
+/// Returns the message of the InvalidArgument thrown by `call`, or "no error".
 std::string message_of(const auto& call) {
   try {
     call();

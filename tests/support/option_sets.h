@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that take the kernels' different ways.
+// Sets of options that cover all code paths of the kernels.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::test {
 
-/// Of problems that take them.
+/// A shape large enough for all of those paths.
 inline constexpr ProblemShape kOptionShape{2, 6, 3, 200, 700};
 
 struct OptionSet {
@@ -24,7 +24,8 @@ struct OptionSet {
   AttentionOptions options;
 };
 
-/// Options that take all ways through the kernels, for problems of two batch items and six heads.
+/// Returns options that cover all code paths of the kernels, for problems with two batch items and
+/// six heads.
 inline std::vector<OptionSet> option_sets(const ProblemShape& shape = kOptionShape) {
   const Tensor ids = RandomState(1).randint(0, 3, {shape.kv_len});
   const Tensor query_ids = RandomState(2).randint(0, 3, {shape.q_len});

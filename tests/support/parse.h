@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parses the numbers of recorded text.
+// Parses numbers in recorded text.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fovea::test {
 
-/// Parses the whole text as a number, and fails the test if it is not one.
+/// Parses the whole text as a number. Fails the test if it is not one.
 template <class T>
 T parse(const std::string& text) {
   T value{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small random problems for tests, from the seeded stream.
+// Small random problems for tests, drawn from the seeded generator.
 
 #pragma once
 
@@ -32,12 +32,12 @@ struct RandomProblem {
   reference::Inputs inputs() const { return {query, key, value}; }
 };
 
-/// What inputs are made of.
+/// The distribution of the inputs.
 enum class InputKind : std::uint8_t {
   kNormal,
-  /// Queries times 30: one weight of a row is nearly all of it.
+  /// Queries times 30, so that one weight of a row is close to 1.
   kLargeLogits,
-  /// Student's t with two degrees of freedom: without a variance.
+  /// Student's t with two degrees of freedom, which has infinite variance.
   kHeavyTailed,
 };
 inline constexpr InputKind kInputKinds[] = {InputKind::kNormal, InputKind::kLargeLogits,
@@ -48,8 +48,8 @@ inline const char* name_of(InputKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-/// The same in the type that is tested, of the kind that is asked for: what the engine and those
-/// that judge it are all given.
+/// Returns a problem of the given kind, rounded to the tested storage type. The engine, the oracle
+/// and the naive computation all read these values.
 inline RandomProblem stored_problem(const ProblemShape& shape, std::int64_t head_dim,
                                     std::int64_t value_dim, InputKind kind = InputKind::kNormal,
                                     std::uint64_t seed = 1) {
@@ -60,7 +60,7 @@ inline RandomProblem stored_problem(const ProblemShape& shape, std::int64_t head
   if (kind == InputKind::kHeavyTailed) {
     RandomState random(seed + 1'000'000);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) {
-      // A normal number over the root of an exponential one has this distribution.
+      // A normal number divided by the root of an exponential one has this distribution.
       for (double& x : tensor->span<double>()) x /= std::sqrt(-std::log(1.0 - random.rand()));
     }
   }
@@ -68,8 +68,9 @@ inline RandomProblem stored_problem(const ProblemShape& shape, std::int64_t head
   return p;
 }
 
-/// The largest difference of two tensors of one shape; equal infinities and nans differ by 0. Nan
-/// where the shapes differ or only one of two elements is finite, so that no comparison holds.
+/// Returns the largest difference of two tensors; equal infinities and NaNs differ by 0. Returns
+/// NaN, which fails every comparison, if the shapes differ or exactly one of two elements is
+/// finite.
 inline double max_difference(const TensorView& a, const TensorView& b) {
   if (a.shape() != b.shape()) return std::nan("");
   double worst = 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer in float32 beside the same one in float64: the same parameters, the same inputs, and how
-// far their results may be apart.
+// Compares a layer in float32 with the same layer in float64: equal parameters, equal inputs, and a
+// bound on the difference of the results.
 
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace fovea::test {
 
-/// The parameters of one become those of the other, which has the same names; rounded to its type.
+/// Copies the parameters of one model to another with the same names, rounded to its type.
 inline void copy_parameters(const nn::Model& from, nn::Model& to) {
   for (nn::Parameter& parameter : to.parameters()) {
     parameter.value =
@@ -25,8 +25,9 @@ inline void copy_parameters(const nn::Model& from, nn::Model& to) {
   }
 }
 
-/// Whether no number is off by more than so many roundings to float32 of the largest of them, or of
-/// 1 where all are smaller: callers count the terms that the longest chain of sums has.
+/// Checks that no element is off by more than `roundings` float32 roundings of the largest
+/// magnitude, or of 1 if all are smaller. Callers pass the number of terms in the longest chain of
+/// sums.
 inline testing::AssertionResult within_roundings(const TensorView& found, const TensorView& exact,
                                                  double roundings) {
   if (found.shape() != exact.shape()) {

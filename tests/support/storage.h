@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The type that the tests of the engine store their tensors in, and tensors of any type as tests
-// fill and look at them.
+// The storage type under test, and helpers that fill, change and read tensors of any type.
 
 #pragma once
 
@@ -16,8 +15,8 @@
 
 namespace fovea::test {
 
-/// What FOVEA_TEST_STORAGE names: float32, unless it is set. So one program runs for each type, as
-/// FOVEA_TARGET has it run for each target.
+/// Returns the type named by FOVEA_TEST_STORAGE, or float32 if it is unset. One test program thus
+/// covers every type, as FOVEA_TARGET lets it cover every target.
 inline DType storage() {
   static const DType type = [] {
     const char* const wish = std::getenv("FOVEA_TEST_STORAGE");
@@ -32,10 +31,10 @@ inline DType storage() {
   return type;
 }
 
-/// A copy in that type.
+/// Returns a copy in the storage type under test.
 inline Tensor stored(const TensorView& tensor) { return convert(tensor, storage()); }
 
-/// The largest relative error of rounding to a type.
+/// Returns the largest relative error of rounding to a type.
 inline double rounding_of(DType type) {
   switch (type) {
     case DType::kBFloat16:
@@ -47,8 +46,8 @@ inline double rounding_of(DType type) {
   }
 }
 
-/// What rounding to a type is off by, at most, where its numbers are subnormal: half of the
-/// smallest.
+/// Returns the largest absolute error of rounding to a type's subnormal numbers: half of the
+/// smallest one.
 inline double rounding_near_zero(DType type) {
   switch (type) {
     case DType::kBFloat16:
@@ -60,7 +59,7 @@ inline double rounding_near_zero(DType type) {
   }
 }
 
-/// Every number x becomes change(x).
+/// Replaces every element x by change(x).
 template <class Change>
 void change_all(const MutableTensorView& tensor, const Change& change) {
   for_each_index(tensor.shape(),
@@ -71,7 +70,7 @@ inline void fill(const MutableTensorView& tensor, double number) {
   change_all(tensor, [&](double) { return number; });
 }
 
-/// Whether all elements are this number, as their type holds it.
+/// Returns true if all elements equal `number` rounded to their type.
 inline bool all_are(const TensorView& tensor, double number) {
   Tensor one(tensor.dtype(), {});
   set_value(one, {}, number);
@@ -81,7 +80,7 @@ inline bool all_are(const TensorView& tensor, double number) {
   return same;
 }
 
-/// Other strides over the same memory, from element number `first` on.
+/// Returns a view of the same memory with another shape and strides, starting at element `first`.
 template <class Pointee>
 BasicTensorView<Pointee> laid_over(const BasicTensorView<Pointee>& memory, std::int64_t first,
                                    const Shape& shape, const Strides& strides) {
@@ -90,7 +89,7 @@ BasicTensorView<Pointee> laid_over(const BasicTensorView<Pointee>& memory, std::
   return {static_cast<Byte*>(memory.data()) + first * size, memory.dtype(), shape, strides};
 }
 
-/// One element, bit by bit.
+/// Copies one element bit by bit.
 inline void copy_element(const TensorView& from, const Index& at, const MutableTensorView& to,
                          const Index& there) {
   std::memcpy(to.address(there), from.address(at), dtype_size(from.dtype()));

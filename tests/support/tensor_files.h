@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files of tensors as byte strings: put together, and opened from memory.
+// Builds tensor files as byte strings and opens them from memory.
 
 #pragma once
 
@@ -21,27 +21,27 @@
 
 namespace fovea::test {
 
-/// A number as its bytes, the lowest first.
+/// Returns the bytes of a number in little-endian order.
 inline std::string little_endian(std::uint64_t value, int bytes) {
   std::string text;
   for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
   return text;
 }
 
-/// The string literal with all its zeros.
+/// Returns a string literal's bytes, including embedded zeros.
 template <std::size_t kSize>
 std::string bytes_of(const char (&literal)[kSize]) {
   return std::string(literal, kSize - 1);
 }
 
-/// An .npy file with this header, as it stands, and these bytes after it.
+/// Returns an .npy file with the given header, unchanged, followed by the given data.
 inline std::string npy_file(std::string_view header, std::string_view data = "", int version = 1) {
   return bytes_of("\x93NUMPY") + static_cast<char>(version) + '\0' +
          little_endian(header.size(), version == 1 ? 2 : 4) + std::string(header) +
          std::string(data);
 }
 
-/// An .npy file of an array.
+/// Returns an .npy file of an array.
 inline std::string npy_array(std::string_view descr, std::string_view shape, std::string_view data,
                              bool fortran_order = false) {
   return npy_file("{'descr': '" + std::string(descr) +
@@ -50,12 +50,12 @@ inline std::string npy_array(std::string_view descr, std::string_view shape, std
                   data);
 }
 
-/// A .safetensors file with this header and these bytes after it.
+/// Returns a .safetensors file with the given header and data.
 inline std::string safetensors_file(std::string_view header, std::string_view data = "") {
   return little_endian(header.size(), 8) + std::string(header) + std::string(data);
 }
 
-/// The same of one tensor, called "a".
+/// Returns a .safetensors file of one tensor, named "a".
 inline std::string safetensors_of(std::string_view dtype, std::string_view shape,
                                   std::string_view data) {
   return safetensors_file("{\"a\":{\"dtype\":\"" + std::string(dtype) +
@@ -64,16 +64,16 @@ inline std::string safetensors_of(std::string_view dtype, std::string_view shape
                           data);
 }
 
-/// A file from memory, which messages call "file"; `bytes` must outlive it.
+/// Opens a file from memory. Messages call it "file"; `bytes` must outlive it.
 inline TensorFile open_bytes(FileFormat format, const std::string& bytes) {
   return TensorFile::from_memory(std::as_bytes(std::span(bytes)), format, "file");
 }
 
-/// An empty folder that goes with the test.
+/// An empty folder that is removed at the end of the test.
 class Folder {
  public:
   Folder() {
-    // One test may have several, and may run twice at once.
+    // One test may use several folders, and two runs of it may overlap.
     static int number = 0;
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(testing::TempDir()) /
@@ -89,7 +89,7 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
 
-  /// The path of a file in it.
+  /// Returns the path of a file in the folder.
   std::string operator/(std::string_view name) const { return (path_ / name).string(); }
 
   /// Writes a file; returns its path.
@@ -99,7 +99,7 @@ class Folder {
     return path;
   }
 
-  /// How many files there are.
+  /// Returns the number of files in the folder.
   std::ptrdiff_t count() const {
     return std::distance(std::filesystem::directory_iterator(path_), {});
   }
@@ -108,7 +108,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-/// Whether two tensors have the same type, shape and elements, bit by bit.
+/// Checks that two tensors have the same type and shape and bitwise equal elements.
 inline testing::AssertionResult same_tensor(const TensorView& got, const TensorView& expected) {
   if (got.dtype() != expected.dtype() || got.shape() != expected.shape()) {
     return testing::AssertionFailure()

@@ -18,7 +18,7 @@ std::vector<T> elements(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-/// An int64 tensor of one dimension.
+/// Returns a one-dimensional int64 tensor.
 inline Tensor ids(const std::vector<std::int64_t>& values) {
   return Tensor::from<std::int64_t>({static_cast<std::int64_t>(values.size())}, values);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number of threads for all that follows, for as long as this lives.
+// Sets the number of OpenMP threads during its lifetime.
 
 #pragma once
 

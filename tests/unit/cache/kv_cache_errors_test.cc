@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the contiguous cache says of every mistake, and that it is then as it was.
+// Errors of the contiguous cache: their messages, and that the cache is unchanged.
 
 #include <cstdint>
 #include <optional>
@@ -18,7 +18,7 @@
 namespace fovea::test {
 namespace {
 
-/// A cache [2, 3, 5, 4 and 6] and tokens of 3 to append.
+/// A cache of 2 items, 3 heads, 5 tokens and dims 4 and 6, with 3 tokens to append.
 struct KvCacheCall {
   KvCacheCall() {
     cache.append(Tensor(DType::kFloat32, {2, 3, 5, 4}), Tensor(DType::kFloat32, {2, 3, 5, 6}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The contiguous cache: against a plain model over random operations, what stays valid and what
-// stays untouched, and its memory. Mistakes: kv_cache_errors_test.cc.
+// The contiguous cache: random operations against a plain model, validity of views, memory that
+// must not change, and memory use. Errors are tested in kv_cache_errors_test.cc.
 
 #include "fovea/kv_cache.h"
 
@@ -29,7 +29,7 @@ static_assert(!std::is_copy_constructible_v<KvCache> && !std::is_copy_assignable
 static_assert(std::is_nothrow_move_constructible_v<KvCache>);
 static_assert(std::is_nothrow_move_assignable_v<KvCache>);
 
-/// Tokens as they come, each [batch, kv_heads, 1, dim] already in the cache's type.
+/// The tokens in order, each [batch, kv_heads, 1, dim] in the cache's type.
 struct Model {
   KvCacheOptions options;
   std::vector<Tensor> keys;
@@ -82,7 +82,7 @@ void expect_same(const KvCache& cache, const Model& model) {
   }
 }
 
-/// Tokens in any type, as [batch, kv_heads, n, dim] or a view of [batch, n, kv_heads, dim].
+/// Tokens of any type, as [batch, kv_heads, n, dim] or a view of [batch, n, kv_heads, dim].
 struct Tokens {
   Tokens(RandomState& random, const KvCacheOptions& o, std::int64_t n)
       : swapped(random.rand() < 0.5),
@@ -107,7 +107,7 @@ struct Tokens {
   Tensor value_memory;
 };
 
-TEST(KvCache, RandomOperationsAsTheModel) {
+TEST(KvCache, RandomOperationsMatchTheModel) {
   const KvCacheOptions kinds[] = {
       {.batch = 2, .kv_heads = 3, .head_dim = 6, .value_dim = 5},
       {.dtype = DType::kFloat16, .kv_heads = 2, .head_dim = 4},
@@ -139,7 +139,7 @@ TEST(KvCache, RandomOperationsAsTheModel) {
         cache.truncate(length);
         model.truncate(length);
       } else if (what < 0.9) {
-        // The original ends; the fork goes on.
+        // The original is replaced by its fork.
         const std::int64_t length = random_below(random, cache.length() + 1);
         KvCache fork = cache.fork(length);
         expect_same(cache, model);
@@ -154,7 +154,7 @@ TEST(KvCache, RandomOperationsAsTheModel) {
   }
 }
 
-TEST(KvCache, ForkIsItsOwn) {
+TEST(KvCache, ForkIsIndependent) {
   RandomState random(1);
   const KvCacheOptions options{.kv_heads = 2, .head_dim = 4};
   KvCache cache(options);
@@ -203,7 +203,7 @@ TEST(KvCache, CapacityDoubles) {
   EXPECT_EQ(cache.capacity(), 2301);
 }
 
-TEST(KvCache, GivenCapacityIsALimitThatKeepsViewsValid) {
+TEST(KvCache, FixedCapacityIsALimitAndKeepsViewsValid) {
   RandomState random(3);
   const KvCacheOptions options{.kv_heads = 2, .head_dim = 4, .capacity = 10};
   KvCache cache(options);
@@ -224,7 +224,7 @@ TEST(KvCache, GivenCapacityIsALimitThatKeepsViewsValid) {
                         ? tokens.key()
                         : TensorView(convert(tokens.key(), DType::kFloat32)));
   model.append(four.key(), four.value(), nullptr);
-  // A fork has the same limit; reserving moves it.
+  // A fork has the same limit; reserve() raises it.
   KvCache fork = cache.fork(9);
   const Tokens one(random, options, 1);
   fork.append(one.key(), one.value());
@@ -235,7 +235,7 @@ TEST(KvCache, GivenCapacityIsALimitThatKeepsViewsValid) {
   EXPECT_THROW(cache.append(one.key(), one.value()), CacheFull);
 }
 
-TEST(KvCache, AppendsTokensOfItsOwn) {
+TEST(KvCache, AppendsItsOwnTokens) {
   RandomState random(4);
   const KvCacheOptions options{.batch = 2, .kv_heads = 2, .head_dim = 4};
   KvCache cache(options);
@@ -243,7 +243,7 @@ TEST(KvCache, AppendsTokensOfItsOwn) {
   const Tokens tokens(random, options, 50);
   cache.append(tokens.key(), tokens.value());
   model.append(tokens.key(), tokens.value(), nullptr);
-  for (int i = 0; i < 3; ++i) {  // most of these grow
+  for (int i = 0; i < 3; ++i) {  // most of these appends reallocate
     model.append(Tensor(cache.key()), Tensor(cache.value()), nullptr);
     cache.append(cache.key(), cache.value());
     expect_same(cache, model);
@@ -260,7 +260,7 @@ TEST(KvCache, MovedFromIsEmpty) {
   model.append(tokens.key(), tokens.value(), nullptr);
   KvCache moved = std::move(cache);
   expect_same(moved, model);
-  expect_same(cache, {options, {}, {}});  // NOLINT: what is left is the point
+  expect_same(cache, {options, {}, {}});  // NOLINT: tests the moved-from state
   EXPECT_EQ(cache.capacity(), 0);
   EXPECT_EQ(cache.bytes(), 0);
   cache.append(tokens.key(), tokens.value());
@@ -270,8 +270,8 @@ TEST(KvCache, MovedFromIsEmpty) {
   expect_same(cache, model);
 }
 
-TEST(KvCache, LayoutStreams) {
-  // Odd sizes: a head still begins on a cache line.
+TEST(KvCache, HeadsAreAlignedAndContiguous) {
+  // Heads begin on a cache line even for odd sizes.
   const KvCache cache({.dtype = DType::kFloat16,
                        .batch = 2,
                        .kv_heads = 3,
@@ -290,7 +290,7 @@ TEST(KvCache, LayoutStreams) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.value().data()) % (2U << 20), 0U);
 }
 
-/// The bytes of this process that are in the machine's memory.
+/// Returns the resident memory of this process in bytes.
 std::int64_t resident() {
   std::ifstream file("/proc/self/statm");
   std::int64_t all = 0;
@@ -299,7 +299,7 @@ std::int64_t resident() {
   return in_memory * sysconf(_SC_PAGESIZE);
 }
 
-TEST(KvCache, ACapacityOfTerabytesTakesNoMemory) {
+TEST(KvCache, TerabyteCapacityUsesNoMemoryUntilWritten) {
   const KvCacheOptions options{
       .dtype = DType::kBFloat16, .kv_heads = 8, .head_dim = 128, .capacity = std::int64_t{1} << 29};
   const std::int64_t before = resident();
@@ -318,11 +318,11 @@ TEST(KvCache, ACapacityOfTerabytesTakesNoMemory) {
   expect_same(*cache, model);
   KvCache fork = cache->fork(2);
   fork.append(tokens.key(), tokens.value());
-  // 32 heads, each in pages of 2 MB; and what the test itself takes.
+  // 32 heads, each in 2 MB pages, plus the memory of the test itself.
   EXPECT_LT(resident() - before, std::int64_t{100} << 20);
 }
 
-TEST(KvCache, MemoryThatIsNotThereLeavesTheCacheAsItWas) {
+TEST(KvCache, FailedAllocationLeavesTheCacheUnchanged) {
   RandomState random(7);
   const KvCacheOptions options{.kv_heads = 2, .head_dim = 4};
   KvCache cache(options);
@@ -330,7 +330,7 @@ TEST(KvCache, MemoryThatIsNotThereLeavesTheCacheAsItWas) {
   const Tokens tokens(random, options, 50);
   cache.append(tokens.key(), tokens.value());
   model.append(tokens.key(), tokens.value(), nullptr);
-  // 2^48 bytes: more than processes have addresses for, though not more than is counted in.
+  // 2^48 bytes: within the size limit, but more than a process can address.
   EXPECT_THROW(cache.reserve(std::int64_t{1} << 43), std::bad_alloc);
   expect_same(cache, model);
   cache.append(tokens.key(), tokens.value());
@@ -338,14 +338,14 @@ TEST(KvCache, MemoryThatIsNotThereLeavesTheCacheAsItWas) {
   expect_same(cache, model);
 }
 
-TEST(KvCache, NothingToAppend) {
+TEST(KvCache, AppendingNoTokens) {
   KvCache cache({.batch = 2, .head_dim = 4});
   const Tensor none(DType::kFloat32, {2, 1, 0, 4});
   cache.append(none, none);
   EXPECT_EQ(cache.length(), 0);
   EXPECT_EQ(cache.capacity(), 0);
   EXPECT_EQ(cache.key().shape(), (Shape{2, 1, 0, 4}));
-  // No items: tokens are only counted.
+  // With no items, tokens are only counted.
   KvCache empty({.batch = 0, .head_dim = 4});
   const TensorView tokens(nullptr, DType::kFloat32, {0, 1, 1000, 4}, {4000, 4000, 4, 1});
   empty.append(tokens, tokens);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What validate() says of keys and values in blocks: every mistake, and what is none.
+// Tests of validate() for paged keys and values: all errors, and unusual but valid input.
 
 #include "fovea/paged_key_value.h"
 
@@ -157,23 +157,23 @@ TEST_P(PagedKeyValueErrors, Message) {
 INSTANTIATE_TEST_SUITE_P(All, PagedKeyValueErrors, testing::ValuesIn(kBadPages),
                          name_of_bad<Pages>);
 
-TEST(PagedKeyValue, LooksAtNoEntryBehindALength) {
-  Pages pages;  // the item of no tokens has entries that are no blocks
+TEST(PagedKeyValue, IgnoresEntriesBeyondALength) {
+  Pages pages;  // the item with no tokens has invalid entries
   EXPECT_EQ(message_of([&] { validate(pages.paged); }), "no error");
   pages.set_length(0, 8);
   pages.set_entry(0, 2, kMaxInt);
   EXPECT_EQ(message_of([&] { validate(pages.paged); }), "no error");
 }
 
-TEST(PagedKeyValue, TakesPagesOfOtherLayouts) {
+TEST(PagedKeyValue, AcceptsOtherLayouts) {
   Pages pages;
-  // As vLLM has them: [blocks, block_size, kv_heads, dim].
+  // The layout of vLLM: [blocks, block_size, kv_heads, dim].
   pages.paged.key = with_shape(pages.key, {8, 4, 2, 5}).transposed(1, 2);
   pages.paged.value = with_shape(pages.value, {8, 4, 2, 3}).transposed(1, 2);
   pages.paged.block_table = TensorView(pages.block_table).transposed(0, 1);
   pages.set_entry(1, 0, 3);
   pages.set_entry(2, 1, 3);
-  // Now read down its columns: 7, 3, 2 of item 0 and 2, -1, 5 of item 2.
+  // Transposed: 7, 3, 2 for item 0 and 2, -1, 5 for item 2.
   pages.set_length(2, 4);
   EXPECT_EQ(message_of([&] { validate(pages.paged); }), "no error");
   pages.set_length(2, 8);
@@ -181,7 +181,7 @@ TEST(PagedKeyValue, TakesPagesOfOtherLayouts) {
             "block_table: expected the number of one of 8 blocks, got -1 at [2, 1]");
 }
 
-TEST(PagedKeyValue, TakesWhatIsEmpty) {
+TEST(PagedKeyValue, AcceptsEmptyTensors) {
   const auto of = [](const Shape& key, const Shape& value, const Shape& table) {
     const Tensor keys(DType::kFloat16, key);
     const Tensor values(DType::kFloat64, value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the cache in blocks says of every mistake, and that it is then as it was.
+// Errors of the paged cache: their messages, and that the cache is unchanged.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@ namespace {
 
 using Id = PagedKvCache::SequenceId;
 
-/// Blocks of 4 tokens, 3 heads, dims 4 and 6; sequence 0 was removed, sequence 1 has 5 tokens.
+/// Blocks of 4 tokens, 3 heads, dims 4 and 6; sequence 0 is removed, sequence 1 has 5 tokens.
 struct PagedCall {
   PagedCall() {
     cache.remove_sequence(cache.add_sequence());
@@ -41,7 +41,7 @@ struct PagedCall {
   std::optional<Rotary> rotary;
 };
 
-/// Spoils an option, and makes a cache of them.
+/// Changes the options by `spoil`, then creates a cache with them.
 std::function<void(PagedCall&)> with_options(
     const std::function<void(PagedKvCacheOptions&)>& spoil) {
   return [spoil](PagedCall& c) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cache in blocks: against a plain model over random operations, what forks share and what they
-// never see, and blocks counted. Mistakes: paged_kv_cache_errors_test.cc.
+// The paged cache: random operations against a plain model, block sharing between forks, and block
+// counts. Errors are tested in paged_kv_cache_errors_test.cc.
 
 #include "fovea/paged_kv_cache.h"
 
@@ -31,7 +31,7 @@ static_assert(!std::is_copy_constructible_v<PagedKvCache>);
 static_assert(std::is_nothrow_move_constructible_v<PagedKvCache>);
 static_assert(std::is_nothrow_move_assignable_v<PagedKvCache>);
 
-/// The numbers of one token: its key and value, head by head.
+/// The key and value of one token, head by head.
 struct Token {
   std::vector<double> key;
   std::vector<double> value;
@@ -39,7 +39,7 @@ struct Token {
 };
 using PagedModel = std::map<Id, std::vector<Token>>;
 
-/// Token t of [kv_heads, n, dim] in the cache's type.
+/// Returns token t of [kv_heads, n, dim], rounded to the cache's type.
 std::vector<double> token_of(const TensorView& tokens, std::int64_t t, DType dtype,
                              const Rotary* rotary, std::int64_t position) {
   Tensor one(DType::kFloat64, {tokens.extent(0), 1, tokens.extent(2)});
@@ -62,7 +62,7 @@ std::vector<Token> tokens_of(const TensorView& key, const TensorView& value, DTy
   return tokens;
 }
 
-/// Item b as decoding would read it.
+/// Returns the tokens of batch item b, read as attention_decode does.
 std::vector<Token> tokens_of(const PagedKeyValue& paged, std::int64_t b) {
   std::vector<Token> tokens;
   const std::int64_t block_size = paged.key.extent(2);
@@ -103,11 +103,11 @@ void expect_same_pages(const PagedKvCache& cache, const PagedModel& model) {
       if (needed) used.insert(block);
     }
   }
-  // Whatever no sequence has is free.
+  // Blocks that no sequence uses are free.
   ASSERT_EQ(cache.free_blocks(), cache.options().blocks - static_cast<std::int64_t>(used.size()));
 }
 
-/// Tokens in any type, [kv_heads, n, dim], in one of three layouts.
+/// Tokens [kv_heads, n, dim] of any type in one of three layouts.
 struct PagedTokens {
   PagedTokens(RandomState& random, const PagedKvCacheOptions& o, std::int64_t n)
       : layout(random_below(random, 3)),
@@ -125,7 +125,7 @@ struct PagedTokens {
   }
   TensorView key() const { return of(key_memory); }
   TensorView value() const { return of(value_memory); }
-  /// Of rank 3.
+  /// Returns the tokens as a view of rank 3.
   TensorView plain(const TensorView& tokens) const { return layout == 2 ? tokens[0] : tokens; }
 
   std::int64_t layout;
@@ -133,7 +133,7 @@ struct PagedTokens {
   Tensor value_memory;
 };
 
-/// A cache and its model, doing the same.
+/// A cache and its model, which perform the same operations.
 struct Both {
   explicit Both(const PagedKvCacheOptions& options) : cache(options) {}
 
@@ -159,7 +159,7 @@ struct Both {
     EXPECT_TRUE(model.emplace(result, std::move(tokens)).second);
     return result;
   }
-  /// Appends where there is room, and as many blocks as were said.
+  /// Appends if there is room, checking blocks_needed(); otherwise expects CacheFull.
   void append(Id id, RandomState& random, std::int64_t n, const Rotary* rotary = nullptr) {
     const PagedTokens tokens(random, cache.options(), n);
     const std::int64_t free = cache.free_blocks();
@@ -182,7 +182,7 @@ struct Both {
   PagedModel model;
 };
 
-TEST(PagedKvCache, RandomOperationsAsTheModel) {
+TEST(PagedKvCache, RandomOperationsMatchTheModel) {
   const PagedKvCacheOptions kinds[] = {
       {.blocks = 40, .block_size = 4, .kv_heads = 2, .head_dim = 4, .value_dim = 3},
       {.dtype = DType::kBFloat16, .blocks = 12, .block_size = 16, .head_dim = 2},
@@ -224,16 +224,16 @@ TEST(PagedKvCache, RandomOperationsAsTheModel) {
   }
 }
 
-TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
+TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWrite) {
   RandomState random(1);
   Both both({.blocks = 20, .block_size = 4, .kv_heads = 2, .head_dim = 4});
   const Id parent = both.add();
-  both.append(parent, random, 10);  // 2 blocks and a half
+  both.append(parent, random, 10);  // 2.5 blocks
   EXPECT_EQ(both.cache.free_blocks(), 17);
   const Id child = both.fork(parent, 10);
   const Id other = both.fork(parent, 5);
   EXPECT_EQ(both.cache.free_blocks(), 17);
-  // The child gets a block of its own for tokens 8 and on; then nobody shares the parent's.
+  // The child needs its own block for tokens from 8 on; the parent's is then no longer shared.
   EXPECT_EQ(both.cache.blocks_needed(child, 0), 0);
   EXPECT_EQ(both.cache.blocks_needed(child, 1), 1);
   EXPECT_EQ(both.cache.blocks_needed(child, 2), 1);
@@ -244,7 +244,7 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
   both.append(parent, random, 2);
   EXPECT_EQ(both.cache.free_blocks(), 16);
   expect_same_pages(both.cache, both.model);
-  // Token 5 lies in a block that all three have: truncated to it, each would copy.
+  // All three share the block of token 5: truncated into it, each would copy it on append.
   both.append(other, random, 3);
   EXPECT_EQ(both.cache.free_blocks(), 15);
   both.truncate(parent, 7);
@@ -253,9 +253,9 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
   both.append(parent, random, 1);
   EXPECT_EQ(both.cache.blocks_needed(child, 1), 0);
   expect_same_pages(both.cache, both.model);
-  // Blocks are free when the last that has them goes.
+  // A block is freed with the last sequence that uses it.
   both.remove(parent);
-  EXPECT_EQ(both.cache.free_blocks(), 16);  // the copy went; block 0 is still shared
+  EXPECT_EQ(both.cache.free_blocks(), 16);  // the copy is freed; block 0 is still shared
   both.remove(child);
   EXPECT_EQ(both.cache.free_blocks(), 18);
   expect_same_pages(both.cache, both.model);
@@ -263,7 +263,7 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWriting) {
   EXPECT_EQ(both.cache.free_blocks(), 20);
 }
 
-TEST(PagedKvCache, ForkAtABlocksEndNeedsNoCopy) {
+TEST(PagedKvCache, ForkAtABlockBoundaryCopiesNothing) {
   RandomState random(2);
   Both both({.blocks = 4, .block_size = 4, .head_dim = 2});
   const Id parent = both.add();
@@ -276,7 +276,7 @@ TEST(PagedKvCache, ForkAtABlocksEndNeedsNoCopy) {
   expect_same_pages(both.cache, both.model);
 }
 
-TEST(PagedKvCache, FullPoolSaysSoAndChangesNothing) {
+TEST(PagedKvCache, FullPoolThrowsAndChangesNothing) {
   RandomState random(3);
   Both both({.blocks = 4, .block_size = 4, .head_dim = 2});
   const Id first = both.add();
@@ -288,21 +288,22 @@ TEST(PagedKvCache, FullPoolSaysSoAndChangesNothing) {
   EXPECT_EQ(full_message_of([&] { both.cache.append(second, tokens, tokens); }),
             "cache: expected 3 free blocks for 9 tokens behind 4, got 1");
   expect_same_pages(both.cache, both.model);
-  // A copy counts as well.
+  // Copying a shared block needs a free block as well.
   const Id fork = both.fork(first, 6);
   both.append(second, random, 4);
   const TensorView one(tokens.view().data(), DType::kFloat32, {1, 1, 2}, {2, 2, 1});
   EXPECT_EQ(full_message_of([&] { both.cache.append(fork, one, one); }),
             "cache: expected 1 free blocks for 1 tokens behind 6, got 0");
   expect_same_pages(both.cache, both.model);
-  // The last block has room yet, and once the other is gone, so has the fork's.
+  // The fork's last block still has room, and is no longer shared once the other sequence is
+  // removed.
   both.remove(first);
   both.append(fork, random, 2);
   EXPECT_EQ(both.cache.length(fork), 8);
   expect_same_pages(both.cache, both.model);
 }
 
-TEST(PagedKvCache, BlocksThatWereUsedAreUsedAgainFirst) {
+TEST(PagedKvCache, FreedBlocksAreReusedFirst) {
   RandomState random(4);
   Both both({.blocks = 1000, .block_size = 2, .head_dim = 2});
   for (int i = 0; i < 20; ++i) {
@@ -315,13 +316,13 @@ TEST(PagedKvCache, BlocksThatWereUsedAreUsedAgainFirst) {
   }
 }
 
-TEST(PagedKvCache, AppendsTokensOfItsOwn) {
+TEST(PagedKvCache, AppendsItsOwnTokens) {
   RandomState random(5);
   Both both({.blocks = 8, .block_size = 4, .kv_heads = 2, .head_dim = 2});
   const Id id = both.add();
   both.append(id, random, 6);
   const PagedBatch batch = both.cache.view(std::vector<Id>{id});
-  // The first block once more, across the end of the second.
+  // Appends the first block again, crossing the end of the second.
   std::vector<Token>& tokens = both.model.at(id);
   const std::vector<Token> again(tokens.begin(), tokens.begin() + 4);
   tokens.insert(tokens.end(), again.begin(), again.end());
@@ -330,7 +331,7 @@ TEST(PagedKvCache, AppendsTokensOfItsOwn) {
   expect_same_pages(both.cache, both.model);
 }
 
-TEST(PagedKvCache, ViewOfABatch) {
+TEST(PagedKvCache, BatchView) {
   RandomState random(6);
   Both both({.dtype = DType::kFloat16,
              .blocks = 10,
@@ -351,7 +352,7 @@ TEST(PagedKvCache, ViewOfABatch) {
       Tensor::from<std::int64_t>({3, 3}, std::vector<std::int64_t>{-1, -1, -1, 0, 1, 2, 0, 1, 2}));
   expect_equal(batch.lengths, Tensor::from<std::int64_t>({3}, std::vector<std::int64_t>{0, 9, 9}));
   EXPECT_EQ(tokens_of(batch, 2), both.model.at(long_one));
-  // Batches can be kept and moved.
+  // Batches can be copied and moved.
   PagedBatch moved = PagedBatch(batch);
   const PagedBatch last = std::move(moved);
   EXPECT_EQ(tokens_of(last, 1), both.model.at(long_one));
@@ -363,14 +364,14 @@ TEST(PagedKvCache, ViewOfABatch) {
   validate(empties);
 }
 
-TEST(PagedKvCache, MovedFromHasNothing) {
+TEST(PagedKvCache, MovedFromIsEmpty) {
   RandomState random(7);
   Both both({.blocks = 10, .block_size = 4, .head_dim = 2});
   const Id id = both.add();
   both.append(id, random, 7);
   PagedKvCache moved = std::move(both.cache);
   expect_same_pages(moved, both.model);
-  EXPECT_EQ(both.cache.sequences(), 0);  // NOLINT: what is left is the point
+  EXPECT_EQ(both.cache.sequences(), 0);  // NOLINT: tests the moved-from state
   EXPECT_EQ(both.cache.free_blocks(), 0);
   EXPECT_EQ(both.cache.bytes(), 0);
   const Id other = both.cache.add_sequence();
@@ -384,7 +385,7 @@ TEST(PagedKvCache, MovedFromHasNothing) {
   expect_same_pages(both.cache, both.model);
 }
 
-TEST(PagedKvCache, APoolOfTerabytesTakesNoMemory) {
+TEST(PagedKvCache, TerabytePoolUsesNoMemoryUntilWritten) {
   std::optional<PagedKvCache> cache;
   const PagedKvCacheOptions options{.dtype = DType::kFloat16,
                                     .blocks = std::int64_t{1} << 28,
@@ -404,13 +405,13 @@ TEST(PagedKvCache, APoolOfTerabytesTakesNoMemory) {
   expect_same_pages(both.cache, both.model);
 }
 
-TEST(PagedKvCache, MoreThanAllAddresses) {
-  // 2^47 bytes of keys: no more than is counted in, but more than a process has addresses for.
+TEST(PagedKvCache, PoolLargerThanTheAddressSpace) {
+  // 2^47 bytes of keys: within the size limit, but more than a process can address.
   EXPECT_THROW(PagedKvCache({.blocks = std::int64_t{1} << 38, .block_size = 16, .head_dim = 8}),
                std::bad_alloc);
 }
 
-TEST(PagedKvCache, NothingToAppend) {
+TEST(PagedKvCache, AppendingNoTokens) {
   RandomState random(9);
   Both both({.blocks = 3, .block_size = 4, .kv_heads = 2, .head_dim = 2});
   const Id id = both.add();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rotary embedding: against numbers by hand, against complex numbers in long double, what follows
-// from its being a rotation, and every mistake.
+// Rotary embedding: hand-computed values, complex rotation in long double, properties of rotations,
+// and all errors.
 
 #include "fovea/rotary.h"
 
@@ -43,21 +43,21 @@ void expect_near(const std::vector<double>& got, const std::vector<double>& expe
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-15) << i;
 }
 
-TEST(Rotary, NumbersByHand) {
+TEST(Rotary, HandComputedValues) {
   // Frequencies 1 and 1/100; cos 1 = 0.54030231, sin 1 = 0.84147098, cos 0.01 = 0.99995,
   // sin 0.01 = 0.00999983.
   expect_near(rotated_row({1, 2, 3, 4}, 1, {}),
               {-1.9841106485555497, 1.9599006674966640, 2.4623779024123156, 4.0197996683349940});
   expect_near(rotated_row({1, 2, 3, 4}, 1, {.pairs = Pairs::kInterleaved}),
               {-1.1426396637476532, 1.9220755965441761, 2.9598506679133290, 4.0297995016691610});
-  // A quarter of a turn, and three.
+  // A quarter turn, and three quarters.
   const Rotary quarter{.inverse_frequencies = {std::numbers::pi / 2}};
   expect_near(rotated_row({3, 5}, 1, quarter), {-5, 3});
   expect_near(rotated_row({3, 5}, -1, quarter), {5, -3});
   expect_near(rotated_row({3, 5}, 3, quarter), {5, -3});
 }
 
-TEST(Rotary, PartOfTheDimensions) {
+TEST(Rotary, SubsetOfTheDimensions) {
   const double c = std::cos(3.0);
   const double s = std::sin(3.0);
   const std::vector<double> row{1, 2, 3, 4, 5};
@@ -89,13 +89,13 @@ TEST(Rotary, Frequencies) {
   EXPECT_TRUE(std::ranges::equal(from_base.span<double>(), from_frequencies.span<double>()));
 }
 
-/// A row's number `at` as it should be, and how far from it the result may be.
+/// The expected element, and the tolerance for the result.
 struct Expected {
   double number = 0.0;
   double tolerance = 0.0;
 };
 
-/// Half a unit in the last place of numbers from 1 on, and the smallest step of a type.
+/// Returns half an ulp of 1, the largest relative rounding error of a type.
 double unit_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -134,14 +134,15 @@ Expected oracle(const TensorView& source, const Index& at, double position, cons
   const std::complex<long double> turned =
       std::complex<long double>(source.value(a), source.value(b)) * std::polar(1.0L, angle);
   const double number = static_cast<double>(second ? turned.imag() : turned.real());
-  // A rounded sine times a number, rounded, and their sum, rounded: three units of the type that
-  // is computed in. The angle: its own rounding and that of the frequency, each a unit of float64,
-  // or two where the C library's power is not the nearest one. Storage: one more unit.
+  // Arithmetic: two products of a number and a rounded sine or cosine, and their sum, add up to
+  // three roundings of the computation type. Angle: its own rounding and that of the frequency, one
+  // each in float64, or two if the C library's pow is not correctly rounded. Storage: one more
+  // rounding.
   const bool wide = source.dtype() == DType::kFloat64 || target == DType::kFloat64;
   const double size = std::abs(source.value(a)) + std::abs(source.value(b));
   const double arithmetic = 3.0 * (wide ? 0x1p-53 : 0x1p-24) * size;
   const double turn = 4.0 * 0x1p-53 * static_cast<double>(std::abs(angle)) * size;
-  // The step below float16's smallest normal number is 2^-24.
+  // Subnormal float16 numbers are 2^-24 apart.
   const double step = target == DType::kFloat16 ? 0x1p-25 : 0.0;
   return {number, 1.01 * (arithmetic + turn + storage * std::abs(number) + step)};
 }
@@ -158,7 +159,7 @@ void expect_as_oracle(const TensorView& source, std::int64_t first, const Rotary
   });
 }
 
-TEST(Rotary, AsComplexNumbersInEveryType) {
+TEST(Rotary, MatchesComplexRotationInEveryType) {
   RandomState random(1);
   const Tensor normal = random.randn({2, 3, 5, 12});
   for (const DType from : kFloats) {
@@ -198,7 +199,7 @@ TEST(Rotary, AnyRankAndStrides) {
     apply_rotary(source, 5, rotary, target);
     expect_as_oracle(source, 5, rotary, target);
   }
-  // [length, heads, dim] seen as [heads, length, dim], from rows to columns and backwards.
+  // [length, heads, dim] viewed as [heads, length, dim], from rows to columns and back.
   const Tensor memory = random.randn({5, 3, 4});
   const TensorView source = memory.view().transposed(0, 1);
   Tensor columns(DType::kFloat64, {3, 4, 5});
@@ -209,7 +210,7 @@ TEST(Rotary, AnyRankAndStrides) {
   Tensor target(DType::kFloat64, {3, 5, 4});
   apply_rotary(backwards, 5, rotary, target);
   expect_as_oracle(backwards, 5, rotary, target);
-  // One row repeated by a stride of 0.
+  // One row, repeated by a stride of 0.
   const TensorView repeated(memory.span<double>().data(), DType::kFloat64, {3, 5, 4}, {0, 0, 1});
   apply_rotary(repeated, 5, rotary, target);
   expect_as_oracle(repeated, 5, rotary, target);
@@ -229,7 +230,7 @@ TEST(Rotary, InPlace) {
   }
 }
 
-TEST(Rotary, PositionsOfYourOwn) {
+TEST(Rotary, ExplicitPositions) {
   RandomState random(6);
   const Tensor source = random.randn({2, 3, 4, 8});
   Tensor expected(DType::kFloat64, source.shape());
@@ -241,7 +242,7 @@ TEST(Rotary, PositionsOfYourOwn) {
   apply_rotary(source, Tensor::from<std::int64_t>({4}, std::vector<std::int64_t>{-2, -1, 0, 1}), {},
                target);
   expect_same();
-  // Item 1 stands elsewhere; its positions are those of item 0 by a stride of 0, then its own.
+  // Item 1 at the positions of item 0, through a stride of 0, then at its own positions.
   const Tensor both =
       Tensor::from<std::int64_t>({2, 4}, std::vector<std::int64_t>{-2, -1, 0, 1, 7, 8, 9, 10});
   apply_rotary(source, TensorView(both.view().data(), DType::kInt64, {2, 4}, {0, 1}), {}, target);
@@ -249,7 +250,7 @@ TEST(Rotary, PositionsOfYourOwn) {
   apply_rotary(source.view()[1], 7, {}, expected.view()[1]);
   apply_rotary(source, both, {}, target);
   expect_same();
-  // Any order, any distance.
+  // Positions in any order and at any distance.
   const Tensor anywhere =
       Tensor::from<std::int64_t>({4}, std::vector<std::int64_t>{300, 5, 5, -1'000'000});
   apply_rotary(source, anywhere, {}, target);
@@ -262,7 +263,7 @@ TEST(Rotary, PositionsOfYourOwn) {
   }
 }
 
-TEST(Rotary, ProductsDependOnTheDistanceAlone) {
+TEST(Rotary, ProductsDependOnlyOnTheDistance) {
   RandomState random(7);
   const Tensor query = random.randn({1, 64});
   const Tensor key = random.randn({1, 64});
@@ -280,10 +281,10 @@ TEST(Rotary, ProductsDependOnTheDistanceAlone) {
     const double near = product(7, 4, rotary);
     EXPECT_NEAR(product(3, 0, rotary), near, 1e-11);
     EXPECT_NEAR(product(1003, 1000, rotary), near, 1e-11);
-    // Angles up to 1e6 are known to 1e-10.
+    // Angles up to 1e6 are accurate to 1e-10.
     EXPECT_NEAR(product(1'000'000, 999'997, rotary), near, 64 * 4 * 1e-10);
     EXPECT_GT(std::abs(product(8, 4, rotary) - near), 1e-3);
-    // Not of the sign of the distance either: each pair adds |a b| cos, but sin changes its sign.
+    // The sign of the distance matters as well: each pair adds |a b| cos, but sin changes its sign.
     EXPECT_GT(std::abs(product(4, 7, rotary) - near), 1e-3);
   }
 }
@@ -314,13 +315,13 @@ TEST(Rotary, InfAndNanStayInTheirPairs) {
   EXPECT_EQ(result[5], 5);
 }
 
-TEST(Rotary, NothingToRotate) {
+TEST(Rotary, EmptyInputs) {
   for (const Shape& shape : {Shape{0, 4}, Shape{3, 0}, Shape{2, 0, 5, 4}, Shape{0, 2, 5, 4}}) {
     const Tensor source(DType::kFloat32, shape);
     Tensor target(DType::kFloat32, shape);
     EXPECT_EQ(message_of([&] { apply_rotary(source, 3, {}, target); }), "no error");
   }
-  // Nor is memory needed for it.
+  // No memory is needed either.
   const TensorView none(nullptr, DType::kFloat32, {0, 4}, {4, 1});
   EXPECT_EQ(message_of([&] {
               apply_rotary(none, TensorView(nullptr, DType::kInt64, {0}, {1}), {},
@@ -329,7 +330,7 @@ TEST(Rotary, NothingToRotate) {
             "no error");
 }
 
-/// Rows [2, 3, 6] at positions [3] or, given one, from `first` on.
+/// Rows [2, 3, 6] at explicit positions [3], or from position `first` on if it is set.
 struct RotaryCall {
   void run() {
     if (first.has_value()) {
@@ -484,7 +485,7 @@ TEST_P(RotaryErrors, Message) {
 INSTANTIATE_TEST_SUITE_P(All, RotaryErrors, testing::ValuesIn(kBadRotaryCalls),
                          name_of_bad<RotaryCall>);
 
-TEST(Rotary, ErrorsOfFrequencies) {
+TEST(Rotary, FrequencyErrors) {
   EXPECT_EQ(message_of([] { rotary_inverse_frequencies(10000.0, 7); }),
             "rotary: expected an even number of dims to rotate, got 7");
   EXPECT_EQ(message_of([] { rotary_inverse_frequencies(10000.0, -2); }),

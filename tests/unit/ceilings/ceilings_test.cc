@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ceilings/ceilings.h: figures come, in about the time that was asked for. Whether they are this
-// machine's ceilings only a comparison with other programs can tell.
+// Tests of ceilings/ceilings.h: rates are plausible and measured in about the requested time.
+// Whether they are this machine's ceilings can only be judged against other programs.
 
 #include "ceilings/ceilings.h"
 
@@ -16,11 +16,11 @@
 namespace fovea::kernels {
 namespace {
 
-// Far below what any machine does, sanitizers and all, and far above.
+// Far below and far above the rates of any machine, also under sanitizers.
 constexpr double kMin = 1e-3;
 constexpr double kMax = 1e7;
 
-TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
+TEST(Ceilings, PlausibleRatesForAnyThreadCount) {
   for (const int threads : {1, 2, 3}) {
     const CeilingOptions options = {.threads = threads, .seconds = 0.02};
     for (const double rate : {fma_ceiling_gflops(options), ReadCeiling().gb_per_s(options)}) {
@@ -30,7 +30,7 @@ TEST(Ceilings, AreRatesForAnyNumberOfThreads) {
   }
 }
 
-TEST(Ceilings, OfReadingAgainAndAgain) {
+TEST(Ceilings, RepeatedReads) {
   ReadCeiling reading;
   for (const int threads : {1, 1, 2}) {
     const double rate = reading.gb_per_s({.threads = threads, .seconds = 0.01});
@@ -39,7 +39,7 @@ TEST(Ceilings, OfReadingAgainAndAgain) {
   }
 }
 
-TEST(Ceilings, OfBfloat16WhereItIsMultiplied) {
+TEST(Ceilings, Bfloat16IfSupported) {
   const double rate = bf16_ceiling_gflops({.seconds = 0.02});
   if (bf16_dots_active()) {
     EXPECT_GT(rate, kMin);
@@ -49,14 +49,14 @@ TEST(Ceilings, OfBfloat16WhereItIsMultiplied) {
   }
 }
 
-TEST(Ceilings, TakeTheTimeThatWasAskedFor) {
+TEST(Ceilings, RunForTheRequestedTime) {
   const auto start = std::chrono::steady_clock::now();
   fma_ceiling_gflops({.seconds = 0.2});
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   EXPECT_GE(elapsed.count(), 0.2);
 }
 
-TEST(Ceilings, NeedAThread) {
+TEST(Ceilings, RejectZeroThreads) {
   const std::string expected = "threads: expected at least 1, got 0";
   EXPECT_EQ(test::message_of([] { fma_ceiling_gflops({.threads = 0}); }), expected);
   EXPECT_EQ(test::message_of([] { ReadCeiling().gb_per_s({.threads = 0}); }), expected);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How exact gradients are: never less than the naive computation's in the same precision. Sizes,
-// kinds of inputs, masks, packed sequences and dropout; what turns a product into a score has
-// attention_backward_score_test.cc.
+// Accuracy of gradients: errors within the 1x rule for many sizes, kinds of inputs, masks, packed
+// sequences and dropout. Gradients of score options are tested in score_test.cc.
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +23,7 @@ namespace {
 
 // ---- Sizes --------------------------------------------------------------------------------------
 
-TEST(AttentionBackwardAccuracy, OfEveryDim) {
+TEST(AttentionBackwardAccuracy, EveryDim) {
   std::vector<std::int64_t> dims;
   for (std::int64_t dim = 1; dim <= 33; ++dim) dims.push_back(dim);
   dims.insert(dims.end(), {59, 64, 80, 128, 200});
@@ -39,7 +38,7 @@ TEST(AttentionBackwardAccuracy, OfEveryDim) {
   }
 }
 
-TEST(AttentionBackwardAccuracy, OfLengthsAroundVectorsPanelsAndBlocks) {
+TEST(AttentionBackwardAccuracy, LengthsAroundVectorsPanelsAndBlocks) {
   int number = 0;
   for (const std::int64_t q_len : {1, 2, 7, 8, 9, 16, 23, 25, 47, 48, 49, 97}) {
     for (const std::int64_t kv_len : {1, 2, 3, 7, 8, 15, 16, 17, 111, 127, 128, 129, 200}) {
@@ -50,7 +49,7 @@ TEST(AttentionBackwardAccuracy, OfLengthsAroundVectorsPanelsAndBlocks) {
   }
 }
 
-TEST(AttentionBackwardAccuracy, OfSeveralBlocksOfKeys) {
+TEST(AttentionBackwardAccuracy, SeveralBlocksOfKeys) {
   // Blocks of 176, 240, 512 and 352 keys.
   for (const ProblemShape& shape :
        {ProblemShape{1, 1, 1, 60, 1300}, ProblemShape{1, 2, 1, 33, 700},
@@ -64,7 +63,7 @@ TEST(AttentionBackwardAccuracy, OfSeveralBlocksOfKeys) {
   }
 }
 
-TEST(AttentionBackwardAccuracy, OfGroupedHeadsAndBatches) {
+TEST(AttentionBackwardAccuracy, GroupedHeadsAndBatches) {
   for (const ProblemShape& shape : {ProblemShape{3, 6, 2, 20, 30}, ProblemShape{2, 5, 1, 50, 150},
                                     ProblemShape{1, 12, 4, 3, 9}, ProblemShape{4, 3, 3, 1, 40}}) {
     const RandomProblem p = stored_problem(shape, 16, 24);
@@ -75,7 +74,7 @@ TEST(AttentionBackwardAccuracy, OfGroupedHeadsAndBatches) {
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
-TEST(AttentionBackwardAccuracy, OfAllKindsOfInputs) {
+TEST(AttentionBackwardAccuracy, AllKindsOfInputs) {
   for (const InputKind kind : kInputKinds) {
     for (const std::int64_t length : {10, 100, 230}) {
       for (const std::int64_t dim : {16, 64}) {
@@ -90,7 +89,7 @@ TEST(AttentionBackwardAccuracy, OfAllKindsOfInputs) {
   }
 }
 
-TEST(AttentionBackwardAccuracy, OfALossOfLseOrContextAlone) {
+TEST(AttentionBackwardAccuracy, LossOfOnlyLseOrOnlyContext) {
   const RandomProblem p = stored_problem({2, 2, 1, 30, 140}, 8, 8);
   ResultLoss loss = random_loss(p.inputs());
   fill(loss.context, 0.0);
@@ -139,14 +138,14 @@ std::vector<Mask> masks() {
           window(7, 7) | prefix(3)};
 }
 
-TEST(AttentionBackwardAccuracy, OfEveryMaskUnderEveryAlignment) {
+TEST(AttentionBackwardAccuracy, EveryMaskUnderEveryAlignment) {
   const RandomProblem p = stored_problem(kAccuracyShape, 5, 3);
   std::size_t turn = 0;
   const std::vector<Alignment> alignments{Alignment::bottom_right(), Alignment::top_left(),
                                           Alignment::offset(117), Alignment::offsets({-30, 150}),
                                           Alignment::offset(-2000)};
   for (const Mask& mask : masks()) {
-    // One mask in three under all of them.
+    // Every third mask is tested with all alignments.
     const std::size_t count = turn % 3 == 0 ? alignments.size() : 2;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t which = (turn + i) % alignments.size();
@@ -159,9 +158,9 @@ TEST(AttentionBackwardAccuracy, OfEveryMaskUnderEveryAlignment) {
 
 // ---- Packed sequences ---------------------------------------------------------------------------
 
-TEST(AttentionBackwardAccuracy, OfPackedSequences) {
-  // Empty ones at both ends, without queries, without keys, of one row, longer than a panel, longer
-  // than a block.
+TEST(AttentionBackwardAccuracy, PackedSequences) {
+  // Empty sequences at both ends, sequences without queries and without keys, and sequences of one
+  // row, of more than a panel and of more than a block.
   const PackedSequences sequences{{0, 0, 3, 60, 64, 64, 65, 165, 177, 177},
                                   {0, 5, 8, 70, 70, 90, 91, 200, 500, 500}};
   const ProblemShape shape{1, 4, 2, 177, 500, 9};
@@ -185,7 +184,7 @@ TEST(AttentionBackwardAccuracy, OfPackedSequences) {
   }
 }
 
-TEST(AttentionBackwardAccuracy, OfOneSequenceAndAnEmptyOneAreThoseOfACallOfItsOwn) {
+TEST(AttentionBackwardAccuracy, OneSequenceAndAnEmptyOneMatchAPlainCall) {
   const ProblemShape shape{1, 2, 2, 90, 130};
   const RandomProblem p = stored_problem(shape, 8, 8);
   AttentionOptions options{.mask = causal()};
@@ -197,7 +196,7 @@ TEST(AttentionBackwardAccuracy, OfOneSequenceAndAnEmptyOneAreThoseOfACallOfItsOw
 
 // ---- Dropout ------------------------------------------------------------------------------------
 
-TEST(AttentionBackwardAccuracy, OfDropout) {
+TEST(AttentionBackwardAccuracy, Dropout) {
   for (const double probability : {0.1, 0.5, 0.9}) {
     for (const ProblemShape& shape :
          {ProblemShape{2, 4, 2, 53, 90}, ProblemShape{1, 1, 1, 30, 500}}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_backward says of every mistake, and that it has not touched a gradient by then.
+// Errors of attention_backward: their messages, and that the gradients are untouched.
 
 #include <cstdint>
 #include <functional>
@@ -20,9 +20,9 @@
 namespace fovea::test {
 namespace {
 
-/// Right as it stands: query [2, 4, 6, 5], key [2, 2, 8, 5], value [2, 2, 8, 3], bias [6, 8], a
+/// A valid call: query [2, 4, 6, 5], key [2, 2, 8, 5], value [2, 2, 8, 3], bias [6, 8], a relative
 /// table [8, 4], 4 sinks. The gradients and lenses lie within one larger buffer, so that inputs can
-/// be laid over them.
+/// be made to overlap them.
 struct BackwardCall {
   BackwardCall() {
     RandomState random(1);
@@ -312,13 +312,13 @@ const std::vector<BadBackward> kBadLenses{
 
 class AttentionBackwardErrors : public testing::TestWithParam<BadBackward> {};
 
-TEST_P(AttentionBackwardErrors, SayWhatIsWrongAndTouchNothing) {
+TEST_P(AttentionBackwardErrors, MessageAndUntouchedGradients) {
   const BadBackward& bad = GetParam();
   BackwardCall call;
   bad.spoil(call);
   EXPECT_EQ(message_of([&] { call.run(); }), bad.message);
   EXPECT_TRUE(call.untouched());
-  // The workspace of a bad call is refused alike.
+  // The workspace query throws the same error.
   EXPECT_EQ(
       message_of([&] { attention_backward_workspace(call.inputs, call.options, call.gradients); }),
       bad.message);
@@ -336,13 +336,13 @@ INSTANTIATE_TEST_SUITE_P(Gradients, AttentionBackwardErrors, testing::ValuesIn(k
 INSTANTIATE_TEST_SUITE_P(Lenses, AttentionBackwardErrors, testing::ValuesIn(kBadLenses),
                          name_of_case);
 
-TEST(AttentionBackwardErrorsTable, TheCallThatIsMadeWrongIsRightByItself) {
+TEST(AttentionBackwardErrorsTable, UnmodifiedCallIsValid) {
   BackwardCall call;
   EXPECT_EQ(message_of([&] { call.run(); }), "no error");
   EXPECT_FALSE(call.untouched());
 }
 
-TEST(AttentionBackwardErrorsTable, OfFloat64EverythingIs) {
+TEST(AttentionBackwardErrorsTable, Float64RequiresFloat64Everywhere) {
   BackwardCall call;
   const Tensor query = convert(call.query, DType::kFloat64);
   call.inputs.query = query;
@@ -356,7 +356,7 @@ TEST(AttentionBackwardErrorsTable, OfFloat64EverythingIs) {
   EXPECT_TRUE(call.untouched());
 }
 
-TEST(AttentionBackwardErrorsTable, TheLseOfAnotherProblemIsNoticedInBuildsWithAssertions) {
+TEST(AttentionBackwardErrorsTable, LseOfAnotherProblemIsDetectedWithAssertions) {
 #ifdef NDEBUG
   GTEST_SKIP() << "not looked at in this build";
 #else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients in any place of memory and of any type: the same bits for all strides, nothing read or
-// written beside the elements, and what is mixed of types is what each of them says.
+// Layouts and types of gradients: the same bits for all strides, no access outside the elements,
+// and mixed types that match the same values in float32.
 
 #include <algorithm>
 #include <array>
@@ -30,13 +30,13 @@ namespace {
 constexpr ProblemShape kLayoutShape{2, 4, 2, 53, 170};
 constexpr std::int64_t kLayoutHeadDim = 9, kLayoutValueDim = 18;
 
-/// A tensor in a larger piece of memory, whose gaps hold a number that nobody computes.
+/// A tensor within a larger buffer whose gaps hold kUntouched.
 class Placed {
  public:
   enum class Order : std::uint8_t { kHeadsFirst, kLengthFirst, kReversed };
 
-  /// `gap` elements behind each row; with kLengthFirst rows of a head lie [batch, length, heads];
-  /// reversed ones have negative strides but for the last dimension.
+  /// `gap` elements follow each row. kLengthFirst stores [batch, length, heads, dim]; kReversed has
+  /// negative strides in all but the last dimension.
   Placed(const Tensor& source, Order order, std::int64_t gap)
       : memory_(source.dtype(), {3 + source.size() / last_of(source) * (last_of(source) + gap)}) {
     fill(memory_, kUntouched);
@@ -63,7 +63,7 @@ class Placed {
 
   const MutableTensorView& view() const { return view_; }
 
-  /// Whether there is what was there at first wherever no element is.
+  /// Returns true if everything outside the elements is unchanged.
   bool gaps_are_untouched() const {
     Tensor rest = memory_;
     const std::int64_t first = (static_cast<const std::byte*>(view_.data()) -
@@ -80,7 +80,7 @@ class Placed {
   MutableTensorView view_;
 };
 
-/// All options whose gradients have places of their own.
+/// Returns options that have every optional gradient.
 AttentionOptions full_options() {
   return {.mask = causal(),
           .score = {.bias = convert(RandomState(4).randn({4, 53, 170}), DType::kFloat32),
@@ -96,7 +96,8 @@ class AttentionBackwardLayout : public testing::Test {
   ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
-/// Heads of several tensors beside each other in the rows of one matrix, as one product makes them.
+/// Heads of several tensors side by side in the rows of one matrix, as written by a fused
+/// projection.
 struct SharedRows {
   std::int64_t batch, length, width;
   Tensor rows{DType::kFloat32, {batch, length, width}};
@@ -109,7 +110,7 @@ struct SharedRows {
   }
 };
 
-TEST(AttentionBackwardSharedRows, QueryKeyAndValueMayLieInOneMatrixAndTheirGradientsInAnother) {
+TEST(AttentionBackwardSharedRows, QueryKeyAndValueInOneMatrixGradientsInAnother) {
   for (const std::int64_t batch : {1, 2}) {
     for (const std::int64_t length : {1, 2, 53}) {
       constexpr std::int64_t kDim = 5, kHeads = 4, kKeyHeads = 2;
@@ -145,11 +146,11 @@ TEST(AttentionBackwardSharedRows, QueryKeyAndValueMayLieInOneMatrixAndTheirGradi
   }
 }
 
-TEST(AttentionBackwardSharedRows, AreNotToBeSharedByOneElement) {
+TEST(AttentionBackwardSharedRows, OverlapOfOneElementIsRejected) {
   SharedRows inputs{2, 7, 60}, gradients{2, 7, 60};
   const Tensor context(DType::kFloat32, {2, 4, 7, 5});
   Tensor lse(DType::kFloat32, {2, 4, 7});
-  std::ranges::fill(lse.span<float>(), std::log(7.0f));  // of seven scores of 0
+  std::ranges::fill(lse.span<float>(), std::log(7.0f));  // for seven scores of 0
   const auto message = [&](std::int64_t query, std::int64_t key, std::int64_t value) {
     return message_of([&] {
       attention_backward(
@@ -165,12 +166,12 @@ TEST(AttentionBackwardSharedRows, AreNotToBeSharedByOneElement) {
             "grad_key: expected memory of its own, got some that grad_query uses");
   EXPECT_EQ(message(0, 20, 39),
             "grad_value: expected memory of its own, got some that grad_key uses");
-  // The end of a row is the beginning of the next.
+  // The end of a row coincides with the beginning of the next.
   EXPECT_EQ(message(0, 20, 41),
             "grad_value: expected memory of its own, got some that grad_query uses");
 }
 
-TEST_F(AttentionBackwardLayout, AnyStridesGiveTheBitsOfContiguousOnes) {
+TEST_F(AttentionBackwardLayout, AnyStridesGiveTheSameBits) {
   for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     reference::Gradients expected =
         backward_of(problem_.inputs(), results_, options_, loss_, {}, type);
@@ -205,7 +206,7 @@ TEST_F(AttentionBackwardLayout, AnyStridesGiveTheBitsOfContiguousOnes) {
   }
 }
 
-TEST_F(AttentionBackwardLayout, AGradientOfABiasMayHaveAnyStridesOfItsLastDimension) {
+TEST_F(AttentionBackwardLayout, BiasGradientWithStridedLastDimension) {
   const auto expected = backward_of(problem_.inputs(), results_, options_, loss_, {}, storage());
   Tensor turned(DType::kFloat32, {170, 53, 4});
   reference::Gradients fresh = fresh_gradients(problem_.inputs(), options_, {}, storage());
@@ -215,7 +216,7 @@ TEST_F(AttentionBackwardLayout, AGradientOfABiasMayHaveAnyStridesOfItsLastDimens
   EXPECT_TRUE(same_bits(views.grad_bias, expected.bias));
 }
 
-TEST_F(AttentionBackwardLayout, NothingBesideTheElementsIsReadOrWritten) {
+TEST_F(AttentionBackwardLayout, StaysWithinItsElements) {
   for (const Side side : {Side::kBefore, Side::kAfter}) {
     for (const std::int64_t gap : {0, 3}) {
       for (const auto& [q_len, kv_len] :
@@ -255,9 +256,9 @@ TEST_F(AttentionBackwardLayout, NothingBesideTheElementsIsReadOrWritten) {
 
 constexpr std::array kTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-/// All 81 of them, but where pairs are multiplied: gradients are those of the same numbers as
-/// floats, and what is stored in 16 bits is rounded once.
-TEST(AttentionBackwardTypes, EveryCombinationIsThatOfTheSameFloats) {
+/// All 81 combinations, except those computed in bfloat16 pairs: gradients match those of the same
+/// values in float32, and 16-bit gradients are rounded once.
+TEST(AttentionBackwardTypes, EveryCombinationMatchesFloat32) {
   const RandomProblem p({1, 2, 1, 50, 40}, 9, 18);
   ResultLoss loss = random_loss(p.inputs(), true, 5, DType::kFloat32);
   const AttentionOptions options{.mask = causal()};
@@ -295,7 +296,7 @@ TEST(AttentionBackwardTypes, EveryCombinationIsThatOfTheSameFloats) {
   }
 }
 
-TEST(AttentionBackwardTypes, OfAllBfloat16IsHeldToItsRule) {
+TEST(AttentionBackwardTypes, AllBfloat16WithinItsAllowance) {
   const RandomProblem p({1, 4, 2, 70, 200}, 24, 16);
   const Tensor q = convert(p.query, DType::kBFloat16), k = convert(p.key, DType::kBFloat16),
                v = convert(p.value, DType::kBFloat16);
@@ -308,7 +309,7 @@ TEST(AttentionBackwardTypes, OfAllBfloat16IsHeldToItsRule) {
   }
 }
 
-TEST(AttentionBackwardTypes, Float64IsThatOfTheReferenceBitByBit) {
+TEST(AttentionBackwardTypes, Float64MatchesTheReferenceBitForBit) {
   const RandomProblem p({2, 4, 2, 20, 30}, 9, 18);
   const ResultLoss loss = random_loss(p.inputs(), true, 5, DType::kFloat64);
   const AttentionOptions options{.mask = causal(), .score = {.sinks = {0, 1, -1, 2}}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lens of the backward pass: what each weight did to the loss, summed over the queries. Against
-// the oracle, which is held to the lens' meaning; and that gradients know nothing of it.
+// The lens of the backward pass: the effect of each weight on the loss, summed over the queries.
+// Checked by definition and against the oracle; gradients are unaffected by it.
 
 #include <cmath>
 #include <cstddef>
@@ -24,10 +24,10 @@
 namespace fovea::test {
 namespace {
 
-/// Asks for no gradient.
+/// Requests no gradients.
 constexpr Asked kNothing{false, false, false, false, false, false};
 
-/// What a call with the lens wrote.
+/// The results of a call with the lens.
 struct Watched {
   reference::Gradients gradients;
   Tensor relevance, magnitude;
@@ -56,8 +56,9 @@ Tensor sizes_of(const TensorView& tensor) {
   return sizes;
 }
 
-/// Holds a lens to the oracle: a weight is off by the rounding of its score and lse (and, in
-/// bfloat16, by what the polynomial has), dP by that of its products, whatever cancels in it.
+/// Checks a lens against the oracle. The relative error of a weight comes from the rounding of its
+/// score and lse and, in bfloat16, from the polynomial; that of dP from its products, without
+/// credit for cancellation.
 void expect_right(const Watched& found, const reference::Inputs& in,
                   const AttentionOptions& options, const ResultLoss& loss) {
   const ProblemShape shape = shape_of(in, options);
@@ -78,9 +79,9 @@ void expect_right(const Watched& found, const reference::Inputs& in,
   });
 }
 
-// ---- The meaning --------------------------------------------------------------------------------
+// ---- Definition ---------------------------------------------------------------------------------
 
-TEST(AttentionBackwardLenses, RelevanceIsWhatALinearLossLosesWithoutTheKey) {
+TEST(AttentionBackwardLenses, RelevanceIsTheLinearLossOfRemovingAKey) {
   const RandomProblem p({2, 4, 2, 9, 13}, 5, 3);
   for (const AttentionOptions& options :
        {AttentionOptions{.mask = causal()}, AttentionOptions{.score = {.sinks = {0, 1, -1, 2}}},
@@ -107,7 +108,7 @@ TEST(AttentionBackwardLenses, RelevanceIsWhatALinearLossLosesWithoutTheKey) {
   }
 }
 
-TEST(AttentionBackwardLenses, OfAHeadAddsUpToTheGradientTimesTheContext) {
+TEST(AttentionBackwardLenses, SumsToTheGradientTimesTheContext) {
   const ProblemShape shape{2, 4, 2, 90, 300};
   const RandomProblem p = stored_problem(shape, 16, 24);
   const AttentionOptions options{.mask = causal(), .score = {.softcap = 3.0}};
@@ -126,7 +127,7 @@ TEST(AttentionBackwardLenses, OfAHeadAddsUpToTheGradientTimesTheContext) {
           of_rows += loss.context.value({b, h, i, c}) * results.context.value({b, h, i, c});
         }
       }
-      // The context is stored in its type.
+      // The context is rounded to the storage type.
       EXPECT_NEAR(of_keys, of_rows, (rounding_of(storage()) / 4 + 16 * kRounding) * size);
     }
   }
@@ -140,7 +141,7 @@ struct LensCase {
   AttentionOptions options;
 };
 
-/// Two blocks of keys at least, and all ways through the kernel.
+/// Returns problems with at least two blocks of keys that cover all code paths of the kernel.
 std::vector<LensCase> lens_cases() {
   constexpr ProblemShape kShape{2, 4, 2, 53, 200};
   constexpr ProblemShape kPacked{1, 4, 2, 150, 500, 4};
@@ -162,7 +163,7 @@ std::vector<LensCase> lens_cases() {
            {.mask = causal(), .sequences = {{0, 10, 10, 120, 150}, {0, 300, 320, 320, 500}}}}};
 }
 
-TEST(AttentionBackwardLenses, AreThoseOfTheOracleAndLeaveGradientsTheirBits) {
+TEST(AttentionBackwardLenses, MatchTheOracleAndDoNotChangeGradients) {
   for (const LensCase& one : lens_cases()) {
     SCOPED_TRACE(one.name);
     const RandomProblem p = stored_problem(one.shape, 17, 9);
@@ -178,7 +179,7 @@ TEST(AttentionBackwardLenses, AreThoseOfTheOracleAndLeaveGradientsTheirBits) {
   }
 }
 
-TEST(AttentionBackwardLenses, OfAwkwardSizes) {
+TEST(AttentionBackwardLenses, AwkwardSizes) {
   int number = 0;
   for (const std::int64_t q_len : {1, 2, 8, 16, 25, 47, 49, 97}) {
     for (const std::int64_t kv_len : {1, 3, 7, 16, 17, 129, 200}) {
@@ -192,7 +193,7 @@ TEST(AttentionBackwardLenses, OfAwkwardSizes) {
   }
 }
 
-TEST(AttentionBackwardLenses, WithoutQueriesOrKeys) {
+TEST(AttentionBackwardLenses, NoQueriesOrNoKeys) {
   const RandomProblem no_queries = stored_problem({1, 2, 1, 0, 30}, 4, 4);
   const RandomProblem no_keys = stored_problem({1, 2, 1, 30, 0}, 4, 4);
   for (const RandomProblem* p : {&no_queries, &no_keys}) {
@@ -203,7 +204,7 @@ TEST(AttentionBackwardLenses, WithoutQueriesOrKeys) {
   }
 }
 
-TEST(AttentionBackwardLenses, InFloat64) {
+TEST(AttentionBackwardLenses, Float64) {
   const RandomProblem p({2, 4, 2, 20, 30}, 8, 4);
   const AttentionOptions options{.mask = window(9, 3)};
   const ResultLoss loss = random_loss(p.inputs(), true, 77, DType::kFloat64);
@@ -254,7 +255,7 @@ TEST(AttentionBackwardLenses, WriteNothingBetweenTheirRows) {
   });
 }
 
-TEST(AttentionBackwardLenses, AWorkspaceOfTheCallersIsAsLargeAsTheySay) {
+TEST(AttentionBackwardLenses, StayWithinTheCallersWorkspace) {
   const RandomProblem p = stored_problem({1, 4, 2, 60, 300}, 8, 8);
   const ResultLoss loss = random_loss(p.inputs());
   const Forward results = forward(p.inputs());
@@ -272,9 +273,9 @@ TEST(AttentionBackwardLenses, AWorkspaceOfTheCallersIsAsLargeAsTheySay) {
   EXPECT_EQ(memory.back(), std::byte{0xFF});
 }
 
-// ---- Nan ----------------------------------------------------------------------------------------
+// ---- NaN ----------------------------------------------------------------------------------------
 
-TEST(AttentionBackwardLenses, NanMarksWhatSeesIt) {
+TEST(AttentionBackwardLenses, NanSpreadsWhereVisible) {
   const ProblemShape shape{1, 2, 1, 53, 150};
   const AttentionOptions options{.mask = window(30, 5)};
   const RandomProblem clean = stored_problem(shape, 5, 19);
@@ -306,7 +307,7 @@ TEST(AttentionBackwardLenses, NanMarksWhatSeesIt) {
   }
 }
 
-TEST(AttentionBackwardLenses, HiddenKeysAndRowsNeverLeakByABit) {
+TEST(AttentionBackwardLenses, MaskedKeysAndRowsDoNotChangeABit) {
   const ProblemShape shape{2, 2, 1, 53, 150};
   for (const Dropout& dropout : {Dropout{}, Dropout{.probability = 0.3, .seed = 5}}) {
     const AttentionOptions options{.mask = key_lengths({101, 0}) & window(60, 60),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nan and inf in gradients: what is hidden never leaks, not by a bit; what is visible spreads as in
-// the reference, and everything else keeps its bits.
+// NaN and infinity in gradients: masked values do not change a single bit; visible ones spread as
+// in the reference, and everything else keeps its bits.
 
 #include <cmath>
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace {
 constexpr ProblemShape kNonfiniteShape{1, 2, 1, 53, 150};
 constexpr std::int64_t kNonfiniteHeadDim = 5, kNonfiniteValueDim = 19;
 
-/// All that a backward call reads.
+/// All inputs of a backward call.
 struct Everything {
   RandomProblem problem = stored_problem(kNonfiniteShape, kNonfiniteHeadDim, kNonfiniteValueDim);
   Forward results;
@@ -62,7 +62,7 @@ Tensor open_but(const std::function<bool(std::int64_t, std::int64_t)>& hidden) {
 bool hides_key(std::int64_t key) { return key % 7 == 3 || key >= 140; }
 bool hides_row(std::int64_t query) { return query % 5 == 2 || query > 49; }
 
-/// Masks, and biases, that hide these keys and rows.
+/// Returns masks and biases that hide these keys and rows.
 std::vector<AttentionOptions> hiding() {
   const auto hidden = [](std::int64_t q, std::int64_t k) { return hides_row(q) || hides_key(k); };
   Tensor bias(DType::kFloat32, {kNonfiniteShape.q_len, kNonfiniteShape.kv_len});
@@ -80,7 +80,7 @@ std::vector<AttentionOptions> hiding() {
   return all;
 }
 
-TEST(AttentionBackwardNonfinite, HiddenKeysAndRowsNeverLeakByABit) {
+TEST(AttentionBackwardNonfinite, MaskedKeysAndRowsDoNotChangeABit) {
   for (const AttentionOptions& options : hiding()) {
     const Everything clean(options);
     const reference::Gradients expected = clean.gradients(options);
@@ -106,7 +106,7 @@ TEST(AttentionBackwardNonfinite, HiddenKeysAndRowsNeverLeakByABit) {
   }
 }
 
-TEST(AttentionBackwardNonfinite, KeysBeyondAnEndNeverLeakByABit) {
+TEST(AttentionBackwardNonfinite, KeysBeyondTheEndDoNotChangeABit) {
   for (const AttentionOptions& options :
        {AttentionOptions{.mask = key_lengths({101})}, AttentionOptions{.mask = key_lengths({96})},
         AttentionOptions{.mask = causal(), .alignment = Alignment::offset(48)},
@@ -137,9 +137,10 @@ TEST(AttentionBackwardNonfinite, EveryKeyAroundTheDiagonal) {
   }
 }
 
-// ---- What is visible ----------------------------------------------------------------------------
+// ---- Visible values -----------------------------------------------------------------------------
 
-/// Where the oracle has a number there is about this one, where it has none there is none.
+/// Checks that gradients are close to the oracle's where those are finite, and non-finite
+/// elsewhere.
 void expect_spread_as_in_the_reference(const AttentionOptions& options,
                                        const Everything& poisoned) {
   const reference::Gradients found = poisoned.gradients(options);
@@ -163,7 +164,7 @@ void expect_spread_as_in_the_reference(const AttentionOptions& options,
   }
 }
 
-TEST(AttentionBackwardNonfinite, WhatIsVisibleSpreadsAsInTheReferenceAndNoFurther) {
+TEST(AttentionBackwardNonfinite, VisibleValuesSpreadAsInTheReference) {
   const std::vector<AttentionOptions> all{
       {},
       {.mask = causal()},
@@ -178,7 +179,7 @@ TEST(AttentionBackwardNonfinite, WhatIsVisibleSpreadsAsInTheReferenceAndNoFurthe
       const auto poisoned_by = [&](const std::function<void(Everything&)>& poison) {
         Everything poisoned = clean;
         poison(poisoned);
-        // The results are those of the poisoned problem.
+        // The results are computed from the poisoned problem.
         poisoned.results = forward(poisoned.problem.inputs(), options);
         expect_spread_as_in_the_reference(options, poisoned);
       };
@@ -197,7 +198,7 @@ TEST(AttentionBackwardNonfinite, WhatIsVisibleSpreadsAsInTheReferenceAndNoFurthe
   }
 }
 
-TEST(AttentionBackwardNonfinite, NanInOneSequenceStaysThere) {
+TEST(AttentionBackwardNonfinite, NanStaysWithinItsSequence) {
   AttentionOptions options{.mask = causal()};
   options.sequences = {{0, 20, 21, 53}, {0, 60, 70, 150}};
   const Everything clean(options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What gradients are whatever the numbers: linear in the loss, the same bits alone and together,
-// with the keys in another order, zero where nothing is seen, and those of nothing.
+// Properties of gradients: linear in the loss, the same bits alone and together, equivariant under
+// permutations of keys, zero where nothing is visible, and empty problems.
 
 #include <cmath>
 #include <cstdint>
@@ -38,7 +38,7 @@ std::vector<AttentionOptions> all_options() {
 
 class AttentionBackwardProperties : public testing::Test {
  protected:
-  /// Float32 gradients, from results of forward().
+  /// Returns float32 gradients from the results of forward().
   reference::Gradients gradients(const AttentionOptions& options, const ResultLoss& loss,
                                  const Asked& asked = {}) const {
     return backward_of(problem_.inputs(), forward(problem_.inputs(), options), options, loss, asked,
@@ -49,7 +49,7 @@ class AttentionBackwardProperties : public testing::Test {
   ResultLoss loss_ = random_loss(problem_.inputs());
 };
 
-TEST_F(AttentionBackwardProperties, TwiceTheLossHasTwiceTheGradientsBitByBit) {
+TEST_F(AttentionBackwardProperties, DoubleLossDoublesGradientsBitForBit) {
   const auto doubled = [](const Tensor& tensor) {
     Tensor twice = tensor;
     change_all(twice, [](double x) { return 2.0 * x; });
@@ -65,7 +65,7 @@ TEST_F(AttentionBackwardProperties, TwiceTheLossHasTwiceTheGradientsBitByBit) {
   }
 }
 
-TEST_F(AttentionBackwardProperties, OneGradientIsTheSameWithoutTheOthers) {
+TEST_F(AttentionBackwardProperties, EachGradientIsTheSameAlone) {
   for (const AttentionOptions& options : all_options()) {
     const Forward results = forward(problem_.inputs(), options);
     const auto of = [&](const Asked& asked) {
@@ -85,13 +85,13 @@ TEST_F(AttentionBackwardProperties, OneGradientIsTheSameWithoutTheOthers) {
   }
 }
 
-TEST_F(AttentionBackwardProperties, NothingAskedForIsNothingDone) {
+TEST_F(AttentionBackwardProperties, NoGradientsRequested) {
   for (const AttentionOptions& options : all_options()) {
     EXPECT_NO_THROW(gradients(options, loss_, {false, false, false, false, false, false}));
   }
 }
 
-TEST_F(AttentionBackwardProperties, AnAbsentGradientOfLseIsOneOfZeros) {
+TEST_F(AttentionBackwardProperties, OmittedLseGradientEqualsZeros) {
   for (const AttentionOptions& options : all_options()) {
     ResultLoss zeros = random_loss(problem_.inputs());
     fill(zeros.lse, 0.0);
@@ -100,7 +100,7 @@ TEST_F(AttentionBackwardProperties, AnAbsentGradientOfLseIsOneOfZeros) {
   }
 }
 
-TEST_F(AttentionBackwardProperties, KeysInAnotherOrderHaveTheirGradientsInThatOrder) {
+TEST_F(AttentionBackwardProperties, PermutedKeysPermuteTheirGradients) {
   const std::int64_t kv_len = kPropertyShape.kv_len;
   const auto moved = [&](std::int64_t key) { return (key * 7 + 3) % kv_len; };  // gcd(7, 270) = 1
   const auto permuted = [&](const Tensor& tensor) {
@@ -121,8 +121,8 @@ TEST_F(AttentionBackwardProperties, KeysInAnotherOrderHaveTheirGradientsInThatOr
   EXPECT_TRUE(same_bits(found.value, permuted(expected.value)));
 }
 
-TEST_F(AttentionBackwardProperties, WhatSeesNothingAndWhatIsNotSeenGetsZeros) {
-  // Queries from 20 to 39 see nothing; keys from 100 to 199 are seen by nobody.
+TEST_F(AttentionBackwardProperties, MaskedQueriesAndKeysHaveZeroGradients) {
+  // Queries 20 to 39 see no key; keys 100 to 199 are visible to no query.
   Tensor open(DType::kBool, {kPropertyShape.q_len, kPropertyShape.kv_len});
   const auto row_sees = [](std::int64_t q) { return q < 20 || q >= 40; };
   const auto key_seen = [](std::int64_t k) { return k < 100 || k >= 200; };
@@ -146,12 +146,12 @@ TEST_F(AttentionBackwardProperties, WhatSeesNothingAndWhatIsNotSeenGetsZeros) {
   });
 }
 
-/// Of a loss of the context alone: all scores of a row may grow without changing anything.
-TEST_F(AttentionBackwardProperties, BiasesOfARowAddUpToNothing) {
+/// For a loss of the context only: adding a constant to all scores of a row changes nothing.
+TEST_F(AttentionBackwardProperties, BiasGradientsOfARowSumToZero) {
   const Tensor bias = convert(RandomState(4).randn({2, 4, 53, 270}), DType::kFloat32);
   const auto found =
       gradients({.mask = causal(), .score = {.bias = bias}}, random_loss(problem_.inputs(), false));
-  // What is stored of the context counts in delta.
+  // Rounding the stored context affects delta.
   const double tolerance = 100 * rounding_of(storage());
   for_each_index({2, 4, 53}, [&](const Index& at) {
     double sum = 0.0;
@@ -162,9 +162,9 @@ TEST_F(AttentionBackwardProperties, BiasesOfARowAddUpToNothing) {
   });
 }
 
-// ---- Nothing ------------------------------------------------------------------------------------
+// ---- Empty problems -----------------------------------------------------------------------------
 
-TEST(AttentionBackwardEmpty, ExtentsOfZeroGiveZerosAndNoMore) {
+TEST(AttentionBackwardEmpty, ZeroExtentsGiveZeroGradients) {
   struct Sizes {
     ProblemShape shape;
     std::int64_t head_dim, value_dim;
@@ -185,7 +185,8 @@ TEST(AttentionBackwardEmpty, ExtentsOfZeroGiveZerosAndNoMore) {
                              .sinks = std::vector<double>(static_cast<std::size_t>(s.q_heads))}});
     all.push_back({.score = {.bias = Tensor(DType::kFloat32, {1})}});
     for (const AttentionOptions& options : all) {
-      // All of them are 0 but for those that a dim of 0 leaves: every weight is the same then.
+      // All gradients are zero, except with a dim of 0 and non-empty lengths, where weights are
+      // uniform.
       expect_exact_backward(p.inputs(), options);
       for (const DType type : {DType::kFloat32, DType::kBFloat16}) {
         const ResultLoss loss = random_loss(p.inputs());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients through what turns a product into a score: scale, softcap, custom functions, biases of
-// every layout, ALiBi, relative tables and sinks, alone and joined at random; held to the 1x rule.
+// Gradients through the score options: scale, softcap, custom functions, biases of every layout,
+// ALiBi, relative tables and sinks, separately and in random combinations, by the 1x rule.
 
 #include <cmath>
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace fovea::test {
 namespace {
 
-/// Two blocks of keys; neither lengths nor heads are round.
+/// Two blocks of keys; lengths and dims are not multiples of a vector or tile.
 constexpr ProblemShape kScoreShape{2, 4, 2, 50, 140};
 
 class AttentionBackwardScore : public testing::Test {
@@ -53,7 +53,7 @@ TEST_F(AttentionBackwardScore, Softcap) {
 
 // ---- Custom functions ---------------------------------------------------------------------------
 
-/// Of slope 1 at most, and another one for each key.
+/// A function with a slope of at most 1 that differs between keys.
 double squashed(double score, std::int64_t key) {
   return score / (1.0 + std::abs(score)) - 0.25 * static_cast<double>(key % 3);
 }
@@ -122,7 +122,7 @@ TEST_F(AttentionBackwardScore, BiasesOfEveryBroadcastPattern) {
   }
 }
 
-TEST_F(AttentionBackwardScore, BiasesOfASingleHeadOfKeysAndOfSeveralBlocks) {
+TEST_F(AttentionBackwardScore, BiasesOfOneKeyHeadAndSeveralBlocks) {
   const ProblemShape shape{1, 4, 1, 70, 600};
   const RandomProblem p = stored_problem(shape, 16, 16);
   for (const Shape& bias : {Shape{70, 600}, Shape{4, 70, 600}, Shape{4, 1, 600}, Shape{70, 1}}) {
@@ -162,7 +162,7 @@ TEST_F(AttentionBackwardScore, RelativeTables) {
   }
 }
 
-TEST_F(AttentionBackwardScore, ARelativeTableMayHideDistances) {
+TEST_F(AttentionBackwardScore, RelativeTableMasksDistances) {
   Tensor table = RandomState(61).randn({32, kScoreShape.q_heads});
   for (std::int64_t head = 0; head < kScoreShape.q_heads; ++head) {
     table.at<double>({head + 1, head}) = -kInfinity;
@@ -175,14 +175,14 @@ TEST_F(AttentionBackwardScore, Sinks) {
   for (const std::vector<double>& sinks :
        {std::vector<double>{-3, 0, 5, 90}, {-kInfinity, 1, 20, -90}, {1e4, -1e4, 1e2, -1e2}}) {
     check({.score = {.sinks = sinks}});
-    // Rows without a key have the sink alone.
+    // Rows without a visible key have only the sink.
     check({.mask = causal(), .score = {.sinks = sinks}, .alignment = Alignment::offset(-30)});
   }
 }
 
-// ---- Joined -------------------------------------------------------------------------------------
+// ---- Combinations -------------------------------------------------------------------------------
 
-TEST_F(AttentionBackwardScore, CombinationsAtRandom) {
+TEST_F(AttentionBackwardScore, RandomCombinations) {
   RandomState random(101);
   const auto either = [&] { return random.randint(0, 2) == 1; };
   for (int number = 0; number < 50; ++number) {

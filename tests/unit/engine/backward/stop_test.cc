@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ending a backward call early, and watching it: stop tokens, also while items wait for each other,
-// progress, and what a progress callback throws.
+// Stop tokens in the backward pass, also while items wait for each other, progress callbacks, and
+// exceptions thrown by a progress callback.
 
 #include <atomic>
 #include <chrono>
@@ -29,11 +29,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Much longer than anybody waits: 2^36 scores, of a few rows of memory.
+/// A call that never ends in practice: 2^36 scores, from a few rows of memory.
 class AttentionBackwardStop : public testing::Test {
  protected:
   static constexpr std::int64_t kLength = std::int64_t{1} << 18;
-  // A fraction of a second, and what a slow, busy machine and sanitizers make of it.
+  // Normally a fraction of a second; the margin is for slow, busy machines and sanitizers.
   static constexpr double kSoon = 5.0;
 
   void run(const AttentionOptions& options) {
@@ -41,7 +41,7 @@ class AttentionBackwardStop : public testing::Test {
     const TensorView lse = laid_over(lse_.view(), 0, {1, 1, kLength}, {0, 0, 0});
     attention_backward({rows, rows, rows, rows, lse, rows}, options, {.grad_query = grad_query_});
   }
-  /// Seconds from when a stop was asked for to the end of the call.
+  /// Returns the seconds from the stop request to the end of the call.
   double ends_after(AttentionOptions options, const std::function<void(std::stop_source&)>& ask) {
     std::stop_source source;
     options.execution.stop = source.get_token();
@@ -53,14 +53,14 @@ class AttentionBackwardStop : public testing::Test {
   }
 
   Tensor row_ = stored(Tensor::from<double>({8}, {1, -1, 2, -2, 3, -3, 4, -4}));
-  // All scores are the same.
+  // All scores are equal.
   Tensor lse_ =
       Tensor::from<float>({1}, {60.0F / std::sqrt(8.0F) + std::log(static_cast<float>(kLength))});
   Tensor grad_query_ = Tensor(storage(), {1, 1, kLength, 8});
   Clock::time_point asked_;
 };
 
-TEST_F(AttentionBackwardStop, RequestedBefore) {
+TEST_F(AttentionBackwardStop, RequestedBeforeTheCall) {
   for (const int threads : {1, 2}) {
     std::stop_source source;
     source.request_stop();
@@ -99,7 +99,7 @@ TEST_F(AttentionBackwardStop, RequestedByProgress) {
                            total = all;
                            if (done == 3) source.request_stop();
                          }};
-    // The lse of rows without a mask will not do where it is looked at.
+    // With the window, lse has another value, which builds with assertions check.
     lse_ = Tensor::from<float>({1}, {60.0F / std::sqrt(8.0F) + std::log(4.0F)});
     EXPECT_THROW(run(options), Stopped);
     EXPECT_GE(last, 3);
@@ -107,7 +107,7 @@ TEST_F(AttentionBackwardStop, RequestedByProgress) {
   }
 }
 
-TEST_F(AttentionBackwardStop, AStoppedCallLeavesNothingBehind) {
+TEST_F(AttentionBackwardStop, NextCallIsUnaffected) {
   const RandomProblem p = stored_problem({1, 2, 1, 100, 500}, 16, 16);
   const ResultLoss loss = random_loss(p.inputs());
   const reference::Gradients expected = backward(p.inputs(), {}, loss);
@@ -119,7 +119,7 @@ TEST_F(AttentionBackwardStop, AStoppedCallLeavesNothingBehind) {
   EXPECT_TRUE(same_bits(backward(p.inputs(), {}, loss), expected));
 }
 
-TEST_F(AttentionBackwardStop, OfFloat64) {
+TEST_F(AttentionBackwardStop, Float64) {
   const RandomProblem p({1, 8, 8, 60, 200}, 16, 16);
   std::stop_source source;
   AttentionOptions options;
@@ -133,7 +133,7 @@ TEST_F(AttentionBackwardStop, OfFloat64) {
 
 // ---- Progress -----------------------------------------------------------------------------------
 
-TEST(AttentionBackwardProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
+TEST(AttentionBackwardProgress, CountsFromZeroToTotalInSequence) {
   for (const DType dtype : {storage(), DType::kFloat64}) {
     RandomProblem p = stored_problem({2, 4, 2, 60, 300}, 16, 16);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
@@ -161,7 +161,7 @@ TEST(AttentionBackwardProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
   }
 }
 
-TEST(AttentionBackwardProgress, OfNothingIsNothing) {
+TEST(AttentionBackwardProgress, EmptyProblem) {
   const RandomProblem p = stored_problem({0, 2, 1, 3, 4}, 5, 6);
   std::vector<std::pair<std::int64_t, std::int64_t>> calls;
   AttentionOptions options;
@@ -173,7 +173,7 @@ TEST(AttentionBackwardProgress, OfNothingIsNothing) {
   EXPECT_EQ(calls[0], std::pair(std::int64_t{0}, std::int64_t{0}));
 }
 
-TEST(AttentionBackwardProgress, WhatItThrowsComesOut) {
+TEST(AttentionBackwardProgress, ExceptionsPropagate) {
   const RandomProblem p = stored_problem({1, 4, 2, 60, 700}, 16, 16);
   const Tensor bias = convert(RandomState(4).randn({700}), DType::kFloat32);
   const ResultLoss loss = random_loss(p.inputs());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same gradients, bit by bit, whoever computes them: any number of threads, again, in a
-// workspace of the caller's, two calls at once, a call within a call. Items that add to the same
-// numbers take turns (kernels/backward/turn.h).
+// Gradients are bit-identical for any number of threads, repeated calls, a caller's workspace, and
+// concurrent and nested calls. Items that add to the same elements do so in turns
+// (kernels/backward/turn.h).
 
 #include <algorithm>
 #include <cstddef>
@@ -38,7 +38,7 @@ Tensor bias_of(const Shape& shape, DType dtype = DType::kFloat32) {
   return convert(RandomState(4).randn(shape), dtype);
 }
 
-/// All ways in which items share what they add to.
+/// Returns problems that cover all ways in which items share gradients.
 std::vector<ThreadCase> thread_cases() {
   constexpr ProblemShape kOneHead{1, 1, 1, 130, 500}, kGrouped{2, 6, 2, 70, 300},
       kPacked{1, 4, 2, 150, 600, 4};
@@ -101,8 +101,8 @@ TEST(AttentionBackwardThreads, ManySizesGiveTheSameBits) {
   }
 }
 
-TEST(AttentionBackwardThreads, AgainGivesTheSameBits) {
-  // What an earlier call left in the workspace does not count, be it nan.
+TEST(AttentionBackwardThreads, RepeatedCallsGiveTheSameBits) {
+  // The contents of the workspace, left by an earlier call, have no effect, not even NaN.
   RandomProblem other = stored_problem({1, 1, 1, 100, 600}, 64, 64);
   fill(other.key, std::numeric_limits<double>::quiet_NaN());
   for (const ThreadCase& one : thread_cases()) {
@@ -115,7 +115,7 @@ TEST(AttentionBackwardThreads, AgainGivesTheSameBits) {
 
 // ---- Workspaces ---------------------------------------------------------------------------------
 
-TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
+TEST(AttentionBackwardThreads, CallersWorkspaceGivesTheSameBits) {
   for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
     const ResultLoss loss = random_loss(p.inputs());
@@ -130,7 +130,7 @@ TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
       reference::Gradients fresh = fresh_gradients(p.inputs(), options, {}, storage());
       const std::size_t bytes = attention_backward_workspace(
           backward_inputs(p.inputs(), results, loss), options, views_of(fresh));
-      // All alignments will do; what is in it, nan as well, does not count.
+      // Any alignment is accepted; the previous contents have no effect, not even NaN.
       std::vector<std::byte> memory(bytes + 64, std::byte{0xFF});
       for (const std::size_t shift : {0U, 1U, 63U}) {
         std::ranges::fill(memory, std::byte{0xFF});
@@ -146,7 +146,7 @@ TEST(AttentionBackwardThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
   }
 }
 
-TEST(AttentionBackwardThreads, AWorkspaceThatIsTooSmallIsRefusedAndNothingWritten) {
+TEST(AttentionBackwardThreads, TooSmallAWorkspaceIsRejected) {
   const RandomProblem p = stored_problem({1, 2, 2, 40, 60}, 8, 8);
   const ResultLoss loss = random_loss(p.inputs());
   const Forward results = forward(p.inputs());
@@ -167,7 +167,7 @@ TEST(AttentionBackwardThreads, AWorkspaceThatIsTooSmallIsRefusedAndNothingWritte
   }
 }
 
-TEST(AttentionBackwardThreads, TakesNoMemoryOnceAThreadHasItsWorkspace) {
+TEST(AttentionBackwardThreads, AllocatesNothingAfterWarmUp) {
   if (!counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
   for (const ThreadCase& one : thread_cases()) {
     const RandomProblem p = stored_problem(one.shape, 17, 9);
@@ -186,9 +186,9 @@ TEST(AttentionBackwardThreads, TakesNoMemoryOnceAThreadHasItsWorkspace) {
   }
 }
 
-// ---- Calls at once ------------------------------------------------------------------------------
+// ---- Concurrent and nested calls ----------------------------------------------------------------
 
-TEST(AttentionBackwardThreads, CallsOfTwoThreadsAtOnce) {
+TEST(AttentionBackwardThreads, ConcurrentCallsGiveTheSameBits) {
   const std::vector<ThreadCase> all = thread_cases();
   std::vector<RandomProblem> problems;
   std::vector<reference::Gradients> expected;
@@ -211,7 +211,7 @@ TEST(AttentionBackwardThreads, CallsOfTwoThreadsAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(2, 0));
 }
 
-TEST(AttentionBackwardThreads, ACallWithinACall) {
+TEST(AttentionBackwardThreads, NestedCallsGiveTheSameBits) {
   const RandomProblem inner = stored_problem({1, 1, 1, 60, 300}, 16, 16);
   const ResultLoss inner_loss = random_loss(inner.inputs());
   const auto inner_expected = backward(inner.inputs(), {.mask = causal()}, inner_loss);

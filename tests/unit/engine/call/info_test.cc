@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea/info.h: the facts have the promised form, and follow the process's affinity mask.
+// Tests of fovea/info.h: facts have the documented form and follow the process's affinity mask.
 
 #include "fovea/info.h"
 
@@ -19,7 +19,7 @@
 namespace fovea {
 namespace {
 
-// Three numbers with points between, as in "12.2.0".
+// Returns true for three numbers separated by dots, as in "12.2.0".
 bool is_version(const std::string& text) {
   std::istringstream stream(text);
   std::string part;
@@ -31,7 +31,7 @@ bool is_version(const std::string& text) {
   return parts == 3 && text.back() != '.';
 }
 
-TEST(Info, VersionCompilerAndBuildTypeAreFilledIn) {
+TEST(Info, VersionCompilerAndBuildTypeAreSet) {
   const BuildInfo info = build_info();
   EXPECT_TRUE(is_version(info.version)) << info.version;
   const std::size_t space = std::min(info.compiler.find(' '), info.compiler.size());
@@ -44,7 +44,7 @@ TEST(Info, VersionCompilerAndBuildTypeAreFilledIn) {
   EXPECT_FALSE(info.build_type.empty());
 }
 
-TEST(Info, TheLibraryWasCompiledByTheCompilerOfItsTests) {
+TEST(Info, CompilerMatchesThatOfTheTests) {
 #if defined(__clang__)
   EXPECT_EQ(build_info().compiler.substr(0, 6), "Clang ");
 #elif defined(__GNUC__)
@@ -65,7 +65,7 @@ TEST(Info, TargetsHaveDistinctNames) {
 
 #if defined(__x86_64__)
 TEST(Info, TargetsAreOrderedBestFirst) {
-  // All names there are on x86, from the best to the plainest.
+  // All names that exist on x86, from the best target to the most basic one.
   const std::vector<std::string> ladder = {"AVX3_BF16", "AVX3", "AVX2", "SSE4", "SCALAR"};
   std::size_t rung = 0;
   for (const std::string& target : build_info().targets) {
@@ -75,12 +75,12 @@ TEST(Info, TargetsAreOrderedBestFirst) {
 }
 #endif
 
-TEST(Info, TheActiveTargetIsOneOfThem) {
+TEST(Info, ActiveTargetIsListed) {
   const BuildInfo info = build_info();
   EXPECT_EQ(std::count(info.targets.begin(), info.targets.end(), info.target), 1) << info.target;
 }
 
-TEST(Info, ThreadsAreAtLeastOneAndAtMostTheMachines) {
+TEST(Info, ThreadsFollowTheAffinityMask) {
   const int threads = build_info().threads;
   EXPECT_GE(threads, 1);
 #if defined(__linux__)
@@ -88,7 +88,7 @@ TEST(Info, ThreadsAreAtLeastOneAndAtMostTheMachines) {
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   EXPECT_EQ(threads, CPU_COUNT(&before));
 
-  // Down to one CPU, the first allowed one, and back.
+  // Restricts the process to one CPU, the first allowed one, then restores the mask.
   int first = 0;
   while (!CPU_ISSET(static_cast<std::size_t>(first), &before)) ++first;
   cpu_set_t one;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The engine touches its tensors and nothing else: inputs and outputs beside pages that nobody may
-// touch, outputs within larger buffers, and the workspace it asked for.
+// The engine accesses only its tensors and its workspace: inputs and outputs next to guard pages,
+// outputs within larger buffers, and a workspace of exactly the reported size.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct Size {
   std::int64_t head_dim, value_dim;
 };
 
-/// Around the tiles, vectors and panels of every target.
+/// Sizes around the tile, vector and panel sizes of every target.
 std::vector<Size> sizes() {
   std::vector<Size> all;
   for (const std::int64_t q_len : {1, 3, 16, 47, 49}) {
@@ -41,7 +41,7 @@ std::vector<Size> sizes() {
   return all;
 }
 
-TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
+TEST(AttentionMemory, StaysWithinItsTensors) {
   for (const Size& size : sizes()) {
     const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Tensor bias =
@@ -63,7 +63,7 @@ TEST(AttentionMemory, NeighbouringPagesAreNotTouched) {
   }
 }
 
-TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
+TEST(AttentionMemory, StaysWithinItsWorkspace) {
   for (const Size& size : sizes()) {
     const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Tensor open =
@@ -79,7 +79,7 @@ TEST(AttentionMemory, TheWorkspaceIsAsLargeAsWasSaid) {
   }
 }
 
-TEST(AttentionMemory, NothingBesideTheOutputsIsWritten) {
+TEST(AttentionMemory, WritesOnlyTheOutputs) {
   for (const Size& size : sizes()) {
     const RandomProblem p = stored_problem(size.shape, size.head_dim, size.value_dim);
     const Forward expected = forward(p.inputs(), {.mask = causal()});

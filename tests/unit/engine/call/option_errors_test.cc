@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_forward says of every mistake in its options, and that it has not touched an
-// output by then.
+// Errors of the options of attention_forward: their messages, and that the outputs are untouched.
 
 #include <cmath>
 #include <cstdint>
@@ -25,7 +24,8 @@ namespace {
 
 Tensor ids(const Shape& shape) { return Tensor(DType::kInt64, shape); }
 
-// The problem of Call, which see: batch 2, q_heads 4, kv_heads 2, q_len 6, kv_len 8, dims 5 and 3.
+// The problem of Call (support/bad_call.h): batch 2, q_heads 4, kv_heads 2, q_len 6, kv_len 8, dims
+// 5 and 3.
 const std::vector<BadCall> kBadScores{
     {"scale nan", [](Call& c) { c.options.score.scale = std::nan(""); },
      "scale: expected a finite number, got nan"},
@@ -236,7 +236,7 @@ const std::vector<BadCall> kBadMasks{
      "alignment: expected offsets from -1099511627776 to 1099511627776, got -2199023255552"},
 };
 
-/// Batch 1, to be packed into: 6 queries, 8 keys.
+/// Views the tensors as a batch of 1 with 6 queries and 8 keys, and packs them into sequences.
 void pack(Call& c, std::vector<std::int64_t> query_starts, std::vector<std::int64_t> key_starts) {
   for (TensorView* view : {&c.query, &c.key, &c.value}) {
     Shape shape = view->shape();
@@ -297,7 +297,7 @@ const std::vector<BadCall> kBadExecutions{
 
 class AttentionOptionErrors : public testing::TestWithParam<BadCall> {};
 
-TEST_P(AttentionOptionErrors, SayWhatIsWrongAndTouchNothing) { expect_refused(GetParam()); }
+TEST_P(AttentionOptionErrors, MessageAndUntouchedOutputs) { expect_refused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scores, AttentionOptionErrors, testing::ValuesIn(kBadScores),
                          name_of_case);
@@ -309,8 +309,8 @@ INSTANTIATE_TEST_SUITE_P(Sequences, AttentionOptionErrors, testing::ValuesIn(kBa
 INSTANTIATE_TEST_SUITE_P(Executions, AttentionOptionErrors, testing::ValuesIn(kBadExecutions),
                          name_of_case);
 
-// No tensor is as long as that: these are checked by their shapes alone.
-TEST(AttentionDropoutErrors, MoreThanItsCountersCanTellApart) {
+// Tensors of this size cannot be allocated: only their shapes are validated.
+TEST(AttentionDropoutErrors, ShapesBeyondTheCounterRange) {
   const std::int64_t words = std::int64_t{1} << 32;
   const auto refusal_of = [](const ProblemShape& shape, PackedSequences sequences = {}) {
     const AttentionOptions options{.dropout = {.probability = 0.5}, .sequences = sequences};
@@ -330,12 +330,13 @@ TEST(AttentionDropoutErrors, MoreThanItsCountersCanTellApart) {
   EXPECT_EQ(refusal_of({1, words / 2, 1, 2, 2, 2}, {{0, 1, 2}, {0, 1, 2}}),
             "dropout: expected q_heads * sequences of at most 4294967295, got 2147483648 * 2");
   EXPECT_EQ(refusal_of({0, words, 1, 1, 1}), "no error");
-  // Without dropout nothing is counted.
+  // Without dropout there is no such limit.
   EXPECT_EQ(message_of([&] { validate({}, {1, 1, 1, words, 4 * words}); }), "no error");
 }
 
-// A process of its own for each: what is not refused would be read.
-TEST(AttentionOptionErrorsDeathTest, NoDataWhereThereShouldBe) {
+// Death tests: an option that is wrongly accepted would make the kernel read through a null
+// pointer.
+TEST(AttentionOptionErrorsDeathTest, NullData) {
   const auto refusal_of = [](const std::function<void(Call&)>& spoil) {
     Call call;
     std::cerr << message_of([&] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ending a call early, and watching it: stop tokens, progress, and what a progress callback throws.
+// Stop tokens, progress callbacks, and exceptions thrown by a progress callback.
 
 #include <atomic>
 #include <chrono>
@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Much longer than anybody waits: 2^42 scores, of three rows of memory.
+/// A call that never ends in practice: 2^42 scores, from three rows of memory.
 class AttentionStop : public testing::Test {
  protected:
   AttentionStop() : query_(far(row_)), key_(far(row_)), value_(far(row_)) {}
@@ -42,7 +42,7 @@ class AttentionStop : public testing::Test {
     attention_forward(query_, key_, value_, options, {.lse = lse_});
   }
 
-  // A fraction of a second, and what a slow, busy machine and sanitizers make of it.
+  // Normally a fraction of a second; the margin is for slow, busy machines and sanitizers.
   static constexpr double kSoon = 5.0;
 
   Tensor row_ = stored(Tensor::from<double>({8}, {1, -1, 2, -2, 3, -3, 4, -4}));
@@ -50,7 +50,7 @@ class AttentionStop : public testing::Test {
   TensorView query_, key_, value_;
 };
 
-TEST_F(AttentionStop, RequestedBefore) {
+TEST_F(AttentionStop, RequestedBeforeTheCall) {
   for (const int threads : {1, 2}) {
     std::stop_source source;
     source.request_stop();
@@ -117,7 +117,7 @@ TEST_F(AttentionStop, RequestedByProgress) {
   }
 }
 
-TEST_F(AttentionStop, OfFloat64) {
+TEST_F(AttentionStop, Float64) {
   const RandomProblem p({1, 2, 1, 2000, 2000}, 64, 64);
   Tensor lse(DType::kFloat64, {1, 2, 2000});
   std::stop_source source;
@@ -131,7 +131,7 @@ TEST_F(AttentionStop, OfFloat64) {
   EXPECT_LT(seconds_since(start), kSoon);
 }
 
-TEST_F(AttentionStop, AStoppedCallLeavesNothingBehind) {
+TEST_F(AttentionStop, NextCallIsUnaffected) {
   const RandomProblem p = stored_problem({1, 2, 1, 200, 300}, 16, 16);
   const Forward expected = forward(p.inputs());
   std::stop_source source;
@@ -144,7 +144,7 @@ TEST_F(AttentionStop, AStoppedCallLeavesNothingBehind) {
 
 // ---- Progress -----------------------------------------------------------------------------------
 
-TEST(AttentionProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
+TEST(AttentionProgress, CountsFromZeroToTotalInSequence) {
   for (const DType dtype : {storage(), DType::kFloat64}) {
     RandomProblem p = stored_problem({2, 3, 1, 300, 200}, 32, 32);
     for (Tensor* tensor : {&p.query, &p.key, &p.value}) *tensor = convert(*tensor, dtype);
@@ -171,7 +171,7 @@ TEST(AttentionProgress, CountsFromNothingToAllNeverTwiceAtOnce) {
   }
 }
 
-TEST(AttentionProgress, OfNothingIsNothing) {
+TEST(AttentionProgress, EmptyProblem) {
   const RandomProblem p = stored_problem({0, 2, 1, 3, 4}, 5, 6);
   std::vector<std::pair<std::int64_t, std::int64_t>> calls;
   AttentionOptions options;
@@ -183,7 +183,7 @@ TEST(AttentionProgress, OfNothingIsNothing) {
   EXPECT_EQ(calls[0], std::pair(std::int64_t{0}, std::int64_t{0}));
 }
 
-TEST(AttentionProgress, WhatItThrowsComesOut) {
+TEST(AttentionProgress, ExceptionsPropagate) {
   const RandomProblem p = stored_problem({2, 3, 1, 300, 200}, 32, 32);
   const Forward expected = forward(p.inputs());
   for (const int threads : {1, 2, 3}) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tests of the engine on the SIMD target that FOVEA_TARGET asks for: it is the one that runs,
-// and a CPU without it ends the program with 77, which ctest counts as a skip. With
-// FOVEA_TEST_OTHER=1 so does one whose best target it is: ctest runs all of this on that one
-// without FOVEA_TARGET.
+// Runs the engine's tests on the SIMD target named by FOVEA_TARGET, and checks that this target is
+// active. If the CPU or the build lacks it, the program exits with 77, which ctest counts as a
+// skip. With FOVEA_TEST_OTHER=1 it also exits with 77 for the best target, which ctest runs without
+// FOVEA_TARGET.
 
 #include "kernels/simd/target.h"
 
@@ -53,17 +53,17 @@ class Skip : public testing::Environment {
 };
 
 [[maybe_unused]] testing::Environment* const skip =
-    testing::AddGlobalTestEnvironment(new Skip);  // which GoogleTest deletes
+    testing::AddGlobalTestEnvironment(new Skip);  // owned by GoogleTest
 
-TEST(AttentionTarget, TheForcedOneRuns) {
+TEST(AttentionTarget, ForcedTargetRuns) {
   EXPECT_EQ(kernels::active_target(),
             wish().empty() ? kernels::available_targets().front() : wish());
 }
 
-TEST(AttentionTarget, HasPanelsOfItsVectors) {
+TEST(AttentionTarget, PanelWidthMatchesTheTarget) {
   kernels::choose_target();
   const std::string target = kernels::active_target();
-  // By compiler, SCALAR has single numbers or vectors of four without instructions of their own.
+  // Depending on the compiler, SCALAR uses single floats or emulated vectors of four.
   const std::map<std::string, std::set<std::int64_t>> expected{
       {"SCALAR", {2, 8}}, {"SSE4", {8}},  {"NEON", {12}},
       {"AVX2", {24}},     {"AVX3", {48}}, {"AVX3_BF16", {48}}};
@@ -72,7 +72,7 @@ TEST(AttentionTarget, HasPanelsOfItsVectors) {
   EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();
 }
 
-TEST(AttentionTarget, PairsOfBFloat16AreMultipliedByAvx3Bf16AndOfNothingElse) {
+TEST(AttentionTarget, OnlyAvx3Bf16MultipliesBfloat16Pairs) {
   const bool dots = kernels::active_target() == "AVX3_BF16";
   EXPECT_EQ(kernels::bf16_dots_active(), dots);
   const AttentionOptions options;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same bits whoever computes: any number of threads, again, in a workspace of the caller's, two
-// calls at once, a call within a call, a forked child. And no memory taken once a thread has its
+// Results are bit-identical for any number of threads, repeated calls, a caller's workspace,
+// concurrent and nested calls, and a forked child. Nothing is allocated once a thread has its
 // workspace.
 
 #include <algorithm>
@@ -50,7 +50,7 @@ TEST_F(AttentionThreads, AnyNumberGivesTheSameBits) {
   }
 }
 
-TEST_F(AttentionThreads, FarTooManyAreNoMoreThanThereIsWorkFor) {
+TEST_F(AttentionThreads, ThreadCountIsLimitedByTheWork) {
   const RandomProblem p = stored_problem({1, 1, 1, 20, 1000}, 64, 64);
   AttentionOptions options;
   options.execution.threads = 1'000'000'000;
@@ -81,8 +81,8 @@ TEST_F(AttentionThreads, ManySizesGiveTheSameBits) {
   }
 }
 
-TEST_F(AttentionThreads, AgainGivesTheSameBits) {
-  // What an earlier call left in the workspace does not count.
+TEST_F(AttentionThreads, RepeatedCallsGiveTheSameBits) {
+  // The contents of the workspace, left by an earlier call, have no effect.
   const RandomProblem other = stored_problem({1, 1, 1, 100, 2000}, 64, 64);
   for (const auto& [name, options] : option_sets()) {
     const Forward first = run(options, 2);
@@ -93,7 +93,7 @@ TEST_F(AttentionThreads, AgainGivesTheSameBits) {
 
 // ---- Workspaces ---------------------------------------------------------------------------------
 
-TEST_F(AttentionThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
+TEST_F(AttentionThreads, CallersWorkspaceGivesTheSameBits) {
   for (const auto& [name, options] : option_sets()) {
     for (const int threads : {1, 3}) {
       AttentionOptions own = options;
@@ -101,7 +101,7 @@ TEST_F(AttentionThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
       const Forward expected = forward(problem_.inputs(), own);
       const std::size_t bytes =
           attention_forward_workspace(problem_.query, problem_.key, problem_.value, own);
-      // All alignments will do, and what is in it does not count.
+      // Any alignment is accepted, and the previous contents have no effect.
       std::vector<std::byte> memory(bytes + 64, std::byte{0xFF});
       for (const std::size_t shift : {0U, 1U, 4U, 63U}) {
         own.execution.workspace = {memory.data() + shift, bytes};
@@ -113,7 +113,7 @@ TEST_F(AttentionThreads, AWorkspaceOfTheCallersGivesTheSameBits) {
   }
 }
 
-TEST_F(AttentionThreads, AWorkspaceServesCallsThatAskForOneOutputOnly) {
+TEST_F(AttentionThreads, WorkspaceSufficesForASingleOutput) {
   RandomState random(11);
   std::vector<std::byte> memory;
   for (int number = 0; number < 3000; ++number) {
@@ -133,7 +133,7 @@ TEST_F(AttentionThreads, AWorkspaceServesCallsThatAskForOneOutputOnly) {
   }
 }
 
-TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
+TEST_F(AttentionThreads, TooSmallAWorkspaceIsRejectedWithBothSizes) {
   AttentionOptions options;
   const std::size_t bytes =
       attention_forward_workspace(problem_.query, problem_.key, problem_.value, options);
@@ -154,7 +154,7 @@ TEST_F(AttentionThreads, AWorkspaceThatIsTooSmallIsRefusedWithBothNumbers) {
   EXPECT_TRUE(all_are(lse, kUntouched));
 }
 
-TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
+TEST_F(AttentionThreads, AllocatesNothingAfterWarmUp) {
   if (!counts_allocations()) GTEST_SKIP() << "the sanitizer counts allocations itself";
   Tensor context(storage(), {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len, 20});
   Tensor lse(DType::kFloat32, {kOptionShape.batch, kOptionShape.q_heads, kOptionShape.q_len});
@@ -170,9 +170,9 @@ TEST_F(AttentionThreads, NoMemoryIsTakenOnceAThreadHasItsWorkspace) {
   }
 }
 
-// ---- Calls at once ------------------------------------------------------------------------------
+// ---- Concurrent and nested calls ----------------------------------------------------------------
 
-TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
+TEST_F(AttentionThreads, ConcurrentCallsGiveTheSameBits) {
   const std::vector<OptionSet> options = option_sets();
   std::vector<Forward> expected;
   for (const OptionSet& one : options) expected.push_back(run(one.options, 1));
@@ -191,7 +191,7 @@ TEST_F(AttentionThreads, CallsOfTwoThreadsAtOnce) {
   EXPECT_EQ(wrong, std::vector<int>(2, 0));
 }
 
-TEST_F(AttentionThreads, ACallWithinACall) {
+TEST_F(AttentionThreads, NestedCallsGiveTheSameBits) {
   const RandomProblem inner = stored_problem({1, 1, 1, 300, 300}, 64, 64);
   const Forward inner_expected = forward(inner.inputs(), {.mask = causal()});
   const Forward expected = run({}, 1);
@@ -208,15 +208,15 @@ TEST_F(AttentionThreads, ACallWithinACall) {
   }
 }
 
-TEST_F(AttentionThreads, AForkedChildComputesTheSameBits) {
+TEST_F(AttentionThreads, ForkedChildGivesTheSameBits) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";
 #endif
-  const Forward expected = run({.mask = causal()}, 2);  // OpenMP's threads are there now
+  const Forward expected = run({.mask = causal()}, 2);  // starts OpenMP's threads
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    alarm(60);  // rather than hang
+    alarm(60);  // instead of hanging
     const bool same = same_bits(run({.mask = causal()}, 2), expected) &&
                       same_bits(run({.mask = causal()}, 0), expected);
     std::_Exit(same ? 0 : 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: what attention_forward gives, within the 1x rule, for a few queries against a
-// cache in one piece or in blocks; the same bits for any number of threads and any place in memory.
+// attention_decode for a few queries against a contiguous or paged cache: accuracy by the 1x rule,
+// the same bits for any number of threads and, in float32, for either kind of cache.
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +41,8 @@ Forward decode(const reference::Inputs& in, const AttentionOptions& options = {}
   return result;
 }
 
-/// Whether weights may be rounded to bfloat16: where pairs of it are multiplied.
+/// Returns true if the kernel may round weights to bfloat16, that is, if it multiplies bfloat16
+/// pairs.
 bool rounds_weights(const reference::Inputs& in) {
   kernels::DecodeSetup setup;
   setup.types = {in.query.dtype(), in.key.dtype(), in.value.dtype()};
@@ -49,8 +50,8 @@ bool rounds_weights(const reference::Inputs& in) {
   return kernels::bf16_decode(setup) != nullptr;
 }
 
-/// Holds a float32 context to the rule of float32 whatever the inputs are, for 16-bit numbers are
-/// exact floats; to that of bfloat16 where weights are rounded.
+/// Checks a float32 context by the 1x rule of float32, also for 16-bit inputs, which convert to
+/// float32 exactly; by that of bfloat16 where weights are rounded.
 void expect_decode_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));
@@ -73,7 +74,7 @@ RandomProblem in_float32(const ProblemShape& shape, std::int64_t head_dim, std::
   return in_type(DType::kFloat32, shape, head_dim, value_dim);
 }
 
-TEST(AttentionDecode, OfEverySmallShape) {
+TEST(AttentionDecode, EverySmallShape) {
   for (const std::int64_t q_len : {1, 2, 3, 5}) {
     for (std::int64_t kv_len = 0; kv_len <= 37; kv_len += kv_len < 20 ? 1 : 17) {
       for (const std::int64_t dim : {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64}) {
@@ -84,7 +85,7 @@ TEST(AttentionDecode, OfEverySmallShape) {
   }
 }
 
-TEST(AttentionDecode, OfNoDimensions) {
+TEST(AttentionDecode, ZeroDimensions) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const auto& [head_dim, value_dim] : {std::pair(0, 6), std::pair(5, 0), std::pair(0, 0)}) {
       SCOPED_TRACE(testing::Message()
@@ -94,7 +95,7 @@ TEST(AttentionDecode, OfNoDimensions) {
   }
 }
 
-TEST(AttentionDecode, OfEveryTypeAndMixed) {
+TEST(AttentionDecode, EveryTypeAndMixedTypes) {
   for (const DType query : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     for (const DType cache : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
       for (const std::int64_t dim : {1, 5, 16, 37, 64, 128, 136}) {
@@ -123,7 +124,7 @@ TEST(AttentionDecode, WritesTheContextInAnyType) {
   }
 }
 
-TEST(AttentionDecode, OfPairsOfBfloat16) {
+TEST(AttentionDecode, Bfloat16Pairs) {
   for (const std::int64_t rows : {2, 3, 4, 5, 7, 8, 11}) {
     for (const std::int64_t dim : {1, 2, 31, 32, 33, 63, 65, 128, 129, 160, 256, 257, 300}) {
       for (const std::int64_t kv_len : {1, 2, 5, 33, 100}) {
@@ -136,7 +137,7 @@ TEST(AttentionDecode, OfPairsOfBfloat16) {
   }
 }
 
-TEST(AttentionDecode, OfGroupsOfHeadsAndMixedDims) {
+TEST(AttentionDecode, GroupedHeadsAndMixedDims) {
   for (const auto& [q_heads, kv_heads] :
        {std::pair<std::int64_t, std::int64_t>{1, 1}, {4, 4}, {8, 2}, {12, 2}, {5, 1}, {32, 8}}) {
     for (const auto& [head_dim, value_dim] :
@@ -149,7 +150,7 @@ TEST(AttentionDecode, OfGroupsOfHeadsAndMixedDims) {
   }
 }
 
-TEST(AttentionDecode, OfLongCachesInSeveralParts) {
+TEST(AttentionDecode, LongCachesInSeveralParts) {
   for (const std::int64_t kv_len : {2047, 4096, 8193, 20011}) {
     SCOPED_TRACE(testing::Message() << "kv_len " << kv_len);
     const RandomProblem p = in_float32({1, 4, 2, 2, kv_len}, 64, 64);
@@ -188,7 +189,7 @@ std::vector<AttentionOptions> many_options(std::int64_t q_heads, std::int64_t q_
   };
 }
 
-TEST(AttentionDecode, OfEveryOption) {
+TEST(AttentionDecode, EveryOption) {
   const ProblemShape shape{2, 4, 2, 3, 600};
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const RandomProblem p = in_type(dtype, shape, 24, 21);
@@ -215,7 +216,7 @@ TEST(AttentionDecode, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(AttentionDecode, EqualsForwardWithinTheRule) {
+TEST(AttentionDecode, MatchesForwardWithinTheAllowance) {
   const RandomProblem p = in_float32({1, 8, 2, 1, 5000}, 128, 128);
   const Forward forward = test::forward(p.inputs());
   const Forward found = decode(p.inputs());
@@ -226,7 +227,7 @@ TEST(AttentionDecode, EqualsForwardWithinTheRule) {
   EXPECT_LE(max_difference(found.lse, forward.lse), 2 * allowance.lse);
 }
 
-TEST(AttentionDecode, HiddenNanLeaksNowhereAndVisibleNanSpreads) {
+TEST(AttentionDecode, MaskedNanIsIgnoredAndVisibleNanSpreads) {
   const ProblemShape shape{1, 4, 2, 2, 300};
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const RandomProblem clean = in_type(dtype, shape, 16, 12);
@@ -234,13 +235,13 @@ TEST(AttentionDecode, HiddenNanLeaksNowhereAndVisibleNanSpreads) {
     const Forward expected = decode(clean.inputs(), options);
     for (const float number : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
       RandomProblem hidden = clean;
-      for (const std::int64_t key : {0, 99, 176}) {  // the window begins at 178 and 179
+      for (const std::int64_t key : {0, 99, 176}) {  // the windows begin at 178 and 179
         for (std::int64_t c = 0; c < 12; ++c) set_value(hidden.value, {0, 1, key, c}, number);
         set_value(hidden.key, {0, 1, key, 3}, number);
       }
       EXPECT_TRUE(same_bits(decode(hidden.inputs(), options), expected));
       RandomProblem seen = clean;
-      set_value(seen.value, {0, 1, 178, 5}, number);  // by the first query only
+      set_value(seen.value, {0, 1, 178, 5}, number);  // visible to the first query only
       const Forward found = decode(seen.inputs(), options);
       for (const reference::Row& row : all_rows(shape)) {
         for (std::int64_t c = 0; c < 12; ++c) {
@@ -255,7 +256,7 @@ TEST(AttentionDecode, HiddenNanLeaksNowhereAndVisibleNanSpreads) {
   }
 }
 
-TEST(AttentionDecode, WithoutAKey) {
+TEST(AttentionDecode, NoKeys) {
   const RandomProblem p = in_float32({1, 2, 1, 2, 0}, 8, 6);
   const Forward found = decode(p.inputs(), {.score = {.sinks = {0.5, -HUGE_VAL}}});
   for (const float x : found.context.span<float>()) EXPECT_EQ(x, 0.0F);
@@ -263,7 +264,7 @@ TEST(AttentionDecode, WithoutAKey) {
   EXPECT_EQ(found.lse.at<float>({0, 1, 1}), -HUGE_VALF);
 }
 
-TEST(AttentionDecode, AWorkspaceOfTheCallers) {
+TEST(AttentionDecode, CallersWorkspace) {
   const RandomProblem p = in_float32({1, 8, 2, 1, 20000}, 64, 64);
   const Forward expected = decode(p.inputs());
   const std::size_t bytes = attention_decode_workspace(p.query, p.key, p.value, {});
@@ -275,7 +276,7 @@ TEST(AttentionDecode, AWorkspaceOfTheCallers) {
   EXPECT_THROW(decode(p.inputs(), options), InvalidArgument);
 }
 
-// ---- Blocks -------------------------------------------------------------------------------------
+// ---- Paged caches -------------------------------------------------------------------------------
 
 Forward decode_blocks(const Tensor& query, const PagedKeyValue& cache,
                       const AttentionOptions& options) {
@@ -286,7 +287,7 @@ Forward decode_blocks(const Tensor& query, const PagedKeyValue& cache,
   return result;
 }
 
-TEST(AttentionDecode, BlocksGiveTheBitsOfOnePiece) {
+TEST(AttentionDecode, PagedMatchesContiguousBitForBit) {
   const ProblemShape shape{3, 4, 2, 2, 700};
   const RandomProblem p = in_float32(shape, 24, 20);
   const std::vector<std::int64_t> lengths{700, 0, 333};
@@ -309,8 +310,8 @@ TEST(AttentionDecode, BlocksGiveTheBitsOfOnePiece) {
   }
 }
 
-// Pairs of bfloat16 begin with a block, however many heads go together.
-TEST(AttentionDecode, BlocksOfSixteenBitsGiveTheSameBitsForAnyNumberOfThreads) {
+// Pairs of bfloat16 start at a block boundary, for any number of heads per work item.
+TEST(AttentionDecode, Paged16BitCachesGiveTheSameBitsForAnyNumberOfThreads) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const RandomProblem p = in_type(dtype, {1, 8, 4, 2, 9001}, 40, 33);
     const Blocks blocks(p, 7, {9001}, dtype);
@@ -328,8 +329,8 @@ TEST(AttentionDecode, BlocksOfSixteenBitsGiveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Heads of a block go together, as many as there are threads for.
-TEST(AttentionDecode, BlocksOfLongCachesGiveTheBitsOfOnePiece) {
+// The number of heads processed together in a block depends on the number of threads.
+TEST(AttentionDecode, LongPagedCachesMatchContiguousBitForBit) {
   for (const auto& [q_heads, kv_heads] : {std::pair(5, 5), std::pair(14, 7), std::pair(18, 2)}) {
     const ProblemShape shape{2, q_heads, kv_heads, 1, 9000};
     const RandomProblem p = in_float32(shape, 12, 8);
@@ -345,7 +346,7 @@ TEST(AttentionDecode, BlocksOfLongCachesGiveTheBitsOfOnePiece) {
   }
 }
 
-TEST(AttentionDecode, BlocksAsOthersLayThemOut) {
+TEST(AttentionDecode, PagedLayoutOfOtherLibraries) {
   const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
   const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);
   // [blocks, block_size, kv_heads, dim]
@@ -358,7 +359,7 @@ TEST(AttentionDecode, BlocksAsOthersLayThemOut) {
       same_bits(decode_blocks(p.query, other, {}), decode_blocks(p.query, blocks.view(), {})));
 }
 
-TEST(AttentionDecode, BlocksThatDoNotFit) {
+TEST(AttentionDecode, PagedErrors) {
   const RandomProblem p = in_float32({2, 4, 2, 1, 50}, 16, 16);
   const Blocks blocks(p, 8, {50, 29}, DType::kFloat32);
   Tensor context(DType::kFloat32, {2, 4, 1, 16});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses of decoding against the oracle's weights, in one piece and in blocks.
+// Lenses of decoding against the oracle's weights, with contiguous and paged caches.
 
 #include "fovea/lenses.h"
 
@@ -41,7 +41,7 @@ TEST(AttentionDecodeLenses, AgreeWithTheOracle) {
                        {5, 3, 700, Pool::kSum}});
 }
 
-TEST(AttentionDecodeLenses, OfALongCache) {
+TEST(AttentionDecodeLenses, LongCache) {
   const RandomProblem p = stored_problem({1, 4, 2, 2, 20000}, 12, 4);
   const LensSizes sizes{64, 2, 100, Pool::kSum};
   for (const Mask& mask : {Mask(), window(12000, 0)}) {
@@ -50,9 +50,9 @@ TEST(AttentionDecodeLenses, OfALongCache) {
   }
 }
 
-TEST(AttentionDecodeLenses, OfARowFarAway) { expect_digits_far_away(decode_with_lenses); }
+TEST(AttentionDecodeLenses, LongDistances) { expect_digits_far_away(decode_with_lenses); }
 
-TEST(AttentionDecodeLenses, NobodysBitsDependOnWhoWatchesOrOnThreads) {
+TEST(AttentionDecodeLenses, LensesAndThreadsDoNotChangeTheBits) {
   const RandomProblem p = stored_problem({2, 4, 2, 2, 9000}, 16, 8);
   const LensSizes sizes{8, 2, 30, Pool::kSum};
   AttentionOptions options{.mask = causal()};
@@ -66,13 +66,13 @@ TEST(AttentionDecodeLenses, NobodysBitsDependOnWhoWatchesOrOnThreads) {
   attention_decode(p.query, p.key, p.value, options, {.context = alone.context, .lse = alone.lse});
   EXPECT_TRUE(same_bits(alone.context, one.context));
   EXPECT_TRUE(same_bits(alone.lse, one.lse));
-  // Without the outputs that they were computed from.
+  // The lenses alone, without the outputs.
   const Lenses lenses = alone.lenses();
   attention_decode(p.query, p.key, p.value, options, {.lenses = &lenses});
   EXPECT_TRUE(same_bits(alone, one));
 }
 
-TEST(AttentionDecodeLenses, OfBlocksAreThoseOfOnePiece) {
+TEST(AttentionDecodeLenses, PagedMatchesContiguous) {
   RandomProblem stored({3, 4, 2, 2, 700}, 24, 20);
   for (Tensor* tensor : {&stored.query, &stored.key, &stored.value}) {
     *tensor = convert(*tensor, DType::kFloat32);
@@ -93,7 +93,7 @@ TEST(AttentionDecodeLenses, OfBlocksAreThoseOfOnePiece) {
   }
 }
 
-TEST(AttentionDecodeLenses, OfRowsThatAreNanOrSeeNothing) {
+TEST(AttentionDecodeLenses, NanAndFullyMaskedRows) {
   RandomProblem p = stored_problem({1, 2, 1, 2, 90}, 8, 8);
   set_value(p.query, {0, 1, 0, 3}, std::nan(""));
   const LensSizes sizes{3, 2, 10, Pool::kSum};
@@ -106,7 +106,7 @@ TEST(AttentionDecodeLenses, OfRowsThatAreNanOrSeeNothing) {
   LensCheck(none.inputs(), {}).expect(decode_with_lenses(none.inputs(), {}, {0, 0, 0}), {0, 0, 0});
 }
 
-TEST(AttentionDecodeLenses, OfPackedSequences) {
+TEST(AttentionDecodeLenses, PackedSequences) {
   const RandomProblem p = stored_problem({1, 4, 2, 4, 300}, 12, 8);
   AttentionOptions options{.mask = causal()};
   options.sequences = {{0, 1, 4}, {0, 120, 300}};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How exact the engine is: never less than the naive computation in the same precision, for usual
-// and for unkind inputs, at the sizes of FlashAttention's tests and of models. The table in
-// docs/numerics.md is what ErrorsOfTheTable prints.
+// Accuracy of the engine: errors within the 1x rule for normal and adversarial inputs, at the sizes
+// of FlashAttention's tests and of models. ErrorsOfTheTable prints the table in docs/numerics.md.
 
 #include <array>
 #include <cmath>
@@ -30,10 +29,10 @@ double root_mean_square(const TensorView& found, const TensorView& oracle) {
   return std::sqrt(sum / static_cast<double>(oracle.size()));
 }
 
-/// Where the scores of a few rows are the largest by far, the largest error is that of one or two
-/// sums, and one computation may have next to none by luck: a sum of D terms is off by the root of
-/// D roundings, as often as not. In 16 bits it is naive more often, whose products are then exact,
-/// where the engine rounds a query as it scales it.
+/// Returns an extra allowance for luck. If a few rows have by far the largest scores, the largest
+/// error is that of one or two sums, and either computation may happen to have almost none: a sum
+/// of D terms is typically off by sqrt(D) roundings. With 16-bit types it is more often the naive
+/// computation: its products are exact, whereas the engine rounds a query when scaling it.
 Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
                        std::span<const reference::Row> rows) {
   if (kind == InputKind::kNormal || storage() == DType::kFloat32) return {};
@@ -42,7 +41,7 @@ Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
   return {lse * size_of(in.value), lse};
 }
 
-TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
+TEST(AttentionAccuracy, AsAccurateAsNaiveForAllKindsOfInputs) {
   for (const InputKind kind : kInputKinds) {
     for (const std::int64_t kv_len : {10, 100, 1000}) {
       for (const std::int64_t head_dim : {16, 64, 128}) {
@@ -59,7 +58,7 @@ TEST(AttentionAccuracy, IsThatOfNaiveForAllKindsOfInputs) {
   }
 }
 
-/// The lengths of FlashAttention's tests.
+/// The lengths in FlashAttention's tests.
 constexpr std::array<std::pair<std::int64_t, std::int64_t>, 10> kLengths{{{113, 203},
                                                                           {128, 217},
                                                                           {113, 211},
@@ -71,11 +70,11 @@ constexpr std::array<std::pair<std::int64_t, std::int64_t>, 10> kLengths{{{113, 
                                                                           {1024, 1023},
                                                                           {2048, 2048}}};
 
-TEST(AttentionAccuracy, AtTheSizesOfFlashAttention) {
+TEST(AttentionAccuracy, FlashAttentionSizes) {
   int turn = 0;
   for (const auto& [q_len, kv_len] : kLengths) {
     for (const std::int64_t head_dim : {40, 59, 64, 111, 128, 256, 512}) {
-      // The largest lengths once in a while only: all of them take a minute.
+      // Only every third of the largest sizes: all of them take a minute.
       if (q_len * kv_len > 1000 * 1000 && head_dim > 64 && turn++ % 3 != 0) continue;
       SCOPED_TRACE(testing::Message() << q_len << " x " << kv_len << " x " << head_dim);
       const ProblemShape shape{1, 2, 1, q_len, kv_len};
@@ -87,9 +86,9 @@ TEST(AttentionAccuracy, AtTheSizesOfFlashAttention) {
   }
 }
 
-TEST(AttentionAccuracy, OfUsualInputsIsBetterThanNaiveOnAverage) {
-  // The largest error is luck in part, the average is not: this would notice an exponential of
-  // one digit less, or sums in plain order.
+TEST(AttentionAccuracy, BetterThanNaiveOnAverageForNormalInputs) {
+  // The largest error depends on luck, the average does not: it would reveal an exponential with
+  // one digit less, or sums in sequential order.
   for (const std::int64_t kv_len : {1024, 4096}) {
     const ProblemShape shape{1, 2, 1, 96, kv_len};
     const RandomProblem p = stored_problem(shape, 64, 64, InputKind::kNormal, 5);

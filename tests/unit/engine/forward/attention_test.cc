@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention(), which returns the context: same bits and same errors as attention_forward.
+// attention(), which returns the context, has the same bits and the same errors as
+// attention_forward.
 
 #include "fovea/attention.h"
 
@@ -20,7 +21,7 @@ Tensor heads(std::uint64_t seed, DType dtype, const Shape& shape) {
   return convert(RandomState(seed).randn(shape), dtype);
 }
 
-TEST(AttentionInOneCall, HasTheBitsOfAttentionForward) {
+TEST(AttentionInOneCall, MatchesAttentionForwardBitForBit) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
     const Tensor query = heads(1, dtype, {2, 4, 5, 8});
     const Tensor key = heads(2, dtype, {2, 2, 7, 8});
@@ -43,7 +44,7 @@ TEST(AttentionInOneCall, HasTheBitsOfAttentionForward) {
   }
 }
 
-TEST(AttentionInOneCall, OfNoQueriesIsEmpty) {
+TEST(AttentionInOneCall, NoQueriesGiveAnEmptyContext) {
   const Tensor query = heads(1, DType::kFloat32, {1, 2, 0, 4});
   const Tensor key = heads(2, DType::kFloat32, {1, 2, 3, 4});
   EXPECT_EQ(attention(query, key, key).shape(), Shape({1, 2, 0, 4}));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What fovea/custom_score.h makes of functors with and without a derivative, on the target that
-// runs. That the engine computes them right is tested with all else (attention_score_test.cc).
+// The functions that fovea/custom_score.h makes of functors with and without a derivative, on the
+// active target. score_test.cc tests that the engine computes them correctly.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/engine/forward/custom_score_test.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <cmath>
 #include <cstdint>
@@ -90,7 +90,7 @@ double expected(double score, const ScorePosition& at, bool derivative) {
   return derivative ? 0.5 * score + slope : (0.25 * score + slope) * score;
 }
 
-TEST(CustomScore, OneIsTheFunctorAndItsDerivativeInDouble) {
+TEST(CustomScore, OneEvaluatesFunctorAndDerivativeInDouble) {
   kernels::choose_target();
   const CustomScore square = make_square(kCoefficients);
   for (const double score : {-3.5, 0.0, 0.75, 20.0}) {
@@ -100,13 +100,13 @@ TEST(CustomScore, OneIsTheFunctorAndItsDerivativeInDouble) {
   }
 }
 
-TEST(CustomScore, TilesAreTheFunctorOrItsDerivativeTimesTheFactor) {
+TEST(CustomScore, TilesApplyFunctorOrDerivativeTimesFactor) {
   kernels::choose_target();
   const CustomScore square = make_square(kCoefficients);
   constexpr std::int64_t kKeys = 3, kStride = 20;
   for (std::int64_t lanes = 1; lanes <= kStride; ++lanes) {
     for (const bool derivative : {false, true}) {
-      // Sums of few powers of two: exact, whatever the order.
+      // Sums of few powers of two are exact in any order.
       std::vector<float> scores(kKeys * kStride);
       for (std::size_t n = 0; n < scores.size(); ++n) {
         scores[n] = 0.25F * static_cast<float>(n) - 5.0F;
@@ -134,7 +134,7 @@ TEST(CustomScore, TilesAreTheFunctorOrItsDerivativeTimesTheFactor) {
   }
 }
 
-TEST(CustomScore, WithoutADerivativeThereAreNoGradients) {
+TEST(CustomScore, NoGradientsWithoutADerivative) {
   kernels::choose_target();
   const CustomScore plain = make_plain(kCoefficients);
   EXPECT_EQ(plain.one(plain.state.get(), 3.0, kFirst), 0.75);

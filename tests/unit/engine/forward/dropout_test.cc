@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout in the engine: the weights that the rule of problem/dropout.h keeps and no others,
-// forward and backward, on every target; as exact as without.
+// Dropout in the engine: exactly the weights that the rule of problem/dropout.h keeps, forward and
+// backward, on every target; as accurate as without dropout.
 
 #include "problem/dropout.h"
 
@@ -30,14 +30,14 @@ constexpr Dropout kDropout{.probability = 0.3, .seed = 0x123456789abcdef, .call 
 
 void expect_dropped_exact(const reference::Inputs& in, const AttentionOptions& options) {
   const RowList rows = all_rows(shape_of(in));
-  // What is kept is larger by this.
+  // Kept weights are scaled by this factor.
   const double factor = 1.0 / (1.0 - options.dropout.probability);
   const Forward exact = oracle(in, options, rows);
   const Allowance usual = allowance_of(in, options, rows, exact);
   expect_exact(in, options, rows, {.context = (factor - 1.0) * usual.context});
 }
 
-TEST(AttentionDropout, IsAsExactAsNaive) {
+TEST(AttentionDropout, AsAccurateAsNaive) {
   for (const double probability : {0.1, 0.5, 0.95}) {
     for (const ProblemShape& shape :
          {ProblemShape{2, 4, 2, 53, 90}, ProblemShape{1, 1, 1, 30, 1100}}) {
@@ -53,7 +53,7 @@ TEST(AttentionDropout, IsAsExactAsNaive) {
   }
 }
 
-TEST(AttentionDropout, LseKnowsNothingOfIt) {
+TEST(AttentionDropout, DoesNotChangeLse) {
   const RandomProblem p = stored_problem({2, 4, 2, 53, 600}, 11, 17);
   const AttentionOptions without{.mask = causal(), .score = {.sinks = {0, 1, 2, 3}}};
   AttentionOptions with = without;
@@ -66,8 +66,8 @@ TEST(AttentionDropout, LseKnowsNothingOfIt) {
 
 // ---- Which weights are kept ---------------------------------------------------------------------
 
-/// A problem whose scores are all 0 and whose values are all zeros but for a one per key: the
-/// context is what is left of the weights.
+/// Returns a problem whose scores are all 0 and whose values form an identity matrix: the context
+/// holds the remaining weights.
 RandomProblem weights_problem(const ProblemShape& shape) {
   RandomProblem p;
   p.query = Tensor(storage(), {shape.batch, shape.q_heads, shape.q_len, 2});
@@ -79,7 +79,7 @@ RandomProblem weights_problem(const ProblemShape& shape) {
   return p;
 }
 
-/// Whether the rule keeps a weight; false outside of sequences.
+/// Returns true if the rule keeps a weight; false outside of sequences.
 bool kept(const AttentionOptions& options, const ProblemShape& shape, const Index& at) {
   for (std::int64_t item = 0; item < shape.items(); ++item) {
     const SequenceSpan span = sequence_span(options, shape, item);
@@ -107,8 +107,8 @@ Kept kept_by_forward(const AttentionOptions& options, const ProblemShape& shape)
   return result;
 }
 
-/// The same of gradients of values, for a loss whose gradient has a one per query: these are the
-/// weights, turned.
+/// Counts the weights that the backward pass keeps. The gradient of the loss is an identity matrix,
+/// so that the gradients of values hold the transposed weights.
 Kept kept_by_backward(const AttentionOptions& options, const ProblemShape& shape) {
   RandomProblem p = weights_problem(shape);
   p.value = Tensor(storage(), {shape.batch, shape.kv_heads, shape.kv_len, shape.q_len});
@@ -125,7 +125,7 @@ Kept kept_by_backward(const AttentionOptions& options, const ProblemShape& shape
   return result;
 }
 
-TEST(AttentionDropout, KeepsWhatTheRuleKeepsForwardAndBackward) {
+TEST(AttentionDropout, KeepsTheWeightsOfTheRuleForwardAndBackward) {
   for (const ProblemShape& shape :
        {ProblemShape{1, 1, 1, 1, 1}, ProblemShape{1, 1, 1, 3, 5}, ProblemShape{2, 3, 3, 53, 61},
         ProblemShape{1, 1, 1, 100, 150}, ProblemShape{1, 2, 2, 7, 600}}) {
@@ -149,7 +149,7 @@ TEST(AttentionDropout, CountsWithinPackedSequences) {
   EXPECT_EQ(kept_by_backward(options, shape).wrong, 0);
 }
 
-TEST(AttentionDropout, KeepsAsManyAsItShould) {
+TEST(AttentionDropout, KeepsTheExpectedShare) {
   const ProblemShape shape{1, 2, 2, 200, 300};
   for (const double probability : {0.1, 0.5, 0.9}) {
     AttentionOptions options{.dropout = kDropout};
@@ -161,7 +161,7 @@ TEST(AttentionDropout, KeepsAsManyAsItShould) {
   }
 }
 
-TEST(AttentionDropout, AnyNumberOfThreadsDropsTheSame) {
+TEST(AttentionDropout, ThreadCountDoesNotChangeTheBits) {
   const RandomProblem p = stored_problem({1, 2, 1, 200, 900}, 24, 24);
   AttentionOptions options{.mask = causal(), .dropout = kDropout};
   options.execution.threads = 1;
@@ -174,7 +174,7 @@ TEST(AttentionDropout, AnyNumberOfThreadsDropsTheSame) {
 
 // ---- Decoding -----------------------------------------------------------------------------------
 
-TEST(AttentionDropout, OfDecodingIsThatOfTheForwardPass) {
+TEST(AttentionDropout, DecodeMatchesForward) {
   const RandomProblem p = stored_problem({2, 4, 2, 2, 700}, 24, 16);
   const AttentionOptions options{.mask = causal(), .dropout = kDropout};
   const Forward expected = forward(p.inputs(), options);
@@ -194,7 +194,7 @@ TEST(AttentionDropout, OfDecodingIsThatOfTheForwardPass) {
   EXPECT_TRUE(same_bits(found, expected));
 }
 
-TEST(AttentionDropout, OfKeysInBlocksIsRefused) {
+TEST(AttentionDropout, RejectedWithPagedCaches) {
   const RandomProblem p = stored_problem({1, 2, 1, 1, 8}, 4, 4);
   const Tensor table = Tensor::from<std::int64_t>({1, 1}, {0});
   const Tensor lengths = Tensor::from<std::int64_t>({1}, {8});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What attention_forward says of every mistake in its tensors and outputs (of options:
-// attention_option_errors_test.cc), and that it has not touched an output by then.
+// Errors of the tensors and outputs of attention_forward: their messages, and that the outputs are
+// untouched. Options are tested in engine/call/option_errors_test.cc.
 
 #include <cstdint>
 #include <functional>
@@ -35,8 +35,8 @@ TensorView null_of(const Shape& shape, const Strides& strides) {
   return {nullptr, DType::kFloat32, shape, strides};
 }
 
-// The tensors of Call, which see: query [2, 4, 6, 5], key [2, 2, 8, 5], value [2, 2, 8, 3], context
-// [2, 4, 6, 3], lse [2, 4, 6].
+// The tensors of Call (support/bad_call.h): query [2, 4, 6, 5], key [2, 2, 8, 5], value [2, 2, 8,
+// 3], context [2, 4, 6, 3], lse [2, 4, 6].
 const std::vector<BadCall> kBadInputs{
     {"no query", [](Call& c) { c.query = {}; },
      "query: expected [batch, heads, length, dim], got nothing"},
@@ -276,18 +276,18 @@ const std::vector<BadCall> kBadOutputs{
 
 class AttentionErrors : public testing::TestWithParam<BadCall> {};
 
-TEST_P(AttentionErrors, SayWhatIsWrongAndTouchNothing) { expect_refused(GetParam()); }
+TEST_P(AttentionErrors, MessageAndUntouchedOutputs) { expect_refused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Inputs, AttentionErrors, testing::ValuesIn(kBadInputs), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Outputs, AttentionErrors, testing::ValuesIn(kBadOutputs), name_of_case);
 
-TEST(AttentionErrorsTable, TheCallThatIsMadeWrongIsRightByItself) {
+TEST(AttentionErrorsTable, UnmodifiedCallIsValid) {
   Call call;
   EXPECT_NO_THROW(call.run());
   EXPECT_FALSE(call.untouched());
 }
 
-TEST(AttentionErrorsTable, TheWorkspaceOfABadCallIsRefusedAlike) {
+TEST(AttentionErrorsTable, WorkspaceQueryThrowsTheSameErrors) {
   for (const BadCall& bad : kBadInputs) {
     Call call;
     bad.spoil(call);

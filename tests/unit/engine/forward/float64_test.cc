@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward of float64 is the reference, bit for bit: whatever the options, the layout and
-// the number of threads.
+// attention_forward in float64 is bit-identical to the reference, for any options, layout and
+// number of threads.
 
 #include <cmath>
 #include <cstdint>
@@ -32,7 +32,7 @@ void same_as_reference(const reference::Inputs& in, AttentionOptions options) {
   }
 }
 
-TEST(AttentionFloat64, IsTheReference) {
+TEST(AttentionFloat64, MatchesTheReferenceBitForBit) {
   const RandomProblem p(kFloat64Shape, 9, 7);
   const Tensor bias = RandomState(2).randn({kFloat64Shape.q_len, kFloat64Shape.kv_len});
   const Tensor table = RandomState(3).randn({32, 4});
@@ -46,7 +46,7 @@ TEST(AttentionFloat64, IsTheReference) {
   same_as_reference(p.inputs(), {.mask = causal(), .alignment = Alignment::offset(-40)});
 }
 
-TEST(AttentionFloat64, OfAnyLayout) {
+TEST(AttentionFloat64, AnyLayout) {
   const Shape shape{2, 37, 4, 9};
   RandomState random(4);
   const Tensor q = random.randn(shape), k = random.randn({2, 50, 2, 9}),
@@ -56,13 +56,13 @@ TEST(AttentionFloat64, OfAnyLayout) {
       {.mask = causal()});
 }
 
-TEST(AttentionFloat64, OfPackedSequences) {
+TEST(AttentionFloat64, PackedSequences) {
   const RandomProblem p({1, 4, 2, 37, 50}, 9, 7);
   same_as_reference(p.inputs(),
                     {.mask = causal(), .sequences = {{0, 0, 20, 21, 37}, {0, 5, 30, 30, 50}}});
 }
 
-TEST(AttentionFloat64, WithNanAndEmptyExtents) {
+TEST(AttentionFloat64, NonfiniteValuesAndEmptyExtents) {
   RandomProblem p(kFloat64Shape, 9, 7);
   p.value.at<double>({1, 1, 40, 2}) = HUGE_VAL;
   p.value.at<double>({1, 0, 41, 2}) = -HUGE_VAL;
@@ -79,7 +79,7 @@ TEST(AttentionFloat64, WithNanAndEmptyExtents) {
   same_as_reference(RandomProblem(kFloat64Shape, 9, 0).inputs(), {});
 }
 
-TEST(AttentionFloat64, OneOutputIsTheSameWithoutTheOtherAndNeedsNoWorkspace) {
+TEST(AttentionFloat64, EachOutputIsTheSameAloneAndNeedsNoWorkspace) {
   const RandomProblem p(kFloat64Shape, 9, 7);
   EXPECT_EQ(attention_forward_workspace(p.query, p.key, p.value, {}), 0U);
   const Forward both = forward(p.inputs());

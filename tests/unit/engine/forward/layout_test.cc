@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the tensors of a call lie in memory: batches, grouped heads, empty extents, strides of all
-// kinds, and which outputs are asked for.
+// Layouts of a call's tensors: batches, grouped heads, empty extents, strides of all kinds, and
+// omitted outputs.
 
 #include <cmath>
 #include <cstdint>
@@ -39,7 +39,7 @@ TEST(AttentionLayout, FewerKeysThanQueries) {
     for (const Alignment& alignment : {Alignment::bottom_right(), Alignment::top_left()}) {
       expect_exact(p.inputs(), {.mask = causal(), .alignment = alignment});
     }
-    // The first rows stand before all keys.
+    // The first rows come before all keys.
     const Forward found = forward(p.inputs(), {.mask = causal()});
     for (std::int64_t row = 0; row < 77 - kv_len; ++row) {
       EXPECT_EQ(found.lse.value({0, 1, row}), -HUGE_VAL);
@@ -49,7 +49,7 @@ TEST(AttentionLayout, FewerKeysThanQueries) {
   }
 }
 
-// ---- Nothing there ------------------------------------------------------------------------------
+// ---- Empty problems -----------------------------------------------------------------------------
 
 TEST(AttentionLayout, EmptyExtents) {
   struct Case {
@@ -76,7 +76,7 @@ TEST(AttentionLayout, EmptyExtents) {
   }
 }
 
-TEST(AttentionLayout, WithoutKeysTheContextIsZeroAndLseMinusInfinityOrTheSink) {
+TEST(AttentionLayout, NoKeysGiveZeroContextAndLseOfMinusInfinityOrTheSink) {
   const RandomProblem p = stored_problem({1, 2, 1, 50, 0}, 4, 3);
   for (const bool sink : {false, true}) {
     AttentionOptions options;
@@ -105,7 +105,7 @@ TEST(AttentionLayout, EmptyTensorsNeedNoMemory) {
 
 constexpr std::int64_t kBatch = 2, kHeads = 3, kLength = 70, kDim = 11;
 
-/// The same numbers without gaps give the same bits.
+/// Checks that views have the same bits as contiguous copies of them.
 void same_as_contiguous(const TensorView& query, const TensorView& key, const TensorView& value) {
   const Tensor q(query), k(key), v(value);
   for (const Mask& mask : {Mask(), causal()}) {
@@ -160,13 +160,13 @@ TEST(AttentionLayout, RowsWithGapsAndOverlaps) {
   const std::int64_t wide = kDim + 5;
   const TensorView gaps =
       laid_over(numbers.view(), 1, shape, {kHeads * kLength * wide, kLength * wide, wide, 1});
-  // Rows that begin one element after the last: a sliding window over a signal.
+  // Each row begins one element after the previous one, like a sliding window over a signal.
   const TensorView sliding = laid_over(numbers.view(), 1, shape, {500, 100, 1, 1});
   same_as_contiguous(gaps, sliding, gaps);
   same_as_contiguous(sliding, gaps, sliding);
 }
 
-TEST(AttentionLayout, ADimensionOfOneMayHaveAnyStride) {
+TEST(AttentionLayout, AnyStrideForADimensionOfOne) {
   const Tensor q = random_numbers({1, 1, 20, 1}, 9);
   const TensorView odd = laid_over(q.view(), 0, {1, 1, 20, 1}, {-3, 77, 1, 1'000'000});
   same_as_contiguous(odd, odd, odd);
@@ -174,7 +174,7 @@ TEST(AttentionLayout, ADimensionOfOneMayHaveAnyStride) {
 
 // ---- Outputs ------------------------------------------------------------------------------------
 
-TEST(AttentionLayout, OutputsOfAnyStrides) {
+TEST(AttentionLayout, OutputsWithAnyStrides) {
   const RandomProblem p = stored_problem({kBatch, kHeads, kHeads, kLength, 90}, kDim, 9);
   const Forward expected = forward(p.inputs(), {.mask = causal()});
   const auto check = [&](const MutableTensorView& context, const MutableTensorView& lse) {
@@ -198,7 +198,7 @@ TEST(AttentionLayout, OutputsOfAnyStrides) {
         laid_over(lse_memory.view(), last, rows, {-kHeads * kLength, -kLength, -1}));
 }
 
-TEST(AttentionLayout, OneOutputIsTheSameWithoutTheOther) {
+TEST(AttentionLayout, EachOutputIsTheSameAlone) {
   const RandomProblem p = stored_problem({2, 4, 2, 60, 90}, 16, 12);
   for (const int threads : {1, 3}) {
     AttentionOptions options{.mask = causal(), .score = {.sinks = {1, 2, 3, 4}}};

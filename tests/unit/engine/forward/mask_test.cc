@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every rule of a mask in the engine, alone and joined with every other, under every alignment,
-// over several blocks of keys.
+// Every mask rule in the engine, alone and combined with every other, under every alignment, over
+// several blocks of keys.
 
 #include "fovea/mask.h"
 
@@ -22,7 +22,7 @@
 namespace fovea::test {
 namespace {
 
-/// Blocks of 512, 512 and 76 keys; panels of whole and of partly filled vectors.
+/// Blocks of 512, 512 and 76 keys; panels with full and with partly filled vectors.
 constexpr ProblemShape kMaskShape{2, 4, 2, 53, 1100};
 
 Tensor random_bools(const Shape& shape, double share, std::uint64_t seed) {
@@ -32,7 +32,7 @@ Tensor random_bools(const Shape& shape, double share, std::uint64_t seed) {
   return bools;
 }
 
-/// Ids from 0 to `count`; sorted ones make ranges of keys, others do not.
+/// Returns ids in [0, `count`). Sorted ids make documents contiguous ranges of keys.
 Tensor random_ids(const Shape& shape, std::int64_t count, bool sorted, std::uint64_t seed) {
   Tensor ids = RandomState(seed).randint(0, count, shape);
   const std::int64_t length = shape[shape.rank() - 1];
@@ -66,7 +66,7 @@ std::vector<Rule> rules() {
       dense(random_bools({q_len, kv_len}, 0.003, 6)),
       dense(random_bools({1, 4, 1, kv_len}, 0.9, 7)),
       dense(random_bools({q_len, 1}, 0.5, 8)),
-      // From here on alone only.
+      // The masks from here on are not tested in pairs.
       prefix(0),
       prefix(1),
       prefix(5000),
@@ -127,7 +127,7 @@ TEST_F(AttentionMask, EveryPairOfRules) {
   }
 }
 
-TEST_F(AttentionMask, RulesOfRules) {
+TEST_F(AttentionMask, NestedRules) {
   const Mask documents_of_pairs =
       documents(random_ids({53}, 5, true, 11), random_ids({1100}, 5, true, 12));
   const Mask deep =
@@ -140,7 +140,7 @@ TEST_F(AttentionMask, RulesOfRules) {
   }
 }
 
-TEST_F(AttentionMask, RangesThatBeginAndEndAtEveryKeyAroundTheBounds) {
+TEST_F(AttentionMask, RangesWithEveryBoundAroundBlockEdges) {
   const RandomProblem p = stored_problem({1, 1, 1, 2, 1100}, 5, 3);
   for (const std::int64_t bound : {512, 1024, 1100}) {
     for (std::int64_t key = bound - 20; key < bound + 3; ++key) {
@@ -152,10 +152,10 @@ TEST_F(AttentionMask, RangesThatBeginAndEndAtEveryKeyAroundTheBounds) {
   }
 }
 
-/// Every row, with the rules that lie across panels and blocks in every way.
+/// Checks every row, with diagonals that cross panels and blocks in every way.
 TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   const ProblemShape shape{1, 1, 1, 150, 200};
-  // Rows of 2 KiB make blocks of 128 keys.
+  // Rows of 2 KiB give blocks of 128 keys.
   const RandomProblem p = stored_problem(shape, 256, 256);
   for (const Mask& mask : {causal(), window(40, 0), window(3, 60)}) {
     for (const Alignment& alignment :
@@ -165,8 +165,8 @@ TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   }
 }
 
-/// One bit of a dense mask at a time: each key alone, seen by one row alone.
-TEST_F(AttentionMask, OneVisibleKeyIsTheOnlyOneThatCounts) {
+/// A dense mask with one bit set: each key in turn, visible to a single row.
+TEST_F(AttentionMask, SingleVisibleKey) {
   const ProblemShape shape{1, 1, 1, 50, 70};
   const RandomProblem p = stored_problem(shape, 3, 9);
   for (std::int64_t key = 0; key < shape.kv_len; ++key) {
@@ -185,8 +185,8 @@ TEST_F(AttentionMask, OneVisibleKeyIsTheOnlyOneThatCounts) {
   }
 }
 
-TEST_F(AttentionMask, CausalIsAsTheHeaderDrawsIt) {
-  // Values that tell which keys were seen; equal scores make the context their mean.
+TEST_F(AttentionMask, CausalMatchesTheDocumentedMatrices) {
+  // One-hot values show which keys are visible, since equal scores make the context their mean.
   const auto context_of = [](std::int64_t q_len, std::int64_t kv_len) {
     const Tensor query(storage(), {1, 1, q_len, 1});
     const Tensor key(storage(), {1, 1, kv_len, 1});

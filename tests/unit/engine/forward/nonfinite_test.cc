@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Nan and inf in the engine: hidden keys and values never leak, not by a bit; visible ones spread
-// to the rows that see them and to no other; rows without a key are 0 and -inf, or the sink.
+// NaN and infinity in the engine: masked keys and values do not change a single bit; visible ones
+// spread only to the rows that see them; rows without a key give 0 and -inf, or the sink.
 
 #include <cmath>
 #include <cstdint>
@@ -23,14 +23,14 @@
 namespace fovea::test {
 namespace {
 
-/// Two blocks of keys, of 512 and 38.
+/// Two blocks of keys, with 512 and 38.
 constexpr ProblemShape kNonfiniteShape{1, 2, 1, 53, 550};
 constexpr std::int64_t kHeadDim = 5, kValueDim = 11;
 
 struct Poison {
   std::string name;
   double number;
-  bool whole_row;  // or one element of it
+  bool whole_row;  // or a single element
   bool in_key, in_value;
 };
 
@@ -48,7 +48,7 @@ std::vector<Poison> poisons() {
   return all;
 }
 
-/// One element is in another column for each key: columns are packed in tiles and a rest.
+/// A single element is in another column for each key, to cover full tiles of columns and the rest.
 void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
   const std::int64_t dim = tensor.extent(3);
   for (std::int64_t c = 0; c < dim; ++c) {
@@ -58,8 +58,7 @@ void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
 
 class AttentionNonfinite : public testing::Test {
  protected:
-  /// Poisons some keys: rows that see none of them keep their bits, the others become what the
-  /// reference says.
+  /// Poisons some keys: rows that see none of them keep their bits, the others match the reference.
   void check(const AttentionOptions& options, const std::vector<std::int64_t>& keys,
              const Poison& poison) {
     const Forward clean = forward(problem_.inputs(), options);
@@ -81,8 +80,8 @@ class AttentionNonfinite : public testing::Test {
     EXPECT_TRUE(same_bits(rows_of(found, see_not), rows_of(clean, see_not)));
     if (see.size() > 24) see.resize(24);
     const Forward exact = oracle(poisoned.inputs(), options, see);
-    // Weights of naive in float16 may be too small for it, and 0 times inf is nan; the engine's are
-    // floats there.
+    // float16 weights of the naive computation may underflow, and 0 times infinity is NaN; the
+    // engine's weights are float32.
     const DType weights = storage() == DType::kFloat16 ? DType::kFloat32 : storage();
     const Forward plain = naive(poisoned.inputs(), options, see, weights);
     const Allowance allowance = allowance_of(poisoned.inputs(), options, see, exact);
@@ -130,7 +129,7 @@ std::vector<AttentionOptions> all_options() {
   return all;
 }
 
-TEST_F(AttentionNonfinite, SpreadsToTheRowsThatSeeItAndToNoOther) {
+TEST_F(AttentionNonfinite, SpreadsToTheRowsThatSeeItOnly) {
   RandomState random(6);
   std::size_t number = 0;
   for (const AttentionOptions& options : all_options()) {
@@ -155,8 +154,8 @@ TEST_F(AttentionNonfinite, EveryKeyAroundTheDiagonalOfATile) {
   }
 }
 
-TEST_F(AttentionNonfinite, AllHiddenKeysAtOnce) {
-  // Whatever no row sees may hold anything.
+TEST_F(AttentionNonfinite, AllMaskedKeysAtOnce) {
+  // Keys that no row sees may hold any value.
   const std::vector<AttentionOptions> cases{
       {.mask = prefix(509)},
       {.mask = key_lengths({514})},
@@ -181,10 +180,10 @@ TEST_F(AttentionNonfinite, AllHiddenKeysAtOnce) {
   }
 }
 
-TEST_F(AttentionNonfinite, AMinusInfinityOfARelativeTableHidesNanToo) {
+TEST_F(AttentionNonfinite, RelativeTableOfMinusInfinityMasksNan) {
   Tensor table = RandomState(7).randn({32, kNonfiniteShape.q_heads});
   for (std::int64_t head = 0; head < kNonfiniteShape.q_heads; ++head) {
-    table.at<double>({3, head}) = -HUGE_VAL;  // the key three before the query
+    table.at<double>({3, head}) = -HUGE_VAL;  // three keys before the query
   }
   for (const Poison& poison : poisons()) {
     SCOPED_TRACE(poison.name);
@@ -194,7 +193,7 @@ TEST_F(AttentionNonfinite, AMinusInfinityOfARelativeTableHidesNanToo) {
   }
 }
 
-TEST_F(AttentionNonfinite, QueriesSpoilTheirOwnRowOnly) {
+TEST_F(AttentionNonfinite, NonfiniteQueriesAffectOnlyTheirRow) {
   for (const double number : {kNan, kInfinity}) {
     for (const std::int64_t row : {0, 15, 16, 31, 47, 48, 52}) {
       for (const AttentionOptions& options : {AttentionOptions{}, {.mask = causal()}}) {
@@ -215,9 +214,9 @@ TEST_F(AttentionNonfinite, QueriesSpoilTheirOwnRowOnly) {
   }
 }
 
-TEST_F(AttentionNonfinite, ScoresThatOverflowAreAsInNaive) {
-  // The oracle holds such numbers, float32 does not: the naive computation is what is expected.
-  // Float16 holds none whose products overflow by themselves.
+TEST_F(AttentionNonfinite, OverflowingScoresMatchNaive) {
+  // These scores are finite in the oracle, but overflow in float32, so the naive computation is the
+  // reference. In float16 they only overflow with a large scale.
   const bool small = storage() == DType::kFloat16;
   const double number = small ? 65504.0 : 1e25;
   RandomProblem large = problem_;
@@ -239,8 +238,8 @@ TEST_F(AttentionNonfinite, ScoresThatOverflowAreAsInNaive) {
   }
 }
 
-TEST_F(AttentionNonfinite, TheLargestOfScoresFarApartIsAllThatCounts) {
-  // However large scores are: what is rounded in them may be far more than exponents reach.
+TEST_F(AttentionNonfinite, LargestOfWidelySpacedScoresDominates) {
+  // However large the scores are, their rounding errors may exceed the range of exponents.
   const double most = storage() == DType::kFloat16 ? 0x1p15 : 0x1p50;
   for (const double size : {0x1p8, 0x1p12, 0x1p15, most}) {
     for (const double sign : {1.0, -1.0}) {
@@ -264,9 +263,9 @@ TEST_F(AttentionNonfinite, TheLargestOfScoresFarApartIsAllThatCounts) {
   }
 }
 
-TEST_F(AttentionNonfinite, InfWithAWeightTooSmallIsNan) {
-  // Scores of 0 and -100: a weight of 2^-144, which float32 has as a denormal and the engine has
-  // not.
+TEST_F(AttentionNonfinite, InfinityTimesAnUnderflowedWeightIsNan) {
+  // Scores of 0 and -100: the weight of about 2^-144 is subnormal in float32, and flushed to 0 by
+  // the engine.
   const Tensor query = stored(Tensor::from<double>({1, 1, 1, 1}, {1.0}));
   const Tensor key = stored(Tensor::from<double>({1, 1, 2, 1}, {0.0, -100.0}));
   const Tensor value = stored(Tensor::from<double>({1, 1, 2, 1}, {1.0, kInfinity}));
@@ -274,7 +273,7 @@ TEST_F(AttentionNonfinite, InfWithAWeightTooSmallIsNan) {
   EXPECT_EQ(forward({query, key, value}).lse.value({0, 0, 0}), 0.0);
 }
 
-TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
+TEST_F(AttentionNonfinite, BiasOfMinusInfinityMasksAnyScore) {
   for (const double score : {kNan, kInfinity, -kInfinity}) {
     RandomProblem poisoned = problem_;
     for (std::int64_t c = 0; c < kHeadDim; ++c) set_value(poisoned.key, {0, 0, 530, c}, score);
@@ -290,7 +289,7 @@ TEST_F(AttentionNonfinite, ABiasOfMinusInfinityHidesWhateverTheScoreIs) {
   }
 }
 
-TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
+TEST_F(AttentionNonfinite, FullyMaskedRowsAreZeroAndMinusInfinityOrTheSink) {
   RandomProblem poisoned = problem_;
   for (Tensor* tensor : {&poisoned.key, &poisoned.value}) fill(*tensor, kNan);
   Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
@@ -317,9 +316,9 @@ TEST_F(AttentionNonfinite, RowsWithoutAKeyAreZeroAndMinusInfinityOrTheSink) {
   }
 }
 
-/// The additive masks of others: the lowest number there is, where -inf is meant. No key of it is
-/// hidden (a bias of -inf is), but beside any other it weighs nothing.
-TEST_F(AttentionNonfinite, TheLowestNumberAsABiasHidesBesideOthers) {
+/// Additive masks of other libraries use the lowest finite number instead of -inf. Their keys are
+/// not masked, unlike those with a bias of -inf, but have no weight next to any other key.
+TEST_F(AttentionNonfinite, LowestFiniteBiasHasNoWeightNextToOthers) {
   Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
   const Tensor none = bias;
   for (std::int64_t j = 10; j < kNonfiniteShape.kv_len; ++j) {
@@ -331,7 +330,7 @@ TEST_F(AttentionNonfinite, TheLowestNumberAsABiasHidesBesideOthers) {
   EXPECT_TRUE(same_bits(found, expected));
 }
 
-TEST_F(AttentionNonfinite, AloneTheLowestNumberAsABiasIsANumber) {
+TEST_F(AttentionNonfinite, LowestFiniteBiasOnAllKeysIsNotMasked) {
   for (const float lowest : {-1e30F, -2e38F, std::numeric_limits<float>::lowest()}) {
     SCOPED_TRACE(lowest);
     Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
@@ -341,7 +340,7 @@ TEST_F(AttentionNonfinite, AloneTheLowestNumberAsABiasIsANumber) {
     const Forward found = rows_of(forward(problem_.inputs(), options), rows);
     const Forward plain = naive(problem_.inputs(), options, rows);
     const Forward exact = oracle(problem_.inputs(), options, rows);
-    // Both are rounded to the type.
+    // Both contexts are rounded to the storage type.
     const double stored_twice =
         2 * size_of_storing(problem_.inputs(), options, rows, exact, storage());
     for (std::int64_t r = 0; r < 2; ++r) {

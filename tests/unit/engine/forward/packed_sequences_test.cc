@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed sequences: the reference on all of them at once against the reference on each, with every
-// kind of mask, bias and alignment; and what is said of sequences that do not fit.
+// Packed sequences in the reference: one call for all of them against one call for each, with every
+// kind of mask, bias and alignment; and errors of invalid sequences.
 
 #include <cmath>
 #include <cstdint>
@@ -31,8 +31,8 @@ using test::RandomProblem;
 
 using Integers = std::vector<std::int64_t>;
 
-/// As many queries as keys, fewer, more, none of either, one of each; an empty sequence at each
-/// end.
+/// Sequences with as many queries as keys, fewer, more, no queries, no keys, and one of each; an
+/// empty sequence at each end.
 const PackedSequences kShortSequences = {{0, 0, 3, 5, 9, 9, 11, 12, 12},
                                          {0, 2, 5, 10, 12, 14, 14, 15, 15}};
 constexpr ProblemShape kShortShape{1, 4, 2, 12, 15, 8};
@@ -40,7 +40,7 @@ constexpr std::int64_t kCount = 8;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-/// The part from `begin` on along one dimension, counted from the last; whole where it repeats.
+/// Returns a slice along one dimension, counted from the last; the whole tensor if it broadcasts.
 Tensor part(const Tensor& tensor, int from_last, std::int64_t begin, std::int64_t count) {
   const int dim = tensor.rank() - from_last;
   if (dim < 0 || tensor.extent(dim) == 1) return tensor;
@@ -53,7 +53,7 @@ Tensor part(const Tensor& tensor, int from_last, std::int64_t begin, std::int64_
   return Tensor(TensorView(first + skipped, tensor.dtype(), shape, strides));
 }
 
-/// What a sequence has of a tensor that broadcasts to the scores.
+/// Returns a sequence's part of a tensor that broadcasts to the scores.
 Tensor part_of_scores(const Tensor& tensor, const SequenceSpan& span) {
   return part(part(tensor, 2, span.query_start, span.q_len), 1, span.key_start, span.kv_len);
 }
@@ -62,14 +62,14 @@ SequenceSpan span_of(std::int64_t sequence) {
   return sequence_span({.sequences = kShortSequences}, kShortShape, sequence);
 }
 
-/// Options of the packed problem, and of a problem that is one of its sequences.
+/// Options of the packed problem, and of a separate problem for each sequence.
 struct Case {
   std::string name;
   AttentionOptions packed;
   std::function<AttentionOptions(std::int64_t sequence)> alone;
 };
 
-/// A mask, packed and for each sequence.
+/// A mask for the packed problem, and one for each sequence.
 struct MaskCase {
   Mask packed;
   std::function<Mask(std::int64_t)> alone;
@@ -113,7 +113,7 @@ std::vector<MaskCase> masks() {
   const MaskCase own_lengths{key_lengths(lengths), [lengths](std::int64_t sequence) {
                                return key_lengths({lengths[at(sequence)]});
                              }};
-  // Of sequences with fewer keys, all are real.
+  // In sequences with fewer keys, all keys are valid.
   const MaskCase one_length{
       key_lengths({2}), [](std::int64_t sequence) {
         return key_lengths({std::min<std::int64_t>(2, span_of(sequence).kv_len)});
@@ -146,7 +146,7 @@ std::vector<MaskCase> masks() {
 
 struct ScoreCase {
   ScoreOptions packed;
-  Tensor bias = {};  // of which a sequence has a part
+  Tensor bias = {};  // sequences use parts of it
 };
 
 std::vector<ScoreCase> scores() {
@@ -169,7 +169,7 @@ std::vector<ScoreCase> scores() {
   return result;
 }
 
-/// The alignments: by default, from the top left, by one number, by one each.
+/// Sets an alignment: bottom-right, top-left, one offset, or one offset per sequence.
 AttentionOptions aligned(AttentionOptions options, int kind, std::optional<std::int64_t> sequence) {
   const Integers offsets = {3, 0, -1, 2, 1, 0, -2, 4};
   if (kind == 1) options.alignment = Alignment::top_left();
@@ -214,7 +214,7 @@ Inputs inputs_of(const RandomProblem& problem, const SequenceSpan& span, RandomP
   return own.inputs();
 }
 
-/// Whether a sequence's numbers are where they belong, bit for bit.
+/// Checks that the results of a sequence are bit-identical to its part of the packed results.
 void compare(const Steps& all, const Steps& own, const SequenceSpan& span) {
   const auto pairs = [&](const Tensor& tensor) {
     return part(part(tensor, 2, span.query_start, span.q_len), 1, span.key_start, span.kv_len);
@@ -248,7 +248,7 @@ void compare(const Steps& all, const Steps& own, const SequenceSpan& span) {
   }
 }
 
-/// Keys of other sequences take no part, at every step.
+/// Checks that keys of other sequences have no effect at any step.
 void check_others(const Steps& all) {
   for_each_index(all.weights.shape(), [&](const Index& place) {
     for (std::int64_t sequence = 0; sequence < kCount; ++sequence) {
@@ -285,7 +285,7 @@ void compare_rows(const RandomProblem& problem, const AttentionOptions& options,
   EXPECT_EQ(max_difference(found.weights, flat(all.weights, found.weights.shape())), 0.0);
 }
 
-TEST(Packed, EachSequenceIsAProblemOfItsOwn) {
+TEST(Packed, EachSequenceMatchesASeparateProblem) {
   const RandomProblem problem(kShortShape, 3, 2);
   RandomProblem own = problem;
   const auto all_cases = cases();
@@ -300,11 +300,11 @@ TEST(Packed, EachSequenceIsAProblemOfItsOwn) {
     }
     check_others(all);
     compare_rows(problem, one.packed, all, {});
-    if (HasFailure()) return;  // one case says enough
+    if (HasFailure()) return;  // one failing case is enough
   }
 }
 
-TEST(Packed, WithEveryScoreNormalizationAndArithmetic) {
+TEST(Packed, EveryScoreNormalizationAndArithmetic) {
   const RandomProblem problem(kShortShape, 3, 2);
   RandomProblem own = problem;
   RandomState random(4);
@@ -331,7 +331,7 @@ TEST(Packed, WithEveryScoreNormalizationAndArithmetic) {
   }
 }
 
-TEST(Packed, NanAndInfinityStayInTheirSequence) {
+TEST(Packed, NanAndInfinityStayWithinTheirSequence) {
   const RandomProblem clean(kShortShape, 3, 2);
   const AttentionOptions options{.sequences = kShortSequences};
   const Steps before = attention_steps(clean.inputs(), options);
@@ -353,7 +353,7 @@ TEST(Packed, NanAndInfinityStayInTheirSequence) {
   }
 }
 
-TEST(Packed, OneSequenceIsTheWholeProblem) {
+TEST(Packed, OneSequenceMatchesThePlainProblem) {
   const RandomProblem problem({1, 2, 1, 4, 6}, 3, 2);
   const AttentionOptions options{.mask = causal()};
   AttentionOptions packed = options;
@@ -384,7 +384,7 @@ TEST(Packed, SpansOfItems) {
   EXPECT_EQ(list(sequence_span({}, batches, 2)), (Integers{2, 0, 4, 0, 5}));
 }
 
-TEST(Packed, OffsetsCountWithinTheSequence) {
+TEST(Packed, OffsetsAreRelativeToTheSequence) {
   AttentionOptions options{.sequences = {{0, 2, 3}, {0, 5, 7}}};
   const ProblemShape shape{1, 1, 1, 3, 7, 2};
   const auto offsets = [&] {
@@ -394,7 +394,7 @@ TEST(Packed, OffsetsCountWithinTheSequence) {
   EXPECT_EQ(offsets(), (Integers{3, 1}));
   options.mask = causal() & key_lengths({4, 0});
   EXPECT_EQ(offsets(), (Integers{2, -1}));
-  options.mask = key_lengths({3});  // more than the second one has
+  options.mask = key_lengths({3});  // more keys than the second sequence has
   EXPECT_EQ(offsets(), (Integers{1, 1}));
   options.mask = key_lengths({3}) & key_lengths({4, 1});
   EXPECT_EQ(offsets(), (Integers{1, 0}));
@@ -408,7 +408,7 @@ TEST(Packed, OffsetsCountWithinTheSequence) {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-TEST(Packed, SequencesThatDoNotFit) {
+TEST(Packed, InvalidSequences) {
   const ProblemShape shape{1, 1, 1, 5, 7, 2};
   const auto check = [&](Integers query_starts, Integers key_starts, const ProblemShape& of) {
     const AttentionOptions options{.sequences = {std::move(query_starts), std::move(key_starts)}};
@@ -450,7 +450,7 @@ TEST(Packed, SequencesThatDoNotFit) {
             "sequences: expected tensors of batch 1 to be packed into, got batch 2");
 }
 
-TEST(Packed, OptionsThatDoNotFitTheSequences) {
+TEST(Packed, OptionsInconsistentWithTheSequences) {
   const ProblemShape shape{1, 1, 1, 5, 7, 2};
   AttentionOptions options{.sequences = {{0, 2, 5}, {0, 3, 7}}};
   const auto check = [&](const Mask& mask) {

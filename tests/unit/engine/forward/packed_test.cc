@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed sequences in the engine: the bits of a call for each sequence, whatever counts within
-// them.
+// Packed sequences in the engine: bit-identical to a separate call for each sequence, with masks
+// and positions relative to the sequence.
 
 #include <cmath>
 #include <cstdint>
@@ -22,20 +22,20 @@
 namespace fovea::test {
 namespace {
 
-/// Empty ones at both ends, without queries, without keys, of one row, longer than a panel, longer
-/// than a block.
+/// Empty sequences at both ends, sequences without queries and without keys, and sequences of one
+/// row, of more than a panel and of more than a block.
 const PackedSequences kLongSequences = {{0, 0, 3, 60, 64, 64, 65, 165, 177, 177},
                                         {0, 5, 8, 70, 70, 90, 91, 200, 800, 800}};
 constexpr ProblemShape kLongShape{1, 4, 2, 177, 800, 9};
 
-/// Rows from `start` to `start + count` of a tensor of rank 4.
+/// Returns rows [`start`, `start` + `count`) of a tensor of rank 4.
 TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
   Shape shape = tensor.shape();
   shape[2] = count;
   return laid_over(tensor.view(), start * tensor.extent(3), shape, tensor.view().strides());
 }
 
-/// The options of one sequence, of those that a call of its own has.
+/// Returns the options of a separate call for one sequence.
 using OptionsOf = std::function<AttentionOptions(std::int64_t sequence, const SequenceSpan& span)>;
 
 class AttentionPacked : public testing::Test {
@@ -67,7 +67,7 @@ class AttentionPacked : public testing::Test {
 
 TEST_F(AttentionPacked, Plain) { same_as_separate({}); }
 
-TEST_F(AttentionPacked, MasksCountWithinASequence) {
+TEST_F(AttentionPacked, MasksAreRelativeToTheSequence) {
   for (const Mask& mask : {causal(), window(20, 3), prefix(6), causal() | prefix(4)}) {
     for (const Alignment& alignment :
          {Alignment::bottom_right(), Alignment::top_left(), Alignment::offset(9)}) {
@@ -76,13 +76,13 @@ TEST_F(AttentionPacked, MasksCountWithinASequence) {
   }
 }
 
-TEST_F(AttentionPacked, ScoresCountWithinASequence) {
+TEST_F(AttentionPacked, ScoresAreRelativeToTheSequence) {
   const Tensor table = RandomState(2).randn({32, kLongShape.q_heads});
   same_as_separate({.score = {.softcap = 4.0, .alibi = Alibi{}, .sinks = {0, 1, -1, 2}}});
   same_as_separate({.mask = causal(), .score = {.relative = RelativeTable{table}}});
 }
 
-TEST_F(AttentionPacked, WhatThereIsOneOfPerSequence) {
+TEST_F(AttentionPacked, OptionsPerSequence) {
   const std::vector<std::int64_t> offsets{0, -2, 30, 5, 7, 0, 9, 580, 3};
   same_as_separate({.mask = causal(), .alignment = Alignment::offsets(offsets)},
                    [&](std::int64_t s, const SequenceSpan&) {
@@ -98,7 +98,7 @@ TEST_F(AttentionPacked, WhatThereIsOneOfPerSequence) {
                    });
 }
 
-TEST_F(AttentionPacked, WhatLiesAlongThePackedTensors) {
+TEST_F(AttentionPacked, OptionsAlongThePackedTensors) {
   const Tensor bias =
       convert(RandomState(3).randn({kLongShape.q_heads, kLongShape.q_len, kLongShape.kv_len}),
               DType::kFloat32);
@@ -148,10 +148,10 @@ TEST_F(AttentionPacked, ManySequencesOfOneQuery) {
   expect_exact(problem_.inputs(), {.sequences = sequences});
 }
 
-TEST_F(AttentionPacked, NanInOneSequenceStaysThere) {
+TEST_F(AttentionPacked, NanStaysWithinItsSequence) {
   AttentionOptions options{.sequences = kLongSequences};
   const Forward clean = forward(problem_.inputs(), options);
-  for (const std::int64_t row : {5, 69, 199}) {  // the last keys but one and the first of sequences
+  for (const std::int64_t row : {5, 69, 199}) {  // the first or last key of a sequence
     for (Tensor* tensor : {&problem_.key, &problem_.value}) {
       fill(tensor->view()[0][0][row], std::numeric_limits<double>::quiet_NaN());
     }

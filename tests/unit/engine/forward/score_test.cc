@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What turns a product into a score, in the engine: scale, softcap, additive biases of every
-// layout, ALiBi, relative tables and sinks, alone and joined.
+// Score options in the engine: scale, softcap, additive biases of every layout, ALiBi, relative
+// tables and sinks, alone and combined.
 
 #include <cmath>
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace fovea::test {
 namespace {
 
-/// Two blocks of keys; neither lengths nor heads are round.
+/// Two blocks of keys; lengths and dims are not multiples of a vector or tile.
 constexpr ProblemShape kScoreShape{2, 6, 3, 53, 531};
 
 class AttentionScore : public testing::Test {
@@ -42,7 +42,7 @@ TEST_F(AttentionScore, Scale) {
   }
 }
 
-TEST_F(AttentionScore, TheDefaultScaleIsOneOverTheRootOfHeadDim) {
+TEST_F(AttentionScore, DefaultScaleIsOneOverTheRootOfHeadDim) {
   const Forward found = forward(problem_.inputs());
   EXPECT_TRUE(same_bits(found, forward(problem_.inputs(), {.score = {.scale = 1 / std::sqrt(7)}})));
 }
@@ -86,7 +86,7 @@ TEST_F(AttentionScore, BiasesOfEveryBroadcastPattern) {
   }
 }
 
-/// The elements of a tensor in other places of memory: the view has the same shape and numbers.
+/// Checks that a view of a bias with any strides gives the same bits as a contiguous copy.
 class AttentionBiasLayout : public AttentionScore {
  protected:
   void same_as_contiguous(const TensorView& view) {
@@ -98,7 +98,7 @@ class AttentionBiasLayout : public AttentionScore {
   }
 };
 
-TEST_F(AttentionBiasLayout, StridesOfAllKindsGiveTheBitsOfAContiguousOne) {
+TEST_F(AttentionBiasLayout, AnyStridesGiveTheSameBits) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const auto size = static_cast<std::int64_t>(dtype_size(dtype));
     const Tensor turned = random_bias({kScoreShape.kv_len, kScoreShape.q_len}, dtype, 50);
@@ -151,7 +151,7 @@ TEST_F(AttentionScore, RelativeTables) {
   }
 }
 
-TEST_F(AttentionScore, ARelativeTableMayHideDistancesAndBeFloat32) {
+TEST_F(AttentionScore, RelativeTableMasksDistancesAndMayBeFloat32) {
   Tensor table = RandomState(61).randn({32, kScoreShape.q_heads});
   for (std::int64_t head = 0; head < kScoreShape.q_heads; ++head) {
     table.at<double>({head + 1, head}) = -kInfinity;
@@ -174,7 +174,7 @@ TEST_F(AttentionScore, Sinks) {
 
 // ---- Custom functions ---------------------------------------------------------------------------
 
-/// Of slope 1 at most, and another one for each key.
+/// A function with a slope of at most 1 that differs between keys.
 double squashed(double score, std::int64_t key) {
   return score / (1.0 + std::abs(score)) - 0.25 * static_cast<double>(key % 3);
 }
@@ -195,7 +195,7 @@ CustomScore squash() {
                     const ScorePosition& at) { return squashed(score, at.key); }};
 }
 
-TEST_F(AttentionScore, ACustomFunctionSeesTheScaledScore) {
+TEST_F(AttentionScore, CustomFunctionReceivesTheScaledScore) {
   const Tensor bias = random_bias({kScoreShape.q_len, kScoreShape.kv_len}, DType::kFloat32, 65);
   for (const double scale : {0.4, -3.0, 0.0}) {
     SCOPED_TRACE(scale);
@@ -205,7 +205,7 @@ TEST_F(AttentionScore, ACustomFunctionSeesTheScaledScore) {
   }
 }
 
-// ---- Joined -------------------------------------------------------------------------------------
+// ---- Combinations -------------------------------------------------------------------------------
 
 TEST_F(AttentionScore, EveryPairOfOptionsUnderMasks) {
   using Change = std::function<void(ScoreOptions&)>;

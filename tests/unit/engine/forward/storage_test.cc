@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors of every type in one call, and what the types of 16 bits are rounded to: by the rule, and
-// by the bits of a call in floats where nothing else is rounded. These tests name their types
-// themselves.
+// Mixed types in one call, and rounding to 16-bit types: by the 1x rule, and bit by bit against a
+// call in float32 where nothing else is rounded. These tests set their types themselves and do not
+// read FOVEA_TEST_STORAGE.
 
 #include <algorithm>
 #include <bit>
@@ -37,12 +37,12 @@ struct Types {
       text += std::string(dtype_name(type)) + " ";
     return text;
   }
-  /// The one with the fewest digits.
+  /// Returns the least precise type.
   DType coarsest() const {
     return std::max({query, key, value, context},
                     [](DType a, DType b) { return rounding_of(a) < rounding_of(b); });
   }
-  /// Whether products are of pairs of bfloat16, for which weights are rounded.
+  /// Returns true if the kernel multiplies bfloat16 pairs, which requires rounded weights.
   bool rounds_weights() const {
     AttentionOptions options;
     return kernels::bf16_forward({.options = &options, .types = {query, key, value}}) != nullptr;
@@ -61,7 +61,7 @@ std::vector<Types> all_types() {
   return all;
 }
 
-/// The same problem in these types.
+/// Returns the same problem in the given types.
 RandomProblem problem_of(const Types& types, const ProblemShape& shape, std::int64_t head_dim,
                          std::int64_t value_dim, std::uint64_t seed = 1) {
   RandomProblem p(shape, head_dim, value_dim, seed);
@@ -71,7 +71,7 @@ RandomProblem problem_of(const Types& types, const ProblemShape& shape, std::int
   return p;
 }
 
-/// As expect_exact, with the naive computation of one type.
+/// Checks by the 1x rule, like expect_exact, with a naive computation in `type`.
 void expect_as_exact_as(DType type, const reference::Inputs& in, const AttentionOptions& options,
                         DType context) {
   const RowList rows = all_rows(shape_of(in));
@@ -106,8 +106,8 @@ TEST(AttentionStorage, EveryCombinationOfTypes) {
   }
 }
 
-TEST(AttentionStorage, AFloat32ContextOfHalvesIsRoundedNowhere) {
-  // Halves are exact floats: where weights are not rounded, the rule of float32 holds.
+TEST(AttentionStorage, Float32ContextOf16BitInputsIsNotRounded) {
+  // 16-bit types convert to float32 exactly: unless weights are rounded, the rule of float32 holds.
   for (const Types& types : all_types()) {
     if (types.context != DType::kFloat32) continue;
     SCOPED_TRACE(types.to_string());
@@ -119,7 +119,7 @@ TEST(AttentionStorage, AFloat32ContextOfHalvesIsRoundedNowhere) {
   }
 }
 
-TEST(AttentionStorage, HalvesGiveTheBitsOfTheSameFloats) {
+TEST(AttentionStorage, Inputs16BitMatchFloat32BitForBit) {
   for (const Types& types : all_types()) {
     if (types.context != DType::kFloat32 || types.rounds_weights()) continue;
     SCOPED_TRACE(types.to_string());
@@ -135,8 +135,9 @@ TEST(AttentionStorage, HalvesGiveTheBitsOfTheSameFloats) {
   }
 }
 
-TEST(AttentionStorage, TheContextIsRoundedOnceFromFloats) {
-  // Dimensions past the columns that one round of writing takes, which are the keys of a block.
+TEST(AttentionStorage, ContextIsRoundedOnceFromFloat32) {
+  // Dimensions beyond the number of columns written at once, which is the number of keys in a
+  // block.
   for (const std::int64_t value_dim : {1, 7, 8, 15, 17, 33, 600}) {
     for (const DType type : kTypes) {
       const RandomProblem p = problem_of({type, type, type, type}, {1, 2, 1, 50, 40}, 9, value_dim);
@@ -152,9 +153,9 @@ TEST(AttentionStorage, TheContextIsRoundedOnceFromFloats) {
   }
 }
 
-TEST(AttentionStorage, NumbersAtTheEndsOfATypeAreRoundedAsConversionsAre) {
-  // One key each: the context is its value. From normal over subnormal numbers to nothing, from the
-  // largest to infinity, ties, and nan.
+TEST(AttentionStorage, ExtremeValuesRoundLikeConvert) {
+  // With one key, the context is its value. Normal and subnormal numbers, underflow to 0, overflow
+  // to infinity, ties, and NaN.
   std::vector<float> numbers{
       0.0F,        -0.0F,        1.0F,          65504.0F,      65519.9F,
       65520.0F,    1e6F,         -65520.0F,     0x1.ffffp127F, 3.39e38F,
@@ -201,8 +202,8 @@ void expect_exact_bfloat16(const reference::Inputs& in, const AttentionOptions& 
   expect_as_exact_as(DType::kBFloat16, in, options, DType::kBFloat16);
 }
 
-TEST(AttentionStorage, WeightsAreRoundedWherePairsAreMultipliedAndNowhereElse) {
-  // The weights are 1 and 2^-x, one of many x: off by the rounding of bfloat16, or of float32.
+TEST(AttentionStorage, OnlyBfloat16PairKernelsRoundWeights) {
+  // The weights are 1 and 2^-x for many x: they have the rounding error of bfloat16 or of float32.
   Tensor query(DType::kBFloat16, {1, 1, 40, 2}), key(DType::kBFloat16, {1, 1, 2, 2});
   Tensor value(DType::kBFloat16, {1, 1, 2, 1});
   for (std::int64_t row = 0; row < 40; ++row) {
@@ -234,7 +235,7 @@ TEST(AttentionStorage, PairsOfEveryDimensionAndLength) {
   }
 }
 
-TEST(AttentionStorage, ScalesOfEverySignOnPairs) {
+TEST(AttentionStorage, PairsWithScalesOfEverySign) {
   const RandomProblem p = bfloat16_problem({1, 2, 1, 50, 75}, 13, 11);
   const Tensor bias = RandomState(3).randn({50, 75});
   for (const double scale : {-1.0, -0.01, 0.0, -0.0, 1e-45, 1e-60, 0.2, 3.0}) {
@@ -250,7 +251,7 @@ TEST(AttentionStorage, ScalesOfEverySignOnPairs) {
   }
 }
 
-TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
+TEST(AttentionStorage, NanInOneOfAPairDoesNotAffectTheOther) {
   constexpr ProblemShape kShape{1, 1, 1, 20, 24};
   const RandomProblem clean = bfloat16_problem(kShape, 5, 11);
   for (const double number : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
@@ -258,14 +259,14 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
       RandomProblem poisoned = clean;
       fill(poisoned.key.view()[0][0][key], number);
       fill(poisoned.value.view()[0][0][key], number);
-      // The neighbours on both sides are seen.
+      // The adjacent keys on both sides are visible.
       Tensor open(DType::kBool, {kShape.kv_len});
       fill(open, 1.0);
       set_value(open, {key}, 0.0);
       const AttentionOptions hidden{.mask = dense(open)};
       EXPECT_TRUE(same_bits(forward(poisoned.inputs(), hidden), forward(clean.inputs(), hidden)))
           << number << " at " << key;
-      // One column of a value that is seen stays in its column.
+      // A value in one column of a visible key affects only this column.
       RandomProblem column = clean;
       const std::int64_t c = key % 11;
       set_value(column.value, {0, 0, key, c}, number);
@@ -282,8 +283,8 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotReachTheOther) {
   }
 }
 
-TEST(AttentionStorage, ANanStaysOneWhateverItsDigits) {
-  // Rounded as a number, all ones would become -0.
+TEST(AttentionStorage, NanStaysNanForAnyPayload) {
+  // Rounding the bits of a NaN as if it were finite would turn all ones into -0.
   RandomProblem p({1, 1, 1, 5, 40}, 8, 20);
   for (Tensor* const tensor : {&p.query, &p.key, &p.value}) {
     *tensor = convert(*tensor, DType::kFloat32);
@@ -301,7 +302,7 @@ TEST(AttentionStorage, ANanStaysOneWhateverItsDigits) {
   }
 }
 
-TEST(AttentionStorage, SubnormalsAreZerosWherePairsAreMultipliedAndNowhereElse) {
+TEST(AttentionStorage, OnlyBfloat16PairKernelsFlushSubnormals) {
   const auto one = [](double number) {
     Tensor tensor(DType::kBFloat16, {1, 1, 1, 1});
     set_value(tensor, {0, 0, 0, 0}, number);
@@ -312,7 +313,7 @@ TEST(AttentionStorage, SubnormalsAreZerosWherePairsAreMultipliedAndNowhereElse) 
   EXPECT_EQ(forward({normal, normal, small}).context.value({0, 0, 0, 0}), zeros ? 0.0 : 0x1p-130);
   EXPECT_EQ(forward({normal, normal, smallest}).context.value({0, 0, 0, 0}), 0x1p-126);
   const Tensor large = one(0x1p120);
-  // Queries are rounded as they are scaled, to the few digits that such numbers have.
+  // Queries are rounded when scaled, and subnormal numbers have few digits.
   for (const auto& [query, key] : {std::pair(&small, &large), {&large, &small}}) {
     EXPECT_NEAR(forward({*query, *key, normal}).lse.value({0, 0, 0}), zeros ? 0.0 : 0x1p-10,
                 0x1p-25);

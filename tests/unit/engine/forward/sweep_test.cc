@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every small size: lengths and dimensions past two vectors of the target, lengths of queries past
-// two panels. Rows do not depend on one another, so that one oracle serves all numbers of queries.
+// All small sizes: key counts and dimensions beyond two vectors of the target, query counts beyond
+// two panels. Rows are independent, so one oracle serves all query counts.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,15 +20,16 @@
 namespace fovea::test {
 namespace {
 
-/// The first queries of a tensor of one batch item and one head, or the first rows of its outputs.
+/// Returns the first queries of a tensor with one batch item and one head, or the first rows of its
+/// results.
 TensorView first_rows(const Tensor& tensor, std::int64_t count) {
   Shape shape = tensor.shape();
   shape[shape.rank() > 2 ? 2 : 0] = count;
   return {tensor.view().data(), tensor.dtype(), shape, tensor.view().strides()};
 }
 
-/// All numbers of queries from 1 to `most`, with and without a mask, for one number of keys and one
-/// of each dimension. Returns how many problems that were.
+/// Checks all query counts from 1 to `most`, with and without a mask, for one key count and one
+/// pair of dimensions. Returns the number of problems checked.
 int check_queries(std::int64_t most, std::int64_t kv_len, std::int64_t head_dim,
                   std::int64_t value_dim) {
   const RandomProblem p =
@@ -56,25 +57,26 @@ int check_queries(std::int64_t most, std::int64_t kv_len, std::int64_t head_dim,
       EXPECT_LE(lse.largest, lse_limit)
           << "lse at " << to_string(lse.at) << "; q_len " << q_len << ", kv_len " << kv_len
           << ", head_dim " << head_dim << ", mask " << mask.to_string();
-      if (testing::Test::HasFailure()) return problems;  // one is enough to look into
+      if (testing::Test::HasFailure()) return problems;  // one failure is enough to investigate
     }
   }
   return problems;
 }
 
-/// The panel of the target that runs.
+/// Returns the panel size of the active target.
 std::int64_t panel_lanes() {
   kernels::choose_target();
   return kernels::panel_lanes();
 }
 
-TEST(AttentionSweep, EveryNumberOfKeysAndDimensionsWithEveryNumberOfQueries) {
-  // Past two vectors (a panel is two or three) and two tiles.
+TEST(AttentionSweep, EveryKeyCountAndDimensionWithEveryQueryCount) {
+  // Beyond two vectors (a panel has two or three) and two tiles.
   const std::int64_t most = std::clamp<std::int64_t>(panel_lanes() + 1, 9, 33);
   int problems = 0;
   for (std::int64_t kv_len = 1; kv_len <= most; ++kv_len) {
     for (std::int64_t head_dim = 1; head_dim <= most && !testing::Test::HasFailure(); ++head_dim) {
-      // All pairs of dimensions would be `most` times as many: each meets each once per most keys.
+      // All pairs of dimensions would take `most` times as long; each pair occurs for one key
+      // count.
       const std::int64_t value_dim = (head_dim + 5 * kv_len) % most + 1;
       problems += check_queries(most, kv_len, head_dim, value_dim);
     }
@@ -82,7 +84,7 @@ TEST(AttentionSweep, EveryNumberOfKeysAndDimensionsWithEveryNumberOfQueries) {
   EXPECT_EQ(problems, 2 * most * most * most);
 }
 
-TEST(AttentionSweep, EveryNumberOfQueriesPastTwoPanels) {
+TEST(AttentionSweep, EveryQueryCountPastTwoPanels) {
   for (const std::int64_t kv_len : {1, 9, 40, 70}) {
     for (const std::int64_t head_dim : {1, 8, 19}) {
       check_queries(2 * panel_lanes() + 1, kv_len, head_dim, head_dim + 3);
@@ -90,8 +92,8 @@ TEST(AttentionSweep, EveryNumberOfQueriesPastTwoPanels) {
   }
 }
 
-TEST(AttentionSweep, EveryNumberOfKeysPastTwoBlocks) {
-  // Rows of 2 KiB are the longest that count: blocks of 64 keys.
+TEST(AttentionSweep, EveryKeyCountPastTwoBlocks) {
+  // Rows of 2 KiB, the largest size that is taken into account, give blocks of 64 keys.
   constexpr std::int64_t kBlock = 64;
   for (std::int64_t kv_len = 1; kv_len <= 2 * kBlock + 1; ++kv_len) {
     const RandomProblem p = stored_problem({1, 1, 1, 3, kv_len}, 512, 512);
@@ -102,7 +104,7 @@ TEST(AttentionSweep, EveryNumberOfKeysPastTwoBlocks) {
   }
 }
 
-TEST(AttentionSweep, EveryDimensionOfTheValuesWithEveryRestOfATile) {
+TEST(AttentionSweep, EveryValueDimWithEveryTileRemainder) {
   for (std::int64_t value_dim = 1; value_dim <= 33; ++value_dim) {
     for (const std::int64_t kv_len : {7, 8, 9}) {
       check_queries(5, kv_len, 3, value_dim);

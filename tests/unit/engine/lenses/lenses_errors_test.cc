@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said of every mistake in lenses and rectangles of weights, and that nothing has been
-// written by then.
+// Errors of lenses and of recomputed weights: their messages, and that the outputs are untouched.
 
 #include <cmath>
 #include <cstdint>
@@ -27,7 +26,7 @@
 namespace fovea::test {
 namespace {
 
-/// batch 2, q_heads 4, kv_heads 2, q_len 6, kv_len 8.
+/// Batch 2, q_heads 4, kv_heads 2, q_len 6, kv_len 8.
 constexpr ProblemShape kShape{2, 4, 2, 6, 8};
 
 struct BadLens {
@@ -39,7 +38,7 @@ struct BadLens {
 Tensor floats(const Shape& shape) { return Tensor(DType::kFloat32, shape); }
 Tensor numbers(const Shape& shape) { return Tensor(DType::kInt64, shape); }
 
-/// Tensors that outlive the call.
+/// Stores a tensor for the rest of the program and returns a view of it.
 const MutableTensorView& kept(Tensor tensor) {
   static std::vector<std::unique_ptr<Tensor>> tensors;
   static std::vector<std::unique_ptr<MutableTensorView>> views;
@@ -129,7 +128,7 @@ const std::vector<BadLens> kBadLenses{
      "dropout: expected none with lenses, which watch the weights before it, got 0.5"},
 };
 
-TEST(AttentionLensErrors, NameTheLensAndTouchNothing) {
+TEST(AttentionLensErrors, MessagesNameTheLensAndOutputsAreUntouched) {
   const RandomProblem p(kShape, 5, 3);
   const Tensor query = convert(p.query, DType::kFloat32);
   const Tensor key = convert(p.key, DType::kFloat32);
@@ -148,7 +147,7 @@ TEST(AttentionLensErrors, NameTheLensAndTouchNothing) {
   }
 }
 
-TEST(AttentionLensErrors, PackedSequencesHaveNoMap) {
+TEST(AttentionLensErrors, NoMapWithPackedSequences) {
   const RandomProblem p = stored_problem({1, 1, 1, 9, 9}, 4, 4);
   AttentionOptions options;
   options.sequences = {{0, 4, 9}, {0, 4, 9}};
@@ -185,7 +184,7 @@ const std::vector<BadTile> kBadTiles{
      "tile.keys: expected a range within kv_len = 8 of at least 1, got -3 from 0 on"},
 };
 
-TEST(AttentionWeightErrors, NameTheArgument) {
+TEST(AttentionWeightErrors, MessagesNameTheArgument) {
   const RandomProblem p = stored_problem(kShape, 5, 3);
   const Tensor lse = forward(p.inputs()).lse;
   const WeightInputs inputs{p.query, p.key, lse};

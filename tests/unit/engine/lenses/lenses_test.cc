@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses against the oracle's weights: every way through the kernel, awkward sizes, ties, far
-// distances, what is nan and what is hidden; and that nobody's bits depend on who watches.
+// Lenses against the oracle's weights: every code path of the kernel, awkward sizes, ties, long
+// distances, NaN and masked rows. Lenses do not change the bits of the outputs or of other lenses.
 
 #include "fovea/lenses.h"
 
@@ -36,7 +36,7 @@ TEST(AttentionLenses, AgreeWithTheOracle) {
                        {5, 1, 700, Pool::kSum}});
 }
 
-TEST(AttentionLenses, OfEveryKindOfInput) {
+TEST(AttentionLenses, EveryKindOfInput) {
   for (const InputKind kind : kInputKinds) {
     SCOPED_TRACE(name_of(kind));
     const RandomProblem p = stored_problem({1, 2, 1, 100, 600}, 24, 8, kind, 3);
@@ -59,9 +59,9 @@ TEST(AttentionLenses, AwkwardSizes) {
   }
 }
 
-TEST(AttentionLenses, OfALongRowFarAway) { expect_digits_far_away(look); }
+TEST(AttentionLenses, LongDistances) { expect_digits_far_away(look); }
 
-TEST(AttentionLenses, VariancesAreThoseOfUniformWeightsToo) {
+TEST(AttentionLenses, UniformWeights) {
   constexpr std::int64_t kKeys = 100'000;
   RandomProblem p = stored_problem({1, 1, 1, 3, kKeys}, 2, 1);
   fill(p.key, 0.0);
@@ -77,8 +77,8 @@ TEST(AttentionLenses, VariancesAreThoseOfUniformWeightsToo) {
   }
 }
 
-TEST(AttentionLenses, TheLowerKeyComesFirstWhereWeightsAreEqual) {
-  // Each key is one of three; the best of them are keys 1, 4, 7 and so on.
+TEST(AttentionLenses, TiesGoToTheLowerKey) {
+  // Keys repeat with period 3; the best ones are keys 1, 4, 7 and so on.
   constexpr std::int64_t kKeys = 1700;
   RandomProblem p = stored_problem({1, 1, 1, 70, kKeys}, 3, 1);
   for (std::int64_t j = 0; j < kKeys; ++j) {
@@ -98,8 +98,8 @@ TEST(AttentionLenses, TheLowerKeyComesFirstWhereWeightsAreEqual) {
   }
 }
 
-TEST(AttentionLenses, WorstOfOrdersOfKeys) {
-  // Ever larger scores: each key enters the list.
+TEST(AttentionLenses, WorstCaseKeyOrder) {
+  // Increasing scores: every key enters the list.
   constexpr std::int64_t kKeys = 1500;
   RandomProblem p = stored_problem({1, 1, 1, 50, kKeys}, 1, 1);
   fill(p.query, 1.0);
@@ -109,7 +109,7 @@ TEST(AttentionLenses, WorstOfOrdersOfKeys) {
   expect_lenses(p.inputs(), {}, {8, 5, 5, Pool::kSum});
 }
 
-TEST(AttentionLenses, WhatWasInTheWorkspaceDoesNotCount) {
+TEST(AttentionLenses, WorkspaceContentsHaveNoEffect) {
   const RandomProblem p = stored_problem({1, 2, 1, 120, 900}, 16, 8);
   for (const Mask& mask : {Mask(), causal(), window(100, 0)}) {
     for (const Pool pool : {Pool::kSum, Pool::kMax}) {
@@ -119,7 +119,7 @@ TEST(AttentionLenses, WhatWasInTheWorkspaceDoesNotCount) {
       Seen room = room_for(p.inputs(), sizes);
       const std::size_t bytes =
           attention_forward_workspace(p.query, p.key, p.value, options, room.lenses());
-      // All bits set: nan, and -1.
+      // All bits set: NaN in floats, -1 in integers.
       std::vector<std::byte> memory(bytes, std::byte{0xff});
       options.execution.workspace = memory;
       EXPECT_TRUE(same_bits(look(p.inputs(), options, sizes), expected)) << mask.to_string();
@@ -127,7 +127,7 @@ TEST(AttentionLenses, WhatWasInTheWorkspaceDoesNotCount) {
   }
 }
 
-TEST(AttentionLenses, NobodysBitsDependOnWhoWatches) {
+TEST(AttentionLenses, LensesDoNotChangeTheBits) {
   const RandomProblem p = stored_problem(kOptionShape, 33, 20);
   for (const auto& [name, options] : option_sets()) {
     SCOPED_TRACE(name);
@@ -137,7 +137,7 @@ TEST(AttentionLenses, NobodysBitsDependOnWhoWatches) {
       const Seen seen = look(p.inputs(), options, sizes);
       EXPECT_TRUE(same_bits(Forward{seen.context, seen.lse}, alone));
     }
-    // Nor those of a lens on which others are there.
+    // A lens has the same bits with and without the others.
     const LensSizes sizes{8, 10, 20, Pool::kSum};
     const Seen all = look(p.inputs(), options, sizes);
     Seen one = room_for(p.inputs(), sizes);
@@ -173,8 +173,8 @@ TEST(AttentionLenses, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(AttentionLenses, MapsOfLongSequencesAddUpToTheirQueries) {
-  // So many queries that several panels are one chunk of a map.
+TEST(AttentionLenses, CellsOfLongMapsSumToTheQueryCount) {
+  // So many queries that a chunk of the map spans several panels.
   for (const std::int64_t tokens : {60'000, 100'003}) {
     const RandomProblem p = stored_problem({1, 1, 1, tokens, tokens}, 4, 4);
     AttentionOptions options{.mask = window(6, 0)};
@@ -190,9 +190,9 @@ TEST(AttentionLenses, MapsOfLongSequencesAddUpToTheirQueries) {
   }
 }
 
-TEST(AttentionLenses, RowsWithoutAKeyAreMarked) {
+TEST(AttentionLenses, FullyMaskedRowsAreMarked) {
   const RandomProblem p = stored_problem({1, 1, 1, 40, 30}, 8, 8);
-  // Top-left, so that queries beyond the keys' window see none.
+  // Top-left alignment, so that queries beyond the keys' window see none.
   const AttentionOptions options{.mask = window(2, 0), .alignment = Alignment::top_left()};
   const LensSizes sizes{4, 40, 30, Pool::kMean};
   expect_lenses(p.inputs(), options, sizes);
@@ -206,10 +206,10 @@ TEST(AttentionLenses, RowsWithoutAKeyAreMarked) {
   EXPECT_EQ(seen.pairs.value({0, 0, 39, 3}), 0);
 }
 
-TEST(AttentionLenses, RowsThatAreNanAreMarkedAndNoOthers) {
+TEST(AttentionLenses, OnlyNanRowsAreMarked) {
   RandomProblem p = stored_problem({1, 1, 1, 60, 300}, 8, 8);
   set_value(p.query, {0, 0, 17, 3}, std::nan(""));
-  set_value(p.key, {0, 0, 290, 1}, kInfinity);  // seen by the last ones only
+  set_value(p.key, {0, 0, 290, 1}, kInfinity);  // visible to the last queries only
   const AttentionOptions options{.mask = causal()};
   const LensSizes sizes{4, 60, 10, Pool::kSum};
   expect_lenses(p.inputs(), options, sizes);
@@ -222,18 +222,18 @@ TEST(AttentionLenses, RowsThatAreNanAreMarkedAndNoOthers) {
   EXPECT_FALSE(std::isnan(seen.cells.value({0, 0, 18, 0})));
 }
 
-TEST(AttentionLenses, OfPackedSequences) {
+TEST(AttentionLenses, PackedSequences) {
   const RandomProblem p = stored_problem({1, 2, 2, 90, 120}, 16, 8);
   AttentionOptions options{.mask = causal()};
   options.sequences = {{0, 20, 20, 90}, {0, 50, 60, 120}};
   const LensSizes sizes{5, 0, 0, Pool::kSum};
   expect_lenses(p.inputs(), options, sizes);
   const Seen seen = look(p.inputs(), options, sizes);
-  // Keys are numbered as in the tensor.
+  // Keys are numbered by their position in the tensor.
   EXPECT_GE(seen.maximum_key.value({0, 0, 89}), 60);
 }
 
-TEST(AttentionLenses, InFloat64) {
+TEST(AttentionLenses, Float64) {
   const RandomProblem p({2, 2, 1, 37, 90}, 12, 5);
   for (const Pool pool : {Pool::kSum, Pool::kMean, Pool::kMax}) {
     for (const Mask& mask : {Mask(), window(9, 3)}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What heads are like, against means of the oracle's weights, and where the answer is known.
+// Head summaries, against means of the oracle's weights and against closed forms.
 
 #include "fovea/heads.h"
 
@@ -33,7 +33,7 @@ constexpr const char* kNames[] = {"entropy",  "even_entropy", "maximum",
                                   "own_key",  "next_key",     "block_diagonal"};
 enum Number { kEntropy, kEven, kMaximum, kDistance, kFirst, kPrevious, kOwn, kNext, kBlock, kAll };
 
-/// Room for all of them.
+/// Buffers for all summaries.
 struct Heads {
   explicit Heads(const ProblemShape& shape, DType type = DType::kFloat32) {
     for (int number = 0; number < kAll; ++number) {
@@ -70,7 +70,7 @@ void expect_same_bits(const Heads& a, const Heads& b) {
   for (std::size_t i = 0; i < kAll; ++i) EXPECT_TRUE(same_bits(a.numbers[i], b.numbers[i])) << i;
 }
 
-/// The means by their definitions, of the oracle's weights; of the first head and the last.
+/// The means by definition, from the oracle's weights, for the first and the last head.
 class HeadsCheck {
  public:
   HeadsCheck(const reference::Inputs& in, const AttentionOptions& options)
@@ -94,7 +94,7 @@ class HeadsCheck {
   }
 
  private:
-  /// The head whose rows begin there.
+  /// Checks the head whose rows start at index `begin`.
   void expect_head(const Heads& found, std::int64_t begin, std::int64_t blocks) const {
     double sums[kAll] = {}, allowed[kAll] = {};
     double rows = 0.0;
@@ -106,7 +106,7 @@ class HeadsCheck {
                                                 static_cast<std::size_t>(shape_.kv_len));
       const ScorePosition& place = exact_.places[number];
       const reference::RowNumbers row = reference::row_numbers(weights, place);
-      if (std::isnan(row.mean_distance) && !std::isnan(row.entropy)) continue;  // sees nothing
+      if (std::isnan(row.mean_distance) && !std::isnan(row.entropy)) continue;  // sees no key
       ++rows;
       sums[kEntropy] += row.entropy;
       sums[kMaximum] += row.maximum;
@@ -133,7 +133,7 @@ class HeadsCheck {
     const auto& [batch, head, query] = rows_[static_cast<std::size_t>(begin)];
     for (int number = 0; number < kAll; ++number) {
       const double value = found.value(number, batch, head);
-      const double expected = sums[number] / rows;  // of no row: nan
+      const double expected = sums[number] / rows;  // NaN without rows
       SCOPED_TRACE(testing::Message() << kNames[number] << " of " << batch << ", " << head);
       if (std::isnan(expected)) {
         EXPECT_TRUE(std::isnan(value)) << value;
@@ -144,7 +144,7 @@ class HeadsCheck {
     }
   }
 
-  /// The block of each key: the last one that begins no later.
+  /// Returns the block of each key: the last block that begins at or before it.
   std::vector<std::int64_t> blocks_of_keys(std::int64_t blocks) const {
     std::vector<std::int64_t> found(static_cast<std::size_t>(shape_.kv_len));
     const std::int64_t count = std::min(blocks, shape_.kv_len);
@@ -161,7 +161,7 @@ class HeadsCheck {
   double rounding_ = 0.0;
 };
 
-TEST(AttentionHeads, AreThoseOfTheOracle) {
+TEST(AttentionHeads, MatchTheOracle) {
   const RandomProblem p = stored_problem(kOptionShape, 16, 1);
   for (const auto& [name, options] : option_sets()) {
     SCOPED_TRACE(name);
@@ -169,7 +169,7 @@ TEST(AttentionHeads, AreThoseOfTheOracle) {
   }
 }
 
-TEST(AttentionHeads, OfEverySizeAndAlignment) {
+TEST(AttentionHeads, EverySizeAndAlignment) {
   const std::pair<Mask, std::int64_t> rules[] = {
       {Mask(), 1}, {causal(), 16}, {window(3, 2), 100}, {causal() & window(20, 0), 3}, {Mask(), 5}};
   std::size_t number = 0;
@@ -190,7 +190,7 @@ TEST(AttentionHeads, OfEverySizeAndAlignment) {
   }
 }
 
-TEST(AttentionHeads, CountFromWhereEachItemStands) {
+TEST(AttentionHeads, PositionsFollowEachItemsOffset) {
   const RandomProblem p = stored_problem({3, 2, 1, 80, 200}, 8, 1);
   for (const AttentionOptions& options :
        {AttentionOptions{.mask = causal() & key_lengths({200, 90, 13})},
@@ -199,7 +199,7 @@ TEST(AttentionHeads, CountFromWhereEachItemStands) {
   }
 }
 
-TEST(AttentionHeads, InFloat64) {
+TEST(AttentionHeads, Float64) {
   const RandomProblem p({2, 4, 2, 45, 70}, 8, 1);
   for (const AttentionOptions& options :
        {AttentionOptions{}, AttentionOptions{.mask = causal(), .alignment = Alignment::offset(-9)},
@@ -208,7 +208,7 @@ TEST(AttentionHeads, InFloat64) {
   }
 }
 
-TEST(AttentionHeads, TheBitsDoNotDependOnThreads) {
+TEST(AttentionHeads, ThreadCountDoesNotChangeTheBits) {
   const RandomProblem p = stored_problem({1, 3, 1, 700, 900}, 16, 1);
   AttentionOptions options{.mask = causal(), .score = {.alibi = Alibi{}}};
   options.execution.threads = 1;
@@ -219,7 +219,7 @@ TEST(AttentionHeads, TheBitsDoNotDependOnThreads) {
   }
 }
 
-TEST(AttentionHeads, WhatIsAbsentChangesNothing) {
+TEST(AttentionHeads, OmittedOutputsChangeNothing) {
   const RandomProblem p = stored_problem({2, 3, 1, 100, 100}, 8, 1);
   const AttentionOptions options{.mask = causal()};
   const Heads all = heads_of(p.inputs(), options);
@@ -254,7 +254,7 @@ TEST(AttentionHeads, OutputsMayHaveAnyStrides) {
   });
 }
 
-TEST(AttentionHeads, OfEqualWeights) {
+TEST(AttentionHeads, UniformWeights) {
   constexpr std::int64_t kLength = 600;
   const Tensor zeros = stored(Tensor(DType::kFloat64, {1, 1, kLength, 4}));
   const Heads found = heads_of({zeros, zeros, zeros}, {.mask = causal()}, 4);
@@ -277,7 +277,7 @@ TEST(AttentionHeads, OfEqualWeights) {
   EXPECT_NEAR(found.value(kBlock, 0, 0), blocks / rows, 1e-5);
 }
 
-TEST(AttentionHeads, ThatLookAtANeighbour) {
+TEST(AttentionHeads, HeadsThatAttendToANeighbour) {
   constexpr std::int64_t kLength = 200;
   const Tensor zeros = stored(Tensor(DType::kFloat64, {1, 2, kLength, 4}));
   for (const std::int64_t shift : {-1, 0, 1}) {
@@ -288,14 +288,14 @@ TEST(AttentionHeads, ThatLookAtANeighbour) {
     }
     const Heads found = heads_of({zeros, zeros, zeros}, {.score = {.bias = std::move(bias)}});
     const int number = shift < 0 ? kPrevious : shift == 0 ? kOwn : kNext;
-    // The outermost query looks at itself.
+    // The outermost query attends to itself.
     EXPECT_NEAR(found.value(number, 0, 1), shift == 0 ? 1.0 : 1 - 1.0 / kLength, 1e-5);
     EXPECT_NEAR(found.value(kDistance, 0, 1),
                 shift == 0 ? 0.0 : -0.995 * static_cast<double>(shift), 1e-5);
   }
 }
 
-TEST(AttentionHeads, ANanRowMarksItsHead) {
+TEST(AttentionHeads, NanRowMakesItsHeadNan) {
   for (const bool exact : {false, true}) {
     RandomProblem p =
         exact ? RandomProblem({1, 3, 3, 70, 90}, 8, 1) : stored_problem({1, 3, 3, 70, 90}, 8, 1);
@@ -309,7 +309,7 @@ TEST(AttentionHeads, ANanRowMarksItsHead) {
   }
 }
 
-TEST(AttentionHeads, OfWhatSeesNothingThereIsNone) {
+TEST(AttentionHeads, FullyMaskedHeadsAreNan) {
   Tensor open(DType::kBool, {1, 2, 1, 1});
   set_value(open, {0, 1, 0, 0}, 1.0);
   const Mask mask = dense(std::move(open));
@@ -330,8 +330,8 @@ TEST(AttentionHeads, OfWhatSeesNothingThereIsNone) {
   }
 }
 
-TEST(AttentionHeads, ABiasOfMinusInfinityHides) {
-  // The rows that it leaves nothing of do not count.
+TEST(AttentionHeads, InfiniteNegativeBiasMasks) {
+  // Rows with all scores at -inf are not counted.
   const RandomProblem p = stored_problem({1, 1, 1, 80, 80}, 8, 1);
   Tensor bias(DType::kFloat32, {80, 1});
   for (std::int64_t q = 20; q < 50; ++q) set_value(bias, {q, 0}, -INFINITY);
@@ -339,7 +339,7 @@ TEST(AttentionHeads, ABiasOfMinusInfinityHides) {
   HeadsCheck(p.inputs(), options).expect(heads_of(p.inputs(), options), 16);
 }
 
-TEST(AttentionHeads, TheirMistakesAreTold) {
+TEST(AttentionHeads, Errors) {
   const RandomProblem p = stored_problem({2, 4, 2, 6, 8}, 8, 1);
   const auto told = [&](const HeadSummary& summary, const AttentionOptions& options = {}) {
     return message_of([&] { attention_heads({p.query, p.key}, options, summary); });
@@ -366,7 +366,7 @@ TEST(AttentionHeads, TheirMistakesAreTold) {
   for (const float value : good.span<float>()) EXPECT_EQ(value, -77.0F);
 }
 
-TEST(AttentionHeads, CanBeWatchedAndStopped) {
+TEST(AttentionHeads, ProgressAndStop) {
   for (const bool exact : {false, true}) {
     const RandomProblem p =
         exact ? RandomProblem({1, 2, 1, 100, 60}, 8, 1) : stored_problem({1, 2, 1, 700, 600}, 8, 1);
@@ -382,7 +382,7 @@ TEST(AttentionHeads, CanBeWatchedAndStopped) {
     heads_of(p.inputs(), options);
     EXPECT_GT(all, 2);
     EXPECT_EQ(last, all);
-    // Stopped in either pass.
+    // Stop in either pass.
     for (const std::int64_t at : {std::int64_t{0}, all - 1}) {
       std::stop_source source;
       options.execution.stop = source.get_token();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps, against sums, means and maxima of the oracle's weights, of one head and of all together.
+// Maps, against sums, means and maxima of the oracle's weights, for one head and for heads pooled
+// together.
 
 #include "fovea/map.h"
 
@@ -68,7 +69,7 @@ class Oracle {
                                   place(head, query));
   }
 
-  /// A cell of one head, and its visible pairs.
+  /// Returns a cell of one head, and its number of visible pairs.
   std::pair<double, std::int64_t> cell(std::int64_t head, const IndexRange& queries,
                                        const IndexRange& keys, Pool pool) const {
     double sum = 0.0, most = 0.0;
@@ -95,7 +96,7 @@ class Oracle {
   double rounding_ = 0.0;
 };
 
-/// Numbers of the heads that have one, made one; nan where none has.
+/// Pools the values of the heads that have one; NaN if none has.
 double together(Pool how, const std::vector<double>& numbers) {
   if (numbers.empty()) return kNan;
   if (how == Pool::kMax) return *std::ranges::max_element(numbers);
@@ -186,7 +187,7 @@ void expect_rows(const Oracle& oracle, const MapRequest& request, const LensBuff
   }
 }
 
-/// Query and key of a problem, and an lse of the whole where it is wanted.
+/// Returns the map of a problem; `lse` is computed if it is undefined.
 AttentionMap map_of(const RandomProblem& p, const MapRequest& request,
                     const AttentionOptions& options, const TensorView& lse = {}) {
   return attention_map({.query = p.query, .key = p.key, .lse = lse}, request, options);
@@ -194,7 +195,7 @@ AttentionMap map_of(const RandomProblem& p, const MapRequest& request,
 
 constexpr ProblemShape kShape{2, 6, 3, 40, 70};
 
-/// The whole, some queries, some keys, and a rectangle.
+/// Requests for the whole matrix, some queries, some keys, and a rectangle.
 std::vector<MapRequest> requests() {
   return {{.batch = 1, .head = 2, .queries = {0, 40}, .keys = {0, 70}, .rows = 7, .columns = 9},
           {.head = 5, .queries = {11, 30}, .keys = {0, 70}, .rows = 19, .columns = 70},
@@ -202,7 +203,7 @@ std::vector<MapRequest> requests() {
           {.head = 1, .queries = {3, 33}, .keys = {5, 50}, .rows = 4, .columns = 45}};
 }
 
-TEST(AttentionMapTest, OneHeadUnderEveryKindOfOptions) {
+TEST(AttentionMapTest, OneHeadUnderEveryOptionSet) {
   for (const auto& [name, options] : option_sets(kShape)) {
     SCOPED_TRACE(name);
     const RandomProblem p = stored_problem(kShape, 16, 8);
@@ -221,9 +222,9 @@ TEST(AttentionMapTest, OneHeadUnderEveryKindOfOptions) {
   }
 }
 
-TEST(AttentionMapTest, HeadsTogether) {
+TEST(AttentionMapTest, PooledHeads) {
   const RandomProblem p = stored_problem(kShape, 16, 8);
-  // Query 3 sees no key in any head, query 5 none in head 2; cells are hidden in some heads.
+  // Query 3 sees no key in any head, query 5 none in head 2; some cells are masked in some heads.
   Tensor open(DType::kBool, {6, 40, 70});
   for_each_index(open.shape(), [&](const Index& at) {
     const bool hidden = at[1] == 3 || (at[0] == 2 && at[1] == 5) ||
@@ -271,7 +272,7 @@ TEST(AttentionMapTest, Float64) {
   }
 }
 
-TEST(AttentionMapTest, TopKeysAreThoseOfTheFusedPass) {
+TEST(AttentionMapTest, TopKeysMatchTheFusedPass) {
   const RandomProblem p = stored_problem({1, 2, 2, 30, 50}, 16, 8);
   LensBuffers room({1, 2, 2, 30, 50}, p.query.dtype(), {.top = 5});
   const Lenses lenses = room.lenses();
@@ -290,7 +291,7 @@ TEST(AttentionMapTest, TopKeysAreThoseOfTheFusedPass) {
   });
 }
 
-TEST(AttentionMapTest, TakesAnLse) {
+TEST(AttentionMapTest, GivenLse) {
   const RandomProblem p = stored_problem(kShape, 16, 8);
   const AttentionOptions options = {.mask = window(20, 3)};
   Tensor lse(DType::kFloat32, {2, 6, 40});
@@ -302,7 +303,7 @@ TEST(AttentionMapTest, TakesAnLse) {
       expect_cells(oracles[request.batch], request, map_of(p, request, options, lse));
     }
   }
-  // It is what is used: with another, weights are others.
+  // The given lse is used: another lse scales the weights.
   Tensor more = lse;
   for (float& number : more.span<float>()) number += std::log(2.0F);
   const MapRequest request = requests().front();
@@ -331,7 +332,7 @@ TEST(AttentionMapTest, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-TEST(AttentionMapTest, ProgressOfHeadsTogetherIsOne) {
+TEST(AttentionMapTest, PooledHeadsReportOneProgress) {
   const RandomProblem p = stored_problem(kShape, 16, 8);
   MapRequest request = requests().front();
   request.heads = Pool::kMean;
@@ -358,7 +359,7 @@ TEST(AttentionMapTest, Stops) {
   EXPECT_THROW(map_of(p, requests().front(), options), Stopped);
 }
 
-TEST(AttentionMapTest, RefusesWhatDoesNotFit) {
+TEST(AttentionMapTest, Errors) {
   const RandomProblem p = stored_problem({2, 6, 3, 40, 70}, 16, 8);
   const auto message = [&](const std::function<void(MapRequest&, AttentionOptions&)>& change) {
     MapRequest request = requests().front();
@@ -403,7 +404,7 @@ TEST(AttentionMapTest, RefusesWhatDoesNotFit) {
             "lse: expected [batch, q_heads, q_len] = [2, 6, 40], got [2, 6, 39]");
 }
 
-TEST(PoolHeadsTest, MeansAndMaximaOfHeadsThatCount) {
+TEST(PoolHeadsTest, MeansAndMaximaOfHeadsWithVisiblePairs) {
   const Tensor cells = Tensor::from<float>({2, 1, 3}, std::vector<float>{1, 2, 3, 5, 4, NAN});
   const Tensor pairs =
       Tensor::from<std::int64_t>({2, 1, 3}, std::vector<std::int64_t>{1, 0, 0, 1, 2, 0});
@@ -415,7 +416,7 @@ TEST(PoolHeadsTest, MeansAndMaximaOfHeadsThatCount) {
   const Tensor counted = pool_heads(cells, pairs, Pool::kMean);
   EXPECT_EQ(counted.value({0, 0}), 3.0);
   EXPECT_EQ(counted.value({0, 1}), 4.0);
-  EXPECT_TRUE(std::isnan(counted.value({0, 2})));  // of no head
+  EXPECT_TRUE(std::isnan(counted.value({0, 2})));  // no head has visible pairs
   EXPECT_EQ(message_of([&] { pool_heads(cells, {}, Pool::kSum); }),
             "how: expected mean or max, got sum");
   EXPECT_EQ(message_of([&] { pool_heads(cells.view()[0], {}, Pool::kMax); }),
@@ -424,7 +425,7 @@ TEST(PoolHeadsTest, MeansAndMaximaOfHeadsThatCount) {
             "pairs: expected int64 [2, 1, 3] as cells have, got float32 [2, 1, 3]");
 }
 
-TEST(HeadNames, FollowFromTheNumbers) {
+TEST(HeadNames, FollowFromTheSummary) {
   using engine::HeadTold;
   HeadTold head{.numbers = {1.0, 2.0, 0.3, 0.0, 0.1, 0.2, 0.1, 0.0, 0.2}};
   EXPECT_EQ(head.name(), "");

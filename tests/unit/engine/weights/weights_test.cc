@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Weights found again from lse, against the oracle's: rectangles, scores, pooled rectangles, and
-// what keys receive.
+// Weights recomputed from lse, against the oracle's: tiles, scores, pooled tiles, rows, and the
+// attention that keys receive.
 
 #include "fovea/weights.h"
 
@@ -27,7 +27,7 @@
 namespace fovea::test {
 namespace {
 
-/// A problem, its lse by the engine, and the oracle's weights.
+/// A problem, its lse computed by the engine, and the oracle's weights.
 struct Known {
   Known(const RandomProblem& given, const AttentionOptions& with)
       : problem(given), options(with), lse(forward(given.inputs(), with).lse) {
@@ -61,7 +61,7 @@ struct Known {
   double rounding = 0.0;
 };
 
-/// Of all option sets, found out once: the oracle takes its time.
+/// One per option set, computed once because the oracle is slow.
 struct KnownSet {
   std::string name;
   Known known;
@@ -91,7 +91,7 @@ const WeightTile kTiles[] = {
     {.batch = 0, .head = 3, .first_query = 3, .queries = 190, .first_key = 17, .keys = 640},
 };
 
-TEST(AttentionWeights, ARectangleIsThatOfTheOracle) {
+TEST(AttentionWeights, TilesMatchTheOracle) {
   for (const KnownSet& set : known_sets()) {
     SCOPED_TRACE(set.name);
     const Known& known = set.known;
@@ -112,7 +112,7 @@ TEST(AttentionWeights, ARectangleIsThatOfTheOracle) {
   }
 }
 
-TEST(AttentionWeights, APartOfARectangleHasTheSameBits) {
+TEST(AttentionWeights, PartOfATileHasTheSameBits) {
   for (const KnownSet& set : known_sets()) {
     SCOPED_TRACE(set.name);
     Known known = set.known;
@@ -131,7 +131,7 @@ TEST(AttentionWeights, APartOfARectangleHasTheSameBits) {
   }
 }
 
-TEST(AttentionWeights, ScoresAreWhatTheSoftmaxIsGiven) {
+TEST(AttentionWeights, ScoresMatchTheSoftmaxInput) {
   const RandomProblem p = stored_problem(kOptionShape, 33, 20);
   for (const auto& [name, options] : option_sets()) {
     SCOPED_TRACE(name);
@@ -155,7 +155,7 @@ TEST(AttentionWeights, ScoresAreWhatTheSoftmaxIsGiven) {
   }
 }
 
-TEST(AttentionWeights, ARectangleCanBePooled) {
+TEST(AttentionWeights, PooledTilesMatchTheOracle) {
   for (const KnownSet& set : known_sets()) {
     SCOPED_TRACE(set.name);
     const Known& known = set.known;
@@ -221,7 +221,7 @@ void expect_row(const Known& known, const WeightRow& row) {
   });
 }
 
-TEST(AttentionWeights, ARowIsThatOfTheOracle) {
+TEST(AttentionWeights, RowsMatchTheOracle) {
   for (const KnownSet& set : known_sets()) {
     SCOPED_TRACE(set.name);
     expect_row(set.known, {.batch = 0, .head = 0, .query = 0});
@@ -230,14 +230,14 @@ TEST(AttentionWeights, ARowIsThatOfTheOracle) {
   }
 }
 
-TEST(AttentionWeights, ARowOfALongCache) {
+TEST(AttentionWeights, RowOfALongCache) {
   const RandomProblem p = stored_problem({1, 6, 2, 3, 30000}, 20, 4);
   for (const Mask& mask : {Mask(), window(12000, 3) & causal(), window(5, 0)}) {
     Known known(p, {.mask = mask});
     for (std::int64_t query = 0; query < 3; ++query) {
       expect_row(known, {.head = query, .query = query});
     }
-    // Neither the number of threads nor strides change a bit.
+    // The number of threads and the strides do not affect the bits.
     Tensor wide(DType::kFloat32, {6, 30001});
     const MutableTensorView strided(MutableTensorView(wide).data(), DType::kFloat32, {6, 30000},
                                     {30001, 1});
@@ -251,7 +251,7 @@ TEST(AttentionWeights, ARowOfALongCache) {
   }
 }
 
-TEST(AttentionWeights, RowsOfNanAndOfNoKeys) {
+TEST(AttentionWeights, NanRowsAndRowsWithoutKeys) {
   RandomProblem p = stored_problem({1, 2, 1, 60, 300}, 8, 8);
   set_value(p.query, {0, 1, 17, 3}, std::nan(""));
   const Known known(p, {.mask = causal()});
@@ -270,7 +270,7 @@ TEST(AttentionWeights, RowsOfNanAndOfNoKeys) {
   attention_row({headless.query, headless.key, lse}, {.query = 2}, {}, rows);
 }
 
-/// Room for everything.
+/// Buffers for all outputs of attention_received.
 struct Received {
   explicit Received(const ProblemShape& shape, DType type = DType::kFloat32)
       : sum(type, {shape.batch, shape.q_heads, shape.kv_len}),
@@ -290,7 +290,7 @@ struct Received {
 void expect_received(const Known& known, const Received& found) {
   const ProblemShape shape = shape_of(known.problem.inputs());
   for_each_index(found.sum.shape(), [&](const Index& at) {
-    if (at[1] > 0 && at[1] < shape.q_heads - 1) return;  // two heads will do
+    if (at[1] > 0 && at[1] < shape.q_heads - 1) return;  // two heads are enough
     double sum = 0.0, most = 0.0, recent = 0.0;
     for (std::int64_t q = 0; q < shape.q_len; ++q) {
       const double weight = known.weight(at[0], at[1], q, at[2]);
@@ -302,7 +302,7 @@ void expect_received(const Known& known, const Received& found) {
     ASSERT_NEAR(found.recent.value(at), recent, 2 * known.rounding * recent + 1e-36);
     ASSERT_NEAR(found.largest.value(at), most, known.rounding * most + 1e-36);
   });
-  // A weight that is nearly a power of two may be in the bin beside its own.
+  // A weight close to a power of two may fall in the adjacent bin.
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (const std::int64_t head : std::set<std::int64_t>{0, shape.q_heads - 1}) {
       std::vector<std::int64_t> expected(12), doubtful(13);
@@ -329,7 +329,7 @@ void expect_received(const Known& known, const Received& found) {
   }
 }
 
-TEST(AttentionWeights, WhatKeysReceive) {
+TEST(AttentionWeights, ReceivedSums) {
   for (const KnownSet& set : known_sets()) {
     SCOPED_TRACE(set.name);
     Known known = set.known;
@@ -352,7 +352,7 @@ TEST(AttentionWeights, WhatKeysReceive) {
   }
 }
 
-TEST(AttentionWeights, InFloat64) {
+TEST(AttentionWeights, Float64) {
   const RandomProblem p({1, 2, 1, 60, 90}, 8, 4);
   const Known known(p, {.mask = window(30, 5)});
   const WeightTile tile{.head = 1, .first_query = 10, .queries = 40, .first_key = 20, .keys = 50};
@@ -373,7 +373,7 @@ TEST(AttentionWeights, InFloat64) {
   EXPECT_NEAR(sum, expected, 1e-12);
 }
 
-TEST(AttentionWeights, OfNanRowsAreNanWhereTheyAreSeen) {
+TEST(AttentionWeights, NanRowsAreNanWhereVisible) {
   RandomProblem p = stored_problem({1, 1, 1, 60, 300}, 8, 8);
   set_value(p.query, {0, 0, 17, 3}, std::nan(""));
   const Known known(p, {.mask = causal()});

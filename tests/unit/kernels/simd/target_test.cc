@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// kernels/simd/target.h: the target that is asked for is the one that runs. The choice is made once
-// per process, so each case makes it in a process of its own: a death test that ends well.
+// Tests of kernels/simd/target.h: the requested target runs. A process chooses its target once, so
+// each case runs as a death test that exits with 0, in a process of its own.
 
 #include "kernels/simd/target.h"
 
@@ -24,7 +24,7 @@
 namespace fovea::kernels {
 namespace {
 
-/// In a new process: sets FOVEA_TARGET, writes what is active (or the error) to standard error and
+/// In a new process: sets FOVEA_TARGET, prints the active target or the error to standard error and
 /// exits with 0.
 [[noreturn]] void report_active(const char* wish) {
   setenv("FOVEA_TARGET", wish, 1);
@@ -38,23 +38,23 @@ namespace {
 
 class Target : public testing::Test {
  protected:
-  // A child then starts over instead of being a copy that has chosen already.
+  // Starts each child from scratch instead of as a copy that has already chosen.
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
-TEST_F(Target, TheForcedOneRuns) {
+TEST_F(Target, ForcedTargetRuns) {
   for (const std::string& target : available_targets()) {
     EXPECT_EXIT(report_active(target.c_str()), testing::ExitedWithCode(0),
                 "active: " + target + ";");
   }
 }
 
-TEST_F(Target, EmptyMeansTheBest) {
+TEST_F(Target, EmptySelectsTheBest) {
   EXPECT_EXIT(report_active(""), testing::ExitedWithCode(0),
               "active: " + available_targets().front() + ";");
 }
 
-TEST_F(Target, AnUnknownOneIsRefusedWithWhatThereIs) {
+TEST_F(Target, UnknownNameListsTheAvailableTargets) {
   for (const char* wish : {"AVX9", "avx2", " ", "AVX2,SSE4"}) {
     EXPECT_EXIT(report_active(wish), testing::ExitedWithCode(0),
                 testing::AllOf(testing::HasSubstr("refused: FOVEA_TARGET: expected one of "),
@@ -63,7 +63,7 @@ TEST_F(Target, AnUnknownOneIsRefusedWithWhatThereIs) {
   }
 }
 
-TEST_F(Target, ARefusalDoesNotStick) {
+TEST_F(Target, ValidNameWorksAfterAnError) {
   const auto refused_then_best = [] {
     setenv("FOVEA_TARGET", "AVX9", 1);
     EXPECT_THROW(choose_target(), InvalidArgument);
@@ -73,7 +73,7 @@ TEST_F(Target, ARefusalDoesNotStick) {
               "active: " + available_targets().front() + ";");
 }
 
-TEST_F(Target, ItStaysWhatItWas) {
+TEST_F(Target, ChosenOncePerProcess) {
   const auto chosen_then_changed = [] {
     setenv("FOVEA_TARGET", "", 1);
     choose_target();
@@ -83,7 +83,7 @@ TEST_F(Target, ItStaysWhatItWas) {
               "active: " + available_targets().front() + ";");
 }
 
-TEST_F(Target, ThreadsThatChooseAtOnceAgree) {
+TEST_F(Target, ConcurrentChoicesAgree) {
   const auto choose_at_once = [](const std::string& wish) {
     setenv("FOVEA_TARGET", wish.c_str(), 1);
     std::vector<std::string> found(8);
@@ -95,13 +95,13 @@ TEST_F(Target, ThreadsThatChooseAtOnceAgree) {
   EXPECT_EXIT(choose_at_once(available_targets().back()), testing::ExitedWithCode(0), "");
 }
 
-TEST_F(Target, TheEnvironmentOfTheseTestsHolds) {
+TEST_F(Target, ThisProcessRunsTheRequestedTarget) {
   const char* wish = std::getenv("FOVEA_TARGET");
   const bool forced = wish != nullptr && *wish != '\0';
   EXPECT_EQ(active_target(), forced ? wish : available_targets().front());
 }
 
-TEST_F(Target, AvailableOnesHaveDistinctNamesAndDoNotDependOnTheChoice) {
+TEST_F(Target, AvailableTargetsAreDistinctAndIndependentOfTheChoice) {
   const std::vector<std::string> before = available_targets();
   choose_target();
   EXPECT_EQ(available_targets(), before);
@@ -113,8 +113,8 @@ TEST_F(Target, AvailableOnesHaveDistinctNamesAndDoNotDependOnTheChoice) {
 }
 
 #if defined(__x86_64__)
-/// What Highway reports for an x86 CPU whose best target is `best`: all that rank below it, and
-/// both fallbacks, of which a build has one.
+/// Returns the targets that Highway reports for an x86 CPU whose best target is `best`: that
+/// target, all that rank below it, and both fallbacks, of which a build has one.
 std::int64_t cpu_up_to(std::int64_t best) {
   constexpr std::int64_t kX86 = (std::int64_t{1} << (HWY_HIGHEST_TARGET_BIT_X86 + 1)) - 1;
   return (kX86 & ~(best - 1)) | HWY_EMU128 | HWY_SCALAR;
@@ -123,9 +123,9 @@ std::int64_t cpu_up_to(std::int64_t best) {
 /// False in sanitizer builds, which compile fewer targets (FOVEA_SIMD_TARGETS of CMake).
 constexpr bool kAllTargets = (HWY_TARGETS & HWY_AVX3) != 0 && (HWY_TARGETS & HWY_SSE4) != 0;
 
-TEST(TargetsOfCpu, AreThoseOfThisProjectWhateverHighwayRanksAboveAvx3) {
+TEST(TargetsOfCpu, IgnoreHighwayTargetsAboveAvx3) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
-  // AVX3_SPR, AVX3_ZEN4 and AVX3_DL have bits 4, 6 and 7; Highway 1.0.3 knows the last one alone.
+  // AVX3_SPR, AVX3_ZEN4 and AVX3_DL have bits 4, 6 and 7; Highway 1.0.3 only knows AVX3_DL.
   for (const int bit : {0, 4, 6, 7, 8}) {
     const std::int64_t cpu = cpu_up_to(std::int64_t{1} << bit);
     EXPECT_THAT(targets_of_cpu(cpu, true),
@@ -137,7 +137,7 @@ TEST(TargetsOfCpu, AreThoseOfThisProjectWhateverHighwayRanksAboveAvx3) {
   EXPECT_EQ(HWY_AVX3, std::int64_t{1} << 8);
 }
 
-TEST(TargetsOfCpu, PairsOfBFloat16NeedAvx3) {
+TEST(TargetsOfCpu, Bf16DotsNeedAvx3) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
   for (const bool has_bf16_dots : {false, true}) {
     EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_AVX2), has_bf16_dots),
@@ -150,7 +150,7 @@ TEST(TargetsOfCpu, PairsOfBFloat16NeedAvx3) {
 }
 
 #if defined(__linux__)
-/// Whether the system lists the flag among those of its CPUs.
+/// Returns true if /proc/cpuinfo lists the flag.
 bool cpu_has_flag(const std::string& flag) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -159,7 +159,7 @@ bool cpu_has_flag(const std::string& flag) {
   return false;
 }
 
-TEST_F(Target, TheBestOfACpuWithPairsOfBFloat16IsAvx3Bf16) {
+TEST_F(Target, Avx3Bf16IsTheBestOnCpusWithBf16Dots) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
   if (!cpu_has_flag("avx512_bf16")) GTEST_SKIP() << "this CPU has no avx512_bf16";
   EXPECT_EQ(available_targets().front(), "AVX3_BF16");

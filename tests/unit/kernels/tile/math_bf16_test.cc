@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// 2^x as weights take it where pairs of bfloat16 are multiplied, against the C library's in double.
+// The 2^x of the bfloat16 pair kernels, against the C library's in double.
 
 #include "kernels/simd/bf16_targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/kernels/tile/math_bf16_test.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <algorithm>
 #include <cmath>
@@ -29,7 +29,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::test::HWY_NAMESPACE {
 
-/// In place, for a multiple of 16 numbers.
+/// Works in place on a multiple of 16 numbers.
 void exp2_of_pairs(std::vector<float>& numbers) {
   namespace hn = hwy::HWY_NAMESPACE;
   namespace target = fovea::kernels::HWY_NAMESPACE;
@@ -60,7 +60,7 @@ class AttentionMathOfPairs : public ::testing::Test {
   }
 };
 
-TEST_F(AttentionMathOfPairs, Exp2IsRightTo2e7) {
+TEST_F(AttentionMathOfPairs, Exp2WithinRelativeError2e7) {
   std::vector<float> numbers = numbers_to(126.0F);
   for (float& x : numbers) x = -x;
   const std::vector<float> found = exp2_of(numbers);
@@ -70,10 +70,10 @@ TEST_F(AttentionMathOfPairs, Exp2IsRightTo2e7) {
     worst = std::max(worst, std::abs(static_cast<double>(found[i]) - exact) / exact);
   }
   EXPECT_LE(worst, 2e-7);
-  EXPECT_GT(worst, 2e-8);  // it was looked at
+  EXPECT_GT(worst, 2e-8);  // the comparison did run
 }
 
-TEST_F(AttentionMathOfPairs, Exp2AtItsEnds) {
+TEST_F(AttentionMathOfPairs, Exp2AtRangeEnds) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> found =

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The vector functions of fovea/simd_math-inl.h against the C library's in double, over all of
-// their range, on the target that runs.
+// The vector functions of fovea/simd_math-inl.h, against the C library's in double, over their
+// whole range, on the active target.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "unit/kernels/tile/math_test.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
+// The include above compiles the rest of this file once per SIMD target.
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +31,7 @@ namespace fovea::test::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// In place, for a multiple of 16 numbers.
+/// Works in place on a multiple of 16 numbers.
 void Exp2OfNonpositive(std::vector<float>& numbers) {
   const hn::CappedTag<float, 16> d;
   for (std::size_t i = 0; i < numbers.size(); i += hn::Lanes(d)) {
@@ -75,13 +75,13 @@ std::vector<float> tanh_of(std::vector<float> numbers) {
   return results_of([](auto& all) { HWY_DYNAMIC_DISPATCH(Tanh)(all); }, std::move(numbers));
 }
 
-/// The distance in units in the last place of the float32 next to `exact`.
+/// Returns the error in ulp of the float32 nearest to `exact`.
 double units(float found, double exact) {
   const int exponent = std::max(std::ilogb(exact), -126);
   return std::abs(static_cast<double>(found) - exact) / std::ldexp(1.0, exponent - 23);
 }
 
-TEST(AttentionMath, Exp2IsRightToOneUnitInTheLastPlaceAndToTwoWithoutFma) {
+TEST(AttentionMath, Exp2WithinOneUlpOrTwoWithoutFma) {
   std::vector<float> numbers = numbers_to(126.499F);
   for (float& x : numbers) x = -x;
   const std::vector<float> found = exp2_of(numbers);
@@ -93,10 +93,10 @@ TEST(AttentionMath, Exp2IsRightToOneUnitInTheLastPlaceAndToTwoWithoutFma) {
   const std::string target = kernels::active_target();
   const bool fused = target != "SSE4" && target != "SCALAR";
   EXPECT_LE(worst, fused ? 1.0 : 2.0);
-  EXPECT_GT(worst, 0.4);  // it was looked at
+  EXPECT_GT(worst, 0.4);  // the comparison did run
 }
 
-TEST(AttentionMath, Exp2AtItsEnds) {
+TEST(AttentionMath, Exp2AtRangeEnds) {
   const std::vector<float> found =
       exp2_of({0.0F, -0.0F, -1.0F, -126.0F, -126.5F, -126.6F, -127.0F, -128.0F, -1e10F,
                std::numeric_limits<float>::lowest(), -kInfinity, kNan, -kNan});
@@ -107,7 +107,7 @@ TEST(AttentionMath, Exp2AtItsEnds) {
   EXPECT_TRUE(std::isnan(found[12]));
 }
 
-TEST(AttentionMath, TanhIsRightToFiveUnitsInTheLastPlace) {
+TEST(AttentionMath, TanhWithinFiveUlp) {
   const std::vector<float> numbers = numbers_to(100.0F);
   const std::vector<float> found = tanh_of(numbers);
   std::vector<float> negative = numbers;
@@ -125,7 +125,7 @@ TEST(AttentionMath, TanhIsRightToFiveUnitsInTheLastPlace) {
   EXPECT_GT(worst, 0.4);
 }
 
-TEST(AttentionMath, TanhAtItsEnds) {
+TEST(AttentionMath, TanhAtRangeEnds) {
   const std::vector<float> found =
       tanh_of({0.0F, -0.0F, 10.0F, -10.0F, kInfinity, -kInfinity, 3e38F, kNan});
   const std::vector<float> expected{0.0F, -0.0F, 1.0F, -1.0F, 1.0F, -1.0F, 1.0F};
