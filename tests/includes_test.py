@@ -73,8 +73,10 @@ LAYERS = {
     "cli/explain": ["cli/shell", "src/scene/html"],
     "cli/inspect": ["cli/shell", "src/files"],
     "cli/info": ["cli/shell"],
+    "cli/completion": ["cli/shell"],
     "cli/train": ["cli/explain", "src/train", "src/picture"],
-    "cli": ["cli/attend", "cli/map", "cli/heads", "cli/explain", "cli/inspect", "cli/info", "cli/train"],
+    "cli": ["cli/attend", "cli/map", "cli/heads", "cli/explain", "cli/inspect", "cli/info", "cli/completion",
+            "cli/train"],
     "bench/attention": ["cli/shell", "src/reference", "src/ceilings"],
 }
 
