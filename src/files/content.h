@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands behind a TensorFile: one class per format.
+// The implementation of TensorFile: one class per format.
 
 #pragma once
 
@@ -26,14 +26,14 @@ class TensorFile::Content {
   FileFormat format() const { return format_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
-  /// The place of the tensor called exactly that; nothing where there is none.
+  /// Returns the index of the tensor with exactly this name, if there is one.
   std::optional<std::size_t> place_of(std::string_view name) const;
 
-  /// The tensor at that place, which can be read; with `bfloat16`, one of two bytes without a type.
-  /// Safe to call from several threads.
+  /// Returns the tensor at index `place`, which must be readable. `bfloat16` interprets untyped
+  /// two-byte elements as bfloat16. Thread-safe.
   virtual TensorRef read(std::size_t place, bool bfloat16) const = 0;
 
-  /// "model.npz: query", for messages.
+  /// Returns "model.npz: query", for messages.
   std::string name_of(std::size_t place) const;
 
  private:
@@ -47,18 +47,19 @@ namespace files {
 
 using ContentRef = std::shared_ptr<const TensorFile::Content>;
 
-/// Each throws InvalidArgument, beginning with `path`, for what is wrong with the bytes.
+/// Open a file of one format. Throw InvalidArgument, with a message that begins with `path`, if the
+/// bytes are malformed.
 ContentRef open_npy(FileBytes file, const std::string& path);
 ContentRef open_npz(FileBytes file, const std::string& path);
 ContentRef open_safetensors(FileBytes file, const std::string& path);
 
-/// The bytes of one .npy file from standard input.
+/// Reads one .npy file from standard input.
 FileBytes read_standard_input(const std::string& name);
 
-/// A foreign name as messages show it: visible, and not too long.
+/// Returns a tensor name for messages: escaped and truncated.
 std::string shown_name(std::string_view name);
 
-/// Why elements of two bytes without a type cannot be read, unless somebody says what they are.
+/// Error text for untyped two-byte elements, which cannot be read unless the caller names the type.
 inline constexpr std::string_view kUntyped =
     "elements are two bytes without a type (<V2), which is how NumPy writes bfloat16; if that is "
     "what they are, say so by :bf16 after the name";

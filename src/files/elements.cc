@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversion of elements (elements.h), by plain loops that compilers turn into vectors.
+// Element conversion (elements.h), in plain loops that compilers vectorise.
 
 #include "files/elements.h"
 
@@ -24,7 +24,7 @@ std::uint16_t byte_swapped(std::uint16_t x) { return __builtin_bswap16(x); }
 std::uint32_t byte_swapped(std::uint32_t x) { return __builtin_bswap32(x); }
 std::uint64_t byte_swapped(std::uint64_t x) { return __builtin_bswap64(x); }
 
-/// Element i of `input`, which need not be aligned.
+/// Loads element i of `input`, which may be unaligned.
 template <class T>
 T load(std::span<const std::byte> input, std::size_t i, bool swapped) {
   T x;
@@ -77,7 +77,7 @@ void widen(int size, std::span<const std::byte> input, bool swapped, std::byte* 
   }
 }
 
-/// Whether the elements are Fovea's own, bit by bit.
+/// Returns whether Fovea stores elements of this type with the same bits.
 bool same_bits(const StoredType& type) {
   const bool integer = type.kind == Kind::kSigned && type.size == 8;
   return !type.swapped && (type.kind == Kind::kFloat || type.kind == Kind::kBFloat || integer);
@@ -125,7 +125,7 @@ std::int64_t StoredArray::byte_count(const std::string& place) const {
   } catch (const InvalidArgument&) {
     throw too_large();
   }
-  // What it is read as may be wider than what the file has.
+  // The type in memory may be wider than the type in the file.
   const auto widest = std::max(static_cast<std::int64_t>(type.size), std::int64_t{8});
   if (count > std::numeric_limits<std::int64_t>::max() / widest) throw too_large();
   return count * type.size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements as files have them, and what becomes of them: a view where they can be looked at as they
-// are, else a converted copy.
+// Elements as stored in files. They become a view if Fovea can use the stored bytes directly, and a
+// converted copy otherwise.
 
 #pragma once
 
@@ -16,36 +16,38 @@
 
 namespace fovea::files {
 
-/// A type of elements.
+/// Element type of a file.
 struct StoredType {
   enum class Kind : std::uint8_t { kFloat, kBFloat, kSigned, kUnsigned, kBool, kNoType };
   Kind kind = Kind::kFloat;
   int size = 0;          // bytes
-  bool swapped = false;  // the other byte order than this machine's
+  bool swapped = false;  // not in the native byte order
 
-  /// What it is read as; nothing for bytes without a type.
+  /// Returns the type in memory; nothing for untyped bytes.
   std::optional<DType> dtype() const;
 };
 
-/// An array's type and layout, without gaps.
+/// Type and layout of a dense array.
 struct StoredArray {
   StoredType type = {};
   Shape shape = {};
-  bool fortran_order = false;  // the first dimension, not the last, has neighbours side by side
+  bool fortran_order = false;  // the first dimension is contiguous instead of the last
 
-  /// Throws InvalidArgument, beginning with `place`, when the number does not fit into 63 bits.
+  /// Returns the size of the array in the file. Throws InvalidArgument, with a message that begins
+  /// with `place`, if the size does not fit into 63 bits.
   std::int64_t byte_count(const std::string& place) const;
 };
 
-/// Turns elements of a file into elements of `type.dtype()` at `output`. `place` and `first`, the
-/// number of elements before these, are for the error about a number that int64 does not hold.
+/// Converts elements of a file to `type.dtype()` and stores them at `output`. `place` and `first`,
+/// the number of preceding elements, are used in the error about a value outside the range of
+/// int64.
 void decode(const StoredType& type, std::span<const std::byte> input, std::byte* output,
             const std::string& place, std::int64_t first = 0);
 
-/// Owned elements in the order of the file, to be decoded into, and the tensor that they make.
+/// Buffer for decoded elements in file order, and the tensor over them.
 class DecodedArray {
  public:
-  /// Memory for all elements. The array must have a dtype().
+  /// Allocates memory for all elements. The array's type must have a dtype().
   explicit DecodedArray(const StoredArray& array);
   std::byte* data() { return static_cast<std::byte*>(elements_->view().data()); }
   TensorRef tensor() const;
@@ -55,7 +57,8 @@ class DecodedArray {
   std::shared_ptr<Tensor> elements_;
 };
 
-/// The tensor in `bytes`, which `owner` keeps and which are as many as the array has.
+/// Returns the tensor stored in `bytes`, whose size must match the array. `owner` keeps the memory
+/// alive.
 TensorRef tensor_in(const StoredArray& array, std::span<const std::byte> bytes,
                     std::shared_ptr<const void> owner, const std::string& place);
 

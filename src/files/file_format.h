@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Formats by the ending of a file's name.
+// File formats by file name extension.
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace fovea::files {
 
-/// ".npy", ".npz" or ".safetensors", in letters of either case.
+/// Returns the format for ".npy", ".npz" or ".safetensors" (case-insensitive).
 std::optional<FileFormat> format_by_ending(std::string_view path);
 
 }  // namespace fovea::files

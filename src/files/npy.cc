@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npy: a header, and the elements of one array.
+// .npy files: a header and the elements of one array.
 
 #include <utility>
 
@@ -49,7 +49,7 @@ TensorInfo tensor_info(const std::string& name, const NpyHeader& header) {
 ContentRef open_npy(FileBytes file, const std::string& path) {
   const NpyHeader header = parse_npy_header(file.bytes, path);
   const auto rest = static_cast<std::int64_t>(file.bytes.size() - header.end);
-  // How long arrays of other types are is not always known.
+  // The size of arrays of unreadable types is not always known.
   if (header.unreadable.empty() && rest != header.byte_count) {
     throw InvalidArgument(
         fmt::format("{}: expected {} bytes after the header, for shape {} of {}, got {}{}", path,

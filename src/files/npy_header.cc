@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recursive descent over the few literals that a header has (npy_header.h); there is no recursion
-// in it, for types of records, the only ones that nest, are skipped by counting brackets.
+// Parser for the Python literals in a header (npy_header.h). It does not recurse: only record types
+// nest, and they are skipped by counting brackets.
 
 #include "files/npy_header.h"
 
@@ -23,13 +23,13 @@ namespace {
 
 using Kind = StoredType::Kind;
 
-// Headers of records with many fields are longer, but Fovea does not read records.
+// Only headers of records with many fields are longer, and Fovea does not read records.
 constexpr std::size_t kMaxNpyHeader = 65536;
-constexpr int kMaxQuoted = 60;  // columns of foreign text in a message
+constexpr int kMaxQuoted = 60;  // maximum width, in columns, of quoted text in a message
 constexpr bool kLittleEndian = std::endian::native == std::endian::little;
 
 std::string quoted(std::string_view text) {
-  // Cut before it is made visible: it may be megabytes.
+  // Truncated before escaping, because the text may be megabytes long.
   return fmt::format("\"{}\"", fit(visible(text.substr(0, 256)), kMaxQuoted));
 }
 
@@ -37,12 +37,12 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Reads a literal from left to right.
+/// Reads literals from left to right.
 class LiteralReader {
  public:
   LiteralReader(std::string_view text, const std::string& place) : text_(text), place_(place) {}
 
-  /// Whether the next character, blanks aside, is `c`, which is then taken.
+  /// Skips blanks. If the next character is `c`, consumes it and returns true.
   bool take(char c) {
     skip_blanks();
     if (at_ == text_.size() || text_[at_] != c) return false;
@@ -79,14 +79,14 @@ class LiteralReader {
     fail("True or False");
   }
 
-  /// A tuple of whole numbers from 0 on.
+  /// Parses a tuple of non-negative integers.
   std::vector<std::int64_t> tuple() {
     std::vector<std::int64_t> numbers;
     if (!take('(')) fail("a tuple of whole numbers");
     while (!take(')')) {
       numbers.push_back(number());
       if (take(',')) continue;
-      // One number in brackets is a number.
+      // In Python, one number in parentheses without a comma is not a tuple.
       if (numbers.size() == 1) fail("\",\"");
       expect(')');
       break;
@@ -94,7 +94,7 @@ class LiteralReader {
     return numbers;
   }
 
-  /// Skips a list or tuple, whatever is in it; returns its text.
+  /// Skips a list or tuple with any contents and returns its text.
   std::string brackets() {
     skip_blanks();
     const std::size_t begin = at_;
@@ -145,7 +145,7 @@ class LiteralReader {
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     if (error != std::errc()) fail("a number that fits into 63 bits");
     at_ += static_cast<std::size_t>(end - rest.data());
-    // As Python 2 wrote them.
+    // Python 2 wrote long integers with this suffix.
     if (at_ < text_.size() && text_[at_] == 'L') ++at_;
     return value;
   }
@@ -155,7 +155,7 @@ class LiteralReader {
   const std::string& place_;
 };
 
-/// What the keys of a header say.
+/// Values of the header's keys.
 struct Literal {
   std::string descr;
   bool record = false;
@@ -201,7 +201,7 @@ Literal parse_literal(std::string_view text, const std::string& place) {
   return literal;
 }
 
-/// Why NumPy's types of this letter cannot be read.
+/// Returns why NumPy types with this letter cannot be read.
 std::string foreign_type(char letter) {
   switch (letter) {
     case 'c':
@@ -222,15 +222,15 @@ std::string foreign_type(char letter) {
   }
 }
 
-/// The type that `descr` means; nothing for those that Fovea does not read.
+/// Parses `descr`. Returns nothing for types that Fovea does not read.
 std::optional<StoredType> parse_descr(std::string_view descr) {
   const char order = descr.empty() ? ' ' : descr[0];
   const bool ordered = order == '<' || order == '>' || order == '|' || order == '=';
   if (ordered) descr.remove_prefix(1);
   if (descr.size() != 2) return std::nullopt;  // a letter and a digit
   const int size = descr[1] - '0';
-  // One byte has no order, and more than one must have one. V2 comes with or without one, and is
-  // little-endian, as it is written below.
+  // Single-byte types have no byte order; wider types need one. V2 may omit it and is
+  // little-endian, as npy_header_text() writes it.
   const bool has_order = order == '<' || order == '>';
   const bool swapped = size > 1 && order == (kLittleEndian ? '>' : '<');
   const bool wide = size == 2 || size == 4 || size == 8;
@@ -317,7 +317,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
 }
 
 std::string npy_header_text(DType dtype, const Shape& shape) {
-  // bfloat16 as NumPy writes ml_dtypes.bfloat16: two bytes without a type.
+  // NumPy writes ml_dtypes.bfloat16 as untyped two-byte elements.
   const std::string_view descr = dtype == DType::kFloat32    ? "<f4"
                                  : dtype == DType::kFloat64  ? "<f8"
                                  : dtype == DType::kFloat16  ? "<f2"
@@ -327,7 +327,8 @@ std::string npy_header_text(DType dtype, const Shape& shape) {
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
-  // Room for the first extent to grow in place, then up to a multiple of 64 bytes.
+  // As in NumPy: padding that lets the first extent grow in place, then up to a multiple of 64
+  // bytes.
   constexpr std::size_t kMaxDigits = 21;
   constexpr std::size_t kPrefix = 10;
   if (shape.rank() > 0) text.append(kMaxDigits - std::to_string(shape[0]).size(), ' ');

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The header of an .npy file: six bytes of magic, a version, a length, and a Python literal, as in
+// The header of an .npy file: six magic bytes, a version, a length, and a Python literal such as
 //
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 //
-// It is parsed as just that, never evaluated.
+// The literal is parsed, never evaluated.
 
 #pragma once
 
@@ -20,36 +20,36 @@
 namespace fovea::files {
 
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
-/// Magic, version and length take at most this many bytes.
+/// Maximum size of magic, version and length, in bytes.
 inline constexpr std::size_t kNpyPrefix = 12;
 
 struct NpyHeader {
   StoredArray array;
-  /// The type as the header has it, for people.
+  /// The type as written in the header, for display.
   std::string descr;
-  /// Why Fovea cannot read what follows; then `array` is not known. Empty where it can.
+  /// Why Fovea cannot read the elements; empty if it can. `array` is valid only if this is empty.
   std::string unreadable = {};
-  /// Bytes before the first element, and of all elements.
+  /// Offset of the first element, and total size of the elements, in bytes.
   std::size_t end = 0;
   std::int64_t byte_count = 0;
 };
 
-/// Where the header ends, from the first kNpyPrefix bytes of a file, or all where it has fewer.
-/// Throws InvalidArgument, beginning with `place`.
+/// Returns the offset of the end of the header. `prefix` is the first kNpyPrefix bytes of the file,
+/// or the whole file if it is shorter. Throws InvalidArgument with a message that begins with
+/// `place`.
 std::size_t npy_header_end(std::span<const std::byte> prefix, const std::string& place);
 
-/// The header in the first bytes of a file, which are at least as many as npy_header_end says.
+/// Parses the header. `bytes` must reach at least to the offset that npy_header_end() returns.
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& place);
 
-/// The first `end` bytes of a file that is expected to hold them. Throws InvalidArgument when it
-/// is cut short.
+/// Returns the bytes of the header of `file`. Throws InvalidArgument if the file is truncated.
 std::span<const std::byte> npy_header_bytes(std::span<const std::byte> file,
                                             const std::string& place);
 
-/// What a header says, as a TensorFile tells it.
+/// Converts a header to the TensorInfo of a TensorFile.
 TensorInfo tensor_info(const std::string& name, const NpyHeader& header);
 
-/// The header that NumPy writes for such a tensor, row by row.
+/// Returns the header that NumPy writes for a C-order array of this type and shape.
 std::string npy_header_text(DType dtype, const Shape& shape);
 
 }  // namespace fovea::files

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npz: a zip archive of .npy files, through libzip, which looks into the mapped file. Sizes that
-// an archive claims are believed only as far as the bytes in it can hold them, and memory is asked
-// for only when the member's own header says the same.
+// .npz files: zip archives of .npy files, read by libzip from the mapped file. Claimed sizes are
+// trusted only as far as the compressed bytes can produce them, and memory is allocated only if the
+// member's own header agrees.
 
 #include <algorithm>
 #include <array>
@@ -21,10 +21,10 @@
 namespace fovea::files {
 namespace {
 
-// Deflate makes at best one byte of 1032.
+// Maximum compression ratio of deflate: 1032 to 1.
 constexpr std::uint64_t kMaxDeflated = 1032;
 constexpr std::string_view kEnding = ".npy";
-// A multiple of every size of an element.
+// A multiple of every element size.
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
 struct CloseArchive {
@@ -56,7 +56,7 @@ Archive open_archive(std::span<const std::byte> bytes, const std::string& path) 
   return archive;
 }
 
-/// A member's bytes, from its first on.
+/// Sequential reader of a member.
 class MemberReader {
  public:
   MemberReader(zip_t* archive, std::uint64_t index, std::uint64_t size, const std::string& place)
@@ -82,7 +82,7 @@ class MemberReader {
         static_cast<std::size_t>(std::min<std::uint64_t>(kNpyPrefix, left_)));
     read(first);
     const std::size_t end = npy_header_end(first, place_);
-    // No header is as short as its prefix.
+    // At least as large as the prefix, which has already been read.
     std::vector<std::byte> bytes(std::max(end, kNpyPrefix));
     std::copy(prefix.begin(), prefix.end(), bytes.begin());
     if (bytes.size() > kNpyPrefix + left_) {
@@ -93,7 +93,7 @@ class MemberReader {
     return parse_npy_header(bytes, place_);
   }
 
-  /// After the last byte. libzip compares the checksum when it has seen the end.
+  /// Checks that there are no more bytes. libzip verifies the checksum when it reaches the end.
   void expect_end() {
     std::byte more{};
     const std::int64_t count = zip_fread(file_.get(), &more, 1);
@@ -107,7 +107,7 @@ class MemberReader {
   const std::string& place_;
 };
 
-/// One array of the archive.
+/// An array of the archive.
 struct ZipEntry {
   std::uint64_t index = 0;
   std::uint64_t size = 0;
@@ -161,10 +161,10 @@ class NpzContent : public TensorFile::Content {
   FileBytes file_;
   Archive archive_;
   std::vector<ZipEntry> entries_;
-  mutable std::mutex mutex_;  // libzip is not for several threads
+  mutable std::mutex mutex_;  // libzip is not thread-safe
 };
 
-/// Fails for members that libzip or Fovea cannot decompress, and for sizes that cannot be.
+/// Throws for members that libzip or Fovea cannot decompress, and for impossible sizes.
 void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std::string& place) {
   constexpr zip_uint64_t kNeeded = ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
   if ((stat.valid & kNeeded) != kNeeded) fail_at(place, "expected a size and a method, got none");
@@ -189,7 +189,7 @@ void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std
 }  // namespace
 
 ContentRef open_npz(FileBytes file, const std::string& path) {
-  // libzip takes it for an archive without members.
+  // libzip treats an empty file as an archive without members.
   if (file.bytes.empty())
     fail_at(path, "expected an .npz file, which is a zip archive, got nothing");
   Archive archive = open_archive(file.bytes, path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gathering of strided elements (pieces.h).
+// Gathers strided elements (pieces.h).
 
 #include "files/pieces.h"
 
@@ -12,7 +12,7 @@
 namespace fovea::files {
 namespace {
 
-constexpr std::size_t kBuffer = std::size_t{1} << 18;  // a multiple of every size of an element
+constexpr std::size_t kBuffer = std::size_t{1} << 18;  // a multiple of every element size
 
 bool is_contiguous(const TensorView& tensor) {
   const Strides wanted = contiguous_strides(tensor.shape());
@@ -42,7 +42,7 @@ void for_each_piece(const TensorView& tensor, const Sink& sink) {
   const std::size_t size = dtype_size(tensor.dtype());
   std::vector<std::byte> buffer(kBuffer);
   std::size_t used = 0;
-  // Row by row: for_each_index walks over all dimensions but the last.
+  // for_each_index visits one index per row: all dimensions but the last.
   Shape rows = tensor.shape();
   const int last = tensor.rank() - 1;
   const std::int64_t columns = last < 0 ? 1 : tensor.extent(last);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The elements of a tensor as bytes in row-major order, piece by piece: as they lie in memory where
-// they have that order, else through a small buffer.
+// The elements of a tensor as a sequence of byte blocks in row-major order. A contiguous tensor is
+// passed directly, others through a small buffer.
 
 #pragma once
 
@@ -16,10 +16,10 @@ namespace fovea::files {
 
 using Sink = std::function<void(std::span<const std::byte>)>;
 
-/// Little-endian on any machine.
+/// Calls `sink` for each block. Elements are little-endian on every machine.
 void for_each_piece(const TensorView& tensor, const Sink& sink);
 
-/// Bytes of all elements.
+/// Returns the total size of the elements in bytes.
 std::uint64_t byte_count(const TensorView& tensor);
 
 }  // namespace fovea::files

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .safetensors: the length of a header, a JSON object that gives each tensor its type, shape and
-// place, and the elements. Tensors fill the rest of the file without gaps and overlaps. The header
-// may have megabytes, so it is parsed without being kept.
+// .safetensors files: the length of the header, the header (a JSON object with the type, shape and
+// offsets of each tensor), and the elements. Tensors fill the rest of the file without gaps and
+// overlaps. The header can be megabytes long, so it is parsed as a stream of SAX events.
 
 #include <algorithm>
 #include <array>
@@ -28,10 +28,10 @@ using Kind = StoredType::Kind;
 using Json = nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxJsonHeader = 100'000'000;  // as the Python library has it
-constexpr int kMaxReason = 240;                        // columns of the JSON library's words
+constexpr std::uint64_t kMaxJsonHeader = 100'000'000;  // the limit of the Python library
+constexpr int kMaxReason = 240;  // maximum width of the JSON library's message
 
-/// A type of elements, under the name that headers give it; without `kind` Fovea does not have it.
+/// Element type and its name in headers. Fovea does not support types without a `kind`.
 struct NamedType {
   std::string_view name;
   std::optional<Kind> kind;
@@ -47,7 +47,7 @@ constexpr std::array kTypes = {
     NamedType{"U16", Kind::kUnsigned, 16}, NamedType{"U8", Kind::kUnsigned, 8},
     NamedType{"BOOL", Kind::kBool, 8}};
 
-/// What a header says of a tensor.
+/// Header entry of a tensor.
 struct JsonEntry {
   std::string name;
   std::string dtype = {};
@@ -55,7 +55,7 @@ struct JsonEntry {
   std::vector<std::int64_t> offsets = {};
 };
 
-/// Follows the parser of the JSON library through a header and refuses what is none at once.
+/// SAX handler that reads a header and rejects invalid content as soon as it is parsed.
 class HeaderHandler : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderHandler(const std::string& path) : path_(path) {}
@@ -180,7 +180,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     throw InvalidArgument(fmt::format("{}: header: {}", path_, message));
   }
 
-  /// A value where there should be another.
+  /// Throws because `value` is not valid at the current position.
   [[noreturn]] bool refuse(const std::string& value) const {
     switch (level_) {
       case Level::kOutside:
@@ -253,7 +253,7 @@ class SafetensorsContent : public TensorFile::Content {
   std::vector<JsonEntry> entries_;
 };
 
-/// The length of the header, which fits into the file.
+/// Returns the length of the header. Throws if it does not fit into the file.
 std::size_t header_length(std::span<const std::byte> bytes, const std::string& path) {
   if (bytes.size() < kLengthBytes) {
     throw InvalidArgument(
@@ -276,7 +276,7 @@ std::size_t header_length(std::span<const std::byte> bytes, const std::string& p
   return static_cast<std::size_t>(length);
 }
 
-/// In the order of the file. Throws unless each tensor begins where the one before it ends.
+/// Sorts the entries in file order. Throws unless each tensor begins where the previous one ends.
 void check_offsets(std::vector<JsonEntry>& entries, std::size_t data_bytes,
                    const std::string& path) {
   std::stable_sort(entries.begin(), entries.end(),
@@ -332,7 +332,7 @@ TensorInfo info_of(const JsonEntry& entry, const std::string& path) {
 ContentRef open_safetensors(FileBytes file, const std::string& path) {
   const std::size_t length = header_length(file.bytes, path);
   const auto header = file.bytes.subspan(kLengthBytes, length);
-  // Without blanks or anything else before it, as the format has it.
+  // The format requires the object to start at the first byte, without leading blanks.
   if (header.empty() || header[0] != std::byte{'{'}) {
     throw InvalidArgument(
         fmt::format("{}: header: expected an object, which begins with \"{{\", "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One .npy from standard input. What its header says is believed only as the bytes arrive: memory
-// doubles, and ends at the size that is needed.
+// Reads one .npy file from standard input. The claimed size is not trusted: the buffer doubles as
+// bytes arrive, up to the required size.
 
 #include <algorithm>
 #include <cerrno>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kFirst = std::size_t{1} << 16;
 
-/// Bytes that grow where they are; large ones without being copied, on Linux.
+/// Growing byte buffer. It uses realloc, which on Linux can move large blocks without copying.
 class Arrived {
  public:
   explicit Arrived(const std::string& name) : name_(name) { reserve(kFirst); }
@@ -33,7 +33,7 @@ class Arrived {
 
   std::span<const std::byte> bytes() const { return {bytes_, size_}; }
 
-  /// Reads until there are `wanted` bytes or no more come.
+  /// Reads until the buffer has `wanted` bytes or the input ends.
   void read_until(std::size_t wanted) {
     while (size_ < wanted) {
       if (size_ == capacity_) reserve(std::min(wanted, 2 * capacity_));
@@ -70,7 +70,7 @@ class Arrived {
   std::size_t capacity_ = 0;
 };
 
-/// A file that standard input was redirected from, at its beginning, can be mapped.
+/// Returns whether standard input is a regular file at offset 0, which can be mapped.
 bool is_whole_file() {
   struct stat status {};
   return ::fstat(STDIN_FILENO, &status) == 0 && S_ISREG(status.st_mode) &&
@@ -86,7 +86,7 @@ FileBytes read_standard_input(const std::string& name) {
   const std::size_t end = npy_header_end(arrived.bytes(), name);
   arrived.read_until(end);
   const NpyHeader header = parse_npy_header(arrived.bytes(), name);
-  // One byte beyond the array shows that there is more than one.
+  // One extra byte detects trailing data.
   const auto size = static_cast<std::size_t>(header.byte_count);
   if (header.unreadable.empty()) arrived.read_until(end + size + 1);
   return arrived.release();

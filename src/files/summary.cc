@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Minimum, maximum and sum (summary.h). Blocks that stay in the first cache are widened to float
-// where need be, then go through loops with as many accumulators as compilers need to use vectors.
+// Minimum, maximum and sum (summary.h). Blocks that fit into the L1 cache are converted to float if
+// necessary and reduced in loops with enough accumulators for compilers to vectorise.
 
 #include "files/summary.h"
 
@@ -22,7 +22,7 @@ constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kLanes = 16;
 constexpr std::size_t kBlocksPerReport = 4096;
 
-/// What is gathered over all blocks.
+/// Accumulated results of all blocks.
 struct Totals {
   double least = std::numeric_limits<double>::infinity();
   double greatest = -std::numeric_limits<double>::infinity();
@@ -31,12 +31,12 @@ struct Totals {
   std::int64_t infinities = 0;
   std::int64_t least_integer = std::numeric_limits<std::int64_t>::max();
   std::int64_t greatest_integer = std::numeric_limits<std::int64_t>::min();
-  // A sum of int64 in two parts, neither of which overflows.
+  // The sum of int64 values in two halves, so that neither overflows.
   std::int64_t upper_sum = 0;
   std::uint64_t lower_sum = 0;
 };
 
-/// Numbers that are not finite count as nothing.
+/// Accumulators of a block, one per lane. Values that are not finite are ignored.
 template <class Float>
 class FloatLanes {
  public:
@@ -93,7 +93,8 @@ void add_floats(std::span<const Float> block, Totals& totals) {
 void add_block(std::span<const float> block, Totals& totals) { add_floats(block, totals); }
 void add_block(std::span<const double> block, Totals& totals) { add_floats(block, totals); }
 
-/// Without the branches of Float16's own conversion: a half's digits are a float's, scaled.
+/// Converts without the branches of Float16's own conversion: shifts the bits into a float and
+/// scales it by 2^112.
 float widened(Float16 half) {
   const std::uint32_t size = static_cast<std::uint32_t>(half.bits & 0x7fff) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000) << 16;
@@ -151,7 +152,7 @@ Totals totals_of(const TensorView& tensor, const SummaryProgress& progress) {
   });
 }
 
-/// Whether the elements fill their memory, in any order of the dimensions.
+/// Returns whether the elements are dense in memory, in any order of the dimensions.
 bool is_dense(const TensorView& tensor) {
   std::vector<int> dims;
   for (int dim = 0; dim < tensor.rank(); ++dim) {
@@ -167,7 +168,7 @@ bool is_dense(const TensorView& tensor) {
   return true;
 }
 
-/// The mean of numbers whose sum is beyond float64.
+/// Computes the mean when the sum overflows float64.
 double mean_of_large(const TensorView& tensor, std::int64_t count) {
   double mean = 0.0;
   for_each_index(tensor.shape(), [&](const Index& index) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the numbers of a tensor are like, in one pass over it.
+// Summary statistics of a tensor, computed in one pass.
 
 #pragma once
 
@@ -15,22 +15,24 @@ struct Summary {
   std::int64_t count = 0;
   std::int64_t nans = 0;
   std::int64_t infinities = 0;
-  /// Of the finite numbers, if there are any; true is 1.
+  /// Over the finite values, if any; true counts as 1.
   double least = 0.0;
   double greatest = 0.0;
   double mean = 0.0;
-  /// The same of int64, exactly.
+  /// The exact minimum and maximum of int64 tensors.
   std::int64_t least_integer = 0;
   std::int64_t greatest_integer = 0;
 
   std::int64_t finite() const { return count - nans - infinities; }
 };
 
-/// Called now and then with the share that is done, from 0 to 1.
+/// Called periodically with the completed fraction, from 0 to 1.
 using SummaryProgress = std::function<void(double)>;
 
-/// Numerics sums are in float64, for int64 exact.
-/// Cost     one pass, about as fast as memory is read; a strided tensor is copied first.
+/// Computes the summary of a tensor.
+///
+/// Numerics sums are accumulated in float64, or exactly for int64.
+/// Cost     one pass at about memory bandwidth; a strided tensor is copied first.
 Summary summarize(const TensorView& tensor, const SummaryProgress& progress = {});
 
 }  // namespace fovea

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which format a file has, and which tensor a name means.
+// Detection of file formats and lookup of tensor names (fovea/files.h).
 
 #include <algorithm>
 #include <array>
@@ -42,7 +42,7 @@ FileFormat format_of(std::span<const std::byte> bytes, const std::string& path) 
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
                               std::min<std::size_t>(bytes.size(), 16));
   if (text.starts_with(files::kNpyMagic)) return FileFormat::kNpy;
-  // A member, or the end of an archive without members.
+  // Signatures of a zip member and of the end of an empty archive.
   if (text.starts_with("PK\x03\x04") || text.starts_with("PK\x05\x06")) return FileFormat::kNpz;
   if (const auto format = files::format_by_ending(path)) return *format;
   if (text.size() > 8 && text[8] == '{') return FileFormat::kSafetensors;
@@ -50,7 +50,7 @@ FileFormat format_of(std::span<const std::byte> bytes, const std::string& path) 
        text.empty() ? "an empty file" : fmt::format("one that begins with \"{}\"", visible(text)));
 }
 
-/// The names in a file, the first of them spelled out.
+/// Lists the names in a file, truncated after the first few.
 std::string known_names(const std::vector<TensorInfo>& tensors) {
   constexpr std::size_t kMax = 10;
   std::vector<std::string> names;
@@ -64,7 +64,7 @@ std::string known_names(const std::vector<TensorInfo>& tensors) {
 }
 
 std::string slip(std::string_view name, const std::vector<TensorInfo>& tensors) {
-  constexpr std::size_t kMax = 1000;  // each is compared letter by letter
+  constexpr std::size_t kMax = 1000;  // bounds the cost of the edit distances
   std::vector<std::string> names;
   for (const TensorInfo& tensor : tensors) {
     if (names.size() == kMax) break;
@@ -174,7 +174,7 @@ namespace files {
 
 std::string shown_name(std::string_view name) {
   constexpr int kColumns = 60;
-  // Cut before it is made visible: it may be megabytes.
+  // Truncated before escaping, because the name may be megabytes long.
   return fit(visible(name.substr(0, 256)), kColumns);
 }
 

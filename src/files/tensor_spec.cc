@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "FILE:NAME" taken apart: a colon may be part of either, so the file system is asked.
+// Parses "FILE:NAME". Either part may contain a colon, so the split depends on which files exist.
 
 #include <algorithm>
 #include <array>

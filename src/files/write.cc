@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be written is checked here, before a file is touched; .npy needs no more than this.
+// Validates tensors before any file is opened, and writes .npy files (fovea/files.h).
 
 #include "files/write.h"
 
@@ -22,7 +22,7 @@
 namespace fovea {
 namespace {
 
-/// Fails for a name that the format cannot hold, or that would not be read again.
+/// Throws for a name that the format cannot store or that could not be read back.
 void check_name(FileFormat format, const std::string& name, const std::string& path) {
   constexpr std::size_t kMaxInZip = std::numeric_limits<std::uint16_t>::max() - 4;  // ".npy"
   const std::string shown = files::shown_name(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The writers, one per format. Names and numbers of tensors have been checked.
+// The writers, one per format. The caller has checked the number of tensors and their names.
 
 #pragma once
 

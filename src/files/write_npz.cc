@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npz as numpy.savez writes it, byte by byte: members are stored, their local headers have sizes
-// of 64 bits, and the directory has them where 31 bits do not do. The format is simple to write,
-// and so each tensor goes from where it is to the file; libzip would keep a source for each and
-// write the file itself. The checksum stands before the data, so the data is looked at twice.
+// Writes .npz files, byte for byte as numpy.savez does. Members are stored uncompressed. Local
+// headers always have 64-bit sizes; the directory has them only if 31 bits do not suffice. The
+// format is simple enough to write directly, which streams each tensor from its memory to the file;
+// libzip would need a source object for each tensor and would write the file itself. The checksum
+// precedes the data, so the data is read twice.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kMax16 = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
-// Python's zipfile shuns the sign bit.
+// Python's zipfile does not use the sign bit.
 constexpr std::uint64_t kMaxPlain = std::numeric_limits<std::int32_t>::max();
 constexpr int kZip64Version = 45;
 constexpr int kUnix = 3;
@@ -30,7 +31,7 @@ constexpr int kFirstDay = 1 << 5 | 1;              // 1 January 1980
 constexpr std::uint32_t kOwnerOnly = 0600U << 16;  // permissions
 constexpr int kUtf8Flag = 0x800;
 
-/// A record of little-endian numbers.
+/// Builder of a record of little-endian integers.
 class Record {
  public:
   explicit Record(std::string_view signature) : bytes_(signature) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .safetensors as its Python library writes it: wide elements first, so that all are aligned, and
-// among equals by name.
+// Writes .safetensors files as the Python library does: tensors are sorted by element size, widest
+// first, so that all are aligned, and then by name.
 
 #include <algorithm>
 #include <string>
@@ -17,7 +17,7 @@
 namespace fovea::files {
 namespace {
 
-/// The name of a type in headers, and its place in the order of the file.
+/// Name of a type in headers, and its rank in the file order.
 struct TypeOrder {
   std::string_view name;
   int place;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plain stdio, read in one go: scenes are small, and an error needs errno as it was.
+// Whole-file reads through stdio (file_io.h). Scenes are small, and errno stays intact for the
+// error message.
 
 #include "io/file_io.h"
 

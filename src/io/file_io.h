@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading whole files, with errors that say which file and why.
+// Reads whole files. Errors name the file and the cause.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace fovea {
 
-/// The bytes of a file. Throws IoError when it cannot be read, is a directory, or holds more than
-/// `most` bytes.
+/// Returns the contents of a file. Throws IoError if it cannot be read, is a directory, or holds
+/// more than `most` bytes.
 FOVEA_API std::string read_file(const std::string& path, std::int64_t most);
 
 }  // namespace fovea

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// mmap, read-only (mapped_file.h).
+// Read-only mappings through mmap (mapped_file.h).
 
 #include "io/mapped_file.h"
 
@@ -50,7 +50,7 @@ FileBytes map_descriptor(int fd, const std::string& name) {
 }
 
 FileBytes map_file(const std::string& path) {
-  // Without O_NONBLOCK a FIFO would be waited for.
+  // Without O_NONBLOCK, opening a FIFO blocks until there is a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_to_read(path, errno);
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files as memory: read when looked at, not before, and never copied.
+// Memory-mapped files: pages are read on first access, and nothing is copied.
 
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace fovea {
 
-/// The bytes of a file, and what keeps them there.
+/// The bytes of a file, and the owner of their memory.
 struct FileBytes {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
 };
 
-/// Maps a regular file. Throws IoError for one that cannot be opened and for what is no regular
-/// file; a FIFO is not waited for.
+/// Maps a regular file. Throws IoError if the path cannot be opened or is not a regular file. Does
+/// not block on a FIFO.
 FOVEA_API FileBytes map_file(const std::string& path);
 
 /// Maps the regular file behind an open descriptor, which may be closed afterwards.

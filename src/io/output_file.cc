@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing (output_file.h), on file descriptors: every result is checked, and there is no buffer
-// whose last flush could fail unseen.
+// Output through file descriptors (output_file.h). Every return value is checked, and there is no
+// buffer whose final flush could fail unnoticed.
 
 #include "io/output_file.h"
 
@@ -31,9 +31,9 @@ namespace fs = std::filesystem;
       fmt::format("{}: cannot be written: {}", name, std::generic_category().message(error)));
 }
 
-/// Whether there is somebody to read what was written.
+/// Writes all bytes. Returns false if the reading end of a pipe has been closed.
 bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) {
-  constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux takes at most 2 GB at once
+  constexpr std::size_t kMax = std::size_t{1} << 30;  // Linux writes at most 2 GB per call
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kMax));
     if (written >= 0) {
@@ -41,7 +41,7 @@ bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) 
     } else if (errno == EPIPE) {
       return false;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      // Whoever shares the other end has made it non-blocking.
+      // Another process that shares the open file description has made it non-blocking.
       pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
@@ -51,8 +51,8 @@ bool write_all(int fd, std::span<const std::byte> bytes, std::string_view name) 
   return true;
 }
 
-// The standard stream that is this very file, or -1. Opened again by its name (/dev/stdout) a
-// redirected file would be overwritten from its start.
+// Returns the descriptor of the standard stream that refers to this file, or -1. Reopening a
+// redirected stream by its name (/dev/stdout) would overwrite the file from its start.
 int standard_stream(const struct stat& file) {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat stream {};
@@ -63,9 +63,9 @@ int standard_stream(const struct stat& file) {
   return -1;
 }
 
-// The file that `path` leads to through symbolic links, which need not exist yet.
+// Resolves the symbolic links of `path`. The target need not exist yet.
 fs::path follow_links(const std::string& path) {
-  constexpr int kMaxLinks = 40;  // as Linux has it
+  constexpr int kMaxLinks = 40;  // the limit of Linux
   fs::path target = path;
   for (int links = 0; links < kMaxLinks; ++links) {
     std::error_code error;
@@ -79,7 +79,7 @@ fs::path follow_links(const std::string& path) {
 
 }  // namespace
 
-/// A file descriptor that closes itself; `close` tells whether that worked.
+/// RAII owner of a file descriptor. `close` returns whether closing succeeded.
 class OutputFile::Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -98,7 +98,8 @@ class OutputFile::Descriptor {
   int fd_;
 };
 
-/// A new file beside `target` that vanishes, at a signal too, unless it takes the target's name.
+/// Temporary file in the directory of `target`. It is deleted, also on a signal, unless it is
+/// renamed to the target.
 class OutputFile::Temporary {
  public:
   Temporary(const fs::path& target, std::string_view name) : target_(target.string()) {
@@ -109,7 +110,7 @@ class OutputFile::Temporary {
       const std::string file = fmt::format(".fovea-{}-{}.tmp", ::getpid(), attempt);
       path_ = (target.parent_path() / file).string();
       kept_.keep(path_);
-      // Opened with these permissions the file gets what the umask leaves of them.
+      // The umask reduces these permissions.
       fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       error = fd < 0 ? errno : 0;
     }
@@ -173,7 +174,7 @@ OutputFile::OutputFile(const std::string& path) : name_(path) {
 
 void OutputFile::replace(std::optional<unsigned> permissions) {
   const fs::path target = follow_links(name_);
-  // Renaming would get round the write protection of the file itself.
+  // A rename would succeed even if the existing file is write-protected.
   if (permissions && ::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) {
     fail_to_write(name_, errno);
   }

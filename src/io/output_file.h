@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing, in as many pieces as one likes: to standard output, or to a file that is either complete
-// or not there at all. A reader that has gone away (`| head`) is no failure: what is left is
-// dropped.
+// Incremental output to standard output or to a file that appears only when it is complete. A
+// closed pipe (`| head`) is not an error: the remaining output is dropped.
 
 #pragma once
 
@@ -17,14 +16,14 @@
 
 namespace fovea {
 
-/// What is written becomes the content of a file in one step: a temporary file beside it takes its
-/// name when all is there. A symbolic link stays and its target is written; an existing file keeps
-/// its permissions; what is not a regular file (a FIFO, /dev/stdout) is written to directly. The
-/// disk is not waited for: after a power failure the file may be short.
+/// File that is replaced atomically: output goes to a temporary file in the same directory, which
+/// `finish` renames. Symbolic links are followed, and an existing file keeps its permissions. A
+/// path that is not a regular file (a FIFO, /dev/stdout) is written to directly. There is no fsync:
+/// after a power failure the file may be truncated.
 ///
-/// Errors   throws OutputError; the file is then what it was before, and so it is when `finish` was
-///          not called. The temporary file is gone, and remove_temporary_files() (fovea/files.h)
-///          removes it on a signal.
+/// Errors   throws OutputError. The file is unchanged after an error and if `finish` is not called.
+///          The temporary file is deleted in both cases; remove_temporary_files() (fovea/files.h)
+///          deletes it on a signal.
 class FOVEA_API OutputFile {
  public:
   explicit OutputFile(const std::string& path);
@@ -36,7 +35,7 @@ class FOVEA_API OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  /// Ends the file; afterwards it is there.
+  /// Completes the file and gives it its final name.
   void finish();
 
  private:
@@ -44,7 +43,8 @@ class FOVEA_API OutputFile {
   class Descriptor;
 
   OutputFile();
-  /// Writes beside the file `name_`, whose permissions are kept where it exists.
+  /// Opens a temporary file next to `name_`. `permissions` are those of an existing file, which the
+  /// new file keeps.
   void replace(std::optional<unsigned> permissions);
 
   std::string name_;  // for messages

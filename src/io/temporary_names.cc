@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A list of fixed length in static memory (temporary_names.h): a handler of signals must not
-// allocate or wait.
+// Fixed-size list in static memory (temporary_names.h), because a signal handler must not allocate
+// or block.
 
 #include "io/temporary_names.h"
 
@@ -24,7 +24,7 @@ constinit std::array<Slot, kSlots> slots;
 
 void TemporaryName::keep(const std::string& path) {
   forget();
-  if (path.size() >= PATH_MAX) return;  // no file can have such a path
+  if (path.size() >= PATH_MAX) return;  // too long for any file
   for (Slot& slot : slots) {
     int free = Slot::kFree;
     if (!slot.state.compare_exchange_strong(free, Slot::kTaken)) continue;

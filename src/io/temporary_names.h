@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The temporary files that this process has at the moment, so that a handler of signals can remove
-// them (remove_temporary_files in fovea/files.h).
+// The current temporary files of this process, so that a signal handler can delete them
+// (remove_temporary_files in fovea/files.h).
 
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace fovea {
 
-/// While one lives, a signal removes the file `path`. Made before the file is, and ended after the
-/// file is gone or has another name, so that there is no moment in which a file would stay; a name
-/// without a file does no harm.
+/// Registration of a temporary file: while it exists, a signal handler deletes `path`. It is
+/// created before the file and destroyed after the file has been deleted or renamed, so that no
+/// signal can leave the file behind. A name without a file is harmless.
 class TemporaryName {
  public:
   TemporaryName() = default;
@@ -22,12 +22,12 @@ class TemporaryName {
   TemporaryName(const TemporaryName&) = delete;
   TemporaryName& operator=(const TemporaryName&) = delete;
 
-  /// Replaces the name. Where more files than there is room for are written at the same time, or a
-  /// name is longer than a file's can be, it is not kept.
+  /// Replaces the name. The name is not registered if all slots are in use or if it is longer than
+  /// PATH_MAX allows.
   void keep(const std::string& path);
   void forget();
 
-  /// A place in the list. The handler of a signal reads `path` only while `state` is kKept.
+  /// Entry of the list. A signal handler reads `path` only while `state` is kKept.
   struct Slot {
     enum State : int { kFree, kTaken, kKept };
     std::atomic<int> state = kFree;

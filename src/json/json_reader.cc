@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The JSON library parses; what is added is the place of every value, refusal of what no scene
-// needs before it costs time or memory, and messages for people.
+// A layer over the JSON library (json_reader.h). It adds the path of every value, limits that
+// reject oversized input before it costs time or memory, and readable error messages.
 
 #include "json/json_reader.h"
 
@@ -22,10 +22,10 @@ namespace fovea::scene {
 namespace {
 
 constexpr int kMaxDepth = 32;
-constexpr std::size_t kMaxKeys = 256;  // of one object; they are looked up one by one
-constexpr int kMaxQuoted = 60;         // columns of foreign text in a message
+constexpr std::size_t kMaxKeys = 256;  // per object; lookups are linear
+constexpr int kMaxQuoted = 60;         // maximum width, in columns, of quoted text in a message
 
-/// Follows the parser to know the place of what it reads, and refuses what no scene needs before it
+/// Parser callback that tracks the path of the current value and rejects oversized input before it
 /// costs time or memory.
 class PlaceTracker {
  public:
@@ -85,7 +85,7 @@ class PlaceTracker {
   std::vector<Frame> frames_;
 };
 
-/// The part of the library's message that a reader needs: "line 3, column 5: syntax error ...".
+/// Returns the relevant part of the library's message: "line 3, column 5: syntax error ...".
 std::string reason(std::string_view what) {
   for (const std::string_view skip : {"] ", "parse error at ", "parse error: "}) {
     if (const auto at = what.find(skip); at != std::string_view::npos && at < 50) {
@@ -183,7 +183,7 @@ std::int64_t JsonNode::integer(std::int64_t least, std::int64_t most) const {
                : fmt::format("a whole number from {} to {}", least, most);
   };
   if (!json_->is_number_integer()) expected(wanted());
-  // Numbers beyond int64 are unsigned in the JSON library.
+  // The JSON library stores integers above the int64 maximum as unsigned.
   if (json_->is_number_unsigned() &&
       json_->get<std::uint64_t>() >
           static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -242,7 +242,7 @@ std::optional<JsonNode> JsonNode::find(std::string_view key) const {
 }
 
 Shape JsonNode::nested_shape(int least, int most, std::string_view noun) const {
-  // The first element of each level says how deep the array is and how long its rows are.
+  // The first element of each level determines the rank and the row lengths.
   Shape shape;
   const Json* level = json_;
   while (level->is_array() && shape.rank() < most) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading JSON that a person wrote: every value knows its place (a path such as "score.bias[2]"),
-// and whatever is wrong is said as "PLACE: expected X, got Y".
+// Reads hand-written JSON. Every value knows its path (for example "score.bias[2]"), and errors
+// have the form "PATH: expected X, got Y".
 
 #pragma once
 
@@ -23,8 +23,8 @@ namespace fovea::scene {
 
 using Json = nlohmann::ordered_json;
 
-/// A value and its place. A cheap handle: its JsonDocument must outlive it. (Only json_reader.cc
-/// compiles the JSON library's headers, which are large.)
+/// Lightweight handle to a value and its path. Its JsonDocument must outlive it. (Only
+/// json_reader.cc includes the JSON library's headers, which are large.)
 class FOVEA_API JsonNode {
  public:
   JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
@@ -39,7 +39,7 @@ class FOVEA_API JsonNode {
   bool is_number() const;
   bool is_integer() const;
 
-  /// This value as one of its kind; otherwise fails with what was expected.
+  /// Returns this value as the named type. Throws InvalidArgument if it has another type.
   std::string string() const;
   bool boolean() const;
   double number() const;
@@ -47,30 +47,31 @@ class FOVEA_API JsonNode {
   std::vector<JsonNode> array(std::string_view expected = "an array") const;
   std::vector<std::pair<std::string, JsonNode>> members() const;
 
-  /// The position in `choices` of this string; fails with all of them, and the nearest one.
+  /// Returns the index of this string in `choices`. If there is no match, the error lists all
+  /// choices and suggests the nearest.
   std::size_t choice(const std::vector<std::string>& choices) const;
 
-  /// Fails unless this is an object without any other keys than these.
+  /// Throws unless this is an object whose keys are all in `keys`.
   void require_object(const std::vector<std::string>& keys) const;
 
-  /// The value of a key of this object, if it is there.
+  /// Returns the value of `key` in this object, if present.
   std::optional<JsonNode> find(std::string_view key) const;
 
-  /// Nested arrays of numbers as a float64 tensor of rank `least` to `most`. Fails for ragged
-  /// arrays. With `special`, the strings "-inf", "inf" and "nan" are numbers too.
+  /// Returns nested arrays of numbers as a float64 tensor of rank `least` to `most`. Throws for
+  /// ragged arrays. `special` also accepts the strings "-inf", "inf" and "nan".
   Tensor numbers(int least, int most, bool special = false) const;
 
-  /// Nested arrays of whole numbers as an int64 tensor, exact.
+  /// Returns nested arrays of integers as an int64 tensor, exactly.
   Tensor whole_numbers(int least, int most) const;
 
-  /// Nested arrays of true and false.
+  /// Returns nested arrays of booleans as a tensor.
   Tensor booleans(int least, int most) const;
 
-  /// A list of whole numbers.
+  /// Returns an array of integers, each from `least` to `most`.
   std::vector<std::int64_t> integers(std::int64_t least, std::int64_t most) const;
 
   [[noreturn]] void fail(const std::string& message) const;
-  /// "PLACE: expected EXPECTED, got (this value)".
+  /// Throws "PATH: expected EXPECTED, got (this value)".
   [[noreturn]] void expected(std::string_view expected) const;
 
  private:
@@ -82,24 +83,24 @@ class FOVEA_API JsonNode {
   std::string place_;
 };
 
-/// A parsed text.
+/// Parsed JSON text; owns the values.
 class JsonDocument {
  public:
   explicit JsonDocument(std::shared_ptr<const Json> json) : json_(std::move(json)) {}
 
-  /// The value at the top, and what its place is called.
+  /// Returns the top-level value. `place` is the name of its path in messages.
   JsonNode root(std::string place = "scene") const { return JsonNode(*json_, std::move(place)); }
 
  private:
   std::shared_ptr<const Json> json_;
 };
 
-/// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for a key that
-/// occurs twice in an object, and for nesting or objects beyond any sensible scene.
+/// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for duplicate
+/// keys in an object, and for nesting or objects beyond the limits for scenes.
 FOVEA_API JsonDocument parse_json(std::string_view text);
 
-/// Runs a check that throws InvalidArgument. Replaces the option's name at the start of its message
-/// by the place of `node` in the file.
+/// Runs a check that throws InvalidArgument. Replaces the option name at the start of its message
+/// with the path of `node`.
 FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Escapes (json_text.h).
+// Escaping of JSON strings (json_text.h).
 
 #include "json/json_text.h"
 
@@ -37,7 +37,7 @@ std::string escaped(char c) {
   return byte < 0x20 ? fmt::format("\\u{:04x}", byte) : std::string(1, c);
 }
 
-/// The number of one code point in UTF-8.
+/// Decodes one UTF-8 code point.
 std::uint32_t code_point_of(std::string_view bytes) {
   const auto byte = [&](std::size_t i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Strings as JSON has them, for writers of JSON too small for a library.
+// JSON string literals, for output too small to need the JSON library.
 
 #pragma once
 
@@ -11,15 +11,16 @@
 
 namespace fovea {
 
-/// `text`, which is UTF-8, in quotes; only what JSON does not allow in a string is escaped.
+/// Returns `text` (UTF-8) in quotes. Escapes only what JSON does not allow in a string.
 std::string json_string(std::string_view text);
 
-/// The same with all that cannot_be_seen() (text_width.h) as \uXXXX, so that a terminal shows it
-/// and obeys nothing; a byte that is not UTF-8 becomes the code point of its number.
+/// As json_string, but writes every code point that cannot_be_seen() (text_width.h) as \uXXXX, so
+/// that a terminal displays it instead of interpreting it. A byte that is not valid UTF-8 becomes
+/// the code point of the same value.
 FOVEA_API std::string harmless_json_string(std::string_view text);
 
-/// What scene::html::visible() (text/html_escape.h) makes of `text`, in quotes, so that it may
-/// stand inside a <script>: no raw & < >, no U+2028.
+/// Returns scene::html::visible(text) (text/html_escape.h) in quotes, safe inside a <script>:
+/// without raw & < > and without U+2028.
 FOVEA_API std::string script_json_string(std::string_view text);
 
 }  // namespace fovea

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks and alignment, from JSON to rules.
+// Masks and alignment in JSON (mask_json.h).
 
 #include "json/mask_json.h"
 
@@ -40,7 +40,7 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t mo
   if (!node.is_object()) node.expected("\"none\", \"causal\" or an object of rules");
   node.require_object(
       {"causal", "window", "prefix", "key_lengths", "documents", "dense", "all", "any"});
-  // A rule that looks into the problem is made and checked in one go.
+  // Rules that depend on the problem shape are built and validated in one step.
   const auto checked = [&](const JsonNode& rule, const std::function<Mask()>& make) {
     Mask made;
     at_place(rule, [&] {

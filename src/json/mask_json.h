@@ -15,7 +15,7 @@
 namespace fovea::scene {
 
 /// Returns the mask that `node` describes for a problem of this shape. Throws InvalidArgument with
-/// the place in the file if a value is malformed or a number exceeds `most`.
+/// the path of the value if it is malformed or a number exceeds `most`.
 FOVEA_API Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most);
 
 /// Returns the alignment that `node` describes. Throws as parse_mask does.

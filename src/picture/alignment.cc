@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a translation looked (picture.h).
+// Renders the alignment of a translation (alignment.h).
 
 #include "picture/alignment.h"
 
@@ -20,8 +20,7 @@ namespace {
 
 constexpr std::string_view kEndMark = "⏎";
 
-/// The characters of a text as they are shown, and what stands for its end; as many as there are
-/// tokens.
+/// Returns one label per token: the characters of the text as displayed, then the end mark.
 std::vector<std::string> marks(const std::string& text, std::int64_t count) {
   std::vector<std::string> result;
   for (const std::string_view c : code_points(text)) {
@@ -57,7 +56,7 @@ std::string picture_as_text(const Picture& picture) {
     text += pad_right(target[static_cast<std::size_t>(t)], 2) + "|";
     for (std::int64_t s = 0; s < columns; ++s) {
       const double weight = picture.weights.value({t, s});
-      // From a tenth on something is seen; what has more than half is full.
+      // Weights below 0.1 are blank, and weights from 0.5 are solid.
       const std::size_t shade = weight < 0.1    ? 0
                                 : weight < 0.2  ? 1
                                 : weight < 0.35 ? 2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a translation looked, drawn: as characters for a terminal, and as a page.
+// Alignment of a translation, rendered as text for a terminal and as an HTML page.
 
 #pragma once
 
@@ -11,20 +11,20 @@
 
 namespace fovea::train {
 
-/// One translation and its weights, [target tokens, source tokens]: each text's characters, and a
-/// last token that ends it.
+/// A translation and its weights, [target tokens, source tokens]. The tokens of a text are its
+/// characters and an end token.
 struct Picture {
   std::string caption;
   std::string source, target;
   Tensor weights;
 };
 
-/// A row for each character written, a column for each character read, the darker the more it was
-/// looked at. Lines end with a line break.
+/// Renders a heat map as text: rows are target characters, columns are source characters, and
+/// larger weights are darker. Every line ends with a line break.
 std::string picture_as_text(const Picture& picture);
 
-/// A page of its own that needs nothing else: all pictures in a row, to be compared; numbers on
-/// hovering.
+/// Renders a self-contained HTML page with all pictures side by side for comparison. Hovering over
+/// a cell shows its weight.
 std::string pictures_as_html(const std::string& title, const std::vector<Picture>& pictures);
 
 }  // namespace fovea::train

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Colours of maps (colors.h). Viridis and magma are those of van der Walt and Smith (CC0): even
-// steps for the eye, in any colour blindness and in black-and-white print; here eleven of their
-// colours, and straight lines between them.
+// Colours of maps (colors.h). Viridis and magma are the colour maps of van der Walt and Smith
+// (CC0), which are perceptually uniform, also with colour blindness and in black-and-white print.
+// They are sampled at eleven stops and interpolated linearly.
 
 #include "picture/colors.h"
 
@@ -24,14 +24,16 @@ constexpr Ramp kViridis = {0x440154, 0x482576, 0x414487, 0x35608d, 0x2a788e, 0x2
 constexpr Ramp kMagma = {0x000004, 0x140e36, 0x3b0f70, 0x641a80, 0x8c2981, 0xb73779,
                          0xde4968, 0xf7705c, 0xfe9f6d, 0xfecf92, 0xfcfdbf};
 
-// Weights below this share of the largest are alike on a logarithmic scale.
+// Bottom of the logarithmic scale as a fraction of the largest weight. Smaller weights look the
+// same.
 constexpr double kDepth = 1e-6;
 
 double channel(const Ramp& ramp, std::size_t stop, int shift) {
   return static_cast<double>((ramp[stop] >> shift) & 0xffU);
 }
 
-/// 1, 2 and 5 times powers of ten, downwards from `top`; the powers alone where there are several.
+/// Returns 1, 2 and 5 times powers of ten in descending order from `top`, or only the powers if the
+/// range spans several decades.
 std::vector<double> round_values(double bottom, double top) {
   constexpr double kSeveral = 1e3;
   const bool powers = bottom > 0.0 && top / bottom > kSeveral;
@@ -70,7 +72,7 @@ Rgb color_of(ColorMap colors, double heat) {
 }
 
 Rgb nan_color(ColorMap colors) {
-  // Magma has reds, viridis greens.
+  // Magma contains red, viridis contains green.
   if (colors == ColorMap::kMagma) return {0x00, 0xd6, 0xa3};
   return {0xff, 0x2d, 0x55};
 }
@@ -87,7 +89,7 @@ Scale::Scale(Tone tone, const MapCells& map) : tone_(tone) {
     }
   }
   if (largest > 0.0) top_ = largest;
-  // At least a decade, lest noise look like contrast.
+  // The scale spans at least a decade, so that noise does not look like contrast.
   floor_ = std::max(std::min(smallest, top_ / 10.0), top_ * kDepth);
 }
 

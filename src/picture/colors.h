@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What colour a weight has on a map: from a value to a heat by a tone, from a heat to a colour by a
-// colour map.
+// Colours of weights on a map. A tone maps a value to a heat from 0 to 1, and a colour map maps the
+// heat to a colour.
 
 #pragma once
 
@@ -19,19 +19,19 @@ struct Rgb {
   std::uint8_t blue = 0;
 };
 
-/// "#440154".
+/// Returns a colour in CSS notation: "#440154".
 std::string hex(Rgb color);
 
 enum class ColorMap : std::uint8_t { kViridis, kMagma, kGrey };
 
-/// For a heat from 0 to 1.
+/// Returns the colour for a heat from 0 to 1.
 Rgb color_of(ColorMap colors, double heat);
-/// For nan: one that the colour map does not have.
+/// Returns the colour for NaN, which does not occur in the colour map.
 Rgb nan_color(ColorMap colors);
 
 enum class Tone : std::uint8_t { kLinear, kLog, kSqrt };
 
-/// From values to heats: 0 at `bottom()`, 1 at `top()`, the map's largest value.
+/// Mapping from values to heats: 0 at `bottom()`, 1 at `top()`, the largest value of the map.
 class Scale {
  public:
   Scale(Tone tone, const MapCells& map);
@@ -44,16 +44,16 @@ class Scale {
     double value = 0.0;
     std::string words;
   };
-  /// Round values from the bottom to the top, as far apart as `distance` in heats.
+  /// Returns round values from bottom to top whose heats are at least `distance` apart.
   std::vector<Tick> ticks(double distance) const;
 
  private:
   Tone tone_;
-  double floor_ = 0.0;  // of Tone::kLog, which has no zero
+  double floor_ = 0.0;  // for Tone::kLog, which cannot represent zero
   double top_ = 1.0;
 };
 
-/// What a cell is drawn as.
+/// How a cell is drawn.
 enum class CellKind : std::uint8_t { kMasked, kNan, kWeight };
 CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PNGs through libpng (png.h). It reports an error by a jump past the frames between, so that
-// nothing in them may need a destructor: rows and texts are made before, and outlive it.
+// PNG output through libpng (png.h). libpng reports errors by longjmp, which skips destructors, so
+// rows and texts are allocated before the call and outlive it.
 
 #include "picture/png.h"
 
@@ -20,14 +20,14 @@ namespace {
 constexpr std::size_t kPalette = 256;
 constexpr png_byte kMaskedPlace = 0;
 constexpr png_byte kNanPlace = 1;
-constexpr int kLevels = 254;  // the other places
+constexpr int kLevels = 254;  // the remaining palette entries
 
 std::array<png_color, kPalette> palette_of(ColorMap colors) {
   std::array<png_color, kPalette> palette{};
   const auto set = [&](std::size_t place, Rgb color) {
     palette[place] = {color.red, color.green, color.blue};
   };
-  // For who does not know transparency.
+  // Shown by viewers that do not support transparency.
   set(kMaskedPlace, {0xe4, 0xe4, 0xe4});
   set(kNanPlace, nan_color(colors));
   for (std::size_t i = 0; i < kLevels; ++i) {
@@ -49,7 +49,7 @@ png_byte place_of(const MapCells& map, const Scale& scale, std::int64_t row, std
   return static_cast<png_byte>(2 + std::lround(heat * (kLevels - 1)));
 }
 
-/// All that libpng is given.
+/// Input and output buffers of libpng.
 struct Image {
   png_uint_32 width = 0;
   png_uint_32 height = 0;
@@ -73,7 +73,7 @@ void append(png_structp png, png_bytep data, std::size_t size) {
 
 void stay_quiet(png_structp /*png*/, png_const_charp /*message*/) {}
 
-/// Whether it was written.
+/// Encodes the image. Returns whether encoding succeeded.
 bool write(Image& image) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, stay_quiet);
   if (png == nullptr) return false;
@@ -114,7 +114,7 @@ std::string map_as_png(const MapCells& map, const MapLook& look,
   for (std::size_t r = 0; r < image.height; ++r) {
     image.rows.push_back(image.pixels.data() + r * image.width);
   }
-  // libpng wants them writable, and does not write.
+  // libpng takes pointers to non-const strings but does not modify them.
   std::vector<ImageText> own = texts;
   std::string none;
   for (auto& [keyword, text] : own) {

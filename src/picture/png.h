@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A map as a PNG: a pixel for each cell.
+// Renders a map as a PNG with one pixel per cell.
 
 #pragma once
 
@@ -12,10 +12,10 @@
 
 namespace fovea {
 
-/// What a PNG says of itself: a keyword of ASCII and a text of UTF-8.
+/// Text entry of a PNG: an ASCII keyword and UTF-8 text.
 using ImageText = std::pair<std::string, std::string>;
 
-/// The bytes of a PNG with a palette of 256 colours, masked cells transparent.
+/// Returns the bytes of a PNG with a palette of 256 colours. Masked cells are transparent.
 std::string map_as_png(const MapCells& map, const MapLook& look,
                        const std::vector<ImageText>& texts);
 

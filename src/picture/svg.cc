@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SVGs and pages of maps (svg.h). A few cells are drawn one by one, sharp at any size; many
-// are a PNG within the drawing. Masked cells are not drawn: the hatched ground is seen.
+// SVGs and pages of maps (svg.h). Small maps draw every cell as a rectangle, which is sharp at any
+// size; larger ones embed a PNG. Masked cells are not drawn, so that the hatched background shows.
 
 #include "picture/svg.h"
 
@@ -31,13 +31,13 @@ namespace {
 
 using scene::html::escape;
 
-constexpr double kSide = 720.0;        // of the plot, as long as cells are fewer
-constexpr double kLargestCell = 44.0;  // of a side
-constexpr double kThinnest = 28.0;     // a map of one query is to be seen
+constexpr double kSide = 720.0;        // longer side of the plot, unless it has more cells
+constexpr double kLargestCell = 44.0;  // maximum side of a cell
+constexpr double kThinnest = 28.0;     // minimum side of the plot; keeps a map of one query visible
 constexpr std::int64_t kMaxRects = 2500;
-constexpr double kLetter = 7.0;  // the width of a letter of labels, about
+constexpr double kLetter = 7.0;  // approximate width of a letter in labels
 constexpr int kTokenColumns = 16;
-constexpr double kLabelRoom = 11.0;  // the least height of a label
+constexpr double kLabelRoom = 11.0;  // minimum height of a label
 
 std::string base64(std::span<const unsigned char> bytes) {
   constexpr std::string_view kDigits =
@@ -57,18 +57,18 @@ std::string base64(std::span<const unsigned char> bytes) {
   return text;
 }
 
-/// A label of an axis, at the middle of what it names, as a share of the axis.
+/// Label of an axis. `at` is the middle of the labelled cell as a fraction of the axis.
 struct AxisLabel {
   double at = 0.0;
   std::string words;
 };
 
-/// One axis of a map: which queries or keys, as how many cells, how long in the drawing.
+/// Axis of a map: its range of queries or keys, the number of cells, and the length in the drawing.
 struct Axis {
   IndexRange of;
   std::int64_t cells = 1;
   double length = 0.0;
-  bool named = false;  // each cell by its token
+  bool named = false;  // each cell is labelled with its token
   std::vector<AxisLabel> labels = {};
 };
 
@@ -80,7 +80,7 @@ double label_width(const Axis& axis) {
   return columns * kLetter;
 }
 
-/// Every token where there is room for it; else round numbers.
+/// Labels every cell with its token if there is room, otherwise with round numbers.
 void add_labels(Axis& axis, const std::vector<std::string>& tokens) {
   const double cell = axis.length / static_cast<double>(axis.cells);
   const auto middle = [&axis](std::int64_t number) {
@@ -107,13 +107,13 @@ void add_labels(Axis& axis, const std::vector<std::string>& tokens) {
   for (std::int64_t i = (axis.of.begin + step - 1) / step * step; i < axis.of.end; i += step) {
     axis.labels.push_back({middle(i), std::to_string(i)});
   }
-  // Some columns from the middle of numbers may hold no round one.
+  // A range in the middle of a long axis may contain no round number.
   if (axis.labels.empty()) {
     axis.labels.push_back({middle(axis.of.begin), std::to_string(axis.of.begin)});
   }
 }
 
-/// Where everything stands.
+/// Layout of the drawing.
 struct Drawing {
   const MapCells& map;
   const MapLook& look;
@@ -130,7 +130,7 @@ struct Drawing {
   double cell_height() const { return down.length / static_cast<double>(down.cells); }
 };
 
-/// Sides of a plot whose cells are squares, but where it were too thin to be seen.
+/// Sets the size of the plot. Cells are square unless the plot would be too thin to see.
 void set_lengths(Axis& across, Axis& down) {
   const auto columns = static_cast<double>(across.cells);
   const auto rows = static_cast<double>(down.cells);
@@ -149,7 +149,7 @@ Drawing make_drawing(const MapCells& map, const MapLook& look, const MapWords& w
   add_labels(drawing.across, words.key_tokens);
   add_labels(drawing.down, words.query_tokens);
   constexpr double kMargin = 14.0, kAxisTitle = 22.0, kBar = 120.0;
-  constexpr double kLean = 0.7;  // labels of tokens lean by 45 degrees
+  constexpr double kLean = 0.7;  // token labels are rotated by 45 degrees
   drawing.left = kMargin + kAxisTitle + label_width(drawing.down) + 8.0;
   double below = kMargin + kAxisTitle + 20.0;
   if (drawing.across.named) {
@@ -158,7 +158,8 @@ Drawing make_drawing(const MapCells& map, const MapLook& look, const MapWords& w
     drawing.left = std::max(drawing.left, reach);
   }
   drawing.top = kMargin + title_height;
-  // Legend and bar stand beside the plot, however low that is.
+  // The legend and the colour bar are beside the plot and need this height even if the plot is
+  // lower.
   constexpr double kBesides = 200.0;
   drawing.width = drawing.left + drawing.across.length + kBar;
   drawing.height = drawing.top + std::max(drawing.down.length + below, kBesides);
@@ -189,7 +190,7 @@ void add_cells(std::string& svg, const Drawing& drawing) {
 void add_image(std::string& svg, const Drawing& drawing) {
   const std::string png = map_as_png(drawing.map, drawing.look, {});
   const auto bytes = std::span(reinterpret_cast<const unsigned char*>(png.data()), png.size());
-  // Where pixels are smaller than cells, the nearest one would be a gamble.
+  // Nearest-neighbour scaling would drop cells arbitrarily if cells were smaller than pixels.
   const bool sharp = std::min(drawing.cell_width(), drawing.cell_height()) >= 1.5;
   svg += fmt::format(
       "<image x=\"{:.6g}\" y=\"{:.6g}\" width=\"{:.6g}\" height=\"{:.6g}\" "
@@ -276,7 +277,7 @@ void add_color_bar(std::string& svg, const Drawing& drawing) {
   if (nan) add_swatch(hex(nan_color(drawing.look.colors)), "nan");
 }
 
-/// The drawing; `titled` for one that stands by itself.
+/// Returns the drawing as an SVG. `titled` adds title and text, for a standalone file.
 std::string draw(const MapCells& map, const MapLook& look, const MapWords& words, bool titled) {
   constexpr double kLine = 18.0;
   const double title_height = titled ? 38.0 + kLine * static_cast<double>(words.lines.size()) : 0.0;
@@ -323,7 +324,7 @@ std::string draw(const MapCells& map, const MapLook& look, const MapWords& words
   return svg + "</svg>\n";
 }
 
-/// The numbers of all cells for the page: -1 for masked, nan as it is.
+/// Encodes the values of all cells for the page: -1 for masked cells, NaN unchanged.
 std::string cell_numbers(const MapCells& map) {
   std::vector<float> numbers;
   numbers.reserve(static_cast<std::size_t>(map.rows() * map.columns()));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A map with axes, labels and a colour bar: as an SVG, and as a page that tells the numbers of the
-// cell under the pointer. Both need nothing else, and are light or dark as who looks wishes.
+// Renders a map with axes, labels and a colour bar, as an SVG or as an HTML page that shows the
+// values of the cell under the pointer. Both are self-contained and follow the viewer's light or
+// dark theme.
 
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace fovea {
 
-/// The most cells of a page, which carries the number of each.
+/// Maximum number of cells of a page, which contains the value of each cell.
 inline constexpr std::int64_t kMaxPageCells = std::int64_t{1} << 22;
 
 std::string map_as_svg(const MapCells& map, const MapLook& look, const MapWords& words);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a map shows, in words: its title, the rules behind it, and the names of queries and keys.
+// Texts of a map: its title, a description, and the names of queries and keys.
 
 #pragma once
 
@@ -16,20 +16,20 @@ namespace fovea {
 
 struct MapWords {
   std::string title;
-  /// Sentences that say the rest; none has a line break.
+  /// Sentences of the description, without line breaks.
   std::vector<std::string> lines;
-  /// One for each query, or key, of the whole problem; empty where they have no names.
+  /// Names of all queries and keys of the problem; empty if there are none.
   std::vector<std::string> query_tokens;
   std::vector<std::string> key_tokens;
 };
 
-/// "3", or "3 to 7".
+/// Returns "3" or "3 to 7".
 inline std::string span_words(IndexRange span) {
   if (span.size() == 1) return fmt::format("{}", span.begin);
   return fmt::format("{} to {}", span.begin, span.end - 1);
 }
 
-/// The name of one of them, which may be absent.
+/// Returns the name at index `number`, or an empty string if there is none.
 inline std::string token_of(const std::vector<std::string>& tokens, std::int64_t number) {
   const auto at = static_cast<std::size_t>(number);
   return number >= 0 && at < tokens.size() ? tokens[at] : std::string();

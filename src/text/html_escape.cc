@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// First what cannot be seen becomes something that can, by the same rule as in a terminal, then
-// markup becomes text. In this order, so that no escape is escaped.
+// Two passes (html_escape.h): the first replaces invisible characters by the same rule as in a
+// terminal, the second escapes markup. In this order no escape is escaped twice.
 
 #include "text/html_escape.h"
 
@@ -31,7 +31,7 @@ void append_utf8(std::string& out, utf8proc_int32_t codepoint) {
 void append_visible(std::string& out, utf8proc_int32_t c, Lines lines) {
   const bool layout = c == '\n' || c == '\t' || c == '\r';
   if (layout && lines == Lines::kKeep) {
-    // A carriage return would be another line break in HTML and none in XML.
+    // HTML and XML treat carriage returns differently, so they are dropped.
     if (c != '\r') out.push_back(static_cast<char>(c));
   } else if (c < 0x20) {
     append_utf8(out, kPictures + c);

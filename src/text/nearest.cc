@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Optimal string alignment distance, small words only.
+// Spelling suggestions by optimal string alignment distance (nearest.h).
 
 #include "text/nearest.h"
 
@@ -20,7 +20,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// Optimal string alignment distance, in bytes.
+/// Returns the optimal string alignment distance, in bytes.
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
@@ -43,7 +43,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongestWord = 64;  // beyond it nothing is a slip
+  constexpr std::size_t kLongestWord = 64;  // longer words are not treated as misspellings
   if (word.size() > kLongestWord) return std::nullopt;
   std::optional<std::string> best;
   std::size_t least = 1 + std::max<std::size_t>(1, word.size() / 3);

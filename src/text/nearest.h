@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// "Did you mean ...?": the known name most like the one that came.
+// Spelling suggestions ("did you mean ...?") for unknown names.
 
 #pragma once
 
@@ -13,12 +13,13 @@
 
 namespace fovea {
 
-/// The candidate with the fewest edits (insert, delete, replace, swap neighbours; case counts for
-/// little), when that is few enough to be a slip; the first of equals.
+/// Returns the candidate with the smallest edit distance (insertions, deletions, replacements and
+/// swaps of neighbours; case is ignored), or nothing if the distance is too large for a
+/// misspelling. The first candidate wins ties.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);
 
-/// " (did you mean "weights"?)", or nothing.
+/// Returns " (did you mean "weights"?)", or an empty string.
 FOVEA_API std::string did_you_mean(std::string_view word,
                                    const std::vector<std::string>& candidates);
 

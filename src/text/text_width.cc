@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One walk over code points and one over grapheme clusters; everything else counts, cuts or copies
-// what they visit. A cluster is as wide as its widest code point.
+// Text in terminal columns (text_width.h). All functions are built on two visitors, one over code
+// points and one over grapheme clusters. A cluster is as wide as its widest code point.
 
 #include "text/text_width.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr utf8proc_int32_t kEmojiPresentation = 0xFE0F;
 
-/// One code point and the bytes it came from; `value` is -1 for a byte that is not UTF-8.
+/// A code point and its bytes; `value` is -1 for a byte that is not valid UTF-8.
 struct CodePoint {
   utf8proc_int32_t value;
   std::string_view bytes;
@@ -63,7 +63,7 @@ void for_each_cluster(std::string_view text, Visitor&& visit) {
   if (end > begin) visit(text.substr(begin, end - begin), columns);
 }
 
-/// Appends `word` to `lines`, cut between clusters, and returns what is left for the next line.
+/// Breaks `word` between clusters, appends the full lines to `lines` and returns the remainder.
 std::string cut_word(std::string_view word, int columns, std::vector<std::string>& lines) {
   std::string line;
   int used = 0;
@@ -89,19 +89,19 @@ bool cannot_be_seen(std::int32_t code_point) {
     case UTF8PROC_CATEGORY_ZP:
       return true;
     case UTF8PROC_CATEGORY_CF:
-      // Joiners shape emoji and scripts and are harmless; the rest (direction overrides, tags,
-      // invisible operators) changes how its surroundings read.
+      // Joiners are harmless: emoji and scripts need them. Other format characters (direction
+      // overrides, tags, invisible operators) change how the surrounding text reads.
       return code_point != 0x200C && code_point != 0x200D;
     default:
       break;
   }
   switch (code_point) {
-    case 0x034F:  // a joiner of combining marks
+    case 0x034F:  // combining grapheme joiner
     case 0x115F:  // Hangul fillers
     case 0x1160:
     case 0x3164:
     case 0xFFA0:
-    case 0x17B4:  // Khmer vowels that are inherent
+    case 0x17B4:  // Khmer inherent vowels
     case 0x17B5:
       return true;
     default:  // noncharacters

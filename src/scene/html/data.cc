@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers a page's script works with, coarser the more there are: exact as text, then float32,
-// then two bytes and one byte a number, in base64. What still does not fit is left out.
+// Encodes the numbers for the page's script (data.h). The precision decreases with the amount:
+// exact text, then float32, then two bytes or one byte per number, in base64. Steps that still do
+// not fit are omitted.
 
 #include "scene/html/data.h"
 
@@ -23,20 +24,20 @@
 namespace fovea::scene::html {
 namespace {
 
-/// So many numbers may be written in full, so many as float32, as two bytes, as one. Base64 takes
-/// four characters for three bytes, so they are at most 3.2 MB, but for weights that are themselves
-/// more than kMaxBytes: these are kept whole, at one byte each. The tables of the page and the
-/// scene's words come on top.
+/// Maximum total of numbers per encoding: exact text, float32, two bytes, one byte. Base64 uses
+/// four characters for three bytes, which limits the data to 3.2 MB, except for weights that exceed
+/// kMaxBytes by themselves: they are kept completely, at one byte each. The page's tables and the
+/// scene's words are not included.
 constexpr std::int64_t kMaxExact = 6000;
 constexpr std::int64_t kMaxFloats = 600'000;
 constexpr std::int64_t kMaxShorts = 1'200'000;
 constexpr std::int64_t kMaxBytes = 2'400'000;
-/// A step of so few numbers is never rounded beyond float32.
+/// Steps up to this size always keep at least float32 precision.
 constexpr std::int64_t kSmallStep = 20'000;
 
 enum class Encoding : std::uint8_t { kExact, kFloats, kShorts, kBytes };
 
-/// The whole-matrix steps; the focus's rows are among them.
+/// Returns the whole-matrix steps, which contain the rows of the focus.
 std::vector<const Step*> matrix_steps(const TraceModel& model) {
   std::vector<const Step*> out;
   for (const Step& step : model.trace().steps) {
@@ -100,8 +101,8 @@ std::string floats(const Tensor& tensor) {
   return base64(bytes);
 }
 
-/// `most` + 1 levels from `low` to `high`, in 1 or 2 bytes; the three codes after them are -inf,
-/// inf and nan.
+/// Encodes numbers as `most` + 1 levels from `low` to `high`, in 1 or 2 bytes each. The three codes
+/// after the levels are -inf, inf and NaN.
 std::string levels(const Tensor& tensor, double low, double high, int byte_count) {
   const long most = (1L << (8 * byte_count)) - 4;
   std::vector<std::uint8_t> bytes;
@@ -218,7 +219,7 @@ std::string page_data(const TraceModel& model) {
       score_json(scene, model),
       model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
 
-  // Where not everything fits, what a learner looks at first goes in first.
+  // If not everything fits, the steps that a learner reads first have priority.
   const auto rank = [](const Step* step) {
     const std::string_view base = base_name(step->name);
     if (base == "weights") return step->name == base ? 0 : 3;

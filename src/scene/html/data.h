@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of a trace for the page's script, as JSON that is safe inside <script>.
+// The numbers of a trace for the page's script, as JSON that is safe inside a <script> element.
 
 #pragma once
 
@@ -10,17 +10,19 @@
 
 namespace fovea::scene::html {
 
-/// Small traces keep every digit; larger ones float32 in base64; the largest two or one byte per
-/// number.
-/// What does not fit even so is left out, and the page shows it without numbers.
+/// Returns the data of a trace as JSON. Small traces keep every digit, larger ones use float32 in
+/// base64, and the largest use two bytes or one byte per number. Steps that still do not fit are
+/// omitted, and the page shows them without numbers.
 ///
-/// {"precision", "tokens": [[...]], "source": [[...]] or null, "focus": {item, index} or null,
-///  "heads", "kvHeads", "score": {...}, "mask": base64 bits or null,
+/// {"precision", "tokens": [[...]], "source": [[...]] or null, "focus": [item, index] or null,
+///  "heads", "kvHeads", "limits": {...}, "score": {...}, "mask": base64 bits or null,
 ///  "steps": [{"name", "title", "shape", "dims": [batch, heads, planes, rows, cols], "rows": "q",
-///             "cols": "k", "decimals", "largest", and one of "v" (numbers), "f32", "u16", "u8"}]}
+///             "cols": "k", "decimals", "sci", "largest", "maskable", and one of "v" (numbers),
+///             "f32", "u16", "u8"; "u16" and "u8" also have "low" and "high"}]}
 std::string page_data(const TraceModel& model);
 
-/// "", or a sentence on how exact the numbers are that the page's script shows.
+/// Returns a sentence about the precision of the numbers in the page's script; "" if they are
+/// exact.
 std::string data_note(const TraceModel& model);
 
 }  // namespace fovea::scene::html

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Letters are the usual ones: X embeddings, Y source embeddings, Q, K, V, S scores, A weights,
-// C context. i counts queries, j and k count keys, d counts dimensions.
+// Formulas in MathML (mathml.h). Symbols: X embeddings, Y source embeddings, Q, K, V, S scores,
+// A weights, C context; index i for queries, j and k for keys, d for dimensions.
 
 #include "scene/html/mathml.h"
 
@@ -47,7 +47,7 @@ std::string call(std::string_view function, const std::string& argument) {
   return row({mi(function), mo("\u2061"), in_parentheses(argument)});
 }
 
-/// What a formula is written in: one row (of the focus) or the whole matrix.
+/// Writes formulas for one row (of the focus) or for the whole matrix.
 struct Writer {
   const Scene& scene;
   bool focus;
@@ -117,7 +117,7 @@ struct Writer {
     if (score.bias.defined()) out += row({mo("+"), entry("b")});
     const std::optional<std::int64_t> offset = shared_offset();
     const bool per_item = !offset && (score.alibi || score.relative);
-    // Query i stands at position i + offset among the keys.
+    // Query i has position i + offset among the keys.
     const std::string position = per_item ? sub(mi("p"), mi("i")) : mi("i");
     const std::int64_t ahead = offset.value_or(0);
     if (score.alibi) {
@@ -142,7 +142,7 @@ struct Writer {
         "<mtable><mtr><mtd>{}</mtd><mtd>{}</mtd></mtr>"
         "<mtr><mtd>{}</mtd><mtd>{}</mtd></mtr></mtable>",
         before, mtext("where visible"), row({mo("\u2212"), mi("\u221E")}), mtext("elsewhere"));
-    // A row of its own, so that the brace opens it and grows with it.
+    // A separate row, so that the brace stretches to the height of the cases.
     return row({primed("s"), mo("="), row({mo("{"), cases})});
   }
 
@@ -174,7 +174,7 @@ struct Writer {
   std::string merged() const {
     std::string inside;
     for (std::int64_t head = 0; head < scene.heads; ++head) {
-      // Beyond a handful the pattern is clear.
+      // More than five heads are abbreviated.
       if (scene.heads > 5 && head == 3) {
         inside += mo("\u22EF");
         head = scene.heads - 1;
@@ -185,13 +185,13 @@ struct Writer {
   }
 
  private:
-  /// "+ 2", "\u2212 2", or nothing for 0.
+  /// Returns "+ 2" or "\u2212 2", or an empty string for 0.
   static std::string added(std::int64_t number) {
     if (number == 0) return "";
     return mo(number < 0 ? "\u2212" : "+") + mn(std::to_string(std::abs(number)));
   }
 
-  /// The alignment's offset; none where batch items have different ones.
+  /// Returns the alignment's offset if all batch items have the same one.
   std::optional<std::int64_t> shared_offset() const {
     const std::int64_t queries = scene.words.length();
     const ProblemShape problem{static_cast<std::int64_t>(scene.words.tokens.size()), scene.heads,
@@ -204,7 +204,7 @@ struct Writer {
     return first;
   }
 
-  /// e^(s_j - m) over the sum of e^(s_k - m), and of the sink's where there is one.
+  /// Returns e^(s_j - m) over the sum of e^(s_k - m), plus the term of the sink if there is one.
   std::string power(const std::string& score, std::string_view sign, const std::string& shift,
                     bool sinks) const {
     const auto raised = [&](const std::string& exponent) {

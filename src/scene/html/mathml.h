@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The formula of each step in MathML, as textbooks set it.
+// The formula of each step in MathML, in textbook notation.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace fovea::scene::html {
 
-/// A <math> element for the step of this name ("scores", "focus.weights[sum]"), as the scene
-/// defines it: its kind of score, its scale, its normalisation. Steps of the focus are written for
-/// one row, others for the whole matrix where that is what is computed.
+/// Returns a <math> element for the step with this name ("scores", "focus.weights[sum]"), with the
+/// score kind, scale and normalisation of the scene. Focus steps are written for one row, other
+/// steps for the whole matrix if they are computed as a whole.
 std::string step_mathml(std::string_view name, const Scene& scene);
 
 }  // namespace fovea::scene::html

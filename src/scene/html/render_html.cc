@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace as one page that opens anywhere: HTML5 and well-formed XML at once, nothing fetched. All
-// numbers are there without a script; page/page.js adds what can be pointed at. The pieces are made
-// in the other files here and put together here.
+// Renders a trace as one self-contained page that is both HTML5 and well-formed XML and loads no
+// other resources. All numbers are visible without a script; page/page.js adds interaction. The
+// other files in this folder render the parts, and this file assembles them.
 
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@
 
 namespace fovea::scene {
 
-// The style sheet and the script, compiled in from page/.
+// page/page.css and page/page.js, embedded by the build.
 extern const std::string_view kPageStyle;
 extern const std::string_view kPageScript;
 
@@ -36,9 +36,9 @@ using html::escape;
 using html::isolate;
 using html::PageSection;
 
-/// A longer scene would make the page longer than what it shows.
+/// Maximum size of a scene file that is included in the page.
 constexpr std::size_t kLongestScene = 64 << 10;
-/// Words written into a box of the flow.
+/// Maximum number of words in a box of the flow.
 constexpr std::size_t kWordsInBox = 6;
 
 bool is_focus(const Step& step) { return step.name.starts_with("focus."); }
@@ -55,7 +55,7 @@ class Page {
     out_ += "<div class=\"page\">\n";
     flow();
     out_ += "<main id=\"steps\">\n";
-    // Filled by the script: without one there is nothing to see here.
+    // Filled by the script, and therefore hidden without one.
     add("<section id=\"glance\" hidden=\"hidden\"><h2>Who looks at whom</h2></section>\n");
     part("in", "What goes in");
     for (const Step& step : trace_.steps) {
@@ -86,7 +86,7 @@ class Page {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
   }
 
-  /// What attention is given; everything else it computes.
+  /// Returns whether a step is an input of attention rather than a result.
   static bool is_input(const Step& step) {
     const std::string_view base = base_name(step.name);
     return base.ends_with("tokens") || base.ends_with("embeddings") || base.ends_with("_weights") ||
@@ -95,7 +95,7 @@ class Page {
 
   const Scene& scene() const { return trace_.scene; }
 
-  // ---- The frame -------------------------------------------------------------------------------
+  // ---- Page frame ------------------------------------------------------------------------------
 
   void head() {
     addf(
@@ -114,7 +114,7 @@ class Page {
     add("</header>\n");
   }
 
-  /// The words, which the script turns into buttons.
+  /// Writes the words, which the script converts to buttons.
   void sentence() {
     add("<div class=\"bar\" id=\"bar\">\n");
     const auto& items = scene().words.tokens;
@@ -134,9 +134,9 @@ class Page {
         html::page_data(model_), kPageScript);
   }
 
-  // ---- The flow: every step a box, its shape on the arrow that leaves it -----------------------
+  // ---- Flow: a box per step, with its shape on the outgoing arrow ------------------------------
 
-  /// Steps that stand side by side in the flow share a rank.
+  /// Returns the rank of a step. Steps with equal rank are side by side in the flow.
   static int rank(std::string_view name) {
     static const std::vector<std::vector<std::string_view>> ranks = {
         {"tokens", "source_tokens"},
@@ -178,7 +178,7 @@ class Page {
         add("<li>");
         open = at;
       }
-      const bool aside = step.name.find('[') != std::string::npos;  // shown, but leads nowhere
+      const bool aside = step.name.find('[') != std::string::npos;  // not used by later steps
       addf(
           "<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span "
           "class=\"shape\">{}</span></div>",
@@ -189,8 +189,8 @@ class Page {
     add("</ol>\n</nav>\n");
   }
 
-  /// "divided by sum" for "weights[sum]"; of plain weights, where others stand beside them, the
-  /// name of theirs.
+  /// Returns the label of a normalization: "divided by sum" for "weights[sum]". Plain weights get a
+  /// label only if the scene has several normalizations.
   std::string normalization_of(const Step& step) const {
     const auto& kinds = scene().normalizations;
     if (base_name(step.name) != "weights" || kinds.size() < 2) return "";
@@ -202,7 +202,7 @@ class Page {
     return std::string(normalization_label(kinds.back()));
   }
 
-  /// The words themselves, or the kind of weights.
+  /// Returns the words of the step, or the normalization of its weights.
   std::string box_detail(const Step& step) const {
     const std::string how = normalization_of(step);
     if (!how.empty()) return fmt::format("<span class=\"how\">{}</span>", how);
@@ -282,7 +282,7 @@ class Page {
     return out;
   }
 
-  /// Where numbers come from that nobody typed in.
+  /// Describes how randomly drawn numbers were generated.
   std::string drawn(std::string_view base) const {
     std::string how;
     if (base == "embeddings") how = scene().words.drawn;

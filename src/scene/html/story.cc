@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers are rows of the whole-matrix steps, which hold the focus's too; page.js builds the
-// same tables from the same rows (fillStory), so a change here has a twin there.
+// The story of one word (story.h). Its numbers are rows of the whole-matrix steps. page.js builds
+// the same tables from the same rows for other words (FILL), so both must change together.
 
 #include "scene/html/story.h"
 
@@ -22,7 +22,7 @@
 namespace fovea::scene::html {
 namespace {
 
-/// Exact where it is short: the factors of a written-out sum.
+/// Formats a factor of a written-out sum, without trailing zeros.
 std::string factor(double value, int precision) {
   std::string text = fmt::format("{:.{}f}", value, precision);
   if (value != 0.0 && std::abs(value) < std::pow(10.0, -precision)) {
@@ -59,7 +59,7 @@ class Story {
     return {fmt::format("story-{}", id), {}, std::string(title) + word(), {}, {}, {}};
   }
 
-  /// Adds the step and its formula to the section, if the trace has it.
+  /// Adds a step and its formula to the section. Returns false if the trace does not have the step.
   bool claim(PageSection& target, const std::string& name, bool with_formula = true) const {
     if (model_.find("focus." + name) == nullptr) return false;
     target.steps.push_back("focus." + name);
@@ -67,7 +67,7 @@ class Story {
     return true;
   }
 
-  /// <figure> ... </figure> for every head; `make` writes what is inside.
+  /// Returns one <figure> per head; `make` returns its contents.
   template <class Make>
   std::string each_head(std::string_view kind, Make&& make) const {
     std::string out = "<div class=\"maps\">\n";
@@ -103,7 +103,7 @@ class Story {
     return how != nullptr ? how->text(value) : factor(value, scene_.precision);
   }
 
-  /// The keys listed: all, or those with the largest weights.
+  /// Returns the keys to list: all, or those with the largest weights.
   std::vector<std::int64_t> listed_keys(std::int64_t head) const {
     if (cut()) return top_keys(model_, head);
     std::vector<std::int64_t> keys(static_cast<std::size_t>(model_.keys()));
@@ -113,7 +113,7 @@ class Story {
 
   bool cut() const { return model_.keys() > kMaxTableRows; }
 
-  /// "... and 288 more" as a row's heading, where keys are left out.
+  /// Returns a row with the heading "… 288 more" if keys are omitted.
   std::string rest_row(std::size_t columns) const {
     if (!cut()) return "";
     return fmt::format(
@@ -189,11 +189,12 @@ class Story {
     sections_.push_back(std::move(out));
   }
 
-  /// A table of keys: one column per step of `columns`, bars beside the last, a footer on request.
+  /// A column of key_table().
   struct Column {
     std::string step;
     std::string title;
   };
+  /// Returns a table of keys: one column per step, bars after the last one, and an optional footer.
   std::string key_table(std::int64_t head, const std::vector<Column>& columns, bool products,
                         const std::string& footer) const {
     std::string out = "<table class=\"list\"><thead><tr><td></td>";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story of one word on the page: its scores written out product by product, its weights as
-// bars, its context as a weighted sum. The page's script tells it again for another word.
+// The story of one word on the page: its scores as written-out products, its weights as bars, and
+// its context as a weighted sum. The page's script rebuilds the story for other words.
 
 #pragma once
 
@@ -13,22 +13,22 @@
 
 namespace fovea::scene::html {
 
-/// One numbered section of the page.
+/// A numbered section of the page.
 struct PageSection {
   std::string id;
-  std::vector<std::string> steps;  ///< the trace's steps that it shows
+  std::vector<std::string> steps;  ///< names of the displayed steps
   std::string title;               ///< HTML
   std::vector<std::string> formulas;
   std::string reading;
   std::string body;  ///< HTML
 };
 
-/// Longer sums are not written out.
+/// Maximum number of terms in a written-out sum.
 inline constexpr std::int64_t kMaxTerms = 6;
-/// Longer rows are cut.
+/// Maximum number of values in a displayed row.
 inline constexpr std::int64_t kMaxShownNumbers = 12;
 
-/// The sections of the focus, in order; none when the scene has no focus.
+/// Returns the sections about the focus in order, or none if the scene has no focus.
 std::vector<PageSection> story_sections(const TraceModel& model);
 
 }  // namespace fovea::scene::html

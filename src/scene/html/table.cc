@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cell's background is a number between 0 and 1 in its style, which the style sheet turns into a
-// colour; a picture's numbers are in the page's data, for the script to draw.
+// Heat maps (table.h). Each cell's style has a heat from 0 to 1, which the style sheet maps to a
+// background colour. The numbers of pictures are in the page's data, and the script draws them.
 
 #include "scene/html/table.h"
 
@@ -18,7 +18,7 @@ namespace fovea::scene::html {
 namespace {
 
 constexpr std::size_t kStrongest = 10;
-constexpr std::size_t kLongWord = 12;  // bytes; a shorter word is never cut by the style sheet
+constexpr std::size_t kLongWord = 12;  // bytes; the style sheet never truncates shorter words
 
 /// One matrix of a step.
 struct Plane {
@@ -47,7 +47,7 @@ std::string axis_name(const TraceModel& model, const StepLayout& layout, Axis ax
   return model.scene().source && axis == Axis::kKeys ? "source words" : "words";
 }
 
-/// "rows: queries, columns: keys, 6 x 6"
+/// Describes the dimensions of a matrix, such as "6 queries down, 6 keys across".
 std::string describe(const TraceModel& model, const StepLayout& layout) {
   if (layout.row_axis == Axis::kNumbers) {
     return fmt::format("{} numbers in, {} numbers out", layout.rows, layout.cols);
@@ -57,7 +57,7 @@ std::string describe(const TraceModel& model, const StepLayout& layout) {
                      axis_name(model, layout, layout.col_axis));
 }
 
-/// "item 0, head 1", "head 1", or nothing.
+/// Returns "item 0, head 1", "head 1", or an empty string.
 std::string plane_label(const Plane& at) {
   std::string out;
   const auto add = [&](std::string_view text) {
@@ -99,7 +99,7 @@ std::string table(const Plane& at, const Step* row_sums) {
   return out + "</tbody></table></div>";
 }
 
-/// The largest numbers of a matrix, which a picture does not tell by itself.
+/// Lists the largest numbers of a matrix, which cannot be read from its picture.
 std::string strongest(const Plane& at) {
   std::vector<std::tuple<double, std::int64_t, std::int64_t>> cells;
   for (std::int64_t row = 0; row < at.layout.rows; ++row) {
@@ -113,7 +113,7 @@ std::string strongest(const Plane& at) {
   std::string out = "<p class=\"small\">The strongest:</p><ol class=\"top\">";
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [value, row, col] = cells[i];
-    // Among many words one may occur twice, so its position is added.
+    // The position distinguishes repeated words.
     out += fmt::format("<li>{} \u00B7 {} \u2192 {} \u00B7 {} <b>{}</b></li>",
                        isolate(at.model.word(Axis::kQueries, at.item, row)), row,
                        isolate(at.model.word(Axis::kKeys, at.item, col)), col,

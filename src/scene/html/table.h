@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A step's matrices as heat maps: real tables where they fit, pictures drawn by the page's script
-// where they do not.
+// Renders the matrices of a step as heat maps: HTML tables if they fit, otherwise pictures that the
+// page's script draws.
 
 #pragma once
 
@@ -13,25 +13,26 @@
 
 namespace fovea::scene::html {
 
-/// Beyond this a matrix is a picture, not a table.
+/// Maximum size of a table; larger matrices become pictures.
 inline constexpr std::int64_t kMaxTableRows = 40;
 inline constexpr std::int64_t kMaxTableCols = 24;
-/// And so is a step whose heads and batch items have more cells than this together.
+/// Maximum number of cells of a step in tables, over all heads and batch items.
 inline constexpr std::int64_t kMaxTableCells = 6000;
-/// A hidden layer is a matrix per query; beyond this many only one query's is on the page.
+/// Maximum number of matrices of a hidden layer, which has one per query. If there are more
+/// queries, the page shows the matrix of only one.
 inline constexpr std::int64_t kMaxPlanes = 12;
 
 bool fits_table(const StepLayout& layout);
 
-/// Every matrix of the step, each in a <figure> labelled with its batch item and head. `row_sums`
-/// (nullable) becomes a last column.
+/// Returns every matrix of the step in a <figure> labelled with its batch item and head. `row_sums`
+/// (nullable) becomes the last column.
 std::string heat_maps(const TraceModel& model, const Step& step, const Step* row_sums);
 
-/// One <td> with its background; `largest` is what a full background stands for.
+/// Returns one <td> with its background. The largest magnitude in `numbers` has full colour.
 std::string heat_cell(const StepNumbers& numbers, double value);
-/// The dot that stands for a masked number.
+/// Returns a cell with a dot, for a masked number.
 std::string masked_cell();
-/// A row's or column's heading: a word, with its full text where CSS may shorten it.
+/// Returns the heading of a row or column: a word, with its full text if CSS may truncate it.
 std::string heading(std::string_view scope, std::string_view word, std::string_view attributes);
 
 }  // namespace fovea::scene::html

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random arrays, drawn as NumPy's legacy generator draws them.
+// Random arrays with the same values as NumPy's legacy generator (scene_parser.h).
 
 #include <fmt/format.h>
 
@@ -34,7 +34,8 @@ Tensor Drawer::draw(const JsonNode& node, const Shape& shape, std::string* drawn
     node.fail(fmt::format("expected at most {} numbers to draw, got {} of them", kMaxNumbers,
                           to_string(shape)));
   }
-  constexpr std::int64_t kBound = std::int64_t{1} << 53;  // whole numbers that float64 holds
+  constexpr std::int64_t kBound = std::int64_t{1}
+                                  << 53;  // integers up to this are exact in float64
   Tensor result;
   if (choice == 2) {
     const auto low_node = node.find("low");

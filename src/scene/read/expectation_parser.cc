@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an author claims: values, and how exactly.
+// Parses expectations: the values that an author expects, and their tolerances (scene_parser.h).
 
 #include <cmath>
 
@@ -14,7 +14,7 @@
 namespace fovea::scene {
 namespace {
 
-constexpr int kMaxDigits = 17;  // that a float64 can have
+constexpr int kMaxDigits = 17;  // significant digits of a float64
 
 void parse_expected_words(const JsonNode& node, Expectation& expectation) {
   if (node.is_array()) {

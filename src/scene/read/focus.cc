@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finding a token by what an author calls it, and choosing the one whose story is told.
+// Looks up tokens by word or index, and sets the focus of a scene (scene_parts.h).
 
 #include <charconv>
 
@@ -17,9 +17,9 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::size_t kMaxListed = 24;  // words in a message
+constexpr std::size_t kMaxListed = 24;  // maximum number of words in a message
 
-/// The words of each batch item.
+/// Words of each batch item.
 using Tokens = std::vector<std::vector<std::string>>;
 
 std::string list_words(const std::vector<std::string>& words) {
@@ -37,14 +37,14 @@ std::string at_index(bool batched, std::int64_t item, std::int64_t index) {
   return batched ? fmt::format("@{}:{}", item, index) : fmt::format("@{}", index);
 }
 
-/// A whole number that fills `text`, or -1.
+/// Parses all of `text` as an integer. Returns -1 if it is not one.
 std::int64_t parse_index(std::string_view text) {
   std::int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-/// The one place of a word in "the scene" or whatever `where` it is looked for.
+/// Returns the unique position of a word. `where` names the searched sequence in messages.
 Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
                     std::string_view where) {
   std::vector<Focus> places;
@@ -68,7 +68,7 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
        visible(word), places.size(), list_words(indices));
 }
 
-/// What "@INDEX" names, or "@ITEM:INDEX" in a batch.
+/// Resolves "@INDEX", or "@ITEM:INDEX" in a batch.
 Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) {
   std::string_view index = name.substr(1);
   Focus place;

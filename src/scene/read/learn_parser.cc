@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where an author wants queries to look: {"one": {"journey": 0.9}}. Words are named as by
-// `fovea explain --query`.
+// Parses "learn", the target weights of queries: {"one": {"journey": 0.9}}. Words are named as in
+// `fovea explain --query` (scene_parser.h).
 
 #include <algorithm>
 
@@ -15,7 +15,7 @@
 namespace fovea::scene {
 namespace {
 
-/// What `find` finds; where it finds nothing the message begins with the place.
+/// Returns the result of `find`. If it throws, the message begins with the path of `node`.
 template <class Find>
 auto found_at(const JsonNode& node, Find&& find) {
   try {
@@ -25,7 +25,7 @@ auto found_at(const JsonNode& node, Find&& find) {
   }
 }
 
-/// The same word may be named in two ways.
+/// Throws if a wish for the same word exists. A word has two names, its text and its index.
 template <class Same>
 void refuse_twice(const JsonNode& node, const std::vector<Wish>& wishes, const char* what,
                   Same&& same) {
@@ -41,7 +41,7 @@ void parse_keys(const JsonNode& node, const Focus& query, const Scene& scene,
   if (keys.empty()) node.fail("expected at least one key to look at, got none");
   double sum = 0.0;
   for (const auto& [name, given] : keys) {
-    // By names of their own: Clang 14 captures no structured bindings.
+    // A separate variable, because Clang 14 cannot capture structured bindings in lambdas.
     const std::string& key_name = name;
     Wish wish{query.item, query.index, 0, 0.0, given.place()};
     wish.key = found_at(given, [&] { return find_key(scene, query.item, key_name); });
@@ -53,7 +53,7 @@ void parse_keys(const JsonNode& node, const Focus& query, const Scene& scene,
     sum += wish.weight;
     wishes.push_back(std::move(wish));
   }
-  constexpr double kRounding = 1e-9;  // of a sum that was meant to be 1
+  constexpr double kRounding = 1e-9;  // tolerance for a sum that should be 1
   if (sum > 1.0 + kRounding) {
     node.fail(fmt::format("expected weights that add up to at most 1, got {}", sum));
   }

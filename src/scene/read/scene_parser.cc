@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From JSON to a Scene: every key checked, every shape compared with its neighbours', all random
-// numbers drawn from one stream.
+// Parses JSON into a Scene (scene_parser.h). Every key is checked, shapes are checked against each
+// other, and all random numbers come from one stream.
 
 #include "scene/read/scene_parser.h"
 
@@ -39,7 +39,7 @@ class SceneParser {
     const auto seed = root_.find("seed");
     drawer_ = Drawer(seed ? std::optional(seed->integer(0, 0xFFFFFFFFLL)) : std::nullopt);
 
-    // Tokens first, then everything random in the one order that the stream has.
+    // The order of these calls determines the order of draws from the random stream.
     scene_.words = parse_sequence(root_, &scene_.batched);
     parse_source();
     parse_heads();
@@ -59,7 +59,7 @@ class SceneParser {
  private:
   // ---- Tokens and embeddings -------------------------------------------------------------------
 
-  /// Reads "tokens" or "text", and "embeddings", of the scene or of its source.
+  /// Parses "tokens" or "text", and "embeddings", of the scene or its source.
   Sequence parse_sequence(const JsonNode& node, bool* batched) {
     Sequence sequence;
     const auto tokens = node.find("tokens");
@@ -259,7 +259,7 @@ class SceneParser {
     return shape;
   }
 
-  /// An embedding's shape as its author sees it, without a batch.
+  /// Returns the shape of the embeddings as in the file, without the batch dimension.
   static std::string matrix_shape(const Tensor& embeddings) {
     return to_string(Shape{embeddings.extent(1), embeddings.extent(2)});
   }
@@ -279,7 +279,7 @@ class SceneParser {
             scene_.words.length(), source.length()};
   }
 
-  /// Every step is computed and kept, so both have bounds; what is larger is no scene.
+  /// Limits the cost of a scene: every step is computed and stored.
   void check_sizes() const {
     const ProblemShape p = problem_shape();
     const std::int64_t scores = p.batch * p.q_heads * p.q_len * p.kv_len;
@@ -302,7 +302,7 @@ class SceneParser {
     }
   }
 
-  // ---- What is shown and claimed ---------------------------------------------------------------
+  // ---- Presentation and expectations -----------------------------------------------------------
 
   void parse_presentation() {
     parse_normalizations();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the scene parser, each a function from JSON to one part of a Scene.
-// docs/scene.md is the same in words; docs/scene.schema.json the same for editors, and a test keeps
-// the three together.
+// The parts of the scene parser. Each function converts JSON to one part of a Scene. docs/scene.md
+// documents the format, docs/scene.schema.json is its schema for editors, and a test checks that
+// the three agree.
 
 #pragma once
 
@@ -21,26 +21,26 @@ namespace fovea::scene {
 
 inline constexpr std::int64_t kMaxDim = 4096;
 inline constexpr std::int64_t kMaxScores = std::int64_t{1} << 22;
-inline constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 22;  // of one drawn array
+inline constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 22;  // per drawn array
 inline constexpr std::int64_t kMaxProducts = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 
-/// Draws random arrays from the scene's one stream, which begins with the first drawing.
+/// Draws random arrays from the single random stream of a scene. The first draw seeds the stream.
 class Drawer {
  public:
   explicit Drawer(std::optional<std::int64_t> seed) : seed_(seed) {}
 
-  /// The keys of a drawing.
+  /// Returns the keys of a JSON object that describes a draw.
   static const std::vector<std::string>& keys();
 
-  /// Draws an array as `node` says; `drawn` receives the call in words.
+  /// Draws an array as `node` describes. `drawn` receives a description of the call.
   Tensor draw(const JsonNode& node, const Shape& shape, std::string* drawn = nullptr);
 
-  /// A matrix of `rows` rows, given or drawn; `rows_are` says what the rows stand for.
+  /// Returns a matrix of `rows` rows, given or drawn. `rows_are` describes the rows in messages.
   Tensor matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
                 std::int64_t default_columns, std::string* drawn = nullptr);
 
-  /// A list of numbers, given or drawn.
+  /// Returns a vector, given or drawn.
   Tensor vector(const JsonNode& node, std::int64_t default_length);
 
  private:
@@ -50,24 +50,24 @@ class Drawer {
   std::optional<RandomState> stream_;
 };
 
-/// A number of columns, as "dim" and its like give it.
+/// Returns the number of columns under a key such as "dim", if present.
 std::optional<std::int64_t> parse_dim(const JsonNode& node, const char* key);
 
-/// What a score compares.
+/// Shapes of the queries and keys that a score compares.
 struct ScoreShape {
   ProblemShape problem;
   std::int64_t head_dim = 0;
   std::int64_t key_dim = 0;
-  std::string key_place;   ///< where the key's width was decided, for messages
-  std::string query_name;  ///< what decided the query's, and its shape
+  std::string key_place;   ///< path of the value that determines `key_dim`, for messages
+  std::string query_name;  ///< name and shape of the matrix that determines `head_dim`
 };
 
-/// Fills the scene's score kind, scale and score options. `node` is "score", if given.
+/// Sets the scene's score kind, scale and score options. `node` is "score", if present.
 void parse_score(const std::optional<JsonNode>& node, const ScoreShape& shape, Drawer& drawer,
                  Scene& scene);
 
 Expectation parse_expectation(const JsonNode& node);
-/// Of a scene whose words are there.
+/// Parses "learn". The words of `scene` must have been parsed.
 std::vector<Wish> parse_learn(const JsonNode& node, const Scene& scene);
 
 }  // namespace fovea::scene

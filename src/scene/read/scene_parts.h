@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of this layer share about scenes.
+// Lookup of words in a scene.
 
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace fovea::scene {
 
-/// The one place of a word. Throws InvalidArgument for a word that is not there (listing the words)
-/// or that occurs twice.
+/// Returns the position of a word. Throws InvalidArgument if the word does not occur (the message
+/// lists all words) or occurs more than once.
 Focus find_word(const Scene& scene, std::string_view word);
 
-/// The query that a word names, or "@INDEX", or "@ITEM:INDEX" in a batch. Throws as find_word.
+/// Returns the query named by a word, by "@INDEX", or by "@ITEM:INDEX" in a batch. Throws as
+/// find_word does.
 Focus find_query(const Scene& scene, std::string_view name);
 
-/// The key of a batch item that a word or "@INDEX" names, alike.
+/// Returns the key of a batch item named by a word or "@INDEX". Throws as find_word does.
 std::int64_t find_key(const Scene& scene, std::int64_t item, std::string_view name);
 
-/// A focus token's text.
+/// Returns the text of the focus token.
 const std::string& focus_word(const Scene& scene);
 
 }  // namespace fovea::scene

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The score of a scene: its kind, its scale, and what is added to it.
+// Parses the score of a scene: kind, scale and score options (scene_parser.h).
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scene for a sentence without a file: written as JSON and parsed like any other, so that what
-// the page offers to take away is what was computed.
+// Creates a scene from a sentence. It is written as JSON and parsed like any other scene, so that
+// the JSON offered on the page is exactly the scene that was computed.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

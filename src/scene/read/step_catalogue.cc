@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table itself. A new kind of step begins here.
+// The table of steps (step_catalogue.h). New kinds of steps are added here first.
 
 #include "scene/read/step_catalogue.h"
 
@@ -16,7 +16,7 @@ constexpr std::string_view kFocus = "focus.";
 
 bool has_normalization(std::string_view base) { return base == "weights" || base == "row_sums"; }
 
-/// Steps that belong to the whole scene and have no row for one query.
+/// Returns whether a step belongs to the whole scene and has no row per query.
 bool only_whole(std::string_view base) {
   return base.ends_with("_weights") || base.starts_with("source_");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the parts of a scene fit together. The parser says what is wrong with a file and where;
-// this protects the trace from scenes that were built or changed by hand.
+// Checks that the parts of a scene are consistent (fovea/scene.h). The parser reports errors in
+// files with their location; these checks protect the trace from scenes built or modified in code.
 
 #include <algorithm>
 

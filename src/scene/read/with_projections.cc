@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scene with other weights, as JSON that a person can go on with: the author's keys in the
-// author's order, one row of a matrix a line.
+// Replaces the projections of a scene and rewrites its JSON for further editing: the author's keys
+// keep their order, and every matrix row has its own line.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::size_t kShort = 80;  // characters of an object that stays on one line
+constexpr std::size_t kShort = 80;  // maximum length of an object on one line
 
 bool has_array(const Json& value) {
   return value.is_array() ||
@@ -81,7 +81,7 @@ Scene with_projections(const Scene& scene, const Projections& projections) {
   const Json matrices = {{"query", matrix_json(projections.query, "query")},
                          {"key", matrix_json(projections.key, "key")},
                          {"value", matrix_json(projections.value, "value")}};
-  // They stand where they stood, or else below what they make queries and keys of.
+  // Existing projections are replaced in place; new ones follow the inputs that they project.
   const std::string_view before = json.contains("projections") ? "projections"
                                   : json.contains("source")    ? "source"
                                                                : "embeddings";

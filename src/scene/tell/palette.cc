@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One hue from near white to dark blue: order survives any colour blindness and black-and-white
-// print. (The "Blues" of ColorBrewer, by Cynthia Brewer, is the model.)
+// A single hue from near white to dark blue (palette.h), modelled on "Blues" of ColorBrewer by
+// Cynthia Brewer. The order of colours survives colour blindness and black-and-white print.
 
 #include "scene/tell/palette.h"
 

@@ -11,15 +11,15 @@
 
 namespace fovea::scene {
 
-/// `text` on a background for `heat` (0 to 1; anything else leaves it alone), with a foreground
-/// that can be read on it.
+/// Returns `text` with a background colour for `heat` and a readable foreground. The text is
+/// unchanged if `heat` is not from 0 to 1.
 std::string on_heat(const std::string& text, double heat, Color color);
 
-/// One of " ░▒▓█" for a heat; "·" where masked (-inf), "!" for nan.
+/// Returns one of " ░▒▓█" for a heat, "·" for masked (-inf) and "!" for NaN.
 std::string shade(double heat);
 
-/// The nearest of the 6 x 6 x 6 colours that 256-colour terminals have; red, green and blue from 0
-/// to 255.
+/// Returns the nearest entry of the 6 x 6 x 6 colour cube of 256-colour terminals. Red, green and
+/// blue range from 0 to 255.
 int cube_index(const std::array<double, 3>& rgb);
 
 std::string bold(const std::string& text, Color color);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sentences that are computed from the numbers, never canned.
+// Remarks on the weights, derived from the data (story.h).
 
 #include <cmath>
 #include <utility>
@@ -18,20 +18,20 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-constexpr std::int64_t kMaxRemarked = 4;  // matrices; more would drown the picture
+constexpr std::int64_t kMaxRemarked = 4;  // maximum number of matrices with remarks
 
 struct RowFacts {
   double most = 0.0;
   std::int64_t where = -1;
-  std::int64_t visible = 0;    // keys that may be seen
-  std::int64_t looked_at = 0;  // keys with any weight
+  std::int64_t visible = 0;    // unmasked keys
+  std::int64_t looked_at = 0;  // keys with non-zero weight
   double entropy = 0.0;
   bool has_negative = false;
   bool has_nan = false;
   bool has_infinity = false;
 };
 
-/// What is notable in the weights of one head of one batch item.
+/// Notable properties of the weights of one head and batch item.
 class MatrixRemarks {
  public:
   MatrixRemarks(const TraceModel& model, const StepLayout& weights, std::int64_t item,
@@ -82,7 +82,7 @@ class MatrixRemarks {
   RowFacts look_at_row(std::int64_t i) const {
     RowFacts facts;
     for (std::int64_t j = 0; j < weights_.cols; ++j) {
-      // A weight of 0 does not tell: a sink can take everything from a key that may be seen.
+      // A weight of 0 does not imply a mask: a sink can absorb all the weight of an unmasked key.
       if (model_.masked(item_, head_, i, j)) continue;
       ++facts.visible;
       const double weight = weights_.at(item_, head_, 0, i, j);
@@ -111,7 +111,7 @@ class MatrixRemarks {
         single_.push_back(i);
       } else {
         if (strongest_ < 0 || row.most > facts(strongest_).most) strongest_ = i;
-        // Evenness is about shares of one, which weights below 0 ("sum") are not.
+        // Entropy is not defined for negative weights, which "sum" can produce.
         const bool shares = !row.has_negative;
         if (shares && (most_even_ < 0 || row.entropy > facts(most_even_).entropy)) most_even_ = i;
       }
@@ -126,13 +126,13 @@ class MatrixRemarks {
     return '"' + visible(model_.word(axis, item_, i)) + '"';
   }
 
-  /// The key that a query looks at most.
+  /// Returns the key with the largest weight for a query.
   std::string target(std::int64_t i) const {
     const std::int64_t key = facts(i).where;
     return !model_.scene().source && key == i ? "itself" : quoted(Axis::kKeys, key);
   }
 
-  /// "a", "b" and 3 more
+  /// Returns a list such as: "a", "b" and 3 more
   std::string some_queries(const std::vector<std::int64_t>& which) const {
     constexpr std::size_t kShown = 3;
     std::string list;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace as JSON. Numbers are written shortest-that-reads-back in their own type, whole numbers
-// without a point; one row of numbers a line, so that a person can read it too.
+// Writes a trace as JSON. Numbers use the shortest text that round-trips in their own type, and
+// integers have no decimal point. Each row of numbers has its own line, for readability.
 
 #include <cmath>
 
@@ -39,7 +39,8 @@ void append_nested(std::string& out, const TensorView& values, const std::string
   out += ']';
 }
 
-/// Tokens nested as their shape says; numbers again where the scene gave numbers.
+/// Returns tokens as nested arrays of this shape. `numeric` writes them as numbers, as in the
+/// scene.
 std::string nested_words(const std::vector<std::string>& words, const Shape& shape, bool numeric) {
   const auto one = [&](std::size_t i) {
     return numeric ? words[i] : harmless_json_string(words[i]);

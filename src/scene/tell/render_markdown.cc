@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story as Markdown (GitHub's, for its tables). What a scene's author wrote is escaped: it is
-// shown, never interpreted.
+// Renders the story as GitHub-flavoured Markdown (for its tables). Text from the scene is escaped:
+// it is displayed, never interpreted.
 
 #include <cmath>
 #include <string_view>
@@ -44,7 +44,8 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// Numbers and products, as code so that their columns line up; pipes would end the cell.
+/// Formats numbers and products as code, so that their columns align. `text` must not contain a
+/// pipe, which would end the table cell.
 std::string code(const std::string& text) {
   const auto first = text.find_first_not_of(' ');
   if (first == std::string::npos) return "";
@@ -71,7 +72,7 @@ void append_table(std::string& out, const Table& table) {
   out += '\n';
 }
 
-/// A note's lines, each on its own; an empty one parts paragraphs.
+/// Appends the lines of a note, with line breaks. Empty lines separate paragraphs.
 void append_note(std::string& out, std::string_view prefix, const Note& note) {
   for (std::size_t i = 0; i < note.size(); ++i) {
     if (i > 0) out += prefix;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story in a terminal: sections with tables aligned to the column, heat maps in colour or in
-// shades, nothing wider than the terminal.
+// Renders the story for a terminal: sections with aligned tables and heat maps, in colour or as
+// shades, never wider than the terminal.
 
 #include <algorithm>
 #include <cmath>
@@ -19,9 +19,9 @@
 namespace fovea::scene {
 namespace {
 
-constexpr int kMaxLabel = 18;   // columns
-constexpr int kMaxHeader = 10;  // columns, where the numbers below are narrower
-constexpr int kMinLabel = 9;    // columns that a caption may take beside the headers
+constexpr int kMaxLabel = 18;   // maximum width of a row label, in columns
+constexpr int kMaxHeader = 10;  // maximum width of a header above narrower numbers
+constexpr int kMinLabel = 9;    // width that a caption in the corner may always use
 constexpr int kGap = 2;
 constexpr int kMaxPictureRows = 40;
 const std::string kIndent = "   ";
@@ -105,14 +105,14 @@ class TextRenderer {
     for (const TableRow& row : table.rows) {
       label_width = std::max(label_width, std::min(max_label(), display_width(row.label)));
     }
-    // A short caption stands in the corner of the table, a long one on a line of its own.
+    // A short caption is placed in the corner of the table, a long one on a separate line.
     std::string corner = table.caption;
     if (display_width(corner) > std::max(label_width, kMinLabel)) {
       add(kIndent + faint(corner, color_));
       corner.clear();
     }
     label_width = std::max(label_width, display_width(corner));
-    // Headers are cut where the table is too wide with them.
+    // If the table is too wide, headers are truncated.
     const int room = width_ - static_cast<int>(kIndent.size()) - label_width;
     std::vector<int> widths = column_widths(table, table.heat ? kMaxHeader : kMaxLabel);
     if (needed(table, widths) > room) widths = column_widths(table, kMaxHeader);
@@ -123,7 +123,7 @@ class TextRenderer {
     }
     int used = static_cast<int>(kIndent.size()) + label_width;
     for (const std::size_t j : columns) {
-      // What even then does not fit is cut.
+      // Columns that still do not fit are truncated.
       if (j != kLeftOut) widths[j] = std::max(1, std::min(widths[j], width_ - used - kGap));
       used += kGap + (j == kLeftOut ? 1 : widths[j]);
     }
@@ -141,7 +141,8 @@ class TextRenderer {
     }
   }
 
-  /// As wide as its cells, and as its header where that is no wider than `header_limit`.
+  /// Returns the width of each column: the larger of its cell width and its header width, where the
+  /// header counts up to `header_limit`.
   static std::vector<int> column_widths(const Table& table, int header_limit) {
     std::vector<int> widths;
     for (std::size_t j = 0; j < table.columns.size(); ++j) {
@@ -155,7 +156,7 @@ class TextRenderer {
     return widths;
   }
 
-  /// The columns that a table takes beside its labels, without what is optional.
+  /// Returns the width of the required columns, without row labels.
   static int needed(const Table& table, const std::vector<int>& widths) {
     int total = 0;
     for (std::size_t j = 0; j < widths.size(); ++j) {
@@ -172,8 +173,9 @@ class TextRenderer {
 
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
-  /// The columns that fit: those that are needed and, from the first, those that are optional; or,
-  /// where even the needed ones are too wide, the first of them and the last with kLeftOut between.
+  /// Returns the columns that fit: the required ones and then optional ones from left to right. If
+  /// even the required ones are too wide, returns the first and the last with kLeftOut between
+  /// them.
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
     const int indent = static_cast<int>(kIndent.size()) + label_width;
@@ -227,13 +229,13 @@ class TextRenderer {
     const std::string text = table.columns[j].left ? pad_right(fit(cell.text, width), width)
                                                    : pad_left(fit(cell.text, width), width);
     if (color_ != Color::kNone && table.heat) {
-      // The gap belongs to the coloured cell, so that neighbours touch.
+      // The gap is part of the coloured cell, so that adjacent cells touch.
       return " " + on_heat(text + " ", cell.heat, color_);
     }
     return spaces(kGap) + text;
   }
 
-  /// The row as shades behind its numbers, where there is room.
+  /// Returns the row as shades, to be printed after its numbers if there is room.
   static std::string shades(const TableRow& row, int room) {
     std::string text;
     for (const Cell& cell : row.cells) {

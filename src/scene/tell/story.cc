@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The whole story: what goes in, one word (story_word.cc), all words at once.
+// The complete story: the inputs, one word in detail (story_word.cc), and all words (story.h).
 
 #include "scene/tell/story.h"
 

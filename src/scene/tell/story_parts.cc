@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How matrices become tables (cut to the first and last rows and columns where there are many) and
-// pictures, and how notes are found and made safe to show.
+// Converts matrices to tables (limited to the first and last rows and columns if there are many)
+// and pictures, and selects and escapes notes (story_parts.h).
 
 #include "scene/tell/story_parts.h"
 
@@ -17,9 +17,9 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::int64_t kFewColumns = 16;  // of a table; as many rows
+constexpr std::int64_t kFewColumns = 16;  // tables up to this many rows and columns are complete
 
-/// Shades run from 0 to the largest number.
+/// Returns the largest finite value, which gets the darkest shade.
 double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
   double most = 0.0;
   for (std::int64_t i = 0; i < layout.rows; ++i) {
@@ -31,11 +31,11 @@ double hottest(const StepLayout& layout, std::int64_t item, std::int64_t head) {
   return most;
 }
 
-/// The lines of a note, each made safe to show, without empty ones at either end. Split before they
-/// are made safe: a line break inside a line would be shown, not obeyed.
+/// Splits a note into lines and escapes each. Empty lines at either end are dropped. Splitting
+/// comes first because escaping would turn line breaks into visible text.
 Note lines_of(std::string_view text) {
   Note lines;
-  std::size_t seen = 0;  // up to the last line that is not empty
+  std::size_t seen = 0;  // number of lines up to the last non-empty one
   while (!text.empty()) {
     const std::size_t end = std::min(text.find_first_of("\r\n"), text.size());
     std::string line(text.substr(0, end));
@@ -137,7 +137,7 @@ void StoryParts::add_matrices(Section& target, const std::string& step,
 Table StoryParts::table(const StepLayout& layout, std::int64_t item, std::int64_t head) const {
   Table result;
   result.heat = layout.weights;
-  // The query's own row; also among keys, where queries and keys are the same words.
+  // The row of the focus query, also in tables of keys if queries and keys are the same words.
   const bool has_focus =
       scene().focus && scene().focus->item == item &&
       (layout.row_axis == Axis::kQueries || (layout.row_axis == Axis::kKeys && !scene().source));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the parts of a story have in common: words, notes, and matrices as tables.
+// Shared building blocks of a story: words, notes, and matrices as tables.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::scene {
 
-/// What stands for a masked score or weight.
+/// Placeholder for a masked score or weight.
 inline constexpr std::string_view kMaskedMark = "·";
 
 class StoryParts {
@@ -26,24 +26,24 @@ class StoryParts {
   const TraceModel& model() const { return model_; }
   const Scene& scene() const { return model_.scene(); }
   const Step* find(const std::string& name) const { return model_.find(name); }
-  /// Whether tables are cut to what matters and matrices become pictures.
+  /// Returns whether tables are shortened and matrices become pictures.
   bool many() const { return many_; }
 
-  /// A section that begins with a step's formula and how to read it.
+  /// Returns a section that begins with the formula and explanation of a step.
   Section section(const std::string& title, const std::string& step) const;
 
-  /// The author's notes on these steps.
+  /// Returns the author's notes on these steps.
   std::vector<Note> notes(const std::vector<std::string>& steps) const;
-  /// The names of the steps that hold weights and their sums.
+  /// Returns the names of the steps with weights and their row sums.
   std::vector<std::string> weight_steps(const std::string& prefix) const;
-  /// "[sum]" for a normalization that is only shown beside the main one; else "".
+  /// Returns the step suffix of a normalization, such as "[sum]"; "" for the main one.
   std::string suffix(reference::Normalization normalization) const;
 
-  /// The words along an axis, made safe to show.
+  /// Returns the words along an axis, escaped.
   std::vector<std::string> words(Axis axis, std::int64_t item) const;
 
-  /// Adds a step's matrices, one for each head and batch item: as tables, or as pictures where
-  /// there are many words. Nothing where the scene has no such step.
+  /// Adds the matrices of a step, one per head and batch item, as tables, or as pictures if there
+  /// are many words. Does nothing if the scene does not have the step.
   void add_matrices(Section& target, const std::string& step, const std::string& caption) const;
 
  private:
@@ -54,11 +54,11 @@ class StoryParts {
   bool many_;
 };
 
-/// The positions shown of `count`: all of a few; otherwise the first, the last and `keep`, with -1
-/// for what is left out.
+/// Returns the displayed positions out of `count`: all if there are at most `few`, otherwise the
+/// first ones, the last ones and `keep`, with -1 for each gap.
 std::vector<std::int64_t> shown_positions(std::int64_t count, std::int64_t few, std::int64_t keep);
 
-/// The sections that follow one word: its scores, weights and context.
+/// Returns the sections about the focus word: its scores, weights and context.
 std::vector<Section> tell_word(const StoryParts& parts);
 
 }  // namespace fovea::scene

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One word in detail: each product of its scores written out where that is short, the ways to
-// weights side by side, and the sum that makes its context.
+// One word in detail (story_parts.h): its scores, written out as products if they are short, its
+// weights by every normalization side by side, and its context as a weighted sum.
 
 #include <algorithm>
 #include <cmath>
@@ -20,17 +20,17 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::size_t kFewTerms = 6;    // of a product that is written out
-constexpr std::int64_t kFewInARow = 8;  // of numbers in brackets
+constexpr std::size_t kFewTerms = 6;    // maximum number of terms in a written-out sum
+constexpr std::int64_t kFewInARow = 8;  // maximum number of values in brackets
 constexpr int kBarColumns = 20;
 
-/// A bar for a share of the largest value; empty for what is not positive.
+/// Returns a bar whose length is proportional to value / largest; empty unless both are positive.
 std::string bar(double value, double largest) {
   if (!(value > 0) || !(largest > 0) || !std::isfinite(value)) return "";
   return std::string(static_cast<std::size_t>(std::round(kBarColumns * value / largest)), '#');
 }
 
-/// Right-aligned in as many columns as the longest has.
+/// Right-aligns all texts to the width of the longest.
 void align(std::vector<std::string>& texts) {
   int width = 0;
   for (const std::string& text : texts) width = std::max(width, display_width(text));
@@ -89,12 +89,12 @@ class WordTeller {
  private:
   // ---- Numbers ---------------------------------------------------------------------------------
 
-  /// The focus query's number for a key, in a step of queries by keys.
+  /// Returns the value for the focus query and a key, in a step of queries by keys.
   double at_key(const Step& step, std::int64_t head, std::int64_t key) const {
     return model_.layout(step).at(focus_.item, head, 0, focus_.index, key);
   }
 
-  /// The focus query's row of a step.
+  /// Returns the row of the focus query in a step.
   std::vector<double> own_row(const Step& step, std::int64_t head) const {
     const StepLayout layout = model_.layout(step);
     std::vector<double> row;
@@ -117,10 +117,10 @@ class WordTeller {
     return most;
   }
 
-  /// Whether there are more keys than are shown.
+  /// Returns whether only some of the keys are shown.
   bool cut() const { return parts_.many() && model_.keys() > kTopKeys; }
 
-  /// The keys shown: all of a few; of many, those with the largest weights.
+  /// Returns the keys to show: all, or those with the largest weights if there are many.
   std::vector<std::int64_t> shown_keys(std::int64_t head) const {
     if (cut()) return top_keys(model_, head);
     std::vector<std::int64_t> all(static_cast<std::size_t>(model_.keys()));
@@ -141,7 +141,7 @@ class WordTeller {
     return scene_.heads > 1 ? fmt::format("head {}", head) : std::string();
   }
 
-  /// "[0.43 0.15 …]" for each row, written as the step writes its numbers, columns aligned.
+  /// Returns "[0.43 0.15 …]" for each row, in the number format of the step, with aligned columns.
   std::vector<std::string> bracketed(const std::vector<std::vector<double>>& rows,
                                      const Step& step) const {
     if (rows.empty()) return {};
@@ -177,7 +177,7 @@ class WordTeller {
 
   // ---- Scores ----------------------------------------------------------------------------------
 
-  /// A matrix of the scene's own, which is no step: rows and columns are numbers.
+  /// Returns the table of a parameter matrix that is not a step. Rows and columns are numbered.
   Table matrix(const std::string& caption, const TensorView& values) const {
     Table result{caption, {}, {}, false};
     const NumberText numbers(values, scene_.precision);
@@ -195,7 +195,7 @@ class WordTeller {
     return result;
   }
 
-  /// What the general and the additive score bring along, and the additive score's hidden layer.
+  /// Adds the parameters of the general and the additive score, and the additive hidden layer.
   void add_score_weights(Section& scores) const {
     if (const auto* general = std::get_if<reference::GeneralScore>(&scene_.score_kind)) {
       scores.blocks.push_back(matrix("W", general->weights));
@@ -227,7 +227,8 @@ class WordTeller {
     return how != nullptr ? how->text(value) : fmt::format("{:.{}g}", value, scene_.precision);
   }
 
-  /// The sum behind each shown score, "0.55*0.43 + 0.87*0.15 + ..."; none where it is long.
+  /// Returns the sum behind each shown score, "0.55*0.43 + 0.87*0.15 + ...", or nothing if it is
+  /// long.
   std::vector<std::string> products(std::int64_t head) const {
     if (parts_.many()) return {};
     std::vector<std::vector<std::string>> terms;  // [term][key], to align each term
@@ -264,7 +265,7 @@ class WordTeller {
       const bool first = underscore == std::string_view::npos;
       result.columns.push_back({first ? "score" : std::string(stage.substr(0, underscore))});
     }
-    // A single column of scores needs no header: the section's title says it.
+    // A single column of scores needs no header in addition to the section title.
     if (stages.size() == 1) result.columns.back().header.clear();
     result.columns.push_back({"", true, true});
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each expectation is compared number by number, with its own tolerance; the number that is worst
-// by that tolerance is the one reported. A check costs no more than what it compares, however it
-// fails.
+// Checks expectations value by value, each with its own tolerance (check.h). The reported value is
+// the one that exceeds its tolerance most. The cost of a check is linear in the compared data, also
+// if it fails.
 
 #include "scene/trace/check.h"
 
@@ -19,14 +19,15 @@
 namespace fovea::scene {
 namespace {
 
-/// Leading dimensions of 1 do not count: [1, 4, 3] is compared as [4, 3].
+/// Drops leading dimensions of 1, so that [1, 4, 3] compares equal to [4, 3].
 Shape without_leading_ones(const Shape& shape) {
   const auto* first =
       std::find_if(shape.begin(), shape.end(), [](auto extent) { return extent != 1; });
   return Shape(std::span(first, shape.end()));
 }
 
-/// The error of one number; 0 for equal infinities and nans, nan where there is no distance.
+/// Returns the absolute error of one value: 0 for equal infinities and for two NaNs, NaN if the
+/// values differ and at least one is not finite.
 double error_of(double computed, double expected) {
   if (std::isnan(computed) && std::isnan(expected)) return 0.0;
   if (computed == expected) return 0.0;
@@ -36,23 +37,23 @@ double error_of(double computed, double expected) {
   return std::abs(computed - expected);
 }
 
-/// Room for the rounding of the comparison itself: 0.95435 is half a unit from 0.9544 in decimal,
-/// but not exactly so in binary.
+/// Returns an allowance for the rounding of the comparison itself: 0.95435 is exactly half a unit
+/// from 0.9544 in decimal, but not in binary.
 double slack(double expected, Tolerance::Kind kind) {
   if (kind == Tolerance::Kind::kExact || !std::isfinite(expected)) return 0.0;
   return 4 * std::numeric_limits<double>::epsilon() * std::abs(expected);
 }
 
-/// Nan has no sign here.
+/// Formats a value; NaN is printed without a sign.
 std::string shown(double value) { return std::isnan(value) ? "nan" : fmt::format("{}", value); }
 
 void compare_numbers(const Tensor& computed, const Expectation& expectation, Check& check) {
-  // Both are contiguous and of the same shape but for leading ones: their elements run alike.
+  // Both are contiguous and have the same shape except for leading ones, so indices correspond.
   const Tensor actual = convert(computed, DType::kFloat64);
   const auto a = actual.span<double>();
   const auto e = expectation.values.span<double>();
   check.passed = true;
-  double worst = -1.0;  // the excess over the tolerance, by which the number shown is chosen
+  double worst = -1.0;  // largest ratio of error to tolerance so far; selects the reported value
   for (std::size_t i = 0; i < e.size(); ++i) {
     const double error = error_of(a[i], e[i]);
     const double allowed = std::isfinite(e[i]) && std::isfinite(a[i])
@@ -73,12 +74,12 @@ void compare_numbers(const Tensor& computed, const Expectation& expectation, Che
   }
 }
 
-/// A word in a message: long ones are cut, before anything is done with them.
+/// Quotes a word for a message. Long words are truncated before any other processing.
 std::string quoted(std::string_view word) {
   constexpr std::size_t kMaxBytes = 120;
   constexpr int kMaxColumns = 24;
   std::size_t size = std::min(word.size(), kMaxBytes);
-  // Not within a character.
+  // Do not cut inside a UTF-8 sequence.
   while (size < word.size() && size > 0 && (word[size] & 0xC0) == 0x80) --size;
   const std::string cut = size < word.size() ? "…" : "";
   return '"' + fit(visible(word.substr(0, size)) + cut, kMaxColumns) + '"';
@@ -126,7 +127,7 @@ Check check_one(const Trace& trace, const Expectation& expectation) {
   }
   if (!step->values.defined()) {
     std::span<const std::string> words = step->words;
-    // Every index takes one part of what is left.
+    // Each index selects one part of the remaining words.
     for (std::size_t i = 0; i < index.size(); ++i) {
       const auto part = words.size() / static_cast<std::size_t>(step->shape[static_cast<int>(i)]);
       words = words.subspan(static_cast<std::size_t>(index[i]) * part, part);
@@ -154,8 +155,8 @@ double Tolerance::allowed(double expected, double computed) const {
     case Kind::kDigits:
       return 0.5 * std::pow(10.0, -digits);
     case Kind::kSignificant: {
-      // Of the smaller one: 0.9999996 does not print as 1.000000, though half a unit of the
-      // latter's last digit lies between them.
+      // The smaller magnitude determines the unit: 0.9999996 is within half a unit in the last
+      // digit of 1.000000, but it does not print as 1.000000.
       const double smaller = std::min(std::abs(expected), std::abs(computed));
       if (smaller == 0.0) return 0.0;
       return 0.5 * std::pow(10.0, std::floor(std::log10(smaller)) - digits + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comparing a trace with what its author expects.
+// Compares a trace with the expectations of its scene.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace fovea::scene {
 
-/// One check per expectation of the trace's scene.
+/// Returns one check per expectation of the trace's scene.
 std::vector<Check> check_steps(const Trace& trace);
 
 }  // namespace fovea::scene

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads are columns of what projections make.
+// Splits projected rows into heads.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace fovea::scene {
 
-/// [batch, length, heads * dim] as [batch, heads, length, dim], without a copy.
+/// Views [batch, length, heads * dim] as [batch, heads, length, dim] without a copy.
 inline TensorView split_heads(const Tensor& tensor, std::int64_t heads) {
   const std::int64_t length = tensor.extent(1);
   const std::int64_t columns = tensor.extent(2);

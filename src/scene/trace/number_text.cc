@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's number formats (core/number_format.h), with a reader's idea of when to turn scientific.
+// NumPy's number formats (core/number_format.h), with a different rule for scientific notation
+// (number_text.h).
 
 #include "scene/trace/number_text.h"
 
@@ -14,7 +15,7 @@
 namespace fovea::scene {
 namespace {
 
-constexpr double kLargestWhole = 1e9;  // beyond it scientific notation reads better
+constexpr double kLargestWhole = 1e9;  // larger integers are more readable in scientific notation
 
 std::string not_finite(double value) {
   return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -27,8 +28,8 @@ NumberFormat finite_format(const std::vector<double>& finite, int precision) {
   ArrayFormat options;
   options.precision = precision;
   options.mode = FloatMode::kMaxprecEqual;
-  // NumPy turns scientific as soon as the largest is 1000 times the smallest, which one small
-  // number among many brings about. A reader is better served by 0.0021 in a column of decimals.
+  // NumPy switches to scientific notation if the largest value is 1000 times the smallest, so a
+  // single small value changes the whole array. 0.0021 in a column of decimals is more readable.
   const double least_shown = 0.5 * std::pow(10.0, -precision);
   const auto lost = std::count_if(finite.begin(), finite.end(), [&](double value) {
     return value != 0.0 && std::abs(value) < least_shown;
@@ -76,7 +77,7 @@ std::string NumberText::padded(double value) const {
 std::string NumberText::trimmed(double value) const {
   if (!std::isfinite(value)) return not_finite(value);
   if (!format_) return fmt::format("{:.0f}", value == 0.0 ? 0.0 : value);  // no "-0"
-  // A point with nothing behind it ("2.", "5.e-01") is NumPy's mark of a float; readers need none.
+  // NumPy marks floats with a trailing point ("2.", "5.e-01"), which is noise here.
   std::string text(trim(format_->padded(value)));
   const auto point = text.find('.');
   if (point + 1 == text.size() || (point < text.size() && text[point + 1] == 'e')) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the numbers of one array are shown: whole numbers as such, the others with one number of
-// decimals, in scientific notation where at least half of them would otherwise show as zero.
+// Formats the numbers of an array: integers without decimals, other numbers with a common number of
+// decimals, or in scientific notation if at least half of them would otherwise appear as zero.
 
 #pragma once
 
@@ -16,18 +16,18 @@ namespace fovea::scene {
 
 class NumberText {
  public:
-  /// At most `precision` decimals; fewer where every number is exact with fewer. Values that are
-  /// not finite take part in the width only.
+  /// Uses at most `precision` decimals, or fewer if all numbers are exact with fewer. Non-finite
+  /// values affect only the width.
   NumberText(const TensorView& values, int precision);
 
-  /// Right-aligned in width() columns, decimal points below each other.
+  /// Returns the number right-aligned in width() columns, with aligned decimal points.
   std::string padded(double value) const;
-  /// The same without the spaces around it.
+  /// Returns the number without surrounding spaces.
   std::string trimmed(double value) const;
   int width() const { return width_; }
 
  private:
-  std::optional<NumberFormat> format_;  // none for whole numbers
+  std::optional<NumberFormat> format_;  // absent for integers
   int width_ = 0;
 };
 

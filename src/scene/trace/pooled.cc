@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows and columns that a cell stands for are split as evenly as whole numbers allow. A mean is
-// of what may be seen: only a cell with nothing else in it is masked.
+// Mean pooling (pooled.h). Rows and columns are distributed over cells as evenly as possible.
+// Masked elements are excluded from the mean, and a cell is masked only if all its elements are.
 
 #include "scene/trace/pooled.h"
 

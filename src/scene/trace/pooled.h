@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A large matrix of weights made small enough to be looked at.
+// Mean pooling of a matrix of weights that is too large to display.
 
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace fovea::scene {
 
-/// The mean of each cell of `rows` x `columns` cells (at most as many as the matrix has): of R
-/// cells over n rows, cell r covers rows floor(r n / R) to floor((r + 1) n / R); columns alike.
-/// Masked elements (-inf) do not count; a cell of nothing else is -inf.
+/// Returns the means of a grid of `rows` x `columns` cells (at most the size of the matrix). With R
+/// cells for n rows, cell r covers rows floor(r n / R) to floor((r + 1) n / R) - 1; columns follow
+/// the same rule. Masked elements (-inf) are excluded; a cell with only masked elements is -inf.
 Tensor pooled_mean(const TensorView& matrix, std::int64_t rows, std::int64_t columns);
 
 }  // namespace fovea::scene

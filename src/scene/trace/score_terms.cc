@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows behind a score, found again in a trace's steps; nothing is computed but q W, which the
-// general score keeps to itself.
+// Looks up the rows behind a score in the steps of a trace (score_terms.h). Only q W of the general
+// score, which is not a step, is computed.
 
 #include "scene/trace/score_terms.h"
 

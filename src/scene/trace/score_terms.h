@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a number was made from: the rows that a score multiplies, in the terms of a trace.
+// The terms of a score: the rows that it multiplies, and the steps of the trace they come from.
 
 #pragma once
 
@@ -14,25 +14,27 @@
 
 namespace fovea::scene {
 
-/// A row of numbers, and the step they come from.
+/// A row of numbers and its step.
 struct Operand {
   std::vector<double> numbers;
   const Step* step = nullptr;
 };
 
-/// A token's "query", "key" or "value" for one query head; without projections, the head's part of
-/// its embedding.
+/// Returns the "query", "key" or "value" of a token for one query head. Without projections,
+/// returns the head's part of the embedding.
 std::optional<Operand> operand(const TraceModel& model, std::string_view name, std::int64_t head,
                                const Focus& token);
 
-/// What a score sums up, and how its factors are written (null where they are no step's numbers).
+/// The products that a score sums, and the number formats of their factors (null if the factors are
+/// not from a step).
 struct ScoreTerms {
   std::vector<std::pair<double, double>> factors;
   const StepNumbers* left = nullptr;
   const StepNumbers* right = nullptr;
 };
 
-/// Of q and k; of q W and k for the general score; of v and the hidden layer for the additive one.
+/// Returns the products of q and k, of q W and k for the general score, or of v and the hidden
+/// layer for the additive score.
 ScoreTerms score_terms(const TraceModel& model, std::int64_t head, const Focus& query,
                        std::int64_t key);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A row with nan among its weights must have an order too: the one a sort is given is a strict weak
-// order for all numbers there are. page.js ranks alike (listed).
+// Ranks keys by weight (top_keys.h). Weights can be NaN, so they are mapped to ranks that have a
+// strict weak order, as sorting requires. page.js uses the same order (listed).
 
 #include "scene/trace/top_keys.h"
 

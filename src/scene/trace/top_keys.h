@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Of many keys the few that a query looks at most: what text, Markdown and the page list of them.
+// The keys with the largest weights for a query, which text, Markdown and the page list if there
+// are many keys.
 
 #pragma once
 
@@ -11,11 +12,11 @@
 
 namespace fovea::scene {
 
-/// Of many keys so many are listed.
+/// Number of keys listed if there are many.
 inline constexpr std::int64_t kTopKeys = 12;
 
-/// The kTopKeys keys, or all if there are fewer, with the largest weights for the focus query in
-/// one head, the largest first; equal ones in the order of the sentence, nan after all numbers.
+/// Returns the kTopKeys keys (or all if there are fewer) with the largest weights for the focus
+/// query in one head, in descending order. Ties keep the order of the sentence, and NaN comes last.
 std::vector<std::int64_t> top_keys(const TraceModel& model, std::int64_t head);
 
 }  // namespace fovea::scene

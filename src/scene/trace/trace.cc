@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a scene to its trace: project the embeddings, let the reference attend, and name every array
-// on the way. The focus query's steps are rows of the same arrays.
+// Computes the trace of a scene: projects the embeddings, runs the reference attention, and names
+// every intermediate array. The steps of the focus query are rows of the same arrays.
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,8 @@
 namespace fovea::scene {
 namespace {
 
-/// An array as the trace computes it: always with its batch dimension, and its heads if it has any.
+/// An array as computed, always with the batch dimension, and with a head dimension if it has
+/// heads.
 struct WholeStep {
   std::string name;
   Tensor values;  // [batch, (heads,) ...]
@@ -116,12 +117,12 @@ class Tracer {
     add(attention_, "weights", std::move(steps.weights), true);
     add(attention_, "row_sums", std::move(steps.row_sums), true);
     if (scene_.heads > 1) add(attention_, "merged_context", merge_heads(steps.context), false);
-    // The context comes before what is merged from it.
+    // The context precedes the merged context.
     const auto place = attention_.end() - (scene_.heads > 1 ? 1 : 0);
     attention_.insert(place, WholeStep{"context", std::move(steps.context), true, true});
   }
 
-  /// [batch, heads, length, dim] to [batch, length, heads * dim].
+  /// Converts [batch, heads, length, dim] to [batch, length, heads * dim].
   static Tensor merge_heads(const Tensor& context) {
     const Shape& s = context.shape();
     return Tensor(context.view().transposed(1, 2)).reshaped({s[0], s[2], s[1] * s[3]});
@@ -138,7 +139,7 @@ class Tracer {
     trace.steps.push_back(std::move(step));
   }
 
-  /// A step as it is shown: without dimensions that the scene does not have.
+  /// Returns the displayed step, without dimensions that the scene does not have.
   Step whole(const WholeStep& step) const {
     const Shape& full = step.values.shape();
     const bool weights = step.name.ends_with("_weights");
@@ -151,10 +152,10 @@ class Tracer {
     return make(step.name, Tensor(step.values).reshaped(shape));
   }
 
-  /// The focus query's part: [(heads,) ...].
+  /// Returns the focus query's part of a step: [(heads,) ...].
   Step focused(const WholeStep& step) const {
     TensorView rows = step.values.view()[scene_.focus->item];
-    if (step.has_heads) rows = rows.transposed(0, 1);  // the query's dimension first
+    if (step.has_heads) rows = rows.transposed(0, 1);  // query dimension first
     rows = rows[scene_.focus->index];
     Tensor values{rows};
     if (step.has_heads && scene_.heads == 1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a number of a step lies, from the dimensions that the scene has.
+// Derives the layout of a step from the dimensions of the scene (trace_model.h).
 
 #include "scene/trace/trace_model.h"
 
@@ -16,19 +16,19 @@
 namespace fovea::scene {
 namespace {
 
-/// The steps whose numbers belong to a query and a key.
+/// Returns whether a step has one number per query and key.
 bool is_query_by_key(std::string_view base) {
   return base == "scores" || base == "weights" || base.ends_with("_scores");
 }
 
-/// Dimensions without batch and heads.
+/// Returns the rank of a step without batch and heads.
 int own_rank(std::string_view base) {
   if (base == "row_sums") return 1;
   return base == "hidden" ? 3 : 2;
 }
 
-/// Millions of numbers need not all be looked at to choose how they are written: a sample, and the
-/// largest and the smallest, which decide about scientific notation.
+/// Returns a sample that is sufficient to choose a number format for millions of numbers. It
+/// includes the largest and the smallest, which determine whether scientific notation is used.
 Tensor typical_numbers(const Tensor& all) {
   constexpr std::int64_t kSample = 10'000;
   if (all.size() <= kSample) return all;
@@ -70,7 +70,7 @@ StepNumbers::StepNumbers(const Step& step, int precision)
     if (!std::isfinite(value)) return;
     largest_ = std::max(largest_, std::abs(value));
     if (!first) return;
-    first = false;  // all look alike, so one tells
+    first = false;  // all numbers have the same format, so one is sufficient
     const std::string shown = text_.trimmed(value);
     const std::size_t end = std::min(shown.find('e'), shown.size());
     const std::size_t point = shown.find('.');
@@ -78,7 +78,7 @@ StepNumbers::StepNumbers(const Step& step, int precision)
     if (point != std::string::npos) decimals_ = static_cast<int>(end - point - 1);
   });
   const std::string_view base = base_name(step.name);
-  // A sum of weights is one up to rounding; "1" among decimals would look like something else.
+  // Row sums are one up to rounding. A bare "1" among decimals would look like an integer.
   fixed_ = base == "row_sums";
   if (fixed_) {
     decimals_ = precision;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the steps of a trace lie as matrices: which batch item, head, row and column a number has,
-// what its row and column are called, whether it is masked, and how it is written.
+// Matrix view of the steps of a trace: the batch item, head, row and column of each number, the
+// labels of its row and column, whether it is masked, and its text.
 
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace fovea::scene {
 
-/// What the rows or the columns of a matrix stand for.
+/// Meaning of the rows or columns of a matrix.
 enum class Axis : std::uint8_t { kQueries, kKeys, kNumbers };
 
 /// A step as matrices: [batch][head][row][col].
@@ -26,18 +26,18 @@ struct StepLayout {
   std::string_view base;  ///< without "focus." and "[...]"
   std::int64_t batch = 1;
   std::int64_t heads = 1;
-  /// Only the hidden layer has one matrix per query: this many.
+  /// Number of matrices: one per query for the hidden layer, otherwise 1.
   std::int64_t planes = 1;
   std::int64_t rows = 1;
   std::int64_t cols = 1;
-  bool has_batch = false;  ///< whether the step's own shape has the dimension
+  bool has_batch = false;  ///< whether the step's shape has this dimension
   bool has_heads = false;
   Axis row_axis = Axis::kNumbers;
   Axis col_axis = Axis::kNumbers;
   bool maskable = false;  ///< whether masked cells are shown as a dot
-  bool weights = false;   ///< shares, not signed quantities: another palette
+  bool weights = false;   ///< non-negative shares instead of signed values; selects the palette
 
-  /// The number at a place; `plane` is 0 but for the hidden layer.
+  /// Returns the number at a position; `plane` is 0 except for the hidden layer.
   double at(std::int64_t item, std::int64_t head, std::int64_t plane, std::int64_t row,
             std::int64_t col) const;
 };
@@ -58,20 +58,20 @@ void for_each_value(const Tensor& tensor, Visit&& visit) {
   }
 }
 
-/// How the numbers of one step are written, all alike, and the largest finite magnitude.
+/// Common number format of a step, and its largest finite magnitude.
 class StepNumbers {
  public:
   StepNumbers(const Step& step, int precision);
 
   std::string text(double value) const;
   double largest() const { return largest_; }
-  /// Digits after the point; negative for whole numbers.
+  /// Digits after the decimal point; negative for integers.
   int decimals() const { return decimals_; }
   bool scientific() const { return scientific_; }
 
  private:
   NumberText text_;
-  bool fixed_ = false;  // sums of shares: one, up to rounding
+  bool fixed_ = false;  // row sums, which are one up to rounding
   int decimals_ = -1;
   bool scientific_ = false;
   double largest_ = 0.0;
@@ -87,21 +87,21 @@ class TraceModel {
   std::int64_t queries() const { return queries_; }
   std::int64_t keys() const { return keys_; }
 
-  /// A step that has numbers.
+  /// Returns the layout of a step, which must have numbers.
   StepLayout layout(const Step& step) const;
-  /// Computed once per step.
+  /// Returns the number format of a step. It is computed once per step.
   const StepNumbers& numbers(const Step& step) const;
 
-  /// The whole-matrix step of this base name and variant; nullptr when the scene has none.
+  /// Returns the whole-matrix step with this base name and variant, or nullptr if there is none.
   const Step* find(std::string_view name) const { return trace_.find(name); }
 
-  /// The label of a row or column: a word, or a number counted from 0.
+  /// Returns the label of a row or column: a word, or a zero-based number.
   std::string_view word(Axis axis, std::int64_t item, std::int64_t index) const;
 
-  /// Whether a query may not look at a key.
+  /// Returns whether a key is masked for a query.
   bool masked(std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t key) const;
   bool any_mask() const { return any_mask_; }
-  /// What masked() says for [batch][head][query][key].
+  /// Returns masked() for all [batch][head][query][key].
   std::vector<bool> mask() const;
 
  private:

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What can be pointed at: choosing a word, how a number was made, arcs, the walk through the steps.
-// The page is complete without this file. Everything shown is read from the JSON in #data and
-// written as text nodes, so no word of a scene can become markup.
+// Interaction: selecting a word, explaining how a number was computed, arcs, and the walk through
+// the steps. The page is complete without this script. All displayed data comes from the JSON in
+// #data and is inserted as text nodes, so that words of a scene can never become markup.
 (() => {
 "use strict";
 
 const root = document.documentElement;
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = {item: 0, query: 0, least: 0, heads: new Set()};
-// Okabe and Ito's colours, which the colour-blind tell apart; then again, dashed.
+// Okabe and Ito's colours, which are distinguishable with colour blindness. Further heads reuse
+// them with dashed lines.
 const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];
 const STAGES = ["scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"];
 const ARROWS = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1]};
@@ -18,7 +19,7 @@ const count = (n, f) => Array.from({length: n}, (_, i) => f(i));
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const plain = (name) => name.replace("focus.", "");
 
-/** An element with attributes, listeners (on...) and children; strings become text. */
+/** Creates an element with attributes, listeners (on...) and children; strings become text. */
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "g", "text", "title"].includes(tag);
   const node = document.createElementNS(svg ? "http://www.w3.org/2000/svg" : root.namespaceURI, tag);
@@ -32,7 +33,7 @@ function make(tag, attributes = {}, ...children) {
 const bdi = (text) => make("bdi", {}, text);
 const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
 
-// ---- The numbers, and how they are written
+// ---- Numbers and their formats
 
 const NAMED = {inf: Infinity, "-inf": -Infinity, nan: NaN};
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
@@ -44,13 +45,13 @@ for (const step of data.steps) {
   step.digits = v ? 17 : f32 ? 7 : u16 ? 5 : 3;
   if (v) step.values = v.map(number);
   else if (f32) step.values = new Float32Array(bytes(f32).buffer);
-  else {  // levels between low and high; then the codes of -inf, inf and nan
+  else {  // levels between low and high, then the codes of -inf, inf and NaN
     const codes = u16 ? new Uint16Array(bytes(u16).buffer) : bytes(u8), most = u16 ? 65532 : 252;
     step.values = Float32Array.from(codes, (c) => c > most
         ? [-Infinity, Infinity, NaN][c - most - 1] : low + c / most * (high - low));
     step.sci = false;
   }
-  // No more digits than are left after rounding.
+  // Show no more digits than rounding preserved.
   const left = step.digits - Math.ceil(Math.log10(step.largest || 1));
   if (!v && !step.sci) step.decimals = clamp(step.decimals, -1, Math.max(left, 0));
   step.base = step.name.replace(/\[.*/, "");
@@ -74,11 +75,11 @@ function masked(item, head, query, key) {
 function word(axis, item, i) {
   return axis === "d" ? String(i) : (axis === "k" && data.source || data.tokens)[item][i];
 }
-/** Among many words one may occur twice, so its position is added. */
+/** Returns a label. If there are many words, the position distinguishes repeated ones. */
 const many = queries > 40 || keys > 40;
 const placed = (axis, item, i) => word(axis, item, i) + (many && axis !== "d" ? ` \u00b7 ${i}` : "");
 
-/** toFixed, with ties to even as in the rest of the page. */
+/** toFixed with ties to even, as in the rest of the page. */
 function fixed(x, digits) {
   const size = Math.abs(x), scaled = size * 10 ** digits, floor = Math.floor(scaled);
   const tie = scaled - floor === 0.5 && Number.isInteger(size * 2 ** (digits + 1));
@@ -86,21 +87,21 @@ function fixed(x, digits) {
   return (x < 0 ? "-" : "") + text;
 }
 const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
-/** A number as its step's table writes it. */
+/** Formats a number as in the table of its step. */
 function show(step, x) {
   if (!Number.isFinite(x)) return special(x);
   const digits = Math.max(step.decimals, 0);
   if (step.sci) return x.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
   return fixed(x, digits);
 }
-/** A number that belongs to no step: no zeros at its end. */
+/** Formats a number that is not part of a step, without trailing zeros. */
 function factor(x) {
   if (!Number.isFinite(x)) return special(x);
   if (x !== 0 && Math.abs(x) < 10 ** -data.precision) return x.toExponential(2);
   const text = fixed(x, data.precision);
   return (text.includes(".") ? text.replace(/\.?0+$/, "") : text).replace(/^-0$/, "0");
 }
-/** a1*b1 + a2*b2 + ...; of more than `most` products the largest. */
+/** Formats a1*b1 + a2*b2 + ...; if there are more than `most` products, only the largest. */
 function sumOf({pairs, left, right}, most = 12) {
   const write = (step, x) => step ? show(step, x) : factor(x);
   const size = ([a, b]) => Math.abs(a * b);
@@ -112,9 +113,9 @@ function sumOf({pairs, left, right}, most = 12) {
   }).join(" + ") + (shown === pairs ? "" : ` + \u2026 (${pairs.length - most} more)`);
 }
 
-// ---- What a number was made from
+// ---- Explanation of a number
 
-/** A query's, key's or value's row for one query head, and where it stands on the page. */
+/** Returns the row of a query, key or value for one query head, and its location on the page. */
 function operand(name, item, head, i) {
   const isKey = name !== "query", own = steps.get(name);
   const h = isKey ? Math.floor(head * data.kvHeads / data.heads) : head;
@@ -135,7 +136,7 @@ function scoreTerms(item, head, query, key) {
     left: moved ? null : q.step, right: k.step};
 }
 
-/** Lines that say how a cell came about, and the cells it was made from. */
+/** Returns lines that explain how a cell was computed, and the cells that were its inputs. */
 function explain({step, item, head, plane, row, col}) {
   const base = step.base, shown = show(step, at(step, item, head, plane, row, col));
   const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
@@ -208,7 +209,7 @@ function explain({step, item, head, plane, row, col}) {
   return [[shown], []];
 }
 
-// ---- Pointing at a cell
+// ---- Tooltip for a cell
 
 const bubble = make("div", {id: "made", role: "status", hidden: "hidden"});
 document.body.append(bubble);
@@ -224,7 +225,7 @@ function placeOf(figure) {
     head: Number(head), plane: Number(plane ?? state.query)};
 }
 
-/** Lights the cells of a table that `light` names: a row, a column or one cell. */
+/** Highlights cells of a table: a row, a column or one cell. */
 function illuminate({step, item, head, plane, row, col, first = 0, size = Infinity}) {
   for (const figure of all(`figure.map[data-step="${step}"]`)) {
     const place = placeOf(figure), body = figure.querySelector("tbody");
@@ -239,7 +240,7 @@ function illuminate({step, item, head, plane, row, col, first = 0, size = Infini
   }
 }
 
-/** Tells about a number whose place on the screen is `box`: right of `edge` if there is room. */
+/** Explains the number at `box` on the screen, in a tooltip right of `edge` if there is room. */
 function tell(place, box, edge = Infinity) {
   forget();
   const {step, item, row, col} = place;
@@ -273,7 +274,7 @@ function tellCell(cell) {
 for (const table of all("figure.map table")) {
   const first = table.querySelector("tbody td"), {step, item} = placeOf(table.closest("figure"));
   if (!first || !step) continue;
-  first.tabIndex = 0;  // one stop of the Tab key per table; arrows move within it
+  first.tabIndex = 0;  // one tab stop per table; arrow keys move within it
   table.addEventListener("mouseover", (event) => tellCell(event.target));
   table.addEventListener("focusin", (event) => tellCell(event.target));
   table.addEventListener("mouseleave", forget);
@@ -309,7 +310,7 @@ function paint(canvas) {
     const row = Math.floor(i / cols), x = at(step, item, head, plane, row, i % cols);
     const hidden = step.maskable && masked(item, head, row, i % cols);
     const share = Number.isFinite(x) ? Math.min(1, Math.abs(x) / (step.largest || 1)) : 0;
-    // Most weights of a long row are small; a square root lets them be seen.
+    // Most weights of a long row are small; the square root makes them visible.
     const v = step.base === "weights" ? Math.sqrt(share) : share, ink = x < 0 ? below : above;
     paper.forEach((c, k) => { image.data[4 * i + k] = c + (ink[k] - c) * v; });
     image.data[4 * i + 3] = hidden ? 0 : 255;
@@ -353,7 +354,7 @@ for (const canvas of all("figure.map canvas")) {
   });
 }
 
-// ---- The story, told again for another word (story.cc tells it first)
+// ---- The story, rebuilt for another word (story.cc renders the initial one)
 
 function heatCells(step, numbers) {
   const cells = numbers.slice(0, data.limits.numbers).map((x) => Number.isFinite(x)
@@ -365,7 +366,7 @@ function heatCells(step, numbers) {
 const rowOf = (step, head, plane, row) =>
     count(step.dims[4], (d) => at(step, state.item, head, plane, row, d));
 const weightOf = (head, key) => at(weights, state.item, head, 0, state.query, key);
-/** All keys, or of many those with the largest weights in any of the heads. */
+/** Returns all keys, or if there are many, those with the largest weights in any of the heads. */
 function listed(heads, few = data.limits.table, most = data.limits.keys) {
   const list = count(keys, (k) => k);
   const size = (x) => Number.isNaN(x) ? -Infinity : x;
@@ -433,7 +434,7 @@ function fillHidden(figure, head) {
 }
 const FILL = {word: fillWord, merged: fillWord, scores: fillList, weights: fillList,
   context: fillContext, hidden: fillHidden};
-// What the page leaves out for its size stays as it was told first.
+// If the size of the page required omitting or coarsely rounding numbers, the initial story stays.
 const whole = weights && !weights.u8 &&
     all(".tale [data-step]").every((node) => steps.has(plain(node.dataset.step)));
 
@@ -449,13 +450,13 @@ function shorten(text) {
 function drawArcs() {
   const old = document.getElementById("arcs"), width = old.parentNode.clientWidth;
   const {item, query} = state;
-  // Of many words only the chosen one's strongest links, in the sentence's order.
+  // If there are many words, only the strongest links of the selected one, in sentence order.
   const indices = many ? [[query], listed([...state.heads], 24, 24).sort((a, b) => a - b)]
       : [count(queries, (i) => i), count(keys, (i) => i)];
   const names = indices.map((list, side) => list.map((i) =>
       shorten(placed(side ? "k" : "q", item, i))));
 
-  // Side by side as a sentence is read, if that fits; else one below the other.
+  // Words are laid out horizontally if they fit, otherwise vertically.
   const pen = document.createElement("canvas").getContext("2d"), gap = 26, line = 26;
   pen.font = "700 17px " + getComputedStyle(glance.querySelector("h2")).fontFamily;
   const sizes = names.map((list) => list.map((text) => pen.measureText(text).width + gap));
@@ -492,7 +493,7 @@ function drawArcs() {
   svg.append(group);
   const light = (test) => arcs.forEach((one) => {
     one.arc.setAttribute("stroke-opacity", test(one) ? 0.85 : 0.12);
-    if (test(one)) group.append(one.arc);  // the last drawn is on top
+    if (test(one)) group.append(one.arc);  // the last element is drawn on top
   });
   const chosen = ({q}) => q === query;
   names.forEach((list, side) => list.forEach((text, n) => {
@@ -539,7 +540,7 @@ function setUpArcs() {
   controls, make("div", {}, make("svg", {id: "arcs"})));
 }
 
-// ---- Choosing a word
+// ---- Selecting a word
 
 function update({retell} = {}) {
   const {item, query} = state;
@@ -576,7 +577,7 @@ function choose(item, query) {
   if (moved) paintAll();
 }
 
-// ---- The bar: words, batch item, walk; light and dark
+// ---- The bar (words, batch item, walk) and the theme button
 
 function setUpBar() {
   const bar = document.getElementById("bar");
@@ -618,7 +619,7 @@ function setUpBar() {
     }
   };
   addEventListener("scroll", () => {
-    if (Date.now() - jumped < 900) return;  // the slider leads, the page still follows
+    if (Date.now() - jumped < 900) return;  // still scrolling to the slider's section
     const above = sections.filter((one) => one.getBoundingClientRect().top < innerHeight * 0.4);
     mark(Math.max(0, above.length - 1));
   }, {passive: true});
@@ -627,7 +628,7 @@ function setUpBar() {
   new ResizeObserver(() => root.style.setProperty("--bar", bar.offsetHeight + "px")).observe(bar);
 }
 
-// ---- Taking numbers away
+// ---- Copying numbers
 
 function nested(step, write) {
   let i = 0;
@@ -653,7 +654,7 @@ async function copy(text, node) {
   const name = node.textContent;
   try {
     await navigator.clipboard.writeText(text);
-  } catch {  // not allowed here: the old way
+  } catch {  // the clipboard API is not permitted here
     const area = make("textarea");
     area.value = text;
     document.body.append(area);
@@ -693,7 +694,7 @@ addEventListener("resize", () => {
   if (weights && innerWidth !== wide) drawArcs();
   wide = innerWidth;
 });
-// On paper everything is open, every batch item too.
+// Print everything: open all details and show every batch item.
 addEventListener("beforeprint", () => {
   all("details").forEach((details) => { details.open = true; });
   all("[data-item][hidden], [data-plane][hidden]").forEach((node) => { node.hidden = false; });
