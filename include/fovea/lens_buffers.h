@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors that lenses write to, for callers that have none of their own.
+// Owning output tensors for lenses, for callers that have none of their own.
 
 #pragma once
 
@@ -13,16 +13,17 @@
 
 namespace fovea {
 
-/// Which lenses there is room for.
+/// The lenses to allocate tensors for.
 struct LensChoice {
-  bool statistics = false;                     ///< all RowStatistics
-  std::int64_t top = 0;                        ///< keys of each row; 0: none
-  std::int64_t map_rows = 0, map_columns = 0;  ///< cells; 0: no map
+  bool statistics = false;                     ///< all tensors of RowStatistics
+  std::int64_t top = 0;                        ///< keys per row in TopKeys; 0: no top keys
+  std::int64_t map_rows = 0, map_columns = 0;  ///< extents of the map; 0: no map
   Pool pool = Pool::kSum;
-  bool pairs = true;  ///< of the map, too
+  bool pairs = true;  ///< whether the map also gets a tensor of pair counts
 };
 
-/// The tensors of Lenses, under the same names; those that were not chosen are absent.
+/// Owning tensors with the member names of Lenses. The tensors of lenses that were not chosen are
+/// undefined.
 struct LensBuffers {
   Tensor entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
   Tensor top_keys, top_weights;
@@ -30,11 +31,12 @@ struct LensBuffers {
   Pool pool = Pool::kSum;
 
   LensBuffers() = default;
-  /// Tensors of zeros with the shapes that lenses of a problem have, float64 where `inputs`, the
-  /// type of query, is, else float32; keys and pairs int64.
+  /// Allocates zeroed tensors with the shapes that the lenses of a problem need. Element types are
+  /// int64 for keys and pair counts; the others are float64 if `inputs`, the type of query, is
+  /// float64, else float32.
   FOVEA_API LensBuffers(const ProblemShape& shape, DType inputs, const LensChoice& choice);
 
-  /// Where attention_forward writes: views of the tensors.
+  /// Returns views of the tensors, for attention_forward to write to.
   FOVEA_API Lenses lenses();
 };
 

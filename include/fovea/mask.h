@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks as rules: which query may see which key, said without an N x N tensor. Rules combine with
-// `&` (both must allow) and `|` (either may allow).
+// Masks as rules: they define which query may see which key without an N x N tensor. Rules combine
+// with `&` (both must allow) and `|` (either may allow).
 
 #pragma once
 
@@ -18,13 +18,13 @@
 
 namespace fovea {
 
-/// A mask joins at most this many rules.
+/// The maximum number of rules in a mask.
 inline constexpr int kMaxMaskRules = 64;
 
-/// One score's place. `offset` is the alignment: query i stands at position i + offset among the
-/// keys (AttentionOptions::alignment). In packed sequences (AttentionOptions::sequences) `batch` is
-/// the number of the sequence, query and key count within it, and the starts say where it begins:
-/// what is laid out along the packed tensors is read at query_start + query and key_start + key.
+/// The position of one score. `offset` is the alignment: query i is at position i + offset among
+/// the keys (AttentionOptions::alignment). In packed sequences (AttentionOptions::sequences),
+/// `batch` is the index of the sequence, and query and key are relative to its start. Data laid out
+/// along the packed tensors is read at query_start + query and key_start + key.
 struct ScorePosition {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -35,43 +35,43 @@ struct ScorePosition {
   std::int64_t key_start = 0;
 };
 
-/// A rectangle of the scores of one head of one batch item: `queries` from first.query on, `keys`
-/// from first.key on.
+/// A rectangle of the scores of one head of one batch item: `queries` queries starting at
+/// first.query, and `keys` keys starting at first.key.
 struct ScoreBlock {
   ScorePosition first;
   std::int64_t queries = 0;
   std::int64_t keys = 0;
 };
 
-/// What a mask lets be seen of a block: nothing, everything, or it has to be asked for each score.
+/// The visibility of a block of scores: none visible, all visible, or each score must be checked.
 enum class Visibility : std::uint8_t { kNone, kAll, kSome };
 
-/// The keys from `begin` to before `end`; `exact` when a query sees all of them.
+/// The keys from `begin` to before `end`. `exact` is true if the query sees all of them.
 struct KeyRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   bool exact = true;
 };
 
-/// The extents that a problem's options are checked against.
+/// The problem extents that options are validated against.
 struct ProblemShape {
   std::int64_t batch = 1;
   std::int64_t q_heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t q_len = 0;
   std::int64_t kv_len = 0;
-  /// How many sequences are packed into the batch's only item; q_len and kv_len are then their
-  /// totals. 0: not packed.
+  /// The number of sequences packed into the only batch item; q_len and kv_len are then totals over
+  /// them. 0: not packed.
   std::int64_t sequences = 0;
 
-  /// The problems in it that do not see each other: sequences, or batch items.
+  /// Returns the number of independent problems: packed sequences or batch items.
   std::int64_t items() const { return sequences > 0 ? sequences : batch; }
 };
 
-struct PartSpan;  // of the library's own (problem/part.h)
+struct PartSpan;  // internal (problem/part.h)
 
-/// A rule, or rules combined. Cheap to copy; immutable. A default-constructed mask lets every query
-/// see every key.
+/// A rule or a combination of rules. Immutable and cheap to copy. With a default-constructed mask,
+/// every query sees every key.
 class FOVEA_API Mask {
  public:
   struct Node;
@@ -79,43 +79,48 @@ class FOVEA_API Mask {
   Mask() = default;
   explicit Mask(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
 
-  /// Whether the query may see the key.
+  /// Returns whether the query may see the key.
   bool visible(const ScorePosition& at) const;
 
-  /// What of a block is visible, without asking for each score. kNone and kAll are always true.
-  /// kSome is exact for a rule alone, but for documents(), which compares ranges of ids; rules
-  /// joined by `&` or `|` may say kSome of a block of which nothing or everything is visible. A
-  /// block without queries or keys is kNone. Cost: O(1) per rule; documents() O(queries + keys) /
-  /// 64; dense() reads the block until both values were found, repeated rows and columns once.
+  /// Returns the visibility of a block without checking each score. kNone and kAll are always
+  /// correct. kSome is exact for a single rule, except documents(), which compares ranges of ids.
+  /// For rules combined with `&` or `|`, kSome may be returned although nothing or everything is
+  /// visible. A block without queries or keys is kNone.
+  ///
+  /// Cost: O(1) per rule; documents() O(queries + keys) / 64; dense() reads the block until it has
+  ///       found both values, and reads repeated rows and columns once.
   Visibility classify(const ScoreBlock& block) const;
 
-  /// A range within [0, kv_len) that holds every key the query sees (row.key has no meaning); the
-  /// empty one is [0, 0), and exact. Exact for causal, window, prefix and key_lengths, for
-  /// documents() whose ids never decrease along these keys, and for dense() that repeats along
-  /// keys; otherwise documents() and dense() say [0, kv_len), not exact. `&` intersects: exact
-  /// when both are exact or nothing is left. `|` spans both: exact when exact ranges leave no gap
-  /// or one covers the other. Cost: O(1) per rule, documents() O(log kv_len).
+  /// Returns a range within [0, kv_len) that contains every key the query sees. row.key is ignored.
+  /// The empty range is [0, 0) and exact. The range is exact for causal, window, prefix and
+  /// key_lengths, for documents() with nondecreasing ids along these keys, and for dense() that
+  /// repeats along keys. Otherwise documents() and dense() return [0, kv_len), not exact. `&`
+  /// intersects the ranges: exact if both are exact or the intersection is empty. `|` returns the
+  /// hull: exact if both are exact and leave no gap, or if an exact one contains the other.
+  ///
+  /// Cost: O(1) per rule; documents() O(log kv_len).
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
 
-  /// Writes for `count` keys from first.key on whether first.query may see them, 1 or 0 each. Fast
-  /// for long runs; does not allocate.
+  /// Writes, for `count` keys from first.key on, 1 if the query first.query may see the key, else
+  /// 0. Fast for long runs. Does not allocate.
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
 
-  /// True when there is no rule at all.
+  /// Returns whether the mask has no rules.
   bool allows_all() const { return node_ == nullptr; }
 
-  /// The number of real keys of a batch item or packed sequence, when key_lengths() is joined to
-  /// the rest by `&` only; the default alignment counts from there.
+  /// Returns the number of keys without padding of a batch item or packed sequence, if
+  /// key_lengths() is combined with the other rules by `&` only. The default alignment counts from
+  /// that length.
   std::optional<std::int64_t> key_length(std::int64_t item) const;
 
-  /// Throws InvalidArgument when a rule does not fit the problem, naming the rule. `key_starts` are
-  /// those of packed sequences (PackedSequences).
+  /// Throws InvalidArgument if a rule does not fit the problem, naming the rule. `key_starts` are
+  /// those of the packed sequences (PackedSequences).
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts = {}) const;
 
-  /// The rules as they are written in C++: "causal() & window(3, 0)"; "all" without a rule.
+  /// Returns the rules in C++ syntax, such as "causal() & window(3, 0)"; "all" without rules.
   std::string to_string() const;
 
-  /// Throw InvalidArgument beyond kMaxMaskRules rules.
+  /// Throw InvalidArgument if the result would have more than kMaxMaskRules rules.
   friend FOVEA_API Mask operator&(const Mask& a, const Mask& b);
   friend FOVEA_API Mask operator|(const Mask& a, const Mask& b);
   friend Mask part_of(const Mask& mask, const PartSpan& part);
@@ -124,10 +129,10 @@ class FOVEA_API Mask {
   std::shared_ptr<const Node> node_;
 };
 
-/// Key j is visible iff j <= i + offset. With the default alignment and q_len = 2, kv_len = 5:
+/// Key j is visible iff j <= i + offset. With the default alignment, q_len = 2, kv_len = 5 gives
 ///     1 1 1 1 0
 ///     1 1 1 1 1
-/// and with q_len = 5, kv_len = 2 the first three rows see nothing:
+/// and with q_len = 5, kv_len = 2 the first three rows see no key:
 ///     0 0
 ///     0 0
 ///     0 0
@@ -135,29 +140,29 @@ class FOVEA_API Mask {
 ///     1 1
 FOVEA_API Mask causal();
 
-/// Key j is visible iff i + offset - left <= j <= i + offset + right; -1 means unbounded.
-/// Throws InvalidArgument for less than -1.
+/// Key j is visible iff i + offset - left <= j <= i + offset + right; -1 means unbounded. Throws
+/// InvalidArgument if `left` or `right` is less than -1.
 FOVEA_API Mask window(std::int64_t left, std::int64_t right);
 
-/// Key j is visible iff j < n. A prefix language model is `causal() | prefix(n)`.
-/// Throws InvalidArgument for a negative n.
+/// Key j is visible iff j < n. The mask of a prefix language model is `causal() | prefix(n)`.
+/// Throws InvalidArgument if `n` is negative.
 FOVEA_API Mask prefix(std::int64_t n);
 
-/// A query sees the keys of its own document. int64 ids, [length], or [batch, length] when the
-/// batch items differ; packed as the sequences are, where they are packed. Other rules keep
-/// counting positions in the whole sequence: an alignment per document needs q_len = kv_len, where
-/// both are the same.
+/// A query sees the keys with the same document id. Ids are int64 [length], or [batch, length] if
+/// batch items differ. For packed sequences, ids are packed in the same way. Other rules still use
+/// positions in the whole sequence. A separate alignment per document therefore requires
+/// q_len = kv_len, where positions in the sequence and in the document give the same result.
 FOVEA_API Mask documents(const Tensor& query_ids, const Tensor& key_ids);
 
-/// The same with one array, where q_len == kv_len.
+/// As above, with one array for queries and keys; requires q_len == kv_len.
 FOVEA_API Mask documents(const Tensor& ids);
 
-/// Key j of batch item (or packed sequence) b is visible iff j < lengths[b]; the rest is padding.
-/// One length serves all.
+/// Key j of batch item (or packed sequence) b is visible iff j < lengths[b]; later keys are
+/// padding. A single length applies to all items.
 FOVEA_API Mask key_lengths(std::vector<std::int64_t> lengths);
 
-/// True where visible; bool, broadcast to [batch, q_heads, q_len, kv_len] from the right: missing
-/// leading dimensions and extents of 1 repeat.
+/// Visibility from a bool tensor, true where visible. It is broadcast to [batch, q_heads, q_len,
+/// kv_len] from the right: missing leading dimensions and extents of 1 repeat.
 FOVEA_API Mask dense(TensorRef visible);
 
 }  // namespace fovea

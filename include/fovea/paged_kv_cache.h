@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values of many sequences that come, grow, branch and go, in one pool of blocks (vLLM's
-// paged attention, Kwon et al. 2023): no sequence needs memory that lies together, and those that
-// begin alike share it.
+// A key/value cache for many sequences in one pool of blocks (vLLM's paged attention, Kwon et al.
+// 2023). Sequences can be added, extended, forked and removed. No sequence needs contiguous memory,
+// and sequences with a common prefix share its blocks.
 
 #pragma once
 
@@ -21,34 +21,34 @@
 
 namespace fovea {
 
-/// What a PagedKvCache holds.
+/// The element type and extents of a PagedKvCache.
 struct PagedKvCacheOptions {
   /// float32, float16 or bfloat16.
   DType dtype = DType::kFloat32;
-  /// How many blocks there are, for all sequences together.
+  /// The number of blocks in the pool, shared by all sequences.
   std::int64_t blocks = 0;
-  /// Tokens in each.
+  /// Tokens per block.
   std::int64_t block_size = 16;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 0;
-  /// head_dim when not given.
+  /// Defaults to head_dim.
   std::optional<std::int64_t> value_dim = std::nullopt;
 };
 
-/// Some sequences of a PagedKvCache as the items of a batch. Owns the table and the lengths as they
-/// were; keys and values are the cache's, and valid as long as that does not change.
+/// Selected sequences of a PagedKvCache as a batch. The block table and the lengths are owned
+/// copies. Keys and values are views of the cache, valid until the cache changes.
 struct PagedBatch {
   TensorView key;
   TensorView value;
   Tensor block_table;
   Tensor lengths;
 
-  /// Valid as long as this is.
+  /// Returns views, valid during the lifetime of this object.
   PagedKeyValue view() const { return {key, value, block_table, lengths}; }
   operator PagedKeyValue() const { return view(); }  // NOLINT: implicit on purpose
 };
 
-/// Keys and values of one layer, of many sequences, in a pool of blocks. One step of serving:
+/// A key/value cache of one layer, for many sequences. One serving step:
 /// \code
 ///   PagedKvCache cache({.dtype = DType::kBFloat16, .blocks = 4096, .kv_heads = 8,
 ///                       .head_dim = 128});
@@ -56,25 +56,27 @@ struct PagedBatch {
 ///   cache.append(prompt, prompt_key, prompt_value, &rotary);
 ///   const auto answer = cache.fork(prompt, cache.length(prompt));  // shares the prompt's blocks
 ///   ...
-///   if (cache.blocks_needed(answer, 1) > cache.free_blocks()) { /* wait, or let one go */ }
+///   if (cache.blocks_needed(answer, 1) > cache.free_blocks()) { /* wait or evict a sequence */ }
 ///   cache.append(answer, key, value, &rotary);
 ///   const PagedBatch batch = cache.view(std::array{answer, other_answer});
 /// \endcode
 ///
-/// Blocks  belong to a sequence as soon as it has a token in them, and are free again when no
-///         sequence has. Those of a fork are shared; a shared block in which there is room left is
-///         copied for the one that first appends to it, so that the others never see it.
-/// Memory  all blocks are set aside at once, in pages of 2 MB where the system has them; the
-///         machine's memory is taken as blocks are first written, and given back when the cache
-///         ends. Blocks that were used before are used first.
-/// Threads const members may be called by several threads at once, the others by one alone.
-/// Errors  throws InvalidArgument naming the argument, what was expected and what came; CacheFull
-///         (fovea/error.h); std::bad_alloc. The cache is then as it was.
+/// Blocks  are allocated when a sequence first has a token in them, and are freed when no sequence
+///         has one. A fork shares the blocks of its prefix. A shared block that is not full is
+///         copied for the first sequence that appends to it (copy on write), so the others do not
+///         change.
+/// Memory  address space for all blocks is reserved at once, in 2 MB pages if the system has them.
+///         Physical memory is allocated when a block is first written, and released when the cache
+///         is destroyed. Freed blocks are reused before untouched ones.
+/// Threads several threads may call const members at the same time; other members need exclusive
+///         access.
+/// Errors  throws InvalidArgument naming the argument, the expected and the actual value; CacheFull
+///         (fovea/error.h); std::bad_alloc. A failed call leaves the cache unchanged.
 ///
-/// Not copyable. What was moved from is a cache of no blocks and no sequences.
+/// Not copyable. A moved-from cache has no blocks and no sequences.
 class FOVEA_API PagedKvCache {
  public:
-  /// Never given twice, so that one that is gone is told from all others.
+  /// Never reused, so the id of a removed sequence stays invalid.
   using SequenceId = std::int64_t;
 
   explicit PagedKvCache(const PagedKvCacheOptions& options);
@@ -82,42 +84,45 @@ class FOVEA_API PagedKvCache {
   PagedKvCache& operator=(PagedKvCache&& other) noexcept;
   ~PagedKvCache() = default;
 
-  /// A sequence of no tokens.
+  /// Adds an empty sequence.
   SequenceId add_sequence();
-  /// Frees those of its blocks that no other sequence shares.
+  /// Removes a sequence and frees its blocks, except those shared with other sequences.
   void remove_sequence(SequenceId id);
 
-  /// Appends n tokens, n >= 0, to a sequence.
+  /// Appends n tokens to a sequence, n >= 0.
   ///
-  /// key    [kv_heads, n, head_dim] or [1, kv_heads, n, head_dim]   floats of any type, any
-  ///                                                    strides; rounded once to dtype
-  /// value  [kv_heads, n, value_dim] or [1, kv_heads, n, value_dim] likewise
+  /// key    [kv_heads, n, head_dim] or [1, kv_heads, n, head_dim]    any float type, any strides;
+  ///                                                                 rounded once to dtype
+  /// value  [kv_heads, n, value_dim] or [1, kv_heads, n, value_dim]  as key
   ///
-  /// With `rotary`, keys are rotated at the positions length(id) and on, before they are rounded,
-  /// as apply_rotary does. Throws CacheFull where blocks_needed(id, n) > free_blocks().
+  /// If `rotary` is not null, keys are rotated at positions length(id), length(id) + 1, ... before
+  /// they are rounded, as apply_rotary does. Throws CacheFull if blocks_needed(id, n) >
+  /// free_blocks().
   void append(SequenceId id, const TensorView& key, const TensorView& value,
               const Rotary* rotary = nullptr);
 
-  /// Forgets all tokens of a sequence but the first `length`, and frees the blocks behind them.
+  /// Removes all tokens of a sequence except the first `length`, and frees the blocks that are no
+  /// longer needed.
   void truncate(SequenceId id, std::int64_t length);
 
-  /// A new sequence with the first `prefix_length` tokens of this one, in the same blocks: it takes
-  /// none of its own until one of the two appends.
+  /// Adds a sequence with the first `prefix_length` tokens of this one, in the same blocks. A fork
+  /// allocates no blocks until one of the two sequences appends.
   SequenceId fork(SequenceId id, std::int64_t prefix_length);
 
   std::int64_t length(SequenceId id) const;
-  /// The sequences there are.
+  /// Returns the number of sequences.
   std::int64_t sequences() const { return static_cast<std::int64_t>(sequences_.size()); }
 
-  /// How many free blocks appending `tokens` would take, the copy of a shared one included.
+  /// Returns how many free blocks appending `tokens` tokens would take, including the copy of a
+  /// shared block.
   std::int64_t blocks_needed(SequenceId id, std::int64_t tokens) const;
   std::int64_t free_blocks() const;
 
-  /// The bytes of the pool.
+  /// Returns the size of the pool in bytes.
   std::int64_t bytes() const;
 
-  /// These sequences as a batch, in this order; one may come twice. Entries of the table that are
-  /// not needed are -1.
+  /// Returns these sequences as a batch, in this order. A sequence may occur more than once. Unused
+  /// entries of the block table are -1.
   PagedBatch view(std::span<const SequenceId> ids) const;
 
   const PagedKvCacheOptions& options() const { return options_; }
@@ -134,8 +139,8 @@ class FOVEA_API PagedKvCache {
   std::int64_t blocks_of(std::int64_t tokens) const;
   bool copies_last_block(const Sequence& of, std::int64_t tokens) const;
   std::int64_t blocks_needed(const Sequence& of, std::int64_t tokens) const;
-  /// The blocks that take_next_block will take, that often; makes room to note that they are taken
-  /// and, some day, free.
+  /// Returns the blocks that the next `count` calls of take_next_block will take. Reserves the
+  /// memory to record that they are in use and, later, free.
   std::vector<std::int64_t> next_blocks(std::int64_t count);
   void take_next_block();
   void release_block(std::int64_t block);
@@ -147,9 +152,10 @@ class FOVEA_API PagedKvCache {
   std::shared_ptr<std::byte> value_;
   std::unordered_map<SequenceId, Sequence> sequences_;
   SequenceId next_id_ = 0;
-  /// How many sequences have a block; of those that were ever used, which are the first ones.
+  /// The number of sequences that share each block. Has entries only for blocks that were ever in
+  /// use, which are the first ones of the pool.
   std::vector<std::int64_t> owners_;
-  /// Used before, and free.
+  /// Blocks that were in use before and are now free.
   std::vector<std::int64_t> free_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's legacy random stream, so that arrays written down with `numpy.random.seed(...)` can be
-// drawn again here, bit for bit. It stands beside the tensors: it knows nothing of attention.
-// Meant for repeatable examples and tests; it is neither fast nor fit for secrets.
+// NumPy's legacy random stream: reproduces arrays defined by `numpy.random.seed(...)` bit for bit.
+// Depends only on the tensors, not on attention. Meant for reproducible examples and tests; it is
+// not fast and not cryptographically secure.
 
 #pragma once
 
@@ -15,45 +15,49 @@
 
 namespace fovea {
 
-/// The stream of `numpy.random.RandomState`, integers at NumPy's int64.
+/// The stream of `numpy.random.RandomState`, with NumPy's int64 integers.
 ///
 /// Source   the Mersenne Twister MT19937: Matsumoto and Nishimura, "Mersenne Twister: a
 ///          623-dimensionally equidistributed uniform pseudo-random number generator", ACM TOMACS
 ///          8(1), 1998, seeded by their `init_genrand`; normal values by Marsaglia's polar method
-///          (Marsaglia and Bray, "A convenient method for generating normal variables", SIAM
-///          Review 6(3), 1964).
-/// Numerics words, integers and uniform doubles equal NumPy's bit for bit. Normal values go through
-///          the platform's `log`: they equal NumPy's where both use the same one, and lie within an
-///          ulp otherwise.
-/// Order    a tensor is filled row by row, and takes from the stream what as many single calls
-/// take. Copies   a copy continues the stream by itself. Threads  one object belongs to one thread
-/// at a time. Errors   throws InvalidArgument and then leaves the stream where it was.
+///          (Marsaglia and Bray, "A convenient method for generating normal variables", SIAM Review
+///          6(3), 1964).
+/// Numerics words, integers and uniform doubles equal NumPy's bit for bit. Normal values depend on
+///          the platform's `log`: they equal NumPy's if both use the same one, and otherwise differ
+///          by at most one ulp.
+/// Order    a tensor is filled in row-major order and consumes the stream like the same number of
+///          scalar calls.
+/// Copies   a copy continues the stream independently.
+/// Threads  an object must not be used by several threads at the same time.
+/// Errors   throws InvalidArgument; the stream position is then unchanged.
 class FOVEA_API RandomState {
  public:
-  /// Starts the stream of `seed`, which must lie in 0 .. 2^32 - 1.
+  /// Starts the stream of `seed`, which must be in 0 .. 2^32 - 1.
   explicit RandomState(std::uint64_t seed);
 
-  /// Starts over with `seed`, and forgets the normal value kept for the next randn().
+  /// Restarts the stream with `seed` and discards the normal value stored for the next randn().
   void seed(std::uint64_t seed);
 
-  /// The next 32 bits of the generator, tempered but otherwise raw.
+  /// Returns the next 32-bit word of the generator, after tempering.
   std::uint32_t next_word();
 
-  /// An integer in low .. high - 1; low < high. Masked rejection: words are cut to the bits of
-  /// high - low - 1 and drawn again while too large. A range that fits into 32 bits takes one word
-  /// a try, a wider one two (the high one first); high - low == 1 takes none.
+  /// Returns a uniform integer in low .. high - 1. Requires low < high. Uses masked rejection: a
+  /// word is masked to the bits of high - low - 1 and drawn again while it is too large. Each try
+  /// takes one word if the range fits into 32 bits, else two (the high one first); high - low == 1
+  /// takes none.
   std::int64_t randint(std::int64_t low, std::int64_t high);
-  /// The same for every element of an int64 tensor.
+  /// Returns an int64 tensor of such integers.
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);
 
-  /// A double in [0, 1), a multiple of 2^-53, from two words.
+  /// Returns a uniform double in [0, 1), a multiple of 2^-53, from two words.
   double rand();
-  /// The same for every element of a float64 tensor.
+  /// Returns a float64 tensor of such values.
   Tensor rand(const Shape& shape);
 
-  /// A standard normal double. Values are made in pairs; the second is kept for the next call.
+  /// Returns a standard normal double. Values are generated in pairs; the second is stored for the
+  /// next call.
   double randn();
-  /// The same for every element of a float64 tensor.
+  /// Returns a float64 tensor of such values.
   Tensor randn(const Shape& shape);
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference: attention in plain scalar arithmetic, one query at a time, in the order of the
-// textbook. It defines what is right for everything else in Fovea, and shows every step. It is
-// slow; it is meant to be read (src/reference/row_attention.h, and gradients.cc for its gradients)
-// and to judge.
+// The reference implementation: attention in plain scalar arithmetic, one query at a time, in
+// textbook order. It is the oracle for everything else in Fovea and returns every intermediate
+// step. It is slow, and written to be read (src/reference/row_attention.h, and gradients.cc for the
+// gradients).
 
 #pragma once
 
@@ -39,158 +39,166 @@ struct AdditiveScore {
 
 using ScoreKind = std::variant<DotScore, GeneralScore, AdditiveScore>;
 
-/// How a row of scores becomes a row of weights.
+/// How a row of scores is normalized to a row of weights.
 enum class Normalization : std::uint8_t {
-  /// exp(s - max) / sum: safe for scores of any size.
+  /// exp(s - max) / sum; does not overflow for scores of any size.
   kSoftmax,
-  /// exp(s) / sum, as first written down by everyone; overflows to inf / inf = nan.
+  /// exp(s) / sum, the softmax formula as usually written; overflows to inf / inf = NaN.
   kSoftmaxUnshifted,
-  /// s / sum: weights add up to one, but may be negative. No exponential, so lse and sinks have no
-  /// meaning here: lse is nan, sinks are refused.
+  /// s / sum: weights sum to 1 but may be negative. Without an exponential, lse and sinks have no
+  /// meaning: lse is NaN, and sinks are refused.
   kSum,
 };
 
 struct ReferenceOptions {
   ScoreKind score_kind = DotScore{};
   Normalization normalization = Normalization::kSoftmax;
-  /// kFloat64: the oracle. kFloat32: every product, sum, exponential and division rounded to
-  /// float32, in plain order: the naive computation that faster ones must not be less exact than.
-  /// kBFloat16, kFloat16: the same for tensors stored in these types, in float32 but for weights,
-  /// which are rounded to the type before they meet the values, and the context, rounded at last.
+  /// kFloat64: the oracle. kFloat32: every product, sum, exponential and division is rounded to
+  /// float32, in plain order. This is the naive computation; faster ones must be at least as
+  /// accurate. kBFloat16, kFloat16: the naive computation for tensors stored in these types, in
+  /// float32, except that weights are rounded to the type before they multiply the values, and the
+  /// context is rounded at the end.
   DType arithmetic = DType::kFloat64;
 };
 
-/// rows times weights, every product and sum rounded to the arithmetic's type, from first to last.
+/// Returns rows times weights; every product and sum is rounded to `arithmetic`, in order.
 ///
-/// rows     [..., dim]    floats of any type, any strides
+/// rows     [..., dim]      any float type, any strides
 /// weights  [dim, columns]
-/// returns  [..., columns], of the arithmetic's type
+/// returns  [..., columns]  of type `arithmetic`
 ///
-/// Throws InvalidArgument when the widths differ, with both.
+/// Throws InvalidArgument if the widths differ; the message contains both.
 FOVEA_API Tensor project(const TensorView& rows, const TensorView& weights,
                          DType arithmetic = DType::kFloat64);
 
-/// The tensors of a problem: floats of any type (each element is converted to the arithmetic's
+/// The input tensors of a problem: any float type (each element is converted to the arithmetic's
 /// type), any strides.
 ///
 /// query  [batch, q_heads,  q_len,  head_dim]
-/// key    [batch, kv_heads, kv_len, key_dim]    q_heads % kv_heads == 0: query head h reads
-///                                              key head h / (q_heads / kv_heads)
+/// key    [batch, kv_heads, kv_len, key_dim]    q_heads % kv_heads == 0: query head h reads key
+///                                              head h / (q_heads / kv_heads)
 /// value  [batch, kv_heads, kv_len, value_dim]
 ///
-/// key_dim equals head_dim for DotScore; the other kinds bring the weights that join them.
+/// key_dim equals head_dim for DotScore. The other score kinds have weight matrices for different
+/// dimensions.
 struct Inputs {
   TensorView query;
   TensorView key;
   TensorView value;
 };
 
-/// Every intermediate array, of the arithmetic's type (float32 for the types of 16 bits). A step
-/// that the options do not have is an absent tensor.
+/// Every intermediate array, of the arithmetic's type (float32 for the 16-bit types). Steps that
+/// the options do not have are undefined tensors.
 struct Steps {
   Tensor hidden;             ///< [batch, q_heads, q_len, kv_len, hidden_dim]  tanh(q W + k U)
   Tensor scores;             ///< [batch, q_heads, q_len, kv_len]
-  Tensor scaled_scores;      ///< the same shape; absent when scale is 1
-  Tensor softcapped_scores;  ///< absent without softcap
-  Tensor custom_scores;      ///< absent without a custom function
-  Tensor biased_scores;      ///< absent without bias, alibi and relative table
-  Tensor masked_scores;      ///< -inf where masked; absent without a mask or packed sequences
-  Tensor weights;            ///< rows sum to 1 (to 1 - the sink's share with sinks); 0 where masked
-  Tensor dropped_weights;    ///< 0 where dropped, the others over 1 - probability; absent without
-                             ///< dropout
-  Tensor row_sums;           ///< [batch, q_heads, q_len]  the sum of each row of weights
-  Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where a mask, a
-                             ///< score of -inf or a sequence's end keeps the key out
+  Tensor scaled_scores;      ///< the same shape; undefined if scale is 1
+  Tensor softcapped_scores;  ///< undefined without softcap
+  Tensor custom_scores;      ///< undefined without a custom function
+  Tensor biased_scores;      ///< undefined without bias, ALiBi and relative table
+  Tensor masked_scores;      ///< -inf where masked; undefined without a mask or packed sequences
+  Tensor weights;            ///< rows sum to 1 (with sinks, to 1 minus the sink's share); 0 where
+                             ///< masked
+  Tensor dropped_weights;    ///< 0 where dropped, else weight / (1 - probability); undefined
+                             ///< without dropout
+  Tensor row_sums;           ///< [batch, q_heads, q_len]  sum of each row of weights
+  Tensor visible;            ///< bool [batch, q_heads, q_len, kv_len]: false where the key is
+                             ///< hidden by a mask, a score of -inf or a sequence boundary
   Tensor lse;                ///< [batch, q_heads, q_len]  natural log of the sum of exp(score)
-  Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights times value; dropped
-                             ///< weights where there is dropout
+  Tensor context;            ///< [batch, q_heads, q_len, value_dim]  weights (with dropout, dropped
+                             ///< weights) times value
 };
 
-/// context = normalize(scores, masked) V, with every intermediate array kept.
+/// Computes context = normalize(scores, masked) V and returns every intermediate array.
 ///
 /// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative
 ///          table), mask.
-/// Masking  a masked key takes no part, whatever its key and value hold: nan and inf there never
-///          leak. Nor does a key take part whose score is -inf, before or after the biases,
-///          wherever that comes from: a product that overflows, a key of -inf, a bias. A bias of
-///          -inf masks whatever the score and other biases are, even nan. A fully masked row gives
-///          context 0 and lse -inf, or lse = the sink where there is one. What is visible follows
-///          plain arithmetic: nan spreads.
-/// Dropout  is the context's alone: weights, their sums and lse know nothing of it. A key that is
-///          dropped is visible all the same: nan in its value spreads.
-/// Packing  with AttentionOptions::sequences the arrays keep their shapes, with batch 1 and the
-///          total lengths. A key of another sequence takes no part: it has the score -inf at
-///          every step, weight 0 and a hidden layer of 0.
-/// Memory   all steps: O(q_len * kv_len * hidden_dim). For small problems.
-/// Errors   throws InvalidArgument naming the argument, what was expected and what came.
+/// Masking  a masked key is ignored, whatever its key and value contain: NaN and infinity in it
+///          never propagate. A key with score -inf is also ignored, whether the -inf occurs before
+///          or after the biases, and whether it comes from an overflow, a key of -inf or a bias. A
+///          bias of -inf masks regardless of the score and other biases, even NaN. A fully masked
+///          row has context 0 and lse -inf; with a sink, lse equals the sink. NaN in visible keys
+///          and values propagates as in plain arithmetic.
+/// Dropout  affects only the context, not the weights, their sums or lse. A dropped key is still
+///          visible: NaN in its value propagates.
+/// Packing  with AttentionOptions::sequences, arrays keep their shapes, with batch 1 and the total
+///          lengths. Keys of other sequences are ignored: they have score -inf at every step,
+///          weight 0 and a hidden layer of 0.
+/// Memory   O(q_len * kv_len * hidden_dim) for all steps. Meant for small problems.
+/// Errors   throws InvalidArgument naming the argument, the expected and the actual value.
 FOVEA_API Steps attention_steps(const Inputs& inputs, const AttentionOptions& options,
                                 const ReferenceOptions& how = {});
 
-/// One query of one head of one batch item; of packed sequences, one of batch item 0.
+/// One query of one head of one batch item. For packed sequences, batch is 0 and query is the index
+/// in the packed tensor.
 struct FOVEA_API Row {
   std::int64_t batch = 0;
   std::int64_t head = 0;
   std::int64_t query = 0;
 };
 
-/// What attention_rows found, one row each, in the arithmetic's type.
+/// The results of attention_rows, one row per requested query, in the arithmetic's type.
 struct Rows {
   Tensor context;  ///< [rows, value_dim]
   Tensor lse;      ///< [rows]
   Tensor weights;  ///< [rows, kv_len]
-  /// Where each stands, and the first key of its sequence.
+  /// The position of each row, with the first key of its sequence.
   std::vector<ScorePosition> places = {};
 };
 
-/// The same meaning for a selection of rows of a problem of any size, without N x N memory: beside
-/// rows * kv_len * (head_dim + value_dim) products (kv_len of its own sequence where they are
-/// packed) it costs one pass over the inputs, which are copied where they are strided or of another
-/// type. Errors as attention_steps; a row outside the problem is one.
+/// Computes selected rows of a problem of any size without N x N memory; results are as in
+/// attention_steps. The cost is rows * kv_len * (head_dim + value_dim) products (kv_len of the
+/// row's own sequence if packed) and one pass over the inputs. Inputs that are strided or of
+/// another type are copied. Throws as attention_steps does, and InvalidArgument if a row is outside
+/// the problem.
 FOVEA_API Rows attention_rows(const Inputs& inputs, const AttentionOptions& options,
                               std::span<const Row> rows, const ReferenceOptions& how = {});
 
-/// The gradient of a loss with respect to what attention returns: floats of any type, any strides.
-/// The loss has nothing of what is absent.
+/// The gradients of a loss with respect to attention's outputs: any float type, any strides.
+/// Undefined views count as zero.
 struct OutputGradients {
   TensorView context = {};  ///< [batch, q_heads, q_len, value_dim]
   TensorView lse = {};      ///< [batch, q_heads, q_len]
-  TensorView weights = {};  ///< [batch, q_heads, q_len, kv_len]; of weights before dropout: a loss
-                            ///< on where a query looks
+  TensorView weights = {};  ///< [batch, q_heads, q_len, kv_len]; of the weights before dropout, for
+                            ///< losses on the weights themselves
 };
 
-/// The gradient of the loss with respect to what attention is given, of the arithmetic's type
-/// (float32 for the types of 16 bits). Absent where the options have no such thing.
+/// The gradients of the loss with respect to attention's inputs, of the arithmetic's type (float32
+/// for the 16-bit types). Tensors are undefined if the options do not have the input.
 struct Gradients {
-  Tensor query = {};     ///< of the query's shape
-  Tensor key = {};       ///< of the key's shape: the sum over the query heads that read a key
-  Tensor value = {};     ///< of the value's shape, summed alike
-  Tensor bias = {};      ///< of the bias' shape: the sum over all scores that a number is added to
+  Tensor query = {};     ///< the query's shape
+  Tensor key = {};       ///< the key's shape; summed over the query heads that share a key head
+  Tensor value = {};     ///< the value's shape; summed in the same way
+  Tensor bias = {};      ///< the shape of the bias; summed over the scores that an element is
+                         ///< broadcast to
   Tensor relative = {};  ///< [buckets, q_heads]
   Tensor sinks = {};     ///< [q_heads]
-  // No gradients, but what comes of them in passing (BackwardLenses).
-  Tensor relevance = {};  ///< [batch, q_heads, kv_len]: the sum over queries of P dP
-  Tensor magnitude = {};  ///< [batch, q_heads, kv_len]: the sum over queries of |P dP|
+  // Not gradients: by-products of the backward pass (BackwardLenses).
+  Tensor relevance = {};  ///< [batch, q_heads, kv_len]: sum over queries of P dP
+  Tensor magnitude = {};  ///< [batch, q_heads, kv_len]: sum over queries of |P dP|
 };
 
-/// The gradients of the loss, from those with respect to attention's results; what attention
-/// computes is computed anew. P are the weights, Z is what dropout multiplies them by, 0 or
-/// 1 / (1 - probability), O the context, and S the scores that the softmax is given:
+/// Returns the gradients of the loss with respect to attention's inputs, given those with respect
+/// to its outputs. The forward pass is recomputed. P are the weights, Z the dropout factors, 0 or
+/// 1 / (1 - probability), O the context, and S the scores that enter the softmax:
 ///
 ///   dV = (Z P)^T dO,  dP = Z dO V^T + dweights,  dS = P (dP - rowsum(P dP) + dlse),
 ///   dbias = dS,  dsink = sum over queries of exp(sink - lse) (dlse - rowsum(P dP)),
 ///   dQ = (dS S') K,  dK = (dS S')^T Q,  S' = scale times the slopes of softcap and custom function
 ///
-/// Options  all of them; for DotScore and kSoftmax. ALiBi's slopes have no gradient; a custom
-///          function needs its derivative.
-/// Masking  a key that takes no part (see attention_steps) gets zeros and gives nothing, whatever
-///          it, its value and the gradients of its weight hold; nor does a fully masked row, but
-///          for the gradient of its lse where that is a sink. nan in what is visible spreads.
-/// Numerics every operation is rounded, as forward; sums run over batch items, heads, queries and
-///          keys in this order, each from first to last. In kBFloat16 and kFloat16, Z P and dS S'
-///          are rounded to the type before they meet dO, K and Q, and the gradients of query, key
-///          and value at last; all else is float32.
-/// Memory   beside the results and copies of what is strided or of another type, O(kv_len).
-/// Errors   throws InvalidArgument naming the argument, what was expected and what came.
+/// Options  all AttentionOptions; of ReferenceOptions, only DotScore and kSoftmax. ALiBi's slopes
+///          have no gradient. A custom function needs its derivative.
+/// Masking  a hidden key (see attention_steps) has zero gradients and contributes nothing, whatever
+///          the key, its value and the gradients of its weights contain. A fully masked row
+///          contributes nothing either, except that the gradient of its lse is added to the sink's
+///          if there is one. NaN in visible keys and values propagates.
+/// Numerics every operation is rounded as in the forward pass. Sums run over batch items, heads,
+///          queries and keys in this order, each in ascending order. In kBFloat16 and kFloat16, Z P
+///          and dS S' are rounded to the type before they multiply dO, K and Q; the gradients of
+///          query, key and value are rounded at the end; everything else is float32.
+/// Memory   O(kv_len), in addition to the results and copies of inputs that are strided or of
+///          another type.
+/// Errors   throws InvalidArgument naming the argument, the expected and the actual value.
 FOVEA_API Gradients attention_gradients(const Inputs& inputs, const OutputGradients& outputs,
                                         const AttentionOptions& options,
                                         const ReferenceOptions& how = {});

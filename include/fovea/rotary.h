@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Rotary position embedding (Su et al. 2021, "RoFormer"): pairs of dimensions of queries and keys
-// are turned by angles that grow with the position, so that query . key depends on how far apart
-// the two stand and not on where.
+// are rotated by angles proportional to the position, so that query . key depends only on the
+// distance between the two positions.
 
 #pragma once
 
@@ -14,57 +14,59 @@
 
 namespace fovea {
 
-/// How rows are rotated: dimension a and b of a pair become, by the angle that is position times
-/// the pair's frequency (Su et al. 2021, eq. 34),
+/// Parameters of the rotation. The dimensions a and b of a pair are rotated by the position times
+/// the frequency of the pair (Su et al. 2021, eq. 34):
 ///   a cos - b sin
 ///   b cos + a sin
 struct Rotary {
-  /// Which dimensions are a pair; of d dims that are rotated, pair i has
+  /// How dimensions are paired. With d rotated dimensions, pair i has dimensions
   enum class Pairs : std::uint8_t {
-    kHalves,       ///< i and i + d / 2, as Llama in `transformers` ("rotate_half") and GPT-NeoX
-    kInterleaved,  ///< 2 i and 2 i + 1, as the paper and GPT-J
+    kHalves,       ///< i and i + d / 2, as in Llama in `transformers` ("rotate_half") and GPT-NeoX
+    kInterleaved,  ///< 2 i and 2 i + 1, as in the paper and GPT-J
   };
 
-  /// Pair i of d / 2 turns with the frequency base^(-2 i / d).
+  /// The frequency of pair i of d / 2 is base^(-2 i / d).
   double base = 10000.0;
-  /// The first so many dims are rotated, an even number, the rest copied (GPT-NeoX's partial
-  /// rotary); 0: all of head_dim.
+  /// The number of leading dimensions to rotate, even; the others are copied (GPT-NeoX's partial
+  /// rotary embedding). 0: all of head_dim.
   std::int64_t dims = 0;
   Pairs pairs = Pairs::kHalves;
-  /// The frequencies themselves, one for each pair, in place of base. For scaled ones (Llama 3,
-  /// YaRN), and where one token is rotated at a time, since powers are not computed anew then. What
-  /// YaRN multiplies to queries and keys belongs to ScoreOptions::scale, squared.
+  /// Explicit frequencies, one per pair; replace those of `base`. For scaled variants (Llama 3,
+  /// YaRN), and for rotating one token at a time, because the powers are then not recomputed.
+  /// For YaRN's factor on queries and keys, multiply ScoreOptions::scale by its square.
   std::vector<double> inverse_frequencies = {};
 };
 
-/// base^(-2 i / dims) for i from 0 to dims / 2: what a scaled variant starts from. Throws
-/// InvalidArgument for an odd or negative `dims` and a base that is not a positive number.
+/// Returns base^(-2 i / dims) for i from 0 to before dims / 2, the starting point of scaled
+/// variants. Throws InvalidArgument if `dims` is odd or negative, or if `base` is not a positive
+/// finite number.
 FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims);
 
-/// target = source, rotated.
+/// Writes `source`, rotated, to `target`.
 ///
-/// source  [..., length, dim]  floats of any type, any strides; 2 dimensions or more
-/// target  [..., length, dim]  likewise, of the same or another type of float; memory of its own,
-///                             from its first to its last element, or that of source, element for
-///                             element
+/// source  [..., length, dim]  any float type, any strides; at least 2 dimensions
+/// target  [..., length, dim]  any float type, any strides. Its memory must either not overlap that
+///                             of source, from its first to its last element, or be the same
+///                             element for element.
 ///
-/// The token t of each sequence stands at first_position + t. As a key at position 7 of a cache:
+/// Token t of each sequence has position first_position + t. For a key at position 7 of a cache:
 /// \code
 ///   apply_rotary(key, 7, Rotary{.base = 500000.0}, key_rotated);
 /// \endcode
 ///
-/// Numerics angles, sines and cosines in float64, from positions up to 2^53 either way; products
-///          and their sum in float32 (float64 where source or target is), rounded once to the
-///          target's type. In a pair with inf both may become nan, as arithmetic has it.
-/// Cost     a sine and a cosine for each position and pair, whatever the heads.
+/// Numerics angles, sines and cosines in float64, for positions from -2^53 to 2^53; products and
+///          their sum in float32 (float64 if source or target is), rounded once to the target's
+///          type. If one element of a pair is infinite, both results may be NaN, as IEEE arithmetic
+///          gives.
+/// Cost     one sine and one cosine per position and pair, independent of the number of heads.
 /// Threads  re-entrant; runs on the calling thread.
-/// Errors   throws InvalidArgument naming the argument, what was expected and what came, before
-///          target is touched.
+/// Errors   throws InvalidArgument naming the argument, the expected and the actual value, before
+///          target is modified.
 FOVEA_API void apply_rotary(const TensorView& source, std::int64_t first_position,
                             const Rotary& rotary, const MutableTensorView& target);
 
-/// The same at positions of your own: int64 [length], for all; or [batch, length], where batch is
-/// the first of three or more dimensions of source.
+/// As above, at explicit positions: int64 [length] for all sequences, or [batch, length], where
+/// batch is the first of at least three dimensions of source.
 FOVEA_API void apply_rotary(const TensorView& source, const TensorView& positions,
                             const Rotary& rotary, const MutableTensorView& target);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes and traces: a small attention problem in words, every step of it computed by the
-// reference, and its presentation as text, JSON, Markdown or one self-contained HTML page. The
-// library returns strings; it never prints. The file format is described in docs/scene.md.
+// Scenes and traces. A scene is a small attention problem with words as tokens. A trace has every
+// step of it, computed by the reference, and can be rendered as text, JSON, Markdown or one
+// self-contained HTML page. The functions return strings and never print. The file format is
+// described in docs/scene.md.
 
 #pragma once
 
@@ -20,41 +21,42 @@
 
 namespace fovea::scene {
 
-/// A scene materialises every step, so it is kept small; larger problems are for the engine.
+/// A trace stores every step, so scenes are limited to this size; larger problems are for the
+/// engine.
 inline constexpr std::int64_t kMaxTokens = 1024;
 inline constexpr int kMaxDecimals = 17;
 inline constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;
 
-/// A batch of token sequences, all of one length, and their embeddings.
+/// A batch of token sequences of the same length, with their embeddings.
 struct Sequence {
-  /// [batch][length]; UTF-8. Numbers (as token ids) are written in decimal.
+  /// [batch][length]; UTF-8. Token ids are stored in decimal.
   std::vector<std::vector<std::string>> tokens;
-  /// Whether the scene gave numbers, so that JSON shows numbers again.
+  /// Whether the scene has numeric token ids; JSON output then has numbers too.
   bool numeric = false;
   /// [batch, length, dim] float64
   Tensor embeddings;
-  /// How the embeddings were drawn ("rand, seed 42"); empty when they were given.
+  /// How the embeddings were drawn, such as "rand, seed 42"; empty if they were specified.
   std::string drawn;
 
   std::int64_t length() const { return static_cast<std::int64_t>(tokens.front().size()); }
 };
 
-/// The weights that make queries, keys and values from embeddings.
+/// The weights that project embeddings to queries, keys and values.
 struct Projections {
   Tensor query;  ///< [dim, heads * head_dim] float64
   Tensor key;    ///< [source dim, kv_heads * key_dim]
   Tensor value;  ///< [source dim, kv_heads * value_dim]
-  /// How each was drawn ("randint(0, 3), seed 42"); empty where it was given.
+  /// How each was drawn, such as "randint(0, 3), seed 42"; empty if it was specified.
   std::string query_drawn, key_drawn, value_drawn;
 };
 
-/// How far a computed number may be from an expected one.
+/// The permitted difference between a computed and an expected number.
 struct FOVEA_API Tolerance {
   enum class Kind : std::uint8_t {
     kExact,        ///< equal
-    kDigits,       ///< within half a unit of the `digits`-th decimal
-    kSignificant,  ///< within half a unit of the `digits`-th significant digit of the smaller
-                   ///< number
+    kDigits,       ///< within half a unit of the `digits`-th decimal place
+    kSignificant,  ///< within half a unit of the `digits`-th significant digit of the number with
+                   ///< the smaller magnitude
     kRelative,     ///< within atol + rtol * |expected|
   };
   Kind kind = Kind::kExact;
@@ -62,46 +64,47 @@ struct FOVEA_API Tolerance {
   double rtol = 0.0;
   double atol = 0.0;
 
-  /// The largest error allowed for one number.
+  /// Returns the largest permitted error of one number.
   double allowed(double expected, double computed) const;
 };
 
-/// An array or a scalar that the author claims.
+/// An array or scalar that the author of the scene expects a step to have.
 struct Expectation {
-  std::string step;                 ///< a step's name, such as "focus.key"
-  std::vector<std::int64_t> index;  ///< the part of the step that is meant; empty for all of it
-  Tensor values;                    ///< float64, in the shape given
-  std::vector<std::string> words;   ///< instead of values where tokens are expected
+  std::string step;                 ///< the name of a step, such as "focus.key"
+  std::vector<std::int64_t> index;  ///< leading indices of the part to compare; empty for the whole
+                                    ///< step
+  Tensor values;                    ///< float64, in the shape of the scene file
+  std::vector<std::string> words;   ///< expected tokens, instead of values
   Tolerance tolerance;
-  std::string note;   ///< why a tolerance is wider than what was printed, and the like
+  std::string note;   ///< the author's note, such as the reason for a wide tolerance
   std::string place;  ///< its JSON path, "expect[3]"
 };
 
-/// The token whose story is told in detail.
+/// The token whose computation is shown in detail.
 struct Focus {
-  std::int64_t item = 0;   ///< of the batch
-  std::int64_t index = 0;  ///< of the token
+  std::int64_t item = 0;   ///< index in the batch
+  std::int64_t index = 0;  ///< index of the token
 
   friend bool operator==(const Focus&, const Focus&) = default;
 };
 
-/// Where a query is to look, once the scene has learned it (fovea/train_scene.h).
+/// A weight that a query should have on a key after learning (fovea/train_scene.h).
 struct Wish {
-  std::int64_t item = 0;  ///< of the batch
+  std::int64_t item = 0;  ///< index in the batch
   std::int64_t query = 0;
   std::int64_t key = 0;
-  double weight = 0.0;     ///< at least; 0: not at all
+  double weight = 0.0;     ///< the minimum weight; 0: the query should not attend to the key
   std::string place = {};  ///< its JSON path, "learn.one.journey"
 };
 
-/// A note of the author's, by the name of the step it belongs to, in the order given.
+/// The author's notes: pairs of a step's name and a text, in the order of the scene file.
 using Notes = std::vector<std::pair<std::string, std::string>>;
 
-/// A small attention problem in words.
+/// A small attention problem with words as tokens.
 struct Scene {
   std::string title;
   Sequence words;
-  std::optional<Sequence> source;  ///< where keys and values come from, in cross-attention
+  std::optional<Sequence> source;  ///< for cross-attention: the sequence of keys and values
   bool batched = false;            ///< whether the scene was written with a batch dimension
   std::optional<Projections> projections;
   std::int64_t heads = 1;
@@ -109,36 +112,36 @@ struct Scene {
 
   reference::ScoreKind score_kind;
   AttentionOptions options;
-  /// How `options.score.scale` was written: "1/sqrt(head_dim)" or a number.
+  /// How `options.score.scale` was specified: "1/sqrt(head_dim)" or a number.
   std::string scale_text;
 
-  /// Shown side by side; the last one makes the context.
+  /// Normalizations to show side by side; the last one is used for the context.
   std::vector<reference::Normalization> normalizations;
   std::optional<Focus> focus;
   DType arithmetic = DType::kFloat64;
-  int precision = 4;  ///< decimals shown, 0 to kMaxDecimals
+  int precision = 4;  ///< decimals to show, 0 to kMaxDecimals
   Notes notes;
   std::vector<Expectation> expect;
-  std::vector<Wish> learn;  ///< those of one query stand together
+  std::vector<Wish> learn;  ///< grouped by query
 
-  /// The JSON text this scene was read from or stands for.
+  /// The JSON text that the scene was parsed from, or equivalent text.
   std::string json;
 };
 
-/// Reads a scene from JSON text. Throws InvalidArgument naming the place (a JSON path), what was
-/// expected and what came.
+/// Parses a scene from JSON text. Throws InvalidArgument naming the JSON path, the expected and the
+/// actual value.
 FOVEA_API Scene parse_scene(std::string_view json);
 
-/// Reads a scene file. Throws IoError when it cannot be read, otherwise as parse_scene, with the
-/// file's name before the place.
+/// Reads a scene file. Throws IoError if the file cannot be read; otherwise throws as parse_scene,
+/// with the file name before the JSON path.
 FOVEA_API Scene load_scene(const std::string& path);
 
-/// The scene with these weights, typed into its JSON in full precision, so that whoever reads that
-/// computes the same. What the author expected of other weights is gone. Throws InvalidArgument
-/// where the JSON would be no scene any more.
+/// Returns the scene with these projections, written into its JSON with full precision, so that
+/// parsing the JSON gives the same results. Removes the author's expectations, which were for other
+/// projections. Throws InvalidArgument if the JSON would no longer be a valid scene.
 FOVEA_API Scene with_projections(const Scene& scene, const Projections& projections);
 
-/// A scene for a sentence: naive random embeddings, and no trained weights.
+/// Options for a scene made from a sentence, with random embeddings and no trained weights.
 struct SentenceOptions {
   std::int64_t dim = 4;
   std::uint64_t seed = 42;
@@ -147,64 +150,65 @@ struct SentenceOptions {
   bool random_projections = false;
 };
 
-/// Splits `text` at white space and draws an embedding for each word. Throws InvalidArgument for
-/// text without a word, text that is not UTF-8, or options that do not fit.
+/// Splits `text` at white space and draws an embedding for each word. Throws InvalidArgument if the
+/// text has no words or is not UTF-8, or if the options are invalid.
 FOVEA_API Scene scene_from_sentence(std::string_view text, const SentenceOptions& options = {});
 
-/// Chooses the focus: a word of the scene, "@INDEX" (counted from 0), or "@ITEM:INDEX" in a batch.
-/// Throws InvalidArgument for an unknown word (listing the words) or one that occurs twice.
+/// Sets the focus: a word of the scene, "@INDEX" (counted from 0), or "@ITEM:INDEX" in a batch.
+/// Throws InvalidArgument if the word is unknown (the message lists the words) or occurs twice.
 FOVEA_API void set_focus(Scene& scene, std::string_view query);
 
-/// One step of the story.
+/// One step of the computation.
 struct Step {
   std::string name;     ///< "weights", "focus.scores", "weights[sum]"; docs/scene.md lists them
   std::string title;    ///< "Weights of "journey""
   std::string formula;  ///< plain text
-  /// The numbers, in the arithmetic's type. Heads and batch are leading dimensions, present where
-  /// the scene has more than one head or a batch.
+  /// The numbers, in the arithmetic's type. Batch and heads are leading dimensions, present if the
+  /// scene has a batch or more than one head.
   Tensor values;
-  /// Instead of values, for tokens: [length], or [batch * length] in a batch.
+  /// The tokens, for steps without values: [length], or [batch * length] in a batch.
   std::vector<std::string> words;
   /// The shape of values or words.
   Shape shape;
 };
 
-/// One expectation, compared.
+/// The result of comparing one expectation.
 struct Check {
   std::string step;
   std::vector<std::int64_t> index;
   bool passed = false;
-  double max_error = 0.0;  ///< nan where the numbers cannot be compared
-  double tolerance = 0.0;  ///< what was allowed where the error was worst
-  std::string message;     ///< why, when shapes or words differ or the step is missing
-  std::string note;        ///< the expectation's
+  double max_error = 0.0;  ///< NaN if the numbers cannot be compared
+  double tolerance = 0.0;  ///< the permitted error of the worst number
+  std::string message;     ///< the reason for a failure
+  std::string note;        ///< the note of the expectation
 };
 
-/// Every step of a scene, materialised.
+/// A scene with the results of every step.
 struct FOVEA_API Trace {
   Scene scene;
   std::vector<Step> steps;
-  /// bool [batch, heads, queries, keys]: whether the query may see the key, by the mask and by
+  /// bool [batch, heads, queries, keys]: whether the query may see the key, given the mask and
   /// biases of -inf.
   Tensor visible;
   std::vector<Check> checks;  ///< one per expectation
 
-  /// The step of this name, or nullptr.
+  /// Returns the step with this name, or nullptr.
   const Step* find(std::string_view name) const;
   bool passed() const;
 };
 
-/// Throws InvalidArgument when a scene's parts do not fit together, naming the part. parse_scene()
-/// gives only scenes that do; this is for those built or changed by hand.
+/// Throws InvalidArgument if the parts of a scene do not fit together, naming the part. Scenes from
+/// parse_scene() always pass; this is for scenes that were built or changed in code.
 FOVEA_API void validate(const Scene& scene);
 
-/// Computes every step. Throws as validate() does, and for options that do not fit the problem.
+/// Computes every step. Throws as validate() does, and InvalidArgument if the options do not fit
+/// the problem.
 FOVEA_API Trace trace_scene(const Scene& scene);
 
-/// How much a terminal can show.
+/// The colour support of a terminal.
 enum class Color : std::uint8_t { kNone, k256, kTrueColor };
 
-/// The least and most columns that text is laid out for.
+/// The minimum and maximum width of the text layout, in columns.
 inline constexpr int kMinWidth = 40;
 inline constexpr int kMaxWidth = 240;
 
@@ -213,22 +217,23 @@ struct TextOptions {
   int width = 100;  ///< columns; clamped to kMinWidth .. kMaxWidth
 };
 
-/// The story, step by step, for a terminal or a text file.
+/// Renders the trace step by step for a terminal or a text file.
 FOVEA_API std::string to_text(const Trace& trace, const TextOptions& options = {});
 
-/// The story as Markdown.
+/// Renders the trace as Markdown.
 FOVEA_API std::string to_markdown(const Trace& trace);
 
-/// {"title", "tokens", "focus", "steps": [...], "checks": [...]}, numbers with full precision.
+/// Renders the trace as {"title", "tokens", "focus", "steps": [...], "checks": [...]}, with numbers
+/// in full precision.
 FOVEA_API std::string to_json(const Trace& trace);
 
-/// One self-contained HTML page: no network, no other file.
+/// Renders the trace as one self-contained HTML page, without network access or other files.
 FOVEA_API std::string to_html(const Trace& trace);
 
-/// The weights of all words alone, as to_text() shows them.
+/// Renders only the weights of all words, in the format of to_text().
 FOVEA_API std::string weights_to_text(const Trace& trace, const TextOptions& options = {});
 
-/// One line per expectation: its step, largest error and tolerance, and whether it held.
+/// Renders one line per expectation: its step, largest error and tolerance, and whether it passed.
 FOVEA_API std::string checks_to_text(const Trace& trace, const TextOptions& options = {});
 
 }  // namespace fovea::scene

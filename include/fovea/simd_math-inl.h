@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exponential and hyperbolic tangent on vectors: those that the engine itself uses, for score
-// functions of your own (fovea/custom_score.h). Included once per SIMD target by way of
+// Vectorised exponential and hyperbolic tangent: the functions that the engine itself uses, for
+// custom score functions (fovea/custom_score.h). Included once per SIMD target through
 // hwy/foreach_target.h.
 
 #if defined(FOVEA_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -14,7 +14,7 @@
 #include <cmath>
 
 #include "fovea/simd_targets.h"
-// Highway comes after it.
+// Must follow simd_targets.h, which configures Highway.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -23,8 +23,8 @@ namespace simd_math {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The larger of a bound and x; x where x is nan. hn::Max leaves nan to the instruction: x86
-/// returns its second operand, which is what is wanted, and others need a comparison.
+/// Returns max(bound, x), or x if x is NaN. The NaN behaviour of hn::Max depends on the
+/// instruction: x86 returns the second operand, here x; other targets need a comparison.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V at_least(D d, float bound, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
@@ -35,10 +35,10 @@ HWY_INLINE V at_least(D d, float bound, V x) {
 #endif
 }
 
-/// x = whole + fraction, fraction in [-0.5, 0.5], and 2^whole. Adding 1.5 * 2^23 + 127 rounds
-/// x to an integer, which then stands in the low bits with the exponent's bias already added:
-/// shifted into place it is 2^whole, and exactly 0 for whole = -127.
-/// Two outputs rather than a structure of both: vectors of unknown size cannot be members.
+/// Splits x = whole + fraction, with fraction in [-0.5, 0.5], and returns the fraction and 2^whole.
+/// Adding 1.5 * 2^23 + 127 rounds x to an integer in the low bits, with the exponent bias already
+/// added. Shifted left by 23 bits, these are 2^whole; exactly 0 for whole = -127. There are two
+/// output parameters instead of a struct, because vectors of unknown size cannot be members.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void split_exponent(D d, V x, V& fraction, V& power) {
   const hn::RebindToSigned<D> di;
@@ -48,8 +48,9 @@ HWY_INLINE void split_exponent(D d, V x, V& fraction, V& power) {
   power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
 }
 
-/// (2^f - 1) / f for f in [-0.5, 0.5]: minimax for the relative error of 2^f, which is 2e-9 before
-/// rounding. A polynomial one degree lower is 9e-8 off, more than half a unit in the last place.
+/// Returns (2^f - 1) / f for f in [-0.5, 0.5]: a minimax polynomial for the relative error of 2^f,
+/// which is 2e-9 before rounding. A polynomial one degree lower has an error of 9e-8, more than
+/// half a unit in the last place.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp2_slope(D d, V f) {
   V p = hn::Set(d, 1.535336196e-04f);
@@ -60,7 +61,7 @@ HWY_INLINE V exp2_slope(D d, V f) {
   return hn::MulAdd(p, f, hn::Set(d, 6.931471825e-01f));
 }
 
-/// A function of the C library on each of a few doubles.
+/// Applies a C library function to each lane of a vector of doubles.
 template <class D, class V, class Function>
 HWY_INLINE V by_the_library(D d, V x, const Function& function) {
   HWY_ALIGN double lanes[HWY_MAX_BYTES / sizeof(double)];
@@ -69,11 +70,11 @@ HWY_INLINE V by_the_library(D d, V x, const Function& function) {
   return hn::Load(d, lanes);
 }
 
-/// tanh x = (e - 1) / (e + 1) with e = exp(2 |x|), where e - 1 is found without cancellation, so
-/// that small x keep their digits.
+/// Returns tanh x = (e - 1) / (e + 1) with e = exp(2 |x|). e - 1 is computed without cancellation,
+/// so small x keep their precision.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V tanh_of_floats(D d, V x) {
-  // It is 1 to the last digit from 9.02 on, and 2 log2(e) 9.02 = 26.02.
+  // In float32, tanh rounds to 1 from 9.02 on, and 2 log2(e) 9.02 = 26.02.
   const V y = hn::Mul(hn::Abs(x), hn::Set(d, 2.885390082f));
   const V limit = hn::Set(d, 27.0f);
   V fraction, power;
@@ -82,8 +83,8 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
   const V less_one = hn::MulAdd(power, slope, hn::Sub(power, hn::Set(d, 1.0f)));
   const V more_one = hn::Add(less_one, hn::Set(d, 2.0f));
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  // An estimate of 14 bits and a step of Newton's method take a third of a division's time. Where
-  // estimates have 12 bits, a step is not enough and two take as long.
+  // A 14-bit reciprocal estimate with one Newton step takes a third of the time of a division. With
+  // 12-bit estimates, one step is not accurate enough, and two take as long as a division.
   const V estimate = hn::ApproximateReciprocal(more_one);
   const V correction = hn::NegMulAdd(estimate, more_one, hn::Set(d, 2.0f));
   const V quotient = hn::Min(hn::Set(d, 1.0f), hn::Mul(less_one, hn::Mul(estimate, correction)));
@@ -95,10 +96,10 @@ HWY_INLINE V tanh_of_floats(D d, V x) {
 
 }  // namespace simd_math
 
-/// 2^x of floats x <= 0, to 1 unit in the last place (2 without fused multiply-add); 1 for 0,
-/// exactly 0 from -126.5 down and for -inf, nan for nan. An exponential that is clamped to the
-/// smallest number instead would let a masked key through, and one clamped by comparing bits would
-/// hide a nan.
+/// Returns 2^x for floats x <= 0, to 1 unit in the last place (2 without FMA). Returns 1 for 0,
+/// exactly 0 for x <= -126.5 and for -inf, and NaN for NaN. Clamping the result to the smallest
+/// positive number instead would give masked keys a non-zero weight, and clamping by an integer
+/// comparison of the bits would hide NaN.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -108,8 +109,8 @@ HWY_INLINE V exp2_of_nonpositive(D d, V x) {
   return hn::Mul(hn::MulAdd(slope, fraction, hn::Set(d, 1.0f)), power);
 }
 
-/// tanh x; of floats to 5 units in the last place, of doubles the C library's. +-1 for +-inf, nan
-/// for nan.
+/// Returns tanh x: for floats to 5 units in the last place, for doubles by the C library. Returns
+/// +-1 for +-infinity, and NaN for NaN.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V tanh(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors: a pointer, a shape, strides and a type. Views do not own what they point at; `Tensor`
-// does. Everything else in Fovea takes views, so any memory layout is welcome without a copy.
+// Tensors: a pointer, a shape, strides and a type. Views do not own their elements; `Tensor` does.
+// All other functions of Fovea take views, so any memory layout works without a copy.
 
 #pragma once
 
@@ -27,16 +27,16 @@ namespace fovea {
 /// The type of one element.
 enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt64, kBool };
 
-/// "float32", "float64", "float16", "bfloat16", "int64" or "bool".
+/// Returns "float32", "float64", "float16", "bfloat16", "int64" or "bool".
 FOVEA_API std::string_view dtype_name(DType dtype);
 
-/// Bytes per element.
+/// Returns the bytes per element.
 FOVEA_API std::size_t dtype_size(DType dtype);
 
-/// Whether the elements are floating-point numbers.
+/// Returns whether the elements are floating-point numbers.
 FOVEA_API bool is_float(DType dtype);
 
-/// The DType of a C++ type.
+/// Returns the DType of a C++ type.
 template <class T>
 constexpr DType dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -52,14 +52,14 @@ constexpr DType dtype_of() {
                 "an element is a float, double, Float16, BFloat16, int64_t or bool");
 }
 
-/// Tensors have at most this many dimensions.
+/// The maximum number of dimensions.
 inline constexpr int kMaxRank = 6;
 
-/// One number per dimension, held inline. Serves as a shape, as strides and as an index.
+/// One number per dimension, stored inline. Used for shapes, strides and indices.
 class FOVEA_API Shape {
  public:
   Shape() = default;
-  /// Throws InvalidArgument beyond kMaxRank dimensions.
+  /// Throws InvalidArgument if there are more than kMaxRank dimensions.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
@@ -85,24 +85,24 @@ class FOVEA_API Shape {
   int rank_ = 0;
 };
 
-/// Distances between neighbours along each dimension, in elements.
+/// Distances between neighbouring elements along each dimension, in elements.
 using Strides = Shape;
 /// A position in a tensor: one number per dimension.
 using Index = Shape;
 
-/// "[2, 3]"; "[]" for a scalar.
+/// Returns a shape as text: "[2, 3]"; "[]" for a scalar.
 FOVEA_API std::string to_string(const Shape& shape);
 
-/// The number of elements. Throws InvalidArgument for a negative extent or when the number does not
-/// fit into 63 bits.
+/// Returns the number of elements. Throws InvalidArgument if an extent is negative or the count
+/// exceeds 63 bits.
 FOVEA_API std::int64_t element_count(const Shape& shape);
 
-/// The strides of a tensor laid out row by row without gaps. Throws InvalidArgument as
-/// element_count does.
+/// Returns the strides of a row-major tensor without gaps. Throws InvalidArgument as element_count
+/// does.
 FOVEA_API Strides contiguous_strides(const Shape& shape);
 
-/// A tensor somebody else owns. `Pointee` is `const void` (TensorView) or `void`
-/// (MutableTensorView). A default-constructed view is "absent": `defined()` is false.
+/// A view of elements that another object owns. `Pointee` is `const void` (TensorView) or `void`
+/// (MutableTensorView). A default-constructed view is undefined: `defined()` is false.
 template <class Pointee>
 class BasicTensorView {
   static constexpr bool kReadOnly = std::is_const_v<Pointee>;
@@ -117,13 +117,13 @@ class BasicTensorView {
     assert(shape.rank() == strides.rank());
   }
 
-  /// Elements laid out row by row without gaps.
+  /// A view of row-major elements without gaps.
   template <class T>
   requires(!std::is_void_v<T> && (kReadOnly || !std::is_const_v<T>))
       BasicTensorView(T* data, const Shape& shape)
       : BasicTensorView(data, dtype_of<T>(), shape, contiguous_strides(shape)) {}
 
-  /// A mutable view is also a read-only one.
+  /// Converts a mutable view to a read-only one.
   template <class Other>
   requires(kReadOnly && !std::is_const_v<Other>)
       BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT: implicit on purpose
@@ -142,20 +142,20 @@ class BasicTensorView {
   std::int64_t extent(int dim) const { return shape_[dim]; }
   std::int64_t size() const { return defined_ ? element_count(shape_) : 0; }
 
-  /// The element at `index`, whose type must be the tensor's.
+  /// Returns the element at `index`. T must be the tensor's type.
   template <class T>
   Element<T>& at(const Index& index) const {
     assert(defined_ && dtype_ == dtype_of<T>());
     return static_cast<Element<T>*>(data_)[offset(index)];
   }
 
-  /// Where the element at `index` lies, whatever its type.
+  /// Returns the address of the element at `index`, for any type.
   Pointee* address(const Index& index) const {
     assert(defined_);
     return advance(offset(index));
   }
 
-  /// The element at `index` as a double (int64 beyond 2^53 is rounded; bool gives 0 or 1).
+  /// Returns the element at `index` as a double. int64 beyond 2^53 is rounded; bool gives 0 or 1.
   double value(const Index& index) const {
     const std::int64_t at = offset(index);
     switch (dtype_) {
@@ -175,7 +175,7 @@ class BasicTensorView {
     return 0.0;
   }
 
-  /// The sub-tensor at position `i` of the first dimension, one rank lower.
+  /// Returns the sub-tensor at position `i` of the first dimension, one rank lower.
   BasicTensorView operator[](std::int64_t i) const {
     assert(rank() > 0 && i >= 0 && i < shape_[0]);
     const Shape rest(std::span(shape_.begin() + 1, shape_.end()));
@@ -183,7 +183,7 @@ class BasicTensorView {
     return {advance(i * strides_[0]), dtype_, rest, rest_strides};
   }
 
-  /// The same elements with two dimensions exchanged.
+  /// Returns a view with two dimensions exchanged.
   BasicTensorView transposed(int dim_a, int dim_b) const {
     BasicTensorView result = *this;
     std::swap(result.shape_[dim_a], result.shape_[dim_b]);
@@ -218,19 +218,20 @@ class BasicTensorView {
 using TensorView = BasicTensorView<const void>;
 using MutableTensorView = BasicTensorView<void>;
 
-/// A tensor that owns its elements, laid out row by row without gaps, aligned to 64 bytes.
-/// Copies are deep. A default-constructed tensor is "absent", like a default-constructed view.
+/// A tensor that owns its elements: row-major, without gaps, aligned to 64 bytes. Copies are deep.
+/// A default-constructed tensor is undefined, like a default-constructed view.
 class FOVEA_API Tensor {
  public:
   Tensor() = default;
-  /// All elements zero. Throws InvalidArgument for a shape beyond 63 bits of bytes; std::bad_alloc
-  /// when the memory is not there.
+  /// A tensor of zeros. Throws InvalidArgument if the size in bytes exceeds 63 bits, and
+  /// std::bad_alloc if the allocation fails.
   Tensor(DType dtype, const Shape& shape);
-  /// A contiguous copy of any view.
+  /// A contiguous copy of a view.
   explicit Tensor(const TensorView& source);
-  /// A matrix of doubles, written row by row. Throws InvalidArgument when rows differ in length.
+  /// Returns a float64 matrix with these rows. Throws InvalidArgument if rows differ in length.
   static Tensor matrix(std::initializer_list<std::initializer_list<double>> rows);
-  /// `values` in row-major order. Throws InvalidArgument when their number does not fit `shape`.
+  /// Returns a tensor of `values` in row-major order. Throws InvalidArgument if their count does
+  /// not fit `shape`.
   template <class T>
   static Tensor from(const Shape& shape, std::span<const T> values) {
     Tensor result(dtype_of<T>(), shape);
@@ -246,7 +247,7 @@ class FOVEA_API Tensor {
 
   Tensor(const Tensor& other);
   Tensor& operator=(const Tensor& other);
-  /// What was moved from is absent.
+  /// A moved-from tensor is undefined.
   Tensor(Tensor&& other) noexcept;
   Tensor& operator=(Tensor&& other) noexcept;
   ~Tensor() = default;
@@ -263,7 +264,7 @@ class FOVEA_API Tensor {
   operator TensorView() const { return view(); }   // NOLINT: implicit on purpose
   operator MutableTensorView() { return view(); }  // NOLINT: implicit on purpose
 
-  /// All elements in row-major order; T must be the tensor's type.
+  /// Returns all elements in row-major order. T must be the tensor's type.
   template <class T>
   std::span<T> span() {
     assert(dtype_ == dtype_of<T>());
@@ -285,7 +286,8 @@ class FOVEA_API Tensor {
   }
   double value(const Index& index) const { return view().value(index); }
 
-  /// The same elements under another shape. Throws InvalidArgument when the counts differ.
+  /// Returns the same elements with another shape. Throws InvalidArgument if the element counts
+  /// differ.
   Tensor reshaped(const Shape& shape) &&;
 
  private:
@@ -300,8 +302,9 @@ class FOVEA_API Tensor {
   bool defined_ = false;
 };
 
-/// A tensor that is looked into for longer than one call: somebody else's, which must outlive this;
-/// or, given a temporary or an owner, one that copies of this share and keep.
+/// A tensor that is referenced beyond one call. Constructed from a view or an lvalue tensor, it
+/// does not own the elements, which must outlive it. Constructed from a temporary tensor or with an
+/// owner, it shares ownership with its copies.
 class TensorRef {
  public:
   TensorRef() = default;
@@ -309,7 +312,7 @@ class TensorRef {
   TensorRef(const Tensor& tensor) : view_(tensor.view()) {}  // NOLINT: implicit on purpose
   TensorRef(Tensor&& tensor)                                 // NOLINT: implicit on purpose
       : TensorRef(std::make_shared<const Tensor>(std::move(tensor))) {}
-  /// Looks into what `owner` keeps: a mapped file, for one.
+  /// References a view whose memory `owner` keeps alive, such as a mapped file.
   TensorRef(const TensorView& view, std::shared_ptr<const void> owner)
       : owner_(std::move(owner)), view_(view) {}
 
@@ -323,16 +326,16 @@ class TensorRef {
     owner_ = std::move(owner);
   }
 
-  std::shared_ptr<const void> owner_;  // null where the tensor is somebody else's
+  std::shared_ptr<const void> owner_;  // null if the elements are not owned
   TensorView view_;
 };
 
-/// The element at `index` becomes `number`, rounded to its type; for int64 the fraction is cut off.
-/// Throws InvalidArgument for a number that int64 cannot hold.
+/// Sets the element at `index` to `number`, rounded to its type; for int64 the fraction is
+/// truncated. Throws InvalidArgument if int64 cannot represent the number.
 FOVEA_API void set_value(const MutableTensorView& tensor, const Index& index, double number);
 
-/// A contiguous copy in another type; absent stays absent. Numbers become those of the type, and
-/// errors are thrown, as by set_value.
+/// Returns a contiguous copy in another type; an undefined view gives an undefined tensor. Numbers
+/// are converted, and errors thrown, as in set_value.
 FOVEA_API Tensor convert(const TensorView& source, DType dtype);
 
 /// Calls `visit(index)` for every index of `shape`, in row-major order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Additive attention, the first there was: scores by a small network.
+// Additive attention: scores from a small feed-forward network (Bahdanau et al. 2015).
 
 #pragma once
 
@@ -19,56 +19,60 @@ namespace fovea::nn {
 ///   score = v . tanh(W_q query + W_k key [+ b]),  weights = softmax(scores),
 ///   context = weights times values
 ///
-/// Conventions and errors as Linear. The tanh of each pair is computed anew by backward, never
-/// stored: memory grows with q_len and kv_len, and with their product for the weights alone.
+/// Conventions and errors as in Linear. The backward pass recomputes the tanh of each pair instead
+/// of storing it. Memory grows linearly with q_len and kv_len, except for the weights, which need
+/// q_len * kv_len elements per item.
 class FOVEA_API AdditiveAttention {
  public:
-  /// query_proj.weight [dim, query_dim] and key_proj.weight [dim, key_dim], as nn.Linear begins;
-  /// v [dim], uniform within 1 / sqrt(dim); with `bias`, b [dim], zeros. The names of Espresso's
-  /// BahdanauAttention, but for its value_proj, whose values are the keys.
+  /// Creates query_proj.weight [dim, query_dim] and key_proj.weight [dim, key_dim], initialised
+  /// like nn.Linear; v [dim], uniform within 1 / sqrt(dim); and with `bias`, b [dim], zeros. The
+  /// names are those of Espresso's BahdanauAttention, except its value_proj, whose values are the
+  /// keys.
   AdditiveAttention(const Scope& scope, std::int64_t query_dim, std::int64_t key_dim,
                     std::int64_t dim, bool bias = false);
 
   /// query    [batch, q_len,  query_dim]
   /// keys     [batch, kv_len, key_dim]
-  /// values   [batch, kv_len, value_dim]; absent: the keys themselves
-  /// lengths  one per item, 0 .. kv_len, of its keys that count; empty: all do. The others have to
-  ///          be finite numbers.
+  /// values   [batch, kv_len, value_dim]; if undefined, the keys are the values
+  /// lengths  the number of keys that each item attends to, 0 .. kv_len; empty: all kv_len. Keys
+  ///          beyond the length must be finite.
   ///
-  /// Returns the context [batch, q_len, value_dim]: zeros where an item has no key.
+  /// Returns the context [batch, q_len, value_dim]; zeros for items without keys.
   MutableTensorView forward(const TensorView& query, const TensorView& keys,
                             const TensorView& values = {},
                             std::span<const std::int64_t> lengths = {});
-  /// [batch, q_len, kv_len], zeros from lengths[item] on; until the next forward or start.
+  /// Returns [batch, q_len, kv_len], zeros from key lengths[item] on. Valid until the next forward
+  /// or start.
   TensorView weights() const { return weights_; }
 
   struct Gradients {
     MutableTensorView query, keys;
-    MutableTensorView values;  ///< absent where the values were: that of the keys has both parts
+    MutableTensorView values;  ///< undefined if the values were; the gradient of the keys then
+                               ///< includes it
   };
   /// grad_context [batch, q_len, value_dim]
   Gradients backward(const TensorView& grad_context);
 
-  /// The same for queries that depend on contexts before them, as those of a decoder do, with one
-  /// product of all keys. forward is prepare, start and attend of all steps in one; backward is
-  /// start_backward, attend_backward of all steps and end_backward.
+  /// Stepwise API for queries that depend on earlier contexts, as in a decoder. Keys are projected
+  /// once. forward is equivalent to prepare, start, and attend for all steps; backward is
+  /// equivalent to start_backward, attend_backward for all steps, and end_backward.
   ///
-  /// `prepare` takes the keys, for as many starts as one likes. `start` takes the memory of queries
-  /// [batch, q_len, query_dim], of which step s has to be there at attend(s).
+  /// `prepare` sets the keys for any number of starts. `start` takes a view of the queries
+  /// [batch, q_len, query_dim]; the query of step s is first read by attend(s).
   void prepare(const TensorView& keys, const TensorView& values = {},
                std::span<const std::int64_t> lengths = {});
   void start(const TensorView& query);
-  /// The context of query `step` of each item, [batch, value_dim]: rows of contexts().
+  /// Returns the context of query `step` of each item, [batch, value_dim], as rows of contexts().
   MutableTensorView attend(std::int64_t step);
-  /// Those of all steps, [batch * q_len, value_dim].
+  /// Returns the contexts of all steps, [batch * q_len, value_dim].
   MutableTensorView contexts() const { return context_; }
 
   void start_backward();
-  /// Steps in any order, each once. grad_context [batch, value_dim] and grad_query
-  /// [batch, query_dim], to which that of the query is added, are rows of any stride.
+  /// Must be called once per step, in any order. grad_context [batch, value_dim] and grad_query
+  /// [batch, query_dim] may have any row stride. The gradient of the query is added to grad_query.
   void attend_backward(std::int64_t step, const TensorView& grad_context,
                        const MutableTensorView& grad_query);
-  /// After all of them. The gradient of the query is absent.
+  /// Must be called after all steps. In the result, the gradient of the query is undefined.
   Gradients end_backward();
 
  private:
@@ -78,16 +82,17 @@ class FOVEA_API AdditiveAttention {
 
   std::int64_t query_dim_, key_dim_, dim_;
   Parameter &query_weight_, &key_weight_, &v_;
-  Parameter* bias_;  // null: none
+  Parameter* bias_;  // null without a bias
 
   std::int64_t kv_len_ = 0, q_len_ = 0;
   bool has_values_ = false;
   std::vector<std::int64_t> lengths_;
-  TensorView keys_, values_, query_;                                // as rows
-  MutableTensorView projected_keys_, projected_queries_, context_;  // rows of dim_, of value_dim
+  TensorView keys_, values_, query_;                                // flattened to rows
+  MutableTensorView projected_keys_, projected_queries_, context_;  // rows of width dim_; context_:
+                                                                    // value_dim
   MutableTensorView weights_;
   MutableTensorView grad_projected_keys_, grad_projected_queries_, grad_values_;
-  MutableTensorView grad_v_, grad_weights_;  // [batch, dim], [batch, kv_len]: of each item
+  MutableTensorView grad_v_, grad_weights_;  // [batch, dim], [batch, kv_len]: per item
   Buffer projected_keys_buffer_, projected_queries_buffer_, context_buffer_, weights_buffer_;
   Buffer grad_projected_keys_buffer_, grad_projected_queries_buffer_, grad_values_buffer_;
   Buffer grad_v_buffer_, grad_weights_buffer_, grad_keys_buffer_, grad_query_buffer_;

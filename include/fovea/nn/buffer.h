@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a layer keeps from one step to the next, so that steps do not allocate.
+// Memory that a layer keeps between steps, so that steps do not allocate.
 
 #pragma once
 
@@ -10,8 +10,8 @@ namespace fovea::nn {
 
 class Buffer {
  public:
-  /// A contiguous tensor, in memory that grows but never shrinks; what it holds is unspecified. The
-  /// one before is gone.
+  /// Returns a contiguous tensor with unspecified contents, in memory that grows but never shrinks.
+  /// Invalidates the view returned before.
   MutableTensorView of(DType dtype, const Shape& shape) {
     if (!memory_.defined() || memory_.dtype() != dtype || memory_.size() < element_count(shape)) {
       memory_ = Tensor(dtype, {element_count(shape)});
@@ -19,7 +19,7 @@ class Buffer {
     last_ = {memory_.view().data(), dtype, shape, contiguous_strides(shape)};
     return last_;
   }
-  /// What `of` returned last.
+  /// Returns the last result of `of`.
   const MutableTensorView& last() const { return last_; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters in files, by their names.
+// Saving and loading parameters by name.
 
 #pragma once
 
@@ -11,17 +11,18 @@
 
 namespace fovea::nn {
 
-/// Writes all parameters, each under its name and in its type, in the format that the path's ending
-/// says (fovea/files.h): .safetensors is what PyTorch's state_dict() of the same modules is saved
-/// as. An existing file is replaced in one step or stays as it was. Throws as write_tensors.
+/// Writes all parameters under their names and in their type. The path's extension selects the
+/// format (fovea/files.h); .safetensors matches PyTorch's state_dict() of the same modules. An
+/// existing file is replaced atomically or left unchanged. Throws as write_tensors does.
 FOVEA_API void save_parameters(const Parameters& parameters, const std::string& path);
 
-/// Reads them back, one to one: every parameter has a tensor of its name and shape in the file, and
-/// every tensor of the file is a parameter's. Tensors may be of any type of float, and are rounded
-/// to the parameters'. Gradients stay as they are.
+/// Reads parameters from a file. The file must have exactly one tensor of the same name and shape
+/// for every parameter, and no others. Tensors may have any float type and are rounded to the type
+/// of the parameters. Gradients are unchanged.
 ///
-/// Throws as TensorFile, and InvalidArgument naming what is missing, what is not expected and what
-/// has another shape or no type of float, before any parameter is changed.
+/// Throws as TensorFile does, and InvalidArgument naming the tensors that are missing or
+/// unexpected, or that have another shape or a type that is not float. No parameter is changed in
+/// that case.
 FOVEA_API void load_parameters(Parameters& parameters, const std::string& path);
 
 }  // namespace fovea::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss of guessing tokens.
+// The cross-entropy loss of token prediction.
 
 #pragma once
 
@@ -14,26 +14,27 @@
 namespace fovea::nn {
 
 struct CrossEntropyOptions {
-  /// Targets of this number do not count: padding.
+  /// Targets with this id are ignored, such as padding.
   std::optional<std::int64_t> ignored = std::nullopt;
-  /// This share of each target is spread over all classes (Szegedy et al. 2016), in [0, 1).
+  /// The share of each target that is spread over all classes (Szegedy et al. 2016), in [0, 1).
   double label_smoothing = 0.0;
 };
 
-/// -log softmax(logits)[target], the mean over targets that count, as PyTorch's
+/// The mean of -log softmax(logits)[target] over the targets that are not ignored, as in PyTorch's
 /// nn.CrossEntropyLoss.
 class FOVEA_API CrossEntropy {
  public:
   explicit CrossEntropy(const CrossEntropyOptions& options = {});
 
-  /// logits [..., classes], float32 or float64, to be there still at backward; targets int64 [...].
-  /// The loss; 0 where no target counts. Throws InvalidArgument for a target that is no class.
+  /// Returns the loss, or 0 if all targets are ignored. logits [..., classes] are float32 or
+  /// float64 and must stay valid until backward; targets are int64 [...]. Throws InvalidArgument if
+  /// a target is not a class.
   double forward(const TensorView& logits, const TensorView& targets);
-  /// The gradient of `factor` times the loss with respect to logits, of their shape.
+  /// Returns the gradient of `factor` times the loss with respect to the logits, in their shape.
   MutableTensorView backward(double factor = 1.0);
 
-  /// Targets that counted in the last forward, and of these the ones of which the logit was the
-  /// largest.
+  /// Return the number of targets in the last forward that were not ignored, and the number of
+  /// these whose logit was the largest.
   std::int64_t counted() const { return counted_; }
   std::int64_t correct() const { return correct_; }
 
@@ -43,7 +44,7 @@ class FOVEA_API CrossEntropy {
   Shape shape_;
   std::int64_t counted_ = 0, correct_ = 0;
   Buffer targets_;
-  Buffer results_;  // of each row: loss, whether it was right, lse
+  Buffer results_;  // per row: loss, whether the prediction was correct, lse
   Buffer grad_;
 };
 

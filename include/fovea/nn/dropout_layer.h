@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout of numbers, and the sum with what went past the layers before.
+// Dropout of activations, optionally fused with a residual sum or a ReLU.
 
 #pragma once
 
@@ -12,26 +12,27 @@
 
 namespace fovea::nn {
 
-/// Leaves out each number with this probability and divides what it keeps by 1 - probability
-/// (Srivastava et al. 2014), where the model is training. Which are kept follows from the model's
-/// seed and step, the layer's number and the place, so that a step can be made again.
+/// While the model is training, zeroes each element with this probability and divides the others by
+/// 1 - probability (Srivastava et al. 2014). The choice depends only on the model's seed and step,
+/// the layer's number and the element's index, so a step can be reproduced.
 class FOVEA_API DropoutLayer {
  public:
-  /// Probability in [0, 1), to the 16th binary place.
+  /// The probability must be in [0, 1); it is used with a resolution of 2^-16.
   DropoutLayer(const Scope& scope, double probability);
 
-  /// x becomes dropout(x), in place.
+  /// Sets x to dropout(x).
   void forward(const MutableTensorView& x);
-  /// x becomes residual + dropout(x), in place; of one shape.
+  /// Sets x to residual + dropout(x). Both have the same shape.
   void forward_add(const MutableTensorView& x, const TensorView& residual);
-  /// x becomes dropout(relu(x)), in place.
+  /// Sets x to dropout(relu(x)).
   void forward_relu(const MutableTensorView& x);
-  /// The gradient of x, from that of the result; that of `residual` is grad_y itself. grad_y itself
-  /// where nothing was dropped, else memory of the layer's own, until the next backward.
+  /// Returns the gradient of x, given that of the result. The gradient of `residual` is grad_y
+  /// itself. Returns grad_y if nothing was dropped, otherwise memory of the layer, valid until the
+  /// next backward.
   TensorView backward(const TensorView& grad_y);
-  /// The same in place.
+  /// Computes the same in place.
   void backward_in_place(const MutableTensorView& grad);
-  /// The same after forward_relu, from what that made of x.
+  /// Computes the same after forward_relu, given its result y, in place.
   void backward_relu(const MutableTensorView& grad, const TensorView& y) const;
 
  private:
@@ -41,9 +42,9 @@ class FOVEA_API DropoutLayer {
   Model& model_;
   double probability_;
   std::uint32_t number_;
-  bool dropped_ = false;  // in the last forward
-  Shape shape_;           // of its x
-  Buffer kept_;           // for each number whether it was kept
+  bool dropped_ = false;  // whether the last forward dropped elements
+  Shape shape_;           // shape of its x
+  Buffer kept_;           // per element: whether it was kept
   Buffer grad_x_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A vector for each token, and one for each place.
+// Token and position embeddings.
 
 #pragma once
 
@@ -13,17 +13,17 @@
 
 namespace fovea::nn {
 
-/// Rows of a table, by their numbers.
+/// A table of vectors, looked up by token id.
 class FOVEA_API Embedding {
  public:
-  /// weight [count, width], standard normal, as PyTorch's nn.Embedding. The row `padding` is zeros,
-  /// and gets no gradient.
+  /// Creates weight [count, width], standard normal like PyTorch's nn.Embedding. The row `padding`
+  /// is zero and gets no gradient.
   Embedding(const Scope& scope, std::int64_t count, std::int64_t width,
             std::optional<std::int64_t> padding = std::nullopt);
 
-  /// tokens int64 [...], each in 0 .. count - 1; returns [..., width].
+  /// Takes tokens as int64 [...], each in 0 .. count - 1. Returns [..., width].
   MutableTensorView forward(const TensorView& tokens);
-  /// grad_y [..., width]. Tokens have no gradient.
+  /// Takes grad_y [..., width]. Tokens have no gradient.
   void backward(const TensorView& grad_y);
 
  private:
@@ -33,26 +33,28 @@ class FOVEA_API Embedding {
   Buffer tokens_, y_;
 };
 
-/// Sines and cosines of Vaswani et al. 2017, sec. 3.5: [length, width], at place p and pair i
+/// Returns the sinusoidal embedding of Vaswani et al. 2017, sec. 3.5: [length, width], for position
+/// p and pair i
 ///   [p, 2 i] = sin(p / 10000^(2 i / width)),  [p, 2 i + 1] = cos(p / 10000^(2 i / width)).
-/// Throws InvalidArgument for negative extents.
+/// Throws InvalidArgument if an extent is negative.
 FOVEA_API Tensor sinusoidal_positions(std::int64_t length, std::int64_t width,
                                       DType dtype = DType::kFloat32);
 
-/// How tokens learn where they stand. (Rotary embedding belongs to attention:
+/// The kind of position embedding added to tokens. (Rotary embedding is part of attention:
 /// MultiHeadAttentionOptions::rotary.)
 enum class PositionKind : std::uint8_t { kNone, kSinusoidal, kLearned };
 
-/// Adds a vector for its place to each row: x [batch, length, width] += table[0 .. length].
+/// Adds a position vector to each row: x [batch, length, width] += table[first .. first + length].
 class FOVEA_API Positions {
  public:
-  /// kLearned: weight [max_length, width], normal with deviation 0.02; kSinusoidal: a table that
-  /// stays as it is.
+  /// kLearned: creates weight [max_length, width], normal with standard deviation 0.02.
+  /// kSinusoidal: a constant table.
   Positions(const Scope& scope, PositionKind kind, std::int64_t max_length, std::int64_t width);
 
-  /// Rows stand at `first`, `first` + 1 and so on. Throws InvalidArgument beyond max_length.
+  /// The rows have positions `first`, `first` + 1 and so on. Throws InvalidArgument if a position
+  /// is not below max_length.
   void forward(const MutableTensorView& x, std::int64_t first = 0);
-  /// The gradient of x is grad_y itself.
+  /// Adds to the gradient of a learned table. The gradient of x is grad_y itself.
   void backward(const TensorView& grad_y);
 
  private:
@@ -60,7 +62,7 @@ class FOVEA_API Positions {
   std::int64_t max_length_, width_;
   Parameter* weight_ = nullptr;
   Tensor table_;
-  Shape shape_;  // of x
+  Shape shape_;  // shape of x
   std::int64_t first_ = 0;
 };
 

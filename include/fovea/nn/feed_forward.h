@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two linear maps with a bend between them.
+// A feed-forward block: two linear layers with an activation between them.
 
 #pragma once
 
@@ -15,17 +15,18 @@ namespace fovea::nn {
 
 enum class Activation : std::uint8_t {
   kRelu,
-  kGelu,  ///< x Phi(x), by the error function (Hendrycks and Gimpel 2016), PyTorch's default
+  kGelu,  ///< x Phi(x), with the exact error function (Hendrycks and Gimpel 2016), PyTorch's
+          ///< default
 };
 
 /// linear2(dropout(activation(linear1(x)))), the block of Vaswani et al. 2017, sec. 3.3.
 class FOVEA_API FeedForward {
  public:
-  /// linear1 [inner, width] and linear2 [width, inner], put where `scope` is.
+  /// Creates linear1 [inner, width] and linear2 [width, inner] directly in `scope`.
   FeedForward(const Scope& scope, std::int64_t width, std::int64_t inner,
               Activation activation = Activation::kRelu, double dropout = 0.0);
 
-  /// x [..., width]; of the same shape.
+  /// Takes x [..., width] and returns the same shape.
   MutableTensorView forward(const TensorView& x);
   MutableTensorView backward(const TensorView& grad_y);
 
@@ -34,8 +35,8 @@ class FOVEA_API FeedForward {
   Linear linear1_;
   DropoutLayer dropout_;
   Linear linear2_;
-  MutableTensorView inner_;  // what linear2 was given
-  Buffer before_;            // what gelu was given
+  MutableTensorView inner_;  // input of linear2
+  Buffer before_;            // input of gelu
 };
 
 }  // namespace fovea::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention whose scores are a bilinear form.
+// Attention with bilinear scores (Luong et al. 2015).
 
 #pragma once
 
@@ -19,30 +19,31 @@ namespace fovea::nn {
 ///
 ///   score = key . W query,  weights = softmax(scores),  context = weights times values
 ///
-/// without storing scores or weights (attention_forward). Conventions and errors as Linear.
+/// Scores and weights are not stored (attention_forward). Conventions and errors as in Linear.
 class FOVEA_API GeneralAttention {
  public:
-  /// query_proj.weight [key_dim, query_dim], uniform within 1 / sqrt(query_dim), as nn.Linear
-  /// begins: OpenNMT's linear_in, Fairseq's input_proj.
+  /// Creates query_proj.weight [key_dim, query_dim], uniform within 1 / sqrt(query_dim), like
+  /// nn.Linear. It corresponds to OpenNMT's linear_in and Fairseq's input_proj.
   GeneralAttention(const Scope& scope, std::int64_t query_dim, std::int64_t key_dim);
 
   /// query    [batch, q_len,  query_dim]
   /// keys     [batch, kv_len, key_dim]
-  /// values   [batch, kv_len, value_dim]; absent: the keys themselves
-  /// lengths  one per item, 0 .. kv_len, of its keys that count; empty: all do. What the others
-  ///          hold does not matter.
+  /// values   [batch, kv_len, value_dim]; if undefined, the keys are the values
+  /// lengths  the number of keys that each item attends to, 0 .. kv_len; empty: all kv_len. The
+  ///          contents of keys beyond the length do not matter.
   ///
-  /// Returns the context [batch, q_len, value_dim]: zeros where an item has no key.
+  /// Returns the context [batch, q_len, value_dim]; zeros for items without keys.
   MutableTensorView forward(const TensorView& query, const TensorView& keys,
                             const TensorView& values = {},
                             std::span<const std::int64_t> lengths = {});
-  /// [batch, q_len, kv_len], zeros from lengths[item] on: computed when asked for, of the last
-  /// forward, whose keys have to be there still.
+  /// Returns [batch, q_len, kv_len], zeros from key lengths[item] on. Computed on demand from the
+  /// last forward, whose keys must still be valid.
   TensorView weights();
 
   struct Gradients {
     MutableTensorView query, keys;
-    MutableTensorView values;  ///< absent where the values were: that of the keys has both parts
+    MutableTensorView values;  ///< undefined if the values were; the gradient of the keys then
+                               ///< includes it
   };
   /// grad_context [batch, q_len, value_dim]
   Gradients backward(const TensorView& grad_context);
@@ -55,8 +56,8 @@ class FOVEA_API GeneralAttention {
   bool has_values_ = false;
   std::vector<std::int64_t> lengths_;
   AttentionOptions options_;
-  TensorView query_, keys_, values_;             // as rows
-  MutableTensorView projected_, context_, lse_;  // as rows
+  TensorView query_, keys_, values_;             // flattened to rows
+  MutableTensorView projected_, context_, lse_;  // flattened to rows
   Buffer projected_buffer_, context_buffer_, lse_buffer_, weights_;
   Buffer grad_projected_, grad_query_, grad_keys_, grad_values_;
 };

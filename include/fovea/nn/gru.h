@@ -15,55 +15,57 @@
 
 namespace fovea::nn {
 
-/// One cell, in PyTorch's form of Cho et al. (2014), where the reset gate multiplies a product
-/// rather than its operand:
+/// The parameters of a GRU cell, in PyTorch's form of Cho et al. (2014): the reset gate multiplies
+/// the matrix product instead of its operand:
 ///
 ///   r  = sigmoid(W_ir x + b_ir + W_hr h + b_hr)
 ///   z  = sigmoid(W_iz x + b_iz + W_hz h + b_hz)
 ///   n  = tanh(W_in x + b_in + r (W_hn h + b_hn))
 ///   h' = (1 - z) n + z h
 struct FOVEA_API GruParameters {
-  /// "weight_ih" and so on, with `suffix` behind; uniform within 1 / sqrt(hidden), as PyTorch's
-  /// nn.GRU and nn.GRUCell.
+  /// Names are "weight_ih" and so on, followed by `suffix`. Values are uniform within
+  /// 1 / sqrt(hidden), as in PyTorch's nn.GRU and nn.GRUCell.
   GruParameters(const Scope& scope, std::int64_t in, std::int64_t hidden,
                 std::string_view suffix = {});
 
-  Parameter& weight_ih;  ///< [3 hidden, in]: of r, z and n
+  Parameter& weight_ih;  ///< [3 hidden, in]: rows for r, z and n
   Parameter& weight_hh;  ///< [3 hidden, hidden]
   Parameter& bias_ih;    ///< [3 hidden]
   Parameter& bias_hh;    ///< [3 hidden]
 };
 
-/// A layer of them along sequences, or two of which one goes backwards: PyTorch's nn.GRU of one
-/// layer, its batch first, its input packed.
+/// A GRU layer, optionally bidirectional: PyTorch's single-layer nn.GRU with batch_first and packed
+/// input.
 ///
-/// Of an item's `length` steps the first lengths[item] count; the others, which have to be finite
-/// numbers, change nothing. Conventions and errors as Linear.
+/// Only the first lengths[item] steps of an item are processed; inputs of later steps have no
+/// effect but must be finite. Conventions and errors as in Linear.
 class FOVEA_API Gru {
  public:
-  /// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0; and the same four with "_reverse" behind.
+  /// Creates weight_ih_l0, weight_hh_l0, bias_ih_l0 and bias_hh_l0; if bidirectional, also the same
+  /// four with the suffix "_reverse".
   Gru(const Scope& scope, std::int64_t in, std::int64_t hidden, bool bidirectional = false);
 
   /// x        [batch, length, in]
   /// lengths  one per item, 0 .. length; empty: all are `length`
-  /// initial  [directions, batch, hidden], where each direction begins; absent: zeros
+  /// initial  [directions, batch, hidden], the initial hidden states; undefined: zeros
   ///
-  /// Returns [batch, length, directions * hidden]: of each step what the direction forward knows
-  /// after it, then what the other one does, which begins at each item's own end; zeros from
-  /// lengths[item] on.
+  /// Returns [batch, length, directions * hidden]: the hidden state of the forward direction after
+  /// each step, then that of the reverse direction, which starts at each item's last step. Zeros
+  /// from step lengths[item] on.
   MutableTensorView forward(const TensorView& x, std::span<const std::int64_t> lengths = {},
                             const TensorView& initial = {});
-  /// [directions, batch, hidden]: where each direction ended, forward at each item's own end, the
-  /// other one at its beginning. Until the next forward.
+  /// Returns the final hidden states [directions, batch, hidden]: of the forward direction after
+  /// each item's last step, of the reverse direction after its first step. Valid until the next
+  /// forward.
   MutableTensorView final_hidden() const { return final_; }
 
   struct Gradients {
     MutableTensorView x;        ///< [batch, length, in]; zeros from lengths[item] on
     MutableTensorView initial;  ///< [directions, batch, hidden]
   };
-  /// grad_y      [batch, length, directions * hidden]; absent: zeros. What it holds from
-  ///             lengths[item] on does not matter.
-  /// grad_final  [directions, batch, hidden]; absent: zeros
+  /// grad_y      [batch, length, directions * hidden]; undefined: zeros. Its contents from step
+  ///             lengths[item] on do not matter.
+  /// grad_final  [directions, batch, hidden]; undefined: zeros
   Gradients backward(const TensorView& grad_y, const TensorView& grad_final = {});
 
  private:
@@ -71,7 +73,8 @@ class FOVEA_API Gru {
     GruParameters parameters;
     bool is_reverse;
     Buffer gates_buffer, product_buffer, before_buffer;
-    // Of all steps, [batch * length, ...]: the gates r, z and n; what r multiplies; hidden before.
+    // For all steps, [batch * length, ...]: the gates r, z and n; the factor of r; the hidden state
+    // before the step.
     MutableTensorView gates = {}, product = {}, before = {};
   };
 
@@ -87,7 +90,7 @@ class FOVEA_API Gru {
   std::vector<Direction> directions_;
   std::int64_t batch_ = 0, length_ = 0;
   std::vector<std::int64_t> lengths_;
-  TensorView x_;  // as rows
+  TensorView x_;  // flattened to rows
   MutableTensorView final_;
   Buffer y_buffer_, final_buffer_, hidden_gates_;
   Buffer grad_x_, grad_initial_, grad_gates_, grad_hidden_gates_;

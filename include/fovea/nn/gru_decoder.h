@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recurrent decoder that attends to what an encoder made of a sentence.
+// A recurrent decoder with attention to an encoder's outputs.
 
 #pragma once
 
@@ -15,56 +15,58 @@
 
 namespace fovea::nn {
 
-/// The decoder of Bahdanau, Cho and Bengio (2015), appendix A.2.2, with the cell of gru.h. At each
-/// step
+/// The decoder of Bahdanau, Cho and Bengio (2015), appendix A.2.2, with the cell of gru.h. Each
+/// step computes
 ///
-///   context = additive attention of the hidden state before to the encoder's outputs
-///   hidden  = cell([embedding; context], hidden before)
+///   context = additive attention of the previous hidden state to the encoder's outputs
+///   hidden  = cell([embedding; context], previous hidden state)
 ///   y       = [hidden; context; embedding]
 ///
-/// of which a model makes the logits of the next token. Conventions and errors as Linear.
+/// A model computes the logits of the next token from y. Conventions and errors as in Linear.
 class FOVEA_API GruDecoder {
  public:
   struct Dims {
     std::int64_t embed_dim, hidden, encoder_dim;
-    std::int64_t attention_dim;  ///< of the tanh
+    std::int64_t attention_dim;  ///< width of the tanh layer
   };
-  /// attention.query_proj.weight, attention.key_proj.weight and attention.v as AdditiveAttention's;
-  /// cell.weight_ih [3 hidden, embed_dim + encoder_dim], cell.weight_hh, cell.bias_ih and
-  /// cell.bias_hh as PyTorch's nn.GRUCell.
+  /// Creates attention.query_proj.weight, attention.key_proj.weight and attention.v as
+  /// AdditiveAttention does, and cell.weight_ih [3 hidden, embed_dim + encoder_dim],
+  /// cell.weight_hh, cell.bias_ih and cell.bias_hh as in PyTorch's nn.GRUCell.
   GruDecoder(const Scope& scope, const Dims& dims);
 
   std::int64_t y_dim() const { return dims_.hidden + dims_.encoder_dim + dims_.embed_dim; }
 
-  /// All steps of sentences that are known (teacher forcing).
+  /// Processes all steps of known target sentences (teacher forcing).
   ///
-  /// embeddings  [batch, length, embed_dim], of the token before each step's
+  /// embeddings  [batch, length, embed_dim], of the token before each step
   /// encoder     [batch, kv_len, encoder_dim]
-  /// lengths     one per item, 0 .. kv_len, of its encoder's outputs that count; empty: all do.
-  ///             The others have to be finite numbers.
-  /// initial     [batch, hidden], before the first step
+  /// lengths     the number of encoder outputs that each item attends to, 0 .. kv_len; empty: all
+  ///             kv_len. Outputs beyond the length must be finite.
+  /// initial     [batch, hidden], the hidden state before the first step
   ///
   /// Returns [batch, length, y_dim].
   MutableTensorView forward(const TensorView& embeddings, const TensorView& encoder,
                             const TensorView& initial, std::span<const std::int64_t> lengths = {});
-  /// [batch, length, kv_len]: where each step looked; until the next forward, prepare or step.
+  /// Returns the attention weights of each step, [batch, length, kv_len]. Valid until the next
+  /// forward, prepare or step.
   TensorView weights() const { return attention_.weights(); }
 
   struct Gradients {
     MutableTensorView embeddings, encoder, initial;
   };
-  /// grad_y [batch, length, y_dim]; zeros at steps that do not count.
+  /// Takes grad_y [batch, length, y_dim], which must be zero at ignored steps.
   Gradients backward(const TensorView& grad_y);
 
-  /// Token by token: `prepare` once for the encoder's outputs, which have to stay, then as many
-  /// steps as one likes. There is no backward of these.
+  /// Stepwise decoding: call `prepare` once for the encoder's outputs, which must stay valid, then
+  /// `step` any number of times. There is no backward pass for these.
   void prepare(const TensorView& encoder, std::span<const std::int64_t> lengths = {});
   struct Step {
     MutableTensorView y;       ///< [batch, y_dim]
-    MutableTensorView hidden;  ///< [batch, hidden], of the next step
+    MutableTensorView hidden;  ///< [batch, hidden], input of the next step
     TensorView weights;        ///< [batch, kv_len]
   };
-  /// embedding [batch, embed_dim]; hidden [batch, hidden], which may be that of the step before.
+  /// Takes embedding [batch, embed_dim] and hidden [batch, hidden], which may be the result of the
+  /// previous step.
   Step step(const TensorView& embedding, const TensorView& hidden);
 
  private:
@@ -74,8 +76,8 @@ class FOVEA_API GruDecoder {
   AdditiveAttention attention_;
   GruParameters cell_;
   std::int64_t batch_ = 0, length_ = 0;
-  TensorView embeddings_;                                   // as rows
-  MutableTensorView gates_, product_, before_, after_, y_;  // rows of all steps; after_ the last
+  TensorView embeddings_;                                   // flattened to rows
+  MutableTensorView gates_, product_, before_, after_, y_;  // rows of all steps; after_: last
   Buffer gates_buffer_, product_buffer_, before_buffer_, after_buffer_, y_buffer_, hidden_gates_;
   Buffer grad_gates_, grad_hidden_gates_, grad_embeddings_, grad_context_, grad_hidden_;
 };

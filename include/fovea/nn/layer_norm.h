@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows brought to a mean of 0 and a variance of 1.
+// Layer normalization.
 
 #pragma once
 
@@ -12,14 +12,15 @@
 
 namespace fovea::nn {
 
-/// y = (x - mean) / sqrt(variance + epsilon) * weight + bias for each row of the last dimension (Ba
-/// et al. 2016), as PyTorch's nn.LayerNorm: the variance divides by the width.
+/// Computes y = (x - mean) / sqrt(variance + epsilon) * weight + bias for each row of the last
+/// dimension (Ba et al. 2016), as PyTorch's nn.LayerNorm does. The variance is the biased one,
+/// divided by the width.
 class FOVEA_API LayerNorm {
  public:
-  /// weight [width] of ones and bias [width] of zeros.
+  /// Creates weight [width], ones, and bias [width], zeros.
   LayerNorm(const Scope& scope, std::int64_t width, double epsilon = 1e-5);
 
-  /// x [..., width]; of the same shape.
+  /// Takes x [..., width] and returns the same shape.
   MutableTensorView forward(const TensorView& x);
   MutableTensorView backward(const TensorView& grad_y);
 
@@ -29,9 +30,9 @@ class FOVEA_API LayerNorm {
   Parameter& weight_;
   Parameter& bias_;
   Shape shape_;
-  Buffer normal_;   // (x - mean) / deviation, which backward needs rather than x
-  Buffer inverse_;  // 1 / deviation, of each row
-  Buffer sums_;     // of the gradients of weight and bias
+  Buffer normal_;   // (x - mean) / deviation; backward uses it instead of x
+  Buffer inverse_;  // 1 / deviation per row
+  Buffer sums_;     // partial sums of the gradients of weight and bias
   Buffer y_, grad_x_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A linear map with a bias.
+// A linear layer with an optional bias.
 
 #pragma once
 
@@ -12,28 +12,30 @@
 
 namespace fovea::nn {
 
-/// y = x W^T + b.
+/// Computes y = x W^T + b.
 ///
-/// As all layers here: forward returns memory of the layer's own, the caller's to change, until the
-/// layer's next forward; backward follows forward, whose `x` has to be there still, adds to the
-/// gradients of the parameters and returns the gradient of `x`, until the next backward.
-/// Errors throw InvalidArgument naming the tensor, what was expected and what came.
+/// Conventions of all layers: forward returns memory of the layer, which the caller may modify and
+/// which is valid until the layer's next forward. backward must follow forward, whose `x` must
+/// still be valid. It adds to the gradients of the parameters and returns the gradient of `x`,
+/// valid until the next backward. Errors are InvalidArgument naming the tensor, the expected and
+/// the actual value.
 class FOVEA_API Linear {
  public:
-  /// weight [out, in] and bias [out], uniform within 1 / sqrt(in), as PyTorch's nn.Linear.
+  /// Creates weight [out, in] and bias [out], uniform within 1 / sqrt(in), as in PyTorch's
+  /// nn.Linear.
   Linear(const Scope& scope, std::int64_t in, std::int64_t out, bool bias = true);
 
-  /// x [..., in]; returns [..., out].
+  /// Takes x [..., in]. Returns [..., out].
   MutableTensorView forward(const TensorView& x);
-  /// grad_y [..., out]; returns [..., in].
+  /// Takes grad_y [..., out]. Returns [..., in].
   MutableTensorView backward(const TensorView& grad_y);
 
  private:
   std::int64_t in_, out_;
   Parameter& weight_;
-  Parameter* bias_;  // null: none
-  TensorView x_;     // as rows
-  Shape shape_;      // of x
+  Parameter* bias_;  // null without a bias
+  TensorView x_;     // flattened to rows
+  Shape shape_;      // shape of x
   Buffer y_, grad_x_;
 };
 

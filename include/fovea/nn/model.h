@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the layers of one model share, and where in its tree of names each of them stands.
+// The shared state of a model's layers, and scopes that give their parameters hierarchical names.
 
 #pragma once
 
@@ -17,33 +17,34 @@ namespace fovea::nn {
 
 class Scope;
 
-/// The parameters of a model's layers, the random numbers that they begin with, and whether dropout
-/// is on. Layers refer to it and must not outlive it.
+/// The parameters of a model's layers, the random stream that initialises them, and the training
+/// mode, which enables dropout. Layers keep a reference to the model and must not outlive it.
 ///
-/// Layers run on as many threads as OpenMP is told to use (OMP_NUM_THREADS, omp_set_num_threads).
+/// Layers use OpenMP's configured thread count (OMP_NUM_THREADS, omp_set_num_threads).
 class FOVEA_API Model {
  public:
-  /// One seed, 0 .. 2^32 - 1, makes one model: layers draw in the order in which they are made.
+  /// The same seed, 0 .. 2^32 - 1, gives the same model if layers are created in the same order.
   explicit Model(std::uint64_t seed = 0, DType dtype = DType::kFloat32);
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// Where its first layer is put; `name` is empty for a layer that is all of the model.
+  /// Returns a scope for the model's layers. `name` is empty if one layer is the whole model.
   Scope scope(std::string_view name = {});
 
   nn::Parameters& parameters() { return parameters_; }
   const nn::Parameters& parameters() const { return parameters_; }
   RandomState& random() { return random_; }
 
-  /// From now on layers drop numbers out, those of this step: the same step drops the same.
+  /// Enables dropout for this training step. The same step drops the same elements.
   void train(std::uint32_t step);
-  /// From now on they drop nothing, as at the beginning.
+  /// Disables dropout, the initial state.
   void evaluate() { training_ = false; }
   bool training() const { return training_; }
 
-  /// Another number for each layer that drops something.
+  /// Returns a new number for a layer with dropout.
   std::uint32_t new_dropout() { return dropouts_++; }
-  /// What the layer of this number drops now; a probability of 0 when not training.
+  /// Returns the dropout of the layer with this number in the current step; probability 0 when not
+  /// training.
   Dropout dropout(std::uint32_t number, double probability) const;
 
  private:
@@ -55,26 +56,26 @@ class FOVEA_API Model {
   bool training_ = false;
 };
 
-/// A place in a model's tree of names.
+/// A prefix of parameter names in a model.
 class FOVEA_API Scope {
  public:
-  /// One level further down: "weight" in "encoder" is "encoder.weight".
+  /// Returns the scope one level below: "weight" in "encoder" is "encoder.weight".
   Scope in(std::string_view name) const;
-  /// The same for layer `number` of a list: "layers.0".
+  /// Returns the scope of layer `number` in a list: "layers.0".
   Scope in(std::string_view name, std::int64_t number) const;
 
-  /// The full name of a parameter here.
+  /// Returns the full name of a parameter in this scope.
   std::string name(std::string_view parameter) const { return prefix_ + std::string(parameter); }
   Model& model() const { return *model_; }
   DType dtype() const { return model_->parameters().dtype(); }
 
-  /// Numbers from -bound to bound, all as likely.
+  /// Adds a parameter with uniform random values in [-bound, bound).
   Parameter& add_uniform(std::string_view name, const Shape& shape, double bound) const;
-  /// Normal ones, of this standard deviation.
+  /// Adds a parameter with normal random values of this standard deviation.
   Parameter& add_normal(std::string_view name, const Shape& shape, double deviation) const;
   Parameter& add_constant(std::string_view name, const Shape& shape, double value) const;
 
-  /// Draws all matrices here and below anew, uniform within Glorot's bound.
+  /// Reinitialises all matrices in this scope and below, uniform within Glorot's bound.
   void redraw_glorot() const;
 
  private:
@@ -82,11 +83,11 @@ class FOVEA_API Scope {
   Scope(Model& model, std::string prefix) : model_(&model), prefix_(std::move(prefix)) {}
 
   Model* model_;
-  std::string prefix_;  // empty, or ends with a dot
+  std::string prefix_;  // empty or ending with a dot
 };
 
-/// Glorot and Bengio's (2010) bound of uniform numbers, sqrt(6 / (in + out)), for a weight
-/// [out, in].
+/// Returns the bound of Glorot and Bengio's (2010) uniform initialisation, sqrt(6 / (in + out)),
+/// for a weight [out, in].
 FOVEA_API double glorot_bound(const Shape& weight);
 
 }  // namespace fovea::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention with learned projections, on the fused kernels.
+// Multi-head attention with learned projections, on the fused kernels.
 
 #pragma once
 
@@ -21,49 +21,51 @@ namespace fovea::nn {
 
 struct MultiHeadAttentionOptions {
   std::int64_t width = 0;
-  std::int64_t heads = 1;     ///< divides width
-  std::int64_t kv_heads = 0;  ///< divides heads, which share them (grouped heads); 0: heads
-  double dropout = 0.0;       ///< of the weights
+  std::int64_t heads = 1;     ///< must divide width
+  std::int64_t kv_heads = 0;  ///< must divide heads, which share them (grouped heads); 0: heads
+  double dropout = 0.0;       ///< dropout probability of the weights
   bool bias = true;
-  std::optional<Rotary> rotary = std::nullopt;  ///< of queries and keys, for self-attention
+  std::optional<Rotary> rotary = std::nullopt;  ///< rotation of queries and keys, for
+                                                ///< self-attention
 };
 
-/// Multi-head attention (Vaswani et al. 2017, sec. 3.2.2), its context projected once more.
+/// Multi-head attention (Vaswani et al. 2017, sec. 3.2.2), including the output projection.
 ///
-/// Parameters, as nn.MultiheadAttention has them: in_proj_weight, rows of queries, keys, values:
-/// [(heads + 2 kv_heads) head_dim, width], Glorot's uniform; in_proj_bias, zeros; out_proj.weight
-/// [width, width], out_proj.bias, zeros.
+/// Parameters are as in nn.MultiheadAttention: in_proj_weight [(heads + 2 kv_heads) head_dim,
+/// width], rows for queries, keys and values, Glorot uniform; in_proj_bias, zeros; out_proj.weight
+/// [width, width]; out_proj.bias, zeros.
 ///
-/// Query i stands at key i, for causal masks and windows, whatever the lengths.
-/// Neither scores nor weights are stored: memory grows with the lengths, not with their product.
+/// Query i is aligned with key i for causal masks and windows, for any lengths. Scores and weights
+/// are not stored: memory grows linearly with the lengths, not with their product.
 class FOVEA_API MultiHeadAttention {
  public:
-  /// Throws InvalidArgument for numbers that do not divide each other.
+  /// Throws InvalidArgument if heads does not divide width or kv_heads does not divide heads.
   MultiHeadAttention(const Scope& scope, const MultiHeadAttentionOptions& options);
 
-  /// Self-attention. x [batch, length, width]; of the same shape.
+  /// Self-attention. Takes x [batch, length, width] and returns the same shape.
   MutableTensorView forward(const TensorView& x, const Mask& mask = {});
-  /// Cross-attention: queries of x, keys and values of memory [batch, kv_len, width].
+  /// Cross-attention: queries from x, keys and values from memory [batch, kv_len, width].
   MutableTensorView forward(const TensorView& x, const TensorView& memory, const Mask& mask);
 
-  /// After the first: the gradient of x.
+  /// Returns the gradient of x after self-attention.
   MutableTensorView backward(const TensorView& grad_y);
-  /// After the second: the same; adds that of memory to `grad_memory`, of its shape.
+  /// Returns the gradient of x after cross-attention, and adds that of memory to `grad_memory`,
+  /// which has memory's shape.
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
-  /// The next tokens of sequences whose keys and values before them `cache` holds, to which theirs
-  /// are added: what forward with a causal mask gives for these rows. x [batch, n, width], float32;
-  /// n is small. Nothing is kept for backward.
+  /// Decodes the next tokens of sequences, x [batch, n, width] in float32, with a small n. Appends
+  /// their keys and values to `cache`, which holds those of the earlier tokens. The result equals
+  /// the corresponding rows of forward with a causal mask. Stores nothing for backward.
   MutableTensorView step(const TensorView& x, KvCache& cache);
-  /// The same in two for cross-attention: a memory's keys and values, and queries that see them.
-  /// Where the cache has one item, all of x's share it.
+  /// The same for cross-attention: keep_memory appends the keys and values of a memory to a cache;
+  /// look lets queries attend to them. If the cache has one item, all items of x share it.
   void keep_memory(const TensorView& memory, KvCache& cache);
   MutableTensorView look(const TensorView& x, const KvCache& memory, const Mask& mask);
-  /// A cache for these; `capacity` tokens, or 0 for one that grows.
+  /// Returns a cache for these functions, with room for `capacity` tokens; 0: it grows.
   KvCache new_cache(std::int64_t batch, std::int64_t capacity = 0) const;
 
-  /// The weights of the last forward or look, without dropout, computed anew:
-  /// [batch, heads, length, kv_len]. To be looked at: this costs what fused attention saves.
+  /// Recomputes the weights of the last forward or look, without dropout: [batch, heads, length,
+  /// kv_len]. For inspection; this needs the memory and time that fused attention saves.
   Tensor weights() const;
 
  private:
@@ -72,22 +74,22 @@ class FOVEA_API MultiHeadAttention {
   struct Heads {
     View query, key, value;
   };
-  /// Some rows of in_proj.
+  /// A range of rows of in_proj.
   struct Projection {
     MutableTensorView weight, bias, grad_weight, grad_bias;
   };
 
   Projection projection(std::int64_t first, std::int64_t count);
-  /// What was projected, or gradients of it, as heads; keys and values are in `of_memory` where
-  /// there is a memory.
+  /// Views projected rows, or their gradients, as heads. With a memory, keys and values come from
+  /// `of_memory`.
   Heads<MutableTensorView> split(const MutableTensorView& of_x,
                                  const MutableTensorView& of_memory) const;
-  /// Turns queries or keys by the angles of their positions, or back.
+  /// Rotates queries or keys by the angles of their positions, or by the negative angles if `back`.
   void rotate(const MutableTensorView& rows, std::int64_t first_position, bool back) const;
-  /// Rows [batch, length, width] times these rows of in_proj, into `to`.
+  /// Multiplies rows [batch, length, width] by these rows of in_proj and stores the result in `to`.
   MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
                             std::int64_t count, Buffer& to);
-  /// What queries, the first of the rows in `projected_`, see of a cache.
+  /// Returns the output for queries, the first columns of `projected_`, that attend to a cache.
   MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask);
 
   Model& model_;
@@ -98,9 +100,9 @@ class FOVEA_API MultiHeadAttention {
   Parameter* in_bias_;
   Linear out_;
 
-  // Of the last forward:
-  TensorView x_, memory_;  // as rows; memory_ absent for self-attention
-  Shape shape_;            // of x
+  // State of the last forward:
+  TensorView x_, memory_;  // flattened to rows; memory_ undefined for self-attention
+  Shape shape_;            // shape of x
   AttentionOptions attention_;
   Heads<TensorView> heads_;
   Buffer projected_, projected_memory_, context_, lse_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is learned: named tensors, each with the gradient that backward passes gather.
+// Learnable parameters: named tensors with the gradients that backward passes accumulate.
 
 #pragma once
 
@@ -14,25 +14,26 @@
 
 namespace fovea::nn {
 
-/// A tensor that is learned, and the gradient of the loss with respect to it, of the same shape and
-/// type. Backward passes add to the gradient; Parameters::zero_gradients() starts it over.
+/// A learnable tensor, and the gradient of the loss with respect to it, of the same shape and type.
+/// Backward passes add to the gradient; Parameters::zero_gradients() resets it.
 struct Parameter {
-  std::string name;  ///< as PyTorch's modules name it: "decoder.layers.0.linear1.weight"
+  std::string name;  ///< as in PyTorch's modules: "decoder.layers.0.linear1.weight"
   Tensor value;
   Tensor gradient;
 };
 
-/// All of a model, in the order in which its layers made them.
+/// All parameters of a model, in the order of creation.
 class FOVEA_API Parameters {
  public:
-  /// float32; or float64, which computes slowly, to be compared with finite differences. Throws
-  /// InvalidArgument for another type.
+  /// float32, or float64, which is slow and meant for comparison with finite differences. Throws
+  /// InvalidArgument for other types.
   explicit Parameters(DType dtype = DType::kFloat32);
 
   DType dtype() const { return dtype_; }
-  /// Zeros, which stay where they are. Throws InvalidArgument for a name that is taken.
+  /// Adds a parameter of zeros. Its address stays valid. Throws InvalidArgument if the name is in
+  /// use.
   Parameter& add(std::string name, const Shape& shape);
-  /// Null for a name that is not there.
+  /// Returns the parameter with this name, or null.
   Parameter* find(std::string_view name);
   const Parameter* find(std::string_view name) const;
 
@@ -40,13 +41,13 @@ class FOVEA_API Parameters {
   auto end() { return all_.end(); }
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
-  /// How many numbers they are.
+  /// Returns the total number of elements.
   std::int64_t count() const;
   void zero_gradients();
 
  private:
   DType dtype_;
-  std::deque<Parameter> all_;  // whose elements stay where they are
+  std::deque<Parameter> all_;  // a deque keeps element addresses valid
 };
 
 }  // namespace fovea::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer that adds to what it was given.
+// A residual block around a layer.
 
 #pragma once
 
@@ -12,20 +12,20 @@
 
 namespace fovea::nn {
 
-/// Where a residual block brings its rows to mean 0 and variance 1.
+/// Where a residual block applies its layer norm.
 enum class NormPlace : std::uint8_t {
-  kAfter,   ///< norm(x + dropout(f(x))), as Vaswani et al. 2017
-  kBefore,  ///< x + dropout(f(norm(x))), which trains deep stacks more readily (Xiong et al. 2020)
+  kAfter,   ///< norm(x + dropout(f(x))), as in Vaswani et al. 2017
+  kBefore,  ///< x + dropout(f(norm(x))), which trains deep stacks more easily (Xiong et al. 2020)
 };
 
-/// The sum, the dropout and the norm around some layer f.
+/// The residual sum, dropout and layer norm around a layer f.
 class FOVEA_API Residual {
  public:
-  /// The norm's parameters are called `norm`.
+  /// `norm` is the name of the norm's parameters in `scope`.
   Residual(const Scope& scope, std::string_view norm, std::int64_t width, NormPlace place,
            double dropout);
 
-  /// `f` takes a TensorView and returns a MutableTensorView, which this changes.
+  /// `f` takes a TensorView and returns a MutableTensorView, which forward modifies.
   template <class Layer>
   MutableTensorView forward(const TensorView& x, const Layer& f) {
     const bool before = place_ == NormPlace::kBefore;
@@ -34,7 +34,8 @@ class FOVEA_API Residual {
     return before ? y : norm_.forward(y);
   }
 
-  /// `f_backward` likewise.
+  /// `f_backward` has the same signature as `f`: it takes a gradient and returns one that backward
+  /// modifies.
   template <class Layer>
   MutableTensorView backward(const TensorView& grad_y, const Layer& f_backward) {
     if (place_ == NormPlace::kBefore) {
@@ -46,7 +47,7 @@ class FOVEA_API Residual {
   }
 
  private:
-  /// gradient += past.
+  /// Computes gradient += past and returns it.
   static MutableTensorView with(const MutableTensorView& gradient, const TensorView& past);
 
   NormPlace place_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals while layers compute.
+// An alternate signal stack for programs that handle signals while layers compute.
 
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace fovea::nn {
 
-/// Gives the calling thread a stack of its own for handlers with SA_ONSTACK, unless it has one.
+/// Gives the calling thread an alternate stack for SA_ONSTACK signal handlers, unless it has one.
 ///
-/// To be called once, by the main thread, in a program whose handlers of signals return while
-/// layers compute: kernels of oneDNN (2.6.3, and maybe later ones) use the stack pointer for other
-/// memory, below which the system then writes the handler's frame, over what is there. The heap is
-/// broken after that, and the program ends some time later. Signals go to the main thread unless it
-/// blocks them; other threads need not call this.
+/// Call this once, from the main thread, in a program whose signal handlers return while layers
+/// compute. Kernels of oneDNN (2.6.3, and maybe later versions) use the stack pointer for other
+/// memory. The system then writes the handler's frame below that address and overwrites other data.
+/// This corrupts the heap, and the program crashes some time later. Signals are delivered to the
+/// main thread unless it blocks them, so other threads need not call this.
 FOVEA_API void use_signal_stack();
 
 }  // namespace fovea::nn

@@ -18,25 +18,25 @@
 
 namespace fovea::nn {
 
-/// What one block is like, by the names of PyTorch's nn.TransformerEncoderLayer.
+/// Options of one block, equivalent to those of PyTorch's nn.TransformerEncoderLayer.
 struct TransformerOptions {
   std::int64_t width = 256;
   std::int64_t heads = 4;
   std::int64_t kv_heads = 0;  ///< 0: heads
-  std::int64_t inner = 1024;  ///< of the feed-forward block
+  std::int64_t inner = 1024;  ///< inner width of the feed-forward block
   double dropout = 0.0;
   Activation activation = Activation::kRelu;
   NormPlace norm = NormPlace::kAfter;
-  std::optional<Rotary> rotary = std::nullopt;  ///< in self-attention
+  std::optional<Rotary> rotary = std::nullopt;  ///< only in self-attention
 };
 
-/// Self-attention, then feed-forward, each a residual block. Names: self_attn, linear1, linear2,
-/// norm1, norm2, as nn.TransformerEncoderLayer.
+/// Self-attention, then feed-forward, each in a residual block. Parameter names are self_attn,
+/// linear1, linear2, norm1 and norm2, as in nn.TransformerEncoderLayer.
 class FOVEA_API TransformerEncoderLayer {
  public:
   TransformerEncoderLayer(const Scope& scope, const TransformerOptions& options);
 
-  /// x [batch, length, width]; of the same shape.
+  /// Takes x [batch, length, width] and returns the same shape.
   MutableTensorView forward(const TensorView& x, const Mask& mask = {});
   MutableTensorView backward(const TensorView& grad_y);
 
@@ -48,26 +48,28 @@ class FOVEA_API TransformerEncoderLayer {
   Residual around_attention_, around_feed_forward_;
 };
 
-/// Self-attention, attention to the encoder's memory, then feed-forward. Names: self_attn,
-/// multihead_attn, linear1, linear2, norm1 to norm3, as nn.TransformerDecoderLayer.
+/// Self-attention, cross-attention to the encoder's memory, then feed-forward. Parameter names are
+/// self_attn, multihead_attn, linear1, linear2 and norm1 to norm3, as in
+/// nn.TransformerDecoderLayer.
 class FOVEA_API TransformerDecoderLayer {
  public:
   TransformerDecoderLayer(const Scope& scope, const TransformerOptions& options);
 
-  /// x [batch, length, width], memory [batch, kv_len, width]; of x's shape.
+  /// Takes x [batch, length, width] and memory [batch, kv_len, width]. Returns x's shape.
   MutableTensorView forward(const TensorView& x, const TensorView& memory, const Mask& mask,
                             const Mask& memory_mask);
   /// Returns the gradient of x and adds that of memory to `grad_memory`.
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
-  /// Keys and values of what was decoded, and of the memory.
+  /// Keys and values of the decoded tokens (own) and of the memory.
   struct Caches {
     KvCache own, memory;
   };
-  /// Those of a memory [batch, kv_len, width], with nothing decoded yet by `sequences` sequences:
-  /// as many as there are items in the batch, or any number that all see its only item.
+  /// Returns caches for a memory [batch, kv_len, width] and `sequences` sequences without decoded
+  /// tokens. `sequences` must equal batch; if batch is 1, any number of sequences can share the
+  /// memory.
   Caches begin(const TensorView& memory, std::int64_t sequences);
-  /// What forward gives for the next tokens, x [sequences, n, width].
+  /// Returns the result of forward for the next tokens, x [sequences, n, width].
   MutableTensorView step(const TensorView& x, Caches& caches, const Mask& memory_mask);
 
   const MultiHeadAttention& self_attention() const { return self_attention_; }
@@ -79,16 +81,17 @@ class FOVEA_API TransformerDecoderLayer {
   Residual around_self_attention_, around_cross_attention_, around_feed_forward_;
 };
 
-/// Encoder and decoder, each a stack of layers and a norm at its end, as nn.Transformer: names
-/// encoder.layers.0, encoder.norm, decoder.layers.0, decoder.norm; matrices begin with Glorot's
-/// uniform numbers.
+/// Encoder and decoder, each a stack of layers with a final norm, as in nn.Transformer. Parameter
+/// names are encoder.layers.0, encoder.norm, decoder.layers.0, decoder.norm and so on. Matrices are
+/// initialised with Glorot's uniform distribution.
 class FOVEA_API Transformer {
  public:
   Transformer(const Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
               const TransformerOptions& options);
 
-  /// source [batch, kv_len, width], its tokens beyond source_lengths padding (empty: none is);
-  /// target [batch, length, width], each of which sees those before it. Of target's shape.
+  /// Takes source [batch, kv_len, width] and target [batch, length, width]. Source tokens beyond
+  /// source_lengths are padding (empty: no padding). Target positions are masked causally. Returns
+  /// target's shape.
   MutableTensorView forward(const TensorView& source, const TensorView& target,
                             const std::vector<std::int64_t>& source_lengths = {});
   struct Gradients {
@@ -96,7 +99,7 @@ class FOVEA_API Transformer {
   };
   Gradients backward(const TensorView& grad_y);
 
-  /// The halves of forward: what the encoder makes of a source stays until its next forward.
+  /// The two halves of forward. The result of encode stays valid until the encoder's next forward.
   MutableTensorView encode(const TensorView& source,
                            const std::vector<std::int64_t>& source_lengths = {});
   MutableTensorView decode(const TensorView& target, const TensorView& memory,

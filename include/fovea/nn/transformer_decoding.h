@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Decoding token by token, with the keys and values of what was decoded kept.
+// Token-by-token decoding with key/value caches.
 
 #pragma once
 
@@ -14,26 +14,25 @@
 
 namespace fovea::nn {
 
-/// Sequences that a transformer's decoder, which must outlive this, continues by a token at a time.
-/// float32, and without dropout: the model is to evaluate.
+/// Sequences that a transformer's decoder extends token by token. The transformer must outlive
+/// this. float32 only, and without dropout: the model must be in evaluation mode.
 class FOVEA_API TransformerDecoding {
  public:
-  /// memory [batch, kv_len, width] as the encoder left it, with the lengths it was given (empty: no
-  /// padding). There are `sequences` of them: `batch`, or where batch is 1 any number, which all
-  /// see that memory.
+  /// Takes the encoder's memory [batch, kv_len, width] and its source_lengths (empty: no padding).
+  /// `sequences` must equal batch; if batch is 1, any number of sequences can share the memory.
   TransformerDecoding(Transformer& transformer, const TensorView& memory, std::int64_t sequences,
                       const std::vector<std::int64_t>& source_lengths = {});
 
-  /// What the decoder makes of the next token of each sequence, x [sequences, 1, width]; of that
-  /// shape.
+  /// Returns the decoder's output for the next token of each sequence, x [sequences, 1, width], in
+  /// the same shape.
   MutableTensorView step(const TensorView& x);
-  /// Sequence i goes on as a copy of what sequence rows[i] was: as the beams of a search do. Only
-  /// where the memory has one item.
+  /// Replaces sequence i by a copy of sequence rows[i], as in beam search. Requires a memory with
+  /// one item.
   void reorder(std::span<const std::int64_t> rows);
-  /// What each sequence's last token saw of the memory, the mean of all layers' heads:
-  /// [sequences, kv_len].
+  /// Returns the cross-attention weights of each sequence's last token, [sequences, kv_len],
+  /// averaged over all layers and heads.
   Tensor weights() const;
-  /// Tokens so far.
+  /// Returns the number of tokens so far.
   std::int64_t length() const { return length_; }
 
  private:
