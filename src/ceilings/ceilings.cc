@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The machine's ceilings (ceilings.h).
+// Measurement of the machine's ceilings (ceilings.h).
 //
-// Multiply-adds: a core starts two per cycle at most, and each takes 3 to 4 cycles; where there is
-// no fused one, a product and a sum take 6 to 8 together. Fourteen independent chains keep all of
-// that busy on the CPUs of today, and with the two factors they fill the sixteen registers of SSE4
-// and AVX2. On Zen 4, twelve do as well where the multiply-add is fused, and 6 % worse on SSE4.
+// Multiply-adds. A core starts at most two FMAs per cycle, each with a latency of 3 to 4 cycles.
+// Without FMA instructions, a product and a sum together take 6 to 8 cycles. Fourteen independent
+// chains saturate the execution units of current CPUs, and together with the two constant operands
+// they fill the sixteen registers of SSE4 and AVX2. On Zen 4, twelve chains are as fast with FMA
+// instructions, but 6 % slower on SSE4.
 //
-// Reading: each thread sums up its own part of one buffer, again and again; in eight sums, so that
-// no addition waits for another.
+// Reading. Each thread repeatedly sums its own part of one buffer. It uses eight accumulators, so
+// that additions do not wait for each other.
 //
-// Threads: all start at a barrier and stop at the same moment, and each counts what it did; so no
-// thread is timed while another has not begun or is already done.
+// Threads. All threads start at a barrier and stop at the same time, and each counts its own work.
+// No thread is timed while another has not started or has already finished.
 
 #include "ceilings/ceilings.h"
 
@@ -46,7 +47,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The sum of `count` vectors' lanes, so that what was computed is used.
+// Returns the sum of all lanes of `count` vectors, so that the compiler keeps their computation.
 template <class D, class V>
 float sum_of(D d, const V* vectors, std::size_t count) {
   V sum = vectors[0];
@@ -54,11 +55,12 @@ float sum_of(D d, const V* vectors, std::size_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// The flop of `rounds` rounds of independent multiply-adds, and in `used` a result of them.
+// Runs `rounds` rounds of independent multiply-adds and returns their flop. `used` receives a
+// result that depends on all of them.
 double multiply_add(std::int64_t rounds, float& used) {
   constexpr std::size_t kChains = 14;
   const hn::ScalableTag<float> d;
-  // Each chain approaches 1: nothing overflows, and nothing becomes so small that it is slow.
+  // Each chain converges to 1, so there are no overflows and no slow subnormal numbers.
   const auto factor = hn::Set(d, 0.999F);
   const auto term = hn::Set(d, 0.001F);
   hn::Vec<decltype(d)> chains[kChains];
@@ -70,7 +72,7 @@ double multiply_add(std::int64_t rounds, float& used) {
   return 2.0 * static_cast<double>(rounds) * static_cast<double>(kChains * hn::Lanes(d));
 }
 
-// The sum of `count` numbers, a multiple of kReadBlock, as fast as they can be read.
+// Returns the sum of `count` numbers, a multiple of 8 vectors.
 float read(const float* HWY_RESTRICT numbers, std::size_t count) {
   constexpr std::size_t kSums = 8;
   const hn::ScalableTag<float> d;
@@ -99,7 +101,7 @@ HWY_EXPORT(read);
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 9;
-// A piece of work between two looks at the clock: some tens of microseconds.
+// The amount of work between two readings of the clock, which takes some tens of microseconds.
 constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 
@@ -107,11 +109,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Makes the compiler compute `value`.
+/// Prevents the compiler from eliminating the computation of `value`.
 void keep(float value) { [[maybe_unused]] volatile float kept = value; }
 
-/// The median, over rounds, of all threads' rates together. `work(thread, threads)` does a piece of
-/// work and returns how much that was.
+/// Returns the median over rounds of the total rate of all threads. `work(thread, threads)` runs a
+/// piece of work and returns its amount.
 template <class Work>
 double total_rate(const CeilingOptions& options, const Work& work) {
   if (options.threads < 1) {
@@ -126,7 +128,7 @@ double total_rate(const CeilingOptions& options, const Work& work) {
     {
       const int thread = omp_get_thread_num();
       const int threads = omp_get_num_threads();
-      work(thread, threads);  // wakes the core up
+      work(thread, threads);  // warms up the core
 #pragma omp barrier
 #pragma omp single
       end = Clock::now() + std::chrono::duration_cast<Clock::duration>(round_time);
@@ -142,7 +144,8 @@ double total_rate(const CeilingOptions& options, const Work& work) {
   return rates[kRounds / 2];
 }
 
-/// Eight times the last-level cache, but 256 MiB at least and 1 GiB at most.
+/// Returns the number of pieces in a buffer eight times the size of the L3 cache, but at least
+/// 256 MiB and at most 1 GiB.
 std::size_t buffer_pieces() {
   constexpr std::size_t kMin = std::size_t{256} << 20;
   constexpr std::size_t kMax = std::size_t{1} << 30;
@@ -177,10 +180,10 @@ double bf16_ceiling_gflops(const CeilingOptions& options) {
   return total_rate(options, work) * 1e-9;
 }
 
-/// Pieces of kBytesAtOnce, in huge pages where the system has them.
+/// A buffer of pieces of kBytesAtOnce, in huge pages if the system has them.
 class ReadCeiling::Buffer {
  public:
-  /// A piece for each of so many threads, at least.
+  /// Allocates at least one piece per thread.
   explicit Buffer(std::size_t threads) : written_(std::max(buffer_pieces(), threads)) {
     data_ = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) throw std::bad_alloc();
@@ -193,10 +196,11 @@ class ReadCeiling::Buffer {
   std::size_t pieces() const { return written_.size(); }
   const float* piece(std::size_t index) const { return reinterpret_cast<const float*>(at(index)); }
 
-  /// Writes the pieces from `first` to `last` that were not written yet; threads that share none
-  /// may do that at once. What was never written would be read from one page of zeros.
+  /// Writes the pieces in [first, last) that have not been written yet. Threads may call this
+  /// concurrently for disjoint ranges. Reads of unwritten pieces would all hit one shared zero
+  /// page.
   void write(std::size_t first, std::size_t last) {
-    constexpr int kByte = 0x3c;  // four of them are an ordinary number
+    constexpr int kByte = 0x3c;  // four such bytes are a normal float
     for (std::size_t i = first; i < last; ++i) {
       if (!std::exchange(written_[i], std::uint8_t{1})) std::memset(at(i), kByte, kBytesAtOnce);
     }
@@ -208,7 +212,7 @@ class ReadCeiling::Buffer {
     return static_cast<std::byte*>(data_) + index * kBytesAtOnce;
   }
 
-  std::vector<std::uint8_t> written_;  // of each piece, whether it was
+  std::vector<std::uint8_t> written_;  // 1 for each piece that has been written
   void* data_;
 };
 
@@ -218,13 +222,13 @@ ReadCeiling::~ReadCeiling() = default;
 double ReadCeiling::gb_per_s(const CeilingOptions& options) {
   choose_target();
   if (options.threads != threads_) {
-    buffer_.reset();  // first, or both would be there for a moment
+    buffer_.reset();  // before the new allocation, so that both never exist at once
     threads_ = options.threads;
   }
   const auto most_threads = static_cast<std::size_t>(std::max(1, options.threads));
   if (!buffer_) buffer_ = std::make_unique<Buffer>(most_threads);
   const std::size_t pieces = buffer_->pieces();
-  struct alignas(64) Place {  // of one thread; on a cache line of its own
+  struct alignas(64) Place {  // the position of one thread, in a separate cache line
     std::size_t next = 0;
     bool begun = false;
   };
@@ -236,7 +240,7 @@ double ReadCeiling::gb_per_s(const CeilingOptions& options) {
     const std::size_t last = pieces * (index + 1) / count;
     Place& place = places[index];
     if (!place.begun) {
-      // Whoever reads it first writes it, near the CPU of that thread.
+      // The thread that reads these pieces writes them first, so that they are local to its CPU.
       buffer_->write(first, last);
       place = {.next = first, .begun = true};
     }

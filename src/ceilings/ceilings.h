@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How fast this machine could be at best: multiply-adds per second, and bytes read from memory per
-// second. Benchmarks give a kernel's speed as a share of these, measured in the same minute, for
-// clocks and neighbours change.
+// The performance ceilings of this machine: peak multiply-adds per second and bytes read from
+// memory per second. Benchmarks report a kernel's speed as a share of these ceilings, measured in
+// the same minute, because clock rates and the load of other processes change.
 
 #pragma once
 
@@ -11,42 +11,42 @@
 namespace fovea::kernels {
 
 struct CeilingOptions {
-  /// This many threads work at once; their rates are added up. OpenMP's own limits hold.
+  /// The number of concurrent threads, whose rates are summed. Subject to the limits of OpenMP.
   int threads = 1;
-  /// About how long the measurement takes, but for getting the memory that is read.
+  /// The approximate duration of the measurement, without the allocation of memory.
   double seconds = 1.0;
 };
 
-/// What the active target's float32 multiply-add reaches where nothing waits for memory or for an
-/// earlier result, in 10^9 floating-point operations per second (a multiply-add counts two): the
-/// median of several rounds.
+/// Returns the peak rate of float32 multiply-adds on the active target, without waits for memory or
+/// earlier results, in 10^9 floating-point operations per second (two per multiply-add). The result
+/// is the median of several rounds.
 ///
-/// Errors  throws InvalidArgument for fewer than one thread, and as choose_target.
+/// Errors  throws InvalidArgument if `threads` is less than 1, and as choose_target does.
 double fma_ceiling_gflops(const CeilingOptions& options = {});
 
-/// The same of pairs of bfloat16 (AVX-512's vdpbf16ps; two products and two sums are four flop);
-/// 0 where the active target has none.
+/// Returns the peak rate for pairs of bfloat16 (vdpbf16ps of AVX-512; two products and two sums are
+/// four flop), or 0 if the active target does not support them.
 ///
 /// Errors  as fma_ceiling_gflops.
 double bf16_ceiling_gflops(const CeilingOptions& options = {});
 
-/// How fast memory is read in address order, from a buffer far larger than the last-level cache, in
-/// huge pages where the system has them. Getting and writing it takes longer than a measurement,
-/// so it stays for those that follow with as many threads.
+/// The read bandwidth of memory in address order, from a buffer far larger than the last-level
+/// cache and in huge pages if the system has them. Allocating and writing the buffer takes longer
+/// than a measurement, so it is reused by later measurements with the same number of threads.
 class ReadCeiling {
  public:
   ReadCeiling();
   ~ReadCeiling();
 
-  /// In 10^9 bytes per second: the median of several rounds.
+  /// Returns the bandwidth in 10^9 bytes per second, the median of several rounds.
   ///
-  /// Errors  as fma_ceiling_gflops; std::bad_alloc when the memory (up to 1 GiB) is not there.
+  /// Errors  as fma_ceiling_gflops; std::bad_alloc if the buffer (up to 1 GiB) cannot be allocated.
   double gb_per_s(const CeilingOptions& options = {});
 
  private:
   class Buffer;
   std::unique_ptr<Buffer> buffer_;
-  int threads_ = 0;  ///< that the buffer lies near to
+  int threads_ = 0;  ///< the thread count that the buffer's placement fits
 };
 
 }  // namespace fovea::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of bfloat16 that wait for nothing, as ceilings.cc has those of floats; compiled for
-// processors with vdpbf16ps as bf16_target-inl.h says.
+// Independent products of bfloat16 (ceilings_bf16.h), the counterpart of the float32 loop in
+// ceilings.cc. Compiled for processors with vdpbf16ps (bf16_target-inl.h).
 
 #include "ceilings/ceilings_bf16.h"
 
@@ -23,11 +23,11 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 double multiply_add(std::int64_t rounds, float& used) {
-  // On Zen 4 each takes six cycles, and one starts in each.
+  // On Zen 4, vdpbf16ps has a latency of six cycles and a throughput of one per cycle.
   constexpr std::size_t kChains = 14;
   constexpr double kFlop = 2.0 * 32.0;
-  // Pairs of one and zero, whose products are zero: nothing overflows, and the processor does not
-  // care.
+  // The operands are pairs of one and zero with zero products, so sums do not overflow. The speed
+  // does not depend on the values.
   const __m512i factor = _mm512_set1_epi32(0x3f80);
   const __m512i term = _mm512_set1_epi32(0x3f800000);
   __m512 chains[kChains];

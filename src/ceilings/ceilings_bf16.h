@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The ceiling of processors that multiply pairs of bfloat16 (ceilings_bf16.cc); for ceilings.cc,
-// which has the rest.
+// Internal interface between ceilings.cc and the loop for processors that multiply pairs of
+// bfloat16 (ceilings_bf16.cc).
 
 #pragma once
 
@@ -9,8 +9,9 @@
 
 namespace fovea::kernels {
 
-/// The flop of `rounds` rounds of independent vdpbf16ps, and in `used` a result of them; 0 in a
-/// build that has none. To be called where bf16_dots_active() only.
+/// Runs `rounds` rounds of independent vdpbf16ps and returns their flop. `used` receives a result
+/// that depends on all of them. Returns 0 in a build without vdpbf16ps. Requires
+/// bf16_dots_active().
 double multiply_add_bf16(std::int64_t rounds, float& used);
 
 }  // namespace fovea::kernels

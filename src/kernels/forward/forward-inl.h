@@ -2,36 +2,40 @@
 //
 // The fused forward pass: softmax(scale Q K^T + bias, masked) V for some queries of one head.
 //
-// The maths. Keys come in blocks. Per row, the running maximum m and sum l of 2^(s - m) and the
-// running context o, not yet divided by l, meet a block with scores s_j:
+// Online softmax. Keys are processed in blocks. Each row keeps a running maximum m, a running sum l
+// of 2^(s - m) and a running context o that is not yet divided by l. A block with scores s_j
+// updates them:
 //     m' = max(m, max_j s_j),  f = 2^(m - m'),  p_j = 2^(s_j - m')
 //     l' = f l + sum_j p_j,    o' = f o + sum_j p_j v_j
-// (Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022). Scores are kept times
-// log2(e), with the factor put into the queries, so that 2^x serves as the exponential. Sums start
-// anew in each block, so rounding grows with block_keys + kv_len / block_keys, not with kv_len.
+// (Milakov and Gimelshein 2018; Rabe and Staats 2021; Dao et al. 2022). Scores are stored
+// multiplied by log2(e), so that 2^x replaces the exponential; the factor is folded into the
+// queries. Each block starts new sums, so the rounding error grows with
+// block_keys + kv_len / block_keys instead of kv_len.
 //
-// The order. Per work item (a few panels of queries, tile-inl.h): for each block of keys, pack its
-// keys and values once into tiles; for each panel: scores = Q K^T -> softcap, biases, masks ->
-// softmax -> context. Packed keys and values of a block share the second cache with the panels;
-// a panel of queries (the B of the first product) and the weights being read (the B of the second)
-// pass through the first. While a block is worked on, the next one's rows are prefetched, a few
-// lines per tile: packing straight from memory cost 7 % (N = 4096, D = 128, Zen 4), now 1 to 2 %.
+// Loop order. For each work item (a few panels of queries, tile-inl.h) and each block of keys, the
+// keys and values are packed into tiles once. Then, for each panel: scores = Q K^T -> softcap,
+// biases, masks -> softmax -> context. The packed keys and values of a block share the L2 cache
+// with the panels. A panel of queries (B of the first product) and the current weights (B of the
+// second product) stream through the L1 cache. While a block is processed, the rows of the next
+// block are prefetched, a few cache lines per tile. Packing straight from memory cost 7 %
+// (N = 4096, D = 128, Zen 4); with prefetching it costs 1 to 2 %.
 //
-// Masks. A row's rule gives a range of keys, for most rules exact. Tiles that no row of the panel's
-// vectors sees are not computed, and vectors without a row that sees the tile are left out of it
-// (the diagonal of a causal mask narrows from three vectors to one); tiles that all rows see in
-// full pay nothing for the mask.
+// Masks. A row's mask gives a range of visible keys, which is exact for most masks. Tiles without a
+// visible key are skipped, and so are the vectors of a tile whose rows see none of its keys: along
+// the diagonal of a causal mask, tiles narrow from three vectors to one. Tiles that are fully
+// visible to all rows have no mask overhead.
 //
-// What was tried. Keys along the lanes (6 x 64 tiles, as most kernels have it): 2 to 3 points of
-// the ceiling slower, needs a padded head dimension, and horizontal reductions per row. Reading
-// keys in place instead of packing: the first product loses 10 % to eight strided streams. A
-// polynomial of degree 5 for 2^x: 0.2 points faster, twice the error.
+// Alternatives tried. Keys along the lanes (6 x 64 tiles, the layout of most kernels): slower by 2
+// to 3 percentage points of the ceiling, and it needs a padded head dimension and horizontal
+// reductions per row. Reading keys in place instead of packing them: the first product is 10 %
+// slower because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 points faster,
+// twice the error.
 //
-// Arithmetic. What is multiplied and how it is packed is a parameter: floats
+// Arithmetic. The element type and packed layout of the products are a template parameter: float32
 // (float_arithmetic-inl.h), or pairs of bfloat16 (bf16_arithmetic-inl.h).
 //
-// Nan. A hidden key has weight 0, but 0 * nan is nan. So packing looks for values that are not
-// finite; such keys are packed as zeros, and afterwards added to the rows that do see them.
+// NaN. A hidden key has weight 0, but 0 * NaN is NaN. Packing therefore detects non-finite values
+// and packs them as zeros. They are added afterwards to the rows that see their keys.
 
 #if defined(FOVEA_KERNELS_FORWARD_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
@@ -70,14 +74,15 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// The scratch of a pass with `Lenses`: theirs comes after its own.
+/// Returns the scratch size of a pass with `Lenses`. The scratch of the lenses follows that of the
+/// pass.
 template <class Arithmetic, class Lenses>
 std::size_t item_scratch_bytes(const ForwardSetup& setup) {
   return ForwardScratch().lay_out(nullptr, scratch_sizes<Arithmetic>(setup)) +
          Lenses::scratch_bytes(setup);
 }
 
-/// One work item: some queries of one head against all the keys they see. `Lenses` is NoLenses or
+/// One work item: some queries of one head and all keys visible to them. `Lenses` is NoLenses or
 /// ItemLenses.
 template <class Arithmetic, class Lenses>
 class ItemPass {
@@ -103,15 +108,14 @@ class ItemPass {
       open_panel(panels_++, q, std::min(kPanelLanes, item_.q_end - q));
     }
     stages_.begin(item_.q_begin, panels_ * kPanelLanes, keys_begin_, keys_end_);
-    // Blocks lie where they would for any other cut into items, so that results do not depend on
-    // it.
+    // Blocks begin at multiples of block_keys, so results do not depend on the split into items.
     const std::int64_t first = keys_begin_ / setup_.block_keys * setup_.block_keys;
     for (std::int64_t block = first; block < keys_end_; block += setup_.block_keys) {
       if (stop.stop_requested()) return;
       visit_block(block);
     }
     for (std::int64_t p = 0; p < panels_; ++p) {
-      if (!scratch_.panels[p].closed) close_panel(p);  // without a visible key
+      if (!scratch_.panels[p].closed) close_panel(p);  // it has no visible key
     }
   }
 
@@ -158,19 +162,19 @@ class ItemPass {
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
       double maximum =
           static_cast<double>(panel.maximum[lane]) * static_cast<double>(score_factor_);
-      // What is lowest times log2(e) was the lowest before as well, or nearly.
+      // A saturated maximum was already -FLT_MAX, or nearly, before the factor log2(e).
       if (panel.maximum[lane] == kLowest) maximum /= kLn2;
       double sum = static_cast<double>(panel.sum[lane]);
       double shrink = 1.0;
       if (sink && std::isfinite(sink_logit)) {
-        // The sink joins as one more score, which has no value.
+        // The sink is one more score, without a value.
         const double logit = sink_logit / kLn2;
         const double before = sum == 0.0 ? logit : maximum;
         maximum = std::max(before, logit);
         shrink = std::exp2(before - maximum);
         sum = sum * shrink + std::exp2(logit - maximum);
       }
-      // Nothing visible, not even a sink: context 0, lse -inf.
+      // A row without a visible key or sink has context 0 and lse -inf.
       scratch_.factor[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / sum);
       if (head_.lse.data != nullptr) {
         *head_.lse.row_as<float>(panel.first_query + lane) =
@@ -195,7 +199,8 @@ class ItemPass {
                 head_.context.row_as<float>(panel.first_query), head_.context.stride);
       return;
     }
-    // By way of the scores, whose time is over: as many columns as fit there.
+    // Transpose through the score buffer, which is no longer needed, as many columns at a time as
+    // fit.
     const std::int64_t columns = std::min(setup_.value_dim, setup_.block_keys);
     for (std::int64_t c = 0; c < setup_.value_dim; c += columns) {
       const std::int64_t count = std::min(columns, setup_.value_dim - c);
@@ -236,8 +241,8 @@ class ItemPass {
     }
   }
 
-  /// Queries of the next panel, if they are still to be loaded, or of the next item; and this
-  /// panel's rows of the context if they are about to be written.
+  /// Starts prefetching the queries of the next panel, if it is not loaded yet, or of the next
+  /// item; and the context rows of this panel if its last block is being processed.
   void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
     const Panel& panel = scratch_.panels[p];
     if (p + 1 < panels_) {
@@ -257,7 +262,7 @@ class ItemPass {
     return std::max<std::int64_t>(1, (setup_.value_dim + kTileRows - 1) / kTileRows);
   }
 
-  /// Keys and values of the next block, or of the first one of what comes next.
+  /// Starts prefetching the keys and values of the next block, or of the next item's first block.
   void prefetch_next_block(std::int64_t next, std::int64_t tiles) {
     const bool ours = next < keys_end_;
     if (!ours && next_ == nullptr) return;
@@ -322,7 +327,7 @@ class ItemPass {
       next_keys_.fetch();
       next_queries_.fetch();
       float* const maximum = lenses_.maximum_of(k, scratch_.block_maximum);
-      // Where more is to come, the maximum is found afterwards.
+      // If stages or a mask follow, the maximum is computed after them.
       tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(
           scratch_.keys + k * query_steps(), panel.queries + lane, query_steps(), scores,
           (stages || masked ? scratch_.ignored_maximum : maximum) + lane);
@@ -333,7 +338,7 @@ class ItemPass {
     }
   }
 
-  /// maximum = max(maximum, block's); factor = 2^(old - new); the sum shrinks by it.
+  /// Computes maximum = max(maximum, block_maximum), factor = 2^(old - new) and sum *= factor.
   void raise_panel_maximum(const Panel& panel) {
     const Floats d;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
@@ -347,8 +352,8 @@ class ItemPass {
     }
   }
 
-  /// weights = 2^(factor * (scores - maximum)), in place, and their sum. What dropout leaves of
-  /// them comes after the sum.
+  /// Computes weights = 2^(factor * (scores - maximum)) in place, and their sum. Dropout is applied
+  /// after the sum.
   template <int kVectors, bool kDropout>
   HWY_INLINE void compute_weights(const Panel& panel, std::int64_t block, const Segment& segment) {
     const Floats d;
@@ -361,7 +366,8 @@ class ItemPass {
       sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
     }
     float* const weights = scratch_.scores + lane;
-    // A segment is whole tiles, of an even number of keys: two at a time keep more in flight.
+    // A segment consists of whole tiles, so its number of keys is even. Two keys at a time give
+    // more instruction-level parallelism.
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += 2) {
       if (kDropout && k % kTileRows == 0) {
         dropout_->tile(panel.first_query + lane, block + k, kVectors * kLanes, scratch_.kept);
@@ -372,7 +378,8 @@ class ItemPass {
         HWY_UNROLL(2)
         for (int i = 0; i < 2; ++i) {
           const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
-          // Multiplied last: what rounding the maximum's product leaves may exceed all exponents.
+          // Subtract before multiplying: for huge scores, the rounding error of factor * maximum
+          // exceeds the range of exponents.
           const Vector below = hn::Sub(score, maximum[v]);
           pair[i] = Arithmetic::exp2_of_nonpositive(
               Arithmetic::kScalesQueries ? below : hn::Mul(factor, below));
@@ -414,7 +421,7 @@ class ItemPass {
           width, values + first_step * width, weights, steps<Arithmetic>(segment.keys),
           panel.context + c * kPanelLanes + lane, scratch_.factor + lane);
     }
-    // What was there before the block has now shrunk, once.
+    // The context of earlier blocks is now rescaled; it must not be rescaled again.
     for (std::int64_t v = 0; v < kVectors; ++v) {
       hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
     }
@@ -432,11 +439,11 @@ class ItemPass {
   ScoreStages stages_;
   KeyBlock<Arithmetic> keys_;
   std::optional<DropoutLanes> dropout_;
-  const float score_factor_;  // what scores still have to be multiplied by
+  const float score_factor_;  // the softmax multiplies scores by it
   Lenses lenses_;
   std::int64_t panels_ = 0;
-  std::int64_t keys_begin_ = 0;  // all keys that the item's rows see lie from here
-  std::int64_t keys_end_ = 0;    // to here
+  std::int64_t keys_begin_ = 0;  // the range of all keys visible to the item's rows
+  std::int64_t keys_end_ = 0;
   Prefetcher<const void> next_keys_, next_values_, next_queries_;
   Prefetcher<void> context_rows_;
 };

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The fused forward pass (forward-inl.h), compiled once per SIMD target, and the choice of one of
-// them.
+// Entry points of the fused forward pass (forward.h), compiled once per SIMD target, and their
+// dispatch.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/forward/forward.cc"
 #include <hwy/foreach_target.h>
-// Above stands what is compiled once per target.
-
 #include <hwy/highway.h>
 
 #include "kernels/forward/forward-inl.h"

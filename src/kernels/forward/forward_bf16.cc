@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass (forward-inl.h) in bfloat16, compiled for processors with vdpbf16ps as
-// bf16_target-inl.h says.
+// The bfloat16 forward pass (forward_bf16.h), compiled for processors with vdpbf16ps
+// (bf16_target-inl.h).
 
 #include "kernels/forward/forward_bf16.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass on processors that multiply pairs of bfloat16 (forward_bf16.cc); for forward.cc,
-// which has the rest.
+// Internal interface between forward.cc and the forward pass for processors that multiply pairs of
+// bfloat16 (forward_bf16.cc).
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fovea::kernels {
 
-/// The entry points of one arithmetic, as forward_scratch_bytes and forward_item.
+/// The implementations of forward_scratch_bytes and forward_item for one arithmetic.
 struct ForwardFunctions {
   std::size_t (*scratch_bytes)(const ForwardSetup& setup);
   void (*item)(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dividing scratch memory: the same walk over the parts says how much there must be and where each
-// lies.
+// An allocator for the parts of a scratch buffer. The same sequence of calls computes the total
+// size (without memory) and the addresses (with memory).
 
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace fovea::kernels {
 
-/// Hands out one part after the other, each aligned to a cache line; null pointers where there is
-/// no memory yet, to count only.
+/// Allocates consecutive parts, each aligned to a cache line. If `base` is null, take() returns
+/// null and only the size is counted.
 class Arena {
  public:
   explicit Arena(std::byte* base) : base_(base) {}

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Highway 1.0.3 has no target with vdpbf16ps; newer versions have AVX3_ZEN4 and AVX3_SPR, which no
-// file here is compiled for, so that all versions give the same code and the same names. A source
-// file that needs the instruction is compiled for Highway's AVX3 with it allowed, in a namespace of
-// its own, N_AVX3_BF16, so that no function of its headers is mistaken for the one that other files
+// The additional SIMD target AVX3_BF16. Highway 1.0.3 has no target with vdpbf16ps. Newer versions
+// have AVX3_ZEN4 and AVX3_SPR, but Fovea does not compile for them, so that all Highway versions
+// give the same code and the same target names. A source file that needs the instruction is
+// compiled for Highway's AVX3 with avx512bf16 enabled. It uses a separate namespace, N_AVX3_BF16,
+// so that the linker does not merge functions of its headers with the versions that other files
 // compile for AVX3:
 //
 //   #include "kernels/simd/bf16_targets.h"       // before Highway: AVX3 is the only target
@@ -16,7 +17,7 @@
 //   ...
 //   #endif
 
-// Once per target: no include guard.
+// This file is included once per target, so it has no include guard.
 #undef FOVEA_BF16_TARGET
 #if HWY_ARCH_X86 && HWY_TARGET == HWY_AVX3
 #define FOVEA_BF16_TARGET 1

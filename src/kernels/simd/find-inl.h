@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where something holds, in the lanes of a vector or in the rows of a tile: as a list or as bits,
-// without a branch, where which of them it will be is as good as random.
+// Branch-free search for the lanes of a vector or the rows of a tile that meet a condition, with
+// the result as a list or as a bit mask. The matching positions are practically random, so branches
+// would be mispredicted.
 
 #if defined(FOVEA_KERNELS_SIMD_FIND_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SIMD_FIND_INL_H_
@@ -20,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// For each byte, which of its bits are set: their numbers, a byte each, from the lowest on.
+/// For each byte, the indices of its set bits in ascending order, one byte per index.
 constexpr std::array<std::uint64_t, 256> kBitsOfByte = [] {
   std::array<std::uint64_t, 256> numbers{};
   for (std::size_t byte = 0; byte < numbers.size(); ++byte) {
@@ -32,8 +33,8 @@ constexpr std::array<std::uint64_t, 256> kBitsOfByte = [] {
   return numbers;
 }();
 
-/// Writes first + lane for every lane of `mask`, in order and without a branch, and returns how
-/// many. `to` has room for a whole vector.
+/// Writes first + lane for every lane set in `mask`, in ascending order, and returns their number.
+/// `to` must have room for a whole vector.
 HWY_INLINE std::int64_t list_lanes(hn::Mask<Floats> mask, std::int32_t first, std::int32_t* to) {
   const Ints d;
   const auto these = hn::RebindMask(d, mask);
@@ -42,7 +43,7 @@ HWY_INLINE std::int64_t list_lanes(hn::Mask<Floats> mask, std::int32_t first, st
     hn::StoreU(hn::Compress(hn::Add(start, hn::Iota(d, 0)), these), d, to);
     return static_cast<std::int64_t>(hn::CountTrue(d, these));
   } else {
-    // Without an instruction for it, Highway copies a table of its own to the stack every time.
+    // Without a compress instruction, hn::Compress copies a table to the stack in every call.
     std::uint8_t bits[8];
     hn::StoreMaskBits(d, these, bits);
     const unsigned set = bits[0] & ((1u << kLanes) - 1u);
@@ -53,9 +54,11 @@ HWY_INLINE std::int64_t list_lanes(hn::Mask<Floats> mask, std::int32_t first, st
   }
 }
 
-/// Which of the numbers of a tile's rows in one lane are equal to, or else exceed, another: bit i
-/// is that of row i. All are compared before any branch.
+/// The comparisons of rows_that_are().
 enum class Than { kEqual, kGreater };
+
+/// Returns the rows of a tile whose element in one lane is equal to (kEqual) or greater than
+/// (kGreater) `other`: bit i is set for row i. All comparisons come before any branch.
 template <Than kThan>
 HWY_INLINE unsigned rows_that_are(const float* numbers, float other) {
   unsigned bits = 0;

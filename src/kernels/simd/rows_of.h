@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rows of a tensor, as kernels see them.
+// Rows of a tensor of any type, for kernels.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace fovea::kernels {
 
-/// Rows of numbers in a tensor's own type: row r begins r * stride elements after data. `Pointee`
-/// is void or const void.
+/// Rows of a tensor in its storage type: row r begins r * stride elements after data. `Pointee` is
+/// void or const void.
 template <class Pointee>
 struct RowsOf {
   using Byte = std::conditional_t<std::is_const_v<Pointee>, const std::byte, std::byte>;
@@ -23,11 +23,11 @@ struct RowsOf {
   std::int64_t stride = 0;
   DType dtype = DType::kFloat32;
 
-  /// Where row `row` begins.
+  /// Returns the address of row `row`.
   Byte* row(std::int64_t row) const {
     return static_cast<Byte*>(data) + row * stride * static_cast<std::int64_t>(dtype_size(dtype));
   }
-  /// The same as T, which must be the tensor's type.
+  /// Returns a typed pointer to row `number`. T must be the tensor's type.
   template <class T>
   auto* row_as(std::int64_t number) const {
     using Element = std::conditional_t<std::is_const_v<Pointee>, const T, T>;

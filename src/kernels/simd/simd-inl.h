@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every kernel shares: the vector type and the shape of the register tile, per SIMD target.
-// Included once per target by way of hwy/foreach_target.h.
+// Definitions shared by all kernels: the vector type and the shape of the register tile, per SIMD
+// target. Included once per target through hwy/foreach_target.h.
 
 #if defined(FOVEA_KERNELS_SIMD_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SIMD_SIMD_INL_H_
@@ -24,9 +24,9 @@ using Vector = hn::Vec<Floats>;
 using Ints = hn::RebindToSigned<Floats>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Floats()));
 
-// A tile of kTileRows x kPanelVectors accumulators, the vectors of one row of the other factor and
-// one broadcast number are all the registers there are: 8 x 3 of 32, 4 x 3 of 16. Without fused
-// multiply-add the product needs one more.
+// The register tile has kTileRows x kPanelVectors accumulators. Together with kPanelVectors vectors
+// of B and one broadcast element of A, they must fit in the registers: 8 x 3 accumulators with 32
+// registers, 4 x 3 with 16. Without a fused multiply-add, the product needs one more register.
 #if HWY_TARGET == HWY_SCALAR
 constexpr int kTileRows = 2;
 constexpr int kPanelVectors = 2;
@@ -40,7 +40,7 @@ constexpr int kPanelVectors = 2;
 constexpr int kTileRows = 8;
 constexpr int kPanelVectors = 3;
 #endif
-/// Queries that are computed side by side, one per lane.
+/// The number of queries in a panel, one per lane.
 constexpr std::int64_t kPanelLanes = kPanelVectors * kLanes;
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows of numbers in the types that tensors are stored in, read and written as vectors of floats.
+// Loads and stores of tensor elements of any storage type as vectors of float32.
 
 #if defined(FOVEA_KERNELS_SIMD_STORAGE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SIMD_STORAGE_INL_H_
@@ -23,7 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// As many numbers as `d` has lanes.
+/// Loads one element per lane of `d`, converted to float32.
 template <class D>
 HWY_INLINE hn::Vec<D> load_floats(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -44,8 +44,9 @@ HWY_INLINE hn::Vec<D> load_floats(D d, const Float16* from) {
       d, hn::BitCast(halves, hn::LoadU(bits, reinterpret_cast<const std::uint16_t*>(from))));
 }
 #else
-/// Where the processor cannot. With exponent and fraction moved to a float's place, a product with
-/// 2^112 sets the exponent's bias right, for subnormals too; inf and nan get all its bits.
+/// For targets without a float16 conversion. Exponent and fraction are shifted to their positions
+/// in a float; multiplying by 2^112 then corrects the exponent bias, also for subnormals. For
+/// infinity and NaN, all exponent bits are set.
 template <class D>
 HWY_INLINE hn::Vec<D> load_floats(D d, const Float16* from) {
   const hn::RebindToUnsigned<D> words;
@@ -66,7 +67,8 @@ template <class D>
 HWY_INLINE void store_floats(D d, hn::Vec<D> x, float* to) {
   hn::StoreU(x, d, to);
 }
-/// Rounded to nearest, ties to even; a nan stays one. (hn::Ne is false for two nans on x86.)
+/// Rounds to nearest, ties to even. NaN stays NaN; it is detected with Not(Eq), because hn::Ne is
+/// false for two NaNs on x86.
 template <class D>
 HWY_INLINE void store_floats(D, hn::Vec<D> x, BFloat16* to) {
   const hn::RebindToUnsigned<D> words;
@@ -88,8 +90,9 @@ HWY_INLINE void store_floats(D d, hn::Vec<D> x, Float16* to) {
              reinterpret_cast<std::uint16_t*>(to));
 }
 #else
-/// Where the processor cannot: what is normal in binary16 is rounded as an integer; what is smaller
-/// by adding 1/2, which leaves the bits that stay at the lower end.
+/// For targets without a float16 conversion. Values that are normal in binary16 are rounded with
+/// integer arithmetic. Smaller values are rounded by adding 1/2, after which the low bits of the
+/// float are the binary16 bits.
 template <class D>
 HWY_INLINE void store_floats(D d, hn::Vec<D> x, Float16* to) {
   const hn::RebindToUnsigned<D> words;
@@ -106,7 +109,7 @@ HWY_INLINE void store_floats(D d, hn::Vec<D> x, Float16* to) {
       hn::Sub(hn::BitCast(words, hn::Add(hn::BitCast(d, size), half)), hn::BitCast(words, half));
   const auto quiet =
       hn::Or(hn::Set(words, 0x7e00), hn::And(hn::ShiftRight<13>(size), hn::Set(words, 0x3ff)));
-  // Compared as signed integers, which sizes are.
+  // The sign bit of `size` is clear, so signed comparison is correct.
   const auto above = [&](std::int32_t bound) {
     return hn::RebindMask(words, hn::Gt(hn::BitCast(di, size), hn::Set(di, bound)));
   };
@@ -118,7 +121,7 @@ HWY_INLINE void store_floats(D d, hn::Vec<D> x, Float16* to) {
 }
 #endif
 
-/// to = from, in another type.
+/// Converts `count` floats to T.
 template <class T>
 HWY_INLINE void write_numbers(const float* from, std::int64_t count, T* to) {
   const Floats d;
@@ -128,7 +131,7 @@ HWY_INLINE void write_numbers(const float* from, std::int64_t count, T* to) {
   for (; i < count; ++i) store_floats(one, hn::LoadU(one, from + i), to + i);
 }
 
-/// Calls `act` with a null pointer to the C++ type of a tensor's elements.
+/// Calls `act` with a null pointer whose type is the C++ element type of `dtype`.
 template <class Act>
 HWY_INLINE auto with_element_type(DType dtype, const Act& act) {
   switch (dtype) {
@@ -142,7 +145,7 @@ HWY_INLINE auto with_element_type(DType dtype, const Act& act) {
   }
 }
 
-/// One number of rows of a tensor.
+/// Returns one tensor element as float32.
 inline float number_at(const InputRows& rows, std::int64_t row, std::int64_t column) {
   return with_element_type(rows.dtype, [&](auto* type) {
     using T = std::remove_cvref_t<decltype(*type)>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums of the lanes of vectors.
+// Horizontal sums of vectors.
 
 #if defined(FOVEA_KERNELS_SIMD_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_SIMD_SUMS_INL_H_
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-/// to[i] = the sum of the numbers i of all blocks of 128 bits.
+/// Stores the sum of all 128-bit blocks of `x` to to[0] ... to[3].
 template <class D>
 HWY_INLINE void store_sum_of_blocks(D d, hn::Vec<D> x, float* to) {
   if constexpr (hn::MaxLanes(D()) == 4) {
@@ -27,7 +27,7 @@ HWY_INLINE void store_sum_of_blocks(D d, hn::Vec<D> x, float* to) {
 }
 #endif
 
-/// The sums of the lanes of four vectors.
+/// Computes to[i] = the sum of all lanes of x[i] for four vectors.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void store_sums_of_4(const Vector (&x)[4], float* to) {
   for (int i = 0; i < 4; ++i) to[i] = hn::GetLane(x[i]);
@@ -40,7 +40,7 @@ HWY_INLINE void store_sums_of_4(const Vector (&x)[4], float* to) {
   const auto high = hn::Add(hn::InterleaveLower(d, x[2], x[3]), hn::InterleaveUpper(d, x[2], x[3]));
   const auto low_pairs = hn::BitCast(pairs, low);
   const auto high_pairs = hn::BitCast(pairs, high);
-  // Blocks of 128 bits now hold partial sums of all four.
+  // Each 128-bit block of the sum below holds one partial sum per vector.
   store_sum_of_blocks(d,
                       hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, low_pairs, high_pairs)),
                               hn::BitCast(d, hn::InterleaveUpper(pairs, low_pairs, high_pairs))),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The choice of the SIMD target (target.h), on top of Highway's own dispatch.
+// Selection of the SIMD target (target.h), based on Highway's dispatch.
 
 #include "kernels/simd/target.h"
 
@@ -37,10 +37,10 @@ namespace {
 
 HWY_EXPORT(compiled_target);
 
-// The fallback is one of two, by compiler: EMU128, or HWY_SCALAR where the compiler miscompiles it.
+// The portable fallback is EMU128, or HWY_SCALAR for compilers that miscompile EMU128.
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
 
-/// One of Highway's, or its AVX3 with the dot products of bfloat16, which it does not know of.
+/// A Highway target, or AVX3 with bfloat16 dot products, which is not a Highway target.
 struct Target {
   std::int64_t highway = 0;
   bool bf16_dots = false;
@@ -59,7 +59,7 @@ bool cpu_has_bf16_dots() {
 #endif
 }
 
-// Best first; the lower a bit, the better Highway's target.
+// Returns the targets, best first. In Highway, a lower bit is a better target.
 std::vector<Target> targets_of(std::int64_t supported, bool has_bf16_dots) {
   std::vector<Target> found;
   for (std::int64_t rest = supported & HWY_TARGETS; rest != 0; rest &= rest - 1) {
@@ -76,7 +76,7 @@ std::vector<std::string> names_of(const std::vector<Target>& targets) {
   return names;
 }
 
-// Asked of Highway once, before a choice of ours changes what it answers.
+// Evaluated once, before choose() changes the result of hwy::SupportedTargets().
 const std::vector<Target>& available() {
   static const std::vector<Target> targets =
       targets_of(hwy::SupportedTargets(), cpu_has_bf16_dots());
@@ -104,7 +104,7 @@ void choose() {
   Target target = available().front();
   if (wish != nullptr && *wish != '\0') {
     target = find_target(wish);
-    // Whoever in this process makes Highway ask for the CPU's targets anew gets this answer too.
+    // Keeps the choice even if other code in this process makes Highway detect its targets again.
     hwy::SetSupportedTargetsForTest(target.highway);
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which SIMD target the kernels run on. It is chosen once per process, before the first dispatch:
-// the best that the CPU has and this build holds, or the one that FOVEA_TARGET names.
+// Selection of the SIMD target for all kernels. It is chosen once per process, before the first
+// dispatch: the best target that both the CPU and this build support, or the one in FOVEA_TARGET.
 
 #pragma once
 
@@ -13,31 +13,32 @@
 
 namespace fovea::kernels {
 
-/// Makes the process's choice, which then holds for every HWY_DYNAMIC_DISPATCH. Each public
-/// operation calls this before it dispatches.
+/// Chooses the target of the process for every HWY_DYNAMIC_DISPATCH. Each public operation calls
+/// this before it dispatches.
 ///
-/// FOVEA_TARGET  one of available_targets(); unset or empty: the best. Read at the first call that
-///               succeeds.
+/// FOVEA_TARGET  one of available_targets(); if unset or empty, the best. It is read until a call
+///               succeeds, and not afterwards.
 /// Cost          an atomic load after the first call.
-/// Threads       any number may call it at once.
-/// Errors        throws InvalidArgument when FOVEA_TARGET names no available target.
+/// Threads       may be called concurrently.
+/// Errors        throws InvalidArgument if FOVEA_TARGET is not one of available_targets().
 FOVEA_API void choose_target();
 
-/// The target that kernels run on, as code compiled for it reports. Errors as choose_target.
+/// Returns the name of the kernels' target, as reported by code compiled for it. Throws as
+/// choose_target does.
 std::string active_target();
 
-/// Whether the target that kernels run on multiplies pairs of bfloat16 (AVX-512's vdpbf16ps), which
-/// is then "AVX3_BF16". Errors as choose_target.
+/// Returns whether the kernels' target multiplies pairs of bfloat16 (vdpbf16ps of AVX-512). The
+/// target is then "AVX3_BF16". Throws as choose_target does.
 bool bf16_dots_active();
 
-/// What FOVEA_TARGET may name: the targets that this CPU offers and this build holds, best first,
-/// under Highway's names, but for the portable fallback of x86, which comes last and is always
-/// "SCALAR", and for "AVX3_BF16", AVX3 with dot products of bfloat16, which has no name there.
-/// Never empty, and the same whatever was chosen.
+/// Returns the valid values of FOVEA_TARGET: the targets that both this CPU and this build support,
+/// best first. They have Highway's names, with two exceptions: the portable fallback of x86, which
+/// comes last, is always "SCALAR", and AVX3 with bfloat16 dot products is "AVX3_BF16". The list is
+/// never empty and does not depend on the chosen target.
 std::vector<std::string> available_targets();
 
-/// available_targets() of a CPU for which Highway would report the targets `supported`, one bit
-/// each, and which has vdpbf16ps or not. A pure function: tests need no such CPU.
+/// Returns available_targets() of a CPU with the Highway targets `supported`, one bit each, and
+/// with or without vdpbf16ps. It is a pure function, so tests do not need the CPU.
 std::vector<std::string> targets_of_cpu(std::int64_t supported, bool has_bf16_dots);
 
 }  // namespace fovea::kernels

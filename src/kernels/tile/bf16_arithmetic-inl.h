@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass in bfloat16 with sums in floats, by AVX-512's vdpbf16ps: each lane multiplies a
-// pair of numbers with another pair and adds both products, twice the work of a fused multiply-add.
-// So everything is packed in pairs, which here are words the size of a float: of dimensions 2c and
-// 2c + 1 for the first product, of keys 2k and 2k + 1 for the second.
+// Arithmetic of the tiled passes in bfloat16 with float32 accumulators, using vdpbf16ps of AVX-512.
+// Each lane multiplies two pairs of bfloat16 elementwise and adds both products, which is twice the
+// work of a fused multiply-add. All operands are therefore packed in pairs, 32-bit words stored as
+// float: dimensions 2c and 2c + 1 for the first product, keys 2k and 2k + 1 for the second.
 //
-// No number is rounded but the weights, to the type of the values, as one does by hand: queries go
-// in as they are, and the scale is applied to the sums. vdpbf16ps takes numbers below 2^-126 for
-// zeros.
+// Only the weights are rounded, to the type of the values, as in an unfused implementation. Queries
+// are used unchanged, and the scale is applied to the scores. vdpbf16ps treats subnormal numbers
+// (below 2^-126) as zeros.
 //
-// Included by forward_bf16.cc alone, for processors that have the instruction.
+// Included only by source files that are compiled for processors with this instruction.
 
 #pragma once
 
@@ -27,7 +27,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Pairs of neighbouring numbers of a row, as they lie in memory.
+/// A pointer to the elements of a row, which are read as pairs of adjacent elements.
 struct Pairs {
   const BFloat16* data;
 
@@ -60,7 +60,8 @@ struct Bf16Arithmetic {
                            std::int64_t dim, float factor, float* to) {
     pack_pairs(rows.row_as<BFloat16>(first), rows.stride, count, dim, to, kPanelLanes);
     if (factor >= 0.0f) return;
-    // What is applied to the sums is positive, so that the largest score stays the largest.
+    // The factor applied to the scores later is positive, so that the largest product gives the
+    // largest score. The sign is applied here.
     const hn::RebindToUnsigned<Floats> du;
     auto* words = reinterpret_cast<std::uint32_t*>(to);
     for (std::int64_t c = 0; c < (dim + 1) / 2; ++c, words += kPanelLanes) {
@@ -85,7 +86,7 @@ struct Bf16Arithmetic {
                           std::int64_t tile_stride) {
     const hn::CappedTag<std::uint32_t, kTileRows> words;
     const hn::Rebind<std::uint16_t, decltype(words)> halves;
-    const auto top = hn::Set(words, 0x7f80);  // all ones: nan or inf
+    const auto top = hn::Set(words, 0x7f80);  // the exponent of NaN and infinity: all ones
     auto doubt = hn::Zero(words);
     bool rest_doubt = false;
     const std::int64_t whole = dim / kTileRows;
@@ -121,7 +122,7 @@ struct Bf16Arithmetic {
 
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
-    // Two instructions round 32 weights and lay them out in pairs.
+    // Two instructions round 32 weights and arrange them in pairs.
     const __m512i rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second.raw, first.raw));
     const __m512i zipped = _mm512_permutexvar_epi16(zip_order(), rounded);
     _mm512_store_si512(weights + key / 2 * kPanelLanes, zipped);
@@ -131,18 +132,18 @@ struct Bf16Arithmetic {
     return std::bit_cast<float>(key % 2 == 0 ? word << 16 : word & 0xffff0000);
   }
 
-  // Of the backward pass: rows hold pairs of queries, store_weights() makes pairs of keys.
+  // For the backward pass. Rows hold pairs of queries; store_weights() stores pairs of keys.
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  /// As exp2_of_nonpositive() of fovea, but to 2e-7 of itself, and exactly 0 below -126. Two
-  /// instructions of AVX-512 take x apart and put the result together: x - floor(x), which is 0
-  /// for -inf, and a product with 2^floor(x). One degree less would show in lse.
+  /// Returns 2^x as fovea::exp2_of_nonpositive() does, but with a relative error of 2e-7, and
+  /// exactly 0 below -126. One AVX-512 instruction computes x - floor(x), which is 0 for -inf, and
+  /// another multiplies by 2^floor(x). A polynomial of one degree less would visibly affect lse.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
     constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
     const Floats d;
     const Vector fraction{_mm512_reduce_ps(x.raw, kLessFloor)};
-    // Minimax for the relative error of 2^f, f in [0, 1], where 2^0 is 1.
+    // The minimax polynomial for the relative error of 2^f, f in [0, 1], with 2^0 = 1 exactly.
     Vector slope = hn::Set(d, 1.867130174e-03f);
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
@@ -170,7 +171,7 @@ struct Bf16Arithmetic {
                         std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Words d;
     const hn::Rebind<std::uint16_t, Words> halves;
-    const auto top = hn::Set(d, 0x7f80);  // all ones: nan or inf
+    const auto top = hn::Set(d, 0x7f80);  // the exponent of NaN and infinity: all ones
     auto doubt = hn::Zero(d);
     bool rest_doubt = false;
     auto* const out = reinterpret_cast<std::uint32_t*>(to);
@@ -205,7 +206,7 @@ struct Bf16Arithmetic {
                          std::int64_t dim, float* to, std::int64_t to_stride) {
     transpose(Pairs{rows}, stride, count, dim / 2, to, to_stride);
     if (dim % 2 == 0) return;
-    for (std::int64_t r = 0; r < count; ++r) {  // the last one in a pair with zero
+    for (std::int64_t r = 0; r < count; ++r) {  // the last dimension is paired with zero
       const std::uint32_t word = rows[r * stride + dim - 1].bits;
       to[dim / 2 * to_stride + r] = std::bit_cast<float>(word);
     }
@@ -220,7 +221,7 @@ struct Bf16Arithmetic {
     return row == nullptr ? hn::Zero(words) : hn::PromoteTo(words, hn::LoadU(halves, row + column));
   }
 
-  /// 0, 16, 1, 17, ...: from the halves of a vector to pairs.
+  /// Returns the permutation 0, 16, 1, 17, ..., which interleaves the halves of a vector.
   static HWY_INLINE __m512i zip_order() {
     const __m512i low = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     return _mm512_or_si512(low,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout (problem/dropout.h) on vectors of queries: a counter gives the words of four neighbouring
-// keys, and each lane has a counter of its own.
+// Vectorised dropout (problem/dropout.h), one query per lane. Each lane has its own counter, which
+// gives the random words of four adjacent keys.
 
 #if defined(FOVEA_KERNELS_TILE_DROPOUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_DROPOUT_INL_H_
@@ -23,20 +23,20 @@ namespace fovea::kernels::HWY_NAMESPACE {
 using Words = hn::RebindToUnsigned<Floats>;
 using WordVector = hn::Vec<Words>;
 
-/// The words of neighbouring queries and of four keys.
+/// The random words of adjacent queries, one per lane, for four keys.
 struct FourWords {
   WordVector word[4];
 };
 
 #if HWY_TARGET == HWY_SCALAR
-/// One lane.
+/// Returns the random words of one query and the four keys from `key`, a multiple of four.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const auto words = philox::words(rule.counter(query, key), rule.key());
   const Words d;
   return {{hn::Set(d, words[0]), hn::Set(d, words[1]), hn::Set(d, words[2]), hn::Set(d, words[3])}};
 }
 #else
-/// Both halves of the products of 32-bit words.
+/// Computes the high and low halves of the 64-bit products of 32-bit words.
 HWY_INLINE void multiply_wide(WordVector x, std::uint32_t by, WordVector& high, WordVector& low) {
   const Words d;
   const hn::RepartitionToWide<Words> wide;
@@ -47,7 +47,8 @@ HWY_INLINE void multiply_wide(WordVector x, std::uint32_t by, WordVector& high, 
   high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-/// The queries from `query` on, one per lane, and the four keys from `key`, a multiple of four.
+/// Returns the random words of the queries from `query` on, one per lane, and the four keys from
+/// `key`, a multiple of four.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const Words d;
   const auto counter = rule.counter(query, key);
@@ -68,15 +69,15 @@ HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, s
 }
 #endif
 
-/// The rule's factor where a weight is kept, 0 where it is dropped, for tiles of keys and a panel's
-/// lanes.
+/// Dropout factors for tiles of keys and lanes of a panel: DropoutRule::factor() for kept weights,
+/// 0 for dropped weights.
 class DropoutLanes {
  public:
   explicit DropoutLanes(const DropoutRule& rule)
       : rule_(rule), factor_(static_cast<float>(rule.factor())) {}
 
-  /// For a tile's kTileRows keys from `key` on and the `lanes` queries from `query` on, into
-  /// [kTileRows][kPanelLanes].
+  /// Writes the factors of the kTileRows keys from `key` on and the `lanes` queries from `query` on
+  /// to [kTileRows][kPanelLanes].
   HWY_INLINE void tile(std::int64_t query, std::int64_t key, std::int64_t lanes,
                        float* HWY_RESTRICT to) const {
     const Floats d;
@@ -96,7 +97,7 @@ class DropoutLanes {
   HWY_INLINE Vector factors(WordVector words) const {
     const Words d;
     const Floats df;
-    // Words compare as signed numbers do once their first bit is turned.
+    // Flip the sign bits, so that a signed comparison gives the unsigned order.
     const hn::RebindToSigned<Words> di;
     const auto turned = hn::BitCast(di, hn::Xor(words, hn::Set(d, 0x80000000u)));
     const auto least = hn::Set(di, static_cast<std::int32_t>(rule_.threshold() ^ 0x80000000u));
@@ -108,7 +109,7 @@ class DropoutLanes {
   float factor_;
 };
 
-/// Of a head; nothing where nothing is dropped.
+/// Returns the dropout of a head, or nullopt if the call has no dropout.
 inline std::optional<DropoutLanes> dropout_of(const ForwardSetup& setup, const ForwardHead& head) {
   const Dropout& dropout = setup.options->dropout;
   if (!(dropout.probability > 0)) return std::nullopt;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The forward pass in floats, whatever type the tensors have: numbers become floats on their way
-// into tiles, which costs nothing there, and the context is rounded once on its way out. What the
-// pass (forward-inl.h) needs to know of its arithmetic has this form; bf16_arithmetic-inl.h is the
-// other one.
+// Arithmetic of the tiled passes in float32, for all tensor types. Elements are converted to
+// float32 while they are packed into tiles, at no extra cost, and the context is rounded once when
+// it is written. This class documents the interface that the passes (forward-inl.h) require of an
+// arithmetic; bf16_arithmetic-inl.h is the other implementation.
 
 #if defined(FOVEA_KERNELS_TILE_FLOAT_ARITHMETIC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_FLOAT_ARITHMETIC_INL_H_
@@ -26,16 +26,16 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 struct FloatArithmetic {
-  /// Dimensions (in the first product) or keys (in the second) per step of a tile.
+  /// The number of dimensions (first product) or keys (second product) per step of a tile.
   static constexpr std::int64_t kPerStep = 1;
-  /// Whether queries are multiplied by the scale as they are loaded; else scores are, later.
+  /// Whether the scale is applied to queries as they are loaded; otherwise it is applied to scores.
   static constexpr bool kScalesQueries = true;
 
   static HWY_INLINE Vector multiply_add(Vector a, Vector b, Vector sum) {
     return hn::MulAdd(a, b, sum);
   }
 
-  /// `count` queries from `first` on, times `factor`, to [dim][kPanelLanes].
+  /// Loads `count` queries from `first` on to [dim][kPanelLanes], multiplied by `factor`.
   static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
                            std::int64_t dim, float factor, float* to) {
     with_element_type(rows.dtype, [&](auto* type) {
@@ -52,7 +52,7 @@ struct FloatArithmetic {
     }
   }
 
-  /// `count` keys from `first` on, to tiles of [dim][kTileRows]; zeros where there are fewer.
+  /// Packs `count` keys from `first` on into tiles of [dim][kTileRows], padded with zeros.
   static void pack_keys(const InputRows& rows, std::int64_t first, std::int64_t count,
                         std::int64_t dim, float* to) {
     with_element_type(rows.dtype, [&](auto* type) {
@@ -64,7 +64,7 @@ struct FloatArithmetic {
     });
   }
 
-  /// As kernels' pack_values().
+  /// Packs values as HWY_NAMESPACE::pack_values() does.
   static bool pack_values(const InputRows& rows, std::int64_t first, std::int64_t count,
                           std::int64_t kept, std::int64_t dim, float* to,
                           std::int64_t tile_stride) {
@@ -80,12 +80,12 @@ struct FloatArithmetic {
     std::fill_n(tile + key * width, width, 0.0f);
   }
 
-  /// Weights, to the digits that products keep of them.
+  /// Returns 2^x for x <= 0, as accurately as the second product represents weights.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
     return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
   }
 
-  /// The weights of two neighbouring keys, `key` and the next, to [keys][kPanelLanes].
+  /// Stores the weights of two adjacent keys, `key` and key + 1, to [keys][kPanelLanes].
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
     const Floats d;
@@ -96,14 +96,14 @@ struct FloatArithmetic {
     return weights[key * kPanelLanes + lane];
   }
 
-  // Of the backward pass, whose sums over queries take weights row by row.
+  // For the backward pass, whose sums over queries read weights as one row per key.
 
-  /// Whether these rows are what store_weights() makes as well.
+  /// Whether store_weights() uses the same layout as store_rows().
   static constexpr bool kRowsArePairs = true;
-  /// Between rows of a key each, of the panel's queries.
+  /// The stride between the rows of adjacent keys; a row holds the weights of the panel's queries.
   static constexpr std::int64_t kRowStride = kPanelLanes;
 
-  /// Those of two neighbouring keys, `key` and the next.
+  /// Stores the weights of two adjacent keys, `key` and key + 1, as rows.
   static HWY_INLINE void store_rows(Vector first, Vector second, float* rows, std::int64_t key,
                                     std::int64_t lane) {
     hn::Store(first, Floats(), rows + key * kRowStride + lane);
@@ -113,8 +113,8 @@ struct FloatArithmetic {
     return rows[key * kRowStride + lane];
   }
 
-  /// `count` rows from `first` on, to [kept][width], zeros beyond `dim` and `count`. Returns
-  /// whether all numbers are finite.
+  /// Packs `count` rows from `first` on to [kept][width], padded with zeros beyond `dim` and
+  /// `count`. Returns whether all elements are finite.
   static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                         std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Floats d;
@@ -129,7 +129,7 @@ struct FloatArithmetic {
         for (; c < dim; ++c) row[c] = static_cast<float>(from[c]);
       });
       std::fill(row + dim, row + width, 0.0f);
-      // A number minus itself is 0, or nan for nan and inf.
+      // x - x is 0 if x is finite, else NaN.
       for (std::int64_t c = 0; c < width; c += kLanes) {
         const Vector x = hn::Load(d, row + c);
         doubt = hn::Add(doubt, hn::Sub(x, x));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One block of keys and values, packed into tiles. Keys with a nan or inf in the value are
-// doubtful: a weight of 0 would not keep it from rows that do not see the key. They are packed as
-// zeros, and added afterwards to the rows that do.
+// One block of keys and values, packed into tiles. Keys with a NaN or infinity in the value are
+// called doubtful: with a weight of 0 they would still turn the context of rows that do not see
+// them into NaN. Their values are packed as zeros and added afterwards to the rows that see them.
 
 #if defined(FOVEA_KERNELS_TILE_KEY_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_KEY_BLOCK_INL_H_
@@ -30,7 +30,7 @@ class KeyBlock {
   KeyBlock(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
       : setup_(setup), head_(head), scratch_(scratch) {}
 
-  /// Packs the keys from `block` on and their values into tiles.
+  /// Packs `count` keys from `block` on, and their values, into tiles.
   void pack(std::int64_t block, std::int64_t count, std::int64_t tiles) {
     block_ = block;
     Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.keys);
@@ -41,7 +41,8 @@ class KeyBlock {
     }
   }
 
-  /// Which lanes see a doubtful key, while the scores still tell: those not hidden by -inf.
+  /// Records the lanes that see each doubtful key, which are those with a score other than -inf.
+  /// Call it before the weights overwrite the scores.
   void note_who_sees_doubtful(const Segment& segment) {
     if (doubtful_ == 0) return;
     const std::int64_t lane = segment.first_vector * kLanes;
@@ -78,7 +79,7 @@ class KeyBlock {
     return number_at(head_.value, block_ + key, c);
   }
 
-  /// Lists the keys of the block whose values are not all finite and packs them as zeros.
+  /// Lists the keys of the block with non-finite values and sets their packed values to zero.
   void set_doubtful_aside(std::int64_t count) {
     for (std::int64_t k = 0; k < count; ++k) {
       if (row_is_finite(head_.value, block_ + k, setup_.value_dim)) continue;
@@ -95,7 +96,7 @@ class KeyBlock {
   const ForwardHead& head_;
   ForwardScratch& scratch_;
   std::int64_t block_ = 0;     // the first key
-  std::int32_t doubtful_ = 0;  // how many of them
+  std::int32_t doubtful_ = 0;  // the number of doubtful keys
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

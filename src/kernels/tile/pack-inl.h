@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Moving rows between the layouts of tensors and those of tiles (tile-inl.h).
+// Conversion of rows between tensor layouts and tile layouts (tile-inl.h).
 
 #if defined(FOVEA_KERNELS_TILE_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_PACK_INL_H_
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Numbers of a tensor, as floats.
+/// A pointer to tensor elements that are read as float32.
 template <class T>
 struct Numbers {
   const T* data;
@@ -32,7 +32,7 @@ struct Numbers {
 };
 
 #if HWY_TARGET != HWY_SCALAR
-/// Stores the 128-bit blocks of a vector at to, to + 4 to_stride, to + 8 to_stride, ...
+/// Stores the 128-bit blocks of a vector at to, to + 4 * to_stride, to + 8 * to_stride, ...
 template <class D>
 HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, std::int64_t to_stride) {
   constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(D()));
@@ -45,8 +45,8 @@ HWY_INLINE void store_blocks(D d, hn::Vec<D> v, float* to, std::int64_t to_strid
   }
 }
 
-/// to[c * to_stride + r] = from[r * from_stride + column + c] for 4 rows and as many columns as D
-/// has lanes.
+/// Computes to[c * to_stride + r] = from[r * from_stride + column + c] for 4 rows and one column
+/// per lane of D.
 template <class D, class Source>
 HWY_INLINE void transpose_4_rows(D d, Source from, std::int64_t from_stride, std::int64_t column,
                                  float* to, std::int64_t to_stride) {
@@ -59,7 +59,7 @@ HWY_INLINE void transpose_4_rows(D d, Source from, std::int64_t from_stride, std
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
   const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  // Interleaving works within blocks of 4 columns, so each block is a 4 x 4 transpose of its own.
+  // Interleaving works within 128-bit blocks, so each block of 4 columns is transposed separately.
   store_blocks(d, hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), to, to_stride);
   store_blocks(d, hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), to + to_stride,
                to_stride);
@@ -69,7 +69,8 @@ HWY_INLINE void transpose_4_rows(D d, Source from, std::int64_t from_stride, std
                to_stride);
 }
 
-/// The columns from `c` on of 4 rows: as many at a time as there are lanes, then half as many.
+/// Transposes the columns of 4 rows from `c` on, one full vector of columns at a time. Remaining
+/// columns use vectors of half the width, recursively.
 template <class D, class Source>
 HWY_INLINE void transpose_columns(D d, Source from, std::int64_t from_stride, std::int64_t c,
                                   std::int64_t columns, float* to, std::int64_t to_stride) {
@@ -89,8 +90,8 @@ HWY_INLINE void transpose_columns(D d, Source from, std::int64_t from_stride, st
 }
 #endif
 
-/// to[c * to_stride + r] = column c of row r of `from`, for rows x columns numbers; `from_stride`
-/// counts elements.
+/// Computes to[c * to_stride + r] = column c of row r of `from` for `rows` rows and `columns`
+/// columns. `from_stride` counts elements.
 template <class Source>
 HWY_NOINLINE void transpose(Source from, std::int64_t from_stride, std::int64_t rows,
                             std::int64_t columns, float* HWY_RESTRICT to, std::int64_t to_stride) {
@@ -108,7 +109,7 @@ HWY_NOINLINE void transpose(Source from, std::int64_t from_stride, std::int64_t 
   }
 }
 
-/// One tile of keys: to [columns][kTileRows], zeros where there are fewer keys.
+/// Packs one tile of `count` keys to [columns][kTileRows], padded with zeros to kTileRows keys.
 template <class Source>
 HWY_INLINE void pack_key_tile(Source keys, std::int64_t stride, std::int64_t count,
                               std::int64_t columns, float* HWY_RESTRICT to) {
@@ -116,9 +117,9 @@ HWY_INLINE void pack_key_tile(Source keys, std::int64_t stride, std::int64_t cou
   transpose(keys, stride, count, columns, to, kTileRows);
 }
 
-/// Values for the second product: one tile after the other of kTileRows dimensions each (the last
-/// one narrower), each [kept][width]; keys from `count` to `kept` are zeros. `tile_stride` is the
-/// distance of tiles. Returns whether all numbers are finite.
+/// Packs values for the second product into consecutive tiles of kTileRows dimensions, the last one
+/// narrower. The layout of a tile is [kept][width]; keys from `count` to `kept` are zeros.
+/// `tile_stride` is the distance between tiles. Returns whether all values are finite.
 template <class T>
 HWY_INLINE bool pack_values(Numbers<T> values, std::int64_t stride, std::int64_t count,
                             std::int64_t kept, std::int64_t dim, float* HWY_RESTRICT to,
@@ -131,7 +132,7 @@ HWY_INLINE bool pack_values(Numbers<T> values, std::int64_t stride, std::int64_t
   const hn::CappedTag<float, kTileRows> d;
 #endif
   constexpr std::int64_t kStep = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
-  // A number minus itself is 0, or nan for nan and inf.
+  // x - x is 0 if x is finite, else NaN.
   auto doubt = hn::Zero(d);
   float rest_doubt = 0.0f;
   for (std::int64_t k = 0; k < count; ++k) {

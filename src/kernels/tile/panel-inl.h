@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Panels of queries: how they are loaded for the products, and the sizes of their scratch memory.
+// Panels of queries: loading them for the products, and the sizes of the scratch memory.
 
 #if defined(FOVEA_KERNELS_TILE_PANEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_PANEL_INL_H_
@@ -21,17 +21,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Steps of a tile that `count` dimensions or keys are.
+/// Returns the number of tile steps for `count` dimensions or keys.
 template <class Arithmetic>
 constexpr std::int64_t steps(std::int64_t count) {
   return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
 }
 
-/// The panel's rows of a tensor with a row per query, times `factor`, to [steps][kPanelLanes].
+/// Loads the panel's rows of a tensor with one row per query to [steps][kPanelLanes], multiplied by
+/// `factor` (Bf16Arithmetic applies only its sign).
 template <class Arithmetic>
 void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
                 float* to) {
-  // Lanes without a row compute with zeros, and nobody looks at them.
+  // Lanes without a row are set to zero; their results are not used.
   if (panel.rows % kLanes != 0) {
     for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
       std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,

@@ -12,11 +12,11 @@
 namespace fovea::kernels {
 namespace {
 
-/// The last distance from `distance` to `last` in the same bucket. A bucket once left is not met
-/// again as the distance grows, so the boundary is found by halving.
+/// Returns the last distance in [distance, last] in the same bucket. The distances of a bucket are
+/// contiguous, so binary search finds its end.
 std::int64_t bucket_end(std::int64_t distance, std::int64_t last, std::int64_t bucket,
                         const RelativeTable& relative) {
-  // Far apart all distances share a bucket, and long runs are what halving is good at.
+  // All large distances share one bucket, and binary search skips such long runs quickly.
   while (distance < last) {
     const std::int64_t middle = distance + (last - distance + 1) / 2;
     if (relative_bucket(-middle, relative) == bucket) {
@@ -28,7 +28,7 @@ std::int64_t bucket_end(std::int64_t distance, std::int64_t last, std::int64_t b
   return distance;
 }
 
-/// The slope of one head, of those that default_alibi_slopes would give where none are given.
+/// Returns the slope of one head: the default slope if `alibi` has no slopes.
 double alibi_slope(const Alibi& alibi, std::int64_t head, std::int64_t q_heads) {
   return alibi.slopes.empty() ? default_alibi_slope(head, q_heads)
                               : alibi.slopes[static_cast<std::size_t>(head)];
@@ -56,7 +56,7 @@ void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64
     const double bias = kLog2E * relative.table->value({bucket, head});
     for (; distance <= last; ++distance) {
       float& total = at(distance);
-      // A bias of -inf masks, whatever the other is.
+      // A bias of -inf masks the key, whatever its ALiBi bias.
       if (bias == -std::numeric_limits<double>::infinity()) {
         total = static_cast<float>(bias);
       } else {

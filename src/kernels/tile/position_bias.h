@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Biases that depend on the distance of query and key alone (ALiBi, relative table), as a table.
+// Biases that depend only on the distance of query and key (ALiBi, relative table), as a table.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace fovea::kernels {
 
-/// by_distance[i] = log2(e) times the biases of one of q_heads heads at the distance
-/// first_distance + i, where the distance is the query's position minus the key's. Computed in
-/// double, rounded once.
+/// Computes by_distance[i] = log2(e) times the sum of the position biases of head `head` of q_heads
+/// heads at the distance first_distance + i. The distance is the query's position minus the key's.
+/// Uses double precision, and rounds to float after each kind of bias is added.
 void fill_position_bias(const ScoreOptions& score, std::int64_t head, std::int64_t q_heads,
                         std::int64_t first_distance, std::span<float> by_distance);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that is needed soon, asked for while something else is computed.
+// Software prefetching of tensor rows during computation.
 
 #pragma once
 
@@ -13,11 +13,12 @@
 
 namespace fovea::kernels {
 
-/// Fetches rows that are needed soon into the second cache, a few lines at a time.
+/// Prefetches rows into the L2 cache, a few cache lines at a time.
 template <class Pointee>
 class Prefetcher {
  public:
-  /// `count` rows from `first` on, of `dim` numbers each, within so many calls of fetch().
+  /// Schedules `count` rows from `first` on, of `dim` elements each, spread over `calls` calls of
+  /// fetch().
   void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
              std::int64_t calls) {
     left_ = 0;

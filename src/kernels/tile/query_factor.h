@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The number that queries, or scores right after the first product, are multiplied by.
+// The factor applied to queries, or to scores right after the first product.
 
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace fovea::kernels {
 
-/// All that is linear in the scores before the first stage: the scale; the softcap's own division;
-/// and log2(e), for 2^x serves as the exponential, unless a custom function is to see the score
-/// itself.
+/// Returns the product of all factors before the first stage: the scale; the division by the
+/// softcap, if any; otherwise log2(e), because the softmax uses 2^x, unless a custom function needs
+/// the unscaled score.
 inline float query_factor(const ScoreOptions& score, double scale) {
   if (score.softcap > 0) return static_cast<float>(scale / score.softcap);
   const bool custom = score.custom.tile != nullptr;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The micro-kernel of gradients, which sum over queries or over keys:
+// The micro-kernel of the gradients, which are sums over queries or over keys:
 //
 //   C[i][lane] += sum over c of A[i][c] * B[c][lane]
 //
-// with i keys and c the queries of a panel, or i queries and c keys; lanes are dimensions. A is
-// what the scores' tiles leave, in whichever direction it is read; its numbers are broadcast one by
-// one. As in tile-inl.h the tile of C stays in registers, but its shape follows from the number of
-// dimensions, so that few lanes go to waste, and nothing that comes in or goes out is transposed.
+// where i counts keys and c the queries of a panel, or i counts queries and c keys; lanes hold
+// dimensions. A contains the weights or score gradients in the layout of score tiles, read along
+// either axis, and its elements are broadcast one at a time. As in tile-inl.h, the tile of C stays
+// in registers. Its shape depends on the number of dimensions, so that few lanes are wasted, and
+// neither inputs nor outputs need a transpose.
 
 #if defined(FOVEA_KERNELS_TILE_ROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_ROW_TILE_INL_H_
@@ -23,26 +24,27 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-// As many accumulators as a tile of scores has: 24 of 32 registers, 12 or 8 of 16.
+// The same number of accumulators as in a score tile: 24 of 32 registers, 12 or 8 of 16.
 constexpr int kAccumulators = kTileRows * kPanelVectors;
 constexpr int kMaxRowVectors = kAccumulators >= 24 ? 4 : 2;
 
-/// Where A[i][c] is: at i * kRow + c * kStep.
+/// The layout of A: A[i][c] is at i * kRow + c * kStep.
 template <std::int64_t kRow, std::int64_t kStep>
 struct Layout {
   static constexpr std::int64_t kRowStride = kRow;
   static constexpr std::int64_t kStepStride = kStep;
 };
 
-/// All numbers of rows are multiples of this: keys of tiles, lanes of vectors.
+/// Row counts are multiples of this, because they count keys of tiles or lanes of vectors.
 constexpr int kRowsMultiple = kLanes == 1 ? 1 : 2;
 
-/// Rows of a tile of `vectors` vectors.
+/// Returns the number of rows of a tile that is `vectors` vectors wide.
 constexpr int row_tile_rows(int vectors) {
   const int rows = kAccumulators / vectors;
   return rows > 12 ? 12 : rows;
 }
 
+/// Adds the product of A and B to one tile of C, kRows rows by kVectors vectors. Shapes:
 /// b [steps][stride], c [kRows][stride].
 template <class Arithmetic, class A, int kRows, int kVectors>
 HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
@@ -79,7 +81,7 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
   }
 }
 
-/// The same with a number of rows up to kRows that is known only now.
+/// Calls row_tile() with a row count up to kRows that is only known at run time.
 template <class Arithmetic, class A, int kVectors, int kRows = row_tile_rows(kVectors)>
 HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
                             float* c, std::int64_t stride) {
@@ -90,7 +92,7 @@ HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b, s
   }
 }
 
-/// All tiles of `rows` rows and kVectors vectors.
+/// Computes all tiles of a column of C that is `rows` rows high and kVectors vectors wide.
 template <class Arithmetic, class A, int kVectors>
 HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* b,
                                 std::int64_t steps, float* c, std::int64_t stride) {
@@ -104,8 +106,9 @@ HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* 
                                        stride);
 }
 
-/// C += A B for `rows` rows and `width` lanes, a multiple of kLanes; b and c have rows
-/// of `stride` numbers. As many vectors at a time as there may be, the rest shared out evenly.
+/// Computes C += A B for `rows` rows and `width` lanes, a multiple of kLanes. Rows of b and c are
+/// `stride` elements apart. The vectors are divided evenly into the smallest number of groups of at
+/// most kMaxRowVectors.
 template <class Arithmetic, class A>
 HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, const float* b,
                          std::int64_t steps, float* c, std::int64_t stride) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens to scores between the first product and the softmax: softcap, a custom function,
-// position biases, an additive bias, masks. Each is a pass over one tile, which is in the first
-// cache; fused into one pass they would be a kernel for each combination. Scores are kept times
-// log2(e), as the softmax takes them.
+// The stages between the first product and the softmax: softcap, a custom function, position
+// biases, an additive bias, masks. Each stage is a separate pass over one tile, which is in the L1
+// cache; a fused pass would need a kernel for each combination. Scores are stored multiplied by
+// log2(e), as required by the softmax.
 
 #if defined(FOVEA_KERNELS_TILE_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_SCORE_INL_H_
@@ -26,7 +26,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-/// scores = factor * scores for one tile of `lanes` lanes.
+/// Computes scores *= factor for one tile of `lanes` lanes.
 HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
   const Floats d;
   for (std::int64_t k = 0; k < kTileRows; ++k) {
@@ -37,7 +37,7 @@ HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float
   }
 }
 
-/// scores = factor * tanh(scores) for one tile of `lanes` lanes.
+/// Computes scores = factor * tanh(scores) for one tile of `lanes` lanes.
 HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {
   const Floats d;
   for (std::int64_t k = 0; k < kTileRows; ++k) {
@@ -48,7 +48,7 @@ HWY_INLINE void softcap_tile(float* HWY_RESTRICT scores, std::int64_t lanes, flo
   }
 }
 
-/// derivative *= 1 - tanh^2 for one tile of `lanes` lanes, of which `scores` has factor * tanh.
+/// Computes derivative *= 1 - tanh^2 for one tile of `lanes` lanes. `scores` holds factor * tanh.
 HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::int64_t lanes,
                                         float factor, float* HWY_RESTRICT derivative) {
   const Floats d;
@@ -58,16 +58,16 @@ HWY_INLINE void softcap_derivative_tile(const float* HWY_RESTRICT scores, std::i
     for (std::int64_t lane = 0; lane < lanes; lane += kLanes) {
       const Vector t = hn::Mul(unit, hn::Load(d, scores + k * kPanelLanes + lane));
       float* at = derivative + k * kPanelLanes + lane;
-      // As a product it keeps the digits that 1 - t * t would lose near 1.
+      // 1 - t * t would lose digits by cancellation if |t| is near 1.
       const Vector slope = hn::Mul(hn::Sub(one, t), hn::Add(one, t));
       hn::Store(hn::Mul(slope, hn::Load(d, at)), d, at);
     }
   }
 }
 
-/// Adds by_distance[lane - key] for one tile: the bias of a query and a key that depends on their
-/// distance alone stands in a table in which the lanes of a panel are neighbours. -inf on either
-/// side masks, whatever the other holds.
+/// Adds by_distance[lane - key] to the scores of one tile. The bias depends only on the distance of
+/// query and key, so adjacent lanes of a panel read adjacent table entries. If either the score or
+/// the bias is -inf, the result is -inf, even if the other is NaN or infinity.
 HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes,
                                   const float* HWY_RESTRICT by_distance) {
   const Floats d;
@@ -83,8 +83,10 @@ HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes
   }
 }
 
-/// Adds factor * bias, both [kTileRows][kPanelLanes]. -inf on either side masks, whatever the other
-/// holds; a number never does, however low: the lowest ones, in use as masks, would overflow.
+/// Adds factor * bias to the scores of one tile, both [kTileRows][kPanelLanes]. If either the score
+/// or the bias is -inf, the result is -inf, even if the other is NaN or infinity. Finite biases
+/// never give -inf: -FLT_MAX, which some callers use as a mask, would overflow, so the sum is
+/// clamped.
 HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
                               const float* HWY_RESTRICT bias, float factor) {
   const Floats d;
@@ -103,8 +105,8 @@ HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
   }
 }
 
-/// -inf for the keys outside of a lane's range, for one tile whose first key is `key`; key, begin
-/// and end count from the same place.
+/// Sets scores to -inf for keys outside each lane's range [begin, end), for one tile whose first
+/// key is `key`. `key`, `begin` and `end` share one origin.
 HWY_INLINE void mask_tile_by_range(float* HWY_RESTRICT scores, std::int64_t lanes, std::int32_t key,
                                    const std::int32_t* HWY_RESTRICT begin,
                                    const std::int32_t* HWY_RESTRICT end) {
@@ -123,8 +125,8 @@ HWY_INLINE void mask_tile_by_range(float* HWY_RESTRICT scores, std::int64_t lane
   }
 }
 
-/// -inf where `visible` is 0, for one tile; `visible` is [lanes][stride], from the tile's first
-/// key. `rows` and `turned` are scratch of a tile.
+/// Sets scores to -inf where `visible` is 0, for one tile. `visible` is [lanes][stride] and begins
+/// at the tile's first key. `rows` and `turned` are scratch memory for one tile each.
 HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes,
                                   const std::uint8_t* HWY_RESTRICT visible, std::int64_t stride,
                                   float* HWY_RESTRICT rows, float* HWY_RESTRICT turned) {
@@ -152,8 +154,8 @@ HWY_INLINE void mask_tile_by_rows(float* HWY_RESTRICT scores, std::int64_t lanes
   }
 }
 
-/// maximum = max(maximum, scores) over the rows of one tile. A nan may or may not stay: it comes
-/// back when the maximum is subtracted.
+/// Computes maximum = max(maximum, scores) over the rows of one tile. A NaN score may or may not
+/// propagate to the maximum; the later subtraction of the maximum gives NaN in either case.
 HWY_INLINE void raise_maximum(const float* HWY_RESTRICT scores, std::int64_t lanes,
                               float* HWY_RESTRICT maximum) {
   const Floats d;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The walk over the parts of the scratch memory (scratch.h).
+// The layout of the scratch memory of the forward pass (scratch.h).
 
 #include "kernels/tile/scratch.h"
 
@@ -24,7 +24,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   }
   scores = arena.take<float>(s.block_keys * s.lanes);
   keys = arena.take<float>(s.block_keys * s.query_steps);
-  // A line more than the tile, or tiles of a power of two would meet in the same cache sets.
+  // One extra cache line: tiles at power-of-two distances would map to the same cache sets.
   value_tile_stride = s.block_steps * s.tile_rows + 16;
   values = arena.take<float>((s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
   block_maximum = arena.take<float>(s.lanes);
@@ -35,8 +35,8 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   mask_tile = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);
   kept = arena.take<float>(s.dropout ? s.lanes * s.tile_rows : 0);
-  // Distances from the last key to the first query, and from the first key to the last query; a
-  // tile of keys and the lanes of a panel may reach beyond both.
+  // All distances between the item's queries and the keys. A tile of keys and the lanes of a panel
+  // may extend beyond the last key and the last query.
   position_bias =
       arena.take<float>(s.position_bias ? s.panels * s.lanes + s.most_keys + 2 * s.block_keys : 0);
   key_begin = arena.take<std::int32_t>(s.lanes);

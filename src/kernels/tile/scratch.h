@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How one thread's scratch memory is divided for the forward pass. The same walk over the parts
-// says how much there must be and where each lies.
+// The layout of one thread's scratch memory for the forward pass. One function computes both the
+// total size and the addresses of the parts.
 
 #pragma once
 
@@ -10,72 +10,72 @@
 
 namespace fovea::kernels {
 
-/// The keys that the rows of one vector see: none outside of begin to end, and, where the mask is
-/// made of ranges, all of them all keys from all_begin to all_end.
+/// The keys visible to the rows of one vector. No row sees a key outside [begin, end). If the mask
+/// consists of exact ranges, every row sees all keys in [all_begin, all_end).
 struct VectorRange {
   std::int64_t begin, end, all_begin, all_end;
 };
 
-/// One panel of queries and what is known of its rows so far.
+/// One panel of queries and the running state of its rows.
 struct Panel {
   std::int64_t first_query;
   std::int64_t rows;        // fewer than lanes only in the last panel
-  std::int64_t vectors;     // that hold rows
+  std::int64_t vectors;     // the number of vectors that hold rows
   bool exact;               // every row sees all keys in its range (KeyRange::exact)
-  bool loaded;              // `queries` are there
-  bool closed;              // the rows' results are written
-  std::int64_t keys_begin;  // all keys that a row sees lie from here
-  std::int64_t keys_end;    // to here
+  bool loaded;              // `queries` is filled
+  bool closed;              // the results of the rows are written
+  std::int64_t keys_begin;  // the range of all keys visible to any row
+  std::int64_t keys_end;
   VectorRange ranges[4];
   float* queries;           // [query_steps][lanes]
-  float* context;           // [value_dim][lanes], to be divided by `sum`
+  float* context;           // [value_dim][lanes], not yet divided by `sum`
   float* maximum;           // [lanes], of the scores times log2(e)
   float* sum;               // [lanes], of 2^(score - maximum)
-  std::int64_t* key_begin;  // [lanes], the range of keys a row sees;
-  std::int64_t* key_end;    // lanes without a row have that of the last row
+  std::int64_t* key_begin;  // [lanes], the range of keys visible to each row;
+  std::int64_t* key_end;    // lanes without a row have the range of the last row
 };
 
-/// A run of tiles of a block that the same vectors of a panel look at.
+/// A run of adjacent tiles of a block that are computed for the same vectors of a panel.
 struct Segment {
-  std::int64_t first_key;  // within the block, a multiple of the tile's rows
-  std::int64_t keys;       // likewise
+  std::int64_t first_key;  // within the block, a multiple of kTileRows
+  std::int64_t keys;       // a multiple of kTileRows
   std::int64_t first_vector;
   std::int64_t vectors;
-  bool masked;  // there are tiles in it with a hidden key
+  bool masked;  // at least one tile has a hidden key
 };
 
 struct ForwardScratchSizes {
   std::int64_t panels, lanes, tile_rows, block_keys;
-  std::int64_t query_steps, block_steps;  // of a tile, over head_dim and over the keys of a block
+  std::int64_t query_steps, block_steps;  // tile steps over head_dim and over the keys of a block
   std::int64_t value_dim, most_keys, bias_keys;
   bool rows_of_mask, dropout, position_bias;
 };
 
 struct ForwardScratch {
   Panel* panels;            // [panels]
-  float* scores;            // [block_keys][lanes]; then the weights, [block_steps][lanes]
+  float* scores;            // [block_keys][lanes]; later the weights, [block_steps][lanes]
   float* keys;              // tiles of [query_steps][tile_rows]
   float* values;            // tiles of [block_steps][tile_rows], `value_tile_stride` apart
   float* block_maximum;     // [lanes]
   float* ignored_maximum;   // [lanes]
   float* block_sum;         // [lanes]
-  float* factor;            // [lanes], by which what was summed before the block shrinks
+  float* factor;            // [lanes], rescales the sums of earlier blocks
   float* bias_tile;         // [bias_keys][lanes]
   float* mask_rows;         // [lanes][tile_rows]
   float* mask_tile;         // [tile_rows][lanes]
-  float* kept;              // [tile_rows][lanes], what dropout multiplies weights by
-  float* position_bias;     // by distance
+  float* kept;              // [tile_rows][lanes], dropout factors of the weights
+  float* position_bias;     // indexed by distance
   std::int32_t* key_begin;  // [lanes], panel.key_begin within the block
   std::int32_t* key_end;    // [lanes]
   Segment* segments;        // [block_keys / tile_rows]
   std::uint8_t* masked;     // [block_keys / tile_rows]: tiles with a hidden key
-  std::uint8_t* visible;    // [lanes][block_keys], for masks that are no ranges
-  std::int32_t* doubtful;   // [block_keys], keys with a nan or inf in the value
-  float* doubtful_visible;  // [block_keys][lanes]
+  std::uint8_t* visible;    // [lanes][block_keys], for masks without exact ranges
+  std::int32_t* doubtful;   // [block_keys], keys with a NaN or infinity in the value
+  float* doubtful_visible;  // [block_keys][lanes], 1 if the doubtful key is visible, else 0
   std::int64_t value_tile_stride;
 
-  /// Lays the parts out from `base`, which is aligned to 64 bytes, or null to count only. Returns
-  /// the bytes used.
+  /// Lays out the parts from `base`, which must be aligned to 64 bytes. If `base` is null, only the
+  /// size is computed. Returns the bytes used.
   std::size_t lay_out(std::byte* base, const ForwardScratchSizes& sizes);
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which keys a panel sees, from the mask: ranges per row once, then for each block the runs of
-// tiles that the same vectors look at. Tiles that no row sees are left out, vectors without a row
-// that sees the tile as well, and only tiles with a hidden key are marked for the mask.
+// The keys visible to a panel, derived from the mask: ranges per row once per panel, then, for each
+// block, runs of tiles that are visible to the same vectors. Tiles that no row sees are skipped, as
+// are vectors without a row that sees the tile. Only tiles with a hidden key are marked for
+// masking.
 
 #if defined(FOVEA_KERNELS_TILE_SEGMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_SEGMENTS_INL_H_
@@ -21,7 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Asks the mask for the range of keys of every row of a panel.
+/// Computes the range of visible keys of every row of a panel.
 inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel) {
   panel.exact = true;
   if (mask.allows_all()) {
@@ -39,7 +40,7 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
     VectorRange& seen = panel.ranges[v];
     seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
     for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
-      // Lanes without a row take after the last one, so as not to narrow what all see.
+      // Lanes without a row copy the last row, so that they do not narrow all_begin to all_end.
       const std::int64_t row = std::min(lane, panel.rows - 1);
       const KeyRange range =
           row == lane ? mask.key_range(head.place(panel.first_query + row, 0), head.kv_len)
@@ -60,8 +61,8 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
   }
 }
 
-/// Splits the tiles of a block into segments that are seen by the same vectors of the panel, and
-/// notes which tiles need the mask. Returns the number of segments; 0 when nothing is visible.
+/// Splits the tiles of a block into segments that are visible to the same vectors of the panel, and
+/// marks the tiles that need the mask. Returns the number of segments, 0 if no key is visible.
 inline std::int64_t find_segments(const Mask& mask, const ForwardHead& head, const Panel& panel,
                                   std::int64_t block, std::int64_t tiles, ForwardScratch& scratch) {
   const std::int64_t tiles_end = block + tiles * kTileRows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call and one of its heads, as plain structures: what all passes over tiles are given.
+// Plain structures that describe a call and one of its heads, for all passes over tiles.
 
 #pragma once
 
@@ -15,13 +15,13 @@
 
 namespace fovea::kernels {
 
-/// The additive bias of a head: its number for query 0 and key 0, and distances along heads,
-/// queries and keys, 0 where it repeats; in elements of its tensor.
+/// The additive bias of a head: the offset of the element for query 0 and key 0, and the strides
+/// along heads, queries and keys, which are 0 for broadcast dimensions. The unit is one element.
 struct BiasRows {
   std::int64_t offset = 0, head_stride = 0, query_stride = 0, key_stride = 0;
 };
 
-/// What the queries, keys and values of a call are stored as, which decides how it is computed.
+/// The storage types of queries, keys and values, which determine the arithmetic.
 struct StorageTypes {
   DType query = DType::kFloat32;
   DType key = DType::kFloat32;
@@ -30,29 +30,30 @@ struct StorageTypes {
   bool all(DType type) const { return query == type && key == type && value == type; }
 };
 
-/// The lenses (fovea/lenses.h) of all heads of a call.
+/// The lenses (fovea/lenses.h) requested for all heads of a call.
 struct LensSetup {
   bool statistics = false;
   std::int64_t top = 0;  // keys per row
   bool map = false;
   Pool pool = Pool::kSum;
   std::int64_t map_rows = 0, map_columns = 0;
-  /// Panels whose sums are added up in one order, whatever the number of threads; work items are
-  /// made of whole chunks.
+  /// The number of panels in a chunk. The sums of a chunk are added in a fixed order, independent
+  /// of the number of threads. Work items consist of whole chunks.
   std::int64_t chunk_panels = 1;
 
   bool any() const { return statistics || top > 0 || map; }
 };
 
-/// The outputs of the lenses of a head; null where nothing is asked for. Rows of statistics are one
-/// number, of top keys LensSetup::top.
+/// The lens outputs of a head; null unless requested. A row of statistics has one element, a row of
+/// top keys has LensSetup::top.
 struct HeadLenses {
   OutputRows entropy, maximum, maximum_key, mean_distance, distance_variance, first_key;
   OutputRows top_keys, top_weights;
-  float* map = nullptr;         // [map_rows] rows of map_columns, zeros to begin with
-  std::int64_t map_stride = 0;  // from one of them to the next
-  /// What a chunk adds to rows of the map that it shares with its neighbours, [chunks][2]
-  /// [map_columns]: to one that began before it, and to one that does not. Zeros to begin with.
+  float* map = nullptr;         // [map_rows] rows of map_columns elements, initially zero
+  std::int64_t map_stride = 0;  // the distance between rows
+  /// The contributions of a chunk to map rows that it shares with adjacent chunks,
+  /// [chunks][2][map_columns]: first to a row that begins before the chunk, then to one that begins
+  /// in it. Initially zero.
   float* map_edges = nullptr;
   std::int64_t q_len = 0;
 };
@@ -63,9 +64,9 @@ struct ForwardSetup {
   StorageTypes types;
   std::int64_t q_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t value_dim = 0;    // 0 where no context is asked for
-  std::int64_t most_keys = 0;    // kv_len, of the longest sequence
-  std::int64_t block_keys = 0;   // keys per block, a multiple of every tile's rows
+  std::int64_t value_dim = 0;    // 0 if no context is requested
+  std::int64_t most_keys = 0;    // the largest kv_len of all sequences
+  std::int64_t block_keys = 0;   // keys per block, a multiple of kTileRows for every target
   std::int64_t most_panels = 0;  // panels of queries per work item
   double scale = 1.0;
   LensSetup lenses = {};
@@ -73,12 +74,12 @@ struct ForwardSetup {
 
 /// One head of one sequence.
 struct ForwardHead {
-  ScorePosition origin;  // batch, head, offset and starts; query and key are 0
+  ScorePosition origin;  // batch, head, offset and sequence starts; query and key are 0
   std::int64_t kv_len = 0;
   InputRows query, key, value;
-  OutputRows context;                  // null where it is not asked for
-  OutputRows lse;                      // one float per row; null where it is not asked for
-  const HeadLenses* lenses = nullptr;  // where LensSetup::any() alone
+  OutputRows context;                  // null unless requested
+  OutputRows lse;                      // one float per row; null unless requested
+  const HeadLenses* lenses = nullptr;  // null unless LensSetup::any()
   BiasRows bias;
 
   ScorePosition place(std::int64_t query_number, std::int64_t key_number) const {
@@ -89,8 +90,8 @@ struct ForwardHead {
   }
 };
 
-/// Returns the number of queries in a panel, which the active target computes side by side. Defined
-/// with the forward pass (forward/forward.cc), for that is compiled for all targets.
+/// Returns the number of queries in a panel for the active target, one per lane. Defined in
+/// forward/forward.cc, which is compiled for all targets.
 std::int64_t panel_lanes();
 
 }  // namespace fovea::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes between the first product and the softmax, for one work item: which stages there are,
-// and what each of them needs to know of a tile (score-inl.h computes them).
+// The stages between the first product and the softmax, for one work item: selects the stages and
+// prepares the inputs of each for a tile. The stages themselves are in score-inl.h.
 
 #if defined(FOVEA_KERNELS_TILE_STAGES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_STAGES_INL_H_
@@ -29,12 +29,13 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
-/// Keys whose additive bias is loaded together: a line of cache.
+/// The number of keys whose additive bias is loaded together: one cache line.
 constexpr std::int64_t kBiasKeys = 16;
 
 class ScoreStages {
  public:
-  /// `queries_are_scaled`: whether query_factor() is applied to the queries or left to the scores.
+  /// `queries_are_scaled`: whether query_factor() is applied to the queries; otherwise it is
+  /// applied to the scores.
   ScoreStages(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
               bool queries_are_scaled)
       : setup_(setup),
@@ -45,14 +46,17 @@ class ScoreStages {
         scores_are_scaled_(queries_are_scaled) {}
 
   float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
-  /// What is left of it, without its sign, for the softmax to multiply scores by. Never 0, which
-  /// would make nan of the -inf of hidden keys; the smallest makes as little of all others.
+  /// Returns the factor that the softmax multiplies scores by: the absolute value of
+  /// query_factor(), or 1 if that is applied earlier. It is never 0, because the scores of hidden
+  /// keys are -inf and 0 * -inf is NaN. On finite scores, the smallest normal number has
+  /// practically the same effect as 0.
   float score_factor() const {
     if (scores_are_scaled_ || any()) return 1.0f;
     return std::max(std::abs(query_factor()), std::numeric_limits<float>::min());
   }
 
-  /// Makes what the item's queries, q_begin to q_begin + queries, and keys need.
+  /// Prepares the position biases for the item's queries [q_begin, q_begin + queries) and keys
+  /// [keys_begin, keys_end).
   void begin(std::int64_t q_begin, std::int64_t queries, std::int64_t keys_begin,
              std::int64_t keys_end) {
     if (!has_position_bias()) return;
@@ -63,17 +67,19 @@ class ScoreStages {
                         static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
   }
 
-  /// Whether run() has anything to do.
+  /// Returns whether any stage is active. If not, run() may be skipped.
   bool any() const {
     return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
            has_position_bias();
   }
-  /// Whether a stage is no mere sum: run() can say by how much a score grows with the product.
+  /// Returns whether a stage is nonlinear (softcap or custom function), so that run() can compute
+  /// its derivative.
   bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
 
-  /// All that comes after the product, in order, for the tile whose first key is block + key. With
-  /// `derivative`, [kTileRows][kPanelLanes] from `lane` on, also the derivatives of the scores with
-  /// respect to scale * product, both without log2(e); where has_derivative() only.
+  /// Applies all stages in order to the tile whose first key is block + key. Unless `derivative` is
+  /// null, also computes the derivatives of the scores with respect to scale * product, both
+  /// without the factor log2(e), to `derivative`, [kTileRows][kPanelLanes] from `lane` on. A
+  /// non-null `derivative` requires has_derivative().
   void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
            std::int64_t lanes, float* derivative = nullptr) {
     float* scores = scratch_.scores + key * kPanelLanes + lane;
@@ -101,7 +107,7 @@ class ScoreStages {
     }
   }
 
-  /// What mask_tile needs to know of a segment's rows.
+  /// Prepares the visible keys of a segment's rows for mask_tile().
   void prepare_mask(const Panel& panel, std::int64_t block, const Segment& segment) {
     if (!panel.exact) return fill_visible(panel, block, segment);
     const auto within = [&](std::int64_t key) {
@@ -126,7 +132,7 @@ class ScoreStages {
   }
 
  private:
-  /// From the scores after the softcap.
+  /// Computes the derivatives from the scores after the softcap.
   void find_derivative(const ScoreTile& scores, float cap, float* derivative) {
     for (std::int64_t k = 0; k < kTileRows; ++k) {
       const float* from = scores.scores + k * kPanelLanes;
@@ -173,9 +179,9 @@ class ScoreStages {
     });
   }
 
-  /// bias_tile[key % kBiasKeys][lane] = the additive bias for the kBiasKeys keys around `key`, a
-  /// line of cache in each row, unless it is there already. What lies beyond the last row or key
-  /// repeats it.
+  /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` to
+  /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless it is already loaded. Keys
+  /// beyond the last one repeat its bias.
   void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     key = key / kBiasKeys * kBiasKeys;
     const std::int64_t query = panel.first_query + lane;
@@ -217,8 +223,8 @@ class ScoreStages {
   const Mask& mask_;
   ForwardScratch& scratch_;
   const bool scores_are_scaled_;
-  std::int64_t first_distance_ = 0;  // of the table of position biases
-  // What load_bias() last loaded.
+  std::int64_t first_distance_ = 0;  // the distance of the first entry in the position bias table
+  // The arguments of the last load_bias().
   std::int64_t bias_key_ = -1, bias_query_ = -1, bias_lanes_ = -1;
 };
 

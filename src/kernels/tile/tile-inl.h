@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The micro-kernel: both products of attention are made of it, and two of the five of its gradients
-// (row_tile-inl.h has the others).
+// The micro-kernel of both products of attention and of two of the five products of its gradients
+// (the others use row_tile-inl.h):
 //
 //   C[i][lane] = sum over c of A[c][i] * B[c][lane]
 //
-// with i the rows of a tile (keys for the scores, dimensions of the value for the context) and
-// lanes the queries of a panel. A holds kRows numbers per step, which are broadcast one by one; B
-// holds kVectors vectors per step. The tile of C stays in registers for all steps: 24 fused
-// multiply-adds for 3 vector loads and 8 broadcast loads (AVX-512), so the two multiply-add
-// pipes are the only limit, and it runs at 97-98 % of theirs.
+// where i counts the rows of a tile (keys for the scores, value dimensions for the context) and
+// lanes hold the queries of a panel. A has kRows elements per step, which are broadcast one at a
+// time; B has kVectors vectors per step. The tile of C stays in registers for all steps. A step has
+// 24 fused multiply-adds for 3 vector loads and 8 broadcast loads (AVX-512), so throughput is
+// limited only by the two FMA pipes and reaches 97-98 % of their peak.
 //
-// Queries along the lanes, rather than keys along them as most kernels have it, because
+// Lanes hold queries, whereas most kernels lay out keys across lanes, because
 //   - the softmax of a row is then vertical: no horizontal maximum or sum, no scalar factor;
-//   - one layout serves both products: P, as the scores leave it, is the B of the second;
+//   - one layout serves both products: P, computed in place of the scores, is B of the second;
 //   - head dimensions need no padding: they are steps in the first product and rows in the second;
-//   - B (a panel of queries, or of weights) is small and stays in the first cache, while keys and
-//     values stream through once per panel of 48 queries rather than once per 6.
+//   - B (a panel of queries or weights) is small and stays in the L1 cache, while keys and values
+//     are streamed once per panel of 48 queries rather than once per 6 queries.
 
 #if defined(FOVEA_KERNELS_TILE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_TILE_INL_H_
@@ -35,12 +35,13 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 enum class Finish {
   kStore,       // C = sum
-  kMaximum,     // C = sum; per_lane = max(per_lane, C over the rows)
+  kMaximum,     // C = sum; per_lane = max(per_lane, maximum of C over the rows)
   kAccumulate,  // C = per_lane * C + sum
 };
 
-/// a [steps][kRows], b [steps][kPanelLanes], c [kRows][kPanelLanes], per_lane [kVectors * kLanes],
-/// which kStore has no use for; b, c and per_lane begin at the first of the kVectors vectors.
+/// Computes one tile of C. Shapes: a [steps][kRows], b [steps][kPanelLanes],
+/// c [kRows][kPanelLanes], per_lane [kVectors * kLanes], unused by kStore. b, c and per_lane point
+/// to the first of the kVectors vectors.
 template <class Arithmetic, int kRows, int kVectors, Finish kFinish>
 HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t steps,
                      float* HWY_RESTRICT c, float* HWY_RESTRICT per_lane = nullptr) {
@@ -87,7 +88,7 @@ HWY_INLINE void tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, s
   }
 }
 
-/// The same with a number of rows from 1 to kTileRows that is known only now.
+/// Calls tile() with a row count from 1 to kTileRows that is only known at run time.
 template <class Arithmetic, int kVectors, Finish kFinish, int kRows = kTileRows>
 HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
                         float* c, float* per_lane) {
@@ -98,7 +99,7 @@ HWY_INLINE void tile_of(std::int64_t rows, const float* a, const float* b, std::
   }
 }
 
-/// Calls `act` with a panel's number of vectors as a constant.
+/// Calls `act` with the number of vectors as a compile-time constant.
 template <class Act>
 HWY_INLINE void with_vectors(std::int64_t vectors, const Act& act) {
   switch (vectors) {
