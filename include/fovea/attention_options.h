@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one description of an attention problem beside its tensors: scale, softcap, biases, sinks,
-// mask and alignment. It means the same to every part of Fovea.
+// Everything that defines an attention problem apart from its tensors: scale, softcap, biases,
+// sinks, mask and alignment. All operations of Fovea share these options.
 
 #pragma once
 
@@ -19,18 +19,18 @@
 
 namespace fovea {
 
-/// Where the queries stand among the keys: query i is at position i + offset, for causal, window,
-/// ALiBi and relative table alike.
+/// The positions of the queries among the keys: query i is at position i + offset. Causal and
+/// window masks, ALiBi and the relative table all use these positions.
 class Alignment {
  public:
-  /// The last query stands at the last key: offset = kv_len - q_len, counted for each batch item
-  /// or packed sequence after key_lengths. The default.
+  /// The last query is at the position of the last key: offset = kv_len - q_len, computed per batch
+  /// item or packed sequence, with kv_len after key_lengths. The default.
   static Alignment bottom_right() { return Alignment(Kind::kBottomRight); }
-  /// The first query stands at the first key: offset = 0.
+  /// The first query is at the position of the first key: offset = 0.
   static Alignment top_left() { return Alignment(Kind::kOffset, {0}); }
-  /// A number of your own.
+  /// The same offset for all items.
   static Alignment offset(std::int64_t offset) { return Alignment(Kind::kOffset, {offset}); }
-  /// One number per batch item or packed sequence.
+  /// One offset per batch item or packed sequence.
   static Alignment offsets(std::vector<std::int64_t> offsets) {
     return Alignment(Kind::kOffset, std::move(offsets));
   }
@@ -38,7 +38,7 @@ class Alignment {
   Alignment() = default;
 
   bool is_bottom_right() const { return kind_ == Kind::kBottomRight; }
-  /// The given offsets: one for all items, or one each; empty for bottom_right().
+  /// Returns the offsets: one for all items, or one per item; empty for bottom_right().
   const std::vector<std::int64_t>& values() const { return offsets_; }
 
  private:
@@ -56,123 +56,125 @@ struct Alibi {
   std::vector<double> slopes;
 };
 
-/// The paper's slopes: 2^(-8 (h + 1) / heads) for a power of two; otherwise those of the power of
-/// two below, followed by every other slope of the power of two above.
+/// Returns the paper's slopes: 2^(-8 (h + 1) / heads) if `heads` is a power of two; otherwise those
+/// of the next lower power of two, followed by every other slope of the next higher one.
 FOVEA_API std::vector<double> default_alibi_slopes(std::int64_t heads);
-/// One of them.
+/// Returns the slope of one head.
 FOVEA_API double default_alibi_slope(std::int64_t head, std::int64_t heads);
 
 /// T5's relative-position bias (Raffel et al. 2020): adds table[bucket(j - i - offset), head].
 struct RelativeTable {
   /// [buckets, q_heads]
   TensorRef table;
-  /// Keys behind and ahead of the query have buckets of their own.
+  /// Whether keys before and after the query have separate buckets.
   bool bidirectional = true;
-  /// All distances from here on share the last bucket.
+  /// All distances from this one on share the last bucket.
   std::int64_t max_distance = 128;
 };
 
-/// T5's bucket of a relative position (key position minus query position): small distances have a
-/// bucket each, larger ones share buckets that widen logarithmically. The table's shape must be a
-/// valid one.
+/// Returns T5's bucket of a relative position (key position minus query position). Each small
+/// distance has its own bucket; larger distances share buckets that widen logarithmically. The
+/// table's shape must be valid.
 FOVEA_API std::int64_t relative_bucket(std::int64_t relative_position,
                                        const RelativeTable& relative);
 
-/// A rectangle of scores for a custom function: scores[k * stride + i] is that of the query
-/// first.query + i and the key first.key + k. There may be more of them than the problem has, whose
-/// results nobody looks at.
+/// A rectangle of scores for a custom function: scores[k * stride + i] is the score of query
+/// first.query + i and key first.key + k. The rectangle may extend beyond the problem's queries and
+/// keys; results there are ignored.
 struct ScoreTile {
   float* scores = nullptr;
   std::int64_t stride = 0;
   std::int64_t keys = 0;
-  std::int64_t lanes = 0;  ///< queries
+  std::int64_t lanes = 0;  ///< number of queries
   ScorePosition first = {};
-  float factor = 1.0f;  ///< to be multiplied to every result
+  float factor = 1.0f;  ///< factor on every result
 };
 
-/// A score function of your own, for the engine and for the reference. fovea/custom_score.h makes
-/// one from a functor on vectors, for every SIMD target.
+/// A user-defined score function, called by the engine and by the reference. fovea/custom_score.h
+/// creates one from a vector functor, for every SIMD target.
 struct CustomScore {
-  /// Replaces every score of the tile by factor * f(score). Null: no function.
+  /// Replaces every score of the tile with factor * f(score). Null: no function.
   void (*tile)(const void* state, const ScoreTile& tile) = nullptr;
-  /// The same for one score in double precision.
+  /// Returns f(score) in double precision.
   double (*one)(const void* state, double score, const ScorePosition& at) = nullptr;
-  /// For gradients: replaces every score of the tile by factor * f'(score). May be null in a
-  /// function that only attention_forward and attention_decode are given.
+  /// For gradients: replaces every score of the tile with factor * f'(score). May be null if the
+  /// function is used only with attention_forward and attention_decode.
   void (*tile_derivative)(const void* state, const ScoreTile& tile) = nullptr;
-  /// The same for one score in double precision.
+  /// Returns f'(score) in double precision.
   double (*one_derivative)(const void* state, double score, const ScorePosition& at) = nullptr;
-  /// The parameters, whatever they are; handed to all.
+  /// Parameters of any type, passed to all functions.
   std::shared_ptr<const void> state = nullptr;
 };
 
-/// What turns query . key into a score; in this order: scale, softcap, custom function, biases.
+/// How a score is computed from query . key; in this order: scale, softcap, custom function,
+/// biases.
 struct ScoreOptions {
-  /// Factor on query . key; 1 / sqrt(head_dim) when not given (1 where head_dim is 0).
+  /// Factor on query . key; defaults to 1 / sqrt(head_dim) (1 if head_dim is 0).
   std::optional<double> scale = std::nullopt;
-  /// c > 0 squashes a score s to c * tanh(s / c); 0 leaves it alone.
+  /// c > 0 maps a score s to c * tanh(s / c); 0 disables the softcap.
   double softcap = 0.0;
   CustomScore custom = {};
-  /// Added to the scores, floats of any type; broadcast to [batch, q_heads, q_len, kv_len] from the
-  /// right: missing leading dimensions and extents of 1 repeat. -inf masks, whatever the score and
-  /// other biases are; so does any score of -inf.
+  /// Added to the scores; any float type. Broadcast to [batch, q_heads, q_len, kv_len] from the
+  /// right: missing leading dimensions and extents of 1 repeat. A bias of -inf masks the pair,
+  /// whatever its score and other biases are; so does any score of -inf.
   TensorRef bias = {};
   std::optional<Alibi> alibi = std::nullopt;
   std::optional<RelativeTable> relative = std::nullopt;
-  /// One extra logit per query head, which joins the denominator only; lse includes it.
+  /// One extra logit per query head, added to the softmax denominator only; lse includes it.
   std::vector<double> sinks = {};
 };
 
-/// Sequences of different lengths, one after the other along the length dimension of tensors whose
-/// batch is 1 (FlashAttention's cumulative lengths). Sequence s has the queries query_starts[s] to
-/// query_starts[s + 1] and the keys key_starts[s] to key_starts[s + 1], and sees nothing else. Each
-/// is a problem of its own, as a batch item is: masks, alignment and position biases count within
-/// it, and what there is one of per batch item (offsets, key_lengths) there is one of per sequence.
-/// Tensors that are laid out along queries or keys (bias, dense masks, document ids) are packed as
-/// the inputs are.
+/// Sequences of different lengths, concatenated along the length dimension of tensors with batch 1
+/// (FlashAttention's cumulative lengths). Sequence s has queries query_starts[s] to before
+/// query_starts[s + 1] and keys key_starts[s] to before key_starts[s + 1]; its queries see only
+/// these keys. Each sequence is an independent problem, like a batch item: masks, alignment and
+/// position biases are relative to it, and per-item options (offsets, key_lengths) have one entry
+/// per sequence. Tensors that are laid out along queries or keys (bias, dense masks, document ids)
+/// are packed in the same way as the inputs.
 struct PackedSequences {
-  /// 0, ..., q_len: one more than there are sequences, never decreasing. Both empty: not packed.
+  /// 0, ..., q_len: nondecreasing, one entry more than there are sequences. Both empty: not packed.
   std::vector<std::int64_t> query_starts;
-  /// 0, ..., kv_len.
+  /// 0, ..., kv_len, in the same form.
   std::vector<std::int64_t> key_starts;
 
-  /// The number of sequences (ProblemShape::sequences); 0: not packed.
+  /// Returns the number of sequences (ProblemShape::sequences); 0: not packed.
   std::int64_t count() const {
     return query_starts.empty() ? 0 : static_cast<std::int64_t>(query_starts.size()) - 1;
   }
 };
 
-/// Dropout of weights (Srivastava et al. 2014): each weight is left out with this probability, and
-/// what is kept is divided by 1 - probability. lse knows nothing of it. Which weights are kept
-/// follows from these numbers and the place of the weight (batch item or packed sequence, query
-/// head, query, key) alone, by Philox 4x32-10 (Salmon et al. 2011), so that it is found again
-/// without being stored, on any number of threads and SIMD target. Queries and keys of packed
-/// sequences count within their sequence. For fewer than 2^32 heads of all items, 2^32 queries and
-/// 2^34 keys.
+/// Dropout of weights (Srivastava et al. 2014): each weight is dropped with this probability, and
+/// the weights that are kept are divided by 1 - probability. lse is not affected. The choice
+/// depends only on the fields below and on the position of the weight (batch item or packed
+/// sequence, query head, query, key), through Philox 4x32-10 (Salmon et al. 2011). It can therefore
+/// be recomputed instead of stored, on any number of threads and any SIMD target. Positions in
+/// packed sequences are relative to the sequence. Requires fewer than 2^32 heads over all items,
+/// 2^32 queries and 2^34 keys.
 struct Dropout {
-  /// In [0, 1), to the 32nd binary place.
+  /// In [0, 1), with a resolution of 2^-32.
   double probability = 0.0;
   std::uint64_t seed = 0;
-  /// Another number for each call with the same seed.
+  /// Should differ between calls with the same seed.
   std::uint32_t call = 0;
 };
 
+/// All options of an attention call.
 struct AttentionOptions {
   Mask mask = {};
   ScoreOptions score = {};
   Dropout dropout = {};
   Alignment alignment = {};
   PackedSequences sequences = {};
-  /// How the call runs: threads, workspace, stopping, progress. The reference has no use for it.
+  /// How the call runs: threads, workspace, stopping, progress. Ignored by the reference.
   Execution execution = {};
 };
 
-/// Throws InvalidArgument when the options do not fit the problem, naming the option, what was
-/// expected and what came.
+/// Throws InvalidArgument if the options do not fit the problem, naming the option, the expected
+/// and the actual value.
 FOVEA_API void validate(const AttentionOptions& options, const ProblemShape& shape);
 
-/// Where one of a problem's items (ProblemShape::items), a batch item or a packed sequence, lies in
-/// the tensors: batch index, first query and key, and how many of each.
+/// The location in the tensors of one item of a problem (ProblemShape::items), a batch item or a
+/// packed sequence: batch index, first query and key, and the number of each.
 struct SequenceSpan {
   std::int64_t batch = 0;
   std::int64_t query_start = 0;
@@ -181,13 +183,13 @@ struct SequenceSpan {
   std::int64_t kv_len = 0;
 };
 
-/// Item `item` of valid options: batch item `item` as a whole, or what sequence `item` has of batch
-/// item 0.
+/// Returns the span of an item: the whole of batch item `item`, or the part of batch item 0 that
+/// packed sequence `item` occupies. The options must be valid.
 FOVEA_API SequenceSpan sequence_span(const AttentionOptions& options, const ProblemShape& shape,
                                      std::int64_t item);
 
-/// The offset of a batch item or packed sequence: its query i stands at position i + offset among
-/// its keys.
+/// Returns the offset of a batch item or packed sequence: its query i is at position i + offset
+/// among its keys.
 FOVEA_API std::int64_t query_offset(const AttentionOptions& options, const ProblemShape& shape,
                                     std::int64_t item);
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A score function of your own, compiled for every SIMD target and fused into the engine. This
-// header and those it includes, fovea/simd_math-inl.h and fovea/simd_targets.h, are the only ones
-// of Fovea that need Highway. In a source file of its own, which Highway compiles once per target:
+// User-defined score functions, compiled for every SIMD target and fused into the engine. This
+// header and those it includes, fovea/simd_math-inl.h and fovea/simd_targets.h, are the only public
+// headers that need Highway. Define the function in a separate source file, which Highway compiles
+// once per target:
 //
-//   #include <fovea/simd_targets.h>               // before Highway: the targets that Fovea has
+//   #include <fovea/simd_targets.h>               // before Highway: selects Fovea's targets
 //   #undef HWY_TARGET_INCLUDE
-//   #define HWY_TARGET_INCLUDE "capped.cc"        // this file, as #include would find it
+//   #define HWY_TARGET_INCLUDE "capped.cc"        // this file, on the include path
 //   #include <hwy/foreach_target.h>
-//   // What follows is compiled once per target: foreach_target.h has to stand above it.
+//   // Everything below is compiled once per target, so foreach_target.h must come first.
 //   #include <fovea/custom_score.h>
 //
 //   #ifndef CAPPED_PARAMETERS                     // once, not once per target
@@ -21,13 +22,13 @@
 //   namespace hn = hwy::HWY_NAMESPACE;
 //   struct Cap {
 //     CapParameters with;
-//     template <class D, class V>                 // D: a tag of float or double; V: its vector
+//     template <class D, class V>                 // D: tag for float or double; V: its vector type
 //     HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
 //       using T = hn::TFromD<D>;
 //       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
 //       return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
 //     }
-//     template <class D, class V>                 // by the score, for gradients
+//     template <class D, class V>                 // with respect to the score, for gradients
 //     HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& at) const {
 //       using T = hn::TFromD<D>;
 //       const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
@@ -45,16 +46,17 @@
 //   }
 //   #endif
 //
-// That defines fovea::CustomScore capped::make_cap(CapParameters), declared wherever it is called:
+// This defines fovea::CustomScore capped::make_cap(CapParameters). Declare it where it is called:
 //
 //   options.score.custom = capped::make_cap({.cap = 30});
 //
-// The functor is asked for whole vectors, which may reach beyond the last query and key: what it
-// looks up it has to check. One that no gradients are wanted of needs no derivative, with
-// FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE and FOVEA_SCORE_FUNCTION_WITHOUT_DERIVATIVE. tanh is from
-// fovea/simd_math-inl.h; hwy/contrib/math/math-inl.h has more functions.
+// The functor is called with whole vectors, which may extend beyond the last query and key. It must
+// therefore check the bounds of any table lookup. The derivative is needed only for gradients;
+// without one, use FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE and
+// FOVEA_SCORE_FUNCTION_WITHOUT_DERIVATIVE. tanh is from fovea/simd_math-inl.h;
+// hwy/contrib/math/math-inl.h has more functions.
 
-// The parts that are the same for all targets.
+// Target-independent part.
 #ifndef FOVEA_CUSTOM_SCORE_H_
 #define FOVEA_CUSTOM_SCORE_H_
 
@@ -65,11 +67,11 @@
 
 #include "fovea/attention_options.h"
 #include "fovea/simd_targets.h"
-// Highway comes after it.
+// Must follow simd_targets.h.
 #include <hwy/highway.h>
 
-/// In the target's namespace: compiles `Functor`, an aggregate of `Parameters`, with its derivative
-/// for it.
+/// Compiles `Functor`, an aggregate with a member of type `Parameters`, and its derivative for the
+/// current target. Use it in the target's namespace.
 #define FOVEA_SCORE_KERNELS(Functor, Parameters)                                                  \
   static_assert(fovea::HWY_NAMESPACE::has_derivative<Functor>(), #Functor                         \
                 " has no derivative(d, score, at), which gradients need; where there will "       \
@@ -86,7 +88,7 @@
                                            score, at);                                            \
   }
 
-/// The same without a derivative: calls that find gradients refuse such a function.
+/// Does the same without a derivative. Gradient calls reject the resulting function.
 #define FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE(Functor, Parameters)                             \
   inline void Functor##Tile(const void* state, const fovea::ScoreTile& tile) {                  \
     const Functor functor{*static_cast<const Parameters*>(state)};                              \
@@ -97,8 +99,8 @@
     return fovea::HWY_NAMESPACE::score_one(functor, score, at);                                 \
   }
 
-/// Outside of it, within #if HWY_ONCE: defines fovea::CustomScore name(Parameters), which takes the
-/// best target that the CPU has, as the engine does.
+/// Defines fovea::CustomScore name(Parameters), which dispatches to the best target of the CPU, as
+/// the engine does. Use it outside the target's namespace, within #if HWY_ONCE.
 #define FOVEA_SCORE_FUNCTION(name, Functor, Parameters)                          \
   HWY_EXPORT(Functor##Tile);                                                     \
   HWY_EXPORT(Functor##One);                                                      \
@@ -112,7 +114,7 @@
             .state = std::make_shared<const Parameters>(std::move(parameters))}; \
   }
 
-/// The same of what FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE compiled.
+/// Does the same for functors compiled with FOVEA_SCORE_KERNELS_WITHOUT_DERIVATIVE.
 #define FOVEA_SCORE_FUNCTION_WITHOUT_DERIVATIVE(name, Functor, Parameters)       \
   HWY_EXPORT(Functor##Tile);                                                     \
   HWY_EXPORT(Functor##One);                                                      \
@@ -122,7 +124,7 @@
             .state = std::make_shared<const Parameters>(std::move(parameters))}; \
   }
 
-// Calls of what HWY_EXPORT exports: parts of the above.
+// Calls of kernels exported by HWY_EXPORT, used by the macros above.
 #define FOVEA_SCORE_TILE_CALL(kernel) \
   [](const void* state, const fovea::ScoreTile& tile) { HWY_DYNAMIC_DISPATCH(kernel)(state, tile); }
 #define FOVEA_SCORE_ONE_CALL(kernel)                                    \
@@ -132,7 +134,7 @@
 
 #endif  // FOVEA_CUSTOM_SCORE_H_
 
-// The parts that are compiled once per target.
+// Compiled once per target.
 #if defined(FOVEA_CUSTOM_SCORE_PER_TARGET_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_CUSTOM_SCORE_PER_TARGET_H_
 #undef FOVEA_CUSTOM_SCORE_PER_TARGET_H_
@@ -145,7 +147,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::HWY_NAMESPACE {
 
-/// Where the scores of a vector stand: neighbouring queries and one key.
+/// The positions of a vector of scores: consecutive queries and one key.
 template <class D>
 class ScoreLanes {
   using DInt = hwy::HWY_NAMESPACE::RebindToSigned<D>;
@@ -154,16 +156,16 @@ class ScoreLanes {
  public:
   explicit ScoreLanes(const ScorePosition& first) : first_(first) {}
 
-  /// Batch item, or the number of a packed sequence.
+  /// Returns the index of the batch item or packed sequence.
   std::int64_t batch() const { return first_.batch; }
   std::int64_t head() const { return first_.head; }
   std::int64_t key() const { return first_.key; }
-  /// The queries' numbers as integers of the scores' size, ascending by one.
+  /// Returns consecutive query indices, as integers with the width of the scores.
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<DInt> queries() const {
     return hwy::HWY_NAMESPACE::Iota(DInt(), static_cast<Int>(first_.query));
   }
-  /// How far each query stands behind the key, after alignment: query + offset - key. Distances
-  /// beyond 2^30 stop growing.
+  /// Returns the distance from the key to each query after alignment: query + offset - key. The
+  /// distance of the first query is clamped to +-2^30.
   HWY_INLINE hwy::HWY_NAMESPACE::Vec<DInt> distances() const {
     constexpr std::int64_t kMax = std::int64_t{1} << 30;
     const std::int64_t distance =
@@ -175,7 +177,7 @@ class ScoreLanes {
   ScorePosition first_;
 };
 
-/// Whether a functor brings its derivative.
+/// Returns whether a functor has a derivative.
 template <class Functor>
 constexpr bool has_derivative() {
   using D = hwy::HWY_NAMESPACE::CappedTag<float, 1>;
@@ -185,7 +187,7 @@ constexpr bool has_derivative() {
   };
 }
 
-/// The derivative of a functor, as a functor.
+/// A functor that computes the derivative of another functor.
 template <class Functor>
 struct DerivativeOf {
   const Functor& functor;
@@ -194,13 +196,13 @@ struct DerivativeOf {
     if constexpr (has_derivative<Functor>()) {
       return functor.derivative(d, score, at);
     } else {
-      return score;  // FOVEA_SCORE_KERNELS has refused it
+      return score;  // unreachable: FOVEA_SCORE_KERNELS rejects the functor
     }
   }
 };
 
-/// scores = factor * functor(scores), from lane `i` of a row on: as many at a time as D has lanes.
-/// Returns the first lane that was too much.
+/// Computes scores = factor * functor(scores) from lane `i` of a row on, in full vectors of D.
+/// Returns the first lane that no full vector covers.
 template <class D, class Functor>
 HWY_INLINE std::int64_t score_lanes(D d, const Functor& functor, ScoreTile tile, ScorePosition at,
                                     float* scores, std::int64_t i) {
@@ -214,7 +216,7 @@ HWY_INLINE std::int64_t score_lanes(D d, const Functor& functor, ScoreTile tile,
   return i;
 }
 
-/// scores = factor * functor(scores) over a tile.
+/// Computes scores = factor * functor(scores) for a tile.
 template <class Functor>
 HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -223,12 +225,12 @@ HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
     at.key = tile.first.key + k;
     float* scores = tile.scores + k * tile.stride;
     const std::int64_t rest = score_lanes(hn::CappedTag<float, 16>(), functor, tile, at, scores, 0);
-    // Only where the engine's vectors are shorter than these.
+    // Lanes are left over only if the engine's vectors are shorter than these.
     score_lanes(hn::CappedTag<float, 1>(), functor, tile, at, scores, rest);
   }
 }
 
-/// The functor on one score in double precision.
+/// Applies the functor to one score in double precision.
 template <class Functor>
 HWY_INLINE double score_one(const Functor& functor, double score, const ScorePosition& at) {
   namespace hn = hwy::HWY_NAMESPACE;

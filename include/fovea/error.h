@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The errors that Fovea throws itself (std::bad_alloc passes through). A message names the thing,
-// what was expected and what came. The library never prints, aborts or exits.
+// Exception types thrown by Fovea. std::bad_alloc is passed through. Messages name the argument or
+// file, the expected and the actual value. The library never prints, aborts or exits.
 
 #pragma once
 
@@ -14,43 +14,43 @@
 
 namespace fovea {
 
-/// The caller's mistake: a shape that does not fit, an option out of range, a malformed scene.
+/// An invalid argument: a shape that does not fit, an option out of range, a malformed scene.
 class FOVEA_API InvalidArgument : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
-  /// About one argument: the message is "argument: mistake".
+  /// For an error in one argument: the message is "argument: mistake".
   InvalidArgument(std::string_view argument, std::string_view mistake)
       : std::invalid_argument(std::string(argument).append(": ").append(mistake)),
         argument_size_(argument.size()) {}
 
-  /// The name of the argument that the message is about, by which it begins; empty where it is
-  /// about none alone. Valid as long as this is.
+  /// Returns the name of the invalid argument, with which the message begins. Empty if the error
+  /// does not concern a single argument. Valid during the lifetime of this object.
   std::string_view argument() const noexcept { return {what(), argument_size_}; }
 
  private:
   std::size_t argument_size_ = 0;
 };
 
-/// A file that could not be opened, read or written.
+/// A failure to open, read or write a file.
 class FOVEA_API IoError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A file, or standard output, that could not be written. The message names it and the reason.
+/// A failure to write a file or standard output. The message has its name and the reason.
 class FOVEA_API OutputError : public IoError {
  public:
   using IoError::IoError;
 };
 
-/// A cache has no room for what was to be appended, and is as it was. Nobody's mistake: who serves
-/// many sequences waits until one of them ends, or lets one go.
+/// A cache has no room for the tokens to append; the cache is unchanged. Recoverable: evict a
+/// sequence or retry later.
 class FOVEA_API CacheFull : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A call ended early because its stop token said so (Execution::stop); no mistake of anybody.
+/// A call ended early because a stop was requested through Execution::stop. Not an error condition.
 class FOVEA_API Stopped : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

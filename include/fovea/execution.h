@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call runs: threads, memory, stopping, progress. Nothing here changes a bit of a result.
+// How a call runs: threads, memory, stopping, progress. Results are bit-identical for all settings.
 
 #pragma once
 
@@ -12,19 +12,21 @@
 
 namespace fovea {
 
+/// Execution settings of a call.
 struct Execution {
-  /// At most this many threads; 0 leaves it to OpenMP (OMP_NUM_THREADS, else one per CPU). OpenMP's
-  /// own limits hold either way. A forked child computes on one thread.
+  /// The maximum number of threads; 0: OpenMP's default (OMP_NUM_THREADS, or one per CPU). OpenMP's
+  /// own limits apply in either case. A forked child process uses one thread.
   int threads = 0;
-  /// Memory for intermediate results, any alignment, of at least as many bytes as the operation's
-  /// workspace function says. When empty, the calling thread keeps a workspace of its own, which
-  /// grows to the largest need, serves its later calls without allocating, and goes with the
-  /// thread. Float64 takes what it needs from the heap.
+  /// Memory for intermediate results, of any alignment, with at least the size that the operation's
+  /// workspace function returns. If empty, the calling thread caches a workspace of its own, which
+  /// grows to the largest size needed, is reused by later calls without allocation, and is freed
+  /// when the thread ends. Float64 calls allocate from the heap instead.
   std::span<std::byte> workspace = {};
-  /// Requesting a stop ends the call within a fraction of a second with the exception Stopped.
+  /// A stop request ends the call within a fraction of a second with the exception Stopped.
   std::stop_token stop = {};
-  /// Called with the work items done and their number, at the start and after each item, never
-  /// by two threads at once but by any of them. What it throws stops the call and comes out of it.
+  /// Called with the number of finished work items and their total, at the start and after each
+  /// item. Any thread may call it, but never two at the same time. An exception that it throws
+  /// stops the call and is passed to the caller.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };
 

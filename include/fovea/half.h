@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Floating-point numbers of 16 bits: for storage, not for arithmetic.
+// 16-bit floating-point types, for storage rather than arithmetic.
 
 #pragma once
 
@@ -11,13 +11,14 @@ namespace fovea {
 
 namespace half_detail {
 
-/// The float next to `x` whose last bit says that something was cut off ("round to odd"): rounding
-/// it once more, to fewer digits, gives what rounding x itself would (Boldo and Melquiond 2008).
+/// Rounds to float with "round to odd": the last bit is set if the conversion is inexact. Rounding
+/// the result again to fewer digits gives the same as rounding x directly (Boldo and Melquiond
+/// 2008).
 constexpr float rounded_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const double error = static_cast<double>(nearest) - x;
   auto bits = std::bit_cast<std::uint32_t>(nearest);
-  // Exact, nan, or beyond the largest float by more than halves can tell.
+  // Exact, NaN, or so large that the result is infinite in either 16-bit type.
   if (!(error != 0.0) || (bits & 0x7fffffff) >= 0x7f800000) return nearest;
   const bool away_from_zero = (error > 0.0) == (x > 0.0);
   if (away_from_zero) --bits;
@@ -32,12 +33,12 @@ constexpr std::uint32_t shifted(std::uint32_t x, int by) {
 
 }  // namespace half_detail
 
-/// "bfloat16": the upper half of a float. 8 bits of precision, the range of float.
+/// bfloat16: the upper half of a float, with 8 bits of precision and the range of float.
 struct BFloat16 {
   std::uint16_t bits;
 
   BFloat16() = default;
-  /// Rounded to nearest, ties to even; a nan stays one.
+  /// Rounds to nearest, ties to even; NaN stays NaN.
   constexpr explicit BFloat16(float x) : bits(rounded(std::bit_cast<std::uint32_t>(x))) {}
   constexpr explicit BFloat16(double x) : BFloat16(half_detail::rounded_to_odd(x)) {}
   /// Exact.
@@ -53,12 +54,12 @@ struct BFloat16 {
   }
 };
 
-/// IEEE 754's binary16: 11 bits of precision, up to 65504, down to 6e-8.
+/// IEEE 754 binary16: 11 bits of precision, magnitudes from 6e-8 to 65504.
 struct Float16 {
   std::uint16_t bits;
 
   Float16() = default;
-  /// Rounded to nearest, ties to even; to infinity from 65520 on; a nan stays one.
+  /// Rounds to nearest, ties to even; to infinity from 65520 on; NaN stays NaN.
   constexpr explicit Float16(float x) : bits(rounded(std::bit_cast<std::uint32_t>(x))) {}
   constexpr explicit Float16(double x) : Float16(half_detail::rounded_to_odd(x)) {}
   /// Exact.

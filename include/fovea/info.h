@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this build is and what it found on this machine: for bug reports, for benchmark records and
-// for `fovea info`.
+// Information about the build and the machine, for bug reports, benchmark records and `fovea info`.
 
 #pragma once
 
@@ -18,21 +17,21 @@ struct BuildInfo {
   std::string version;
   /// Name and version, as in "GCC 12.2.0".
   std::string compiler;
-  /// The CMake configuration, as in "Release"; "unspecified" when none was chosen.
+  /// The CMake configuration, as in "Release"; "unspecified" if none was chosen.
   std::string build_type;
-  /// The SIMD targets that this CPU offers and this build holds, best first, under Highway's names,
-  /// as in "AVX3"; "SCALAR" is the portable fallback. Never empty.
+  /// The SIMD targets that the CPU supports and the build contains, best first, under Highway's
+  /// names, as in "AVX3"; "SCALAR" is the portable fallback. Never empty.
   std::vector<std::string> targets;
-  /// The one of them that kernels run on: the first, unless the environment variable FOVEA_TARGET
-  /// names another. Chosen once per process.
+  /// The target that kernels run on: the first, unless the environment variable FOVEA_TARGET names
+  /// another. Chosen once per process.
   std::string target;
-  /// The CPUs this process may run on: its affinity mask on Linux, elsewhere all of them. At
+  /// The number of CPUs this process may run on: its affinity mask on Linux, elsewhere all CPUs. At
   /// least 1.
   int threads = 1;
 };
 
-/// Asks the operating system anew at every call. Throws InvalidArgument when FOVEA_TARGET names no
-/// target that is there.
+/// Returns the current information; `threads` is queried at every call. Throws InvalidArgument if
+/// FOVEA_TARGET names an unavailable target.
 FOVEA_API BuildInfo build_info();
 
 }  // namespace fovea

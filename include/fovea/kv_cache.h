@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keys and values that a model has computed so far, kept for the tokens to come. All items of
-// the batch are equally long and lie in one piece of memory; sequences of different lengths that
-// come and go are PagedKvCache's (fovea/paged_kv_cache.h).
+// A contiguous key/value cache for decoding. All batch items have the same length. For sequences of
+// different lengths that are added and removed see PagedKvCache (fovea/paged_kv_cache.h).
 
 #pragma once
 
@@ -17,21 +16,21 @@
 
 namespace fovea {
 
-/// What a KvCache holds.
+/// The element type and extents of a KvCache.
 struct KvCacheOptions {
   /// float32, float16 or bfloat16.
   DType dtype = DType::kFloat32;
   std::int64_t batch = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 0;
-  /// head_dim when not given.
+  /// Defaults to head_dim.
   std::optional<std::int64_t> value_dim = std::nullopt;
-  /// The most tokens, whose room is set aside at once; 0: the cache grows by itself, to twice its
-  /// capacity or more at a time.
+  /// The maximum number of tokens, reserved at once; 0: the cache grows automatically, each time at
+  /// least to twice its capacity.
   std::int64_t capacity = 0;
 };
 
-/// Keys and values of one layer, appended to as tokens come. One step of decoding:
+/// Keys and values of one layer, to which tokens are appended. One decoding step:
 /// \code
 ///   KvCache cache({.dtype = DType::kBFloat16, .kv_heads = 8, .head_dim = 128});
 ///   ...
@@ -40,16 +39,17 @@ struct KvCacheOptions {
 ///   attention_forward(query, cache.key(), cache.value(), options, {context});
 /// \endcode
 ///
-/// Memory  each head's tokens lie one after the other, as decoding reads them, and begin at a
-///         multiple of 64 bytes; in pages of 2 MB, where the system has them, from 512 KB on. A
-///         capacity takes address space; the machine's memory is taken as tokens are written, and
-///         given back when the cache ends or grows. So a generous capacity costs little.
-/// Threads const members may be called by several threads at once, the others by one alone.
-/// Errors  throws InvalidArgument naming the argument, what was expected and what came; CacheFull
-///         (fovea/error.h); std::bad_alloc. The cache is then as it was.
+/// Memory  the tokens of each head are contiguous, in the order in which decoding reads them, and
+///         aligned to 64 bytes. From 512 KB on, 2 MB pages are used if the system has them. A
+///         capacity reserves address space. Physical memory is allocated as tokens are written, and
+///         released when the cache is destroyed or grows, so that a generous capacity costs little.
+/// Threads several threads may call const members at the same time; other members need exclusive
+///         access.
+/// Errors  throws InvalidArgument naming the argument, the expected and the actual value; CacheFull
+///         (fovea/error.h); std::bad_alloc. A failed call leaves the cache unchanged.
 ///
-/// Not copyable, as a copy is seldom meant: fork() makes one. What was moved from is an empty cache
-/// with a capacity of 0.
+/// Not copyable, to prevent accidental copies; fork() copies explicitly. A moved-from cache is
+/// empty and has capacity 0.
 class FOVEA_API KvCache {
  public:
   explicit KvCache(const KvCacheOptions& options);
@@ -60,42 +60,43 @@ class FOVEA_API KvCache {
   /// Appends n tokens, n >= 0.
   ///
   /// key    [batch, kv_heads, n, head_dim]   floats of any type, any strides; rounded once to dtype
-  /// value  [batch, kv_heads, n, value_dim]  likewise
+  /// value  [batch, kv_heads, n, value_dim]  as key
   ///
-  /// With `rotary`, keys are rotated at the positions length() and on, before they are rounded, as
-  /// apply_rotary does; for positions of your own rotate with that, and append without. Both may be
-  /// views of tokens that the cache holds.
+  /// With `rotary`, keys are rotated as by apply_rotary for the positions from length() on, before
+  /// they are rounded. For other positions call apply_rotary, and append without `rotary`. Both may
+  /// be views of tokens in the cache.
   ///
-  /// Views that were taken before stay valid, unless the capacity changes. Throws CacheFull where
-  /// KvCacheOptions::capacity was given and does not suffice.
+  /// Existing views stay valid unless the capacity changes. Throws CacheFull if
+  /// KvCacheOptions::capacity was given and is exceeded.
   void append(const TensorView& key, const TensorView& value, const Rotary* rotary = nullptr);
 
-  /// Forgets all tokens but the first `length` of them; no memory is given back. In views of what
-  /// is forgotten, tokens appended later appear.
+  /// Removes all tokens except the first `length`. No memory is released. Existing views of removed
+  /// tokens will show tokens that are appended later.
   void truncate(std::int64_t length);
 
-  /// Makes room for `capacity` tokens in all, if there is less; then all views are invalid.
+  /// Grows the capacity to at least `capacity` tokens. Views are invalidated if it changes.
   void reserve(std::int64_t capacity);
 
-  /// A cache of its own with a copy of the first `prefix_length` tokens: as a given capacity this
-  /// one's, or else room for the prefix.
+  /// Returns a new cache with a copy of the first `prefix_length` tokens. Its capacity is that of
+  /// this cache if one was given, otherwise the prefix.
   KvCache fork(std::int64_t prefix_length) const;
 
-  /// The tokens held, those there is room for, and the bytes of that room.
+  /// Return the number of tokens, the capacity in tokens, and the size of the capacity in bytes.
   std::int64_t length() const { return length_; }
   std::int64_t capacity() const { return room_.capacity; }
   std::int64_t bytes() const;
 
-  /// [batch, kv_heads, length, head_dim], last two dimensions contiguous. Valid until the capacity
-  /// changes, or the cache ends; tokens that are appended later are not in it.
+  /// Returns the keys, [batch, kv_heads, length, head_dim], last two dimensions contiguous. Valid
+  /// until the capacity changes or the cache is destroyed; does not include tokens appended later.
   TensorView key() const;
-  /// [batch, kv_heads, length, value_dim], likewise.
+  /// Returns the values, [batch, kv_heads, length, value_dim], as key().
   TensorView value() const;
 
   const KvCacheOptions& options() const { return options_; }
 
  private:
-  /// Keys or values: [batch, kv_heads, capacity, dim], a head every `head_stride` elements.
+  /// The keys or the values: [batch, kv_heads, capacity, dim], with heads `head_stride` elements
+  /// apart.
   struct Rows {
     std::shared_ptr<std::byte> memory = nullptr;
     std::int64_t dim = 0;
@@ -112,9 +113,9 @@ class FOVEA_API KvCache {
   std::int64_t bytes_of_rows(std::int64_t head_stride) const;
   Rows make_rows(std::int64_t capacity, std::int64_t dim) const;
   void copy_rows(const Rows& from, const Rows& to, std::int64_t length) const;
-  /// Room for `capacity` tokens with the first `length` of this cache's in it.
+  /// Allocates memory for `capacity` tokens and copies the first `length` tokens of this cache.
   Room make_room(std::int64_t capacity, std::int64_t length) const;
-  /// The tokens from `begin` to before `end`.
+  /// Returns the tokens from `begin` to before `end`.
   MutableTensorView view_of(const Rows& rows, std::int64_t begin, std::int64_t end) const;
 
   KvCacheOptions options_;
