@@ -62,7 +62,8 @@ struct AttentionGradients {
 ///   P = exp(S - lse), Z = 1 / (1 - p) where dropout keeps a weight and 0 elsewhere
 ///   dV = (Z P)^T dO,  dP = Z dO V^T,  dS = P (dP - rowsum(dO O) + dlse),  dQ = dS K,  dK = dS^T Q
 ///
-/// dS is also multiplied by the derivatives of the scale, the softcap and the custom function.
+/// For dQ and dK, dS is also multiplied by the derivatives of the custom function, the softcap and
+/// the scale.
 ///
 /// Query, key, value, context, grad_context and the gradients are float32, float16 or bfloat16
 /// (types may be mixed); lse and grad_lse are float32. Alternatively all are float64, which the
@@ -73,7 +74,8 @@ struct AttentionGradients {
 ///
 /// Options  all must be those of the forward call; a custom function needs its derivative.
 /// Masking  masked keys and rows without a visible key get zero gradients and contribute nothing,
-///          whatever they contain.
+///          whatever they contain. Exception: the lse of a fully masked row with a sink is the
+///          sink, so its grad_lse is added to grad_sinks.
 /// Numerics float32 accumulation. If query, key, value and grad_context are bfloat16 and the CPU
 ///          has bfloat16 products, P and dS are rounded to bfloat16 before they are multiplied.
 /// Cost     2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flop, less the blocks

@@ -19,6 +19,7 @@
 
 namespace fovea {
 
+/// The supported file formats.
 enum class FileFormat : std::uint8_t { kNpy, kNpz, kSafetensors };
 
 /// Returns "npy", "npz" or "safetensors".
@@ -35,7 +36,8 @@ struct TensorInfo {
   Shape shape = {};
   /// The size of its elements in bytes, uncompressed.
   std::int64_t bytes = 0;
-  /// The reason if the tensor cannot be read, else empty. Its shape is then unreliable.
+  /// The reason why the tensor cannot be read; `shape` is then unreliable. Empty if the tensor can
+  /// be read.
   std::string unreadable = {};
 };
 
@@ -55,7 +57,8 @@ struct TensorInfo {
 ///          InvalidArgument if its contents are malformed. The message begins with the file's name.
 class FOVEA_API TensorFile {
  public:
-  /// Opens a file. The first bytes determine the format, or else the file name's extension.
+  /// Opens a file. The format is detected from the first bytes or, failing that, from the
+  /// extension.
   static TensorFile open(const std::string& path);
 
   /// Opens a file that is already in memory. `bytes` must outlive everything that is read from it.
@@ -123,10 +126,11 @@ struct NamedTensor {
 ///
 /// Bytes    equal to those that NumPy and the Python library safetensors write for the same
 ///          tensors. bfloat16 in .npy and .npz is "<V2", as with ml_dtypes.
-/// Memory   a small buffer: tensors of any strides are written from their own memory.
-/// Errors   throws InvalidArgument, before anything is written, if the format does not allow the
-///          extension, a name or the number of tensors, or if a tensor is undefined; OutputError if
-///          the file cannot be written. An existing file is replaced atomically or left unchanged.
+/// Memory   a small buffer: tensors with any strides are written without copying them as a whole.
+/// Errors   throws InvalidArgument, before anything is written, if the extension is unknown, if the
+///          format does not allow a name or the number of tensors, or if a tensor is undefined;
+///          OutputError if the file cannot be written. An existing file is replaced atomically or
+///          left unchanged.
 FOVEA_API void write_tensors(const std::string& path, std::span<const NamedTensor> tensors);
 
 /// Writes one tensor, under this name in .npz and .safetensors files.

@@ -11,8 +11,8 @@ namespace fovea {
 
 namespace half_detail {
 
-/// Rounds to float with "round to odd": the last bit is set if the conversion is inexact. Rounding
-/// the result again to fewer digits gives the same as rounding x directly (Boldo and Melquiond
+/// Rounds `x` to odd: an inexact result is truncated toward zero, and its last bit is set. Rounding
+/// the result to fewer bits then gives the same as rounding `x` directly (Boldo and Melquiond
 /// 2008).
 constexpr float rounded_to_odd(double x) {
   const float nearest = static_cast<float>(x);
@@ -59,7 +59,7 @@ struct Float16 {
   std::uint16_t bits;
 
   Float16() = default;
-  /// Rounds to nearest, ties to even; to infinity from 65520 on; NaN stays NaN.
+  /// Rounds to nearest, ties to even. Magnitudes from 65520 on become infinity; NaN stays NaN.
   constexpr explicit Float16(float x) : bits(rounded(std::bit_cast<std::uint32_t>(x))) {}
   constexpr explicit Float16(double x) : Float16(half_detail::rounded_to_odd(x)) {}
   /// Exact.

@@ -16,36 +16,36 @@
 
 namespace fovea {
 
-/// Means over the rows of each head. Undefined views are not computed.
+/// Means over the rows of each head. Undefined views are skipped.
 ///
-/// Every tensor is [batch, q_heads] of any strides, float32 (float64 if the inputs are). The means
-/// are taken over rows that see a key and have a non-negligible weight (next to a much larger sink,
-/// all weights of a row may underflow). A head without such a row is NaN. A row with NaN or
-/// infinity in its scores makes all numbers of its head NaN.
+/// Every tensor is [batch, q_heads] with any strides, float32 (float64 for float64 inputs). The
+/// means include only rows with at least one non-negligible weight. Rows that see no key are
+/// excluded, and so are rows whose weights all underflow to 0 because a sink is far larger. If no
+/// row of a head is included, all its statistics are NaN. A row with NaN or +infinity among its
+/// scores makes all statistics of its head NaN.
 ///
-/// Query i is at position i + offset (AttentionOptions::alignment), from which RowStatistics
-/// measures distances. At positions before the first and after the last key the weight is 0.
-/// Weights are those before dropout; dropout is not supported. With a sink, the weights of a row
-/// sum to 1 minus the sink's share.
+/// Query i is at position i + offset (AttentionOptions::alignment), as in RowStatistics. A position
+/// outside 0 .. kv_len - 1 has weight 0. Weights are those before dropout; calls with dropout are
+/// rejected. With a sink, the weights of a row sum to 1 minus the sink's share.
 struct HeadSummary {
-  MutableTensorView entropy = {};  ///< RowStatistics::entropy, in nats
-  /// The entropy of equal weights: ln(number of keys that the row sees). Without sinks, an upper
-  /// bound of `entropy`.
+  MutableTensorView entropy = {};  ///< mean of RowStatistics::entropy, in nats
+  /// Mean entropy of uniform weights: ln(number of keys that the mask makes visible to the row). An
+  /// upper bound of `entropy` if there are no sinks.
   MutableTensorView even_entropy = {};
-  MutableTensorView maximum = {};        ///< the largest weight
-  MutableTensorView mean_distance = {};  ///< RowStatistics::mean_distance, in keys
-  MutableTensorView first_key = {};      ///< the weight of key 0
-  MutableTensorView previous_key = {};   ///< the weight of the key before the query's position
-  MutableTensorView own_key = {};        ///< the weight of the key at the query's position
-  MutableTensorView next_key = {};       ///< the weight of the key after the query's position
-  /// The weight of all keys in the same block as the query's position. The keys are divided into
-  /// `blocks` equal blocks: block b has the keys from floor(b kv_len / blocks) to before
-  /// floor((b + 1) kv_len / blocks). With fewer keys than blocks, each key is a block.
+  MutableTensorView maximum = {};        ///< mean of the largest weight
+  MutableTensorView mean_distance = {};  ///< mean of RowStatistics::mean_distance, in keys
+  MutableTensorView first_key = {};      ///< mean weight of key 0
+  MutableTensorView previous_key = {};   ///< mean weight of the key before the query's position
+  MutableTensorView own_key = {};        ///< mean weight of the key at the query's position
+  MutableTensorView next_key = {};       ///< mean weight of the key after the query's position
+  /// Mean total weight of the keys in the same block as the query's position. Keys are divided into
+  /// `blocks` blocks of nearly equal size: block b has the keys from floor(b kv_len / blocks) to
+  /// before floor((b + 1) kv_len / blocks). If kv_len < blocks, each key is a block.
   MutableTensorView block_diagonal = {};
   std::int64_t blocks = 16;  ///< 1 or more
 };
 
-/// A number of HeadSummary with its name, for loops over all of them (kHeadNumbers).
+/// A statistic of HeadSummary with its name.
 struct HeadNumber {
   std::string_view name;
   MutableTensorView HeadSummary::*output;
@@ -62,14 +62,15 @@ inline constexpr std::array<HeadNumber, 9> kHeadNumbers{
      {"next_key", &HeadSummary::next_key},
      {"block_diagonal", &HeadSummary::block_diagonal}}};
 
-/// Summarises each head in one fused pass over its keys, and recomputes the weights near the
-/// diagonal. The matrix is never stored. inputs.lse is ignored.
+/// Computes summary statistics of all heads in one fused pass over the keys, and recomputes the
+/// weights near the diagonal. The weight matrix is never stored. inputs.lse is ignored.
 ///
-/// Memory   20 bytes for each query of each head; Execution::workspace is not used.
-/// Cost     that of attention_forward without a context. The numbers on and near the diagonal add
-///          1 / blocks of a product of queries and keys. even_entropy evaluates the mask for every
-///          pair, unless each row's visible keys are a range.
-/// Threads  the result is bit-identical for any number of threads.
+/// Memory   20 bytes per query and head; Execution::workspace is not used.
+/// Cost     that of attention_forward without a context. The weights on and near the diagonal are
+///          recomputed only if requested, for 1 / blocks of a product of queries and keys.
+///          even_entropy evaluates the mask for every pair, unless each row sees a contiguous range
+///          of keys.
+/// Threads  bit-identical for any number of threads.
 /// Errors   throws InvalidArgument naming the argument, the expected and the actual value, before
 ///          anything is written; Stopped after Execution::stop.
 FOVEA_API void attention_heads(const WeightInputs& inputs, const AttentionOptions& options,

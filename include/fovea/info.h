@@ -15,23 +15,23 @@ namespace fovea {
 struct BuildInfo {
   /// "major.minor.patch".
   std::string version;
-  /// Name and version, as in "GCC 12.2.0".
+  /// Name and version, such as "GCC 12.2.0".
   std::string compiler;
-  /// The CMake configuration, as in "Release"; "unspecified" if none was chosen.
+  /// The CMake configuration, such as "Release"; "unspecified" if none was chosen.
   std::string build_type;
-  /// The SIMD targets that the CPU supports and the build contains, best first, under Highway's
-  /// names, as in "AVX3"; "SCALAR" is the portable fallback. Never empty.
+  /// The SIMD targets that both the CPU and this build support, best first, by Highway's names,
+  /// such as "AVX3". "SCALAR" is the portable fallback. Never empty.
   std::vector<std::string> targets;
-  /// The target that kernels run on: the first, unless the environment variable FOVEA_TARGET names
-  /// another. Chosen once per process.
+  /// The target used by the kernels: the first one, unless the environment variable FOVEA_TARGET
+  /// names another. Chosen once per process.
   std::string target;
-  /// The number of CPUs this process may run on: its affinity mask on Linux, elsewhere all CPUs. At
-  /// least 1.
+  /// The number of CPUs that this process may run on: from its affinity mask on Linux, otherwise
+  /// all CPUs. At least 1.
   int threads = 1;
 };
 
-/// Returns the current information; `threads` is queried at every call. Throws InvalidArgument if
-/// FOVEA_TARGET names an unavailable target.
+/// Returns information about the build and the machine. `threads` is queried at every call. Throws
+/// InvalidArgument if FOVEA_TARGET names an unavailable target.
 FOVEA_API BuildInfo build_info();
 
 }  // namespace fovea

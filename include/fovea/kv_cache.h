@@ -16,7 +16,7 @@
 
 namespace fovea {
 
-/// The element type and extents of a KvCache.
+/// The element type, extents and capacity of a KvCache.
 struct KvCacheOptions {
   /// float32, float16 or bfloat16.
   DType dtype = DType::kFloat32;
@@ -25,8 +25,8 @@ struct KvCacheOptions {
   std::int64_t head_dim = 0;
   /// Defaults to head_dim.
   std::optional<std::int64_t> value_dim = std::nullopt;
-  /// The maximum number of tokens, reserved at once; 0: the cache grows automatically, each time at
-  /// least to twice its capacity.
+  /// The maximum number of tokens, reserved at construction. 0: the cache grows on demand, at least
+  /// doubling its capacity each time.
   std::int64_t capacity = 0;
 };
 
@@ -40,9 +40,10 @@ struct KvCacheOptions {
 /// \endcode
 ///
 /// Memory  the tokens of each head are contiguous, in the order in which decoding reads them, and
-///         aligned to 64 bytes. From 512 KB on, 2 MB pages are used if the system has them. A
-///         capacity reserves address space. Physical memory is allocated as tokens are written, and
-///         released when the cache is destroyed or grows, so that a generous capacity costs little.
+///         start at a multiple of 64 bytes. From 512 KB on, 2 MB pages are used if the system has
+///         them. A capacity reserves only address space: physical memory is allocated as tokens are
+///         written, and released when the cache grows or is destroyed. A generous capacity
+///         therefore costs little.
 /// Threads several threads may call const members at the same time; other members need exclusive
 ///         access.
 /// Errors  throws InvalidArgument naming the argument, the expected and the actual value; CacheFull
@@ -59,29 +60,30 @@ class FOVEA_API KvCache {
 
   /// Appends n tokens, n >= 0.
   ///
-  /// key    [batch, kv_heads, n, head_dim]   floats of any type, any strides; rounded once to dtype
+  /// key    [batch, kv_heads, n, head_dim]   any float type, any strides; rounded once to dtype
   /// value  [batch, kv_heads, n, value_dim]  as key
   ///
-  /// With `rotary`, keys are rotated as by apply_rotary for the positions from length() on, before
-  /// they are rounded. For other positions call apply_rotary, and append without `rotary`. Both may
-  /// be views of tokens in the cache.
+  /// If `rotary` is not null, keys are rotated at positions length(), length() + 1, ... before they
+  /// are rounded, as apply_rotary does. To rotate at other positions, call apply_rotary first and
+  /// append without `rotary`. `key` and `value` may be views of tokens in this cache.
   ///
   /// Existing views stay valid unless the capacity changes. Throws CacheFull if
-  /// KvCacheOptions::capacity was given and is exceeded.
+  /// KvCacheOptions::capacity is not 0 and the tokens do not fit into capacity().
   void append(const TensorView& key, const TensorView& value, const Rotary* rotary = nullptr);
 
-  /// Removes all tokens except the first `length`. No memory is released. Existing views of removed
-  /// tokens will show tokens that are appended later.
+  /// Removes all tokens except the first `length`, without releasing memory. Tokens appended later
+  /// overwrite the removed ones, also in existing views.
   void truncate(std::int64_t length);
 
-  /// Grows the capacity to at least `capacity` tokens. Views are invalidated if it changes.
+  /// Increases the capacity to at least `capacity` tokens. If the capacity changes, all views
+  /// become invalid.
   void reserve(std::int64_t capacity);
 
-  /// Returns a new cache with a copy of the first `prefix_length` tokens. Its capacity is that of
-  /// this cache if one was given, otherwise the prefix.
+  /// Returns a separate cache with a copy of the first `prefix_length` tokens. Its capacity equals
+  /// capacity() if KvCacheOptions::capacity is not 0, and `prefix_length` otherwise.
   KvCache fork(std::int64_t prefix_length) const;
 
-  /// Return the number of tokens, the capacity in tokens, and the size of the capacity in bytes.
+  /// Return the number of tokens, the capacity in tokens, and the reserved size in bytes.
   std::int64_t length() const { return length_; }
   std::int64_t capacity() const { return room_.capacity; }
   std::int64_t bytes() const;
@@ -89,7 +91,7 @@ class FOVEA_API KvCache {
   /// Returns the keys, [batch, kv_heads, length, head_dim], last two dimensions contiguous. Valid
   /// until the capacity changes or the cache is destroyed; does not include tokens appended later.
   TensorView key() const;
-  /// Returns the values, [batch, kv_heads, length, value_dim], as key().
+  /// Returns the values, [batch, kv_heads, length, value_dim]; otherwise as key().
   TensorView value() const;
 
   const KvCacheOptions& options() const { return options_; }
@@ -115,7 +117,7 @@ class FOVEA_API KvCache {
   void copy_rows(const Rows& from, const Rows& to, std::int64_t length) const;
   /// Allocates memory for `capacity` tokens and copies the first `length` tokens of this cache.
   Room make_room(std::int64_t capacity, std::int64_t length) const;
-  /// Returns the tokens from `begin` to before `end`.
+  /// Returns a view of the tokens from `begin` to before `end`.
   MutableTensorView view_of(const Rows& rows, std::int64_t begin, std::int64_t end) const;
 
   KvCacheOptions options_;
