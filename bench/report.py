@@ -307,17 +307,17 @@ def forward_page(kept):
             lines.append(f"Of {floors} rows with a floor, {missed or 'none'} missed it.")
         for one in record["ceilings"]:
             threads = f"{one['threads']} thread" + ("s" if one["threads"] > 1 else "")
-            bf16 = f"{one['bf16_gflops']:.0f} of bfloat16's, " if one["bf16_gflops"] else ""
-            lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of multiply-adds, {bf16}"
-                         f"{one['read_gb_per_s']:.1f} GB/s read.")
+            bf16 = f"{one['bf16_gflops']:.0f} of bfloat16 FMA, " if one["bf16_gflops"] else ""
+            lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of float32 FMA, {bf16}"
+                         f"{one['read_gb_per_s']:.1f} GB/s of memory reads.")
         if "tiny" in record:
             tiny = record["tiny"]
             limit = f" (at most {time_text(tiny['at_most_s'])})" if tiny["at_most_s"] else ""
-            lines.append(f"A call on 4 queries and 4 keys of 3 numbers: {time_text(tiny['median_s'])}{limit}.")
+            lines.append(f"A call with 4 queries and 4 keys of 3 dimensions: {time_text(tiny['median_s'])}{limit}.")
         if "memory" in record:
             memory = record["memory"]
             missed = " **missed**" if memory["bytes"] > memory["at_most"] else ""
-            lines.append(f"Memory beyond inputs and outputs, of {describe(memory['problem'])}: "
+            lines.append(f"Memory in addition to inputs and outputs, for {describe(memory['problem'])}: "
                          f"{memory['bytes'] * 1e-6:.1f} MB (at most {memory['at_most'] * 1e-6:.0f} MB){missed}.")
         lines += ["", "`attention_forward`", "", *rows_table(record["forward"], "GFLOP/s", "gflops"), ""]
         if "backward" in record:
@@ -325,10 +325,10 @@ def forward_page(kept):
         if "decode" in record:
             lines += ["`attention_decode`", "", *rows_table(record["decode"], "GB/s", "gb_per_s"), ""]
         if "lenses" in record:
-            lines += ["`attention_forward` with lenses, as a multiple of its time without", "",
+            lines += ["`attention_forward` with lenses; \"of plain\": time relative to the same call without lenses", "",
                       *rows_table(record["lenses"], "GFLOP/s", "gflops", "of plain", "at most"), ""]
         if "looks" in record:
-            lines += ["Weights found again: `attention_weights` and `attention_row`", "",
+            lines += ["Recomputed weights: `attention_weights` and `attention_row`", "",
                       *looks_table(record["looks"]), ""]
     return "\n".join(lines[:-1])
 

@@ -165,21 +165,23 @@ def footnotes(results):
     lines = []
     for (heading, reason, why), titles in sorted(reasons.items()):
         where = "" if reason == "cannot" else f" ({'; '.join(sorted(titles))})"
-        lines.append(f"- {heading}, {reason}: {why}{where}.")
+        label = "not supported" if reason == "cannot" else reason
+        lines.append(f"- {heading}, {label}: {why}{where}.")
     return lines
 
 
 HOW_TO_READ = """\
-`bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The contenders take
-turns in random order, each in a process of its own on the same CPUs, with the same inputs, after its result was
-compared with float64; a rate is the median of {rounds}. Batch 1, float32 unless another type is named; D is the key
-dim, or key/value dim; H the heads, or query/key heads. Useful work is 2 (key dim + value dim) flop for each pair of a
-query and a key that it sees, of gradients 2 (3 key dim + 2 value dim), the forward call before not among it; of a query
-against a cache, GB/s counts keys and values, each once. In parentheses: Fovea's rate as a multiple of the peer's.
+`bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The libraries take turns
+in random order, each in its own process on the same CPUs and with the same inputs. Each result is compared with float64
+before timing. A rate is the median of {rounds}. Batch is 1, and tensors are float32 unless another type is named. D is
+the key dimension, or key/value dimension; H is the number of heads, or query/key heads. Useful work is 2 (key dim + value
+dim) flop for each query and each key visible to it. For gradients it is 2 (3 key dim + 2 value dim), without the
+preceding forward call. For decoding, GB/s counts keys and values once. In parentheses: Fovea's rate as a multiple of the
+peer's.
 
-- ᵐ the mask or bias was given as a tensor, N x N or one row of it, built before the clock ran
+- ᵐ the mask or bias was passed as a tensor, N x N or one row of it, built before timing
 - ᵘ not the library's fused path
-- – cannot; the reasons are below"""
+- – not supported; the reasons are below"""
 
 
 def rounds_text(results):
@@ -194,7 +196,7 @@ def rounds_text(results):
 def page(kept):
     """The body between the markers of docs/benchmarks.md."""
     results = in_order(kept)
-    lines = ["## Beside other libraries", ""]
+    lines = ["## Compared with other libraries", ""]
     if not results:
         return "\n".join([*lines, "Not measured yet: `bench/peers/run` does."])
     large = [result for result in results if not result["cell"]["tiny"]]

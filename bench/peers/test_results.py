@@ -126,7 +126,7 @@ class Page(unittest.TestCase):
         }
         self.assertIn("| 200.0 | **wrong** | – | **failed** |  |", self.row(entries))
         lines = self.lines(entries)
-        self.assertIn("- ORT MHA, cannot: no softcap.", lines)
+        self.assertIn("- ORT MHA, not supported: no softcap.", lines)
         self.assertIn("- FlexAttention, wrong: off by 1 (full, N=1000 D=50 H=1).", lines)
 
     def test_fovea_failing_is_not_hidden(self):

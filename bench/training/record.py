@@ -119,14 +119,14 @@ def page(kept):
     check, rounds = kept["check"], {len(speed["rounds"]) for speed in kept["speed"].values()}
     lines = [sentence(kept["run"]) + f" Medians of {max(rounds)} rounds.", "", *speed_table(kept), ""]
     steps = len(check["losses"]["fovea"])
-    lines.append(f"Without dropout the first losses differ by {check['first_difference']:.1e} of themselves, the norms "
-                 f"of their gradients by {check['norm_difference']:.1e}, the losses of the first {steps} steps by up to "
-                 f"{check['later_difference']:.1e}.")  # fmt: skip
+    lines.append(f"Without dropout, the relative difference of the first losses is {check['first_difference']:.1e}, that of "
+                 f"their gradient norms {check['norm_difference']:.1e}, and that of the losses of the first {steps} steps at "
+                 f"most {check['later_difference']:.1e}.")  # fmt: skip
     if "curves" in kept:
         judged = judge_curves(kept["curves"])
         verdict = "equal within noise" if judged["equal"] else "**not equal**"
-        lines[-1] += (f" With it, losses are {verdict}: in the second half of the steps their means differ by "
-                      f"{judged['difference']:.4f}, of which {judged['error']:.4f} is the standard error that "
-                      f"{len(SEEDS)} seeds of each leave.")  # fmt: skip
+        lines[-1] += (f" With dropout, losses are {verdict}: their means over the second half of the steps differ by "
+                      f"{judged['difference']:.4f}, and the standard error of this difference is {judged['error']:.4f}, "
+                      f"with {len(SEEDS)} seeds each.")  # fmt: skip
         lines += ["", *curves_table(kept)]
     return "\n".join(lines)

@@ -21,11 +21,11 @@ class Jax:
     def prepare(self, problem):
         jax, cell = self.jax, problem.cell
         if cell.lenses:
-            raise Cannot("gives no weights away")
+            raise Cannot("does not return weights")
         if cell.score == "softcap":
             raise Cannot("no softcap")
         if cell.key_dim != cell.value_dim:
-            raise Cannot("key and value dimensions have to be the same")
+            raise Cannot("key and value dimensions must be equal")
         options, how, tensors = {}, "native", {}
         if cell.mask == "causal":
             options["is_causal"] = True

@@ -12,7 +12,7 @@ def require_forward_in_float32(cell):
     if cell.backward:
         raise Cannot("no gradients of its attention operators")
     if cell.lenses:
-        raise Cannot("gives no weights away")
+        raise Cannot("does not return weights")
     if cell.dtype != "float32":
         raise Cannot("no bfloat16 on CPUs")
 
@@ -86,7 +86,7 @@ class OrtMultiHeadAttention(OnnxRuntime):
         cell = problem.cell
         require_forward_in_float32(cell)
         if cell.q_heads != cell.kv_heads:
-            raise Cannot("as many key heads as query heads")
+            raise Cannot("requires as many key heads as query heads")
         if cell.score == "softcap":
             raise Cannot("no softcap")
         attributes, bias, lengths, how = {"num_heads": cell.q_heads}, None, None, "native"
@@ -113,7 +113,7 @@ class OrtGroupQueryAttention(OnnxRuntime):
         cell = problem.cell
         require_forward_in_float32(cell)
         if cell.mask not in ("causal", "window"):
-            raise Cannot("always causal, and keys of earlier tokens come from a cache of its own")
+            raise Cannot("always causal, and earlier keys must come from its own cache")
         if cell.score != "plain" or cell.key_dim != cell.value_dim:
             raise Cannot("nothing but causal and window is measured with it")
         attributes = {"num_heads": cell.q_heads, "kv_num_heads": cell.kv_heads}

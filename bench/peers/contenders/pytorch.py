@@ -43,7 +43,7 @@ class TorchSdpa(Torch):
     def prepare(self, problem):
         torch, cell = self.torch, problem.cell
         if cell.score == "softcap":
-            raise Cannot("no softcap, and no mask can stand for one")
+            raise Cannot("no softcap, and a mask cannot replace it")
         query, key, value = self.inputs(problem)
         if cell.lenses:
             return self.stored(problem, query, key, value)
@@ -97,7 +97,7 @@ class TorchFlex(Torch):
         if cell.backward:
             raise Cannot("no backward pass on CPUs")
         if cell.lenses:
-            raise Cannot("gives no weights away")
+            raise Cannot("does not return weights")
         torch._dynamo.reset()
         query, key, value = self.inputs(problem)
         options = {}
