@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention at the engine's speed, and the reference's word on it: four query heads share two heads
-// of keys and values; each position sees itself and the 1023 before it; scores are capped at 30.
+// Attention with the fast engine, checked against the reference. Four query heads share two kv
+// heads, each position sees itself and the 1023 positions before it, and scores are capped at 30.
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ int main() {
   const auto numbers = [&](const fovea::Shape& shape) {
     return fovea::convert(random.randn(shape), fovea::DType::kFloat32);
   };
-  // batch, heads, length, numbers in each
+  // [batch, heads, length, dim]
   const fovea::Tensor query = numbers({1, 4, 2048, 64});
   const fovea::Tensor key = numbers({1, 2, 2048, 64});
   const fovea::Tensor value = numbers({1, 2, 2048, 64});
@@ -29,7 +29,7 @@ int main() {
   try {
     fovea::attention_forward(query, key, value, options, {.context = context, .lse = lse});
 
-    // The reference computes any row by itself: here the last query of the last head.
+    // The reference can compute single rows: here the last query of the last head.
     const fovea::reference::Rows exact = fovea::reference::attention_rows(
         {query, key, value}, options, {{{.batch = 0, .head = 3, .query = 2047}}});
     double difference = std::abs(lse.value({0, 3, 2047}) - exact.lse.value({0}));

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A score function of one's own inside the engine. This one is cap * tanh(score / cap), which Fovea
-// has as `softcap`, so that the two can be compared. Highway compiles the file once for each SIMD
-// target; it needs to find it by the name below, and the program links to Highway as well.
+// A custom score function that runs inside the engine. It computes cap * tanh(score / cap), which
+// Fovea also has built in as `softcap`, so that the two can be compared. Highway compiles this file
+// once per SIMD target: it includes the file by the name below, and the program must link to
+// Highway.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
 #include <hwy/foreach_target.h>
-// Highway wants to be first.
+// Must come after Highway.
 #include "fovea/custom_score.h"
 
-#ifndef CAP_PARAMETERS  // once, not once per target
+#ifndef CAP_PARAMETERS  // defined once, not once per target
 #define CAP_PARAMETERS
 struct CapParameters {
   double cap;
@@ -31,7 +32,7 @@ struct Cap {
     const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
     return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
   }
-  template <class D, class V>  // by the score, for gradients
+  template <class D, class V>  // with respect to the score, for gradients
   HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
     using T = hn::TFromD<D>;
     const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));

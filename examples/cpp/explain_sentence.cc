@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A sentence explained from C++: the story as text on standard output, and as a page in a file.
+// Explains attention over a sentence: as text on standard output and, optionally, as an HTML page.
 //
 //   explain_sentence "Attention is all you need" page.html
 
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   try {
     fovea::scene::Scene scene =
         fovea::scene::scene_from_sentence(sentence, {.dim = 3, .seed = 42, .causal = true});
-    // The story is told of the second word, where there is one.
+    // Explain the second word, if there is one.
     if (scene.words.length() > 1) fovea::scene::set_focus(scene, "@1");
     const fovea::scene::Trace trace = fovea::scene::trace_scene(scene);
     std::fputs(fovea::scene::to_text(trace).c_str(), stdout);

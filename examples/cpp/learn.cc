@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model that learns: sequences of six symbols are turned around by one layer of attention.
+// Trains a model with one transformer layer to reverse sequences of six symbols.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention from C++ with every intermediate array: four words of three numbers, a causal mask.
-// Build it against an installed Fovea:
+// Prints every intermediate array of attention over four words of three numbers, with a causal
+// mask. Build it against an installed Fovea:
 //
 //   c++ -std=c++20 look_inside.cc $(pkg-config --cflags --libs fovea) -o look_inside
 
@@ -12,8 +12,8 @@
 #include "fovea/reference.h"
 
 int main() {
-  // Four words. Without trained weights an embedding is query, key and value at once. The reference
-  // takes [batch, heads, length, dim].
+  // Four words. Without trained projections, each embedding is the query, key and value. The
+  // reference takes [batch, heads, length, dim].
   const fovea::Tensor words =
       fovea::Tensor::matrix({{1, 0, 0}, {0, 1, 0}, {1, 1, 0}, {0, 0, 1}}).reshaped({1, 1, 4, 3});
 
@@ -24,7 +24,7 @@ int main() {
 
     const fovea::ArrayFormat four_decimals{.precision = 4, .mode = fovea::FloatMode::kFixed};
     const auto print = [&](const char* name, const fovea::Tensor& values) {
-      // The first batch item's first head.
+      // The first head of the first batch item.
       std::printf("%s\n%s\n\n", name,
                   fovea::format_array(values.view()[0][0], four_decimals).c_str());
     };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes pairs of dates: as people write them in twelve languages, and as ISO 8601 has them.
+"""Writes pairs of dates: as people write them in twelve languages, and in ISO 8601.
 
   en-US: 03/04/05               2005-03-04
   en-GB: 03/04/05               2005-04-03
@@ -8,14 +8,14 @@
   es: viernes, 4 de marzo de 2005
                                 2005-03-04
 
-Names and formats are those of the Unicode CLDR, through Babel: per language, full, long, medium and short dates, and
-those of SKELETONS, with and without weekday. Each format in numbers is there with a year of two digits, too, and with
-day and month of two digits as well. A source begins with its language, which settles what 03/04/05 means.
+Names and formats come from the Unicode CLDR through Babel: for each language, its full, long, medium and short formats
+and those of SKELETONS, with and without the weekday. Each numeric format is also used with a two-digit year, and with
+two-digit year, month and day. A source starts with its language, which decides what 03/04/05 means.
 
-Years are 1950 to 2049, so that one of two digits is 19.. from 50 on and 20.. below. No two pairs have the same date:
-those to test with are held out. Languages and formats are not, and each name of a month or weekday is among the pairs
-to learn from, a month's as often in one language as in another. The alignment has the places of year, month and day; a
-weekday says nothing that these do not.
+Years run from 1950 to 2049, so a two-digit year is 19.. from 50 on and 20.. below. No two pairs have the same date, so
+the dates of the test set are held out. Its languages and formats are not: every name of a month or weekday occurs in
+the training pairs, and a month's name occurs equally often in each language. The alignment covers year, month and day,
+but not the weekday, which adds no information.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ LENGTHS = ("full", "long", "medium", "short")
 SKELETONS = ("yMMMEd", "yMMMd", "yMEd", "yMd")
 FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 
-# Of the fields of CLDR's patterns: where they are in an ISO date.
+# The positions of the fields of CLDR patterns in an ISO date.
 YEAR, MONTH, DAY = Range(0, 4), Range(5, 7), Range(8, 10)
 PLACES = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY}
 MONTHS_AND_WEEKDAYS = ("M", "L", "E", "c")
 
-# A pattern of CLDR in parts: a field's letter with the letter as often as it stands there, ("M", "MMMM"), or "" with a
-# text that stands there as it is.
+# A CLDR pattern in parts: a field as its letter and the repeated letter, such as ("M", "MMMM"), or a literal text as ""
+# and the text.
 Parts = tuple[tuple[str, str], ...]
 
 
 def parts_of(pattern: str) -> Parts:
-    # Babel's tokens: a text, or a letter and how often it stands there.
+    # Babel's tokens: a text, or a letter and its repeat count.
     tokens = (token for _, token in tokenize_pattern(pattern))
     return tuple(("", token) if isinstance(token, str) else (token[0], token[0] * token[1]) for token in tokens)
 
 
 def in_numbers(parts: Parts) -> bool:
-    """Whether day, month and year are numbers with signs between them; a weekday may stand beside."""
+    """Returns whether day, month and year are numbers separated by punctuation. A weekday is allowed."""
     by_name = any(letter in ("M", "L") and len(text) > 2 for letter, text in parts)
     words = any(letter == "" and any(map(str.isalpha, text)) for letter, text in parts)
     return not by_name and not words
@@ -63,7 +63,7 @@ def with_two_digits(parts: Parts, letters: str) -> Parts:
 
 
 def formats(language: str) -> list[Parts]:
-    """All of a language, each once."""
+    """Returns all formats of a language, without duplicates."""
     locale = Locale.parse(language, sep="-")
     patterns = [locale.date_formats[length] for length in LENGTHS]
     patterns += [locale.datetime_skeletons[skeleton] for skeleton in SKELETONS]
@@ -74,7 +74,7 @@ def formats(language: str) -> list[Parts]:
 
 
 def date_pair(date: datetime.date, language: str, parts: Parts) -> Pair:
-    """The date is put together field by field, which is how the alignment knows their places."""
+    """Returns the pair of a date. The source is built field by field, which gives the alignment."""
     fields = DateTimeFormat(date, Locale.parse(language, sep="-"))
     source, alignment = f"{language}: ", {}
     for letter, text in parts:
@@ -86,7 +86,7 @@ def date_pair(date: datetime.date, language: str, parts: Parts) -> Pair:
 
 
 def names(date: datetime.date, language: str, parts: Parts) -> set[tuple[str, str]]:
-    """The month's and the weekday's, where they are not numbers, with the language they are of."""
+    """Returns the names of the month and the weekday, each with its language, unless they are numbers."""
     fields = DateTimeFormat(date, Locale.parse(language, sep="-"))
     texts = (fields[text] for letter, text in parts if letter in MONTHS_AND_WEEKDAYS)
     return {(language, text) for text in texts if not text.isdecimal()}
@@ -99,8 +99,8 @@ def make(count: int, test: int, generator: random.Random) -> list[Pair]:
     dates = pairs.shuffled((FIRST + datetime.timedelta(day) for day in range(days)), generator)[:count]
     kinds = pairs.shuffled(((language, parts) for language in LANGUAGES for parts in formats(language)), generator)
 
-    # Each month has them in turn, so that its name in one language occurs as often as in another; no two months begin
-    # alike, so that those to test with have all of them.
+    # Each month cycles through all formats, so that its name occurs equally often in each language. Each month starts
+    # at another format, so that the test pairs have all formats.
     turn = {month: month * len(kinds) // 12 for month in range(1, 13)}
     drawn = []
     for date in dates:

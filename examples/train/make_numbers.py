@@ -6,14 +6,14 @@
   de: fünfhunderteinundzwanzig         521
   fr: cinq cent vingt et un            521
 
-From 0 to 999,999, by num2words, in five languages; a source begins with its language. The numbers below 100 are to
-learn from, in every language. Each larger one is there once, in one language; those to test with are held out. Zeros
-are drawn more often than other digits, so that 40,007 is met as well as 41,327. Numbers that num2words spells wrongly
-are left out (is_spelled_wrongly).
+Numbers from 0 to 999,999, spelled by num2words in five languages. A source starts with its language. Numbers below 100
+are training pairs in every language. Each larger number occurs once, in one language; those of the test set are held
+out. Zeros are drawn more often than other digits, so that numbers such as 40,007 are as common as 41,327. Numbers that
+num2words spells wrongly are omitted (is_spelled_wrongly).
 
-The alignment has the words of each digit: "five hundred", which other languages have as one word, but "five" of "five
-thousand". Where two digits cannot be told apart, as in "eleven" or "quatre-vingt-onze", both have the whole. A zero
-inside has no words, and so no place.
+The alignment gives the words of each digit: "five hundred" as a whole, because it is one word in other languages, but
+only "five" of "five thousand". If two digits share their words, as in "eleven" or "quatre-vingt-onze", both are aligned
+with the whole. A zero inside a number has no words and is not aligned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from num2words import num2words  # noqa: E402
 
 LANGUAGES = ("de", "en", "es", "fr", "pt")
 
-# What stands between the words of two digits and is of neither; longest first.
+# Separators between the words of two digits, which belong to neither; longest first.
 CONNECTORS = {
     "de": ("und",),
     "en": (" and ", ", ", " ", "-"),
@@ -38,21 +38,25 @@ CONNECTORS = {
     "fr": (" et ", " ", "-"),
     "pt": (" e ", " "),
 }
-# After the words of how many; what stands alone for one thousand has no space before it.
+# The word for thousand, after its multiplier. Without a multiplier it has no leading space.
 THOUSAND = {"de": "tausend", "en": " thousand", "es": " mil", "fr": " mille", "pt": " mil"}
 
 IN_EVERY_LANGUAGE = range(100)
 MOST = 100_000
-# As many digits as a number has, and the digits after its first, are drawn from these.
+# The digit count of a number and its digits are drawn from these. Its first digit is never 0.
 LENGTHS = (3, 4, 4, 5, 5, 5, 6, 6, 6, 6)
 DIGITS = "0000123456789"
 
-# From the power of ten of a digit to the place of its words.
+# Maps the power of ten of a digit to the range of its words.
 Places = dict[int, Range]
 
 
 def is_spelled_wrongly(number: int, language: str) -> bool:
-    """Before "thousand", one is "ein" in German and "un" in Spanish; num2words has "eins" and "uno", except alone."""
+    """Returns whether num2words misspells the number.
+
+    Before "thousand", one is "ein" in German and "un" in Spanish, but num2words writes "eins" and "uno", unless the
+    number of thousands is 1.
+    """
     thousands = number // 1000
     if language == "de":
         return thousands > 1 and thousands % 100 == 1
@@ -65,7 +69,7 @@ def words(number: int, language: str) -> str:
 
 
 def without_connector(text: str, language: str) -> str:
-    """The text up to a connector at its end."""
+    """Returns the text without a connector at its end."""
     for connector in CONNECTORS[language]:
         if text.endswith(connector):
             return text.removesuffix(connector)
@@ -73,7 +77,7 @@ def without_connector(text: str, language: str) -> str:
 
 
 def digit_places(number: int, language: str) -> Places:
-    """Where the words of each digit are. A zero inside has none."""
+    """Returns the range of each digit's words. A zero inside a number has none."""
     text = words(number, language)
     whole = Range(0, len(text))
     if number < 10:
@@ -99,13 +103,13 @@ def digit_places(number: int, language: str) -> Places:
 
 
 def head_places(text: str, number: int, power: int, language: str) -> Places:
-    """Of a text that begins a number and says how many hundreds, say: the places of that number's digits."""
+    """Returns the ranges of the digits of `number` in `text`, which spells number * 10**power."""
     if power < 3:
         return {power: Range(0, len(text))}
     text = text.removesuffix(THOUSAND[language])
     if number == 1:
         return {3: Range(0, len(text))}
-    # "quatre-vingt mille" lacks a letter that "quatre-vingts" has at its end.
+    # "quatre-vingt mille" lacks the final s of "quatre-vingts".
     if not words(number, language).startswith(text):
         raise AssertionError(f"{text!r} is not how {words(number, language)!r} begins")
     places = digit_places(number, language)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of texts to learn from, and their files; what make_dates.py and make_numbers.py share.
+"""Pairs of texts for training and their files: code shared by make_dates.py and make_numbers.py.
 
-A line is `source<TAB>target<TAB>alignment`. The alignment says which characters of the source a run of target
-characters comes from: `0-4=20-24,5-7=12-17` has the target's first four from the source's 20 to 23. Ranges are
-half-open and count Unicode code points. A file may join several ranges of the source by `+`, and may leave the column
-out.
+A line is `source<TAB>target<TAB>alignment`. The alignment gives the source characters that each run of target
+characters comes from. In `0-4=20-24,5-7=12-17`, the first four target characters come from source characters 20 to 23.
+Ranges are half-open and count Unicode code points. Several source ranges may be joined by `+`, and the column may be
+omitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, order=True)
 class Range:
-    """The characters begin to end - 1 of a text."""
+    """Characters [begin, end) of a text."""
 
     begin: int
     end: int
@@ -36,7 +36,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Pair:
-    """A source, its target, and, for runs of the target, where in the source each comes from."""
+    """A source, its target, and the source range of each run of target characters."""
 
     source: str
     target: str
@@ -48,7 +48,7 @@ class Pair:
 
 
 def require(package: str) -> None:
-    """Stops unless the package is the one that requirements.txt pins."""
+    """Exits unless the installed version of the package is the one pinned in requirements.txt."""
     (pin,) = (line for line in (HERE / "requirements.txt").read_text().splitlines() if line.startswith(f"{package}=="))
     try:
         version = importlib.metadata.version(package)
@@ -59,15 +59,18 @@ def require(package: str) -> None:
 
 
 def shuffled(items: Iterable[Item], generator: random.Random) -> list[Item]:
-    """Of random's methods, random() alone is promised to give the same numbers in every version of Python."""
+    """Returns the items in random order.
+
+    Uses only random(), the one method that Python guarantees to be reproducible across versions.
+    """
     return sorted(items, key=lambda _: generator.random())
 
 
 def main(name: str, description: str | None, make: Callable[[int, int, random.Random], list[Pair]], train: int) -> None:
-    """The command line of a script that writes NAME.train.tsv and NAME.test.tsv.
+    """Runs the command line of a script that writes NAME.train.tsv and NAME.test.tsv.
 
-    make(count, test, generator) returns count pairs; the first test of them are held out: no others have their targets.
-    train is how many there are to learn from, unless the command line says otherwise.
+    make(count, test, generator) returns `count` pairs. The first `test` of them are the test set, whose targets must
+    not occur in the rest. `train` is the default number of training pairs.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -100,7 +103,7 @@ def main(name: str, description: str | None, make: Callable[[int, int, random.Ra
 
 
 def check(texts: dict[pathlib.Path, str]) -> None:
-    """Raises ValueError that names the first line that differs."""
+    """Raises ValueError, naming the first differing line, unless the files have these texts."""
     for path, text in texts.items():
         found, expected = (whole.split("\n") for whole in (path.read_bytes().decode(), text))
         for number, (here, there) in enumerate(zip([*found, None], [*expected, None], strict=False), start=1):
@@ -110,7 +113,7 @@ def check(texts: dict[pathlib.Path, str]) -> None:
 
 
 def write(texts: dict[pathlib.Path, str]) -> None:
-    """In one step each: a reader, or a run that is interrupted, finds the old file or the new one."""
+    """Writes each file atomically, so that a reader or an interrupted run leaves the old file or the new one."""
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(path.name + ".new")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Additive attention (fovea/nn/additive_attention.h): products of matrices for queries and keys,
-// then loops over pairs of them, one item of the batch after the other.
+// Additive attention (fovea/nn/additive_attention.h): matrix products project queries and keys,
+// then loops compute the score of each pair.
 
 #include "fovea/nn/additive_attention.h"
 
@@ -16,7 +16,8 @@
 namespace fovea::nn {
 namespace {
 
-/// Sums side by side, as vectors add, in an order that is the same everywhere.
+/// The number of partial sums, which compilers keep in vectors. It is fixed, so that every machine
+/// adds in the same order.
 constexpr std::int64_t kLanes = 16;
 
 template <class Real, class Term>
@@ -53,7 +54,8 @@ void softmax(Real* scores, std::int64_t count) {
   for (std::int64_t j = 0; j < count; ++j) scores[j] /= sum;
 }
 
-/// What the gradient of one score does to those of v and of the projected query and key.
+/// Adds the contribution of one score's gradient to the gradients of v and of the projected query
+/// and key.
 template <class Real>
 void score_back(Real grad, std::int64_t dim, const Real* __restrict query,
                 const Real* __restrict key, const Real* __restrict v, Real* __restrict grad_query,
@@ -131,7 +133,7 @@ MutableTensorView AdditiveAttention::attend(std::int64_t step) {
   return step_of(context_, q_len_, step);
 }
 
-/// The contexts of projected queries begin .. end of each item.
+/// Computes the contexts of the projected queries [begin, end) of each item.
 void AdditiveAttention::attend_to(std::int64_t begin, std::int64_t end) {
   with_real(context_.dtype(), [&](auto zero) {
     using Real = decltype(zero);
@@ -174,8 +176,8 @@ void AdditiveAttention::start_backward() {
   zero_rows(grad_v_);
 }
 
-/// What queries begin .. end of each item do to the gradients, given those of their contexts, which
-/// are [batch * (end - begin), value_dim].
+/// Adds the contributions of queries [begin, end) of each item to the gradients. The gradients of
+/// their contexts are [batch * (end - begin), value_dim].
 void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
                                     const TensorView& grad_context) {
   with_real(context_.dtype(), [&](auto zero) {
@@ -190,7 +192,7 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
       const Real* const weights = static_cast<const Real*>(weights_.data()) + number * kv_len_;
       Real* const grad_query = row<Real>(grad_projected_queries_, number);
       Real* const grad_weights = row<Real>(grad_weights_, item);
-      Real mean = 0;  // of the gradients of weights, by the weights
+      Real mean = 0;  // of the weights' gradients, weighted by the weights
       for (std::int64_t j = 0; j < length; ++j) {
         grad_weights[j] = dot(grad, row<Real>(values_, first_key + j), value_dim);
         mean += weights[j] * grad_weights[j];
@@ -203,7 +205,7 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
                    row<Real>(grad_projected_keys_, first_key + j), row<Real>(grad_v_, item));
       }
     };
-    // An item's gradients are its own.
+    // Items share no gradients, so different threads can process them.
     for_each_rows(batch(), steps * kv_len_ * dim_, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t item = from; item < to; ++item) {
         for (std::int64_t step = begin; step < end; ++step) back(item, step);
@@ -224,7 +226,7 @@ AdditiveAttention::Gradients AdditiveAttention::end_backward() {
   add_column_sums(grad_v_, v_.gradient);
   multiply(transposed(grad_projected_queries_), {query_}, query_weight_.gradient, true);
   if (bias_) add_column_sums(grad_projected_queries_, bias_->gradient);
-  // Where keys are values, what they get as keys joins what they got as values.
+  // If the keys are also the values, their gradient as keys is added to their gradient as values.
   const MutableTensorView grad_keys =
       has_values_ ? grad_keys_buffer_.of(dtype, {batch() * kv_len_, key_dim_}) : grad_values_;
   affine_backward(grad_projected_keys_, keys_, key_weight_.value, key_weight_.gradient, {},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters in files (fovea/nn/checkpoint.h).
+// Saves parameters to files and loads them (fovea/nn/checkpoint.h).
 
 #include "fovea/nn/checkpoint.h"
 
@@ -21,7 +21,7 @@
 namespace fovea::nn {
 namespace {
 
-/// "2 missing (a, b)": how many, and the first of them. Empty where there are none.
+/// Returns a count with the first names, such as "2 missing (a, b)". Empty if there are no names.
 std::string counted(std::string_view what, const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 3;
   if (names.empty()) return {};
@@ -30,7 +30,7 @@ std::string counted(std::string_view what, const std::vector<std::string>& names
                      names.size() > kShown ? ", ..." : "");
 }
 
-/// What is wrong with the tensor for this parameter; empty where nothing is.
+/// Returns why the tensor does not fit the parameter, or an empty string if it fits.
 std::string mismatch(const TensorInfo& tensor, const Parameter& parameter) {
   if (!tensor.unreadable.empty()) return fmt::format("{}: {}", tensor.name, tensor.unreadable);
   if (tensor.shape != parameter.value.shape()) {
@@ -82,7 +82,7 @@ void load_parameters(Parameters& parameters, const std::string& path) {
   }
 
   for (Parameter& parameter : parameters) {
-    // Not a new tensor: others look into this one.
+    // Copied into the existing tensor, because others hold views of it.
     const Tensor read = convert(file.read(parameter.name), parameters.dtype());
     std::copy_n(static_cast<const std::byte*>(read.view().data()),
                 static_cast<std::size_t>(read.size()) * dtype_size(read.dtype()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss of guessing tokens (fovea/nn/cross_entropy.h).
+// Cross-entropy loss of token predictions (fovea/nn/cross_entropy.h).
 
 #include "fovea/nn/cross_entropy.h"
 
@@ -61,7 +61,7 @@ double CrossEntropy::forward(const TensorView& logits, const TensorView& targets
     ++counted_;
   }
 
-  // Loss, whether it was right, lse: one of each for each row.
+  // Per row: the loss, 1 if the argmax is the target (else 0), and lse.
   const MutableTensorView results = results_.of(DType::kFloat64, {logits_.extent(0), 3});
   with_real(logits_.dtype(), [&](auto zero) {
     using Real = decltype(zero);

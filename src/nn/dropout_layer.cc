@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout of numbers (fovea/nn/dropout_layer.h).
+// Dropout, optionally fused with a residual sum or ReLU (fovea/nn/dropout_layer.h).
 
 #include "fovea/nn/dropout_layer.h"
 
@@ -44,7 +44,7 @@ void DropoutLayer::forward_relu(const MutableTensorView& x) {
     using Real = decltype(zero);
     Real* const numbers = static_cast<Real*>(x.data());
     for_each_rows(x.size(), 1, [=](std::int64_t begin, std::int64_t end) {
-      // Not std::max: a nan stays one.
+      // Written so that NaN stays NaN; std::max(0, x) would return 0.
       for (std::int64_t i = begin; i < end; ++i) numbers[i] = numbers[i] < 0 ? 0 : numbers[i];
     });
   });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh and the logistic function of floats, without a branch or a call, so that compilers make
-// vectors of loops over them: the C library's take most of the time of a small recurrent layer.
-// Doubles, which are there to be compared with differences, go to the C library.
+// exp, tanh and the logistic function without branches or calls, so that compilers vectorize loops
+// over them. The C library's versions would take most of the time of a small recurrent layer.
+// Doubles, which serve to check gradients by finite differences, use the C library.
 
 #pragma once
 
@@ -12,19 +12,19 @@
 
 namespace fovea::nn::elementary {
 
-/// 2^power, and e^remainder - 1 of what is left.
+/// exp(x) = power * (1 + rest), where power is a power of two and rest = e^remainder - 1.
 struct ExpParts {
   float power, rest;
 };
 
-/// Of x in [-87, 88]. |remainder| <= ln(2) / 2, where the series to its seventh power is exact to
-/// 2^-27 of e^remainder.
+/// Returns the parts of exp(x) for x in [-87, 88]. |remainder| <= ln(2) / 2, where the series up to
+/// the seventh power has an error of at most 2^-27 relative to e^remainder.
 inline ExpParts exp_parts(float x) {
   constexpr float kLog2E = 1.44269504f;
-  constexpr float kLn2High = 0.693359375f;      // of few digits: its products are exact
-  constexpr float kLn2Low = -2.12194440e-4f;    // what it lacks
-  constexpr float kRounder = 1.5f * 0x1p23f;    // whose last place is 1
-  const float shifted = x * kLog2E + kRounder;  // its last bits are the power, as an integer
+  constexpr float kLn2High = 0.693359375f;      // few significant bits, so that k * this is exact
+  constexpr float kLn2Low = -2.12194440e-4f;    // ln(2) - kLn2High
+  constexpr float kRounder = 1.5f * 0x1p23f;    // floats of this size have an ulp of 1
+  const float shifted = x * kLog2E + kRounder;  // the low bits hold the exponent as an integer
   const float k = shifted - kRounder;
   const float r = (x - k * kLn2High) - k * kLn2Low;
   const float tail =
@@ -34,7 +34,7 @@ inline ExpParts exp_parts(float x) {
   return {std::bit_cast<float>(bits + (127u << 23)), r + r * r * tail};
 }
 
-/// Between 1.6e-38 and 1.7e38; to two units in the last place. nan for nan.
+/// Returns exp(x), clamped to [1.6e-38, 1.7e38], with an error of at most 2 ulp. NaN gives NaN.
 inline float exp(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
@@ -43,18 +43,18 @@ inline float exp(float x) {
 }
 inline double exp(double x) { return std::exp(x); }
 
-/// tanh x = (e - 1) / (e + 1) with e = exp(2 |x|), where e - 1 is found without cancellation; to
-/// four units in the last place. nan for nan.
+/// Returns tanh(x) = (e - 1) / (e + 1) with e = exp(2 |x|), where e - 1 is computed without
+/// cancellation. The error is at most 4 ulp. NaN gives NaN.
 inline float tanh(float x) {
   float twice = 2.0f * std::abs(x);
-  twice = twice > 20.0f ? 20.0f : twice;  // from there on 1
+  twice = twice > 20.0f ? 20.0f : twice;  // tanh rounds to 1 from here on
   const ExpParts e = exp_parts(twice);
   const float less_one = e.power * e.rest + (e.power - 1.0f);
   return std::copysign(less_one / (less_one + 2.0f), x);
 }
 inline double tanh(double x) { return std::tanh(x); }
 
-/// 1 / (1 + exp(-x))
+/// Returns 1 / (1 + exp(-x)).
 inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 

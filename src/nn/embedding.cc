@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Vectors of tokens and places (fovea/nn/embedding.h).
+// Token embeddings and position embeddings (fovea/nn/embedding.h).
 
 #include "fovea/nn/embedding.h"
 
@@ -16,7 +16,7 @@
 namespace fovea::nn {
 namespace {
 
-/// Each is to be a row of `count`.
+/// Throws InvalidArgument unless the tokens are contiguous int64 from 0 to count - 1.
 void check(const TensorView& tokens, std::int64_t count) {
   if (!tokens.defined() || tokens.dtype() != DType::kInt64) {
     fail("tokens: expected int64, got {}", tokens.defined() ? dtype_name(tokens.dtype()) : "none");
@@ -68,7 +68,7 @@ void Embedding::backward(const TensorView& grad_y) {
   with_real(dtype, [&](auto zero) {
     using Real = decltype(zero);
     Real* const sums = weight_.gradient.span<Real>().data();
-    // Ranges of columns, for the same token may stand in many rows.
+    // Threads share out columns, not rows, because many rows may hold the same token.
     for_each_range(width_, 32, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = 0; i < grad.extent(0); ++i) {
         if (numbers[i] == padding_) continue;
@@ -130,7 +130,7 @@ void Positions::forward(const MutableTensorView& x, std::int64_t first) {
 void Positions::backward(const TensorView& grad_y) {
   if (weight_ == nullptr) return;
   as_rows_of(grad_y, weight_->value.dtype(), shape_, "grad_y");
-  // Each place of all items is a column of numbers to be added up.
+  // Each element of each position is a column, which is summed over the batch.
   const std::int64_t numbers = grad_y.extent(1) * width_;
   add_column_sums({grad_y.data(), grad_y.dtype(), {grad_y.extent(0), numbers}, {numbers, 1}},
                   MutableTensorView(weight_->gradient.view().address({first_, 0}), grad_y.dtype(),

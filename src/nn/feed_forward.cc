@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two linear maps with a bend between them (fovea/nn/feed_forward.h).
+// Two linear layers with an activation between them (fovea/nn/feed_forward.h).
 
 #include "fovea/nn/feed_forward.h"
 
@@ -14,7 +14,7 @@
 namespace fovea::nn {
 namespace {
 
-/// Calls work(i) for all numbers of a tensor, on threads.
+/// Calls work(i) for the index of every element, on threads.
 template <class Callable>
 void for_each_number(const TensorView& tensor, const Callable& work) {
   for_each_rows(tensor.size(), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -22,7 +22,7 @@ void for_each_number(const TensorView& tensor, const Callable& work) {
   });
 }
 
-/// The share of a standard normal variable that is below x.
+/// Returns the standard normal distribution function at x.
 template <class Real>
 Real normal_share(Real x) {
   return Real{0.5} * std::erfc(-x * std::numbers::sqrt2_v<Real> / 2);

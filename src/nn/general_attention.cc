@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// General attention (fovea/nn/general_attention.h): a product of matrices, then attention of one
-// head.
+// General attention (fovea/nn/general_attention.h): a matrix product, then attention with one head.
 
 #include "fovea/nn/general_attention.h"
 
@@ -19,7 +18,7 @@
 namespace fovea::nn {
 namespace {
 
-/// Rows [batch * length, width] as those of one head, [batch, 1, length, width].
+/// Returns rows [batch * length, width] as one head, [batch, 1, length, width].
 template <class View>
 View one_head(const View& rows, std::int64_t batch, std::int64_t length) {
   const Shape shape{batch, 1, length, rows.extent(1)};

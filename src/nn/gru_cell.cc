@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One step of gated recurrent units (gru_cell.h).
+// The element-wise part of one GRU step (gru_cell.h).
 
 #include "nn/gru_cell.h"
 
@@ -12,10 +12,9 @@
 namespace fovea::nn {
 namespace {
 
-// Functions of pointers that do not overlap, but for those that say so: loops that compilers make
-// vectors of.
+// Unless stated otherwise, pointers do not alias, so that compilers vectorize the loops.
 
-/// `after` may be `before`.
+/// Computes one item's step forward. `after` may equal `before`.
 template <class Real>
 void step_forward(std::int64_t hidden, Real* __restrict gates, const Real* __restrict hidden_gates,
                   const Real* before, Real* __restrict product, Real* after, Real* __restrict y) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One step of gated recurrent units (fovea/nn/gru.h) between its products of matrices, forward and
-// backward, for all items of a batch. Rows of any stride.
+// The element-wise part of one GRU step (fovea/nn/gru.h), between the matrix products, forward and
+// backward, for all items of a batch. Rows may have any stride.
 
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace fovea::nn {
 
-/// The items that take part in step `step`, those that are longer than that; where there are no
-/// lengths, all are.
+/// The batch items that are active in step `step`: those longer than `step`. If `lengths` is empty,
+/// all items are active.
 struct StepItems {
   std::span<const std::int64_t> lengths = {};
   std::int64_t step = 0;
@@ -25,21 +25,21 @@ struct StepItems {
 };
 
 struct GruStep {
-  MutableTensorView gates;    ///< [batch, 3 hidden] W_ih x + b_ih; becomes r, z and n
-  TensorView hidden_gates;    ///< [batch, 3 hidden] W_hh h + b_hh
-  TensorView before;          ///< [batch, hidden] h
-  MutableTensorView product;  ///< [batch, hidden] becomes what r multiplies
-  MutableTensorView after;    ///< [batch, hidden] becomes h', or h where an item takes no part
-  MutableTensorView y;        ///< [batch, hidden] becomes h', or zeros
+  MutableTensorView gates;    ///< [batch, 3 hidden] in: W_ih x + b_ih; out: r, z and n
+  TensorView hidden_gates;    ///< [batch, 3 hidden] in: W_hh h + b_hh
+  TensorView before;          ///< [batch, hidden] in: h
+  MutableTensorView product;  ///< [batch, hidden] out: W_hn h + b_hn, which r multiplies
+  MutableTensorView after;    ///< [batch, hidden] out: h', or h for inactive items
+  MutableTensorView y;        ///< [batch, hidden] out: h', or zeros for inactive items
 };
 void gru_step(const GruStep& at, const StepItems& items);
 
 struct GruStepBack {
   TensorView gates, before, product;    ///< as gru_step left them
-  TensorView grad_y;                    ///< [batch, hidden], may be absent
-  MutableTensorView grad_hidden;        ///< of h'; becomes that of h, but for the part by W_hh
-  MutableTensorView grad_gates;         ///< [batch, 3 hidden] becomes that of W_ih x + b_ih
-  MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] becomes that of W_hh h + b_hh
+  TensorView grad_y;                    ///< [batch, hidden]; may be undefined
+  MutableTensorView grad_hidden;        ///< in: of h'; out: of h, without the part through W_hh
+  MutableTensorView grad_gates;         ///< [batch, 3 hidden] out: of W_ih x + b_ih
+  MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] out: of W_hh h + b_hh
 };
 void gru_step_back(const GruStepBack& at, const StepItems& items);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Batches of sequences, each of its own length: their checks, and their steps as rows.
+// Batches of sequences of different lengths: checks, and views of single time steps as rows.
 
 #pragma once
 
@@ -15,17 +15,17 @@
 
 namespace fovea::nn {
 
-/// [batch, length, width] as [batch * length, width]. Throws InvalidArgument, naming the tensor,
-/// for another rank, another batch (where not -1) and as as_rows does.
+/// Returns [batch, length, width] as [batch * length, width]. Throws InvalidArgument, naming the
+/// tensor, if the rank or the batch size differs (a `batch` of -1 accepts any), and as as_rows().
 TensorView as_rows_of_items(const TensorView& tensor, DType dtype, std::int64_t batch,
                             std::int64_t width, std::string_view name);
 
-/// Keeps the lengths of items; none: all are `longest`. Throws InvalidArgument for another number
-/// of them than there are items and for one out of 0 .. longest.
+/// Copies the item lengths to `kept`; if there are none, all are `longest`. Throws InvalidArgument
+/// if their count is not `batch` or a length is outside 0 .. longest.
 void keep_lengths(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t longest,
                   std::vector<std::int64_t>& kept);
 
-/// Columns begin .. begin + count of rows.
+/// Returns columns [begin, begin + count) of `rows`.
 template <class View>
 View columns(const View& rows, std::int64_t begin, std::int64_t count) {
   using Pointee = std::remove_pointer_t<decltype(rows.data())>;
@@ -35,7 +35,7 @@ View columns(const View& rows, std::int64_t begin, std::int64_t count) {
           rows.strides()};
 }
 
-/// Step `step` of [batch * length, width], as [batch, width].
+/// Returns step `step` of [batch * length, width] as [batch, width].
 template <class View>
 View step_of(const View& rows, std::int64_t length, std::int64_t step) {
   const std::int64_t width = rows.extent(1), stride = rows.strides()[0];
@@ -44,7 +44,7 @@ View step_of(const View& rows, std::int64_t length, std::int64_t step) {
           Strides{length * stride, 1}};
 }
 
-/// Rows of the same number, width and type.
+/// Both arguments have the same number of rows, width and dtype.
 void copy_rows(const TensorView& from, const MutableTensorView& to);
 void add_rows(const TensorView& from, const MutableTensorView& to);
 void zero_rows(const MutableTensorView& rows);

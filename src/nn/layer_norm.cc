@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows brought to a mean of 0 and a variance of 1 (fovea/nn/layer_norm.h).
+// Layer normalisation: rows of mean 0 and variance 1 (fovea/nn/layer_norm.h).
 
 #include "fovea/nn/layer_norm.h"
 

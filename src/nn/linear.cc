@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A linear map with a bias (fovea/nn/linear.h).
+// A linear layer with an optional bias (fovea/nn/linear.h).
 
 #include "fovea/nn/linear.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What layers share (fovea/nn/model.h).
+// State shared by the layers of a model: parameters, random numbers, dropout (fovea/nn/model.h).
 
 #include "fovea/nn/model.h"
 
@@ -34,7 +34,7 @@ void Model::train(std::uint32_t step) {
 
 Dropout Model::dropout(std::uint32_t number, double probability) const {
   if (!training_) return {};
-  // Seeds take 32 bits, the layers' numbers the others.
+  // The seed occupies the low 32 bits, the layer's number the high 32 bits.
   return {probability, seed_ | static_cast<std::uint64_t>(number) << 32, step_};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention with learned projections (fovea/nn/multi_head_attention.h). Queries, keys and values
-// are one product; attention reads and writes them where they lie, by strides.
+// Attention with learned projections (fovea/nn/multi_head_attention.h). One matrix product computes
+// queries, keys and values; attention reads and writes its result in place, through strided views.
 
 #include "fovea/nn/multi_head_attention.h"
 
@@ -37,7 +37,7 @@ MultiHeadAttentionOptions checked_options(MultiHeadAttentionOptions options) {
   return options;
 }
 
-/// Some rows of a matrix, or numbers of a vector.
+/// Returns `count` rows of a matrix, or elements of a vector, starting at `first`.
 template <class View>
 View part(const View& of, std::int64_t first, std::int64_t count) {
   Shape shape = of.shape();
@@ -48,7 +48,7 @@ View part(const View& of, std::int64_t first, std::int64_t count) {
   return {of.address(at), of.dtype(), shape, of.strides()};
 }
 
-/// [batch, length, heads * head_dim] within rows of a wider matrix, as
+/// Returns columns [first, first + heads * head_dim) of [batch * length, width] as
 /// [batch, heads, length, head_dim].
 MutableTensorView as_heads(const MutableTensorView& rows, std::int64_t batch, std::int64_t first,
                            std::int64_t heads, std::int64_t head_dim) {
@@ -234,7 +234,7 @@ MutableTensorView MultiHeadAttention::look(const TensorView& x, const KvCache& m
 MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& cache,
                                              const Mask& mask) {
   const std::int64_t batch = shape[0], rows = shape[0] * shape[1];
-  // One item's keys are those of all.
+  // A cache of one batch item is broadcast to all sequences, by a stride of 0.
   const auto shared = [&](const TensorView& of) {
     if (of.extent(0) != 1) return of;
     Shape all = of.shape();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of matrices (multiply.h).
+// Matrix products and affine maps (multiply.h).
 
 #include "nn/multiply.h"
 
@@ -27,11 +27,12 @@ double element(const Factor& f, std::int64_t row, std::int64_t column) {
   return f.is_transposed ? f.matrix.at<double>({column, row}) : f.matrix.at<double>({row, column});
 }
 
-// Without AVX-512, oneDNN cuts products, and their sums, by the number of threads: two of them
-// change most bits of a product of 30 x 30 x 3000. There each product is cut into blocks of the
-// result, the same ones for any number of threads, and each block is one thread's. With AVX-512,
-// oneDNN shares out the whole: long sums in small results take up to 1.8 times as long in blocks,
-// on two threads. No difference was found there, but oneDNN does not promise that there is none.
+// Without AVX-512, oneDNN splits products, and the sums in them, by the thread count: with two
+// threads, most bits of a 30 x 30 x 3000 product change. Therefore Fovea splits the result into
+// blocks that do not depend on the thread count, and computes each block on one thread. With
+// AVX-512, oneDNN distributes the whole product, because blocks would take up to 1.8 times as long
+// for long sums in small results on two threads. No dependence on the thread count was found there,
+// but oneDNN does not guarantee its absence.
 bool in_blocks() {
   static const bool blocks =
       (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
@@ -39,7 +40,8 @@ bool in_blocks() {
 }
 constexpr std::int64_t kBlock = 128;  // rows and columns
 
-/// oneDNN asks OpenMP alone how many threads to take.
+/// Limits oneDNN to one thread while in scope. OpenMP's setting is the only limit that oneDNN
+/// reads.
 class OneThread {
  public:
   OneThread() { omp_set_num_threads(1); }
@@ -51,14 +53,15 @@ class OneThread {
   int before_ = omp_get_max_threads();
 };
 
-/// A forked child does not have the threads that oneDNN would wait for.
+/// Limits oneDNN to one thread in forked children, where it would wait for threads that no longer
+/// exist.
 void leave_threads_out_of_forked_children() {
   if (engine::thread_count({}, omp_get_max_threads()) == 1) omp_set_num_threads(1);
 }
 
 void sgemm(const Factor& left, const Factor& right, const MutableTensorView& result, bool add) {
   const std::int64_t rows = rows_of(left), inner = columns_of(left), columns = columns_of(right);
-  // An extent of 1 may have any stride, which oneDNN would refuse below the row's width.
+  // A single row may have any stride, but oneDNN refuses strides below the row's width.
   const auto pitch = [](const auto& matrix) {
     return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));
   };
@@ -74,7 +77,8 @@ void sgemm(const Factor& left, const Factor& right, const MutableTensorView& res
   }
 }
 
-/// Of dimension 0 or 1 what begins at `begin`, as many as a block has or as there are.
+/// Returns the block of `matrix` that starts at `begin` along `dimension` (0 or 1): kBlock rows or
+/// columns, or fewer at the end.
 template <class View>
 View block_of(const View& matrix, int dimension, std::int64_t begin) {
   Shape shape = matrix.shape();
@@ -115,7 +119,7 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
-  // An empty inner dimension has no first element for a block to begin at, and no sums to cut.
+  // With an empty inner dimension, blocks have no first element to address, and no sums to split.
   if (in_blocks() && columns_of(left) > 0) {
     sgemm_in_blocks(left, right, result, add);
   } else {

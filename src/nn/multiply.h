@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Products of matrices: oneDNN's in float32, plain loops in float64.
+// Matrix products: oneDNN in float32, plain loops in float64.
 
 #pragma once
 
@@ -8,24 +8,24 @@
 
 namespace fovea::nn {
 
-/// A matrix as a factor: as it is, or transposed.
+/// A factor of a product: a matrix or its transpose.
 struct Factor {
   TensorView matrix;  // rank 2, last dimension contiguous
   bool is_transposed = false;
 };
 inline Factor transposed(const TensorView& matrix) { return {matrix, true}; }
 
-/// result = left right, or result += left right. All of one type, float32 or float64; the result's
-/// last dimension contiguous.
+/// Computes result = left right, or result += left right if `add` is set. All three have the same
+/// dtype, float32 or float64. The last dimension of the result is contiguous.
 void multiply(const Factor& left, const Factor& right, const MutableTensorView& result,
               bool add = false);
 
-/// y = x W^T + b; b may be absent. x and y are rows.
+/// Computes y = x W^T + b. The bias may be undefined. x and y are rows.
 void affine(const TensorView& x, const TensorView& weight, const TensorView& bias,
             const MutableTensorView& y);
 
-/// The gradients of `affine`: adds to those of weight and of bias, which may be absent, and writes,
-/// or adds to, that of x.
+/// Computes the gradients of `affine`. Adds to the gradients of the weight and of the bias, which
+/// may be undefined. Writes the gradient of x, or adds to it if `add_to_grad_x` is set.
 void affine_backward(const TensorView& grad_y, const TensorView& x, const TensorView& weight,
                      const MutableTensorView& grad_weight, const MutableTensorView& grad_bias,
                      const MutableTensorView& grad_x, bool add_to_grad_x = false);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adam, clipping, schedules (fovea/nn/optimizer.h).
+// Adam, gradient clipping and learning rate schedules (fovea/nn/optimizer.h).
 
 #include "fovea/nn/optimizer.h"
 
@@ -48,7 +48,8 @@ Adam::Adam(Parameters& parameters, const AdamOptions& options) : options_(option
 void Adam::step(double learning_rate) {
   check_not_negative("learning_rate", learning_rate);
   ++steps_;
-  // The means begin at 0 and are that much too small (Kingma and Ba 2015, sec. 3).
+  // Bias correction: the moving averages start at 0, which makes them too small by these factors
+  // (Kingma and Ba 2015, sec. 3).
   const auto made = static_cast<double>(steps_);
   const double mean_share = 1.0 - std::pow(options_.beta1, made);
   const double square_share = 1.0 - std::pow(options_.beta2, made);
@@ -104,7 +105,7 @@ double clip_gradients(Parameters& parameters, double largest) {
   for (Parameter& parameter : parameters) {
     with_real(parameters.dtype(), [&](auto zero) {
       using Real = decltype(zero);
-      const auto factor = static_cast<Real>(largest / (norm + 1e-6));  // as PyTorch
+      const auto factor = static_cast<Real>(largest / (norm + 1e-6));  // as in PyTorch
       Real* const gradient = parameter.gradient.span<Real>().data();
       const auto& passes = passes::table<Real>();
       for_each_range(parameter.gradient.size(), kGrain,

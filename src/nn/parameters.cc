@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is learned (fovea/nn/parameters.h).
+// The learned parameters of a model and their gradients (fovea/nn/parameters.h).
 
 #include "fovea/nn/parameters.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes over numbers (passes.h). These are plain loops, of which compilers make vectors of each
-// target's width: what takes the time is reading and writing, once each, and the generator of
-// random numbers. Sums go in as many lanes everywhere and products are not fused with sums, so that
-// every target rounds alike.
+// Element-wise and row-wise passes (passes.h). These are plain loops that compilers vectorize for
+// each target. Their time goes into one read and one write per element, and into the random number
+// generator. Sums use the same number of lanes on every target, and products are not fused with
+// sums, so that every target rounds in the same way.
 
 #include "nn/passes.h"
 
@@ -28,7 +28,7 @@ namespace fovea::nn::passes::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The sum of term(i) for i from 0 to count, in lanes, as vectors add.
+/// Returns the sum of term(i) for i in [0, count), accumulated in 32 lanes that are added last.
 template <class Sum, class Term>
 HWY_INLINE Sum sum(std::int64_t count, const Term& term) {
   constexpr std::int64_t kSums = 32;
@@ -43,11 +43,12 @@ HWY_INLINE Sum sum(std::int64_t count, const Term& term) {
   return total;
 }
 
-// Philox gives four words for a counter: eight halves. So many counters side by side, on vectors of
-// up to as many; left to compilers the generator takes 2 to 12 % of a step, by their mood.
+// Philox computes four 32-bit words, that is eight 16-bit halves, per counter. The generator below
+// processes kCounters counters at a time, in explicit vectors of at most that many lanes. Without
+// explicit vectors the generator takes 2 to 12 % of a step, depending on the compiler.
 constexpr std::size_t kCounters = kDrawnTogether / 8;
 
-/// Both halves of the products of 32-bit words.
+/// Computes the high and low halves of the 64-bit products of 32-bit words.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void multiply_wide(D d, V x, std::uint32_t by, V& high, V& low) {
 #if HWY_TARGET == HWY_SCALAR
@@ -64,7 +65,7 @@ HWY_INLINE void multiply_wide(D d, V x, std::uint32_t by, V& high, V& low) {
 #endif
 }
 
-/// Whether a number is kept, 1 or 0, for kDrawnTogether numbers from number `first` on.
+/// Writes 1 (kept) or 0 (dropped) for the kDrawnTogether elements from element `first` on.
 HWY_INLINE void draw(const Dropout& rule, std::uint32_t threshold, std::int64_t first,
                      std::uint8_t* kept) {
   const hn::CappedTag<std::uint32_t, kCounters> d;
@@ -75,7 +76,7 @@ HWY_INLINE void draw(const Dropout& rule, std::uint32_t threshold, std::int64_t 
   const auto least = hn::Set(di, static_cast<std::int32_t>(threshold));
   const auto one = hn::Set(di, 1);
   for (std::size_t i = 0; i < kCounters; i += hn::Lanes(d)) {
-    // first / 8 is a multiple of kCounters: no carry.
+    // first / 8 is a multiple of kCounters, so adding i does not carry into the high word.
     Words a = hn::Iota(d, static_cast<std::uint32_t>(counter) + static_cast<std::uint32_t>(i));
     Words b = hn::Set(d, static_cast<std::uint32_t>(counter >> 32));
     Words c = hn::Zero(d), e = hn::Set(d, rule.call);
@@ -121,7 +122,7 @@ void drop(const Drop<Real>& of) {
         numbers[i] = past[i] + (kept[i] ? numbers[i] * factor : 0);
       }
     } else if (of.relu) {
-      // Not a maximum: a nan stays one.
+      // Written so that NaN stays NaN; a maximum could return 0.
       for (std::int64_t i = 0; i < count; ++i) {
         numbers[i] = !kept[i] || numbers[i] < 0 ? 0 : numbers[i] * factor;
       }
@@ -179,12 +180,13 @@ void norm_backward(const Norm<Real>& norm, const Real* grad_y, Real* grad_x, Rea
     const Real* HWY_RESTRICT const normed = norm.normal + r * columns;
     Real* HWY_RESTRICT const to = grad_x + r * columns;
     const Real scale = norm.inverse[r];
-    // What moves all of a row alike, or stretches it, changes nothing.
+    // The normalised row is invariant to shifts and scalings of x, so the gradient's components
+    // along these two directions are subtracted.
     const Real mean =
         sum<Real>(columns, [=](std::int64_t c) { return from[c] * weight[c]; }) / width;
     const Real stretch =
         sum<Real>(columns, [=](std::int64_t c) { return from[c] * weight[c] * normed[c]; }) / width;
-    // One loop for each result: with three in one GCC is not sure that they lie apart.
+    // One loop per result: GCC cannot prove that three results in one loop do not alias.
     for (std::int64_t c = 0; c < columns; ++c) {
       to[c] = scale * (from[c] * weight[c] - mean - normed[c] * stretch);
     }
@@ -213,7 +215,7 @@ void add_columns(const Real* rows, std::int64_t stride, const Real* factors,
   }
 }
 
-/// The largest of some numbers, of which none is passed over that is not a nan.
+/// Returns the maximum. NaN is skipped, except as the first number, which then is the result.
 template <class Real>
 HWY_INLINE Real largest_of(const Real* numbers, std::int64_t count) {
   constexpr std::int64_t kMaxima = 32;
@@ -251,7 +253,7 @@ void cross_entropy(const Logits<Real>& rows, std::int64_t begin, std::int64_t en
     }
     double* const to = rows.results + 3 * r;
     to[0] = loss;
-    // Of several that are as large, the first.
+    // The argmax is the first of equal maxima.
     to[1] = from[wanted] == largest && std::find(from, from + wanted, largest) == from + wanted;
     to[2] = lse;
   }

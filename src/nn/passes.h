@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loops over the numbers of layers, each compiled once for every SIMD target: what lies between the
-// products of a training step. They work on ranges, which their callers hand to threads.
+// Element-wise and row-wise loops of the layers: the parts of a training step other than matrix
+// products. Each loop is compiled once per SIMD target and processes a range, so that callers can
+// distribute ranges over threads.
 
 #pragma once
 
@@ -11,27 +12,30 @@
 
 namespace fovea::nn::passes {
 
-/// Dropout of numbers `begin` .. `end`; begin is a multiple of kDrawnTogether.
+/// Dropout of elements [begin, end). `begin` is a multiple of kDrawnTogether.
 template <class Real>
 struct Drop {
   Dropout rule;
-  Real factor;       // of what is kept
-  bool relu;         // numbers below 0 become 0 first
+  Real factor;       // scales the elements that are kept
+  bool relu;         // applies ReLU first
   Real* numbers;     // changed in place
-  const Real* past;  // to be added; null: nothing
-  /// Whether each was kept, 1 or 0, with room to a multiple of kDrawnTogether; null: unsaid.
+  const Real* past;  // a residual to add, or null
+  /// Receives 1 for each kept element and 0 for each dropped one. Its size is rounded up to a
+  /// multiple of kDrawnTogether. If null, the flags are not stored.
   std::uint8_t* kept;
   std::int64_t begin, end;
 };
 inline constexpr std::int64_t kDrawnTogether = 128;
 
-/// Rows of layer normalisation.
+/// Operands of layer normalisation.
 template <class Real>
 struct Norm {
   std::int64_t width;
   Real epsilon;
   const Real *weight, *bias;
-  Real *normal, *inverse;  // [rows, width] and [rows], from forward to backward
+  // The normalised rows [rows, width] and 1 / standard deviation [rows]: written by the forward
+  // pass, read by the backward pass.
+  Real *normal, *inverse;
 };
 
 /// Rows of logits.
@@ -40,39 +44,41 @@ struct Logits {
   std::int64_t classes, row_stride;
   const Real* logits;
   const std::int64_t* wanted;
-  std::int64_t ignored;  // a number that is no class where none is
+  std::int64_t ignored;  // the target to skip; -1, which is no class, skips none
   double smoothing;
-  double* results;  // of each row: loss, whether it was right, lse
+  double* results;  // [rows, 3]: loss, 1 if the argmax is the target (else 0), lse
 };
 
-/// What of a step of Adam is the same for all numbers.
+/// The coefficients of one Adam step, shared by all parameters.
 template <class Real>
 struct AdamStep {
   Real beta1, beta2, rate, root_scale, epsilon, keep;
 };
 
-/// The passes of one target. Ranges of rows or numbers go from `begin` to `end`; a result follows
-/// from these and from the inputs, to the bit, and not from the target.
+/// The passes of one SIMD target. Ranges of rows or elements are [begin, end). Results depend only
+/// on the range and the inputs: they are bit-identical on every target.
 template <class Real>
 struct Table {
   void (*drop)(const Drop<Real>& drop);
-  /// to = kept ? factor from : 0; may be in place.
+  /// Computes to = kept ? factor * from : 0. May run in place.
   void (*restore)(const std::uint8_t* kept, Real factor, const Real* from, Real* to,
                   std::int64_t count);
-  /// The same where `after`, what relu and dropout made, is above 0.
+  /// Multiplies `gradient` by `factor` where `after`, the output of ReLU and dropout, is above 0,
+  /// and by 0 elsewhere.
   void (*restore_relu)(const Real* after, Real factor, Real* gradient, std::int64_t count);
   void (*norm_forward)(const Norm<Real>& norm, const Real* x, Real* y, std::int64_t begin,
                        std::int64_t end);
-  /// Adds to the sums [width] those of the gradients of weight and bias.
+  /// Writes grad_x, and adds the gradients of weight and bias to the sums [width].
   void (*norm_backward)(const Norm<Real>& norm, const Real* grad_y, Real* grad_x, Real* weight_sums,
                         Real* bias_sums, std::int64_t begin, std::int64_t end);
   void (*add)(Real* to, const Real* from, std::int64_t count);
-  /// sums[width] += each of `count` rows, or these times those of `factors` (null: none).
+  /// Adds `count` rows to sums[width]. If `factors` is not null, its rows multiply `rows` first,
+  /// element by element.
   void (*add_columns)(const Real* rows, std::int64_t stride, const Real* factors,
                       std::int64_t factor_stride, std::int64_t count, std::int64_t width,
                       Real* sums);
   void (*cross_entropy)(const Logits<Real>& rows, std::int64_t begin, std::int64_t end);
-  /// `scale` times the gradient of the sum of losses.
+  /// Writes `scale` times the gradient of the sum of losses.
   void (*cross_entropy_gradient)(const Logits<Real>& rows, double scale, Real* gradient,
                                  std::int64_t begin, std::int64_t end);
   void (*adam)(const AdamStep<Real>& step, Real* value, const Real* gradient, Real* mean,
@@ -81,7 +87,7 @@ struct Table {
   void (*scale)(Real* numbers, Real by, std::int64_t count);
 };
 
-/// Those of the target that kernels run on. Errors as kernels::choose_target.
+/// Returns the passes for the SIMD target that the kernels use. Throws as kernels::choose_target().
 template <class Real>
 const Table<Real>& table();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer that adds to what it was given (fovea/nn/residual.h).
+// A residual block: the sum, dropout and norm around a layer (fovea/nn/residual.h).
 
 #include "fovea/nn/residual.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rows (rows.h).
+// Row views: checks, copies and column sums (rows.h).
 
 #include "nn/rows.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A contiguous tensor as rows of its last dimension, in float32 or float64, and rows on threads.
+// Views of contiguous float32 or float64 tensors as rows of the last dimension, and loops over rows
+// on threads.
 
 #pragma once
 
@@ -17,31 +18,33 @@
 
 namespace fovea::nn {
 
-/// Throws InvalidArgument, naming the tensor, for another type or gaps between its numbers.
+/// Throws InvalidArgument, naming the tensor, if it is undefined, has another dtype or is not
+/// contiguous.
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name);
-/// The same, and for another shape.
+/// As check_numbers(), and throws if the shape differs.
 void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
 
-/// [..., width] as [rows, width]. Throws as check_numbers does, and for another width.
+/// Returns [..., width] as [rows, width]. Throws as check_numbers(), and if the width differs.
 TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
                    std::string_view name);
-/// The same, of exactly this shape before.
+/// As as_rows(), and throws if the shape differs.
 TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
 
-/// Contiguous int64 numbers, kept in `buffer`, so that whoever gave them may let them go.
+/// Copies contiguous int64 numbers to `buffer`, so that the caller may free the original, and
+/// returns the copy.
 const std::int64_t* copy_numbers(const TensorView& numbers, Buffer& buffer);
 
-/// The shape of a tensor with another last extent.
+/// Returns `shape` with its last extent replaced by `width`.
 Shape with_width(const Shape& shape, std::int64_t width);
 
-/// The same numbers under another shape of as many.
+/// Returns a view of the same elements with another shape of equal size.
 inline MutableTensorView reshaped(const MutableTensorView& contiguous, const Shape& shape) {
   return {contiguous.data(), contiguous.dtype(), shape, contiguous_strides(shape)};
 }
 
-/// Calls `visit` with a zero of the type, float or double.
+/// Calls `visit` with a zero of type float or double, according to `dtype`.
 template <class Visitor>
 void with_real(DType dtype, Visitor&& visit) {
   if (dtype == DType::kFloat32) {
@@ -60,8 +63,8 @@ Real* row(const MutableTensorView& rows, std::int64_t number) {
   return static_cast<Real*>(rows.data()) + number * rows.strides()[0];
 }
 
-/// Calls work(begin, end) for ranges of `grain` of 0 .. count, on threads. What each range is
-/// follows from the count alone, and so does what is rounded how.
+/// Splits [0, count) into ranges of `grain` and calls work(begin, end) for each, on threads. Ranges
+/// depend only on `count` and `grain`, so the thread count never affects rounding.
 template <class Callable>
 void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work) {
   const std::int64_t items = (count + grain - 1) / grain;
@@ -71,7 +74,7 @@ void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work
   if (items > 0) engine::for_each_item({}, engine::thread_count({}, items), items, item);
 }
 
-/// The same for rows of this width, some ten thousand numbers at a time.
+/// Calls work(begin, end) for ranges of rows of about 16,000 elements each, on threads.
 template <class Callable>
 void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) {
   constexpr std::int64_t kNumbers = 16 * 1024;
@@ -79,8 +82,9 @@ void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) 
                  work);
 }
 
-/// sums[width] += what work(begin, end, to) adds to its `to` of zeros, for ranges of rows; on
-/// threads, and each range is added in its turn.
+/// Adds sums over rows to sums[width]. Calls work(begin, end, to) on threads, for ranges of rows;
+/// each call adds its rows to `to`, which starts as zeros. The partial sums are then added in the
+/// order of the ranges, so the thread count never affects rounding.
 template <class Real, class Callable>
 void add_sums_of_rows(std::int64_t rows, std::int64_t width, Real* sums, const Callable& work) {
   constexpr std::int64_t kRows = 128;
@@ -98,12 +102,12 @@ void add_sums_of_rows(std::int64_t rows, std::int64_t width, Real* sums, const C
   }
 }
 
-/// sums += the sum of all rows, each column by itself; or, with factors of the same shape, of their
-/// products, element by element.
+/// Adds the sum of each column of `rows` to `sums`. `factors`, of the same shape, multiply the rows
+/// element by element first.
 void add_column_sums(const TensorView& rows, const MutableTensorView& sums,
                      const TensorView& factors = {});
 
-/// to += from, contiguous and of as many numbers.
+/// Computes to += from. Both are contiguous and have the same size.
 void add(const MutableTensorView& to, const TensorView& from);
 
 }  // namespace fovea::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stack for handlers of signals (fovea/nn/signal_stack.h).
+// An alternate stack for signal handlers (fovea/nn/signal_stack.h).
 
 #include "fovea/nn/signal_stack.h"
 
@@ -11,7 +11,7 @@
 namespace fovea::nn {
 namespace {
 
-// A frame holds all registers, 11 KB with AMX's.
+// A signal frame stores all registers: 11 KB with those of AMX.
 constexpr std::size_t kStackBytes = 64 << 10;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Encoder and decoder of the transformer (fovea/nn/transformer.h).
+// The transformer's encoder and decoder (fovea/nn/transformer.h).
 
 #include "fovea/nn/transformer.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference's calls: all steps of a problem, or those rows of it that are asked for. What they
-// compute is in row_attention.h.
+// The reference's functions (fovea/reference.h): all steps of a problem, or selected rows of it.
+// The computation is in row_attention.h.
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@
 namespace fovea::reference {
 namespace {
 
-/// Copies numbers to their place in a tensor, from element number `first` on.
+/// Copies the numbers to a tensor, starting at element `first`. Skips an undefined tensor.
 template <class Real>
 void store(Tensor& tensor, std::int64_t first, const std::vector<Real>& numbers) {
   if (!tensor.defined()) return;
@@ -38,7 +38,7 @@ Steps all_steps(const Problem& problem) {
     if (after >= 0) shape.push_back(after);
     return Tensor(dtype_of<Real>(), shape);
   };
-  // Scores of keys of other sequences do not exist.
+  // With packed sequences, scores of keys of other sequences are never computed; they stay -inf.
   const auto make_scores = [&](bool present) {
     Tensor scores = make(present, p.kv_len);
     if (present && p.sequences > 0) {

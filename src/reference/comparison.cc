@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Comparing with the reference (row_check.h).
+// Compares results with the reference (comparison.h).
 
 #include "reference/comparison.h"
 
@@ -11,7 +11,8 @@
 namespace fovea::cli {
 namespace {
 
-/// 0 between equal infinities and between nans, infinity between a number and what is none.
+/// Returns |a - b|. The difference of two equal infinities or two NaNs is 0; any other difference
+/// that is not finite is infinity.
 double difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0.0;
   const double size = std::abs(a - b);
@@ -47,7 +48,7 @@ double largest_finite(const TensorView& values) {
 Rounding rounding_of(DType type) {
   switch (type) {
     case DType::kBFloat16:
-      return {0x1p-8, 0x1p-126};  // its products know no smaller numbers (docs/numerics.md)
+      return {0x1p-8, 0x1p-126};  // its products flush subnormals to 0 (docs/numerics.md)
     case DType::kFloat16:
       return {0x1p-11, 0x1p-25};
     case DType::kFloat64:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results beside the reference: how far they are from it, and how far the naive computation in the
-// same precision is, which they are judged by (docs/numerics.md, "The 1x rule").
+// Compares results with the reference. The yardstick is the error of the naive computation in the
+// same precision (docs/numerics.md, "The 1x rule").
 
 #pragma once
 
@@ -11,28 +11,28 @@
 
 namespace fovea::cli {
 
-/// The engine's result is not what the reference says.
+/// Thrown if the engine's result deviates too much from the reference.
 class WrongResult : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Largest differences from the oracle, over all that was added.
+/// The largest differences from the oracle over all tensors added.
 struct Deviations {
   double result = 0.0;
   double naive = 0.0;
 
-  /// Tensors of one shape. Where naive is no finite number it is no yardstick, and the result may
-  /// be what either has. Any other nan or infinity that the oracle does not have is off by
-  /// infinity.
+  /// Adds tensors of the same shape. A naive element that is not finite is no yardstick; there, the
+  /// result may equal either naive or the oracle. Any other NaN or infinity that the oracle does
+  /// not have counts as an infinite deviation.
   void add(const TensorView& result, const TensorView& naive, const TensorView& oracle);
 };
 
-/// The largest of the finite sizes; 0 where there are none.
+/// Returns the largest absolute value among the finite elements, or 0 if there are none.
 double largest_finite(const TensorView& values);
 
-/// What rounding to a type does at most: half a unit in the last place, relative to the number, and
-/// of the smallest numbers in itself.
+/// The maximum error of rounding to a type, half an ulp: relative to the value, and absolute for
+/// the smallest values.
 struct Rounding {
   double relative;
   double near_zero;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors as the reference reads them: without gaps, of the type that it computes in.
+// Contiguous tensors in the dtype that the reference computes in.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace fovea::reference {
 
-/// The elements of a view as Real, without gaps: where they are if they are so, else in a copy.
+/// The elements of a view as contiguous Real: the view itself if it already qualifies, else a copy.
 template <class Real>
 class Contiguous {
  public:
@@ -32,18 +32,18 @@ class Contiguous {
     if (owner_ == nullptr) owner_ = std::make_shared<const Tensor>(std::move(owner));
   }
 
-  /// False for one made of nothing.
+  /// Returns false if constructed without a tensor or from an undefined view.
   bool defined() const { return view_.defined(); }
   const Shape& shape() const { return view_.shape(); }
   std::span<const Real> span() const { return elements_; }
 
  private:
-  std::shared_ptr<const Tensor> owner_;  // null where the elements are the caller's
+  std::shared_ptr<const Tensor> owner_;  // null if the elements belong to the caller
   TensorView view_;
-  std::span<const Real> elements_;  // counted once, not for each row that is read
+  std::span<const Real> elements_;  // stored, so that its size is not computed again for every row
 };
 
-/// One row of a contiguous [batch, heads, length, dim] tensor.
+/// Returns one row of a contiguous [batch, heads, length, dim] tensor.
 template <class Real>
 std::span<Real> row_of(std::span<Real> elements, const Shape& shape, std::int64_t batch,
                        std::int64_t head, std::int64_t position) {
@@ -57,7 +57,7 @@ std::span<const Real> row_of(const Contiguous<Real>& tensor, std::int64_t batch,
   return row_of(tensor.span(), tensor.shape(), batch, head, position);
 }
 
-/// rows times weights; see project().
+/// Returns rows times weights; see project().
 template <class Real>
 Tensor multiply(const Contiguous<Real>& rows, const Contiguous<Real>& weights) {
   const auto dim = static_cast<std::size_t>(weights.shape()[0]);
@@ -70,7 +70,7 @@ Tensor multiply(const Contiguous<Real>& rows, const Contiguous<Real>& weights) {
   const std::span<Real> y = result.span<Real>();
   for (std::size_t row = 0; row * dim < x.size(); ++row) {
     for (std::size_t d = 0; d < dim; ++d) {
-      // Column by column each sum still runs from the first dimension to the last.
+      // For each column, the sum still runs from the first dimension to the last.
       for (std::size_t column = 0; column < columns; ++column) {
         y[row * columns + column] += x[row * dim + d] * w[d * columns + column];
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients of attention, one query at a time. RowGradients::add() is RowAttention::attend()
-// backwards: each paragraph turns the gradient of what a step made into that of what the step was
-// given, and adds what its other operands get.
+// Gradients of attention, one query at a time. RowGradients::add() is RowAttention::attend() in
+// reverse: each paragraph turns the gradient of a step's result into the gradient of its input, and
+// adds the gradients of the step's other operands.
 
 #include "reference/gradients.h"
 
@@ -31,7 +31,7 @@ Real dot(std::span<const Real> a, std::span<const Real> b) {
   return sum;
 }
 
-/// sum += factor * row
+/// Computes sum += factor * row.
 template <class Real>
 void add_times(Real factor, std::span<const Real> row, std::span<Real> sum) {
   for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += factor * row[d];
@@ -52,20 +52,20 @@ class RowGradients {
     if (sums.bias.defined()) bias_strides_ = broadcast_strides(sums.bias);
   }
 
-  /// Adds what comes by way of one query.
+  /// Adds the contributions of one query.
   void add(const Row& row) {
     const RowSteps<Real> s = attention_.attend(row);
     const RowPlace& place = s.place;
     const ScoreOptions& score = problem_.options.score;
-    // The keys that take part; the others have no gradient.
+    // The visible keys. Masked keys have no gradient.
     std::vector<std::size_t> keys;
     for (std::size_t j = 0; j < place.kv_len; ++j) {
       if (s.visible[j]) keys.push_back(j);
     }
-    // One number per key: the gradient of its weight at first, in the end that of its score.
+    // One number per key: first the gradient of its weight, at the end that of its score.
     std::vector<Real> gradient(place.kv_len, Real(0));
 
-    // Context: the values, mixed by what dropout left of their weights.
+    // Context: the sum of the values, multiplied by their weights after dropout.
     if (context_.defined()) {
       const auto context = row_of(context_, row.batch, row.head, row.query);
       for (const std::size_t j : keys) {
@@ -74,7 +74,7 @@ class RowGradients {
       }
     }
 
-    // Weights: what the loss makes of them beside the context.
+    // Weights: the loss's gradient with respect to the weights themselves.
     if (weights_.defined()) {
       const auto weights = row_of(weights_, row.batch, row.head, row.query);
       for (const std::size_t j : keys) {
@@ -82,22 +82,22 @@ class RowGradients {
       }
     }
 
-    // What each weight did to the loss.
+    // Relevance: each weight times its gradient, its first-order effect on the loss.
     for (const std::size_t j : keys) {
       const Index at{row.batch, row.head, place.number(j)};
       sums_.relevance.at<Real>(at) += s.unrounded[j] * gradient[j];
       sums_.magnitude.at<Real>(at) += std::abs(s.unrounded[j] * gradient[j]);
     }
 
-    // Softmax: what one weight gains the others lose, so that it counts how far a gradient is above
-    // the mean. lse grows with every score, by its weight.
+    // Softmax: a gain of one weight is a loss of the others, so the weighted mean of the gradients
+    // is subtracted. The derivative of lse with respect to a score is its weight.
     Real mean = 0;
     for (const std::size_t j : keys) mean += s.unrounded[j] * gradient[j];
     const Real lse = lse_gradient(row);
     for (const std::size_t j : keys) gradient[j] = s.unrounded[j] * (gradient[j] - mean + lse);
     if (sums_.sinks.defined()) add_to_sink(row.head, s.lse, lse - mean);
 
-    // Biases were added.
+    // Biases: each was added to the score, so its gradient is that of the score.
     for (const std::size_t j : keys) add_to_biases(place.at(j), gradient[j]);
 
     // Custom function.
@@ -132,7 +132,8 @@ class RowGradients {
   }
 
  private:
-  /// What `numbers`, those of the `sums` of keys or values, has of key j.
+  /// Returns the row of key j in `sums`, the gradients of keys or values, whose elements are
+  /// `numbers`.
   static std::span<Real> sum_of_key(std::span<Real> numbers, const Tensor& sums,
                                     const RowPlace& place, std::size_t j) {
     return row_of<Real>(numbers, sums.shape(), place.row.batch, place.kv_head, place.number(j));
@@ -145,15 +146,16 @@ class RowGradients {
     return lse_.span()[static_cast<std::size_t>(number)];
   }
 
-  /// A sink is a score without a value: what its weight of the row has is `gain`.
+  /// Adds the sink's gradient: its weight in the row, exp(sink - lse), times `gain`. A sink is a
+  /// score without a value.
   void add_to_sink(std::int64_t head, Real lse, Real gain) {
     const Real sink =
         static_cast<Real>(problem_.options.score.sinks[static_cast<std::size_t>(head)]);
-    if (sink == -std::numeric_limits<Real>::infinity()) return;  // it takes no part
+    if (sink == -std::numeric_limits<Real>::infinity()) return;  // no sink for this head
     sums_.sinks.at<Real>({head}) += std::exp(sink - lse) * gain;
   }
 
-  /// One number may be added to many scores.
+  /// Adds the gradient of a score to those of its biases. A bias element may belong to many scores.
   void add_to_biases(const ScorePosition& at, Real gradient) {
     if (sums_.bias.defined()) {
       const std::int64_t number = at.batch * bias_strides_[0] + at.head * bias_strides_[1] +
@@ -170,7 +172,7 @@ class RowGradients {
 
   const Problem& problem_;
   RowAttention<Real> attention_;
-  Contiguous<Real> context_, lse_, weights_;  // those gradients, where they are
+  Contiguous<Real> context_, lse_, weights_;  // the outputs' gradients, if defined
   Gradients& sums_;
   std::span<Real> key_sums_, value_sums_;
   std::array<std::int64_t, 4> bias_strides_{};
@@ -209,7 +211,7 @@ Gradients all_gradients(const Problem& problem, const OutputGradients& outputs) 
   return result;
 }
 
-/// Checks that the problem has gradients.
+/// Returns a checked problem. Throws InvalidArgument if its options have no gradients.
 Problem make_differentiable(const Inputs& inputs, const AttentionOptions& options,
                             const ReferenceOptions& how) {
   const Problem problem = make_problem(inputs, options, how);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference's gradients in parts, for who has threads to find them on (the engine, for
-// float64). attention_gradients() is all parts, one after the other.
+// The reference's gradients in parts, which callers can compute on several threads (the engine does
+// so for float64). attention_gradients() computes all parts in order.
 
 #pragma once
 
@@ -13,19 +13,21 @@
 
 namespace fovea::reference {
 
-/// Gradients of 0: of the arithmetic's type, absent where the options have no such thing. Throws as
-/// attention_gradients() does.
+/// Returns gradients filled with zeros, in the arithmetic's type. The gradient of an option that is
+/// not set is undefined. Throws as attention_gradients().
 Gradients zero_gradients(const Inputs& inputs, const AttentionOptions& options,
                          const ReferenceOptions& how = {});
 
-/// Adds to `sums`, those of zero_gradients() in the same arithmetic, what comes by way of some
-/// queries, one after the other; a gradient that was made absent is not asked for. All queries in
-/// the order of batches, heads and places give attention_gradients() before it rounds those of
-/// query, key and value at last.
+/// Adds the contributions of the queries `rows` to `sums`, in order. `sums` comes from
+/// zero_gradients() with the same arithmetic; the caller may replace gradients of options by
+/// undefined tensors to skip them. Adding all queries, in the order of batch, head and position,
+/// gives the result of attention_gradients() before its final rounding of the gradients of query,
+/// key and value.
 ///
-/// Two heads of keys write to different elements of query, key and value, with the query heads that
-/// read them; to different ones of relative and sinks; of bias where it has numbers of its own for
-/// each. Errors as attention_gradients(); rows have to be of the problem.
+/// Calls may run in parallel if they write to different elements. Two kv heads, with the query
+/// heads that read them, write to different elements of query, key, value, relative and sinks; and
+/// of bias, unless bias is broadcast over heads. Throws as attention_gradients(). Rows must be
+/// within the problem; this is not checked.
 void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,
                        const AttentionOptions& options, std::span<const Row> rows,
                        const ReferenceOptions& how, Gradients& sums);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses in float64 (lenses.h): each by its definition.
+// The lenses in float64, computed by their definitions (lenses.h).
 
 #include "reference/lenses.h"
 

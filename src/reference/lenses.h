@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses (fovea/lenses.h) in float64, from weights that are there: what the engine's are judged
-// by, and its own for float64.
+// The lenses (fovea/lenses.h) in float64, computed from materialised weights. They are the oracle
+// for the engine's lenses, and the engine's own implementation for float64.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace fovea::reference {
 
-/// RowStatistics of one row.
+/// The RowStatistics of one row.
 struct RowNumbers {
   double entropy = 0.0;
   double maximum = 0.0;
@@ -25,17 +25,20 @@ struct RowNumbers {
   double first_key = 0.0;
 };
 
-/// Of a row of weights, whose first key is key 0 of the tensor; `place` is the row's.
+/// Returns the statistics of a row of weights. weights[0] belongs to key 0 of the tensor, and
+/// `place` is the row's position.
 RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& place);
 
-/// Keys and weights of the k largest; -1 and 0 where there are fewer than k that are not 0.
+/// Returns the keys and weights of the k largest weights. If fewer than k weights are not 0, the
+/// remaining entries are -1 and 0.
 std::vector<std::pair<std::int64_t, double>> top_keys(std::span<const double> weights,
                                                       std::int64_t k);
 
-/// Writes statistics and top keys of row `number` of `rows` to their place, in float64.
+/// Writes the statistics and top keys of row `number` of `rows` to the lenses' elements for `row`,
+/// in float64.
 void write_lenses(const Lenses& lenses, const Row& row, const Rows& rows, std::int64_t number);
 
-/// A row of cells of a map in the making.
+/// Accumulates weights into one row of cells of a map.
 class MapRow {
  public:
   MapRow(std::int64_t columns, Pool pool)

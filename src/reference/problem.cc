@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the reference asks of a problem (problem.h).
+// Checks the arguments of the reference (problem.h).
 
 #include "reference/problem.h"
 
@@ -54,7 +54,7 @@ Problem make_problem(const Inputs& in, const AttentionOptions& options,
   }
   validate(options, shape);
   if (how.arithmetic != DType::kFloat64) {
-    // What float64 holds may be nothing or everything in float32.
+    // A finite float64 number may underflow or overflow in float32.
     const auto scale = static_cast<float>(problem.scale());
     const auto softcap = static_cast<float>(options.score.softcap);
     require(std::isfinite(scale),

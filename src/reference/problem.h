@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A problem of the reference whose shapes and options have been checked.
+// An attention problem for the reference, with checked shapes and options.
 
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace fovea::reference {
 
-/// It looks into what it was made of, which has to outlive it.
+/// Holds references to the arguments of make_problem(), which must outlive it.
 struct Problem {
   const Inputs& in;
   const AttentionOptions& options;
@@ -32,14 +32,14 @@ struct Problem {
   bool has_dropout() const { return options.dropout.probability > 0; }
 };
 
-/// Checks everything before anything is computed. Throws InvalidArgument.
+/// Checks all arguments and returns the problem. Throws InvalidArgument.
 Problem make_problem(const Inputs& in, const AttentionOptions& options,
                      const ReferenceOptions& how);
 
 /// Throws InvalidArgument with the message unless the condition holds.
 void require(bool condition, const std::string& message);
 
-/// Throws InvalidArgument unless the tensor is there and of this shape.
+/// Throws InvalidArgument unless the tensor is defined and has this shape.
 void require_shape(const TensorView& tensor, const char* name, const Shape& expected);
 
 }  // namespace fovea::reference

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention, one query at a time, in the order of the textbook. Read attend() from top to bottom:
-// each paragraph is one step. `Real` is double for the oracle and float for the naive computation
-// in single precision; sums run over keys and dimensions from first to last, every operation
+// Attention, one query at a time, in textbook order. Read attend() from top to bottom: each
+// paragraph is one step. `Real` is double for the oracle and float for the naive computation in
+// single precision. Sums run over keys and dimensions from first to last, and every operation is
 // rounded to Real.
 
 #pragma once
@@ -29,27 +29,27 @@
 
 namespace fovea::reference {
 
-/// Where a query finds its keys: those of its batch item or packed sequence.
+/// The position of a query, with the keys of its batch item or packed sequence.
 struct RowPlace {
   Row row;
   std::int64_t kv_head = 0;
   std::size_t kv_len = 0;
-  ScorePosition first;  // that of its first key
+  ScorePosition first;  // the position of the first key
 
   ScorePosition at(std::size_t j) const {
     ScorePosition at = first;
     at.key = static_cast<std::int64_t>(j);
     return at;
   }
-  /// Key j's number in the tensors.
+  /// Returns the index of key j in the tensors.
   std::int64_t number(std::size_t j) const {
     return first.key_start + static_cast<std::int64_t>(j);
   }
 };
 
-/// Every step of one row, for the keys that its place has. `visible[j]` is false where key j takes
-/// no part. Weights are as stored (ReferenceOptions::arithmetic), but for those that are unrounded;
-/// dropout multiplies them by `kept`.
+/// All steps of one row, for the keys of its place. `visible[j]` is false if key j is masked.
+/// `weights` and `dropped` are rounded to the storage type (ReferenceOptions::arithmetic),
+/// `unrounded` is not. Dropout multiplies the weights by `kept`.
 template <class Real>
 struct RowSteps {
   RowPlace place;
@@ -63,7 +63,7 @@ struct RowSteps {
   std::vector<Real> context;
 };
 
-/// To the type of 16 bits that the arithmetic is of, if it is.
+/// Rounds the numbers to bfloat16 or float16 if the arithmetic is one of these types.
 template <class Real>
 void round_as_stored(DType arithmetic, std::span<Real> numbers) {
   if (arithmetic == DType::kBFloat16) {
@@ -73,7 +73,7 @@ void round_as_stored(DType arithmetic, std::span<Real> numbers) {
   }
 }
 
-/// Attention of any row of a problem, which has to outlive this.
+/// Computes attention for single rows of a problem. The problem must outlive this object.
 template <class Real>
 class RowAttention {
  public:
@@ -116,7 +116,7 @@ class RowAttention {
     return row_of(value_, place.row.batch, place.kv_head, place.number(j));
   }
 
-  /// The whole of attention, for one query.
+  /// Returns all steps of attention for one query.
   RowSteps<Real> attend(const Row& row) const {
     const RowPlace place = place_of(row);
     const std::size_t kv_len = place.kv_len;
@@ -124,7 +124,7 @@ class RowAttention {
     RowSteps<Real> s;
     s.place = place;
 
-    // How well does the query match each key?
+    // Scores: how well the query matches each key.
     const std::span<const Real> q = query(place);
     s.scores.resize(kv_len);
     for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(q, key(place, j), s.hidden);
@@ -140,14 +140,14 @@ class RowAttention {
       for (Real& x : s.softcapped) x = c * std::tanh(x / c);
     }
 
-    // A custom function, of the caller's own.
+    // Custom function: supplied by the caller.
     s.custom = s.softcapped;
     for (std::size_t j = 0; score.custom.one != nullptr && j < kv_len; ++j) {
       const double x = static_cast<double>(s.custom[j]);
       s.custom[j] = static_cast<Real>(score.custom.one(score.custom.state.get(), x, place.at(j)));
     }
 
-    // Bias: what the positions say.
+    // Bias: a term that depends on the positions of query and key.
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     s.biased = s.custom;
     for (std::size_t j = 0; problem_.has_bias() && j < kv_len; ++j) {
@@ -155,7 +155,7 @@ class RowAttention {
       if (s.biased[j] != -kInfinity) s.biased[j] = bias ? s.biased[j] + *bias : -kInfinity;
     }
 
-    // Mask: what may not be seen takes no part from here on, nor does what has a score of -inf.
+    // Mask: masked keys are excluded from here on, and so are keys with a score of -inf.
     s.masked = s.biased;
     s.visible.resize(kv_len);
     for (std::size_t j = 0; j < kv_len; ++j) {
@@ -163,19 +163,19 @@ class RowAttention {
       if (!s.visible[j]) s.masked[j] = -kInfinity;
     }
 
-    // Weights: positive numbers that add up to one.
+    // Weights: positive numbers that sum to one.
     normalize(row, s);
     for (const Real weight : s.unrounded) s.row_sum += weight;
     s.weights = s.unrounded;
     round_as_stored<Real>(problem_.how.arithmetic, s.weights);
 
-    // Dropout: leave some weights out, and let the others make up for them.
+    // Dropout: set some weights to 0, and scale up the others to compensate.
     s.kept = kept(place);
     s.dropped = s.unrounded;
     for (std::size_t j = 0; j < kv_len; ++j) s.dropped[j] *= s.kept[j];
     round_as_stored<Real>(problem_.how.arithmetic, s.dropped);
 
-    // Context: the values, mixed by what is left of their weights.
+    // Context: the sum of the values, multiplied by their weights after dropout.
     s.context.assign(static_cast<std::size_t>(problem_.value_dim), Real(0));
     for (std::size_t j = 0; j < kv_len; ++j) {
       if (!s.visible[j]) continue;
@@ -187,10 +187,11 @@ class RowAttention {
   }
 
  private:
-  /// The batch item or packed sequence that a query belongs to.
+  /// Returns the batch item or packed sequence that a query belongs to.
   std::int64_t item_of(const Row& row) const {
     if (problem_.shape.sequences == 0) return row.batch;
-    // The last one that begins at or before it: those before that begin there too are empty.
+    // The last sequence that starts at or before the query. Earlier ones with the same start are
+    // empty.
     const auto& starts = problem_.options.sequences.query_starts;
     return std::upper_bound(starts.begin(), starts.end(), row.query) - starts.begin() - 1;
   }
@@ -199,7 +200,8 @@ class RowAttention {
     return Contiguous<Real>(multiply(rows, Contiguous<Real>(weights)));
   }
 
-  /// The score of one key before scaling; an additive score appends its hidden layer to `hidden`.
+  /// Returns the score of one key before scaling. An additive score appends its hidden layer to
+  /// `hidden`.
   Real match(std::span<const Real> query, std::span<const Real> key,
              std::vector<Real>& hidden) const {
     Real sum = 0;
@@ -215,7 +217,8 @@ class RowAttention {
     return sum;
   }
 
-  /// The sum of all biases; nothing where one of them is -inf, which masks whatever the others are.
+  /// Returns the sum of all biases, or nothing if one of them is -inf, which masks the key whatever
+  /// the others are.
   std::optional<Real> position_bias(const ScorePosition& at) const {
     const ScoreOptions& score = problem_.options.score;
     const std::int64_t distance = at.key - (at.query + at.offset);
@@ -237,7 +240,7 @@ class RowAttention {
     return masked ? std::nullopt : std::optional(sum);
   }
 
-  /// What dropout multiplies each weight by.
+  /// Returns the factors by which dropout multiplies the weights.
   std::vector<Real> kept(const RowPlace& place) const {
     std::vector<Real> factors(place.kv_len, Real(1));
     if (!problem_.has_dropout()) return factors;
@@ -254,14 +257,14 @@ class RowAttention {
   void normalize(const Row& row, RowSteps<Real>& s) const {
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     const auto& sinks = problem_.options.score.sinks;
-    // Without a sink it is -inf, whose exponential adds nothing.
+    // A missing sink is -inf, whose exponential is 0.
     const Real sink =
         sinks.empty() ? -kInfinity : static_cast<Real>(sinks[static_cast<std::size_t>(row.head)]);
     const Normalization kind = problem_.how.normalization;
     s.unrounded.assign(s.masked.size(), Real(0));
     s.lse = kind == Normalization::kSum ? std::numeric_limits<Real>::quiet_NaN() : sink;
 
-    // Subtracting the largest score changes no weight, but keeps exp() from overflowing.
+    // Subtracting the maximum score changes no weight, but keeps exp() from overflowing.
     Real shift = 0;
     bool empty = true;
     for (std::size_t j = 0; j < s.masked.size(); ++j) {
@@ -270,7 +273,7 @@ class RowAttention {
         shift = s.masked[j];
       empty = false;
     }
-    if (empty) return;  // a fully masked row: weights 0, lse the sink or -inf
+    if (empty) return;  // a fully masked row: its weights are 0, its lse is the sink or -inf
     if (kind == Normalization::kSoftmax && sink > shift) shift = sink;
 
     Real sum = 0;
@@ -287,11 +290,11 @@ class RowAttention {
   }
 
   const Problem& problem_;
-  // Contiguous, of type Real. What is compared: q and k; q W and k for the general score; q W and k
-  // U for the additive one.
+  // query_ and key_ hold q and k; q W and k for the general score; q W and k U for the additive
+  // score.
   Contiguous<Real> query_, key_, value_;
-  Contiguous<Real> v_;          // of the additive score only
-  std::vector<double> slopes_;  // of ALiBi only
+  Contiguous<Real> v_;          // only for the additive score
+  std::vector<double> slopes_;  // only for ALiBi
 };
 
 }  // namespace fovea::reference

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Examples in groups (batches.h).
+// Batches of examples (batches.h).
 
 #include "train/batches.h"
 
@@ -19,14 +19,14 @@ namespace {
 constexpr std::int64_t kWindow = 20;  // batches
 
 template <class Item>
-void shuffle(std::span<Item> items, RandomState& random) {  // Fisher and Yates
+void shuffle(std::span<Item> items, RandomState& random) {  // Fisher-Yates
   for (std::size_t i = items.size(); i > 1; --i) {
     std::swap(items[i - 1],
               items[static_cast<std::size_t>(random.randint(0, static_cast<std::int64_t>(i)))]);
   }
 }
 
-/// The longest of some, by what `length` says of them.
+/// Returns the maximum of length(number) over all numbers.
 template <class Length>
 std::int64_t longest(std::span<const std::int64_t> numbers, const Length& length) {
   std::size_t most = 0;
@@ -47,7 +47,7 @@ Batch make_batch(std::span<const Example> examples, std::span<const std::int64_t
               {},
               Tensor(DType::kInt64, {count, target}),
               Tensor(DType::kInt64, {count, target})};
-  static_assert(kPadding == 0);  // what tensors begin with
+  static_assert(kPadding == 0);  // new tensors are zero
   for (std::int64_t b = 0; b < count; ++b) {
     const Example& example = at(numbers[static_cast<std::size_t>(b)]);
     const auto length = static_cast<std::int64_t>(example.source.size());

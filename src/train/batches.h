@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Examples in groups of similar length, in an order that follows from a seed alone.
+// Groups examples of similar length into batches, in an order that depends only on a seed.
 
 #pragma once
 
@@ -12,26 +12,27 @@
 
 namespace fovea::train {
 
-/// A pair as tokens.
+/// A pair of texts as tokens.
 struct Example {
-  std::vector<std::int64_t> source;  ///< kEnd behind it
-  std::vector<std::int64_t> target;  ///< likewise
+  std::vector<std::int64_t> source;  ///< ends with kEnd
+  std::vector<std::int64_t> target;  ///< ends with kEnd
 };
 
-/// Some examples, filled up with kPadding.
+/// Several examples, padded with kPadding.
 struct Batch {
   Tensor source;                             ///< int64 [batch, source length]
-  std::vector<std::int64_t> source_lengths;  ///< of each, with kEnd
-  Tensor target;                             ///< int64 [batch, length]: kBegin, then its tokens
-  Tensor next;              ///< int64 [batch, length]: its tokens, kEnd behind them
-  std::int64_t tokens = 0;  ///< of source and target that are no padding
+  std::vector<std::int64_t> source_lengths;  ///< per example, including kEnd
+  Tensor target;            ///< int64 [batch, length]: kBegin, then the target without kEnd
+  Tensor next;              ///< int64 [batch, length]: the target with kEnd
+  std::int64_t tokens = 0;  ///< number of source and target tokens, without padding
 };
 
-/// Throws nothing; numbers are places in `examples`.
+/// Returns the examples at the indices `numbers` as one batch. The indices are not checked.
 Batch make_batch(std::span<const Example> examples, std::span<const std::int64_t> numbers);
 
-/// All examples once, as batches of `size`, in an order of this epoch: shuffled, sorted by length
-/// within windows of some batches, so that little is padding, and these shuffled again.
+/// Returns the indices of all examples, once each, as batches of `size`, in the order of this
+/// epoch. The examples are shuffled and then sorted by length within windows of several batches,
+/// which keeps padding low; the batches are shuffled again.
 std::vector<std::vector<std::int64_t>> batches_of_epoch(std::span<const Example> examples,
                                                         std::int64_t size, std::uint64_t seed,
                                                         std::int64_t epoch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A translator of recurrent layers (gru_translator.h).
+// The translator of recurrent layers (gru_translator.h).
 
 #include "train/gru_translator.h"
 
@@ -15,7 +15,7 @@ std::span<float> numbers(const MutableTensorView& contiguous) {
   return {static_cast<float*>(contiguous.data()), static_cast<std::size_t>(contiguous.size())};
 }
 
-/// Items of a tensor by their numbers.
+/// Returns copies of the batch items `rows` of a tensor.
 Tensor items(const Tensor& of, std::span<const std::int64_t> rows) {
   Shape shape = of.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());
@@ -74,7 +74,7 @@ void GruTranslator::backward(const TensorView& grad_logits) {
     const float after = numbers(initial_)[i];
     numbers(grad_bridge)[i] = numbers(grad.initial)[i] * (1.0f - after * after);
   }
-  // Where the forward direction ended nobody looks.
+  // The final state of the forward direction is not used, so its gradient is 0.
   Shape both = initial_.shape();
   both = {2, both[0], both[1]};
   const MutableTensorView grad_final = grad_final_.of(DType::kFloat32, both);
@@ -109,7 +109,7 @@ MutableTensorView GruTranslator::step(const TensorView& tokens) {
 }
 
 void GruTranslator::reorder(std::span<const std::int64_t> rows) {
-  // All sequences have the same memory: what was prepared stays, but for how many they are.
+  // All sequences share one memory, so it is prepared again only if their number changes.
   hidden_ = items(hidden_, rows);
   if (static_cast<std::int64_t>(rows.size()) != memory_.extent(0)) {
     memory_ = items(memory_, rows);

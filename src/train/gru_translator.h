@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A translator of recurrent layers that learns to align (Bahdanau et al. 2015).
+// A translator of recurrent layers with attention, which learns to align (Bahdanau et al. 2015).
 
 #pragma once
 
@@ -15,8 +15,9 @@
 
 namespace fovea::train {
 
-/// Names: source_embedding, target_embedding, encoder as nn.GRU, bridge (from where the encoder's
-/// backward direction ended to where the decoder begins), decoder, output.
+/// A bidirectional GRU encoder and a GRU decoder with additive attention. Parameter names:
+/// source_embedding, target_embedding, encoder (as nn.GRU), bridge (maps the final state of the
+/// encoder's backward direction to the decoder's initial state), decoder, output.
 class GruTranslator : public Translator {
  public:
   explicit GruTranslator(const TranslatorOptions& options);
@@ -42,9 +43,9 @@ class GruTranslator : public Translator {
   nn::GruDecoder decoder_;
   nn::Linear output_;
 
-  MutableTensorView initial_;  // tanh of the bridge
+  MutableTensorView initial_;  // tanh of the bridge's output
   nn::Buffer grad_bridge_, grad_final_;
-  Tensor memory_, hidden_, weights_;  // of decoding
+  Tensor memory_, hidden_, weights_;  // the state of decoding
 };
 
 }  // namespace fovea::train

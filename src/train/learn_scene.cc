@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learning where to look (fovea/train_scene.h): weights, loss, gradients, a step of Adam, again.
+// Learns a scene's projections (fovea/train_scene.h): repeats weights, loss, gradients and Adam
+// step.
 
 #include <cmath>
 #include <utility>
@@ -50,8 +51,9 @@ Tensor identity(std::int64_t dim) {
   return matrix;
 }
 
-/// The scene as it is before learning, with projections in any case, that can still be written when
-/// their numbers have all their digits.
+/// Returns the scene before learning, with identity projections if it has none. Throws
+/// InvalidArgument if the scene could exceed the size limit of scene files once its projections are
+/// written with all digits.
 Scene with_all_projections(const Scene& scene) {
   const Tensor& words = scene.words.embeddings;
   const Tensor& source = scene.source ? scene.source->embeddings : words;
@@ -76,7 +78,7 @@ Scene with_all_projections(const Scene& scene) {
   return with_projections(scene, projections);
 }
 
-/// The weights that are learned, and how.
+/// The state of one learning run.
 class Learner {
  public:
   Learner(const Scene& scene, const LearnOptions& options)

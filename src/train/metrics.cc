@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How good translations are (metrics.h).
+// Metrics of translations (metrics.h).
 
 #include "train/metrics.h"
 
@@ -19,14 +19,14 @@ namespace {
 constexpr std::size_t kLongest = 6;
 constexpr double kRecallWeight = 2.0 * 2.0;
 
-/// The text without white space.
+/// Returns the text without white space.
 std::string joined(std::string_view text) {
   std::string result;
   for (const std::string& word : split_words(text)) result += word;
   return result;
 }
 
-/// How often each run of `length` characters occurs.
+/// Returns the number of occurrences of each run of `length` characters.
 std::map<std::string_view, std::int64_t> runs(std::string_view text, std::size_t length) {
   const std::vector<std::string_view> characters = code_points(text);
   std::map<std::string_view, std::int64_t> counts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How good translations are, and whether they looked where they should.
+// Metrics of translations: text similarity, and the accuracy of alignments.
 
 #pragma once
 
@@ -13,12 +13,13 @@
 
 namespace fovea::train {
 
-/// chrF2 (Popović 2015) of all texts together, 0 to 100: the mean precision and recall of runs of 1
-/// to 6 characters, without white space, recall counted twice as much. As sacreBLEU has it.
+/// Returns the chrF2 score (Popović 2015) of the whole corpus, 0 to 100: the F-score (beta = 2) of
+/// the mean precision and mean recall of character n-grams, n = 1 to 6, ignoring white space. The
+/// definition is that of sacreBLEU.
 double chrf(std::span<const std::string> texts, std::span<const std::string> references);
 
-/// Characters of the target that have an origin, and those of which the step that wrote them looked
-/// at it more than at any other token.
+/// Accuracy of alignments: target characters with a known origin are counted, and are right if the
+/// step that wrote them has its largest weight on that origin.
 struct Aligned {
   std::int64_t right = 0;
   std::int64_t counted = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pairs of texts (pairs.h).
+// Reads pairs of texts (pairs.h).
 
 #include "train/pairs.h"
 
@@ -19,7 +19,7 @@
 namespace fovea::train {
 namespace {
 
-/// What is between separators.
+/// Splits a text at each separator. Returns the parts, including empty ones.
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -112,7 +112,7 @@ std::uint64_t fingerprint(const std::vector<Pair>& pairs) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    hash = (hash ^ 0xFF) * 0x100000001b3;  // no byte of UTF-8: where one text ends
+    hash = (hash ^ 0xFF) * 0x100000001b3;  // marks the end of a text: UTF-8 has no byte 0xFF
   };
   for (const Pair& pair : pairs) {
     add(pair.source);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pairs of texts from a file: what is to be translated, and into what.
+// Pairs of texts from a file: a source text and its translation.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace fovea::train {
 
-/// Characters from `first` to before `second`, counted in code points.
+/// The characters in [first, second), counted in code points.
 using Range = std::pair<std::int64_t, std::int64_t>;
 
-/// Which characters of the source some of the target's come from.
+/// The source characters that a range of target characters comes from.
 struct Origin {
   Range target;
   std::vector<Range> source;
@@ -23,16 +23,17 @@ struct Origin {
 struct Pair {
   std::string source;
   std::string target;
-  std::vector<Origin> origins;  ///< empty where the file says nothing of it
-  std::int64_t line = 0;        ///< in the file, from 1
+  std::vector<Origin> origins;  ///< empty if the file has none for this pair
+  std::int64_t line = 0;        ///< line number in the file, from 1
 };
 
-/// Reads lines of two or three columns, with tabs between: source, target, and origins as
-/// "0-4=20-24,5-7=12-14+16-18": target range = source ranges. Throws IoError for a file that cannot
-/// be read, and InvalidArgument, "FILE:LINE: ...", for what does not read so, is empty or no UTF-8.
+/// Reads lines of two or three columns separated by tabs: source, target and, optionally, origins
+/// such as "0-4=20-24,5-7=12-14+16-18" (target range = source ranges). Throws IoError if the file
+/// cannot be read. Throws InvalidArgument, "FILE:LINE: ...", for a malformed line, an empty text or
+/// invalid UTF-8, and "FILE: ..." for an empty file.
 std::vector<Pair> read_pairs(const std::string& path);
 
-/// A number that tells other pairs from these (FNV-1a of all of them, in order).
+/// Returns a hash of all pairs in order (FNV-1a), which detects that the pairs have changed.
 std::uint64_t fingerprint(const std::vector<Pair>& pairs);
 
 }  // namespace fovea::train

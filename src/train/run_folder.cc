@@ -35,7 +35,7 @@ constexpr const char* kBest = "model.safetensors";
 constexpr const char* kCheckpoint = "checkpoint.safetensors";
 constexpr std::int64_t kMaxNumber = std::int64_t{1} << 31;
 
-/// The tensors of a file, by name, into others of that shape and type.
+/// Reads the tensors of a file by name into existing tensors of the same shape and dtype.
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path), file_(TensorFile::open(path)) {}
@@ -58,7 +58,7 @@ class Reader {
                 static_cast<std::size_t>(to.size()) * dtype_size(to.dtype()));
     ++count_;
   }
-  /// Throws unless all tensors of the file were read.
+  /// Throws InvalidArgument unless all tensors of the file were read.
   void finish() const {
     if (count_ != file_.tensors().size()) {
       throw InvalidArgument(fmt::format("{}: expected {} tensors, as model.json's kind has, got {}",
@@ -112,7 +112,7 @@ Model parse_model(std::string_view json) {
   return model;
 }
 
-/// What `parse` makes of a file; its errors begin with the file's name.
+/// Returns parse(contents of the file). Prefixes its errors with the path.
 template <class Parse>
 auto read_json(const std::string& path, const Parse& parse) {
   const FileBytes file = map_file(path);
@@ -173,7 +173,7 @@ void RunFolder::load_best(Translator& translator) const {
 
 namespace {
 
-/// Calls `visit(name, tensor)` for all that a checkpoint holds.
+/// Calls visit(name, tensor) for every tensor of a checkpoint.
 template <class Optimizer, class Visitor>
 void for_each_tensor(Optimizer& adam, Tensor& counts, Tensor& best, const Visitor& visit) {
   for (auto& moments : adam.moments()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The folder of a training run: what the model is (model.json), its best parameters
-// (model.safetensors), how the run goes (run.json) and where it stands (checkpoint.safetensors).
-// Each file is there whole, whatever ends the process while it is written.
+// The folder of a training run: the model's description (model.json), its best parameters
+// (model.safetensors), the run's settings (run.json) and its state (checkpoint.safetensors). Files
+// are replaced atomically, so that a process that ends while writing leaves no partial file.
 
 #pragma once
 
@@ -18,16 +18,16 @@
 
 namespace fovea::train {
 
-/// What a run has come to, beside parameters and the optimizer's moments.
+/// The state of a run, apart from the parameters and the optimizer's moments.
 struct RunState {
   std::int64_t steps = 0;
-  double best = -1.0;            ///< the best validation so far
-  std::int64_t best_step = 0;    ///< when that was
-  std::int64_t worse = 0;        ///< validations since
-  std::int64_t fingerprint = 0;  ///< of pairs and settings that decide on the steps to come
+  double best = -1.0;            ///< the best validation score so far
+  std::int64_t best_step = 0;    ///< the step of that validation
+  std::int64_t worse = 0;        ///< number of validations since then
+  std::int64_t fingerprint = 0;  ///< hash of the pairs and settings that determine further steps
 };
 
-/// What translates: model.json and the parameters beside it.
+/// A translator with its options and vocabularies, as described by model.json.
 struct Model {
   TranslatorOptions options;
   Vocabulary source, target;
@@ -40,22 +40,22 @@ class RunFolder {
 
   const std::string& path() const { return path_; }
   bool has_checkpoint() const;
-  /// Makes the folder, and in it model.json and run.json, what the run is begun with. Throws
-  /// OutputError.
+  /// Creates the folder with model.json and run.json. Throws OutputError.
   void begin(const Model& model, const RunSettings& settings) const;
   RunSettings read_settings() const;
-  /// A file of the folder that a person looks at.
+  /// Writes a text file of the folder.
   void save_page(const char* name, const std::string& text) const;
-  /// Reads model.json; parameters are as new. Throws IoError and InvalidArgument.
+  /// Reads model.json. The parameters have their initial values. Throws IoError and
+  /// InvalidArgument.
   Model read_model() const;
 
   void save_best(const Translator& translator) const;
-  /// Throws InvalidArgument where the file is not that of such a model.
+  /// Throws InvalidArgument if the file does not fit the model.
   void load_best(Translator& translator) const;
 
-  /// The parameters are those that the optimizer moves.
+  /// Saves the state with the optimizer's moments and the parameters that it updates.
   void save_checkpoint(const nn::Adam& adam, const RunState& state) const;
-  /// Throws InvalidArgument where the file is not that of such a model.
+  /// Throws InvalidArgument if the file does not fit the model.
   RunState load_checkpoint(nn::Adam& adam) const;
 
  private:

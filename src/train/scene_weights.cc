@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// query = X W, so dW = X^T dquery (scene_weights.h).
+// A scene's weights and the gradients of its projections (scene_weights.h). With query = X W, the
+// gradient is dW = X^T dquery.
 
 #include "train/scene_weights.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 using scene::split_heads;
 
-/// sum += rows^T gradient: rows [batch, length, dim], gradient [batch, heads, length, head_dim],
-/// sum [dim, heads * head_dim].
+/// Computes sum += rows^T gradient: rows [batch, length, dim], gradient [batch, heads, length,
+/// head_dim], sum [dim, heads * head_dim].
 void add_product(const Tensor& rows, const Tensor& gradient, Tensor& sum) {
   const std::int64_t head_dim = gradient.extent(3);
   for_each_index(gradient.shape(), [&](const Index& at) {
@@ -35,7 +36,7 @@ SceneWeights::Found SceneWeights::forward(const TensorView& query, const TensorV
   const Tensor queries = reference::project(scene_.words.embeddings, query, dtype);
   const Tensor keys = reference::project(source().embeddings, key, dtype);
   const TensorView split_keys = split_heads(keys, scene_.kv_heads);
-  // Weights do not depend on values, so that any will do.
+  // The weights do not depend on the values, so the keys are passed as values.
   reference::Steps steps = reference::attention_steps(
       {split_heads(queries, scene_.heads), split_keys, split_keys}, scene_.options,
       {scene_.score_kind, scene_.normalizations.back(), dtype});

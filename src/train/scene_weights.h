@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A scene's weights as a function of what makes its queries and keys, and the gradients of that.
+// A scene's weights as a function of its query and key projections, with gradients.
 
 #pragma once
 
@@ -19,11 +19,11 @@ class SceneWeights {
     Tensor weights;  // [batch, heads, queries, keys], in the scene's arithmetic
     Tensor visible;
   };
-  /// What trace_scene() would show of the scene with these projections [dim, columns].
+  /// Returns the weights that trace_scene() would show with these projections [dim, columns].
   Found forward(const TensorView& query, const TensorView& key) const;
 
-  /// Adds to the parameters' gradients what the loss has by way of them. `gradient` is that of the
-  /// weights. In float64, whatever the scene's arithmetic.
+  /// Adds the loss's gradients to those of the parameters. `gradient` is the gradient of the
+  /// weights. Computes in float64, whatever the scene's arithmetic.
   void backward(const TensorView& gradient, nn::Parameter& query, nn::Parameter& key) const;
 
  private:

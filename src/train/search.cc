@@ -14,7 +14,7 @@
 namespace fovea::train {
 namespace {
 
-/// Sources side by side, filled up with kPadding.
+/// Several sources as one tensor, padded with kPadding.
 struct Sources {
   Tensor tokens;
   std::vector<std::int64_t> lengths;
@@ -35,7 +35,8 @@ struct Sources {
   }
 };
 
-/// log softmax of one row; what is no answer is as good as impossible.
+/// Returns the log-softmax of one row. kPadding and kBegin are excluded by a logit of -1e30,
+/// because they are never output.
 std::vector<double> log_shares(const TensorView& logits, std::int64_t row) {
   std::vector<double> shares(static_cast<std::size_t>(logits.extent(1)));
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -49,7 +50,7 @@ std::vector<double> log_shares(const TensorView& logits, std::int64_t row) {
   return shares;
 }
 
-/// Adds a row of weights, cut to its source's tokens.
+/// Appends a row of weights, without the source's padding.
 void add_weights(std::vector<float>& rows, const Tensor& weights, std::int64_t row,
                  std::int64_t length) {
   const auto from = weights.span<float>().begin() + row * weights.extent(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a translator says, token by token: the likeliest each time, or the best of several at once.
+// Decodes translations token by token, greedily or by beam search.
 
 #pragma once
 
@@ -15,19 +15,19 @@
 namespace fovea::train {
 
 struct Translation {
-  std::vector<std::int64_t> tokens;  ///< kEnd at their end, unless they were cut
-  double log_probability = 0.0;      ///< of all tokens together
-  Tensor weights;                    ///< [tokens, source tokens]: where each step looked
+  std::vector<std::int64_t> tokens;  ///< ends with kEnd, unless cut at the limit
+  double log_probability = 0.0;      ///< sum over all tokens
+  Tensor weights;                    ///< [tokens, source tokens]: the attention of each step
 };
 
-/// The likeliest token at each step, for many sources at once; at most `most` tokens each. The
-/// model is to evaluate.
+/// Translates several sources at once, with the most likely token at each step and at most `most`
+/// tokens each. The model must be in evaluation mode.
 std::vector<Translation> translate_greedily(Translator& translator,
                                             std::span<const std::vector<std::int64_t>> sources,
                                             std::int64_t most);
 
-/// The best that `beams` hypotheses side by side come to, by their mean log-probability per token.
-/// With one beam the same as greedily.
+/// Translates a source by beam search over `beams` hypotheses. Returns the one with the highest
+/// mean log-probability per token. With one beam, the result is that of translate_greedily().
 Translation translate_with_beams(Translator& translator, const std::vector<std::int64_t>& source,
                                  std::int64_t beams, std::int64_t most);
 

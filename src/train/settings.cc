@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a run of training goes, as JSON (settings.h).
+// The settings of a training run as JSON (settings.h).
 
 #include "train/settings.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kMaxSetting = std::int64_t{1} << 40;
 
-/// Calls `visit(key, member)` for all numbers.
+/// Calls visit(key, member) for every numeric setting.
 template <class Settings, class Visitor>
 void for_each_number(Settings& settings, const Visitor& visit) {
   auto& trainer = settings.trainer;

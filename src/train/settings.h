@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a run of training goes, beside what the model is.
+// The settings of a training run, apart from those of the model.
 
 #pragma once
 
@@ -11,27 +11,27 @@
 namespace fovea::train {
 
 struct TrainerOptions {
-  std::int64_t steps = 2000;    ///< at most so many
-  std::int64_t batch = 32;      ///< pairs a step
-  double learning_rate = 3e-3;  ///< the largest; falls with a cosine to 0
-  std::int64_t warmup = 200;    ///< steps in which it rises
+  std::int64_t steps = 2000;    ///< the maximum number of steps
+  std::int64_t batch = 32;      ///< pairs per step
+  double learning_rate = 3e-3;  ///< the peak, from which a cosine schedule decays to 0
+  std::int64_t warmup = 200;    ///< steps over which the learning rate rises to its peak
   double weight_decay = 0.01;
-  double clip = 1.0;  ///< of the gradients' norm
+  double clip = 1.0;  ///< the maximum norm of the gradients
   double label_smoothing = 0.05;
-  std::int64_t validate_every = 250;  ///< steps; a checkpoint is saved then, too
-  std::int64_t patience = 0;  ///< ends after so many validations without a better one; 0: never
-  double until = 2.0;         ///< ends at this share of exact matches; above 1: never
+  std::int64_t validate_every = 250;  ///< steps between validations; each saves a checkpoint
+  std::int64_t patience = 0;  ///< stop after this many validations without a new best; 0: never
+  double until = 2.0;         ///< stop at this share of exact matches; above 1: never
 };
 
-/// What a run was begun with, so that it can go on.
+/// The settings that a run was started with, stored so that it can be resumed.
 struct RunSettings {
   TrainerOptions trainer;
   std::string data = {};        ///< file of pairs
-  std::string validation = {};  ///< another, or empty: some of `data`
-  std::int64_t threads = 0;     ///< 0: as many as OpenMP gives
+  std::string validation = {};  ///< file of validation pairs; if empty, a part of `data` is used
+  std::int64_t threads = 0;     ///< 0: as many as OpenMP provides
 };
 
-/// As JSON, and back. Throws InvalidArgument naming the place.
+/// Converts settings to and from JSON. Parsing throws InvalidArgument, naming the place.
 std::string to_json(const RunSettings& settings);
 RunSettings parse_run_settings(std::string_view json);
 

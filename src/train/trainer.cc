@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training a translator (trainer.h).
+// Trains a translator (trainer.h).
 
 #include "train/trainer.h"
 
@@ -31,7 +31,7 @@ nn::Schedule schedule_of(const TrainerOptions& options) {
           .total = options.steps};
 }
 
-/// What decides on the bits of the steps to come.
+/// Returns a hash of the pairs and settings that determine the results of further steps.
 std::int64_t fingerprint(const TrainingData& data, const TrainerOptions& options) {
   std::vector<Pair> settings(1);
   settings[0].source = fmt::format("{} {} {} {} {} {} {} {}", options.steps, options.batch,
@@ -59,7 +59,7 @@ Validation validate(Translator& translator, const Vocabulary& source, const Voca
       sources.push_back(source.tokens(pair.source));
       longest = std::max(longest, target.tokens(pair.target).size());
     }
-    // Longer than all that is right cannot be.
+    // An output longer than every target cannot be exact.
     const auto most =
         std::min(static_cast<std::int64_t>(longest) + 1, translator.options().max_length);
     const std::vector<Translation> translations = translate_greedily(translator, sources, most);
@@ -120,7 +120,7 @@ Trainer::Trainer(RunFolder folder, Model& model, const TrainingData& data,
   if (!resume) {
     state_.fingerprint = now;
     folder_.begin(model, settings);
-    save();  // last: where there is a checkpoint there is all that goes on with it
+    save();  // last, so that a folder with a checkpoint has all other files as well
   }
 }
 
@@ -132,7 +132,7 @@ void Trainer::save() {
 void Trainer::validate_and_save() {
   Validation found = validate(*model_.translator, model_.source, model_.target, data_.validation);
   found.steps = state_.steps;
-  // Of equally many exact ones the nearer texts are better.
+  // chrF2 breaks ties between equal shares of exact matches.
   const double score = found.exact + found.chrf * 1e-6;
   found.best = score > state_.best;
   if (found.best) {

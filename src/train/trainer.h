@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Training a translator: steps over batches, validation, and a folder in which all of it stands, so
-// that a run that was ended at any moment goes on to the same bits.
+// Trains a translator: steps over batches, validations, and a folder that stores the run's state. A
+// run that is interrupted at any moment can be resumed with bit-identical results.
 
 #pragma once
 
@@ -20,64 +20,64 @@
 
 namespace fovea::train {
 
-/// The loss of a step was no finite number.
+/// Thrown if the loss of a step is not finite.
 class Diverged : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// How far a run is.
+/// Progress of a run after a step.
 struct StepReport {
   std::int64_t steps = 0;
-  double loss = 0.0;  ///< of this step's batch
+  double loss = 0.0;  ///< for this step's batch
   double learning_rate = 0.0;
-  std::int64_t tokens = 0;  ///< of this step's batch
+  std::int64_t tokens = 0;  ///< tokens in this step's batch
 };
 
-/// What a validation found.
+/// The result of a validation.
 struct Validation {
   std::int64_t steps = 0;
   double exact = 0.0;  ///< share of pairs translated exactly
   double chrf = 0.0;
-  double aligned = 0.0;      ///< share of characters that looked at their origin the most
-  std::int64_t counted = 0;  ///< of how many; 0: the pairs say nothing of it
+  double aligned = 0.0;      ///< share of characters with the largest weight on their origin
+  std::int64_t counted = 0;  ///< number of characters with a known origin
   bool best = false;
-  std::vector<std::string> texts;    ///< of all pairs
-  std::optional<Translation> first;  ///< of the first pair
+  std::vector<std::string> texts;    ///< translations of all pairs
+  std::optional<Translation> first;  ///< translation of the first pair
 };
 
-/// Throws InvalidArgument, "FILE:LINE: ...", for pairs that are too long for the model or have
-/// characters that it does not know.
+/// Throws InvalidArgument, "FILE:LINE: ...", for a pair that is too long for the model or has
+/// characters that are not in its vocabulary.
 void check_pairs(const Model& model, const std::vector<Pair>& pairs, const std::string& file);
 
-/// Greedy translations of all pairs, and what they are worth.
+/// Translates all pairs greedily and evaluates the translations.
 Validation validate(Translator& translator, const Vocabulary& source, const Vocabulary& target,
                     const std::vector<Pair>& pairs);
 
 /// Why a run ended.
 enum class TrainEnd : std::uint8_t { kOutOfSteps, kUntil, kPatience, kStopped };
 
-/// The pairs to learn from and those to validate with, of which nothing is learned.
+/// Training pairs, and the validation pairs that are held out from training.
 struct TrainingData {
   std::vector<Pair> training, validation;
-  std::string validation_file = "validation";  ///< for messages
+  std::string validation_file = "validation";  ///< file name for error messages
 };
 
 class Trainer {
  public:
-  /// Goes on from the folder's checkpoint where there is one and `resume`, else begins.
-  /// `model` holds what is not read from there. Throws InvalidArgument where the checkpoint was
-  /// made with other pairs, settings or another model, and "FILE:LINE: ..." for pairs that are too
-  /// long or have unknown characters.
+  /// Continues from the folder's checkpoint if `resume` is set; otherwise starts a new run in the
+  /// folder. `model` is the model to train; its parameters are read from the checkpoint. Throws
+  /// InvalidArgument if the checkpoint was made with other pairs, other settings or another model,
+  /// and "FILE:LINE: ..." for pairs that are too long or have unknown characters.
   Trainer(RunFolder folder, Model& model, const TrainingData& data, const RunSettings& settings,
           bool resume);
 
-  /// Called after each step; where it returns false the run ends, saved.
+  /// Called after each step. If it returns false, the run saves a checkpoint and ends.
   std::function<bool(const StepReport&)> on_step = {};
   std::function<void(const Validation&)> on_validation = {};
 
-  /// Runs to its end. Throws Diverged where the loss is no finite number; the last checkpoint
-  /// stays.
+  /// Runs the remaining steps. Throws Diverged if the loss is not finite; the last checkpoint is
+  /// kept.
   TrainEnd run();
 
   const RunState& state() const { return state_; }
@@ -95,7 +95,7 @@ class Trainer {
   nn::Adam adam_;
   nn::Schedule schedule_;
   RunState state_;
-  std::int64_t saved_ = 0;  // the step of the checkpoint
+  std::int64_t saved_ = 0;  // the step of the last checkpoint
 };
 
 }  // namespace fovea::train

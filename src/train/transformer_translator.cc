@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A translator made of the transformer (transformer_translator.h).
+// The transformer translator (transformer_translator.h).
 
 #include "train/transformer_translator.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A translator made of the transformer (Vaswani et al. 2017), norms first, places told by sines
-// and, in self-attention, by rotation.
+// A transformer translator (Vaswani et al. 2017) with norms before the layers. Positions are
+// encoded by sinusoids and, in self-attention, by rotary embeddings.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::train {
 
-/// Names: source_embedding, target_embedding, transformer as nn.Transformer, output.
+/// Parameter names: source_embedding, target_embedding, transformer (as nn.Transformer), output.
 class TransformerTranslator : public Translator {
  public:
   explicit TransformerTranslator(const TranslatorOptions& options);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Translators (translator.h).
+// Parts shared by all translators (translator.h).
 
 #include "train/translator.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A model that reads one text and writes another, whatever it is made of.
+// The interface of models that read one text and write another.
 
 #pragma once
 
@@ -21,22 +21,22 @@ namespace fovea::train {
 
 enum class Architecture : std::uint8_t { kTransformer, kGru };
 
-/// "transformer" or "gru".
+/// Returns "transformer" or "gru".
 std::string_view architecture_name(Architecture architecture);
 
-/// What a translator is like, beside its parameters' numbers.
+/// The architecture, sizes and seed of a translator: everything but its parameters' values.
 struct TranslatorOptions {
   Architecture architecture = Architecture::kTransformer;
-  std::int64_t source_symbols = 0;  ///< tokens that there are (Vocabulary::size)
+  std::int64_t source_symbols = 0;  ///< number of tokens (Vocabulary::size)
   std::int64_t target_symbols = 0;
-  std::int64_t max_length = 0;  ///< of sources and targets, in tokens
-  std::int64_t width = 64;      ///< of embeddings and what is made of them
-  std::int64_t heads = 4;       ///< of the transformer, as the three below
+  std::int64_t max_length = 0;  ///< the maximum number of tokens of sources and targets
+  std::int64_t width = 64;      ///< size of embeddings and hidden states
+  std::int64_t heads = 4;       ///< only for the transformer, as are the next four options
   std::int64_t inner = 128;
   std::int64_t encoder_layers = 2;
   std::int64_t decoder_layers = 2;
-  /// Self-attention turns queries and keys by angles of this base; 0: it does not. Texts of tens of
-  /// characters need neighbours told apart rather than a book's chapters.
+  /// The base of the rotary embeddings of self-attention; 0: none. The base is small because texts
+  /// have tens of characters, so that neighbouring positions must be easy to distinguish.
   double rotary_base = 100.0;
   double dropout = 0.05;
   std::uint64_t seed = 0;
@@ -50,25 +50,25 @@ class Translator {
   const nn::Model& model() const { return model_; }
   const TranslatorOptions& options() const { return options_; }
 
-  /// What is said to come next, [batch, length, target_symbols], before any softmax.
+  /// Returns the logits of the next token, [batch, length, target_symbols].
   virtual MutableTensorView forward(const Batch& batch) = 0;
-  /// From its gradient to those of all parameters.
+  /// Adds to the gradients of all parameters, from the gradient of the logits.
   virtual void backward(const TensorView& grad_logits) = 0;
 
-  /// Reads sources, int64 [batch, length], to be continued by `sequences`: one each, or any number
-  /// of the only one. The model is to evaluate.
+  /// Encodes sources, int64 [batch, length], and starts decoding `sequences` outputs: one per
+  /// source, or any number for a single source. The model must be in evaluation mode.
   virtual void begin(const TensorView& source, const std::vector<std::int64_t>& lengths,
                      std::int64_t sequences) = 0;
-  /// The next token of each sequence, int64 [sequences]: what is said to come then,
+  /// Appends a token to each sequence, int64 [sequences]. Returns the logits of the token after it,
   /// [sequences, target_symbols].
   virtual MutableTensorView step(const TensorView& tokens) = 0;
-  /// Sequence i goes on from what sequence rows[i] was; of one source only.
+  /// Replaces sequence i by sequence rows[i]. Only for a single source.
   virtual void reorder(std::span<const std::int64_t> rows) = 0;
-  /// Where each sequence's last step looked: [sequences, source length].
+  /// Returns the attention weights of each sequence's last step, [sequences, source length].
   virtual Tensor weights() const = 0;
 
  protected:
-  /// With what every architecture begins: source_embedding and target_embedding.
+  /// Adds the parameters that every architecture has: source_embedding and target_embedding.
   explicit Translator(const TranslatorOptions& options);
 
   TranslatorOptions options_;
@@ -77,7 +77,7 @@ class Translator {
   nn::DropoutLayer source_dropout_, target_dropout_;
 };
 
-/// Throws InvalidArgument for options that make no model.
+/// Returns a translator of the given architecture. Throws InvalidArgument for invalid options.
 std::unique_ptr<Translator> make_translator(const TranslatorOptions& options);
 
 }  // namespace fovea::train

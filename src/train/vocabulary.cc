@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Characters as numbers (vocabulary.h).
+// Maps characters to token numbers (vocabulary.h).
 
 #include "train/vocabulary.h"
 
@@ -26,7 +26,7 @@ Vocabulary::Vocabulary(std::vector<std::string> symbols) : symbols_(std::move(sy
 }
 
 Vocabulary Vocabulary::of(std::span<const std::string_view> texts) {
-  std::set<std::string_view> symbols;  // the order of UTF-8's bytes is that of code points
+  std::set<std::string_view> symbols;  // UTF-8 sorts bytewise in code point order
   for (const std::string_view text : texts) {
     for (const std::string_view symbol : code_points(text)) symbols.insert(symbol);
   }

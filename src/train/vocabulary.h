@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Characters as numbers.
+// Maps characters to token numbers.
 
 #pragma once
 
@@ -13,25 +13,26 @@
 
 namespace fovea::train {
 
-/// Tokens that are no characters.
+/// Special tokens, and the number of the first character.
 inline constexpr std::int64_t kPadding = 0, kBegin = 1, kEnd = 2, kFirstSymbol = 3;
 
-/// The characters (code points) that texts are made of.
+/// A set of characters (code points) with their token numbers.
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// Distinct characters; numbers follow their order.
+  /// Numbers the characters in the given order. Throws InvalidArgument for duplicates.
   explicit Vocabulary(std::vector<std::string> symbols);
-  /// All of these texts, in the order of their code points.
+  /// Returns the characters of all texts, in code point order.
   static Vocabulary of(std::span<const std::string_view> texts);
 
   const std::vector<std::string>& symbols() const { return symbols_; }
-  /// How many tokens there are, with those that are no characters.
+  /// Returns the number of tokens, including the special ones.
   std::int64_t size() const { return kFirstSymbol + static_cast<std::int64_t>(symbols_.size()); }
 
-  /// The text's tokens, kEnd behind them. Throws InvalidArgument, with the unknown character.
+  /// Returns the text's tokens, followed by kEnd. Throws InvalidArgument, naming the character, if
+  /// one is unknown.
   std::vector<std::int64_t> tokens(std::string_view text) const;
-  /// The characters of tokens up to the first kEnd.
+  /// Returns the characters of the tokens before the first kEnd.
   std::string text(std::span<const std::int64_t> tokens) const;
 
  private:

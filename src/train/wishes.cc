@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss on a row of weights, its gradient, and when it is enough (wishes.h).
+// The loss of a scene's wishes, its gradient, and the test of whether wishes are met (wishes.h).
 
 #include "train/wishes.h"
 
@@ -15,18 +15,19 @@
 namespace fovea::train {
 namespace {
 
-// Softmax gives no weight of exactly 0 or 1.
+// The tolerance at 0 and 1, because softmax never gives a weight of exactly 0 or 1.
 constexpr double kOutOfReach = 0.005;
-// Of what is left over, what is aimed at beyond the wish, so that it is not only approached.
+// The share of the remaining weight that is added to the aim. Aiming at the wish itself would only
+// approach it, without meeting it.
 constexpr double kBeyond = 0.1;
-// Logarithms and quotients of less would not be finite.
+// A lower bound that keeps logarithms and quotients finite.
 constexpr double kMin = 1e-300;
 
 [[noreturn]] void fail(const scene::Wish& wish, const char* message) {
   throw InvalidArgument(fmt::format("{}: {}", wish.place, message));
 }
 
-/// aim log(aim / weight), which is nan where the weight is.
+/// Returns aim log(aim / weight), or NaN if the weight is NaN.
 double divergence(double aim, double weight) {
   if (std::isnan(weight)) return weight;
   return aim > 0.0 ? aim * std::log(aim / std::max(weight, kMin)) : 0.0;
@@ -75,10 +76,10 @@ void Wishes::add_row(const std::vector<const scene::Wish*>& wishes, std::int64_t
   for (std::int64_t key = 0; key < visible.extent(3); ++key) seen += sees(key) ? 1 : 0;
   const bool alone = seen == static_cast<std::int64_t>(row.keys.size()) && !has_sinks;
   if (alone && sum == 0.0) {
-    if (row.keys.empty()) return;  // it sees nothing, and is to see nothing
+    if (row.keys.empty()) return;  // fully masked, and only wishes for 0
     fail(*wishes[0], "expected a key that is left to look at, got none: the query sees no other");
   }
-  // With no other key to look at, the wished ones share all.
+  // If the query sees no other key, the wished keys share the whole weight.
   const double left = std::max(0.0, 1.0 - sum);
   for (Key& key : row.keys) {
     if (sum > 0.0) key.aim += key.aim / sum * left * (alone ? 1.0 : kBeyond);
@@ -106,7 +107,7 @@ Tensor Wishes::gradient(const TensorView& weights) const {
   Tensor gradient(DType::kFloat64, weights.shape());
   const auto count = static_cast<double>(rows_.size());
   for (const Row& row : rows_) {
-    // The rest is one less what the keys have.
+    // The remaining weight is 1 - the sum of the keys' weights, hence the opposite sign.
     const double of_rest = row.rest / row.rest_of(weights);
     for (const Key& key : row.keys) {
       const double of_key = key.aim / std::max(row.weight(key, weights), kMin);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a scene's author wants of its weights, as a loss that can be made smaller.
+// The weights that a scene asks to be learned, as a loss to minimise.
 
 #pragma once
 
@@ -14,23 +14,23 @@ namespace fovea::train {
 
 class Wishes {
  public:
-  /// `visible` [batch, heads, queries, keys] says which keys take part. Throws InvalidArgument,
-  /// naming the wish, for one that no weights can fulfil.
+  /// `visible` [batch, heads, queries, keys] is false for masked keys. Throws InvalidArgument,
+  /// naming the wish, if no weights can meet it.
   Wishes(const scene::Scene& scene, const TensorView& visible);
 
   std::int64_t count() const { return static_cast<std::int64_t>(wishes_.size()); }
 
-  // The weights are [batch, heads, queries, keys], of any type of float.
+  // Weights are [batch, heads, queries, keys], of any floating-point dtype.
 
-  /// The mean over the rows with wishes of sum(aim log(aim / weight)), over their keys and the rest
-  /// of the row as one.
+  /// Returns the mean of sum(aim log(aim / weight)) over the rows with wishes. The sum is over the
+  /// row's wished keys, and over all its other keys as one class.
   double loss(const TensorView& weights) const;
-  /// Its gradient with respect to the weights, float64. Where a wanted weight is 0 already, beyond
-  /// what float64 can tell, there is nothing to go by.
+  /// Returns the gradient of the loss with respect to the weights, in float64. A wanted weight that
+  /// has underflowed to 0 cannot be learned, because softmax passes no gradient to its score.
   Tensor gradient(const TensorView& weights) const;
   bool met(std::int64_t wish, const TensorView& weights) const;
   std::int64_t met(const TensorView& weights) const;
-  /// What the query gives to the key in each head.
+  /// Returns the query's weight on the key, per head.
   std::vector<double> found(std::int64_t wish, const TensorView& weights) const;
 
  private:
@@ -42,7 +42,7 @@ class Wishes {
   struct Row {
     std::int64_t item, head, query;
     std::vector<Key> keys;
-    double rest;  // aimed at for all other keys together
+    double rest;  // the aim for all other keys together
 
     double weight(const Key& key, const TensorView& weights) const {
       return weights.value({item, head, query, key.key});
@@ -54,7 +54,7 @@ class Wishes {
                const TensorView& visible, bool has_sinks);
 
   std::vector<scene::Wish> wishes_;
-  std::vector<double> enough_;  // by wish: from here on it is met
+  std::vector<double> enough_;  // per wish, the smallest weight that meets it
   std::vector<Row> rows_;
 };
 
