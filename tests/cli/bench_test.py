@@ -240,8 +240,7 @@ class BenchTest(CliTest):
             self.assertEqual(result.stderr, b'fovea: unknown command "bench"; it is the program fovea-bench\n')
 
     def test_version(self):
-        version = self.succeed("--version", program=FOVEA).split()[1]
-        self.assertEqual(self.succeed("--version"), f"fovea-bench {version}\n")
+        self.assertEqual(self.succeed("--version"), self.succeed("--version", program=FOVEA).replace("fovea", "fovea-bench"))
 
     def test_an_unknown_target_is_refused(self):
         message = self.fail_with(2, "tiny", env=environment(FOVEA_TARGET="MMX"))

@@ -148,7 +148,6 @@ class InfoTest(CliTest):
         self.assertRegex(info["version"], r"\A\d+\.\d+\.\d+\Z")
         build = f"{info['computes_with']['target']}, {info['compiler']}, {info['build_type']}"
         self.assertEqual(self.succeed("--version"), f"fovea {info['version']} ({build})\n")
-        self.assertEqual(self.succeed("--version", program=BENCH), f"fovea-bench {info['version']} ({build})\n")
 
     def test_info_json(self):
         info = json.loads(self.succeed("info", "--json"))

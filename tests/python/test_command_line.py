@@ -17,7 +17,7 @@ def run(*arguments, **options):
 
 
 def test_it_is_the_command_line():
-    assert run("--version").stdout == f"fovea {fovea.__version__}\n"
+    assert run("--version").stdout.startswith(f"fovea {fovea.__version__} ({fovea.info().target}, ")
     assert "fovea explain" in run("--help").stdout
     assert fovea.info().target in run("info").stdout
 
