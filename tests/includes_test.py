@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no file includes a layer above its own, or one beside it (docs/architecture.md).
+"""Checks that no file includes a header of a higher layer or of an unrelated one (docs/architecture.md).
 
-Reads the #include lines of include/, src/, cli/ and bench/attention. First plants a few wrong includes in a
-temporary copy, to see that they are found.
+Reads the #include lines of include/, src/, cli/ and bench/attention. Also checks that wrong includes planted in a
+temporary copy are detected.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ LAYERS = {
 
 SCANNED = ["include", "src", "cli", "bench/attention"]
 SUFFIXES = {".h", ".cc"}
-# Where an include may be found, as the builds' include directories have it.
+# The include directories of the builds.
 INCLUDE_PATHS = ["include", "src", "."]
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 
@@ -92,7 +92,7 @@ def folder_of(path: str) -> str:
 
 
 def layers_below(folder: str) -> set[str]:
-    """Returns all folders that files of `folder` may include besides it."""
+    """Returns all folders that files of `folder` may include, besides `folder` itself."""
     below: set[str] = set()
     left = list(LAYERS[folder])
     while left:
@@ -104,7 +104,7 @@ def layers_below(folder: str) -> set[str]:
 
 
 def find_included(root: pathlib.Path, include: str) -> str | None:
-    """Returns the file that an include names, relative to the root; None for one of another project."""
+    """Returns the file that an include names, relative to the root, or None if it belongs to another project."""
     for path in INCLUDE_PATHS:
         if (root / path / include).is_file():
             return include if path == "." else f"{path}/{include}"
@@ -112,12 +112,12 @@ def find_included(root: pathlib.Path, include: str) -> str | None:
 
 
 def find_cycle() -> str | None:
-    """Returns a folder of the table that is below itself."""
+    """Returns a folder of the table that is below itself, or None."""
     return next((folder for folder in LAYERS if folder in layers_below(folder)), None)
 
 
 def check(root: pathlib.Path) -> list[str]:
-    """Returns a message for each include against the rule, and for each folder that has no layer."""
+    """Returns a message for each include that breaks the rule, and for each folder missing from the table."""
     cycle = find_cycle()
     if cycle is not None:
         return [f"{cycle}: below itself in the table of layers"]
@@ -161,7 +161,7 @@ def rule_of(folder: str) -> str:
 
 
 class PlantedIncludes(unittest.TestCase):
-    """Each test changes a copy of the tree, and expects the message."""
+    """Each test changes a copy of the tree and checks the message."""
 
     @classmethod
     def setUpClass(cls):
@@ -172,7 +172,7 @@ class PlantedIncludes(unittest.TestCase):
             shutil.copytree(ROOT / scanned, cls.root / scanned)
 
     def plant(self, file: str, include: str) -> None:
-        """Adds a line to a file, which need not exist, until the test ends."""
+        """Adds a line to a file, which may be new, until the test ends."""
         path = self.root / file
         if path.exists():
             self.addCleanup(path.write_bytes, path.read_bytes())
@@ -188,7 +188,7 @@ class PlantedIncludes(unittest.TestCase):
         for part in parts:
             assert part in errors[0], errors[0]
 
-    def test_copy_is_right(self):
+    def test_unchanged_copy(self):
         assert check(self.root) == []
 
     def test_upward(self):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no two files that are compiled together give one name to things of their unnamed namespaces.
+"""Checks that files of one unity build do not define the same name in their unnamed namespaces.
 
-The files of a folder are compiled together, and those of all commands (cmake/unity.cmake). The compiler refuses
-most doubles, but takes a second function of a name for an overload, which a call in another file might mean instead.
-Aliases (`using`) may be repeated. First plants a few doubles, to see that they are found.
+The files of a folder are compiled together, and so are those of all commands (cmake/unity.cmake). The compiler
+rejects most duplicates, but accepts a second function of the same name as an overload, which a call in another file
+might then select. Aliases (`using`) may be repeated. Also checks that planted duplicates are detected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The folders whose targets call fovea_unity.
 SCANNED = ["src", "cli", "bench/attention", "python/src", "tests/unit"]
 
-# At the beginning of a line: a function, a type, a constant, a variable.
+# Definitions at the start of a line: functions, types, constants, variables.
 FUNCTION = re.compile(r"[^\s/#}][^=]*?[\s*&>](\w+)\(")
 TYPE = re.compile(r"(?:struct|class|enum|enum class|union) (\w+)")
 CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&](\w+)(?:\[\w*\])?\s*[={;]")
@@ -30,7 +30,7 @@ NAMED_INSIDE = re.compile(r"^namespace \w+ {\n(?:(?!namespace ).*\n)*?}  // name
 
 
 def local_names(text: str) -> set[str]:
-    """Returns the names that a file gives in its unnamed namespaces, without those of named namespaces in these."""
+    """Returns the names that a file defines in its unnamed namespaces, except those in nested named namespaces."""
     text = NAMED_INSIDE.sub("", text)
     names = set()
     inside = False
@@ -47,12 +47,12 @@ def local_names(text: str) -> set[str]:
 
 
 def check(root: pathlib.Path) -> list[str]:
-    """Returns a message for each name that several files have which are compiled together."""
+    """Returns a message for each name that several files of one unity build define."""
     files: dict[tuple[pathlib.Path, str], list[str]] = collections.defaultdict(list)
     for scanned in SCANNED:
         for path in sorted((root / scanned).rglob("*.cc")):
             text = path.read_text(encoding="utf-8")
-            # These are compiled by themselves.
+            # Files with foreach_target are compiled separately.
             if "hwy/foreach_target.h" not in text:
                 folder = path.parent.relative_to(root)
                 if folder.parts[0] == "cli" and folder.parts[1:] != ("shell",):
@@ -67,7 +67,7 @@ def check(root: pathlib.Path) -> list[str]:
 
 
 class PlantedNames(unittest.TestCase):
-    """Each test makes two files, and expects the message or none."""
+    """Each test writes two files and checks the messages."""
 
     def doubles(self, one: str, other: str) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ class PlantedNames(unittest.TestCase):
         assert len(self.doubles("int* made = nullptr;", "int* made = nullptr;")) == 1
         assert len(self.doubles("constexpr int kMax = 1;", "constexpr double kMax = 2;")) == 1
 
-    def test_what_may_be(self):
+    def test_allowed_names(self):
         assert self.doubles("const int kOne = number(1);", "const int kTwo = number(2);") == []
         assert self.doubles("void one() {\n  two();\n}", "void two() {\n  one();\n}") == []
         assert self.doubles("using Kind = int;", "using Kind = int;") == []

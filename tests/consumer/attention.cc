@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside Fovea that wants attention alone: it links fovea::fovea, checks what it
-// computes against the reference, and prints "ok".
+// A program outside Fovea that uses only attention: it links fovea::fovea, compares results with
+// the reference, and prints "ok".
 
 #include "fovea/attention.h"
 
@@ -36,7 +36,7 @@ int main() {
     if (!near(context.value({0, 7, kLength - 1, c}), row.context.value({0, c}))) return 1;
   }
 
-  // One more query, by decoding and by the fused pass.
+  // One more query, computed by attention_decode and by the fused forward pass.
   const fovea::Tensor query =
       fovea::convert(fovea::RandomState(43).randn({1, kHeads, 1, kDim}), fovea::DType::kFloat32);
   fovea::Tensor decoded(fovea::DType::kFloat32, query.shape());
@@ -50,7 +50,7 @@ int main() {
     fovea::attention(heads.view()[0], heads, heads);
     return 1;
   } catch (const fovea::InvalidArgument&) {
-    // An exception that crosses the library's border keeps its type.
+    // Exceptions thrown across the library boundary keep their type.
   }
   if (fovea::build_info().version.empty()) return 1;
   std::puts("ok");

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and runs programs as outside ones would be: against the installed tree, found by CMake or by
-pkg-config, with either kind of library; and with Fovea as a subdirectory of their own build. What the
-shared libraries export must be what the lists in exported/ say; UPDATE=1 writes them anew.
+"""Builds and runs programs outside Fovea: against the installed tree, found by CMake or by pkg-config, with static
+and shared libraries; and with Fovea as a subdirectory of their build. Also compares the exported symbols of the
+shared libraries with the lists in exported/; UPDATE=1 rewrites the lists.
 
 Run by ctest, which sets FOVEA_BUILD, FOVEA_SOURCE, FOVEA_WERROR, CMAKE, CXX and
 CMAKE_CXX_COMPILER_LAUNCHER.
@@ -17,12 +17,12 @@ BUILD = pathlib.Path(os.environ["FOVEA_BUILD"])
 SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
 CMAKE = os.environ["CMAKE"]
 CXX = os.environ["CXX"]
-LAUNCHER = os.environ["CMAKE_CXX_COMPILER_LAUNCHER"]  # of the compiler: ccache, or nothing
+LAUNCHER = os.environ["CMAKE_CXX_COMPILER_LAUNCHER"]  # ccache, or empty
 HERE = pathlib.Path(__file__).resolve().parent
 
 
 def run(*command, env=None):
-    """Returns what the command printed; fails with all of it when the command does."""
+    """Runs a command and returns its output. If the command fails, raises an error that contains the output."""
     result = subprocess.run([str(word) for word in command], env={**os.environ, **(env or {})},
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
@@ -42,19 +42,19 @@ def configure(build, *arguments):
 
 
 def needed_libraries(program):
-    """What the dynamic linker will look for, as `readelf` (of the compiler's binutils) tells."""
+    """Returns the libraries that a program needs, according to `readelf` of the compiler's binutils."""
     return [line.split("[")[1].rstrip("]") for line in run("readelf", "-d", program).splitlines()
             if "(NEEDED)" in line]
 
 
-# What attention alone must do without.
+# Dependencies that a program with only attention must not have.
 OTHERS = ("zip", "libz.", "utf8proc", "json", "dnnl")
 
 
 def exported(library):
-    """Fovea's names among the symbols that a shared library defines for others, by nm and c++filt."""
+    """Returns the demangled names of the symbols that a shared library exports, by nm."""
     lines = run("nm", "-D", "--defined-only", "--demangle", library).splitlines()
-    # An empty version node, and GCC's mark of a newer std::string, are not part of a name.
+    # An empty version node and GCC's ABI tag of std::string are not part of a name.
     return sorted({line.split(" ", 2)[2].replace("[abi:cxx11]", "") for line in lines})
 
 
@@ -62,7 +62,7 @@ class Installed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.scratch = fresh(BUILD / "consumer" / "installed")
-        # Installed to one place and used from another: nothing may remember the first.
+        # Installed to one prefix and moved to another: no file may contain the first path.
         run(CMAKE, "--install", BUILD, "--prefix", cls.scratch / "first")
         cls.prefix = (cls.scratch / "first").rename(cls.scratch / "moved")
         cls.libdir = next(cls.prefix.rglob("libfovea.a")).parent
@@ -83,7 +83,7 @@ class Installed(unittest.TestCase):
         return needed_libraries(program)
 
     def archive_only(self, name):
-        """The library folder of a copy without the shared library, which a linker would prefer."""
+        """Copies the installed tree without its shared libraries, which a linker prefers; returns the library folder."""
         prefix = self.scratch / name
         shutil.copytree(self.prefix, prefix, symlinks=True)
         library_dir = prefix / self.libdir.relative_to(self.prefix)
@@ -91,7 +91,7 @@ class Installed(unittest.TestCase):
             shared.unlink()
         return library_dir
 
-    def test_what_is_installed(self):
+    def test_installed_files(self):
         for path in ("include/fovea/tensor.h", "include/fovea/attention.h",
                      "include/fovea/custom_score.h", "include/fovea/export.h", "include/fovea/simd_math-inl.h",
                      "include/fovea/simd_targets.h", "bin/fovea", "bin/fovea-bench",
@@ -102,10 +102,10 @@ class Installed(unittest.TestCase):
                      "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
             self.assertGreater((self.prefix / path).stat().st_size, 0, path)
 
-    def test_command_line_runs_where_it_is_installed(self):
+    def test_installed_command_line_runs(self):
         self.assertIn("0.", run(self.prefix / "bin" / "fovea", "--version"))
 
-    def test_no_file_remembers_where_it_was_built_or_first_installed(self):
+    def test_no_file_contains_build_or_install_paths(self):
         for path in self.prefix.rglob("*"):
             if path.suffix in {".cmake", ".pc"}:
                 text = path.read_text()
@@ -118,7 +118,7 @@ class Installed(unittest.TestCase):
         self.assert_attention_alone(self.scratch / "static" / "consumer")
 
     def test_find_package_shared(self):
-        # What only the static library links to is not looked for.
+        # CMake must not search for packages that only the static library links to.
         hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON"
                   for name in ("fmt", "hwy", "OpenMP", "PkgConfig")]
         needed = self.build_with_cmake("shared", "-DFOVEA_KIND=shared", *hidden)
@@ -126,7 +126,7 @@ class Installed(unittest.TestCase):
         self.assert_attention_alone(self.scratch / "shared" / "consumer")
 
     def assert_attention_alone(self, program):
-        """Neither what the linker loads nor what the compiler read has to do with files, JSON or layers."""
+        """Checks that neither the loaded libraries nor the compiled headers involve files, JSON or layers."""
         loaded = run("ldd", program)
         read = run("ninja", "-C", program.parent, "-t", "deps")
         self.assertIn("libfmt", loaded)
@@ -135,7 +135,7 @@ class Installed(unittest.TestCase):
             self.assertNotIn(other, loaded)
             self.assertNotIn(other, read)
 
-    def test_shared_libraries_export_the_public_names_alone(self):
+    def test_shared_libraries_export_only_public_names(self):
         for name in ("fovea", "fovea_files", "fovea_scene", "fovea_nn", "fovea_train"):
             library = self.libdir / f"lib{name}.so"
             if not library.exists():
@@ -167,7 +167,7 @@ class Installed(unittest.TestCase):
         needed = self.build_with_cmake("default_shared", "-DBUILD_SHARED_LIBS=ON")
         self.assertIn("libfovea.so", " ".join(needed))
 
-    def test_find_package_says_what_is_missing(self):
+    def test_find_package_names_missing_dependencies(self):
         with self.assertRaisesRegex(AssertionError, r"fovea::static needs fmt::fmt"):
             configure(self.scratch / "missing", f"-DCMAKE_PREFIX_PATH={self.prefix}",
                       "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON")
@@ -180,7 +180,7 @@ class Installed(unittest.TestCase):
         self.assertIn("libfovea.so", " ".join(needed))
 
     def test_pkg_config_static(self):
-        # `--static` names all that the archive needs.
+        # `--static` lists all dependencies of the archive.
         needed = self.build_with_pkg_config("pc_static", self.archive_only("archive"), "--static")
         self.assertNotIn("libfovea", " ".join(needed))
 
@@ -201,7 +201,7 @@ class Installed(unittest.TestCase):
                     self.assertIn(library, " ".join(needed))
         with self.assertRaisesRegex(AssertionError, r"fovea::nn_static needs DNNL::dnnl"):
             configure(self.scratch / "no_onednn", f"-DCMAKE_PREFIX_PATH={self.prefix}",
-                      "-DLAYERS=ON", "-Ddnnl_LIBRARY=OFF")  # as if it were not there
+                      "-DLAYERS=ON", "-Ddnnl_LIBRARY=OFF")  # as if it were not installed
 
     def test_layers_by_pkg_config(self):
         layers = {"source": "layers.cc", "also": ["fovea-nn"]}
@@ -224,12 +224,13 @@ class Installed(unittest.TestCase):
         flags = run("pkg-config", "--cflags", "fovea", "libhwy", env=config).split()
         run(CXX, "-std=c++20", "-fsyntax-only", f"-I{HERE}", *arguments, HERE / "custom_score.cc", *flags)
 
-    def test_a_custom_score_without_its_derivative_does_not_compile(self):
+    def test_custom_score_without_derivative_does_not_compile(self):
         with self.assertRaisesRegex(AssertionError, "Distance has no derivative"):
             self.check_custom_score("-DWITHOUT_DERIVATIVE")
 
-    def test_a_custom_score_for_other_targets_than_foveas_does_not_compile(self):
-        # Highway before the list, or a list that lacks what Fovea's has; more is as well.
+    def test_custom_score_for_other_targets_does_not_compile(self):
+        # Highway included before the list, or a list that lacks one of Fovea's disabled targets. A longer list is
+        # allowed.
         for list_of_ones_own in ("-DWITHOUT_TARGETS", "-DHWY_DISABLED_TARGETS=HWY_SSE4",
                                  "-DHWY_DISABLED_TARGETS=0"):
             with self.subTest(list_of_ones_own):
@@ -238,16 +239,17 @@ class Installed(unittest.TestCase):
         self.check_custom_score("-DHWY_DISABLED_TARGETS=(FOVEA_DISABLED_TARGETS|HWY_SSE4)")
 
 
-# What only other parts of Fovea need is not there, as far as CMake can tell.
+# Hides packages from CMake that only other parts of Fovea need.
 HIDDEN = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON"
           for name in ("CLI11", "GTest", "PNG", "PkgConfig", "ZLIB", "nlohmann_json")]
 
 
 class Subdirectory(unittest.TestCase):
     def test_add_subdirectory(self):
-        # Kept from run to run: this compiles the whole library once more, as it was compiled already
-        # where a cache has it from there, else as fast as can be. What only Fovea's own programs and
-        # tests need is hidden. Beside the build tree, so that relative paths are the same for ccache (CCACHE_BASEDIR).
+        # This compiles the whole library again, so the folder is kept between runs. With ccache, the flags are those
+        # of the build, so that its objects are reused; otherwise they are chosen for fast compilation. Packages that
+        # only Fovea's own programs and tests need are hidden. The folder is next to the build tree, so that relative
+        # paths are the same for ccache (CCACHE_BASEDIR).
         build = BUILD.with_name(f"{BUILD.name}-subdirectory")
         quick = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0"]
         alike = ["-DCMAKE_BUILD_TYPE=Release", f"-DFOVEA_WERROR={os.environ['FOVEA_WERROR']}"]
@@ -268,7 +270,7 @@ class Subdirectory(unittest.TestCase):
 
 
     def test_fetch_content(self):
-        # Cloned and configured as a project would; built is the same in test_add_subdirectory.
+        # Only clones and configures; test_add_subdirectory builds the same targets.
         if not (SOURCE / ".git").exists():
             self.skipTest("not a clone of git's, from which to fetch")
         build = fresh(BUILD / "consumer" / "fetch")

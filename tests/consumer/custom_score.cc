@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside Fovea with a score function of its own, as fovea/custom_score.h says: a bias
-// that grows with the distance, which Fovea has as ALiBi. Prints "ok" when the two agree, and their
-// gradients, and it was compiled for the targets that Fovea was.
+// A program outside Fovea with a custom score function, written as fovea/custom_score.h describes:
+// a bias proportional to the distance, which equals Fovea's ALiBi. Prints "ok" if results and
+// gradients of the two agree and the program was compiled for the same targets as Fovea.
 
-#ifndef WITHOUT_TARGETS          // for consumer_test.py: what is said then
+#ifndef WITHOUT_TARGETS          // consumer_test.py checks the compiler error
 #include "fovea/simd_targets.h"  // before Highway
 #endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "custom_score.cc"
 #include <hwy/foreach_target.h>
-// Highway wants to be first.
+// Must come after Highway.
 #include "fovea/custom_score.h"
 
 #ifndef DISTANCE_PARAMETERS  // once, not once per target
@@ -33,7 +33,7 @@ struct Distance {
     const V distance = hn::Abs(hn::ConvertTo(d, at.distances()));
     return hn::NegMulAdd(slope, distance, score);
   }
-#ifndef WITHOUT_DERIVATIVE  // for consumer_test.py: what is said then
+#ifndef WITHOUT_DERIVATIVE  // consumer_test.py checks the compiler error
   template <class D, class V>
   HWY_ATTR V derivative(D d, V, const fovea::HWY_NAMESPACE::ScoreLanes<D>&) const {
     return hn::Set(d, hn::TFromD<D>{1});
@@ -61,7 +61,7 @@ namespace consumer {
 FOVEA_SCORE_FUNCTION(make_distance, Distance, DistanceParameters)
 }
 
-// Those that Fovea is not compiled for are in nobody's build.
+// Targets that Fovea is not compiled for are disabled here too.
 static_assert((HWY_TARGETS & FOVEA_DISABLED_TARGETS) == 0);
 static_assert((HWY_DISABLED_TARGETS & HWY_SVE) != 0 && (HWY_DISABLED_TARGETS & HWY_SVE2) != 0);
 static_assert((HWY_DISABLED_TARGETS & HWY_SSSE3) != 0);
@@ -69,7 +69,7 @@ static_assert((HWY_DISABLED_TARGETS & HWY_SSSE3) != 0);
 static_assert((HWY_DISABLED_TARGETS & HWY_SSE2) != 0);
 #endif
 
-/// Whether this program has the targets that Fovea has on this CPU.
+/// Returns whether this program has the same targets as Fovea on this CPU.
 bool has_the_same_targets() {
   std::vector<std::string> ours, theirs;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -77,7 +77,7 @@ bool has_the_same_targets() {
     ours.push_back(fallback ? "SCALAR" : hwy::TargetName(target));
   }
   for (const std::string& target : fovea::build_info().targets) {
-    if (target != "AVX3_BF16") theirs.push_back(target);  // AVX3 to Highway
+    if (target != "AVX3_BF16") theirs.push_back(target);  // Highway's name for it is AVX3
   }
   return ours == theirs;
 }
@@ -96,7 +96,7 @@ int main() {
   const fovea::AttentionOptions ours = {
       .score = {.custom = consumer::make_distance({.slope = 0.25})}};
 
-  // In the engine, and one by one in the reference.
+  // In tiles by the engine, and score by score by the reference.
   fovea::Tensor lse(fovea::DType::kFloat32, {1, 1, 50});
   fovea::attention_forward(query, key, value, ours, {.lse = lse});
   const auto expected = fovea::reference::attention_steps({query, key, value}, built_in);
@@ -107,7 +107,7 @@ int main() {
     if (!(std::abs(by_reference.lse.value({0, 0, i}) - exact) < 1e-12)) return 1;
   }
 
-  // What is added has the slope 1, whoever adds it.
+  // The derivative is 1 for both, because a bias is only added.
   const auto gradient_of_query = [&](const fovea::AttentionOptions& options) {
     return fovea::reference::attention_gradients({query, key, value}, {.context = value}, options)
         .query;

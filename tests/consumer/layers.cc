@@ -14,7 +14,7 @@ int main() {
   fovea::nn::Adam adam(model.parameters());
   const fovea::Tensor x =
       fovea::convert(fovea::RandomState(2).randn({16, 3}), fovea::DType::kFloat32);
-  // Learns to say what it hears.
+  // Learns the identity.
   double loss = 0.0;
   for (int step = 0; step < 500; ++step) {
     const fovea::MutableTensorView y = layer.forward(x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program outside Fovea that uses scenes as well: it links fovea::scene and prints "ok".
+// A program outside Fovea that also uses scenes: it links fovea::scene and prints "ok".
 
 #include "fovea/scene.h"
 
@@ -23,16 +23,16 @@ int main() {
     fovea::Tensor::matrix({{1.0, 2.0}, {3.0}});
     return 1;
   } catch (const fovea::InvalidArgument&) {
-    // An exception that crosses the library's border keeps its type.
+    // Exceptions thrown across the library boundary keep their type.
   }
 
-  // Two keys, the second masked: all attention goes to the first.
+  // Two keys, the second one masked: the first gets all the weight.
   const fovea::Tensor words = fovea::RandomState(42).randn({1, 1, 2, 3});
   const auto steps =
       fovea::reference::attention_steps({words, words, words}, {.mask = fovea::prefix(1)});
   if (fovea::format_array(steps.weights.view()[0][0]) != "[[1. 0.]\n [1. 0.]]") return 1;
 
-  // The engine, and that its threads are there: eight heads, each over the same words.
+  // The engine with two threads: one batch item of eight heads.
   const fovea::Tensor heads =
       fovea::convert(fovea::RandomState(42).randn({1, 8, 300, 16}), fovea::DType::kFloat32);
   const fovea::AttentionOptions options = {.mask = fovea::causal() & fovea::window(99, 0),

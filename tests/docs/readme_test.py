@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the commands and programs of README.md and of the pages of docs/ that are named below.
+"""Runs the commands and programs in README.md and in the pages of docs/ that are named below.
 
-```sh    every command runs, in a copy of examples/ and docs/ with build/release/fovea and fovea-bench in
-         place, and must succeed. Lines that start with `make` would run these tests again, or
-         install packages: only that make knows the target is checked.
-```cpp   a whole program: compiled and linked against the installed tree with the flags of pkg-config,
-         and run.
-```python  is for tests/python/test_readme.py, which has the package.
-```json  is a part of a file, and not looked at.
-```text  right below one of these, exactly what it prints; after some words, a part of it.
+```sh    every command must succeed. It runs in a copy of examples/ and docs/ that has build/release/fovea and
+         fovea-bench. Lines that start with `make` would run these tests again or install packages, so the test
+         only checks that the target exists.
+```cpp   a complete program: compiled, linked to the installed library with the flags of pkg-config, and run.
+```python  checked by tests/python/test_readme.py, which has the package.
+```json  part of a file; not checked.
+```text  directly below one of these blocks: its exact output; after some words: an excerpt of its output.
 
-Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE, CXX, and FOVEA_NUMPY_PYTHON, which is what
-`python3` then is.
+Run by ctest, which sets FOVEA, FOVEA_BUILD, FOVEA_SOURCE, CMAKE, CXX, and FOVEA_NUMPY_PYTHON, the interpreter that
+`python3` runs.
 """
 
 import collections
@@ -25,16 +24,16 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
-# A make that started ctest must not steer the make started here.
+# The environment without the variables of a make that started ctest, which would affect the make started here.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}}
 
-# What the block prints: all of it (None where the README does not say), and parts of it.
+# `expected` is the whole output of the block, None if the document does not show it; `excerpts` are parts of it.
 Block = collections.namedtuple("Block", "language line text expected excerpts")
 
 
 def blocks(markdown):
-    """The fenced blocks of a document, with the line each begins at, counted from 1."""
+    """Returns the fenced blocks of a document with their first line numbers, counted from 1."""
     result = []
     end = 0
     for fence in re.finditer(r"^```(\w*)\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
@@ -60,7 +59,7 @@ class Blocks(unittest.TestCase):
 
 
 class Document:
-    """What documents have in common; each names its file."""
+    """Base class of the documents; each subclass sets NAME to its file."""
 
     NAME = ""
     LANGUAGES = {"sh"}
@@ -80,7 +79,7 @@ class Document:
 
         programs = cls.scratch / "bin"
         programs.mkdir()
-        # Not a link: the Python of a virtual environment has to be called by its own path.
+        # Not a symlink: the Python of a virtual environment must be called by its own path.
         (programs / "python3").write_text('#!/bin/sh\nexec "$FOVEA_NUMPY_PYTHON" "$@"\n', encoding="utf-8")
         (programs / "python3").chmod(0o755)
         cls.environment = {**ENVIRONMENT, "PATH": f"{programs}{os.pathsep}{ENVIRONMENT['PATH']}"}
@@ -104,7 +103,7 @@ class Document:
                     self.assertIn(excerpt, output)
 
     def test_languages(self):
-        # A block of another kind would be run by nobody.
+        # No test would run a block of another language.
         self.assertLessEqual({block.language for block in self.blocks}, self.LANGUAGES)
 
     def test_commands(self):

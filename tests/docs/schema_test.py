@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/scene.schema.json is a JSON Schema, takes every scene that is right and refuses what is wrong.
+"""docs/scene.schema.json is a JSON Schema that accepts every valid scene and rejects invalid ones.
 
-The right ones are examples/scenes, the whole scenes of docs/scene.md, and those of
-tests/data/scene_schema_cases.json, which has the wrong ones too; tests/unit/scene/read/schema_test.cc
-gives the same to the parser. FOVEA_SOURCE is the source directory; without it, this one's.
+Valid scenes are those of examples/scenes, the complete scenes of docs/scene.md, and those of
+tests/data/scene_schema_cases.json, which has the invalid ones too; tests/unit/scene/read/schema_test.cc
+passes the same cases to the parser. FOVEA_SOURCE is the source directory, by default the one of this file.
 """
 
 import json
@@ -22,7 +22,7 @@ def refuse_constant(name):
 
 
 def parse(text):
-    """JSON, without the NaN and Infinity that Python would take."""
+    """Parses JSON; rejects NaN and Infinity, which Python accepts by default."""
     return json.loads(text, parse_constant=refuse_constant)
 
 
@@ -31,7 +31,7 @@ def read(*path):
 
 
 def json_blocks(markdown):
-    """The ```json blocks of a document, each with the line it begins at, counted from 1."""
+    """Yields the ```json blocks of a document with their first line numbers, counted from 1."""
     for fence in re.finditer(r"^```json\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL):
         yield markdown.count("\n", 0, fence.start()) + 1, fence.group(1)
 
@@ -47,7 +47,7 @@ class Schema(unittest.TestCase):
         return [f"{'.'.join(map(str, error.absolute_path)) or 'scene'}: {error.message}"
                 for error in self.validator.iter_errors(scene)]
 
-    def test_it_is_a_schema(self):
+    def test_schema_is_valid(self):
         self.assertEqual(self.schema["$schema"], "http://json-schema.org/draft-07/schema#")
         jsonschema.Draft7Validator.check_schema(self.schema)
 
@@ -62,20 +62,20 @@ class Schema(unittest.TestCase):
         count = 0
         for line, text in json_blocks(read("docs", "scene.md")):
             with self.subTest(f"docs/scene.md:{line}"):
-                # A block that shows only a part of a scene need not be JSON by itself.
+                # A block that shows only part of a scene may not be valid JSON.
                 if not text.startswith("{") or not re.search(r'"(tokens|text)"', text):
                     continue
                 count += 1
                 self.assertEqual(self.complaints(parse(text)), [])
         self.assertGreaterEqual(count, 8)
 
-    def test_right_scenes_conform(self):
+    def test_valid_scenes_conform(self):
         self.assertGreaterEqual(len(self.cases["right"]), 57)
         for scene in self.cases["right"]:
             with self.subTest(json.dumps(scene)):
                 self.assertEqual(self.complaints(scene), [])
 
-    def test_wrong_scenes_do_not(self):
+    def test_invalid_scenes_are_rejected(self):
         self.assertGreaterEqual(len(self.cases["wrong"]), 132)
         for wrong in self.cases["wrong"]:
             with self.subTest(wrong["why"]):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fuzzers do with a file: open it, read each tensor and look at every element. A file may
-// be refused with one of Fovea's errors, and with nothing else; the sanitizers see to the rest.
+// The common part of the fuzzers: opens a file and reads every element of each tensor. The only
+// exception allowed is InvalidArgument; the sanitizers report invalid memory accesses.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::test {
 
-/// A sum that depends on each element, so that the compiler reads them all.
+/// Returns the sum of all elements, so that the compiler cannot remove the reads.
 inline double sum_of(const TensorView& tensor) {
   double sum = 0.0;
   for_each_index(tensor.shape(), [&](const Index& index) { sum += tensor.value(index); });
@@ -43,7 +43,7 @@ inline int fuzz_file(const std::uint8_t* data, std::size_t size, FileFormat form
     read_tensor_of(file, "");
     read_tensor_of(file, "no such name");
   } catch (const InvalidArgument& error) {
-    // A message says where.
+    // Every message starts with the file's name.
     if (!std::string(error.what()).starts_with("fuzz: ")) std::abort();
   }
   return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of .npy (fuzz.h).
+// Fuzzer for the .npy reader (fuzz.h).
 
 #include "fuzz.h"
 

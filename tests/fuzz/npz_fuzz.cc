@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of .npz (fuzz.h).
+// Fuzzer for the .npz reader (fuzz.h).
 
 #include "fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader of .safetensors (fuzz.h).
+// Fuzzer for the .safetensors reader (fuzz.h).
 
 #include "fuzz.h"
 

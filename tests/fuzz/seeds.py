@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""seeds.py FOLDER: writes small files of each format, right and nearly right, into FOLDER/npy,
-FOLDER/npz and FOLDER/safetensors, for the fuzzers to start from. Python's standard library only.
+"""seeds.py FOLDER: writes small valid and almost valid files of each format into FOLDER/npy, FOLDER/npz and
+FOLDER/safetensors, as the fuzzers' seed corpus. Uses only Python's standard library.
 """
 
 import io

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea attend` on files that NumPy, ml_dtypes and safetensors write: results are compared with the formula
-in NumPy's float64, files with those that the libraries write of the same arrays.
+"""Tests `fovea attend` on files that NumPy, ml_dtypes and safetensors write. Results are compared with the formula
+in NumPy float64, and the output files with the files that the libraries write for the same arrays.
 
 tests/peers/run runs it in its virtual environment, with the path of the program.
 """
@@ -21,14 +21,14 @@ import suite
 
 TYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
          "f64": np.dtype(np.float64)}
-# Twice the rounding of weights and context; the sums of float32 beside it.
+# Covers the rounding of weights and of context, plus that of float32 sums.
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 2e-2, "f64": 1e-13}
 ENDINGS = (".npy", ".npz", ".safetensors")
 NAMES = ("query", "key", "value")
 
 
 def attention(query, key, value, visible=None, bias=None):
-    """(context, lse) in float64 of [batch, heads, length, dim]."""
+    """Returns (context, lse) in float64 for inputs [batch, heads, length, dim]."""
     query, key, value = (array.astype(np.float64) for array in (query, key, value))
     group = query.shape[1] // key.shape[1]
     key, value = np.repeat(key, group, axis=1), np.repeat(value, group, axis=1)
@@ -46,14 +46,14 @@ def attention(query, key, value, visible=None, bias=None):
 
 
 class Attend:
-    """Writes arrays with the Python libraries, calls the program, reads with the Python libraries."""
+    """Writes arrays with the Python libraries, runs the program, and reads its results with the same libraries."""
 
     def __init__(self, program, folder):
         self.program = program
         self.folder = pathlib.Path(folder)
 
     def write(self, name, ending, array):
-        """The spec of an array in a file of its own."""
+        """Writes an array to a file of its own and returns its spec."""
         path = self.folder / f"{name}{ending}"
         bfloat16 = ":bf16" if array.dtype == TYPES["bf16"] and ending != ".safetensors" else ""
         if ending == ".npy":
@@ -75,7 +75,7 @@ class Attend:
         return array.view(dtype) if array.dtype == np.dtype("V2") else array
 
     def run(self, arrays, *options, endings=(".npz",) * 3, output=".npz", dtype=None):
-        """(context, lse) of a successful, verified run."""
+        """Runs `fovea attend --verify` and returns (context, lse)."""
         arguments = []
         for name, ending in zip(NAMES, endings):
             arguments += [f"--{name}", self.write(name, ending, arrays[name])]
@@ -125,7 +125,7 @@ def types_and_formats(attend, word):
 
 
 def arrangements(attend):
-    """Orders of dimensions, elements and bytes, and types that are converted."""
+    """Returns cases of dimension order, element order, byte order, and converted types."""
     arrays = problem("f32")
     turned = {name: array.swapaxes(1, 2) for name, array in arrays.items()}
     fortran = {name: np.asfortranarray(array) for name, array in arrays.items()}
@@ -149,7 +149,7 @@ def arrangements(attend):
 
 
 def rules(attend):
-    """Masks and biases from files; positions count from the last key."""
+    """Returns cases of masks and biases from files; the alignment is bottom-right."""
     arrays = problem("f32")
     q_len, kv_len = arrays["query"].shape[2], arrays["key"].shape[2]
     query = np.arange(q_len)[:, None] + kv_len - q_len
@@ -179,7 +179,7 @@ def rules(attend):
 
 
 def files(attend):
-    """The bytes are those that the libraries write of the same arrays."""
+    """Returns cases that compare the output files with those of the libraries, byte by byte."""
     def case(word, output):
         arrays = problem(word)
         context, lse = attend.run(arrays, output=output)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fovea's readers and writers of files behind a C function, for tests/peers/files_suite.py, which
-// compares what NumPy and safetensors write with what they read of Fovea's. tests/peers/run
-// compiles it against build/release.
+// A C function that reads and writes files with Fovea, for tests/peers/files_suite.py, which
+// compares them with NumPy and safetensors. tests/peers/run compiles it against build/release.
 
 #include <exception>
 #include <string>
@@ -12,8 +11,8 @@
 
 extern "C" {
 
-/// Reads a file and writes its tensors into another, whose ending says the format. With `bfloat16`
-/// elements of two bytes without a type are bfloat16. Null, or what went wrong.
+/// Copies the tensors of a file to another file, whose extension sets the format. With `bfloat16`,
+/// 2-byte elements without a type are read as bfloat16. Returns null, or an error message.
 const char* peer_copy_tensors(const char* from, const char* to, bool bfloat16) {
   static thread_local std::string message;
   try {

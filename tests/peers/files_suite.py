@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that NumPy, ml_dtypes and safetensors write, through Fovea's readers and writers and back:
-every bit has to be the same, and so have the bytes of the files themselves.
+"""Round trips of files that NumPy, ml_dtypes and safetensors write, through Fovea's readers and writers: the
+elements and the files must be identical, bit by bit.
 
 tests/peers/run runs it in its virtual environment, with the path of files_call.cc's library.
 """
@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import suite
 
-# What is read as itself, and what is read as int64.
+# OWN_TYPES keep their type when read, INTEGERS become int64.
 OWN_TYPES = ["float32", "float64", "float16", "bfloat16", "int64", "bool"]
 INTEGERS = ["int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"]
 SHAPES = [(), (1,), (7,), (0,), (3, 0, 2), (2, 3), (3, 5, 7), (1, 2, 1, 3, 1, 2), (1000, 33)]
@@ -29,7 +29,7 @@ def dtype_of(name):
 
 
 def array_of(name, shape, seed=0):
-    """Random bits, so that NaNs of all kinds, infinities and subnormal numbers occur."""
+    """Returns an array of random bits, with NaNs of all kinds, infinities and subnormal numbers."""
     random = np.random.default_rng([seed, *shape, len(shape)])
     dtype = dtype_of(name)
     if name == "bool":
@@ -52,12 +52,12 @@ def check_same(what, got, expected):
 
 
 def as_read(array):
-    """What Fovea makes of an array: whole numbers become int64."""
+    """Returns the array that Fovea reads: integers become int64."""
     return array.astype(np.int64) if array.dtype.kind in "iu" else array
 
 
 class Files:
-    """Writes with the Python libraries, copies with Fovea, reads with the Python libraries."""
+    """Writes files with the Python libraries, copies them with Fovea, and reads the copies back in Python."""
 
     def __init__(self, library, folder):
         self.copy_tensors = ctypes.CDLL(str(library)).peer_copy_tensors
@@ -90,7 +90,7 @@ class Files:
         return dict(loaded) if path.suffix == ".npz" else {"tensor": loaded}
 
     def check(self, ending, arrays, to=None, **options):
-        """Through Fovea and back; where nothing is converted, the files are equal byte by byte."""
+        """Checks a round trip through Fovea. If no type is converted, the files must be equal byte by byte."""
         source = self.write(ending, arrays, **options)
         target = self.copy(source, to or ending, bfloat16=any(a.dtype == dtype_of("bfloat16")
                                                               for a in arrays.values()))

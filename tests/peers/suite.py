@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the suites share: comparing, a line for each case, and the closing line."""
+"""Common parts of the suites: comparison, one line per case, and the summary line."""
 
 import numpy as np
 
 
 class Mismatch(Exception):
-    """A result is not what the suite says."""
+    """A result differs from the expected one."""
 
 
 def compare(what, got, expected, rtol, atol):
-    """The largest error. A Mismatch unless |got - expected| <= atol + rtol |expected| everywhere;
-    NaN matches nothing, infinity itself."""
+    """Returns the largest error. Raises Mismatch unless |got - expected| <= atol + rtol |expected| everywhere;
+    NaN matches nothing, infinity only itself."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise Mismatch(f"{what}: {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}")
     if got.size == 0:
@@ -29,13 +29,13 @@ def compare(what, got, expected, rtol, atol):
 
 
 class Tally:
-    """Counts cases and prints a line for each."""
+    """Counts the cases and prints a line for each."""
 
     def __init__(self):
         self.passed = self.failed = 0
 
     def run(self, name, case):
-        """`case` returns what to say about a success, or raises."""
+        """Runs `case`, which returns the text to print on success, or raises."""
         try:
             said = case()
         except (Mismatch, ValueError) as problem:
@@ -46,8 +46,8 @@ class Tally:
             print(f"ok       {name:70} {said}".rstrip())
 
     def run_group(self, name, cases):
-        """Many cases, {name: function that returns its largest error}: a line for each that fails, and
-        one for the rest."""
+        """Runs {name: function that returns its largest error}. Prints a line for each failed case, and one for
+        all others."""
         errors = []
         for part, case in cases.items():
             try:
@@ -60,6 +60,6 @@ class Tally:
             print(f"ok       {name}: {len(errors)} cases, largest error {max(errors):.1e}", flush=True)
 
     def close(self, suite):
-        """Prints the closing line; the exit status."""
+        """Prints the summary line and returns the exit status."""
         print(f"{suite}: {self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed else 0

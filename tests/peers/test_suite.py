@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what judges: a wrong result must not pass. tests/peers/run begins with them."""
+"""Tests of the comparison itself: a wrong result must not pass. tests/peers/run runs them first."""
 
 import contextlib
 import io
@@ -22,13 +22,13 @@ class Compare(unittest.TestCase):
     def compare(self, got, expected=RIGHT):
         return suite.compare("context", got, expected, rtol=1e-3, atol=1e-7)
 
-    def test_what_is_right(self):
+    def test_correct_results(self):
         self.assertEqual(self.compare(RIGHT), 0)
         self.assertAlmostEqual(self.compare(RIGHT * np.float32(1.0005)), np.abs(RIGHT).max() * 0.0005, places=6)
         self.assertEqual(self.compare(changed(-np.inf), changed(-np.inf)), 0)
         self.assertEqual(self.compare(RIGHT[:0], RIGHT[:0]), 0)
 
-    def test_what_is_wrong(self):
+    def test_wrong_results(self):
         for name, got, expected in (
             ("one bad last element", changed(RIGHT[-1, -1, -1] * np.float32(1.01)), RIGHT),
             ("one NaN", changed(np.nan), RIGHT),
@@ -44,7 +44,7 @@ class Compare(unittest.TestCase):
             with self.subTest(name), self.assertRaises(suite.Mismatch):
                 self.compare(got, expected)
 
-    def test_the_message_has_place_and_numbers(self):
+    def test_message_has_index_and_values(self):
         with self.assertRaisesRegex(suite.Mismatch, r"^context: 1 of 30 .*\(7.0, expected .* at \[1, 2, 4\]\)$"):
             self.compare(changed(7))
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // fovea/array_format.h and core/number_format.h against texts that NumPy printed
-// (tests/data/numpy_arrays.txt), and the edges of their contracts.
+// (tests/data/numpy_arrays.txt), and edge cases of their contracts.
 
 #include "fovea/array_format.h"
 
@@ -32,7 +32,7 @@ using test::parse;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// One array of the file and what NumPy prints for it.
+// One array of the file and the text that NumPy prints for it.
 struct Case {
   std::string name;
   std::string dtype;
@@ -147,7 +147,7 @@ TEST(ArrayFormat, EveryNumberFillsItsColumns) {
     for_each_index(tensor.shape(), [&](const Index& index) {
       const std::string text = numbers.padded(tensor, index);
       ASSERT_EQ(text.size(), static_cast<std::size_t>(numbers.width())) << c.name << text;
-      // int64's far ends are not doubles.
+      // The largest int64 values are not exact as double.
       if (c.name.find("ends") == std::string::npos && c.name.find("exact") == std::string::npos) {
         ASSERT_EQ(numbers.padded(tensor.value(index)), text) << c.name;
       }
@@ -174,7 +174,7 @@ TEST(ArrayFormat, IgnoresTheLocale) {
   };
   const std::string c_locale = std::setlocale(LC_ALL, nullptr);
   const std::locale cpp_locale = std::locale::global(std::locale(std::locale(), new Comma));
-  std::setlocale(LC_ALL, "de_DE.UTF-8");  // C's own functions, where the machine has this locale
+  std::setlocale(LC_ALL, "de_DE.UTF-8");  // for C functions, if this locale is installed
   const std::string floats = format_array(Tensor::matrix({{1234.5, 0.25}}), {.suppress = true});
   const std::string integers = format_array(Tensor::from<std::int64_t>({1}, {1234567}));
   std::locale::global(cpp_locale);
@@ -183,7 +183,7 @@ TEST(ArrayFormat, IgnoresTheLocale) {
   EXPECT_EQ(integers, "[1234567]");
 }
 
-TEST(ArrayFormat, RefusesBadOptionsAndNamesThem) {
+TEST(ArrayFormat, RejectsInvalidOptions) {
   const Tensor tensor = Tensor::matrix({{1.0}});
   const auto message = [&](const ArrayFormat& options) {
     return message_of([&] { format_array(tensor, options); });
@@ -219,7 +219,7 @@ TEST(NumberFormat, FixedModeSuitsTables) {
   EXPECT_EQ(numbers.trimmed(1.495), "1.4950");
   EXPECT_EQ(numbers.trimmed(12.0), "12.0000");
   EXPECT_EQ(numbers.padded(-kInf), "   -inf");
-  EXPECT_EQ(numbers.padded(-1234.5), "-1234.5000");  // not of this tensor: wider
+  EXPECT_EQ(numbers.padded(-1234.5), "-1234.5000");  // not an element, so it may be wider
 }
 
 TEST(NumberFormat, ScientificForm) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The argument that an InvalidArgument is about, whoever throws it.
+// InvalidArgument names the invalid argument, for every way to throw it.
 
 #include "core/fail.h"
 
@@ -30,7 +30,7 @@ InvalidArgument caught(const std::function<void()>& call) {
   return InvalidArgument("no error");
 }
 
-TEST(InvalidArgumentTest, NamesItsArgumentByWhichTheMessageBegins) {
+TEST(InvalidArgumentTest, MessageStartsWithTheArgument) {
   const InvalidArgument error =
       caught([] { fail_argument("top.keys", "expected {}, got {}", 1, 2); });
   EXPECT_STREQ(error.what(), "top.keys: expected 1, got 2");
@@ -38,14 +38,14 @@ TEST(InvalidArgumentTest, NamesItsArgumentByWhichTheMessageBegins) {
   static_assert(std::is_nothrow_copy_constructible_v<InvalidArgument>);
 }
 
-TEST(InvalidArgumentTest, IsAboutNoArgumentWhereItsMessageIsGivenWhole) {
+TEST(InvalidArgumentTest, PlainMessagesNameNoArgument) {
   const InvalidArgument error = caught([] { fail("scene: {}", "expected more"); });
   EXPECT_STREQ(error.what(), "scene: expected more");
   EXPECT_EQ(error.argument(), "");
   EXPECT_EQ(InvalidArgument(std::string("mask: none")).argument(), "");
 }
 
-TEST(InvalidArgumentTest, ChecksOfAProblemSayWhichArgumentIsWrong) {
+TEST(InvalidArgumentTest, ProblemChecksNameTheArgument) {
   const Tensor query(DType::kFloat32, {1, 2, 3, 4}), narrow(DType::kFloat32, {1, 2, 3, 2});
   const auto forward = [&](const AttentionOptions& options, const TensorView& key,
                            const AttentionOutputs& outputs) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The 16-bit types: every number of theirs there and back, every rounding between two neighbours,
-// and how they are printed, as NumPy prints float16.
+// The 16-bit types: round trips of every value, rounding between every two neighbours, and printing
+// like NumPy's float16.
 
 #include "fovea/half.h"
 
@@ -34,7 +34,7 @@ class HalfTest : public testing::Test {};
 using Halves = testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(HalfTest, Halves);
 
-TYPED_TEST(HalfTest, EveryNumberThereAndBack) {
+TYPED_TEST(HalfTest, EveryValueRoundTrips) {
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto x = static_cast<float>(of_bits<TypeParam>(bits));
     if (std::isnan(x)) {
@@ -57,7 +57,8 @@ TYPED_TEST(HalfTest, RoundsToNearestTiesToEven) {
     for (const double sign : {1.0, -1.0}) {
       const std::uint32_t minus = sign < 0 ? 0x8000 : 0;
       ASSERT_EQ(TypeParam(sign * middle).bits, even + minus);
-      // A float cannot hold what lies nearest to the middle, and must not round to it first.
+      // float32 cannot represent the doubles nearest to the midpoint, so the conversion must not
+      // round to float32 first.
       ASSERT_EQ(TypeParam(sign * std::nextafter(middle, low)).bits, bits + minus);
       ASSERT_EQ(TypeParam(sign * std::nextafter(middle, high)).bits, bits + 1 + minus);
       const auto single = static_cast<float>(sign * middle);
@@ -69,7 +70,7 @@ TYPED_TEST(HalfTest, RoundsToNearestTiesToEven) {
   }
 }
 
-TYPED_TEST(HalfTest, Ends) {
+TYPED_TEST(HalfTest, ExtremeValues) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(static_cast<float>(TypeParam(kInfinity)), kInfinity);
   EXPECT_EQ(static_cast<float>(TypeParam(-kInfinity)), -kInfinity);
@@ -101,7 +102,7 @@ TEST(Half, Tensors) {
   EXPECT_EQ(convert(source, DType::kBFloat16).value({2}), 999424.0);
 }
 
-TEST(Half, PrintedAsNumPyPrints) {
+TEST(Half, PrintedLikeNumPy) {
   const auto printed = [](const std::vector<double>& numbers, DType dtype) {
     const auto count = static_cast<std::int64_t>(numbers.size());
     return format_array(convert(Tensor::from<double>({count}, numbers), dtype), {});

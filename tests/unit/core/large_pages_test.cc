@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// core/large_pages.h: the hint goes to the large pages that lie as a whole within the memory, and
-// to nothing beside them. What the system was told, /proc/self/smaps says of each mapping.
+// core/large_pages.h: the hint covers exactly the large pages that lie entirely within the memory.
+// /proc/self/smaps shows the hints of each mapping.
 
 #include "core/large_pages.h"
 
@@ -22,13 +22,13 @@
 namespace fovea {
 namespace {
 
-using Span = std::pair<std::ptrdiff_t, std::ptrdiff_t>;  // first byte, and the one after the last
+using Span = std::pair<std::ptrdiff_t, std::ptrdiff_t>;  // first byte, one past the last byte
 
-/// Some large pages' worth of memory, from one's beginning on.
+/// Memory of `count` large pages, aligned to a large page.
 class Pages {
  public:
   explicit Pages(std::size_t count) : bytes_(count * kLargePage) {
-    // One more, to begin where one begins.
+    // One more page leaves room for the alignment.
     mapped_ = ::mmap(nullptr, bytes_ + kLargePage, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped_ == MAP_FAILED) throw std::bad_alloc();
@@ -42,7 +42,7 @@ class Pages {
 
   std::byte* begin() const { return begin_; }
 
-  /// The parts of it that are to be in large pages; nothing where the system does not tell.
+  /// Returns the parts with the large page hint, or nothing if the system does not report hints.
   std::optional<std::vector<Span>> told() const {
     const auto first = reinterpret_cast<std::uintptr_t>(begin_);
     std::ifstream maps("/proc/self/smaps");
@@ -84,7 +84,7 @@ class Pages {
 
 constexpr auto kPage = static_cast<std::ptrdiff_t>(kLargePage);
 
-/// Whether the system takes such hints, and tells that it did.
+/// Returns whether the system accepts and reports the hints.
 bool hints_show() {
 #if defined(MADV_HUGEPAGE)
   const Pages pages(1);
@@ -95,7 +95,7 @@ bool hints_show() {
 #endif
 }
 
-TEST(LargePages, AreThoseThatLieWithinTheMemory) {
+TEST(LargePages, OnlyWholePagesGetTheHint) {
   if (!hints_show()) GTEST_SKIP() << "this system has no large pages, or does not tell of them";
   constexpr std::ptrdiff_t kRoom = 5 * kPage;
   const std::vector<std::ptrdiff_t> begins = {
@@ -116,7 +116,7 @@ TEST(LargePages, AreThoseThatLieWithinTheMemory) {
   }
 }
 
-TEST(LargePages, LeaveWhatIsInTheMemoryAlone) {
+TEST(LargePages, ContentsStayTheSame) {
   const Pages pages(2);
   std::byte* const last = pages.begin() + 2 * kPage - 1;
   *pages.begin() = std::byte{1};
@@ -127,7 +127,7 @@ TEST(LargePages, LeaveWhatIsInTheMemoryAlone) {
   EXPECT_EQ(*last, std::byte{2});
 }
 
-TEST(LargePages, OfNoMemoryAreNone) { prefer_large_pages(nullptr, 0); }
+TEST(LargePages, EmptyMemory) { prefer_large_pages(nullptr, 0); }
 
 }  // namespace
 }  // namespace fovea

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea/random.h against the recorded stream of NumPy's RandomState (tests/data/numpy_random.txt),
-// the matrices of the notebook whose examples Fovea redraws, and the contract's edges.
+// fovea/random.h against the recorded stream of NumPy's RandomState (tests/data/numpy_random.txt)
+// and the random matrices of a notebook, and edge cases of the contract.
 
 #include "fovea/random.h"
 
@@ -45,7 +45,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// "2x3" as [2, 3]; "0d" as [].
+// Parses "2x3" as [2, 3] and "0d" as [].
 Shape parse_shape(const std::string& text) {
   Shape shape;
   if (text == "0d") return shape;
@@ -57,7 +57,7 @@ Shape parse_shape(const std::string& text) {
   return shape;
 }
 
-// The number of doubles between a and b, plus one; 0 when their bits are equal.
+// Returns the distance of a and b in ulps, 0 if their bits are equal.
 std::uint64_t ulps_apart(double a, double b) {
   if (std::signbit(a) != std::signbit(b) || !std::isfinite(a) || !std::isfinite(b)) {
     return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) ? 0 : ~0ULL;
@@ -67,7 +67,7 @@ std::uint64_t ulps_apart(double a, double b) {
   return x > y ? x - y : y - x;
 }
 
-// Plays one line of the recording and compares what the stream gives.
+// Replays lines of the recording and compares the values of the stream.
 class Player {
  public:
   void play(const std::string& line) {
@@ -148,7 +148,7 @@ TEST(Random, EqualsTheRecordedStreamOfNumpy) {
             << " normal ones are an ulp off NumPy's\n";
 }
 
-TEST(Random, UlpsApartTellsDoublesApart) {
+TEST(Random, UlpsApartDistinguishesDoubles) {
   EXPECT_EQ(ulps_apart(1.0, 1.0), 0U);
   EXPECT_EQ(ulps_apart(1.0, std::nextafter(1.0, 2.0)), 1U);
   EXPECT_EQ(ulps_apart(-1.0, std::nextafter(-1.0, 0.0)), 1U);
@@ -173,27 +173,27 @@ TEST(Random, RedrawsTheMatricesOfTheNotebook) {
 }
 
 TEST(Random, FirstAndTenThousandthWordOfTheReferenceImplementation) {
-  // The C++ standard fixes the 10000th word of mt19937 at its default seed 5489.
+  // The C++ standard specifies the 10000th word of mt19937 with its default seed 5489.
   RandomState random(5489);
   EXPECT_EQ(random.next_word(), 3499211612U);
   for (int i = 2; i < 10000; ++i) random.next_word();
   EXPECT_EQ(random.next_word(), 4123659995U);
 }
 
-TEST(Random, SeedingStartsOverAndForgetsTheSpareNormal) {
+TEST(Random, SeedingRestartsAndDropsTheSpareNormal) {
   RandomState random(7);
   const double first = random.randn();
   const double second = random.randn();
   random.seed(7);
   EXPECT_EQ(random.randn(), first);
-  random.seed(7);  // `second` is waiting; it must not come out
+  random.seed(7);  // discards the spare value `second`
   EXPECT_EQ(random.randn(), first);
   EXPECT_EQ(random.randn(), second);
 }
 
-TEST(Random, CopiesContinueByThemselves) {
+TEST(Random, CopiesContinueIndependently) {
   RandomState random(3);
-  random.randn();  // leaves a spare value, which the copy takes along
+  random.randn();  // leaves a spare value, which is copied too
   RandomState copy = random;
   EXPECT_EQ(copy.randn(), random.randn());
   const std::uint32_t word = copy.next_word();
@@ -201,7 +201,7 @@ TEST(Random, CopiesContinueByThemselves) {
   EXPECT_EQ(random.next_word(), word);
 }
 
-TEST(Random, OneCandidateTakesNothingFromTheStream) {
+TEST(Random, SingleCandidateConsumesNoWords) {
   RandomState random(11);
   const RandomState before = random;
   EXPECT_EQ(random.randint(-4, -3), -4);
@@ -211,14 +211,14 @@ TEST(Random, OneCandidateTakesNothingFromTheStream) {
   EXPECT_EQ(random.next_word(), RandomState(before).next_word());
 }
 
-TEST(Random, WideRangesTakeTwoWordsHighOneFirst) {
+TEST(Random, WideRangesTakeTwoWordsHighWordFirst) {
   RandomState random(12);
   RandomState words(12);
   const std::uint64_t high = words.next_word();
   const std::uint64_t bits = high << 32 | words.next_word();
   const std::int64_t drawn = random.randint(kMinInt, kMaxInt);
   EXPECT_EQ(static_cast<std::uint64_t>(drawn), static_cast<std::uint64_t>(kMinInt) + bits);
-  EXPECT_EQ(random.randint(0, std::int64_t{1} << 32), words.next_word());  // exactly 32 bits: one
+  EXPECT_EQ(random.randint(0, std::int64_t{1} << 32), words.next_word());  // 32 bits: one word
 }
 
 TEST(Random, ValuesStayInRange) {
@@ -232,7 +232,7 @@ TEST(Random, ValuesStayInRange) {
   }
 }
 
-TEST(Random, AnEmptyShapeDrawsNothingAndAScalarShapeOne) {
+TEST(Random, EmptyShapesDrawNothingAndScalarShapesOneValue) {
   RandomState random(14);
   RandomState twin(14);
   EXPECT_EQ(random.randint(0, 9, {2, 0}).size(), 0);
@@ -243,7 +243,7 @@ TEST(Random, AnEmptyShapeDrawsNothingAndAScalarShapeOne) {
   EXPECT_EQ(scalar.value({}), twin.rand());
 }
 
-TEST(Random, RefusesABadSeedAndNamesIt) {
+TEST(Random, RejectsInvalidSeeds) {
   EXPECT_EQ(message_of([] { RandomState(std::uint64_t{1} << 32); }),
             "seed: expected 0 .. 4294967295, got 4294967296");
   EXPECT_NO_THROW(RandomState(0xffffffffU));
@@ -253,7 +253,7 @@ TEST(Random, RefusesABadSeedAndNamesIt) {
   EXPECT_EQ(random.next_word(), twin.next_word());
 }
 
-TEST(Random, RefusesAnEmptyRangeAndNamesBothEnds) {
+TEST(Random, RejectsEmptyRanges) {
   RandomState random(16);
   RandomState twin(16);
   EXPECT_EQ(message_of([&] { random.randint(5, 5); }),

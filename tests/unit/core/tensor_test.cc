@@ -30,7 +30,7 @@ using test::message_of;
 
 constexpr std::int64_t kBig = std::int64_t{1} << 40;
 
-// 0, 1, 2, .. in row-major order.
+// Returns a tensor of 0, 1, 2, ... in row-major order.
 Tensor counting(const Shape& shape) {
   Tensor tensor(DType::kInt64, shape);
   std::int64_t next = 0;
@@ -38,7 +38,7 @@ Tensor counting(const Shape& shape) {
   return tensor;
 }
 
-// The types of views guard what may be written.
+// Constness is part of a view's type.
 static_assert(std::is_constructible_v<TensorView, MutableTensorView>);
 static_assert(!std::is_constructible_v<MutableTensorView, TensorView>);
 static_assert(std::is_constructible_v<TensorView, const float*, Shape>);
@@ -75,7 +75,7 @@ TEST(Shape, ComparesExtentsAndRank) {
   EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
   EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));
   EXPECT_NE((Shape{2}), (Shape{2, 1}));
-  EXPECT_NE((Shape{2, 0}), (Shape{2}));  // what lies behind the last extent must not count
+  EXPECT_NE((Shape{2, 0}), (Shape{2}));  // unused extents must not be compared
   const std::array<std::int64_t, 2> extents = {4, 5};
   EXPECT_EQ(Shape(std::span<const std::int64_t>(extents)), (Shape{4, 5}));
 }
@@ -92,11 +92,11 @@ TEST(Shape, CountsElements) {
   EXPECT_EQ(element_count({2, 3, 4}), 24);
   EXPECT_EQ(element_count({2, 0, 4}), 0);
   EXPECT_EQ(element_count({kMaxInt}), kMaxInt);
-  EXPECT_EQ(element_count({kBig, kBig, 0}), 0);  // the zero decides, wherever it stands
+  EXPECT_EQ(element_count({kBig, kBig, 0}), 0);  // zero, although kBig * kBig overflows
   EXPECT_EQ(element_count({0, kBig, kBig}), 0);
 }
 
-TEST(Shape, RefusesNegativeAndOverflowingCounts) {
+TEST(Shape, RejectsNegativeAndOverflowingCounts) {
   EXPECT_EQ(message_of([] {
               element_count({2, -1});
             }),
@@ -115,7 +115,7 @@ TEST(Shape, ContiguousStrides) {
   EXPECT_EQ(contiguous_strides({5}), (Strides{1}));
   EXPECT_EQ(contiguous_strides({2, 3, 4}), (Strides{12, 4, 1}));
   EXPECT_EQ(contiguous_strides({2, 0, 4}), (Strides{4, 4, 1}));
-  EXPECT_EQ(contiguous_strides({0, kBig, kBig}).rank(), 3);  // no overflow: nothing will be read
+  EXPECT_EQ(contiguous_strides({0, kBig, kBig}).rank(), 3);  // empty, so overflow does not matter
   EXPECT_THROW(contiguous_strides({kBig, kBig}), InvalidArgument);
   EXPECT_THROW(contiguous_strides({3, -2}), InvalidArgument);
 }
@@ -132,7 +132,7 @@ TEST(Shape, VisitsEveryIndexInRowMajorOrder) {
   EXPECT_EQ(visits, 1);
 }
 
-TEST(TensorView, AbsentUntilGivenData) {
+TEST(TensorView, UndefinedWithoutData) {
   const TensorView absent;
   EXPECT_FALSE(absent.defined());
   EXPECT_EQ(absent.size(), 0);
@@ -196,7 +196,7 @@ TEST(Tensor, StartsAtZeroAndAligned) {
   EXPECT_TRUE(empty.span<float>().empty());
 }
 
-TEST(Tensor, RefusesShapesThatCannotBeHeld) {
+TEST(Tensor, RejectsInvalidShapes) {
   EXPECT_THROW(Tensor(DType::kBool, {-1}), InvalidArgument);
   EXPECT_THROW(Tensor(DType::kBool, {kBig, kBig}), InvalidArgument);
   EXPECT_EQ(message_of([] {
@@ -205,7 +205,7 @@ TEST(Tensor, RefusesShapesThatCannotBeHeld) {
             "tensor: shape [1099511627776, 4194304] of float64 is too large");
 }
 
-TEST(Tensor, AbsentTensorsHaveNoElements) {
+TEST(Tensor, UndefinedTensorsHaveNoElements) {
   const Tensor absent;
   EXPECT_FALSE(absent.defined());
   EXPECT_EQ(absent.size(), 0);
@@ -229,7 +229,7 @@ TEST(Tensor, MatrixReadsRows) {
             "matrix: expected rows of 2 numbers, got one of 1");
 }
 
-TEST(Tensor, FromTakesExactlyAsManyValuesAsFit) {
+TEST(Tensor, FromRequiresTheExactNumberOfValues) {
   const Tensor tensor = Tensor::from<float>({2, 2}, {1.0F, 2.0F, 3.0F, 4.0F});
   EXPECT_EQ(tensor.dtype(), DType::kFloat32);
   EXPECT_EQ(tensor.at<float>({1, 0}), 3.0F);
@@ -258,12 +258,12 @@ TEST(Tensor, CopiesAreDeep) {
   EXPECT_FALSE(original.defined());
 }
 
-TEST(Tensor, MovingLeavesAnAbsentTensor) {
+TEST(Tensor, MovedFromTensorsAreUndefined) {
   Tensor original = counting({2, 3});
   const void* const data = original.view().data();
   Tensor moved = std::move(original);
   EXPECT_EQ(moved.view().data(), data);
-  EXPECT_FALSE(original.defined());  // NOLINT: what is left is the point here
+  EXPECT_FALSE(original.defined());  // NOLINT: the moved-from state is tested
   EXPECT_EQ(original.size(), 0);
   EXPECT_FALSE(Tensor(original).defined());
   original = std::move(moved);
@@ -281,7 +281,7 @@ TEST(Tensor, ReshapesWithoutCopying) {
               std::move(tensor).reshaped({4, 2});
             }),
             "tensor: shape [2, 3] holds 6 elements, got 8");
-  EXPECT_TRUE(tensor.defined());  // a refused call takes nothing
+  EXPECT_TRUE(tensor.defined());  // a failed call does not consume the tensor
   const Tensor reshaped = std::move(tensor).reshaped({3, 1, 2});
   EXPECT_EQ(reshaped.shape(), (Shape{3, 1, 2}));
   EXPECT_EQ(reshaped.view().data(), data);
@@ -298,7 +298,7 @@ TEST(Convert, KeepsEveryInt64) {
   const std::vector<std::int64_t> values = {kMaxInt, -kMaxInt - 1, (std::int64_t{1} << 53) + 1};
   const Tensor tensor = Tensor::from<std::int64_t>({3}, values);
   EXPECT_EQ(elements<std::int64_t>(Tensor(tensor.view())), values);
-  EXPECT_EQ(tensor.value({2}), 0x1p53);  // as a double it is rounded, to even
+  EXPECT_EQ(tensor.value({2}), 0x1p53);  // rounded to even as a double
 }
 
 TEST(Convert, BetweenTypes) {
@@ -330,7 +330,7 @@ TEST(Convert, BetweenTypesFromAnyStrides) {
   EXPECT_EQ(seen(1, 1, 99), (std::vector<std::int64_t>{2}));
 }
 
-TEST(Convert, OfOneElementAndOfNone) {
+TEST(Convert, OneElementAndNone) {
   const Tensor scalar = convert(Tensor::from<double>({}, {2.5}), DType::kFloat32);
   EXPECT_EQ(scalar.rank(), 0);
   EXPECT_EQ(elements<float>(scalar), (std::vector<float>{2.5F}));
@@ -341,7 +341,7 @@ TEST(Convert, OfOneElementAndOfNone) {
   }
 }
 
-TEST(Convert, KeepsWhatIsNotFiniteAmongFloats) {
+TEST(Convert, KeepsNonfiniteFloats) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::numeric_limits<double>::infinity();
   const Tensor floats = convert(Tensor::from<double>({3}, {nan, -inf, -0.0}), DType::kFloat32);
@@ -350,7 +350,7 @@ TEST(Convert, KeepsWhatIsNotFiniteAmongFloats) {
   EXPECT_TRUE(std::signbit(floats.value({2})));
 }
 
-TEST(Convert, RefusesWhatInt64CannotHold) {
+TEST(Convert, RejectsValuesBeyondInt64) {
   const auto message = [](double value) {
     return message_of([&] { convert(Tensor::from<double>({1}, {value}), DType::kInt64); });
   };

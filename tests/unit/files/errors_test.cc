@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Malformed files: what each is told, files cut short at every byte, and files with any one byte
-// changed. The messages are part of the interface: change them only for the better.
+// Malformed files: the message of each, files truncated at every byte, and files with any one byte
+// changed. The messages are part of the interface; change them only to improve them.
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@
 namespace fovea::test {
 namespace {
 
-// An archive that lacks its last byte: newer versions of libzip say why.
+// The message for an archive without its last byte. Newer versions of libzip give the reason.
 #if LIBZIP_VERSION_MAJOR == 1 && LIBZIP_VERSION_MINOR < 11
 constexpr const char* kCutShort =
     "expected an .npz file, which is a zip archive: Not a zip archive";
@@ -33,7 +33,7 @@ struct Malformed {
   std::string message;  // after "file: "
 };
 
-/// What is said when the file is opened and all that is in it is read.
+/// Opens a file, reads all its tensors, and returns the error message, or "no error".
 std::string complaint(FileFormat format, const std::string& bytes) {
   const std::string message = message_of([&] {
     const TensorFile file = open_bytes(format, bytes);
@@ -143,7 +143,7 @@ Malformed tensors(std::string_view header, const std::string& message, std::stri
   return {safetensors_file(header, data), message};
 }
 
-/// A header of one tensor "a" with this inside.
+/// A file whose header describes one tensor "a" with the members `inside`.
 Malformed tensor(const std::string& inside, const std::string& message,
                  std::string_view data = "") {
   return tensors("{\"a\":{" + inside + "}}", message, data);
@@ -291,7 +291,7 @@ TEST(FilesErrors, DeepAndLongHeaders) {
               testing::StartsWith("header: expected the end of a list"));
 }
 
-/// An archive of one stored member with this content; places of its fields are told by name.
+/// An uncompressed archive with one array [1, 2] per name, whose bytes can be replaced.
 class Archive {
  public:
   explicit Archive(std::vector<std::string> names = {"a"}) {
@@ -305,7 +305,7 @@ class Archive {
     data_ = bytes.find("\x93NUMPY");
   }
 
-  /// The same with bytes of the first entry of the directory replaced.
+  /// Returns the archive with bytes of the first directory entry replaced.
   std::string with_entry(std::size_t offset, std::string_view value) const {
     return replaced(directory_ + offset, value);
   }
@@ -326,7 +326,7 @@ class Archive {
   std::size_t data_ = 0;
 };
 
-// Where a directory entry has what.
+// Offsets of the fields of a directory entry.
 constexpr std::size_t kFlags = 8;
 constexpr std::size_t kMethod = 10;
 constexpr std::size_t kStored = 20;
@@ -385,7 +385,7 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
            "False, 'shape': (2,), }  …\""},
       },
       18);
-  // libzip's own words differ between its versions.
+  // The text of libzip's errors depends on its version.
   for (const std::string& bytes :
        {one.with_data(128, "X"), deflated, one.with_entry(kOffset, little_endian(7, 4)),
         one.with_entry(0, "XXXX"), one.with_entry(kOffset, little_endian(0xfffffff0U, 4)),
@@ -410,11 +410,11 @@ const std::vector<std::pair<FileFormat, std::string>>& small_files() {
   return files;
 }
 
-TEST(FilesErrors, CutShortAtEveryByte) {
+TEST(FilesErrors, TruncatedAtEveryByte) {
   for (const auto& [format, whole] : small_files()) {
     EXPECT_EQ(complaint(format, whole), "no error");
     for (std::size_t size = 0; size < whole.size(); ++size) {
-      // A copy of just so many bytes, so that a sanitizer sees a look beyond its end.
+      // A copy of exactly `size` bytes, so that a sanitizer reports any read past the end.
       const std::string cut(whole.data(), size);
       EXPECT_NE(complaint(format, std::string(cut.c_str(), size)), "no error")
           << file_format_name(format) << " " << size;
@@ -422,7 +422,7 @@ TEST(FilesErrors, CutShortAtEveryByte) {
   }
 }
 
-TEST(FilesErrors, FilesCutShortOnDisk) {
+TEST(FilesErrors, TruncatedFilesOnDisk) {
   const Folder folder;
   for (const auto& [format, whole] : small_files()) {
     const std::string name = "x." + std::string(file_format_name(format));
@@ -438,7 +438,7 @@ TEST(FilesErrors, FilesCutShortOnDisk) {
   }
 }
 
-TEST(FilesErrors, AnyByteMayBeWrong) {
+TEST(FilesErrors, AnyCorruptByteIsHandled) {
   for (const auto& [format, whole] : small_files()) {
     for (std::size_t at = 0; at < whole.size(); ++at) {
       for (const char wrong :
@@ -446,7 +446,8 @@ TEST(FilesErrors, AnyByteMayBeWrong) {
             static_cast<char>(whole[at] ^ 0x80)}) {
         std::string bytes = whole;
         bytes[at] = wrong;
-        // Refused or not: no crash, no look beyond the end, no other exception.
+        // The file may be accepted or rejected, but without a crash, a read past the end or
+        // another exception.
         complaint(format, bytes);
       }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npy: files as NumPy writes them, byte by byte, and what is read of them.
+// Reading .npy files: the exact bytes that NumPy writes, and the tensors read from them.
 
 #include <bit>
 #include <cmath>
@@ -31,7 +31,7 @@ const std::string kFloats = bytes_of(
     "                                             \n"
     "\x00\x00\x80?\x00\x00 @\x00\x00@\xc0\x00\x00\x80\x7f");
 
-TEST(FilesNpy, AsNumPyWritesIt) {
+TEST(FilesNpy, ReadsFilesOfNumPy) {
   const TensorFile file = open_bytes(FileFormat::kNpy, kFloats);
   ASSERT_EQ(file.tensors().size(), 1U);
   const TensorInfo& info = file.tensors()[0];
@@ -56,7 +56,7 @@ TEST(FilesNpy, AlignedElementsAreNotCopied) {
   const TensorRef once = file.read();
   const TensorRef again = file.read();
   EXPECT_EQ(once->data(), again->data());
-  // The header is a multiple of 64 bytes, and the mapping begins at a page.
+  // The header's size is a multiple of 64 bytes, and the mapping starts at a page boundary.
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(once->data()) % 4096, 128U);
 }
 
@@ -70,7 +70,7 @@ TEST(FilesNpy, ATensorOutlivesItsFile) {
   EXPECT_EQ(copy->at<float>({0, 1}), 2.5F);
 }
 
-TEST(FilesNpy, ElementsThatAreNotAlignedAreCopied) {
+TEST(FilesNpy, UnalignedElementsAreCopied) {
   const std::string bytes =
       npy_file("{'descr':'<f4','fortran_order':False,'shape':(2,)}  ", kFloats.substr(128, 8));
   for (std::size_t shift = 0; shift < 4; ++shift) {
@@ -83,7 +83,7 @@ TEST(FilesNpy, ElementsThatAreNotAlignedAreCopied) {
   }
 }
 
-TEST(FilesNpy, EveryTypeOfFoveas) {
+TEST(FilesNpy, EverySupportedType) {
   EXPECT_TRUE(same_tensor(read_npy(npy_array("<f8", "()", bytes_of("\0\0\0\0\0\0\xf8?"))),
                           Tensor::from<double>({}, {1.5})));
   EXPECT_TRUE(same_tensor(read_npy(npy_array("<f2", "(2,)", bytes_of("\0<\0\xc0"))),
@@ -126,7 +126,7 @@ TEST(FilesNpy, IntegersOfOtherWidthsBecomeInt64) {
   }
 }
 
-TEST(FilesNpy, NumbersThatInt64DoesNotHold) {
+TEST(FilesNpy, IntegersBeyondInt64) {
   const std::string bytes = npy_array(
       "<u8", "(3,)", little_endian(7, 8) + little_endian(1ULL << 63, 8) + little_endian(~0ULL, 8));
   EXPECT_EQ(message_of([&] { read_npy(bytes); }),
@@ -144,7 +144,7 @@ TEST(FilesNpy, BigEndian) {
 }
 
 TEST(FilesNpy, FortranOrder) {
-  // numpy.asfortranarray(numpy.arange(6).reshape(2, 3)), in three types
+  // numpy.asfortranarray(numpy.arange(6).reshape(2, 3)), in three dtypes
   const Tensor expected = Tensor::from<double>({2, 3}, {0, 1, 2, 3, 4, 5});
   const std::string bytes = bytes_of("\0\3\1\4\2\5");
   EXPECT_TRUE(same_tensor(read_npy(npy_array("|u1", "(2, 3)", bytes, true)),
@@ -170,7 +170,7 @@ TEST(FilesNpy, EmptyAndScalar) {
   const TensorRef empty = read_npy(npy_array("<f4", "(0, 3)", ""));
   EXPECT_EQ(empty->shape(), Shape({0, 3}));
   EXPECT_EQ(empty->size(), 0);
-  // What is empty may be of any other extent.
+  // An empty tensor may have any other extents.
   EXPECT_EQ(read_npy(npy_array("<f4", "(9223372036854775807, 9, 0)", ""))->size(), 0);
   EXPECT_EQ(read_npy(npy_array("|u1", "(0, 9223372036854775807)", "", true))->size(), 0);
   EXPECT_EQ(read_npy(npy_array("|i1", "()", "\x05"))->value({}), 5.0);
@@ -192,7 +192,7 @@ TEST(FilesNpy, VersionsAndSpellings) {
   }
 }
 
-TEST(FilesNpy, BFloat16HasToBeSaid) {
+TEST(FilesNpy, BFloat16MustBeRequested) {
   // numpy.save of [1, -2] as ml_dtypes.bfloat16
   const std::string bytes = npy_array("<V2", "(2,)", bytes_of("\x80?\0\xc0"));
   const TensorFile file = open_bytes(FileFormat::kNpy, bytes);
@@ -212,14 +212,14 @@ TEST(FilesNpy, BFloat16HasToBeSaid) {
       "file: expected elements of two bytes without a type (<V2), as :bf16 was said, got <f4");
 }
 
-TEST(FilesNpy, HasNoNames) {
+TEST(FilesNpy, RejectsNames) {
   EXPECT_EQ(
       message_of([&] { read_npy(kFloats, "query"); }),
       "file: expected no name, or bf16, since an .npy file has one tensor without a name; got "
       "\"query\"");
 }
 
-TEST(FilesNpy, TypesThatFoveaDoesNotHave) {
+TEST(FilesNpy, UnsupportedTypes) {
   struct Case {
     const char* descr;
     const char* reason;

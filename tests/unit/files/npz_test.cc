@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npz: archives as numpy.savez and numpy.savez_compressed write them.
+// Reading and writing .npz: archives that numpy.savez and numpy.savez_compressed write.
 
 #include <string>
 
@@ -15,8 +15,8 @@
 namespace fovea::test {
 namespace {
 
-// numpy.savez(file, a=numpy.array([1, 2], 'f4'), é=numpy.array(3)): sizes of 64 bits in the local
-// headers, and a name in UTF-8.
+// numpy.savez(file, a=numpy.array([1, 2], 'f4'), é=numpy.array(3)): 64-bit sizes in the local
+// headers, and a UTF-8 name.
 const std::string kStoredArchive = bytes_of(
     "PK\x03\x04-\x00\x00\x00\x00\x00\x00\x00!\x00\x9a\xca\xab\xe7\xff\xff\xff\xff\xff\xff\xff\xff"
     "\x05\x00\x14\x00"
@@ -49,7 +49,7 @@ const std::string kDeflated = bytes_of(
     "a.npyPK\x05\x06\x00\x00\x00\x00\x01\x00\x01\x00"
     "3\x00\x00\x00\x83\x00\x00\x00\x00\x00");
 
-TEST(FilesNpz, AsNumPyWritesIt) {
+TEST(FilesNpz, ReadsSavezOfNumPy) {
   const TensorFile file = open_bytes(FileFormat::kNpz, kStoredArchive);
   ASSERT_EQ(file.tensors().size(), 2U);
   EXPECT_EQ(file.tensors()[0].name, "a");
@@ -62,7 +62,7 @@ TEST(FilesNpz, AsNumPyWritesIt) {
   EXPECT_EQ(file.find("é"), 1U);
 }
 
-TEST(FilesNpz, AsNumPyCompressesIt) {
+TEST(FilesNpz, ReadsSavezCompressedOfNumPy) {
   const TensorFile file = open_bytes(FileFormat::kNpz, kDeflated);
   ASSERT_EQ(file.tensors().size(), 1U);
   EXPECT_EQ(file.tensors()[0].bytes, 8);
@@ -70,7 +70,7 @@ TEST(FilesNpz, AsNumPyCompressesIt) {
   EXPECT_TRUE(same_tensor(file.read("a"), Tensor::from<float>({2}, {1, 2})));
 }
 
-TEST(FilesNpz, WrittenAsNumPyWritesIt) {
+TEST(FilesNpz, WritesTheBytesOfNumPy) {
   const Folder folder;
   const Tensor a = Tensor::from<float>({2}, {1, 2});
   const Tensor e = Tensor::from<std::int64_t>({}, {3});
@@ -79,14 +79,14 @@ TEST(FilesNpz, WrittenAsNumPyWritesIt) {
   EXPECT_EQ(read_file(folder / "x.npz"), kStoredArchive);
 }
 
-TEST(FilesNpz, WithoutMembers) {
+TEST(FilesNpz, EmptyArchive) {
   const std::string bytes = bytes_of("PK\x05\x06") + std::string(18, '\0');
   const TensorFile file = open_bytes(FileFormat::kNpz, bytes);
   EXPECT_TRUE(file.tensors().empty());
   EXPECT_EQ(message_of([&] { file.read(); }), "file: expected a tensor, got a file without any");
 }
 
-TEST(FilesNpz, NamesAreOnlyNames) {
+TEST(FilesNpz, NamesAreNotInterpreted) {
   const Folder folder;
   const Tensor a = Tensor::from<float>({1}, {1});
   const std::vector<NamedTensor> tensors = {
@@ -98,7 +98,7 @@ TEST(FilesNpz, NamesAreOnlyNames) {
   }
 }
 
-TEST(FilesNpz, LargeMembersGoThroughInPieces) {
+TEST(FilesNpz, LargeMembersAreStreamed) {
   const Folder folder;
   Tensor large(DType::kInt64, {100, 1001});
   std::int64_t next = 0;
@@ -107,7 +107,7 @@ TEST(FilesNpz, LargeMembersGoThroughInPieces) {
   EXPECT_TRUE(same_tensor(read_tensor(folder / "x.npz"), large));
 }
 
-TEST(FilesNpz, BFloat16HasToBeSaid) {
+TEST(FilesNpz, BFloat16MustBeRequested) {
   const Folder folder;
   const Tensor a = convert(Tensor::from<double>({2}, {1, -2}), DType::kBFloat16);
   const Tensor b = Tensor::from<float>({1}, {1});
@@ -126,7 +126,7 @@ TEST(FilesNpz, BFloat16HasToBeSaid) {
                 "got <f4");
 }
 
-TEST(FilesNpz, NamesThatAreNotThere) {
+TEST(FilesNpz, UnknownNames) {
   const Folder folder;
   const Tensor a = Tensor::from<float>({1}, {1});
   std::vector<NamedTensor> tensors;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .safetensors: files as its Python library writes them, byte by byte, and what is read of them.
+// Reading and writing .safetensors: the exact bytes that its Python library writes, and the tensors
+// read from them.
 
 #include <bit>
 #include <string>
@@ -16,7 +17,7 @@
 namespace fovea::test {
 namespace {
 
-// safetensors.numpy.save of seven arrays, with metadata, by version 0.8.
+// safetensors.numpy.save of seven arrays, with metadata, written by version 0.8.
 const std::string kMixed = bytes_of(
     "\xa8\x01\x00\x00\x00\x00\x00\x00{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"I64\","
     "\"shape\":[2],\"data_offsets\":[0,16]},\"m\":{\"dtype\":\"F64\",\"shape\":[1],"
@@ -36,7 +37,7 @@ TensorRef read_one(const std::string& bytes) {
   return open_bytes(FileFormat::kSafetensors, bytes).read();
 }
 
-TEST(FilesSafetensors, AsPythonWritesIt) {
+TEST(FilesSafetensors, ReadsFilesOfThePythonLibrary) {
   const TensorFile file = open_bytes(FileFormat::kSafetensors, kMixed);
   std::vector<std::string> names;
   for (const TensorInfo& info : file.tensors()) names.push_back(info.name);
@@ -52,7 +53,7 @@ TEST(FilesSafetensors, AsPythonWritesIt) {
   EXPECT_EQ(file.tensors()[5].dtype, DType::kInt64);
 }
 
-TEST(FilesSafetensors, WrittenAsPythonWritesIt) {
+TEST(FilesSafetensors, WritesTheBytesOfThePythonLibrary) {
   const Folder folder;
   const Tensor h = convert(Tensor::from<double>({1}, {1}), DType::kFloat16);
   const Tensor bf = convert(Tensor::from<double>({1}, {1}), DType::kBFloat16);
@@ -100,7 +101,7 @@ TEST(FilesSafetensors, AlignedElementsAreNotCopied) {
     return static_cast<const std::byte*>(file.read(name)->data());
   };
   EXPECT_EQ(address("m") - address("a"), 16);
-  // A header of an odd length leaves floats where floats cannot be.
+  // After a header of odd length the floats are unaligned.
   const std::string odd = safetensors_file(
       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", bytes_of("\0\0\x80?"));
   for (std::size_t shift = 0; shift < 4; ++shift) {
@@ -112,7 +113,7 @@ TEST(FilesSafetensors, AlignedElementsAreNotCopied) {
   }
 }
 
-TEST(FilesSafetensors, TypesThatFoveaDoesNotHave) {
+TEST(FilesSafetensors, UnsupportedTypes) {
   const std::string bytes =
       safetensors_file(R"({"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,3]},)"
                        R"("b":{"dtype":"I8","shape":[1],"data_offsets":[3,4]},)"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Specs: which file and which name "FILE:NAME" means, and files that are none.
+// Specs: how "FILE:NAME" splits into file and name, and paths that are not readable files.
 
 #include <string>
 
@@ -26,7 +26,7 @@ std::pair<std::string, std::string> parts(const std::string& text) {
   return {spec.path, spec.name};
 }
 
-TEST(FilesSpec, FilesThatAreThere) {
+TEST(FilesSpec, ExistingFiles) {
   const Folder folder;
   std::filesystem::create_directory(folder / "a:b");
   for (const char* name : {"a:b/x.npz", "x.npz", "x.npz:q", "plain"}) folder.write(name, "");
@@ -37,12 +37,12 @@ TEST(FilesSpec, FilesThatAreThere) {
   EXPECT_THAT(parts(folder / "plain:k"), Pair(folder / "plain", "k"));
   EXPECT_THAT(parts(folder / "a:b/x.npz"), Pair(folder / "a:b/x.npz", ""));
   EXPECT_THAT(parts(folder / "a:b/x.npz:c:d"), Pair(folder / "a:b/x.npz", "c:d"));
-  // The longest file wins, and a file over a name in one.
+  // The longest existing path wins: "x.npz:q" is the file of that name, not the tensor q of x.npz.
   EXPECT_THAT(parts(folder / "x.npz:q"), Pair(folder / "x.npz:q", ""));
   EXPECT_THAT(parts(folder / "x.npz:q:r"), Pair(folder / "x.npz:q", "r"));
 }
 
-TEST(FilesSpec, FilesThatAreNotThere) {
+TEST(FilesSpec, MissingFiles) {
   EXPECT_THAT(parts("no/x.npz:k"), Pair("no/x.npz", "k"));
   EXPECT_THAT(parts("no:such/x.NPY:bf16"), Pair("no:such/x.NPY", "bf16"));
   EXPECT_THAT(parts("no:such/x.safetensors:a:b.npz:c"), Pair("no:such/x.safetensors", "a:b.npz:c"));
@@ -60,7 +60,7 @@ std::string io_message(const std::string& path) {
   return "no error";
 }
 
-TEST(FilesSpec, WhatIsNoFile) {
+TEST(FilesSpec, PathsThatAreNotFiles) {
   const Folder folder;
   const std::string path = folder / "x.npy";
   EXPECT_EQ(io_message(path), path + ": cannot be read: No such file or directory");
@@ -68,7 +68,7 @@ TEST(FilesSpec, WhatIsNoFile) {
   EXPECT_EQ(io_message(folder / ""), (folder / "") + ": expected a file, got a directory");
   EXPECT_EQ(io_message("/dev/zero"), "/dev/zero: expected a file, got a device");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  // Nobody writes to it, and nobody waits.
+  // The FIFO has no writer; opening it must not block.
   EXPECT_EQ(io_message(path),
             path + ": expected a file, got a FIFO (\"-\" reads from standard input)");
   std::filesystem::create_symlink("loop", folder / "loop");
@@ -76,7 +76,7 @@ TEST(FilesSpec, WhatIsNoFile) {
   EXPECT_THAT(io_message((folder / "x.npy") + "/y"), HasSubstr("Not a directory"));
 }
 
-TEST(FilesSpec, FilesThatMayNotBeRead) {
+TEST(FilesSpec, UnreadableFiles) {
   if (::geteuid() == 0) GTEST_SKIP() << "the superuser may read everything";
   const Folder folder;
   const std::string path = folder.write("x.npy", "");
@@ -84,14 +84,14 @@ TEST(FilesSpec, FilesThatMayNotBeRead) {
   EXPECT_EQ(io_message(path), path + ": cannot be read: Permission denied");
 }
 
-TEST(FilesSpec, TheFormatFollowsFromTheContent) {
+TEST(FilesSpec, FormatIsDetectedFromTheContent) {
   const Folder folder;
   const std::string npy = npy_array("|i1", "(1,)", "\x05");
   const std::string safetensors = safetensors_of("I8", "[1]", "\x05");
   const Tensor five = Tensor::from<std::int64_t>({1}, {5});
   write_tensor(folder / "five.npz", five);
   const std::string npz = read_file(folder / "five.npz");
-  // Whatever the ending says.
+  // The extension does not matter.
   for (const char* name : {"x.npy", "x.npz", "x", "x.bin"}) {
     for (const std::string& bytes : {npy, npz}) {
       EXPECT_TRUE(same_tensor(read_tensor(folder.write(name, bytes)), five)) << name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Minimum, maximum, mean and counts, against plain loops.
+// Minimum, maximum, mean and counts compared with plain loops.
 
 #include "files/summary.h"
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Element by element.
+/// Computes the summary in a plain loop over the elements.
 Summary plain(const TensorView& tensor) {
   Summary summary;
   double sum = 0.0;
@@ -50,7 +50,7 @@ void expect_same(const Summary& got, const Summary& expected) {
   EXPECT_NEAR(got.mean, expected.mean, 1e-12 * (expected.greatest - expected.least));
 }
 
-TEST(Summary, AsAPlainLoopHasIt) {
+TEST(Summary, MatchesAPlainLoop) {
   RandomState random(1);
   for (const std::int64_t count : {1, 2, 15, 16, 17, 100, 4095, 4096, 4097, 50000}) {
     Tensor values(DType::kFloat64, {count});
@@ -61,7 +61,7 @@ TEST(Summary, AsAPlainLoopHasIt) {
       SCOPED_TRACE(testing::Message() << count << " " << dtype_name(dtype));
       expect_same(summarize(tensor), plain(tensor));
     }
-    // A few that are not finite, at the end among others.
+    // A few NaNs and infinities, one of them in the last position.
     for (std::int64_t i = count - 1; i >= 0; i -= 7) {
       values.at<double>({i}) = i % 3 == 0 ? kNaN : i % 3 == 1 ? kInfinity : -kInfinity;
     }
@@ -75,7 +75,7 @@ TEST(Summary, AsAPlainLoopHasIt) {
   }
 }
 
-TEST(Summary, EveryHalf) {
+TEST(Summary, Every16BitValue) {
   Tensor halves(DType::kFloat16, {0x10000});
   Tensor brains(DType::kBFloat16, {0x10000});
   for (std::size_t bits = 0; bits < 0x10000; ++bits) {
@@ -97,7 +97,7 @@ TEST(Summary, EveryHalf) {
   }
 }
 
-TEST(Summary, NothingIsFinite) {
+TEST(Summary, NoFiniteValues) {
   const Summary nothing = summarize(Tensor(DType::kFloat32, {0, 3}));
   EXPECT_EQ(nothing.count, 0);
   EXPECT_EQ(nothing.finite(), 0);
@@ -118,7 +118,7 @@ TEST(Summary, IntegersAreExact) {
   EXPECT_EQ(large.mean, 0x1p63);
 }
 
-TEST(Summary, SumsBeyondFloat64) {
+TEST(Summary, SumsThatOverflowFloat64) {
   const Summary summary = summarize(Tensor::from<double>({4}, {1e308, 1.5e308, 1e308, kNaN}));
   EXPECT_NEAR(summary.mean, (1e308 / 3 + 1.5e308 / 3 + 1e308 / 3), 1e295);
   EXPECT_EQ(summary.greatest, 1.5e308);
@@ -136,7 +136,7 @@ TEST(Summary, AnyStrides) {
   }
 }
 
-TEST(Summary, TellsHowFarItIs) {
+TEST(Summary, ReportsProgress) {
   const Tensor tensor(DType::kBool, {std::int64_t{40'000'000}});
   double last = 0.0;
   int calls = 0;

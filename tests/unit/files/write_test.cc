@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that are written and read again: every type, rank and order, and what cannot be written.
+// Writing and reading back files of every dtype, shape and stride order; and write errors.
 
 #include <string>
 #include <vector>
@@ -31,14 +31,14 @@ Tensor filled(DType dtype, const Shape& shape) {
   return convert(values, dtype);
 }
 
-/// The type is said where the file does not have it.
+/// Returns the spec that reads the file; it names bfloat16 if the format does not store that type.
 std::string spec_of(const std::string& path, DType dtype) {
   const bool untyped = dtype == DType::kBFloat16 && !path.ends_with(".safetensors");
   if (!untyped) return path;
   return path + (path.ends_with(".npy") ? ":bf16" : ":tensor:bf16");
 }
 
-TEST(FilesWrite, EveryTypeShapeAndFormatThereAndBack) {
+TEST(FilesWrite, EveryTypeShapeAndFormatRoundTrips) {
   const Folder folder;
   for (const char* name : {"x.npy", "x.npz", "x.safetensors"}) {
     for (const DType dtype : kTypes) {
@@ -78,7 +78,7 @@ TEST(FilesWrite, AnyStrides) {
   }
 }
 
-TEST(FilesWrite, HeadersAreNumPys) {
+TEST(FilesWrite, HeadersMatchNumPy) {
   const Folder folder;
   const auto header = [&](DType dtype, const Shape& shape) {
     write_tensor(folder / "x.npy", Tensor(dtype, shape));
@@ -98,7 +98,7 @@ TEST(FilesWrite, HeadersAreNumPys) {
             "{'descr': '<i8', 'fortran_order': False, 'shape': (0, 1000000, 3), }");
 }
 
-TEST(FilesWrite, AnExistingFileIsReplacedWhole) {
+TEST(FilesWrite, ReplacesExistingFiles) {
   const Folder folder;
   const Tensor first = filled(DType::kFloat32, {1000});
   const Tensor second = filled(DType::kFloat32, {10});
@@ -106,16 +106,16 @@ TEST(FilesWrite, AnExistingFileIsReplacedWhole) {
   write_tensor(path, first);
   const TensorRef mapped = read_tensor(path);
   write_tensor(path, second);
-  // Who looks into the old file keeps all of it.
+  // A mapping of the old file stays intact.
   EXPECT_TRUE(same_tensor(mapped, first));
   EXPECT_TRUE(same_tensor(read_tensor(path), second));
-  // So a file can be made of what it holds.
+  // A file can therefore be rewritten from its own mapped contents.
   write_tensor(path, read_tensor(path)->transposed(0, 0));
   EXPECT_TRUE(same_tensor(read_tensor(path), second));
   EXPECT_EQ(folder.count(), 1);
 }
 
-TEST(FilesWrite, WhatCannotBeWritten) {
+TEST(FilesWrite, RejectedNamesAndTensors) {
   const Folder folder;
   const Tensor a = filled(DType::kFloat32, {2});
   using Tensors = std::vector<NamedTensor>;
@@ -156,7 +156,7 @@ TEST(FilesWrite, WhatCannotBeWritten) {
   EXPECT_EQ(folder.count(), 0);
 }
 
-TEST(FilesWrite, WhereNothingCanBeWritten) {
+TEST(FilesWrite, UnwritablePaths) {
   const Folder folder;
   const Tensor a = filled(DType::kFloat32, {2});
   const auto message = [&](const std::string& path) -> std::string {
@@ -174,12 +174,12 @@ TEST(FilesWrite, WhereNothingCanBeWritten) {
   EXPECT_EQ(folder.count(), 1);
 }
 
-TEST(FilesWrite, WhatIsBeingWrittenCanBeRemoved) {
+TEST(FilesWrite, RemovesTemporaryFiles) {
   const Folder folder;
   const Tensor a = filled(DType::kFloat32, {2});
-  remove_temporary_files();  // none
+  remove_temporary_files();  // no temporary file yet
   write_tensor(folder / "x.npy", a);
-  remove_temporary_files();  // none any more
+  remove_temporary_files();  // no temporary file left
   EXPECT_TRUE(same_tensor(read_tensor(folder / "x.npy"), a));
 }
 

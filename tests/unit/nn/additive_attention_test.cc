@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Additive attention: its formula, keys that do not count, gradients, and steps that are the whole.
+// Additive attention: its formula, padded keys, gradients, and stepwise calls, which match one
+// forward pass.
 
 #include "fovea/nn/additive_attention.h"
 
@@ -46,7 +47,7 @@ const AdditiveCase kAdditiveCases[] = {
     {"no item", true, false, 0, 2, 3, {}},
 };
 
-/// What one case is given.
+/// The inputs of one case.
 struct AdditiveInputs {
   explicit AdditiveInputs(const AdditiveCase& c)
       : query(RandomState(2).randn({c.batch, c.q_len, kAdditiveQueryDim})),
@@ -58,14 +59,14 @@ struct AdditiveInputs {
   Tensor query, keys, values;
 };
 
-/// Those that the layer returns, in the order of the inputs.
+/// Returns the layer's gradients in the order of the inputs.
 std::vector<TensorView> additive_in_order(const AdditiveAttention::Gradients& g) {
   std::vector<TensorView> all{g.query, g.keys};
   if (g.values.defined()) all.push_back(g.values);
   return all;
 }
 
-TEST(NnAdditiveAttention, IsItsFormula) {
+TEST(NnAdditiveAttention, MatchesItsFormula) {
   for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -119,7 +120,7 @@ TEST(NnAdditiveAttention, IsItsFormula) {
   }
 }
 
-TEST(NnAdditiveAttention, HasTheGradientsOfDifferences) {
+TEST(NnAdditiveAttention, GradientsMatchFiniteDifferences) {
   for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -136,7 +137,7 @@ TEST(NnAdditiveAttention, HasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnAdditiveAttention, StepsAreTheWhole) {
+TEST(NnAdditiveAttention, StepwiseCallsMatchForward) {
   for (const AdditiveCase& c : kAdditiveCases) {
     SCOPED_TRACE(c.name);
     const AdditiveInputs in(c);
@@ -148,9 +149,9 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
     const Tensor context(whole.forward(in.query, in.keys, in.values, c.lengths));
     const Tensor grad = RandomState(5).randn(context.shape());
     const AdditiveAttention::Gradients expected = whole.backward(grad);
-    if (c.batch == 0) continue;  // no step to make
+    if (c.batch == 0) continue;  // no steps
 
-    // Queries appear as the steps go.
+    // Each query is written just before its step.
     Tensor query(DType::kFloat64, in.query.shape());
     layer.prepare(in.keys, in.values, c.lengths);
     layer.start(query);
@@ -170,7 +171,7 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
     for (std::int64_t step = c.q_len - 1; step >= 0; --step) {
       const std::int64_t width = context.extent(2);
       Tensor grad_query(DType::kFloat64, {c.batch, kAdditiveQueryDim});
-      set_value(grad_query, {0, 0}, 1.0);  // is added to
+      set_value(grad_query, {0, 0}, 1.0);  // the gradient is accumulated
       const TensorView rows(&grad.at<double>({0, step, 0}), DType::kFloat64, {c.batch, width},
                             {c.q_len * width, 1});
       layer.attend_backward(step, rows, grad_query);
@@ -195,7 +196,7 @@ TEST(NnAdditiveAttention, StepsAreTheWhole) {
   }
 }
 
-TEST(NnAdditiveAttention, PaddingDoesNotMatter) {
+TEST(NnAdditiveAttention, PaddingIsIgnored) {
   const AdditiveCase c{"", true, true, 2, 2, 3, {1, 2}};
   Model model(1, DType::kFloat64);
   AdditiveAttention layer(model.scope(), kAdditiveQueryDim, kAdditiveKeyDim, kAdditiveDim, true);
@@ -261,7 +262,7 @@ TEST(NnAdditiveAttention, Float32AgreesWithFloat64) {
   }
 }
 
-TEST(NnAdditiveAttention, IsTheSameOnAnyNumberOfThreads) {
+TEST(NnAdditiveAttention, SameBitsForAnyThreadCount) {
   const auto run = [](int threads) {
     const test::Threads limit(threads);
     Model model(3);
@@ -284,7 +285,7 @@ TEST(NnAdditiveAttention, IsTheSameOnAnyNumberOfThreads) {
 TEST(NnAdditiveAttention, AllocatesOnce) {
   if (!test::counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
   const test::Threads limit(1);
-  Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
+  Model model(3, DType::kFloat64);  // float32 products use oneDNN, which allocates
   AdditiveAttention layer(model.scope(), 4, 5, 6, true);
   const Tensor query = RandomState(2).randn({3, 6, 4}), keys = RandomState(3).randn({3, 7, 5});
   const Tensor grad = RandomState(4).randn({3, 6, 5});
@@ -311,7 +312,7 @@ TEST(NnAdditiveAttention, NamesItsParameters) {
                                           "attention.b [4]"));
 }
 
-TEST(NnAdditiveAttention, SaysWhatDoesNotFit) {
+TEST(NnAdditiveAttention, InvalidArguments) {
   Model model;
   AdditiveAttention layer(model.scope(), 2, 3, 4);
   const auto zeros = [](const Shape& shape) { return Tensor(DType::kFloat32, shape); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parameters in files: what is written is read back, in another type as well, and what does not fit
-// is named before anything changes.
+// Parameters in files: round trips, also between dtypes, and mismatches, which are reported before
+// any parameter changes.
 
 #include "fovea/nn/checkpoint.h"
 
@@ -33,7 +33,7 @@ class NnCheckpoint : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  /// Fails where a parameter differs by more than one rounding to float32.
+  /// Fails if a parameter differs by more than `rounding`.
   static void expect_same(const Parameters& found, const Parameters& expected, double rounding) {
     for (const Parameter& parameter : expected) {
       const Parameter* const other = found.find(parameter.name);
@@ -66,13 +66,13 @@ TEST_F(NnCheckpoint, RoundsBetweenTypes) {
   const Linear a(exact.scope(), 5, 7), b(rounded.scope(), 5, 7), c(back.scope(), 5, 7);
   save_parameters(exact.parameters(), path("exact.safetensors"));
   load_parameters(rounded.parameters(), path("exact.safetensors"));
-  expect_same(rounded.parameters(), exact.parameters(), 0x1p-25);  // they are below 1
+  expect_same(rounded.parameters(), exact.parameters(), 0x1p-25);  // all values are below 1
   save_parameters(rounded.parameters(), path("rounded.safetensors"));
   load_parameters(back.parameters(), path("rounded.safetensors"));
   expect_same(back.parameters(), rounded.parameters(), 0.0);
 }
 
-TEST_F(NnCheckpoint, TakesHalvesAndRefusesIntegers) {
+TEST_F(NnCheckpoint, AcceptsFloat16AndRejectsIntegers) {
   Model model(1);
   const Linear layer(model.scope(), 1, 2, false);
   const std::vector<Float16> halves{Float16(0.5f), Float16(-3.0f)};
@@ -85,11 +85,11 @@ TEST_F(NnCheckpoint, TakesHalvesAndRefusesIntegers) {
               HasSubstr("weight: expected floats, got I64"));
 }
 
-TEST_F(NnCheckpoint, NamesWhatDoesNotFitAndChangesNothing) {
+TEST_F(NnCheckpoint, ListsMismatchesAndChangesNothing) {
   Model model(1), before(1), other(2);
   const Linear one(model.scope("map"), 3, 2), same(before.scope("map"), 3, 2),
       two(model.scope("last"), 2, 2), same_two(before.scope("last"), 2, 2);
-  // Another shape, another name, three that are missing, and more than are shown.
+  // A wrong shape, missing parameters, and more unexpected ones than the message lists.
   const Linear wide(other.scope("map"), 4, 2);
   std::vector<Linear> strangers;
   for (int i = 0; i < 2; ++i) {
@@ -106,7 +106,7 @@ TEST_F(NnCheckpoint, NamesWhatDoesNotFitAndChangesNothing) {
   expect_same(model.parameters(), before.parameters(), 0.0);
 }
 
-TEST_F(NnCheckpoint, SaysWhatIsWrongWithTheFile) {
+TEST_F(NnCheckpoint, FileErrors) {
   Model model(1);
   const Linear layer(model.scope(), 3, 2);
   EXPECT_THROW(load_parameters(model.parameters(), path("none.safetensors")), IoError);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// exp, tanh and the logistic function of floats, against the C library's of doubles.
+// exp, tanh and the logistic function in float32, compared with the C library's in float64.
 
 #include "nn/elementary.h"
 
@@ -15,7 +15,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-/// The largest error in units of the last place of a float.
+/// Returns the largest error in float32 ulps.
 template <class Function>
 double worst_units(double first, double last, const Function& pair) {
   constexpr int kPoints = 200'000;
@@ -30,7 +30,7 @@ double worst_units(double first, double last, const Function& pair) {
   return worst;
 }
 
-TEST(NnElementary, ExpIsToTwoUnits) {
+TEST(NnElementary, ExpIsWithinTwoUlps) {
   const auto pair = [](float x) { return std::pair(elementary::exp(x), std::exp(double{x})); };
   EXPECT_LE(worst_units(-87.0, 88.0, pair), 2.0);
   EXPECT_LE(worst_units(-1.0, 1.0, pair), 2.0);
@@ -42,7 +42,7 @@ TEST(NnElementary, ExpIsToTwoUnits) {
   EXPECT_TRUE(std::isnan(elementary::exp(kNan)));
 }
 
-TEST(NnElementary, TanhIsToFourUnits) {
+TEST(NnElementary, TanhIsWithinFourUlps) {
   const auto pair = [](float x) { return std::pair(elementary::tanh(x), std::tanh(double{x})); };
   for (const double bound : {30.0, 3.0, 0.5, 1e-3, 1e-20}) {
     EXPECT_LE(worst_units(-bound, bound, pair), 4.0) << bound;
@@ -54,7 +54,7 @@ TEST(NnElementary, TanhIsToFourUnits) {
   EXPECT_TRUE(std::isnan(elementary::tanh(kNan)));
 }
 
-TEST(NnElementary, SigmoidIsToFourUnits) {
+TEST(NnElementary, SigmoidIsWithinFourUlps) {
   const auto pair = [](float x) {
     return std::pair(elementary::sigmoid(x), 1.0 / (1.0 + std::exp(-double{x})));
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// General attention: its formula, keys that do not count, gradients.
+// General attention: its formula, padded keys, gradients.
 
 #include "fovea/nn/general_attention.h"
 
@@ -63,7 +63,7 @@ std::vector<TensorView> general_in_order(const GeneralAttention::Gradients& g) {
   return all;
 }
 
-TEST(NnGeneralAttention, IsItsFormula) {
+TEST(NnGeneralAttention, MatchesItsFormula) {
   for (const GeneralCase& c : kGeneralCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -103,7 +103,7 @@ TEST(NnGeneralAttention, IsItsFormula) {
   }
 }
 
-TEST(NnGeneralAttention, HasTheGradientsOfDifferences) {
+TEST(NnGeneralAttention, GradientsMatchFiniteDifferences) {
   for (const GeneralCase& c : kGeneralCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -150,7 +150,7 @@ TEST(NnGeneralAttention, Float32AgreesWithFloat64) {
   }
 }
 
-TEST(NnGeneralAttention, PaddingDoesNotMatter) {
+TEST(NnGeneralAttention, PaddingIsIgnored) {
   const GeneralCase c{"", true, 2, 2, 3, {1, 2}};
   Model model(1);
   GeneralAttention layer(model.scope(), kGeneralQueryDim, kGeneralKeyDim);
@@ -170,7 +170,7 @@ TEST(NnGeneralAttention, PaddingDoesNotMatter) {
   EXPECT_EQ(g.values.value({1, 2, 3}), 0.0);
 }
 
-TEST(NnGeneralAttention, IsTheSameOnAnyNumberOfThreads) {
+TEST(NnGeneralAttention, SameBitsForAnyThreadCount) {
   const auto run = [](int threads) {
     const test::Threads limit(threads);
     Model model(3);
@@ -190,7 +190,7 @@ TEST(NnGeneralAttention, IsTheSameOnAnyNumberOfThreads) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(test::same_bits(one[i], two[i])) << i;
 }
 
-TEST(NnGeneralAttention, SaysWhatDoesNotFit) {
+TEST(NnGeneralAttention, InvalidArguments) {
   Model model;
   GeneralAttention layer(model.scope("attention"), 2, 3);
   ASSERT_NE(model.parameters().find("attention.query_proj.weight"), nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recurrent decoder: gradients through all its steps, and steps by themselves.
+// The GRU decoder: PyTorch's values, gradients through all steps, and stepwise calls.
 
 #include "fovea/nn/gru_decoder.h"
 
@@ -53,7 +53,7 @@ struct DecoderInputs {
   Tensor embeddings, encoder, initial;
 };
 
-TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
+TEST(NnGruDecoder, GradientsMatchFiniteDifferences) {
   for (const DecoderCase& c : kDecoderCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -73,8 +73,8 @@ TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
   }
 }
 
-// PyTorch 2 in float64; W [3, 2], U [3, 2], v [3] and torch.nn.GRUCell(3, 2) filled in this order
-// as in nn_gru_test.cc:
+// PyTorch 2 in float64. W [3, 2], U [3, 2], v [3] and torch.nn.GRUCell(3, 2) are filled in this
+// order, as in gru_test.cc:
 //   emb, enc, h0 = draw(1, 2, 2, 1), draw(2, 2, 3, 2), draw(3, 2, 2)
 //   h, ys = h0, []
 //   for t in range(2):
@@ -86,7 +86,7 @@ TEST(NnGruDecoder, HasTheGradientsOfDifferences) {
 //       ys.append(torch.cat([h, c, emb[:, t]], -1))
 //   y = torch.stack(ys, 1)
 //   (y * draw(4, 2, 2, 5)).sum().backward()
-TEST(NnGruDecoder, HasPyTorchsNumbers) {
+TEST(NnGruDecoder, MatchesPyTorch) {
   Model model(1, DType::kFloat64);
   GruDecoder layer(model.scope(),
                    {.embed_dim = 1, .hidden = 2, .encoder_dim = 2, .attention_dim = 3});
@@ -121,7 +121,7 @@ TEST(NnGruDecoder, HasPyTorchsNumbers) {
                         0.044740748840302, 0.123572880743538, 0.0652604698352029});
 }
 
-TEST(NnGruDecoder, StepsAreTheWhole) {
+TEST(NnGruDecoder, StepwiseCallsMatchForward) {
   for (const DecoderCase& c : kDecoderCases) {
     SCOPED_TRACE(c.name);
     Model model(1, DType::kFloat64);
@@ -154,7 +154,7 @@ TEST(NnGruDecoder, StepsAreTheWhole) {
   }
 }
 
-TEST(NnGruDecoder, GivesItsPartsInOrder) {
+TEST(NnGruDecoder, OutputConcatenatesItsPartsInOrder) {
   const DecoderCase c{"", 2, 3, 4, {2, 4}};
   Model model(1, DType::kFloat64);
   GruDecoder layer(model.scope(), kDims);
@@ -210,7 +210,7 @@ TEST(NnGruDecoder, Float32AgreesWithFloat64) {
   }
 }
 
-TEST(NnGruDecoder, IsTheSameOnAnyNumberOfThreads) {
+TEST(NnGruDecoder, SameBitsForAnyThreadCount) {
   constexpr GruDecoder::Dims kLarger{
       .embed_dim = 33, .hidden = 40, .encoder_dim = 70, .attention_dim = 50};
   const DecoderCase c{"", 40, 7, 13, {}};
@@ -235,7 +235,7 @@ TEST(NnGruDecoder, IsTheSameOnAnyNumberOfThreads) {
 TEST(NnGruDecoder, AllocatesOnce) {
   if (!test::counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
   const test::Threads limit(1);
-  Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
+  Model model(3, DType::kFloat64);  // float32 products use oneDNN, which allocates
   GruDecoder layer(model.scope(), kDims);
   const DecoderCase c{"", 3, 4, 5, {3, 5, 1}};
   const DecoderInputs in(c, kDims);
@@ -267,7 +267,7 @@ TEST(NnGruDecoder, NamesItsParameters) {
                          "decoder.cell.bias_ih [9]", "decoder.cell.bias_hh [9]"));
 }
 
-TEST(NnGruDecoder, SaysWhatDoesNotFit) {
+TEST(NnGruDecoder, InvalidArguments) {
   Model model;
   GruDecoder layer(model.scope(), kDims);
   const auto zeros = [](const Shape& shape) { return Tensor(DType::kFloat32, shape); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gated recurrent units: PyTorch's numbers, items of their own lengths, gradients.
+// Gated recurrent units: PyTorch's values, items of different lengths, gradients.
 
 #include "fovea/nn/gru.h"
 
@@ -45,12 +45,12 @@ const GruCase kGruCases[] = {
     {"no item", true, 0, 3, {}},
 };
 
-TEST(NnGru, HasTheGradientsOfDifferences) {
+TEST(NnGru, GradientsMatchFiniteDifferences) {
   constexpr std::int64_t kIn = 2, kHidden = 3;
   for (const GruCase& c : kGruCases) {
     SCOPED_TRACE(c.name);
     const std::int64_t directions = c.bidirectional ? 2 : 1;
-    // Of the outputs, of the final state, of both.
+    // Gradients of the outputs (bit 0), of the final state (bit 1), of both.
     for (const int parts : {1, 2, 3}) {
       Model model(1, DType::kFloat64);
       Gru layer(model.scope(), kIn, kHidden, c.bidirectional);
@@ -58,7 +58,7 @@ TEST(NnGru, HasTheGradientsOfDifferences) {
       Tensor x = RandomState(2).randn({c.batch, c.length, kIn});
       Tensor initial = RandomState(3).randn({directions, c.batch, kHidden});
       const std::int64_t of_y = c.batch * c.length * directions * kHidden;
-      // One vector of both results, so that one gradient comes back.
+      // Both results in one vector, so that there is one gradient to pass back.
       const auto joined = [&](const TensorView& y, const TensorView& final_hidden) {
         std::vector<double> all;
         for (const TensorView& from : {y, final_hidden}) {
@@ -98,7 +98,7 @@ TEST(NnGru, HasTheGradientsOfDifferences) {
 //   y, h = gru(pack_padded_sequence(x, [3, 2], batch_first=True), h0)
 //   y, _ = pad_packed_sequence(y, batch_first=True)
 //   ((y * draw(3, 2, 3, 4)).sum() + (h * draw(4, 2, 2, 2)).sum()).backward()
-TEST(NnGru, HasPyTorchsNumbers) {
+TEST(NnGru, MatchesPyTorch) {
   Model model(1, DType::kFloat64);
   Gru layer(model.scope(), 2, 2, true);
   test::draw_parameters(model, 99);
@@ -148,8 +148,8 @@ TEST(NnGru, HasPyTorchsNumbers) {
        0.152136916627649, -0.0138825154966718, 1.12287848556857, 0.792381892760538});
 }
 
-TEST(NnGru, ItemsAreByThemselves) {
-  // Each item of a batch of uneven lengths is what it is alone, cut to its length, to the bit.
+TEST(NnGru, ItemsAreIndependent) {
+  // Each item of a batch of different lengths has the bits that it has alone, cut to its length.
   for (const bool bidirectional : {false, true}) {
     const std::int64_t directions = bidirectional ? 2 : 1;
     const Lengths lengths{4, 1, 0, 5};
@@ -179,7 +179,7 @@ TEST(NnGru, ItemsAreByThemselves) {
   }
 }
 
-TEST(NnGru, BeginsWhereItIsTold) {
+TEST(NnGru, StartsFromTheInitialState) {
   Model model(1, DType::kFloat64);
   Gru layer(model.scope(), 2, 3, true);
   const Tensor x = RandomState(2).randn({2, 4, 2}), initial = RandomState(3).randn({2, 2, 3});
@@ -187,7 +187,8 @@ TEST(NnGru, BeginsWhereItIsTold) {
   EXPECT_EQ(test::max_difference(layer.final_hidden(), initial), 0.0);
   const Tensor from_zeros(layer.forward(x, {}, Tensor(DType::kFloat64, {2, 2, 3})));
   EXPECT_EQ(test::max_difference(layer.forward(x), from_zeros), 0.0);
-  // The first half, then the second from where it ended: forward, that is the whole.
+  // In the forward direction, the first half followed by the second half, started from the first
+  // half's final state, equals the whole.
   Model one(1, DType::kFloat64);
   Gru forward(one.scope(), 2, 3);
   const Tensor item = RandomState(4).randn({1, 4, 2});
@@ -204,7 +205,7 @@ TEST(NnGru, BeginsWhereItIsTold) {
   });
 }
 
-TEST(NnGru, PaddingDoesNotMatter) {
+TEST(NnGru, PaddingIsIgnored) {
   Model model(1);
   Gru layer(model.scope(), 2, 3, true);
   const Lengths lengths{1, 3};
@@ -240,7 +241,7 @@ TEST(NnGru, Float32AgreesWithFloat64) {
     const TensorView exact_y = exact_layer.forward(wide_x, lengths, wide_initial);
     const Gru::Gradients g = layer.backward(grad, grad_final),
                          exact_g = exact_layer.backward(wide(grad), wide(grad_final));
-    // Sums of in + hidden products a step, whose errors the steps hand on.
+    // Each step sums in + hidden products, and errors accumulate over the steps.
     const double chain = static_cast<double>(in + 3 * hidden + length);
     EXPECT_TRUE(test::within_roundings(y, exact_y, chain));
     EXPECT_TRUE(test::within_roundings(layer.final_hidden(), exact_layer.final_hidden(), chain));
@@ -255,7 +256,7 @@ TEST(NnGru, Float32AgreesWithFloat64) {
   }
 }
 
-TEST(NnGru, IsTheSameOnAnyNumberOfThreads) {
+TEST(NnGru, SameBitsForAnyThreadCount) {
   const auto run = [](int threads) {
     const test::Threads limit(threads);
     Model model(3);
@@ -275,7 +276,7 @@ TEST(NnGru, IsTheSameOnAnyNumberOfThreads) {
 TEST(NnGru, AllocatesOnce) {
   if (!test::counts_allocations()) GTEST_SKIP() << "allocations are not counted here";
   const test::Threads limit(1);
-  Model model(3, DType::kFloat64);  // oneDNN, whose products are float32, has memory of its own
+  Model model(3, DType::kFloat64);  // float32 products use oneDNN, which allocates
   Gru layer(model.scope(), 4, 5, true);
   const Tensor x = RandomState(2).randn({3, 6, 4}), shorter = RandomState(2).randn({3, 5, 4});
   const Tensor grad = RandomState(3).randn({3, 6, 10});
@@ -293,7 +294,7 @@ TEST(NnGru, AllocatesOnce) {
   EXPECT_EQ(test::allocations(), before);
 }
 
-TEST(NnGru, BeginsAsPyTorchs) {
+TEST(NnGru, InitializesLikePyTorch) {
   Model model;
   Gru layer(model.scope(), 30, 16);
   for (const Parameter& parameter : model.parameters()) {
@@ -306,7 +307,7 @@ TEST(NnGru, BeginsAsPyTorchs) {
   }
 }
 
-TEST(NnGru, HasPyTorchsNames) {
+TEST(NnGru, ParameterNamesMatchPyTorch) {
   Model model;
   Gru layer(model.scope("encoder"), 2, 3, true);
   std::vector<std::string> names;
@@ -321,7 +322,7 @@ TEST(NnGru, HasPyTorchsNames) {
                   "encoder.bias_ih_l0_reverse [9]", "encoder.bias_hh_l0_reverse [9]"));
 }
 
-TEST(NnGru, SaysWhatDoesNotFit) {
+TEST(NnGru, InvalidArguments) {
   Model model;
   Gru layer(model.scope(), 2, 3, true);
   const Tensor x(DType::kFloat32, {2, 4, 2});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Norms, embeddings, positions, dropout, feed-forward and the loss: gradients against differences,
-// and what each is by its definition.
+// Norms, embeddings, positions, dropout, feed-forward and the loss: results by definition, and
+// gradients against finite differences.
 
 #include <cmath>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace {
 
 using test::message_of;
 
-/// Of a layer with one input and the usual two functions.
+/// Checks the gradients of a layer that has one input.
 template <class Layer>
 void expect_gradients(Model& model, Layer& layer, Tensor& x) {
   test::expect_gradients(
@@ -35,7 +35,7 @@ void expect_gradients(Model& model, Layer& layer, Tensor& x) {
        [&](const TensorView& grad) { return std::vector<TensorView>{layer.backward(grad)}; }});
 }
 
-TEST(NnLayerNorm, BringsRowsToMean0AndVariance1) {
+TEST(NnLayerNorm, NormalizesRowsToMean0AndVariance1) {
   Model model(1, DType::kFloat64);
   LayerNorm layer(model.scope(), 37);
   Tensor x = RandomState(1).randn({5, 37});
@@ -48,11 +48,11 @@ TEST(NnLayerNorm, BringsRowsToMean0AndVariance1) {
       square += y.value({r, c}) * y.value({r, c}) / 37;
     }
     EXPECT_NEAR(mean, 0.0, 1e-14);
-    EXPECT_NEAR(square, 1.0, 1e-5 / 1000);  // epsilon over the variance
+    EXPECT_NEAR(square, 1.0, 1e-5 / 1000);  // epsilon divided by the variance
   }
 }
 
-TEST(NnLayerNorm, HasTheGradientsOfDifferences) {
+TEST(NnLayerNorm, GradientsMatchFiniteDifferences) {
   for (const std::int64_t width : {1, 2, 17}) {
     Model model(1, DType::kFloat64);
     LayerNorm layer(model.scope("norm"), width);
@@ -62,7 +62,7 @@ TEST(NnLayerNorm, HasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnEmbedding, TakesRowsAndGivesThemTheirGradients) {
+TEST(NnEmbedding, GathersRowsAndAccumulatesTheirGradients) {
   Model model(1, DType::kFloat64);
   Embedding layer(model.scope(), 5, 3, 2);
   const Tensor& table = model.parameters().find("weight")->value;
@@ -88,7 +88,7 @@ TEST(NnEmbedding, TakesRowsAndGivesThemTheirGradients) {
   }
 }
 
-TEST(NnEmbedding, SaysWhatDoesNotFit) {
+TEST(NnEmbedding, InvalidArguments) {
   Model model;
   Embedding layer(model.scope("a"), 5, 3);
   Tensor tokens(DType::kInt64, {2});
@@ -112,7 +112,7 @@ TEST(NnPositions, AreSinesAndCosines) {
   }
 }
 
-TEST(NnPositions, LearnedOnesHaveTheGradientsOfDifferences) {
+TEST(NnPositions, LearnedPositionGradientsMatchFiniteDifferences) {
   Model model(1, DType::kFloat64);
   Positions layer(model.scope("positions"), PositionKind::kLearned, 6, 3);
   Tensor x = RandomState(2).randn({2, 4, 3});
@@ -136,8 +136,8 @@ TEST(NnPositions, LearnedOnesHaveTheGradientsOfDifferences) {
             "x: expected positions within 6, got 4 from 3 on");
 }
 
-TEST(NnDropout, KeepsItsShareAndNoOthers) {
-  constexpr std::int64_t kCount = 1'000'003;  // no multiple of anything
+TEST(NnDropout, KeepsTheExpectedShareIndependently) {
+  constexpr std::int64_t kCount = 1'000'003;  // prime: never a multiple of a vector or block
   for (const double p : {0.1, 0.5, 0.9}) {
     Model model(7);
     DropoutLayer layer(model.scope(), p), other(model.scope(), p);
@@ -159,7 +159,8 @@ TEST(NnDropout, KeepsItsShareAndNoOthers) {
     const double deviation = std::sqrt(kCount * p * (1 - p));
     EXPECT_NEAR(static_cast<double>(kept), kCount * (1 - p), 4 * deviation);
 
-    // The same step again is the same; other steps and layers keep others, as independent ones do.
+    // Repeating a step keeps the same elements. Other steps and layers keep statistically
+    // independent ones.
     EXPECT_EQ(test::max_difference(run(layer, 1), first), 0.0);
     for (const Tensor& independent : {run(layer, 2), run(other, 1)}) {
       std::int64_t both = 0;
@@ -178,7 +179,7 @@ TEST(NnDropout, KeepsItsShareAndNoOthers) {
   }
 }
 
-TEST(NnDropout, SaysWhatDoesNotFit) {
+TEST(NnDropout, InvalidArguments) {
   Model model(1);
   DropoutLayer layer(model.scope(), 0.5);
   Tensor exact(DType::kFloat64, {4}), x(DType::kFloat32, {4}), longer(DType::kFloat32, {5});
@@ -189,7 +190,7 @@ TEST(NnDropout, SaysWhatDoesNotFit) {
   EXPECT_EQ(message_of([&] { layer.backward(longer); }), "grad_y: expected [4], got [5]");
 }
 
-TEST(NnDropout, HasTheGradientsOfDifferences) {
+TEST(NnDropout, GradientsMatchFiniteDifferences) {
   Model model(1, DType::kFloat64);
   DropoutLayer layer(model.scope(), 0.4);
   model.train(3);
@@ -207,7 +208,7 @@ TEST(NnDropout, HasTheGradientsOfDifferences) {
                           }});
 }
 
-TEST(NnFeedForward, HasTheGradientsOfDifferences) {
+TEST(NnFeedForward, GradientsMatchFiniteDifferences) {
   for (const Activation activation : {Activation::kRelu, Activation::kGelu}) {
     for (const double dropout : {0.0, 0.3}) {
       Model model(1, DType::kFloat64);
@@ -223,7 +224,7 @@ Tensor classes(const std::vector<std::int64_t>& numbers) {
   return Tensor::from({static_cast<std::int64_t>(numbers.size())}, numbers);
 }
 
-TEST(NnCrossEntropy, IsMinusTheLogOfTheShare) {
+TEST(NnCrossEntropy, IsTheNegativeLogProbability) {
   const Tensor logits = Tensor::matrix({{1, 2, 3}, {0, 0, 0}, {5, 1, 1}});
   CrossEntropy loss({.ignored = -1});
   const double first = -3.0 + std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
@@ -234,12 +235,12 @@ TEST(NnCrossEntropy, IsMinusTheLogOfTheShare) {
   EXPECT_EQ(loss.correct(), 1);
   EXPECT_EQ(loss.forward(logits, classes({-1, -1, -1})), 0.0);
   EXPECT_EQ(test::max_difference(loss.backward(), Tensor(DType::kFloat64, {3, 3})), 0.0);
-  // Numbers whose exponentials would overflow.
+  // Logits whose exponentials would overflow.
   EXPECT_NEAR(loss.forward(Tensor::matrix({{1000, 990}}), classes({1})),
               10.0 + std::log1p(std::exp(-10.0)), 1000 * 0x1p-52);
 }
 
-TEST(NnCrossEntropy, HasTheGradientsOfDifferences) {
+TEST(NnCrossEntropy, GradientsMatchFiniteDifferences) {
   for (const double smoothing : {0.0, 0.1}) {
     Model none(1, DType::kFloat64);
     CrossEntropy loss({.ignored = 0, .label_smoothing = smoothing});
@@ -258,7 +259,7 @@ TEST(NnCrossEntropy, HasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnCrossEntropy, SaysWhatDoesNotFit) {
+TEST(NnCrossEntropy, InvalidArguments) {
   CrossEntropy loss;
   const Tensor logits(DType::kFloat32, {2, 3});
   EXPECT_EQ(message_of([&] {

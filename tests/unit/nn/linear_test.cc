@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Linear maps, and what all layers have in common: parameters, names, seeds, errors.
+// Linear layers, and the common parts of all layers: parameters, names, seeds, errors.
 
 #include "fovea/nn/linear.h"
 
@@ -43,7 +43,7 @@ TEST(NnLinear, MultipliesAndAdds) {
   }
 }
 
-TEST(NnLinear, HasTheGradientsOfDifferences) {
+TEST(NnLinear, GradientsMatchFiniteDifferences) {
   for (const bool bias : {true, false}) {
     Model model(2, DType::kFloat64);
     Linear layer(model.scope(), 4, 3, bias);
@@ -57,7 +57,7 @@ TEST(NnLinear, HasTheGradientsOfDifferences) {
 }
 
 TEST(NnLinear, Float32AgreesWithFloat64) {
-  // One dimension of each size that products treat by themselves: 1, small, many, odd.
+  // One size for each special case of the matrix products: 1, small, large, odd.
   for (const std::int64_t in : {1, 7, 64, 300}) {
     for (const std::int64_t rows : {0, 1, 33, 200}) {
       const std::int64_t out = 65;
@@ -70,7 +70,7 @@ TEST(NnLinear, Float32AgreesWithFloat64) {
       const Tensor grad = convert(RandomState(7).randn({rows, out}), DType::kFloat32);
       const Tensor exact_x = convert(x, DType::kFloat64),
                    exact_grad = convert(grad, DType::kFloat64);
-      // Sums of n products of numbers of order 1, each rounded to 2^-24 of what they add up to.
+      // Sums of n products of order 1; each addition rounds to 2^-24 of the partial sum.
       const auto allowed = [](std::int64_t n) {
         return 4.0 * static_cast<double>(n + 1) * 0x1p-24 * std::sqrt(static_cast<double>(n + 1));
       };
@@ -87,7 +87,7 @@ TEST(NnLinear, Float32AgreesWithFloat64) {
   }
 }
 
-TEST(NnLinear, GradientsOfParametersAddUp) {
+TEST(NnLinear, ParameterGradientsAccumulate) {
   Model model(1, DType::kFloat64);
   Linear layer(model.scope(), 2, 2);
   const Tensor x = RandomState(1).randn({3, 2}), grad = RandomState(2).randn({3, 2});
@@ -102,7 +102,7 @@ TEST(NnLinear, GradientsOfParametersAddUp) {
   for (const double g : model.parameters().find("weight")->gradient.span<double>()) EXPECT_EQ(g, 0);
 }
 
-TEST(NnModel, OneSeedMakesOneModel) {
+TEST(NnModel, SameSeedGivesTheSameParameters) {
   const auto weight = [](std::uint64_t seed) {
     Model model(seed);
     Linear layer(model.scope(), 8, 8);
@@ -117,7 +117,7 @@ TEST(NnModel, OneSeedMakesOneModel) {
   EXPECT_GT(largest, 0.9 / std::sqrt(8.0));
 }
 
-TEST(NnModel, NamesAreATree) {
+TEST(NnModel, NamesFollowTheScopes) {
   Model model;
   Linear first(model.scope("encoder").in("layers", 0).in("linear1"), 2, 3);
   Linear second(model.scope("encoder").in("layers", 1).in("linear1"), 2, 3, false);
@@ -139,7 +139,7 @@ TEST(NnModel, NamesAreATree) {
               HasSubstr("expected float32 or float64, got float16"));
 }
 
-TEST(NnLinear, SaysWhatDoesNotFit) {
+TEST(NnLinear, InvalidArguments) {
   Model model;
   Linear layer(model.scope(), 4, 3);
   const auto forward = [&](const TensorView& x) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Adam, clipping and schedules, against their formulas.
+// Adam, gradient clipping and learning rate schedules, compared with their formulas.
 
 #include "fovea/nn/optimizer.h"
 
@@ -50,7 +50,7 @@ TEST(NnAdam, FollowsThePaper) {
   }
 }
 
-TEST(NnAdam, SaysWhatDoesNotFit) {
+TEST(NnAdam, InvalidArguments) {
   Parameters parameters;
   EXPECT_EQ(message_of([&] { Adam adam(parameters, {.beta1 = 1.0}); }),
             "beta1: expected a number in [0, 1), got 1");
@@ -61,7 +61,7 @@ TEST(NnAdam, SaysWhatDoesNotFit) {
             "learning_rate: expected a number from 0 on, got nan");
 }
 
-TEST(NnGradients, AreScaledToTheNormAtMost) {
+TEST(NnGradients, AreClippedToTheNorm) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     Parameters parameters(dtype);
     for (const char* const name : {"a", "b"}) {
@@ -82,7 +82,7 @@ TEST(NnGradients, AreScaledToTheNormAtMost) {
   }
 }
 
-TEST(NnSchedule, RisesAndFalls) {
+TEST(NnSchedule, WarmsUpAndDecays) {
   const Schedule root{.peak = 2.0, .kind = Schedule::Kind::kInverseRoot, .warmup = 4};
   EXPECT_DOUBLE_EQ(root.rate(0), 0.5);
   EXPECT_DOUBLE_EQ(root.rate(3), 2.0);

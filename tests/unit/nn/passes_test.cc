@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Passes over numbers (nn/passes.h): to the bit what plain loops give, whatever the target's
-// vectors are. CTest runs these on every target.
+// Elementwise passes (nn/passes.h): bit-identical to plain loops for every vector width. CTest runs
+// these tests on every SIMD target.
 
 #include "nn/passes.h"
 
@@ -22,7 +22,7 @@
 namespace fovea::nn::passes {
 namespace {
 
-// Beyond two vectors and the lanes of sums, and no multiple of either.
+// More than two vectors and than the lanes of the sums, and a multiple of neither.
 constexpr std::int64_t kWidth = 171, kRows = 5;
 
 std::vector<float> normal(std::uint64_t seed, std::int64_t count) {
@@ -32,7 +32,8 @@ std::vector<float> normal(std::uint64_t seed, std::int64_t count) {
   return result;
 }
 
-/// What the generator says of number `number`: halves of words, sixteen counters together.
+/// Whether Philox keeps element `number`. Each 16-bit half of a word decides one element; the words
+/// of 16 consecutive counters are drawn together.
 bool kept(const Dropout& rule, std::uint32_t threshold, std::int64_t number) {
   const std::int64_t within = number % kDrawnTogether, half = within / 16;
   const auto counter = static_cast<std::uint64_t>(number / kDrawnTogether * 16 + within % 16);
@@ -44,7 +45,7 @@ bool kept(const Dropout& rule, std::uint32_t threshold, std::int64_t number) {
   return (half % 2 == 0 ? word & 0xFFFF : word >> 16) >= threshold;
 }
 
-/// Lane by lane, as the passes say they add.
+/// Sums in the order that the passes document: 32 lanes, and the remainder separately.
 template <class Term>
 float sum(std::int64_t count, const Term& term) {
   float lanes[32] = {}, total = 0;
@@ -54,7 +55,7 @@ float sum(std::int64_t count, const Term& term) {
   return std::accumulate(lanes, lanes + 32, total);
 }
 
-TEST(NnPasses, DropsWhatPhiloxSays) {
+TEST(NnPasses, DropoutMatchesPhilox) {
   const Dropout rule{0.25, 0x123456789abcdefULL, 77};
   for (const bool relu : {false, true}) {
     for (const std::int64_t count : {1, 127, 128, 300}) {
@@ -74,7 +75,7 @@ TEST(NnPasses, DropsWhatPhiloxSays) {
   }
 }
 
-TEST(NnPasses, DropsFromAnyMultipleOn) {
+TEST(NnPasses, DropoutInPartsMatchesTheWhole) {
   const Dropout rule{0.5, 9, 3};
   const std::vector<double> ones(1000, 1.0);
   std::vector<double> whole = ones, parts = ones;
@@ -95,7 +96,7 @@ TEST(NnPasses, ReluKeepsNan) {
   }
 }
 
-TEST(NnPasses, NormRoundsAlike) {
+TEST(NnPasses, NormMatchesPlainLoops) {
   const std::vector<float> x = normal(1, kRows * kWidth), grad = normal(2, kRows * kWidth);
   const std::vector<float> weight = normal(3, kWidth), bias = normal(4, kWidth);
   const auto size = x.size(), width = static_cast<std::size_t>(kWidth);
@@ -132,7 +133,7 @@ TEST(NnPasses, NormRoundsAlike) {
   EXPECT_EQ(biases, expected_biases);
 }
 
-TEST(NnPasses, AdamRoundsAlike) {
+TEST(NnPasses, AdamMatchesPlainLoops) {
   const AdamStep<float> step{0.9f, 0.99f, 0.01f, 1.25f, 1e-8f, 0.999f};
   const std::vector<float> gradient = normal(1, kWidth);
   std::vector<float> value = normal(2, kWidth), mean = normal(3, kWidth), square(gradient);
@@ -149,7 +150,7 @@ TEST(NnPasses, AdamRoundsAlike) {
   }
 }
 
-TEST(NnPasses, OfLargestLogitsTheFirstCounts) {
+TEST(NnPasses, FirstOfTiedLogitsWins) {
   std::vector<float> logits(2 * kWidth);
   for (std::size_t at : {40u, 100u}) logits[at] = logits[static_cast<std::size_t>(kWidth) + at] = 3;
   const std::vector<std::int64_t> wanted{40, 100};

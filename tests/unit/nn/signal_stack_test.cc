@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handlers of signals that return while oneDNN computes (fovea/nn/signal_stack.h).
+// Signal handlers that run and return while oneDNN computes (fovea/nn/signal_stack.h).
 
 #include "fovea/nn/signal_stack.h"
 
@@ -25,7 +25,7 @@ volatile std::sig_atomic_t heard = 0;
 volatile std::sig_atomic_t heard_elsewhere = 0;
 
 extern "C" void hear(int signal) {
-  // The timer's alarm may come to an idle thread that an earlier test started.
+  // The alarm may be delivered to an idle thread that an earlier test started; forward it.
   if (pthread_equal(pthread_self(), computing) == 0) {
     pthread_kill(computing, signal);
     return;
@@ -44,13 +44,13 @@ void send_alarms_every(int microseconds) {
   ASSERT_EQ(setitimer(ITIMER_REAL, &timer, nullptr), 0);
 }
 
-// Without a stack of its own a handler's frame overwrites the heap, and the process aborts.
-TEST(NnSignalStack, LayersComputeOnThroughSignals) {
+// Without a separate signal stack, a handler's frame overwrites the heap and the process aborts.
+TEST(NnSignalStack, LayersSurviveSignals) {
   constexpr int kMicroseconds = 300;
   constexpr std::chrono::milliseconds kDuration(1500);
   use_signal_stack();
   computing = pthread_self();
-  omp_set_num_threads(1);  // all of the layer is computed in this thread
+  omp_set_num_threads(1);  // the whole layer is computed in this thread
   struct sigaction action {};
   action.sa_handler = hear;
   action.sa_flags = SA_ONSTACK | SA_RESTART;

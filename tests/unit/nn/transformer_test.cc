@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Multi-head projections, blocks and stacks of the transformer: gradients against differences, what
-// is seen of what, the same bits on any number of threads.
+// Multi-head attention layers, transformer blocks and stacks: gradients against finite differences,
+// masking, parameter names, repeatable bits, and token-by-token decoding.
 
 #include "fovea/nn/transformer.h"
 
@@ -27,7 +27,7 @@ using test::message_of;
 
 const std::vector<std::int64_t> kLengths = {5, 3};
 
-TEST(NnMultiHead, SelfHasTheGradientsOfDifferences) {
+TEST(NnMultiHead, SelfAttentionGradientsMatchFiniteDifferences) {
   const Rotary interleaved{.pairs = Rotary::Pairs::kInterleaved};
   for (const MultiHeadAttentionOptions& options : std::vector<MultiHeadAttentionOptions>{
            {.width = 4, .heads = 1},
@@ -49,7 +49,7 @@ TEST(NnMultiHead, SelfHasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnMultiHead, CrossHasTheGradientsOfDifferences) {
+TEST(NnMultiHead, CrossAttentionGradientsMatchFiniteDifferences) {
   for (const std::int64_t kv_heads : {2, 1}) {
     Model model(1, DType::kFloat64);
     MultiHeadAttention layer(model.scope(), {.width = 6, .heads = 2, .kv_heads = kv_heads});
@@ -67,7 +67,7 @@ TEST(NnMultiHead, CrossHasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnMultiHead, WeightsAreThoseOfTheReference) {
+TEST(NnMultiHead, WeightsMatchTheReference) {
   Model model(1, DType::kFloat64);
   MultiHeadAttention layer(model.scope(), {.width = 8, .heads = 4, .kv_heads = 2});
   const Tensor x = RandomState(2).randn({2, 5, 8});
@@ -88,7 +88,7 @@ TEST(NnMultiHead, WeightsAreThoseOfTheReference) {
   }
 }
 
-TEST(NnMultiHead, SaysWhatDoesNotFit) {
+TEST(NnMultiHead, InvalidArguments) {
   Model model;
   const auto made = [&](const MultiHeadAttentionOptions& options) {
     return message_of([&] { MultiHeadAttention layer(model.scope("a"), options); });
@@ -118,7 +118,7 @@ TransformerOptions small(NormPlace norm, double dropout = 0.2) {
           .norm = norm};
 }
 
-TEST(NnTransformer, EncoderLayerHasTheGradientsOfDifferences) {
+TEST(NnTransformer, EncoderLayerGradientsMatchFiniteDifferences) {
   for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
     Model model(1, DType::kFloat64);
     TransformerEncoderLayer layer(model.scope(), small(norm));
@@ -133,7 +133,7 @@ TEST(NnTransformer, EncoderLayerHasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnTransformer, HasTheGradientsOfDifferences) {
+TEST(NnTransformer, GradientsMatchFiniteDifferences) {
   for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
     Model model(1, DType::kFloat64);
     Transformer layer(model.scope(), 2, 2, small(norm));
@@ -150,7 +150,7 @@ TEST(NnTransformer, HasTheGradientsOfDifferences) {
   }
 }
 
-TEST(NnTransformer, HasPyTorchsNames) {
+TEST(NnTransformer, ParameterNamesMatchPyTorch) {
   Model model;
   Transformer layer(model.scope("transformer"), 1, 1, small(NormPlace::kAfter));
   std::vector<std::string> names;
@@ -177,7 +177,7 @@ TEST(NnTransformer, HasPyTorchsNames) {
   EXPECT_EQ(names, expected);
 }
 
-/// What a step leaves behind: result and gradients.
+/// Runs forward and backward once and returns the result and all gradients.
 std::vector<Tensor> step(int threads) {
   const int before = omp_get_max_threads();
   omp_set_num_threads(threads);
@@ -197,7 +197,7 @@ std::vector<Tensor> step(int threads) {
   return results;
 }
 
-TEST(NnTransformer, GivesTheSameBitsAgain) {
+TEST(NnTransformer, SameBitsOnEveryRun) {
   for (const int threads : {1, 2}) {
     const std::vector<Tensor> once = step(threads), again = step(threads);
     ASSERT_EQ(once.size(), again.size());
@@ -207,7 +207,7 @@ TEST(NnTransformer, GivesTheSameBitsAgain) {
   }
 }
 
-TEST(NnTransformer, ALaterTokenChangesNothingBefore) {
+TEST(NnTransformer, LaterTokensDoNotAffectEarlierOnes) {
   Model model(1, DType::kFloat64);
   Transformer layer(model.scope(), 1, 2, small(NormPlace::kAfter, 0.0));
   const Tensor source = RandomState(2).randn({1, 4, 4});
@@ -220,7 +220,7 @@ TEST(NnTransformer, ALaterTokenChangesNothingBefore) {
   }
 }
 
-TEST(NnTransformer, PaddingChangesNothing) {
+TEST(NnTransformer, PaddingIsIgnored) {
   Model model(1, DType::kFloat64);
   Transformer layer(model.scope(), 2, 1, small(NormPlace::kBefore, 0.0));
   Tensor source = RandomState(2).randn({2, 5, 4});
@@ -230,8 +230,8 @@ TEST(NnTransformer, PaddingChangesNothing) {
   EXPECT_EQ(test::max_difference(layer.forward(source, target, kLengths), before), 0.0);
 }
 
-/// Token by token what forward gives at once, but for float32's rounding of sums in another order.
-TEST(NnTransformerDecoding, GivesWhatForwardGives) {
+/// Decoding token by token matches forward, up to float32 rounding in a different summation order.
+TEST(NnTransformerDecoding, MatchesForward) {
   for (const NormPlace norm : {NormPlace::kAfter, NormPlace::kBefore}) {
     for (const bool rotary : {false, true}) {
       Model model(1);
@@ -273,7 +273,7 @@ TEST(NnTransformerDecoding, GivesWhatForwardGives) {
   }
 }
 
-TEST(NnTransformerDecoding, BeamsGoOnFromOthers) {
+TEST(NnTransformerDecoding, ReorderedBeamsContinue) {
   Model model(1);
   Transformer layer(model.scope(), 1, 1, small(NormPlace::kAfter, 0.0));
   const Tensor memory(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout: its random numbers against those that are published, that they are as random as they
-// should be, and what the reference makes of them.
+// Dropout: its random numbers against published values, their statistics, and the dropped weights
+// of the reference.
 
 #include "problem/dropout.h"
 
@@ -27,10 +27,10 @@ namespace {
 
 using test::RandomProblem;
 
-// ---- Numbers ------------------------------------------------------------------------------------
+// ---- Random numbers -----------------------------------------------------------------------------
 
-TEST(Philox, HasTheWordsThatItsAuthorsPublish) {
-  // Random123's kat_vectors, philox4x32 of 10 rounds.
+TEST(Philox, MatchesThePublishedWords) {
+  // Known answers from Random123's kat_vectors: philox4x32 with 10 rounds.
   using Words = std::array<std::uint32_t, 4>;
   const std::uint32_t most = std::numeric_limits<std::uint32_t>::max();
   EXPECT_EQ(philox::words({0, 0, 0, 0}, {0, 0}),
@@ -42,7 +42,7 @@ TEST(Philox, HasTheWordsThatItsAuthorsPublish) {
       (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(DropoutRule, CountsKeysByFourQueriesHeadsAndCalls) {
+TEST(DropoutRule, CounterHoldsFourKeysQueryHeadAndCall) {
   const Dropout dropout{.probability = 0.25, .seed = 0x0123456789abcdef, .call = 77};
   const DropoutRule rule(dropout, 3, 2, 8);
   EXPECT_EQ(rule.threshold(), std::uint32_t{1} << 30);
@@ -55,7 +55,7 @@ TEST(DropoutRule, CountsKeysByFourQueriesHeadsAndCalls) {
   }
 }
 
-TEST(DropoutRule, AProbabilityIsTakenToThe32ndBinaryPlace) {
+TEST(DropoutRule, ProbabilityHas32Bits) {
   const auto threshold = [](double probability) {
     return DropoutRule({.probability = probability}, 0, 0, 1).threshold();
   };
@@ -67,12 +67,12 @@ TEST(DropoutRule, AProbabilityIsTakenToThe32ndBinaryPlace) {
 
 // ---- Randomness ---------------------------------------------------------------------------------
 
-/// Four times the standard deviation of the number kept of so many.
+/// Returns four standard deviations of the number of elements kept out of `count`.
 double four_sigma(double count, double probability) {
   return 4.0 * std::sqrt(count * probability * (1.0 - probability));
 }
 
-TEST(DropoutRule, KeepsAsManyAsItShouldOfTenMillion) {
+TEST(DropoutRule, KeepsTheExpectedShareOfTenMillion) {
   std::uint64_t seed = 1;
   for (const double probability : {0.1, 0.5, 0.9}) {
     const DropoutRule rule({.probability = probability, .seed = seed++}, 0, 0, 1);
@@ -87,7 +87,7 @@ TEST(DropoutRule, KeepsAsManyAsItShouldOfTenMillion) {
 
 constexpr std::int64_t kQueries = 400, kKeys = 700;
 
-/// 1 where kept, 0 elsewhere, query by query.
+/// Returns 1 for each kept weight and 0 for each dropped one, in rows of keys.
 std::vector<int> kept(const Dropout& dropout, std::int64_t item = 0, std::int64_t head = 0) {
   const DropoutRule rule(dropout, item, head, 4);
   std::vector<int> result;
@@ -97,11 +97,11 @@ std::vector<int> kept(const Dropout& dropout, std::int64_t item = 0, std::int64_
   return result;
 }
 
-TEST(DropoutRule, RowsAndColumnsKeepTheirShare) {
+TEST(DropoutRule, RowsAndColumnsKeepTheExpectedShare) {
   for (const double probability : {0.1, 0.5, 0.9}) {
     const std::vector<int> of = kept({.probability = probability, .seed = 5});
-    // Squares of deviations over their variance: as many as there are lines, with a variance of
-    // twice as many.
+    // The sum of squared deviations over their variance: chi-squared, with the number of lines as
+    // mean and twice that as variance.
     const auto spread = [&](std::int64_t lines, std::int64_t length, std::int64_t line_step,
                             std::int64_t step) {
       double sum = 0.0;
@@ -124,7 +124,7 @@ TEST(DropoutRule, NeighboursAreUncorrelated) {
   for (const double probability : {0.1, 0.5, 0.9}) {
     const Dropout dropout{.probability = probability, .seed = 6, .call = 9};
     const std::vector<int> of = kept(dropout);
-    // Of products of deviations; four standard deviations from 0 at most.
+    // The sum of products of deviations must be within four standard deviations of 0.
     const auto expect_uncorrelated = [&](const std::vector<int>& other, std::int64_t lag) {
       double sum = 0.0;
       const auto count = static_cast<std::int64_t>(of.size()) - lag;
@@ -156,7 +156,7 @@ TEST(DropoutRule, NeighboursAreUncorrelated) {
 
 constexpr Dropout kDropout{.probability = 0.3, .seed = 11, .call = 2};
 
-/// Zero where the rule drops, else weight * factor, as the type holds it.
+/// Expects 0 for dropped weights, and weight * factor rounded to `arithmetic` for kept ones.
 void expect_dropped(const reference::Steps& steps, const Tensor& unrounded, DType arithmetic,
                     const AttentionOptions& options, const ProblemShape& shape) {
   int dropped = 0, others = 0;
@@ -184,7 +184,7 @@ void expect_dropped(const reference::Steps& steps, const Tensor& unrounded, DTyp
   EXPECT_GT(others, 60);
 }
 
-TEST(ReferenceDropout, ContextIsThatOfDroppedWeightsAndNothingElseChanges) {
+TEST(ReferenceDropout, OnlyTheContextUsesDroppedWeights) {
   const ProblemShape shape{2, 4, 2, 5, 9};
   const RandomProblem p(shape, 3, 4);
   const AttentionOptions without{.mask = causal(), .score = {.sinks = {1, -1, 0, 2}}};
@@ -201,14 +201,14 @@ TEST(ReferenceDropout, ContextIsThatOfDroppedWeightsAndNothingElseChanges) {
     EXPECT_TRUE(test::same_bits(steps.row_sums, plain.row_sums));
     EXPECT_TRUE(test::same_bits(steps.lse, plain.lse));
     EXPECT_TRUE(test::same_bits(steps.visible, plain.visible));
-    // Of 16 bits, they are rounded once: float32's weights are those before it.
+    // Dropped weights of a 16-bit type are rounded once, from float32 weights.
     const bool exact = arithmetic == DType::kFloat64;
     const Tensor unrounded =
         exact ? plain.weights
               : attention_steps(p.inputs(), without, {.arithmetic = DType::kFloat32}).weights;
     expect_dropped(steps, unrounded, arithmetic, with, shape);
 
-    // The context of one value per key that is all zeros but for a one there: dropped weights.
+    // With the identity as value, the context is the dropped weights.
     RandomProblem identity({2, 4, 2, 5, 9}, 3, 9);
     identity.query = p.query;
     identity.key = p.key;
@@ -231,7 +231,7 @@ TEST(ReferenceDropout, ContextIsThatOfDroppedWeightsAndNothingElseChanges) {
   }
 }
 
-TEST(ReferenceDropout, CountsWithinPackedSequences) {
+TEST(ReferenceDropout, PositionsRestartInPackedSequences) {
   const ProblemShape shape{1, 2, 1, 11, 16, 3};
   const RandomProblem p(shape, 3, 4);
   const AttentionOptions options{.dropout = kDropout, .sequences = {{0, 4, 4, 11}, {0, 7, 9, 16}}};
@@ -239,7 +239,7 @@ TEST(ReferenceDropout, CountsWithinPackedSequences) {
   expect_dropped(steps, steps.weights, DType::kFloat64, options, shape);
 }
 
-TEST(ReferenceDropout, OfAProbabilityOfZeroIsNone) {
+TEST(ReferenceDropout, ProbabilityZeroChangesNothing) {
   const RandomProblem p({1, 1, 1, 3, 5}, 3, 4);
   const AttentionOptions none{.dropout = {.probability = 0.0, .seed = 3}};
   const reference::Steps steps = attention_steps(p.inputs(), none);
@@ -247,7 +247,7 @@ TEST(ReferenceDropout, OfAProbabilityOfZeroIsNone) {
   EXPECT_TRUE(test::same_bits(steps.context, attention_steps(p.inputs(), {}).context));
 }
 
-TEST(ReferenceDropout, OnAverageChangesNothing) {
+TEST(ReferenceDropout, PreservesTheContextOnAverage) {
   const RandomProblem p({1, 1, 1, 2, 6}, 3, 1);
   const reference::Steps plain = attention_steps(p.inputs(), {});
   constexpr int kCalls = 20000;

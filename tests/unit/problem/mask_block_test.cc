@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a mask says of blocks, rows and runs of keys, against what it says of each score: every
-// rule, alone and joined, over all small rectangles, where sequences begin anywhere and offsets
-// point beyond the keys.
+// A mask's classification of blocks, key ranges of rows and runs of keys, compared with its answer
+// for each score: every rule, alone and combined, over all small rectangles, with sequences that
+// start anywhere and offsets that point beyond the keys.
 
 #include <algorithm>
 #include <array>
@@ -23,7 +23,7 @@
 
 namespace fovea {
 
-// What gtest prints of them.
+// Lets gtest print these types.
 static void PrintTo(const Visibility& visibility, std::ostream* out) {
   *out << std::array{"none", "all", "some"}[static_cast<std::size_t>(visibility)];
 }
@@ -39,16 +39,16 @@ namespace {
 using test::ids;
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kFar = std::int64_t{1} << 40;  // as far as an alignment may be
+constexpr std::int64_t kFar = std::int64_t{1} << 40;  // the largest offset of an alignment
 
-/// Two batch items, or two of a packed tensor's sequences, of two heads each. The tensors are
-/// longer than an item, so that one can begin anywhere in them.
+/// Two batch items, or two sequences of a packed tensor, with two heads each. The tensors are
+/// longer than an item, so that an item can start anywhere in them.
 constexpr std::int64_t kItems = 2, kHeads = 2, kBlockQueries = 5, kBlockKeys = 6;
 constexpr std::int64_t kAllQueries = 9, kAllKeys = 11;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-/// Mostly true or mostly false, by the seed.
+/// Returns a random mask with 10 %, 50 % or 90 % true elements, depending on the seed.
 Tensor drawn_mask(const Shape& shape, std::uint64_t seed) {
   RandomState random(seed);
   Tensor result(DType::kBool, shape);
@@ -59,13 +59,12 @@ Tensor drawn_mask(const Shape& shape, std::uint64_t seed) {
 
 struct NamedMask {
   Mask mask;
-  /// One of the rules that always know.
+  /// Whether key_range is exact for every row (documents: for every row whose key ids ascend).
   bool exact = true;
   bool documents = false;
 };
 
-/// Every rule in every kind. What has a batch dimension has extent 1 there where sequences are
-/// packed.
+/// Returns every rule in all its variants. Batch dimensions have extent 1 for packed sequences.
 std::vector<NamedMask> rules(bool packed) {
   const std::int64_t batch = packed ? 1 : kItems;
   const Tensor unsorted_rows = RandomState(5).randint(0, 3, {batch, kAllKeys});
@@ -101,14 +100,14 @@ std::vector<NamedMask> rules(bool packed) {
   return result;
 }
 
-/// Where an item is, and how its queries are aligned.
+/// Returns the first position of an item, with its alignment offset.
 ScorePosition place(bool packed, std::int64_t item, std::int64_t head, std::int64_t offset) {
   const std::int64_t query_start = packed ? 1 + item : 0;
   const std::int64_t key_start = packed ? 4 * item + 1 : 0;
   return {item, head, 0, 0, offset, query_start, key_start};
 }
 
-/// What a mask says of every score of an item.
+/// A mask's answer for every score of an item.
 struct Truth {
   std::array<std::array<bool, kBlockKeys>, kBlockQueries> visible;
 
@@ -133,7 +132,7 @@ struct Truth {
   }
 };
 
-/// Calls visit(block) for every rectangle of an item that holds a score.
+/// Calls visit(block) for every non-empty rectangle of an item.
 void for_each_block(const ScorePosition& item, const auto& visit) {
   ScoreBlock block{item, 0, 0};
   for (block.first.query = 0; block.first.query < kBlockQueries; ++block.first.query) {
@@ -145,8 +144,8 @@ void for_each_block(const ScorePosition& item, const auto& visit) {
   }
 }
 
-/// What holds of every mask: blocks are not told wrongly, ranges hold what is visible, and runs are
-/// what they are.
+/// Checks the invariants of every mask: blocks are never classified wrongly, key ranges contain all
+/// visible keys, and runs are exact.
 void check_against_each_score(const Mask& mask, const ScorePosition& item) {
   const Truth truth(mask, item);
   for_each_block(item, [&](const ScoreBlock& block) {
@@ -160,7 +159,7 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
   for (row.query = 0; row.query < kBlockQueries; ++row.query) {
     const auto& seen = truth.visible[at(row.query)];
     for (std::int64_t kv_len = 0; kv_len <= kBlockKeys; ++kv_len) {
-      row.key = 77;  // has no meaning
+      row.key = 77;  // must be ignored
       const KeyRange range = mask.key_range(row, kv_len);
       ASSERT_TRUE(0 <= range.begin && range.begin <= range.end && range.end <= kv_len);
       if (range.begin == range.end) {
@@ -185,7 +184,7 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
   }
 }
 
-/// Calls visit(item) for heads, items and offsets. Far ones at the ends of what may be.
+/// Calls visit(item) for every item, head and offset.
 void for_each_item(bool packed, std::span<const std::int64_t> offsets, const auto& visit) {
   for (const std::int64_t offset : offsets) {
     for (std::int64_t item = 0; item < kItems; ++item) {
@@ -233,7 +232,7 @@ TEST(MaskBlocks, EmptyBlocksHaveNothingVisible) {
   EXPECT_EQ(Mask().classify({{}, 1, 1}), Visibility::kAll);
 }
 
-/// The table of nine.
+/// Combines two classifications: the three-valued truth table of `&` or `|`.
 Visibility joined(bool both, Visibility a, Visibility b) {
   const Visibility decides = both ? Visibility::kNone : Visibility::kAll;
   const Visibility leaves = both ? Visibility::kAll : Visibility::kNone;
@@ -276,7 +275,7 @@ TEST(MaskBlocks, EveryPair) {
                                b.mask.key_range(row, kBlockKeys)));
             }
           });
-          if (HasFailure()) return;  // one case says enough
+          if (HasFailure()) return;  // one failing case is enough
         }
       }
     }
@@ -304,7 +303,7 @@ TEST(MaskBlocks, TriplesAndTrees) {
   }
 }
 
-TEST(MaskBlocks, RangesAtTheEndsOfTheNumbers) {
+TEST(MaskBlocks, RangesAtExtremeOffsets) {
   const auto range = [](const Mask& mask, std::int64_t query, std::int64_t offset) {
     return mask.key_range({0, 0, query, 0, offset}, 10);
   };
@@ -359,13 +358,13 @@ TEST(MaskBlocks, LongRunsInChunks) {
 
 TEST(MaskBlocks, DocumentsCompareTheRangesOfIds) {
   RandomState random(11);
-  const std::int64_t length = 300;  // several groups of 64, the last one not full
+  const std::int64_t length = 300;  // several groups of 64, the last one partial
   Tensor rising(DType::kInt64, {2, length});
   for (std::int64_t i = 0; i < length; ++i) {
     rising.at<std::int64_t>({0, i}) = i / 37;
     rising.at<std::int64_t>({1, i}) = -i / 90;
   }
-  Tensor runs = rising;  // constant where a group is, but for one id
+  Tensor runs = rising;  // in the first item, one id differs from all others
   for (std::int64_t i = 0; i < length; ++i) runs.at<std::int64_t>({0, i}) = i == 130 ? 7 : 1;
   const Tensor drawn = random.randint(0, 3, {2, length});
   std::array<int, 3> found{};
@@ -380,7 +379,7 @@ TEST(MaskBlocks, DocumentsCompareTheRangesOfIds) {
             {item, 0, q, k}, random.randint(1, length - q + 1), random.randint(1, length - k + 1)};
         if (n % 2 == 0) block.queries = std::min<std::int64_t>(block.queries, 5);
         if (n % 4 < 2) block.keys = std::min<std::int64_t>(block.keys, 5);
-        if (n % 3 == 0) {  // the same, as a sequence that begins there
+        if (n % 3 == 0) {  // the same block, relative to a sequence that starts inside the tensor
           block.first.query -= block.first.query_start = q / 2;
           block.first.key -= block.first.key_start = k / 2;
         }
@@ -403,8 +402,8 @@ TEST(MaskBlocks, DocumentsCompareTheRangesOfIds) {
   for (const int count : found) EXPECT_GT(count, 100);
 }
 
-TEST(MaskBlocks, DocumentsFindTheRunOfARowWhereIdsAscend) {
-  // Sequences of every length and place in ids that fall back to 0 here and there.
+TEST(MaskBlocks, DocumentsFindTheKeyRangeIfIdsAscend) {
+  // Sequences of many lengths and positions in ids that fall back to 0 at several places.
   const std::int64_t length = 330;
   std::vector<std::int64_t> all(at(length));
   for (std::int64_t i = 0; i < length; ++i) {
@@ -436,7 +435,7 @@ TEST(MaskBlocks, DocumentsFindTheRunOfARowWhereIdsAscend) {
   EXPECT_GT(ascending, 300);
 }
 
-TEST(MaskBlocks, DocumentsSeeADescentAnywhere) {
+TEST(MaskBlocks, DocumentsDetectADescentAnywhere) {
   const std::int64_t length = 200;
   for (std::int64_t fall = 1; fall < length; ++fall) {
     std::vector<std::int64_t> all(at(length), 1);
@@ -455,13 +454,13 @@ TEST(MaskBlocks, DocumentsSeeADescentAnywhere) {
 
 // ---- Dense masks --------------------------------------------------------------------------------
 
-/// A tensor's elements in memory laid out otherwise; the view lies in `memory`.
+/// A copy of a tensor in another memory layout; `view` points into `memory`.
 struct Layout {
   std::vector<std::uint8_t> memory;
   TensorView view;
 
-  /// `order` is the dimension with the largest stride first, `step` the distance of neighbours
-  /// along the last of them, backwards where it is negative.
+  /// `order` lists the dimensions from the largest stride to the smallest. `step` is the stride of
+  /// the last one; if it is negative, the elements are stored backwards.
   Layout(const Tensor& tensor, const std::vector<int>& order, std::int64_t step) {
     Strides strides = tensor.shape();
     std::int64_t stride = step;
@@ -470,7 +469,7 @@ struct Layout {
       stride *= tensor.extent(*dim);
     }
     const std::int64_t size = stride < 0 ? -stride : stride;
-    memory.assign(at(size + 1), 7);  // neither value, where there is no element
+    memory.assign(at(size + 1), 7);  // gaps between elements hold neither 0 nor 1
     std::uint8_t* const first = memory.data() + (stride < 0 ? size : 0);
     for_each_index(tensor.shape(), [&](const Index& index) {
       std::int64_t offset = 0;
@@ -481,8 +480,8 @@ struct Layout {
   }
 };
 
-TEST(MaskBlocks, DenseOfEveryBroadcastAndLayout) {
-  const Shape full{2, 3, 4, 21};  // rows of more than two times eight
+TEST(MaskBlocks, DenseMasksOfEveryBroadcastAndLayout) {
+  const Shape full{2, 3, 4, 21};  // rows of more than two groups of eight elements
   RandomState random(12);
   std::array<int, 3> found{};
   for (int pattern = 0; pattern < 16; ++pattern) {
@@ -494,7 +493,7 @@ TEST(MaskBlocks, DenseOfEveryBroadcastAndLayout) {
       for (std::int64_t content = 0; content < 4; ++content) {
         Tensor open(DType::kBool, shape);
         for (bool& one : open.span<bool>()) one = content % 2 == 0;
-        if (content >= 2) {  // one that differs
+        if (content >= 2) {  // one element differs
           bool& one = open.span<bool>()[at(random.randint(0, open.size()))];
           one = !one;
         }
@@ -517,7 +516,7 @@ TEST(MaskBlocks, DenseOfEveryBroadcastAndLayout) {
             const std::int64_t k = block.first.key_start + block.first.key;
             block.queries = n % 3 == 0 ? full[2] - q : random.randint(1, full[2] - q + 1);
             block.keys = n % 2 == 0 ? full[3] - k : random.randint(1, full[3] - k + 1);
-            // Element by element, by the tensor's own indices.
+            // Reads one element by the tensor's own indices, with broadcasting.
             const auto element = [&](std::int64_t i, std::int64_t j) {
               const Shape place{block.first.batch, block.first.head, q + i, k + j};
               Index index = shape;
@@ -559,7 +558,7 @@ TEST(MaskBlocks, DenseOfEveryBroadcastAndLayout) {
   for (const int count : found) EXPECT_GT(count, 400);
 }
 
-TEST(MaskBlocks, DenseRowsFindOneOddElementAnywhere) {
+TEST(MaskBlocks, DenseRowsDetectOneOddElementAnywhere) {
   const std::int64_t length = 41;
   for (const bool common : {false, true}) {
     for (std::int64_t odd = 0; odd < length; ++odd) {

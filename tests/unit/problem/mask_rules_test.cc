@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules side by side, and counts of what they show.
+// Combined causal and prefix rules, and counts of visible keys.
 
 #include "problem/mask_rules.h"
 
@@ -16,14 +16,14 @@
 namespace fovea {
 namespace {
 
-TEST(MaskRules, CausalAndPrefixJoinToAPrefixLanguageModel) {
+TEST(MaskRules, CausalAndPrefixCombineToAPrefixLanguageModel) {
   EXPECT_TRUE(causal_or_prefix(false, std::nullopt).allows_all());
   EXPECT_EQ(causal_or_prefix(true, std::nullopt).to_string(), "causal()");
   EXPECT_EQ(causal_or_prefix(false, 3).to_string(), "prefix(3)");
   EXPECT_EQ(causal_or_prefix(true, 3).to_string(), "(causal() | prefix(3))");
 }
 
-TEST(MaskRules, CountsTheKeysThatARowSees) {
+TEST(MaskRules, CountsVisibleKeysOfARow) {
   constexpr std::int64_t kRows = 5, kLength = 9;
   const Tensor open = convert(RandomState(1).randint(0, 2, {kRows, kLength}), DType::kBool);
   const Tensor ids = RandomState(2).randint(0, 3, {kLength});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every rule drawn as a matrix, their combinations, alignment, slopes and buckets.
+// Mask rules drawn as matrices, their combinations and alignment; ALiBi slopes and T5 buckets.
 
 #include "fovea/mask.h"
 
@@ -25,7 +25,7 @@ using test::message_of;
 
 using testing::ElementsAre;
 
-/// The mask as rows of 0 and 1, for one batch item and head.
+/// Returns the mask of one batch item and head as rows of 0 and 1.
 std::vector<std::string> draw(const AttentionOptions& options, const ProblemShape& shape,
                               std::int64_t batch = 0, std::int64_t head = 0) {
   validate(options, shape);
@@ -50,7 +50,7 @@ TEST(Mask, CausalIsBottomRightAligned) {
   EXPECT_THAT(draw(causal(), 5, 2), ElementsAre("00", "00", "00", "10", "11"));
 }
 
-TEST(Mask, CausalTopLeftAndByNumber) {
+TEST(Mask, CausalTopLeftAndByOffset) {
   EXPECT_THAT(draw(causal(), 2, 5, Alignment::top_left()), ElementsAre("10000", "11000"));
   EXPECT_THAT(draw(causal(), 2, 5, Alignment::offset(-1)), ElementsAre("00000", "10000"));
   EXPECT_THAT(draw(causal(), 2, 5, Alignment::offset(2)), ElementsAre("11100", "11110"));
@@ -82,7 +82,7 @@ TEST(Mask, KeyLengthsShortenAndAlign) {
   const AttentionOptions options{.mask = key_lengths({2, 4}) & causal()};
   EXPECT_THAT(draw(options, {2, 1, 1, 2, 4}, 0), ElementsAre("1000", "1100"));
   EXPECT_THAT(draw(options, {2, 1, 1, 2, 4}, 1), ElementsAre("1110", "1111"));
-  // Beside `|` a length is a rule like any other: the alignment stays with the whole.
+  // Within `|`, a length is an ordinary rule: the alignment counts from the full kv_len.
   EXPECT_THAT(draw(causal() | key_lengths({1}), 2, 3), ElementsAre("110", "111"));
 }
 
@@ -98,7 +98,7 @@ TEST(Mask, DenseBroadcasts) {
   EXPECT_THAT(draw(options, {1, 2, 2, 1, 2}, 0, 1), ElementsAre("11"));
 }
 
-TEST(Mask, CombinationsAreWhatTheirPartsSay) {
+TEST(Mask, CombinationsMatchTheirParts) {
   const std::vector<Mask> rules = {
       Mask(), causal(), window(1, 1), prefix(2), documents(ids({0, 1, 0, 1})), key_lengths({3})};
   for (const Mask& a : rules) {
@@ -114,7 +114,7 @@ TEST(Mask, CombinationsAreWhatTheirPartsSay) {
   }
 }
 
-TEST(Mask, ReadsAsItIsWritten) {
+TEST(Mask, PrintsAsAnExpression) {
   EXPECT_EQ(Mask().to_string(), "all");
   EXPECT_EQ((causal() & window(3, 0)).to_string(), "causal() & window(3, 0)");
   EXPECT_EQ(((causal() | prefix(2)) & key_lengths({1, 2})).to_string(),
@@ -123,13 +123,13 @@ TEST(Mask, ReadsAsItIsWritten) {
   EXPECT_TRUE((Mask() | causal()).allows_all());
 }
 
-TEST(Mask, HasABoundOnItsRules) {
+TEST(Mask, LimitsTheNumberOfRules) {
   Mask mask = prefix(1);
   for (int i = 1; i < kMaxMaskRules; ++i) mask = mask | prefix(1);
   EXPECT_TRUE(mask.visible({0, 0, 0, 0, 0}));
   EXPECT_THROW(mask | prefix(1), InvalidArgument);
   EXPECT_THROW(causal() & mask, InvalidArgument);
-  EXPECT_TRUE((mask & Mask()).visible({0, 0, 0, 0, 0}));  // no rule adds none
+  EXPECT_TRUE((mask & Mask()).visible({0, 0, 0, 0, 0}));  // an empty mask adds no rule
 }
 
 TEST(Mask, WideWindowsDoNotOverflow) {
@@ -164,7 +164,7 @@ TEST(Mask, Errors) {
 TEST(Alibi, PaperSlopes) {
   EXPECT_THAT(default_alibi_slopes(8),
               ElementsAre(0.5, 0.25, 0.125, 0.0625, 1 / 32., 1 / 64., 1 / 128., 1 / 256.));
-  // 12 heads: the eight above, then every other slope of sixteen.
+  // 12 heads: the eight slopes above, then every other slope of 16 heads.
   const auto slopes = default_alibi_slopes(12);
   ASSERT_EQ(slopes.size(), 12U);
   EXPECT_EQ(slopes[7], 1 / 256.);
@@ -175,7 +175,8 @@ TEST(Alibi, PaperSlopes) {
 }
 
 TEST(RelativeTable, BucketsOfT5) {
-  // transformers 4: T5Attention._relative_position_bucket with 32 buckets, max_distance 128.
+  // Values of T5Attention._relative_position_bucket in transformers 4, with 32 buckets and
+  // max_distance 128.
   const Tensor table(DType::kFloat64, {32, 1});
   const RelativeTable both{table, true, 128};
   const RelativeTable causal_only{table, false, 128};

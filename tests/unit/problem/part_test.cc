@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Parts of problems: each has the numbers that the reference finds for the same rows of the whole.
+// Parts of problems: each gives the reference's results for the same rows of the whole problem.
 
 #include "problem/part.h"
 
@@ -35,7 +35,7 @@ Tensor booleans(const Shape& shape) {
 }
 Tensor numbers(const Shape& shape) { return RandomState(4).randn(shape); }
 
-/// The rows of a part as the reference finds them in the part and in the whole.
+/// Expects the reference's rows of a part to equal the same rows of the whole problem.
 void expect_same_rows(const RandomProblem& problem, const AttentionOptions& options,
                       const ProblemShape& shape, const PartPlace& place) {
   SCOPED_TRACE(testing::Message() << "item " << place.item << ", head " << place.head << ", "
@@ -115,7 +115,7 @@ TEST(ProblemPartTest, ScoresWithOneNumberPerHead) {
   }
 }
 
-TEST(ProblemPartTest, ACustomScoreIsToldPlacesInTheWholeProblem) {
+TEST(ProblemPartTest, CustomScoresGetPositionsInTheWholeProblem) {
   CustomScore custom;
   custom.state = std::make_shared<const double>(0.25);
   custom.one = [](const void* state, double score, const ScorePosition& at) {
@@ -131,7 +131,7 @@ struct SeenPositions {
   std::vector<ScorePosition> tiles, tile_derivatives;
 };
 
-TEST(ProblemPartTest, ACustomScoreGetsTilesAndDerivativesAtPositionsOfTheWholeProblem) {
+TEST(ProblemPartTest, CustomTilesAndDerivativesGetPositionsInTheWholeProblem) {
   const auto seen = std::make_shared<SeenPositions>();
   CustomScore whole;
   whole.state = seen;
@@ -160,7 +160,7 @@ TEST(ProblemPartTest, ACustomScoreGetsTilesAndDerivativesAtPositionsOfTheWholePr
     EXPECT_EQ(positions[0].head, 3);
     EXPECT_EQ(positions[0].query, 3);
     EXPECT_EQ(positions[0].key, 5);
-    EXPECT_EQ(positions[0].offset, 4);  // query + offset is the same position among the keys
+    EXPECT_EQ(positions[0].offset, 4);  // query + offset is the same key position
   }
   EXPECT_EQ(own.one_derivative(own.state.get(), 0.5, in_part), 35.5);
 }
@@ -186,10 +186,10 @@ TEST(ProblemPartTest, PackedSequences) {
   }
 }
 
-TEST(ProblemPartTest, NumbersOfRowsAndStridedTensors) {
+TEST(ProblemPartTest, RowValuesAndStridedTensors) {
   const RandomProblem problem(kShape, 3, 2);
   const ProblemPart part({}, kShape, {1, 2, 3, 2});
-  // Length before heads.
+  // Layout [batch, length, heads, dim].
   const Tensor by_length = numbers({2, 7, 4, 3});
   const TensorView seen = by_length.view().transposed(1, 2);
   const TensorView rows = part.queries_of(seen);
@@ -200,7 +200,7 @@ TEST(ProblemPartTest, NumbersOfRowsAndStridedTensors) {
   EXPECT_EQ(own.value({0, 0, 1}), lse.value({1, 2, 4}));
 }
 
-TEST(ProblemPartTest, NoQueriesAreAPartToo) {
+TEST(ProblemPartTest, PartsWithoutQueries) {
   const RandomProblem problem(kShape, 3, 2);
   const AttentionOptions options = {
       .mask = causal() & dense(booleans({7, 11})) & documents(ids_of({7}, 1), ids_of({11}, 2)),
@@ -213,7 +213,7 @@ TEST(ProblemPartTest, NoQueriesAreAPartToo) {
   }
 }
 
-TEST(ProblemPartTest, RefusesPlacesThatTheProblemDoesNotHave) {
+TEST(ProblemPartTest, RejectsPlacesOutsideTheProblem) {
   const auto message = [](const PartPlace& place, const AttentionOptions& options = {}) {
     return message_of([&] { ProblemPart(options, kShape, place); });
   };

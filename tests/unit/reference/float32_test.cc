@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The float32 yardstick bit for bit against a loop of floats, and edges that both arithmetics
-// share: a bias of -inf beside biases that are inf or nan, and windows of any width.
+// The float32 reference, bit for bit against a float32 loop, and edge cases of float32 and float64:
+// a bias of -inf added to biases of inf or NaN, and windows of any width.
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,7 @@ using test::kNan;
 using test::max_difference;
 using test::RandomProblem;
 
-// ---- Float by float -----------------------------------------------------------------------------
+// ---- Bit for bit --------------------------------------------------------------------------------
 
 constexpr ProblemShape kFloat32Shape{2, 4, 2, 5, 8};
 constexpr std::int64_t kFloat32HeadDim = 6;
@@ -41,7 +41,8 @@ struct Yardstick {
   std::vector<float> scores, scaled, softcapped, biased, masked, weights, row_sums, lse, context;
 };
 
-/// What is added is a tensor of the scores' full shape; `causal` is bottom-right.
+/// Computes every step in a float32 loop. `added`, if defined, has the full shape of the scores;
+/// the causal mask is bottom-right aligned.
 Yardstick lse_by_hand(const RandomProblem& p, double scale, double softcap, const Tensor& added,
                       bool is_causal, const std::vector<double>& sinks) {
   Yardstick y;
@@ -117,14 +118,14 @@ void expect_bits(const char* step, const Tensor& found, const std::vector<float>
   EXPECT_EQ(wrong, 0) << step << " of " << expected.size();
 }
 
-/// Something to add, as the library takes it and as one number per score.
+/// A bias, as score options for the library and as a tensor with one value per score.
 struct Addition {
   std::string name;
   ScoreOptions score;
   Tensor full;
 };
 
-TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
+TEST(ReferenceFloat32, EveryStepMatchesAFloat32LoopBitForBit) {
   RandomState random(11);
   const Shape scores{kFloat32Shape.batch, kFloat32Shape.q_heads, kFloat32Shape.q_len,
                      kFloat32Shape.kv_len};
@@ -146,7 +147,7 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
         static_cast<float>(additions[2].score.alibi->slopes[static_cast<std::size_t>(at[1])]);
     const float product = slope * distance;  // rounded before it is added
     additions[2].full.at<double>(at) = static_cast<double>(-product);
-    // Four buckets, up to distance 3: 0, 1, 2 and the rest.
+    // Four buckets with a maximum distance of 3: 0, 1, 2 and all larger distances.
     const std::int64_t bucket = std::clamp<std::int64_t>(-ahead, 0, 3);
     additions[3].full.at<double>(at) = table.value({bucket, at[1]});
   });
@@ -168,7 +169,7 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
             AttentionOptions options{.mask = masked ? causal() : Mask(), .score = addition.score};
             options.score.softcap = softcap;
             options.score.sinks = sinks;
-            const bool scaled = cases % 3 == 0;  // in turn with the default and another
+            const bool scaled = cases % 3 == 0;  // the other cases use the default scale
             if (scaled) options.score.scale = 0.3;
             const double scale = scaled ? 0.3 : 1.0 / std::sqrt(6.0);
             Yardstick y = lse_by_hand(p, scale, softcap, addition.full, masked, sinks);
@@ -199,9 +200,10 @@ TEST(ReferenceFloat32, EveryStepHasTheBitsOfALoopOfFloats) {
   EXPECT_EQ(floats_compared, expected);
 }
 
-// ---- A bias of -inf masks, whatever the others are ----------------------------------------------
+// ---- A bias of -inf masks, whatever is added to it ----------------------------------------------
 
-/// Minus infinity, and what it is to keep out, for keys one ahead of the query (bucket 5 of 8).
+/// Returns options whose bias and table have the given values for keys one ahead of the query
+/// (bucket 5 of 8).
 AttentionOptions ahead_by_one(Tensor& bias, Tensor& table, double in_bias, double in_table) {
   for (std::int64_t i = 0; i < bias.extent(0); ++i) bias.at<double>({i, i + 1}) = in_bias;
   for (std::int64_t h = 0; h < table.extent(1); ++h) table.at<double>({5, h}) = in_table;
@@ -209,7 +211,7 @@ AttentionOptions ahead_by_one(Tensor& bias, Tensor& table, double in_bias, doubl
           .alignment = Alignment::top_left()};
 }
 
-TEST(ReferenceBias, MinusInfinityOfOneMasksWhateverTheOthersAdd) {
+TEST(ReferenceBias, MinusInfinityMasksWhateverOtherBiasesAdd) {
   RandomState random(21);
   const RandomProblem p({2, 4, 2, 3, 6}, 5, 3, 22);
   Tensor bias = random.randn({3, 6});
@@ -235,7 +237,7 @@ TEST(ReferenceBias, MinusInfinityOfOneMasksWhateverTheOthersAdd) {
         ++cases;
       }
     }
-    // Without -inf beside it, nan spreads as everywhere.
+    // Without -inf added to it, NaN propagates as usual.
     const AttentionOptions visible = ahead_by_one(bias, table, kNan, 0.0);
     const Steps spread = attention_steps(p.inputs(), visible, how);
     EXPECT_TRUE(std::isnan(spread.lse.value({0, 0, 0})));
@@ -245,7 +247,7 @@ TEST(ReferenceBias, MinusInfinityOfOneMasksWhateverTheOthersAdd) {
 
 // ---- Windows of any width -----------------------------------------------------------------------
 
-TEST(Window, OfTheLargestWidthIsUnbounded) {
+TEST(Window, LargestWidthIsUnbounded) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   const std::int64_t far = std::int64_t{1} << 40;
   std::int64_t compared = 0;

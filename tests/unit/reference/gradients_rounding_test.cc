@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The yardstick of gradients: in float32 and the types of 16 bits the reference's gradients have
-// the bits of a loop of floats that rounds where the header says; and how far they are from
-// float64's.
+// Rounding of the reference's gradients: in float32 and the 16-bit types they match, bit for bit, a
+// float32 loop that rounds where the header says; and their error against float64.
 
 #include <cmath>
 #include <cstdint>
@@ -31,7 +30,7 @@ using reference::Gradients;
 constexpr ProblemShape kRoundingShape{2, 4, 2, 5, 8};
 constexpr std::int64_t kRoundingHeadDim = 6, kRoundingValueDim = 3;
 
-/// A problem, and a gradient of each of its results, of one type.
+/// A problem and the gradients of its outputs, stored in one type.
 struct Stored {
   RandomProblem p{kRoundingShape, kRoundingHeadDim, kRoundingValueDim, 12};
   Loss loss{kRoundingShape, kRoundingValueDim};
@@ -54,7 +53,7 @@ float element(const Tensor& tensor, const Index& at) {
   return static_cast<float>(tensor.value(at));
 }
 
-/// Bottom-right causal; a bias for each query head and key.
+/// Computes the gradients in float32 for a bottom-right causal mask and a bias per head and key.
 Gradients gradients_by_hand(const Stored& s, const AttentionOptions& options, const Tensor& bias,
                             DType type) {
   const auto zeros = [](const Shape& shape) { return Tensor(DType::kFloat32, shape); };
@@ -127,7 +126,7 @@ Gradients gradients_by_hand(const Stored& s, const AttentionOptions& options, co
 
 class ReferenceGradientsRounding : public testing::TestWithParam<DType> {};
 
-TEST_P(ReferenceGradientsRounding, HasTheBitsOfALoopOfFloats) {
+TEST_P(ReferenceGradientsRounding, MatchesAFloat32LoopBitForBit) {
   const Stored s(GetParam());
   const Tensor bias = RandomState(13).randn({kRoundingShape.q_heads, 1, kRoundingShape.kv_len});
   for (const Dropout& dropout : {Dropout{}, Dropout{.probability = 0.3, .seed = 5}}) {
@@ -146,7 +145,7 @@ TEST_P(ReferenceGradientsRounding, HasTheBitsOfALoopOfFloats) {
   }
 }
 
-TEST_P(ReferenceGradientsRounding, IsOffByAFewRoundings) {
+TEST_P(ReferenceGradientsRounding, ErrorIsAFewRoundings) {
   const DType type = GetParam();
   const Stored s(type);
   const AttentionOptions options{.mask = causal(),
@@ -158,8 +157,8 @@ TEST_P(ReferenceGradientsRounding, IsOffByAFewRoundings) {
     EXPECT_EQ((found.*part).dtype(), DType::kFloat32);
     const double error = max_difference(found.*part, exact.*part);
     EXPECT_GT(error, 0.01 * rounding_of(type));
-    EXPECT_LT(error, 20 * rounding_of(type));  // of numbers of up to 5
-    // Rounded to the type at last.
+    EXPECT_LT(error, 20 * rounding_of(type));  // the gradients are at most about 5
+    // The last step rounds to the type.
     EXPECT_TRUE(same_bits(convert(convert(found.*part, type), DType::kFloat32), found.*part));
   }
 }

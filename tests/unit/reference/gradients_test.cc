@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference's gradients against closed forms and properties that hold whatever the numbers are,
-// what is masked among them; parts; and what is said of what has no gradients. (All options are
-// checked by reference_differences_test.)
+// The reference's gradients against closed forms and properties that hold for any input, including
+// masked inputs; sums over parts; and errors. (support/differences_test.cc checks all options.)
 
 #include "reference/gradients.h"
 
@@ -44,7 +43,7 @@ using Numbers = std::vector<double>;
 
 Tensor numbers(const Shape& shape, const Numbers& of) { return Tensor::from<double>(shape, of); }
 
-/// Calls `visit(name, gradient of a, gradient of b)` for all there are.
+/// Calls `visit(name, gradient of a, gradient of b)` for each defined gradient.
 void for_each_gradient(
     const Gradients& a, const Gradients& b,
     const std::function<void(const char*, const Tensor&, const Tensor&)>& visit) {
@@ -88,7 +87,7 @@ TEST(ReferenceGradients, TwoKeysByHand) {
   EXPECT_FALSE(found.bias.defined() || found.relative.defined() || found.sinks.defined());
 }
 
-TEST(ReferenceGradients, OfOneKeyTheValueAloneHasOne) {
+TEST(ReferenceGradients, OneKeyHasOnlyAValueGradient) {
   const RandomProblem p({2, 4, 2, 3, 1}, 5, 6);
   const Loss loss({2, 4, 2, 3, 1}, 6, {.lse = false});
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(), {});
@@ -104,7 +103,7 @@ TEST(ReferenceGradients, OfOneKeyTheValueAloneHasOne) {
   });
 }
 
-TEST(ReferenceGradients, OfLseByTheScoresAreTheWeights) {
+TEST(ReferenceGradients, LseGradientsOfScoresAreTheWeights) {
   const ProblemShape shape{2, 2, 1, 4, 5};
   const RandomProblem p(shape, 3, 2);
   const Tensor bias(DType::kFloat64, {2, 2, 4, 5});
@@ -124,7 +123,7 @@ TEST(ReferenceGradients, OfLseByTheScoresAreTheWeights) {
   EXPECT_EQ(max_difference(found.value, Tensor(DType::kFloat64, found.value.shape())), 0.0);
 }
 
-TEST(ReferenceGradients, OfWeightsAreThoseOfAContextThatIsTheWeights) {
+TEST(ReferenceGradients, WeightGradientsMatchAnIdentityValue) {
   RandomProblem p({2, 4, 2, 3, 5}, 4, 5);
   for_each_index(p.value.shape(),
                  [&](const Index& at) { p.value.at<double>(at) = at[2] == at[3] ? 1.0 : 0.0; });
@@ -137,7 +136,7 @@ TEST(ReferenceGradients, OfWeightsAreThoseOfAContextThatIsTheWeights) {
   EXPECT_EQ(max_difference(by_weights.value, Tensor(DType::kFloat64, by_weights.value.shape())), 0);
 }
 
-TEST(ReferenceGradients, WeightsAreThoseBeforeDropout) {
+TEST(ReferenceGradients, WeightGradientsApplyBeforeDropout) {
   const RandomProblem p({1, 2, 2, 3, 6}, 4, 5);
   const Tensor of_weights = RandomState(3).randn({1, 2, 3, 6});
   const AttentionOptions dropout{.dropout = {.probability = 0.5, .seed = 1}};
@@ -150,7 +149,8 @@ TEST(ReferenceGradients, WeightsAreThoseBeforeDropout) {
 constexpr ProblemShape kGradientsShape{2, 4, 2, 5, 7};
 constexpr std::int64_t kGradientsHeadDim = 3, kGradientsValueDim = 4;
 
-/// Something of everything.
+/// A problem that combines all options with gradients: mask, softcap, bias, relative table, sinks
+/// and dropout.
 class ReferenceGradientsOfAll : public testing::Test {
  protected:
   ReferenceGradientsOfAll() {
@@ -171,7 +171,7 @@ class ReferenceGradientsOfAll : public testing::Test {
   AttentionOptions options_;
 };
 
-TEST_F(ReferenceGradientsOfAll, AreLinearInThoseOfTheResults) {
+TEST_F(ReferenceGradientsOfAll, AreLinearInTheOutputGradients) {
   const Loss other(kGradientsShape, kGradientsValueDim, {}, 1001);
   Loss sum = loss_;
   for (Tensor Loss::*part : {&Loss::context, &Loss::lse, &Loss::weights}) {
@@ -190,7 +190,7 @@ TEST_F(ReferenceGradientsOfAll, AreLinearInThoseOfTheResults) {
   expect_near(gradients(sum.gradients()), joined);
 }
 
-TEST_F(ReferenceGradientsOfAll, AreSumsOfThoseOfEachResult) {
+TEST_F(ReferenceGradientsOfAll, AreSumsOverTheOutputs) {
   Gradients sum = gradients({});
   for (const OutputGradients& one :
        {OutputGradients{.context = loss_.context}, OutputGradients{.lse = loss_.lse},
@@ -206,7 +206,7 @@ TEST_F(ReferenceGradientsOfAll, AreSumsOfThoseOfEachResult) {
   expect_near(gradients(loss_.gradients()), sum);
 }
 
-TEST_F(ReferenceGradientsOfAll, OfNothingAreZeros) {
+TEST_F(ReferenceGradientsOfAll, AreZeroWithoutOutputGradients) {
   const Gradients found = gradients({});
   expect_same_bits(found, zero_gradients(problem_.inputs(), options_));
   for_each_gradient(found, found, [](const char* name, const Tensor& x, const Tensor&) {
@@ -214,8 +214,8 @@ TEST_F(ReferenceGradientsOfAll, OfNothingAreZeros) {
   });
 }
 
-TEST_F(ReferenceGradientsOfAll, AreThoseOfAnyStridesAndTypes) {
-  // The same numbers in another layout, and of types that hold them.
+TEST_F(ReferenceGradientsOfAll, DoNotDependOnStridesAndTypes) {
+  // The same values in another layout, in every type that represents them exactly.
   for (Tensor* tensor : {&problem_.query, &problem_.key, &problem_.value, &loss_.context,
                          &loss_.lse, &loss_.weights}) {
     *tensor = convert(convert(*tensor, DType::kBFloat16), DType::kFloat64);
@@ -236,7 +236,7 @@ TEST_F(ReferenceGradientsOfAll, AreThoseOfAnyStridesAndTypes) {
 
 TEST_F(ReferenceGradientsOfAll, HeadsInAnyOrderAddUpToTheWhole) {
   const Gradients expected = gradients(loss_.gradients());
-  // What comes by way of the queries that read this head of keys.
+  // Adds the gradients from the queries that read this key head.
   const auto add = [&](std::int64_t batch, std::int64_t kv_head, Gradients& sums) {
     std::vector<Row> rows;
     const std::int64_t group = kGradientsShape.q_heads / kGradientsShape.kv_heads;
@@ -248,13 +248,13 @@ TEST_F(ReferenceGradientsOfAll, HeadsInAnyOrderAddUpToTheWhole) {
     add_row_gradients(problem_.inputs(), loss_.gradients(), options_, rows, {}, sums);
   };
   Gradients sums = zero_gradients(problem_.inputs(), options_);
-  // Heads in any order, the batch items of each in theirs.
+  // Heads in any order, but the batch items of each head in ascending order.
   for (const std::int64_t head : {1, 0}) {
     for (std::int64_t batch = 0; batch < kGradientsShape.batch; ++batch) add(batch, head, sums);
   }
   expect_same_bits(sums, expected);
 
-  // What is absent is not asked for.
+  // Undefined gradients are not computed.
   Gradients few = zero_gradients(problem_.inputs(), options_);
   few.bias = few.relative = few.sinks = Tensor();
   for (const std::int64_t part : {3, 1, 0, 2}) add(part / 2, part % 2, few);
@@ -264,7 +264,7 @@ TEST_F(ReferenceGradientsOfAll, HeadsInAnyOrderAddUpToTheWhole) {
   EXPECT_TRUE(same_bits(few.value, expected.value));
 }
 
-TEST(ReferenceGradients, PermutedKeysPermuteTheirs) {
+TEST(ReferenceGradients, PermutedKeysPermuteTheirGradients) {
   const RandomProblem p({1, 2, 2, 3, 6}, 4, 5);
   const Loss loss({1, 2, 2, 3, 6}, 5, {.weights = false});
   const std::vector<std::int64_t> order = {3, 0, 5, 1, 4, 2};
@@ -283,7 +283,7 @@ TEST(ReferenceGradients, PermutedKeysPermuteTheirs) {
   expect_near(attention_gradients({p.query, key, value}, loss.gradients(), {}), expected);
 }
 
-TEST(ReferenceGradients, OfGroupedHeadsAreSums) {
+TEST(ReferenceGradients, GroupedHeadsSumTheirGradients) {
   const ProblemShape shape{2, 6, 2, 3, 4};
   const RandomProblem grouped(shape, 5, 3);
   const Loss loss(shape, 3);
@@ -305,7 +305,7 @@ TEST(ReferenceGradients, OfGroupedHeadsAreSums) {
   expect_near(attention_gradients(grouped.inputs(), loss.gradients(), {}), joined);
 }
 
-TEST(ReferenceGradients, OfABiasThatRepeatsAreSumsOfThoseOfOneThatDoesNot) {
+TEST(ReferenceGradients, BroadcastBiasesSumTheirGradients) {
   const RandomProblem p(kGradientsShape, kGradientsHeadDim, kGradientsValueDim);
   const Loss loss(kGradientsShape, kGradientsValueDim);
   const Tensor small = RandomState(30).randn({4, 1, 7});
@@ -325,14 +325,14 @@ TEST(ReferenceGradients, OfABiasThatRepeatsAreSumsOfThoseOfOneThatDoesNot) {
   EXPECT_TRUE(same_bits(of_small.query, of_large.query));
 }
 
-TEST(ReferenceGradients, OfPackedSequencesAreThoseOfEachAlone) {
+TEST(ReferenceGradients, PackedSequencesMatchEachSequenceAlone) {
   const std::vector<std::int64_t> queries{0, 3, 3, 8}, keys{0, 4, 6, 11};
   const ProblemShape shape{1, 2, 1, 8, 11, 3};
   const RandomProblem p(shape, kGradientsHeadDim, kGradientsValueDim);
   const Loss loss(shape, kGradientsValueDim);
   const AttentionOptions packed{.mask = causal(), .sequences = {queries, keys}};
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(), packed);
-  // Rows from `begin` to `end` of a [1, heads, length, dim] tensor.
+  // Returns rows `begin` to `end` of a [1, heads, length, dim] tensor.
   const auto part = [](const Tensor& of, std::int64_t begin, std::int64_t end) {
     Tensor result(DType::kFloat64, {1, of.extent(1), end - begin, of.extent(3)});
     for_each_index(result.shape(), [&](const Index& at) {
@@ -358,9 +358,9 @@ TEST(ReferenceGradients, OfPackedSequencesAreThoseOfEachAlone) {
   }
 }
 
-// ---- What takes no part -------------------------------------------------------------------------
+// ---- Masked inputs ------------------------------------------------------------------------------
 
-TEST(ReferenceGradients, WhatIsMaskedHoldsWhateverItLikesAndGetsZeros) {
+TEST(ReferenceGradients, MaskedInputsAreIgnoredAndGetZeroGradients) {
   // Keys 5 and 6 are padding, and queries 0 to 2 see nothing.
   const ProblemShape shape{1, 2, 1, 6, 7};
   const AttentionOptions options{.mask = causal() & key_lengths({5}),
@@ -377,7 +377,7 @@ TEST(ReferenceGradients, WhatIsMaskedHoldsWhateverItLikesAndGetsZeros) {
         if (hidden(at)) tensor.at<double>(at) = poison;
       });
     };
-    const auto unseen_key = [&](const Index& at) { return at[2] >= 3; };  // by any query
+    const auto unseen_key = [&](const Index& at) { return at[2] >= 3; };  // masked for all queries
     const auto blind_query = [&](const Index& at) { return at[2] <= 2; };
     spoil(poisoned.key, unseen_key);
     spoil(poisoned.value, unseen_key);
@@ -398,8 +398,8 @@ TEST(ReferenceGradients, WhatIsMaskedHoldsWhateverItLikesAndGetsZeros) {
   }
 }
 
-TEST(ReferenceGradients, AKeyMaskedForSomeQueriesIsForOthersWhatItIs) {
-  // Key 2, which the last query alone sees.
+TEST(ReferenceGradients, NanReachesOnlyQueriesThatSeeItsKey) {
+  // Only the last query sees key 2.
   RandomProblem p({1, 1, 1, 3, 3}, kGradientsHeadDim, kGradientsValueDim);
   const Loss loss({1, 1, 1, 3, 3}, kGradientsValueDim);
   p.value.at<double>({0, 0, 2, 1}) = kNan;
@@ -410,7 +410,7 @@ TEST(ReferenceGradients, AKeyMaskedForSomeQueriesIsForOthersWhatItIs) {
   for (const double x : found.value.span<double>()) EXPECT_TRUE(std::isfinite(x));
 }
 
-TEST(ReferenceGradients, AScoreOfMinusInfinityTakesNoPart) {
+TEST(ReferenceGradients, ScoreOfMinusInfinityActsAsAMask) {
   const ProblemShape shape{1, 1, 1, 2, 4};
   RandomProblem p(shape, kGradientsHeadDim, kGradientsValueDim);
   const Loss loss(shape, kGradientsValueDim);
@@ -429,7 +429,7 @@ TEST(ReferenceGradients, AScoreOfMinusInfinityTakesNoPart) {
   EXPECT_EQ(masked.bias.value({1, 1}), 0.0);
 }
 
-TEST(ReferenceGradients, OfAFullyMaskedRowItsLseAloneIsWorthSomethingToASink) {
+TEST(ReferenceGradients, FullyMaskedRowsPassOnlyTheLseGradientToSinks) {
   const RandomProblem p({1, 1, 1, 2, 3}, kGradientsHeadDim, kGradientsValueDim);
   const Loss loss({1, 1, 1, 2, 3}, kGradientsValueDim);
   const Gradients found = attention_gradients(p.inputs(), loss.gradients(),
@@ -440,7 +440,7 @@ TEST(ReferenceGradients, OfAFullyMaskedRowItsLseAloneIsWorthSomethingToASink) {
   EXPECT_TRUE(test::all_are(found.value, 0.0));
 }
 
-TEST(ReferenceGradients, OfALongProblemNeedNoSquareMemory) {
+TEST(ReferenceGradients, LongProblemsNeedNoQuadraticMemory) {
   // A full matrix would hold 40 billion weights.
   const std::int64_t length = 200000, part = 4;
   const Tensor x = RandomState(4).randn({1, 1, length, 2});
@@ -461,7 +461,7 @@ TEST(ReferenceGradients, OfALongProblemNeedNoSquareMemory) {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-TEST(ReferenceGradients, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
+TEST(ReferenceGradients, ErrorsNameArgumentExpectedAndActualValue) {
   const RandomProblem good(kGradientsShape, kGradientsHeadDim, kGradientsValueDim);
   const auto run = [&](const OutputGradients& outputs, const AttentionOptions& options = {},
                        const ReferenceOptions& how = {}) {

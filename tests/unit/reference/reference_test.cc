@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference against closed forms and properties that hold whatever the numbers are. (The five
-// notebooks' printed arrays are checked by scene_examples_test.)
+// The reference against closed forms and properties that hold for any input. (The arrays that the
+// five notebooks print are checked by scene/read/examples_test.cc.)
 
 #include "fovea/reference.h"
 
@@ -31,7 +31,7 @@ Steps attend(const RandomProblem& problem, const AttentionOptions& options = {},
   return attention_steps(problem.inputs(), options, how);
 }
 
-TEST(TestSupport, DifferenceSeesEveryKindOfDifference) {
+TEST(TestSupport, MaxDifferenceDetectsEveryKindOfDifference) {
   const Tensor a = Tensor::matrix({{1, 2}, {3, 4}});
   Tensor b = a;
   EXPECT_EQ(max_difference(a, b), 0.0);
@@ -145,7 +145,7 @@ TEST(Reference, AdditiveScoreByHand) {
   const Tensor v = Tensor::from<double>({2}, std::vector<double>{3.0, -1.0});
   const Steps steps = attention_steps({query, key, key}, {.score = {.scale = 1.0}},
                                       {.score_kind = AdditiveScore{w, u, v}});
-  // Inside: 0.5*1 - 1*0.5 + 2*0.25 = 0.5 and 0.5*0 - 1*2 + 2*1 = 0.
+  // The arguments of tanh: 0.5*1 - 1*0.5 + 2*0.25 = 0.5 and 0.5*0 - 1*2 + 2*1 = 0.
   EXPECT_NEAR(steps.hidden.value({0, 0, 0, 0, 0}), std::tanh(0.5), kTight);
   EXPECT_NEAR(steps.hidden.value({0, 0, 0, 0, 1}), 0.0, kTight);
   EXPECT_NEAR(steps.scores.value({0, 0, 0, 0}), 3.0 * std::tanh(0.5), kTight);
@@ -249,8 +249,8 @@ TEST(Reference, BiasOfMinusInfinityMasks) {
   EXPECT_EQ(steps.lse.value({0, 0, 1}), -kInfinity);
 }
 
-TEST(Reference, ScoreOfMinusInfinityMasksWhereverItComesFrom) {
-  // Keys and queries of one dimension: scores are products. Key 1 never takes part.
+TEST(Reference, ScoreOfMinusInfinityMasksWhateverItsSource) {
+  // head_dim is 1, so that each score is one product. Key 1 is always masked.
   struct Source {
     const char* name;
     double query, key, bias, softcap;
@@ -294,7 +294,7 @@ TEST(Reference, ScoreOfMinusInfinityMasksWhereverItComesFrom) {
   }
 }
 
-TEST(Reference, ScoreOfMinusInfinityIsNoPartOfASum) {
+TEST(Reference, ScoreOfMinusInfinityIsExcludedFromTheSum) {
   const Tensor query = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{1});
   const Tensor key = Tensor::from<double>({1, 1, 3, 1}, std::vector<double>{3, -kInfinity, 1});
   const Steps steps = attention_steps({query, key, key}, {.score = {.scale = 1.0}},
@@ -328,7 +328,7 @@ TEST(Reference, FullyMaskedRowWithSinkHasTheSinkAsLse) {
 
 // ---- Normalisations -----------------------------------------------------------------------------
 
-TEST(Reference, SoftmaxSurvivesWhatTheUnshiftedOneDoesNot) {
+TEST(Reference, SoftmaxHandlesScoresThatOverflowUnshifted) {
   const Tensor query = Tensor::from<double>({1, 1, 1, 1}, std::vector<double>{1.0});
   const Tensor key = Tensor::from<double>({1, 1, 2, 1}, std::vector<double>{900.0, 899.0});
   const AttentionOptions options{.score = {.scale = 1.0}};
@@ -340,7 +340,7 @@ TEST(Reference, SoftmaxSurvivesWhatTheUnshiftedOneDoesNot) {
   EXPECT_EQ(naive.lse.value({0, 0, 0}), kInfinity);
 }
 
-TEST(Reference, UnshiftedSoftmaxAgreesWhereNothingOverflows) {
+TEST(Reference, UnshiftedSoftmaxAgreesWithoutOverflow) {
   const RandomProblem problem({1, 2, 1, 3, 6}, 4, 3);
   const Steps a = attend(problem, {.mask = causal()});
   const Steps b =
@@ -361,17 +361,17 @@ TEST(Reference, DivisionByTheSum) {
   EXPECT_NEAR(steps.row_sums.value({0, 0, 0}), 1.0, kTight);
 }
 
-TEST(Reference, OptionsKeepTheTensorsTheyAreGiven) {
+TEST(Reference, OptionsOwnTheirTensors) {
   const RandomProblem problem({1, 1, 1, 2, 2}, 3, 2);
   AttentionOptions options;
-  options.score.bias = Tensor::matrix({{0.5, -0.5}});  // a temporary: the options own it now
+  options.score.bias = Tensor::matrix({{0.5, -0.5}});  // a temporary, now owned by the options
   const AttentionOptions copy = options;
   options = {};
   const Steps steps = attend(problem, copy);
   EXPECT_EQ(steps.biased_scores.value({0, 0, 1, 0}), steps.scaled_scores.value({0, 0, 1, 0}) + 0.5);
 }
 
-TEST(Reference, VisibleSaysWhoTakesPart) {
+TEST(Reference, VisibleMarksUnmaskedScores) {
   const RandomProblem problem({1, 1, 1, 2, 3}, 3, 2);
   const Tensor bias = Tensor::matrix({{0, -kInfinity, 0}});
   const Steps steps = attend(problem, {.mask = causal(), .score = {.bias = bias}});
@@ -387,7 +387,7 @@ TEST(Reference, ProjectIsAMatrixProduct) {
   EXPECT_EQ(project(rows, weights, DType::kFloat32).dtype(), DType::kFloat32);
 }
 
-TEST(Reference, NoHeadDimNoScores) {
+TEST(Reference, HeadDimZeroGivesEqualWeights) {
   const RandomProblem problem({1, 1, 1, 2, 2}, 0, 1);
   EXPECT_EQ(attend(problem).weights.value({0, 0, 1, 1}), 0.5);
 }
@@ -408,7 +408,7 @@ TEST(Reference, GroupedHeadsReadTheirKeyHead) {
 
 TEST(Reference, StridesDoNotMatter) {
   const RandomProblem problem({2, 3, 3, 4, 5}, 3, 2);
-  // The same numbers in [batch, length, heads, dim] layout.
+  // The same values in [batch, length, heads, dim] layout.
   const Tensor query(problem.query.view().transposed(1, 2));
   const Tensor key(problem.key.view().transposed(1, 2));
   const Tensor value(problem.value.view().transposed(1, 2));
@@ -418,7 +418,7 @@ TEST(Reference, StridesDoNotMatter) {
   EXPECT_EQ(max_difference(steps.context, attend(problem).context), 0.0);
 }
 
-TEST(Reference, RowsAreTheStepsOfThoseRows) {
+TEST(Reference, RowsMatchTheStepsOfTheWhole) {
   const RandomProblem problem({2, 4, 2, 5, 7}, 3, 6);
   const AttentionOptions options{.mask = causal() & window(3, 0), .score = {.softcap = 2.0}};
   const std::vector<Row> rows = {{1, 3, 4}, {0, 0, 0}, {1, 2, 2}};
@@ -436,7 +436,7 @@ TEST(Reference, RowsAreTheStepsOfThoseRows) {
   }
 }
 
-TEST(Reference, RowsOfALongProblemNeedNoSquareMemory) {
+TEST(Reference, RowsOfALongProblemNeedNoQuadraticMemory) {
   const std::int64_t length = 200000;  // a full matrix would hold 40 billion weights
   RandomState random(4);
   const Tensor x = random.randn({1, 1, length, 2});
@@ -457,7 +457,7 @@ TEST(Reference, Float32RoundsEveryOperation) {
   const double error = max_difference(naive.context, exact.context);
   EXPECT_GT(error, 0.0);
   EXPECT_LT(error, 1e-5);
-  // One product by hand: float32 products and sums, in order.
+  // One score by hand: float32 products and sums, in order.
   float score = 0;
   for (std::int64_t d = 0; d < 4; ++d) {
     score += static_cast<float>(problem.query.value({0, 0, 2, d})) *
@@ -477,7 +477,7 @@ TEST(Reference, EmptyProblems) {
 
 // ---- Errors -------------------------------------------------------------------------------------
 
-TEST(Reference, ErrorsNameTheThingWhatWasExpectedAndWhatCame) {
+TEST(Reference, ErrorsNameArgumentExpectedAndActualValue) {
   const RandomProblem good({2, 4, 2, 3, 5}, 6, 7);
   const auto run = [&](const Inputs& in, const AttentionOptions& options = {},
                        const ReferenceOptions& how = {}) {

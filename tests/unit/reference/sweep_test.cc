@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference against a second computation: straight loops in float64 with their own
-// broadcasting, masks, buckets, slopes and softmax, which share nothing with the library but
-// tensors and the random stream. Hundreds of drawn combinations of options, every step of each. A
-// combination's number fixes it.
+// The reference against an independent computation: straight float64 loops with their own
+// broadcasting, masks, buckets, slopes and softmax, which share only tensors and the random stream
+// with the library. Compares every step of hundreds of random combinations of options; the number
+// of a combination is its seed.
 
 #include <algorithm>
 #include <array>
@@ -36,16 +36,18 @@ using Integers = std::vector<std::int64_t>;
 using Numbers = std::vector<double>;
 
 constexpr std::int64_t kSweepHeadDim = 5, kSweepValueDim = 3, kSweepHiddenDim = 6;
-constexpr std::int64_t kMaxDistance = 20;  // no bucket then begins at a whole number but the first
+// With this distance, only the first logarithmic bucket starts at a whole number.
+constexpr std::int64_t kMaxDistance = 20;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-/// A query and a key; the query stands at `position` among the keys.
+/// A query and a key; `position` is the query's position among the keys.
 struct Pair {
   std::int64_t batch, head, query, key, position;
 };
 
-/// A mask, what it lets see, and the keys of each item that the default alignment counts from.
+/// A mask, its predicate, and the key length per item from which the default alignment counts, if
+/// the mask sets it.
 struct Rule {
   Mask mask;
   std::function<bool(const Pair&)> sees;
@@ -63,7 +65,7 @@ Rule either(const Rule& a, const Rule& b) {
   return {a.mask | b.mask, [a, b](const Pair& p) { return a.sees(p) || b.sees(p); }};
 }
 
-/// The element of a tensor that repeats along missing dimensions and those of extent 1.
+/// Returns an element of a tensor that is broadcast along missing dimensions and those of extent 1.
 template <class T>
 T spread(const Tensor& tensor, const Integers& place) {
   std::int64_t flat = 0;
@@ -104,7 +106,7 @@ Rule drawn_rule(std::int64_t kind, RandomState& random, const ProblemShape& shap
     const Integers n = drawn_integers(random, 1, 0, shape.kv_len);
     return {prefix(n[0]), [n](const Pair& p) { return p.key < n[0]; }};
   }
-  if (kind == 3) {  // of each item, or shared
+  if (kind == 3) {  // ids per item, or shared
     const bool shared = random.randint(0, 2) == 0;
     const auto ids = [&](std::int64_t length) {
       return random.randint(0, 2, shared ? Shape{length} : Shape{shape.batch, length});
@@ -136,7 +138,7 @@ Rule drawn_rule(std::int64_t kind, RandomState& random, const ProblemShape& shap
 
 constexpr std::int64_t kCompanies = 6, kCases = 2 * 4 * kCompanies * kRules;
 
-/// A problem and its options, said twice: as the library takes them and as the loops read them.
+/// A problem and its options in two forms: for the library and for the loops.
 struct Problem {
   ProblemShape shape;
   std::int64_t score_kind = 0;  // dot, general, additive
@@ -148,7 +150,7 @@ struct Problem {
   Numbers slopes;
   AttentionOptions options;
   ReferenceOptions how;
-  std::vector<std::string> drawn;  // the names of what the case has
+  std::vector<std::string> drawn;  // names of the options of this case
 
   explicit Problem(std::int64_t number) {
     RandomState random(static_cast<std::uint64_t>(1000 + number));
@@ -208,7 +210,7 @@ struct Problem {
   void draw_score(RandomState& random) {
     const auto one_of = [&](std::int64_t count) { return random.randint(0, count) == 0; };
     ScoreOptions& score = options.score;
-    const auto spoil = [&](Tensor& numbers, const char* name) {  // masked, they must not spread
+    const auto spoil = [&](Tensor& numbers, const char* name) {  // if masked, they must not spread
       for (double& one : numbers.span<double>())
         one = !one_of(8) ? one : one_of(2) ? kInfinity : std::nan("");
       drawn.push_back(name);
@@ -223,7 +225,8 @@ struct Problem {
       drawn.push_back("rank " + std::to_string(bias.rank()) + (holes ? " with holes" : ""));
     }
     if (one_of(2)) {
-      const bool paper = one_of(2);  // of four heads; for six, every other one of eight comes after
+      // The paper's slopes for four heads; for six heads, every other slope of eight heads follows.
+      const bool paper = one_of(2);
       slopes = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
       slopes.resize(at(shape.q_heads));
       for (double& slope : slopes) slope = paper ? slope : random.randn();
@@ -252,7 +255,7 @@ struct Problem {
   }
 };
 
-/// The row of this number, times a matrix.
+/// Returns row `row` of `rows` times `matrix`.
 Numbers times(const Tensor& rows, std::int64_t row, const Tensor& matrix) {
   const std::size_t dim = at(matrix.extent(0)), columns = at(matrix.extent(1));
   const auto x = rows.span<double>().subspan(at(row) * dim, dim);
@@ -262,7 +265,7 @@ Numbers times(const Tensor& rows, std::int64_t row, const Tensor& matrix) {
   return result;
 }
 
-/// T5's bucket, by counting the distances at which buckets begin.
+/// Returns T5's bucket, by counting the buckets whose first distance is reached.
 std::int64_t bucket(std::int64_t ahead, std::int64_t buckets, bool bidirectional) {
   const std::int64_t own = bidirectional ? buckets / 2 : buckets;
   const std::int64_t exact = own / 2;
@@ -276,7 +279,7 @@ std::int64_t bucket(std::int64_t ahead, std::int64_t buckets, bool bidirectional
   return result + (bidirectional && ahead > 0 ? own : 0);
 }
 
-/// All steps, row after row.
+/// All steps, computed row by row.
 struct ByHand {
   Numbers hidden, scores, scaled, softcapped, biased, masked, visible;
   Numbers weights, row_sums, lse, context;
@@ -322,7 +325,7 @@ struct ByHand {
     }
   }
 
-  /// Of a query, times W if there is one, and a key.
+  /// Returns the score of a key and `x`, the query, already multiplied by W if there is one.
   double score(const Problem& p, const Numbers& x, std::int64_t key_row) {
     const auto key = p.key.span<double>().subspan(at(key_row * p.key_dim));
     const Numbers y = p.score_kind == 2 ? times(p.key, key_row, p.u) : Numbers();
@@ -351,7 +354,7 @@ struct ByHand {
 
   void normalize(const Problem& p, std::int64_t h, std::size_t start) {
     const Normalization kind = p.how.normalization;
-    Numbers logits;  // what joins the denominator, the sink last
+    Numbers logits;  // the terms of the denominator, the sink last
     for (std::size_t n = start; n < masked.size(); ++n) {
       if (visible[n] != 0) logits.push_back(masked[n]);
     }
@@ -377,7 +380,8 @@ struct ByHand {
 
 std::int64_t numbers_compared = 0;
 
-/// To 1e-12 of 1, or of the number where it is larger; nans and infinities only with their like.
+/// Compares with a tolerance of 1e-12, relative to numbers above 1. NaN and infinity match only
+/// themselves.
 void compare(const char* step, const Tensor& found, bool present, const Numbers& expected) {
   ASSERT_EQ(found.defined(), present) << step;
   if (!present) return;
@@ -394,7 +398,7 @@ void compare(const char* step, const Tensor& found, bool present, const Numbers&
   }
 }
 
-/// All rows one by one have the bits that they have together.
+/// Checks that attention_rows has the bits of attention_steps for all rows.
 void compare_rows(const Problem& p, const Steps& all) {
   std::vector<Row> rows;
   for_each_index(all.lse.shape(), [&](const Index& i) { rows.push_back({i[0], i[1], i[2]}); });
@@ -409,7 +413,7 @@ void compare_rows(const Problem& p, const Steps& all) {
   compare_bits(some.weights, all.weights);
 }
 
-TEST(ReferenceSweep, EveryStepIsWhatStraightLoopsGive) {
+TEST(ReferenceSweep, EveryStepMatchesStraightLoops) {
   std::int64_t expected = 0;
   numbers_compared = 0;
   std::map<std::string, int> cases;
@@ -440,7 +444,7 @@ TEST(ReferenceSweep, EveryStepIsWhatStraightLoopsGive) {
                 ((4 + optional) * p.shape.kv_len + 2 * kSweepValueDim + 3);
     for (const std::string& name : p.drawn) ++cases[name];
     if (hand.empty_rows > 0) ++cases[p.options.score.sinks.empty() ? "empty" : "empty with sinks"];
-    if (HasFailure()) break;  // one case says enough
+    if (HasFailure()) break;  // one failing case is enough
   }
   EXPECT_EQ(numbers_compared, expected);
   EXPECT_EQ(cases.size(), 31U) << testing::PrintToString(cases);

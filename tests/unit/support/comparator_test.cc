@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The comparator that holds the engine to the 1x rule (support/exactness.h): what it must not let
-// pass, and what it must.
+// The comparator that enforces the 1x rule for the engine (support/exactness.h): results that must
+// fail and results that must pass.
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 
-/// An oracle, and what two float32 computations might make of it.
+/// An oracle and two plausible float32 results.
 class AttentionComparator : public testing::Test {
  protected:
   AttentionComparator() {
@@ -38,7 +38,7 @@ class AttentionComparator : public testing::Test {
   Tensor oracle_, naive_, found_;
 };
 
-TEST_F(AttentionComparator, PassesWhatIsRoundedAndWhatNaiveIs) {
+TEST_F(AttentionComparator, PassesRoundedAndNaiveResults) {
   EXPECT_TRUE(passes());
   found_ = naive_;
   EXPECT_TRUE(passes());
@@ -70,7 +70,7 @@ TEST_F(AttentionComparator, FailsOnZerosInsteadOfNumbers) {
   EXPECT_FALSE(passes());
 }
 
-TEST_F(AttentionComparator, FailsOnOneBadElementWhereverItIs) {
+TEST_F(AttentionComparator, FailsOnOneBadElementAnywhere) {
   for (float& x : found_.span<float>()) {
     const float good = x;
     x = good + 1e-5F;
@@ -96,7 +96,7 @@ TEST_F(AttentionComparator, FailsOnAnotherShape) {
 
 TEST_F(AttentionComparator, FailsJustBeyondTheBound) {
   const Deviation of_naive = deviation(naive_, oracle_);
-  Tensor almost = oracle_;  // float64, to go as near to the bound as one likes
+  Tensor almost = oracle_;  // float64, to come arbitrarily close to the bound
   double& x = almost.at<double>({0, 0, 0});
   x += of_naive.largest + kAllowance * 0.999;
   EXPECT_TRUE(as_exact_as(almost, naive_, oracle_, kAllowance));
@@ -125,7 +125,7 @@ TEST_F(AttentionComparator, NanAndInfinityMatchTheirOwnKindOnly) {
   }
 }
 
-TEST_F(AttentionComparator, AYardstickThatIsNoNumberAllowsNothing) {
+TEST_F(AttentionComparator, NonfiniteNaiveResultsAllowNothing) {
   for (const float broken : {kFloatNan, kFloatInfinity}) {
     naive_.at<float>({0, 1, 2}) = broken;
     EXPECT_FALSE(passes());
@@ -134,13 +134,13 @@ TEST_F(AttentionComparator, AYardstickThatIsNoNumberAllowsNothing) {
   }
 }
 
-TEST_F(AttentionComparator, AnAllowanceThatIsNoNumberAllowsNothing) {
+TEST_F(AttentionComparator, InvalidAllowancesAllowNothing) {
   for (const double allowance : {-1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_FALSE(as_exact_as(found_, naive_, oracle_, allowance));
   }
 }
 
-TEST_F(AttentionComparator, BitsAreOfEveryElementAndOfTheSignOfZero) {
+TEST_F(AttentionComparator, SameBitsComparesEveryElementAndTheSignOfZero) {
   const Tensor copy = found_;
   EXPECT_TRUE(same_bits(found_, copy));
   last() = std::nextafter(last(), kFloatInfinity);

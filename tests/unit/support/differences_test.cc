@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference's gradients against differences of its own forward computation in float64: every
-// mask, every option of a score and every combination of them, dropout, every part of a loss,
-// grouped heads, packed sequences.
+// The reference's gradients against finite differences of its own float64 forward computation:
+// every mask, every score option and combination of them, dropout, every part of a loss, grouped
+// heads, packed sequences.
 
 #include "support/differences.h"
 
@@ -30,7 +30,7 @@ namespace {
 constexpr ProblemShape kShape{2, 2, 1, 3, 4};
 constexpr std::int64_t kHeadDim = 2, kValueDim = 3;
 
-/// Without numbers of its own.
+/// Checks options that have no differentiable tensors.
 std::int64_t expect_differences(const AttentionOptions& options,
                                 const ProblemShape& shape = kShape) {
   RandomProblem p(shape, kHeadDim, kValueDim);
@@ -40,7 +40,7 @@ std::int64_t expect_differences(const AttentionOptions& options,
 
 // ---- The comparison itself ----------------------------------------------------------------------
 
-TEST(Differences, SeeAWrongGradient) {
+TEST(Differences, DetectWrongGradients) {
   const Tensor by_differences = RandomState(1).randn({2, 3, 4});
   EXPECT_TRUE(same_gradient(by_differences, by_differences));
   for (const double wrong : {0.0, std::nan(""), kInfinity}) {
@@ -55,7 +55,7 @@ TEST(Differences, SeeAWrongGradient) {
   EXPECT_FALSE(same_gradient(RandomState(1).randn({2, 12}), by_differences));
 }
 
-TEST(Differences, OfOtherOptionsAreOthers) {
+TEST(Differences, DependOnTheOptions) {
   RandomProblem p(kShape, kHeadDim, kValueDim);
   const Loss loss(kShape, kValueDim);
   const AttentionOptions options{.score = {.softcap = 2.0}, .dropout = {0.3, 1, 0}};
@@ -116,14 +116,14 @@ TEST(ReferenceDifferences, EveryMaskUnderEveryAlignment) {
 
 // ---- Scores -------------------------------------------------------------------------------------
 
-/// A wave whose length depends on where the score stands.
+/// Returns a frequency that depends on the position of the score.
 double pace(const ScorePosition& at) {
   return 0.5 + 0.25 * static_cast<double>(at.key) + 0.125 * static_cast<double>(at.query) +
          0.0625 * static_cast<double>(at.head) - 0.1 * static_cast<double>(at.batch);
 }
 
 CustomScore wave() {
-  return {.tile = [](const void*, const ScoreTile&) {},  // for the engine, which is not asked
+  return {.tile = [](const void*, const ScoreTile&) {},  // only the engine calls tile functions
           .one = [](const void*, double score,
                     const ScorePosition& at) { return std::sin(pace(at) * score); },
           .tile_derivative = [](const void*, const ScoreTile&) {},
@@ -135,7 +135,7 @@ CustomScore wave() {
 
 using Change = std::function<void(AttentionOptions&, Numbers&)>;
 
-/// Every option that has to do with gradients.
+/// Returns every option that affects gradients.
 std::vector<Change> changes() {
   return {
       [](AttentionOptions& options, Numbers&) { options.score.scale = -1.3; },
@@ -162,7 +162,7 @@ TEST(ReferenceDifferences, EveryCombinationOfOptions) {
   std::int64_t compared = 0;
   for (unsigned chosen = 0; chosen < 1U << all.size(); ++chosen) {
     SCOPED_TRACE("combination " + std::to_string(chosen));
-    // The first query of each head sees nothing, and the second one key.
+    // The first query of each head sees no key, the second query sees one.
     AttentionOptions options{.mask = causal(), .alignment = Alignment::offset(-1)};
     Numbers numbers;
     for (std::size_t n = 0; n < all.size(); ++n) {
@@ -184,8 +184,8 @@ TEST(ReferenceDifferences, EveryOptionWithoutAMask) {
   }
 }
 
-TEST(ReferenceDifferences, ACustomFunctionIsTakenAtTheSoftcappedScore) {
-  // Both bend strongly, so that no other place would do.
+TEST(ReferenceDifferences, CustomScoresApplyAfterTheSoftcap) {
+  // Softcap and custom function are both strongly nonlinear, so that any other order fails.
   RandomProblem p(kShape, kHeadDim, kValueDim);
   Numbers numbers;
   AttentionOptions options{.score = {.scale = 3.0, .softcap = 0.8, .custom = wave()}};
@@ -232,7 +232,7 @@ TEST(ReferenceDifferences, RelativeTablesOfBothKinds) {
   }
 }
 
-TEST(ReferenceDifferences, ASinkOfMinusInfinityIsNone) {
+TEST(ReferenceDifferences, SinkOfMinusInfinityHasNoEffect) {
   expect_differences({.mask = causal(), .score = {.sinks = {-kInfinity, 2.0}}});
   expect_differences({.mask = prefix(0), .score = {.sinks = {-kInfinity, 2.0}}});
 }
@@ -281,7 +281,7 @@ TEST(ReferenceDifferences, ShapesOfAllKinds) {
 }
 
 TEST(ReferenceDifferences, PackedSequences) {
-  // As many queries as keys, fewer, more, none of either.
+  // Sequences with as many queries as keys, fewer, more, no queries, and no keys.
   const ProblemShape shape{1, 2, 1, 8, 9, 5};
   const PackedSequences sequences{{0, 2, 3, 6, 6, 8}, {0, 2, 5, 7, 9, 9}};
   RandomState random(7);

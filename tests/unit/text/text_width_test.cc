@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Columns, and what a terminal must never be given.
+// Display width in terminal columns, and escaping of characters that are unsafe on a terminal.
 
 #include "text/text_width.h"
 
@@ -18,11 +18,11 @@ TEST(TextWidth, CountsColumnsNotBytes) {
   EXPECT_EQ(display_width(""), 0);
   EXPECT_EQ(display_width("step"), 4);
   EXPECT_EQ(display_width("é"), 1);
-  EXPECT_EQ(display_width("e\u0301"), 1);  // e and a combining accent
+  EXPECT_EQ(display_width("e\u0301"), 1);  // e with a combining accent
   EXPECT_EQ(display_width("猫"), 2);
-  EXPECT_EQ(display_width("👩‍👩‍👧"), 2);  // three people joined into one picture
-  EXPECT_EQ(display_width("❤️"), 2);              // a text symbol turned into a picture
-  EXPECT_EQ(display_width("🇫🇷"), 2);                  // two letters that make a flag
+  EXPECT_EQ(display_width("👩‍👩‍👧"), 2);  // three people joined into one emoji
+  EXPECT_EQ(display_width("❤️"), 2);              // a text symbol with emoji presentation
+  EXPECT_EQ(display_width("🇫🇷"), 2);                  // two regional indicators: a flag
   EXPECT_EQ(display_width("مرحبا"), 5);
 }
 
@@ -32,7 +32,7 @@ TEST(TextWidth, PadsAndFits) {
   EXPECT_EQ(pad_left("long", 2), "long");
   EXPECT_EQ(fit("journey", 7), "journey");
   EXPECT_EQ(fit("journey", 5), "jour…");
-  EXPECT_EQ(fit("猫猫猫", 4), "猫…");  // never half a character
+  EXPECT_EQ(fit("猫猫猫", 4), "猫…");  // wide characters are not split
   EXPECT_EQ(display_width(fit("👩‍👩‍👧👩‍👩‍👧", 3)), 3);
 }
 
@@ -46,13 +46,13 @@ TEST(TextWidth, MakesControlCharactersVisible) {
   EXPECT_EQ(visible("a\xffz\xc3"), "a\\xffz\\xc3");
   EXPECT_EQ(visible("\u200e\u061c\u00ad\U000e0061\u3164\ufffe"),
             "\\u200e\\u061c\\xad\\ue0061\\u3164\\ufffe");
-  EXPECT_EQ(visible("👩‍👩‍👧"), "👩‍👩‍👧");  // the joiner stays
+  EXPECT_EQ(visible("👩‍👩‍👧"), "👩‍👩‍👧");  // the joiner is kept
 }
 
-TEST(TextWidth, KnowsUtf8) {
+TEST(TextWidth, ValidatesUtf8) {
   EXPECT_TRUE(is_utf8("héllo 猫"));
   EXPECT_FALSE(is_utf8("\xff"));
-  EXPECT_FALSE(is_utf8("\xc0\x80"));      // an overlong zero
+  EXPECT_FALSE(is_utf8("\xc0\x80"));      // an overlong encoding of zero
   EXPECT_FALSE(is_utf8("\xed\xa0\x80"));  // half of a surrogate pair
   EXPECT_FALSE(is_utf8("ab\xc3"));
 }
@@ -64,13 +64,13 @@ TEST(TextWidth, SplitsAtEveryKindOfSpace) {
   EXPECT_THAT(wrap("one two three four", 9), ElementsAre("one two", "three", "four"));
   EXPECT_THAT(wrap("extraordinarily long", 5), ElementsAre("extra", "ordin", "arily", "long"));
   EXPECT_THAT(wrap("a extraordinary b", 6), ElementsAre("a", "extrao", "rdinar", "y b"));
-  EXPECT_THAT(wrap("猫猫猫", 5), ElementsAre("猫猫", "猫"));  // never half a character
+  EXPECT_THAT(wrap("猫猫猫", 5), ElementsAre("猫猫", "猫"));  // wide characters are not split
   EXPECT_THAT(wrap("👩‍👩‍👧👩‍👩‍👧", 3),
               ElementsAre("👩‍👩‍👧", "👩‍👩‍👧"));
   EXPECT_THAT(wrap("猫", 1), ElementsAre("猫"));
 }
 
-TEST(Nearest, FindsSlipsOnly) {
+TEST(Nearest, FindsTyposOnly) {
   const std::vector<std::string> words = {"scores", "weights", "context"};
   EXPECT_EQ(nearest("wieghts", words), "weights");
   EXPECT_EQ(nearest("SCORES", words), "scores");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pairs of texts: reading them, their characters as numbers, batches, and what translations of them
-// are worth.
+// Pairs of texts: reading, vocabularies, batches, and metrics of translations.
 
 #include "train/pairs.h"
 
@@ -37,7 +36,7 @@ std::vector<Pair> read(const std::string& text) {
   try {
     return read_pairs(path);
   } catch (const InvalidArgument& error) {
-    // Without the folder, which has another name each time.
+    // Removes the folder, whose name differs between runs.
     const std::string message = error.what();
     throw InvalidArgument(message.substr(message.find("pairs.tsv")));
   }
@@ -56,7 +55,7 @@ TEST(TrainPairs, AreReadLineByLine) {
   EXPECT_THAT(pairs[2].origins[0].source, ElementsAre(Range(1, 2), Range(0, 1)));
 }
 
-TEST(TrainPairs, SayWhichLineIsWrong) {
+TEST(TrainPairs, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> kCases[] = {
       {"", "pairs.tsv: expected pairs, got nothing"},
       {"a\tb\n\n", "pairs.tsv:2: expected two or three columns with tabs between, got 1"},
@@ -100,7 +99,7 @@ TEST(TrainPairs, HaveAFingerprint) {
   }
 }
 
-TEST(TrainVocabulary, NumbersCharactersInTheirOrder) {
+TEST(TrainVocabulary, NumbersCharactersInOrder) {
   const std::vector<std::string_view> texts = {"bä", "a b"};
   const Vocabulary vocabulary = Vocabulary::of(texts);
   EXPECT_THAT(vocabulary.symbols(), ElementsAre(" ", "a", "b", "ä"));
@@ -125,7 +124,7 @@ std::vector<Example> examples(std::int64_t count) {
   return result;
 }
 
-TEST(TrainBatches, HaveEachExampleOnceInAnOrderOfTheirEpoch) {
+TEST(TrainBatches, EachEpochHasEachExampleOnceInItsOwnOrder) {
   const std::vector<Example> all = examples(101);
   const auto first = batches_of_epoch(all, 4, 7, 0);
   EXPECT_EQ(first, batches_of_epoch(all, 4, 7, 0));
@@ -149,11 +148,11 @@ TEST(TrainBatches, HaveEachExampleOnceInAnOrderOfTheirEpoch) {
   for (std::size_t i = 0; i < all.size(); i += 4) {
     unsorted += padding(std::span(in_order).subspan(i, std::min<std::size_t>(4, all.size() - i)));
   }
-  EXPECT_LT(sorted, unsorted / 2);  // of similar length
+  EXPECT_LT(sorted, unsorted / 2);  // batches group examples of similar length
   EXPECT_EQ(batches_of_epoch({}, 4, 7, 0).size(), 0u);
 }
 
-TEST(TrainBatches, AreFilledUp) {
+TEST(TrainBatches, ArePadded) {
   const std::vector<Example> all = {{{5, 6, kEnd}, {7, kEnd}}, {{8, kEnd}, {9, 10, kEnd}}};
   const std::vector<std::int64_t> numbers = {1, 0};
   const Batch batch = make_batch(all, numbers);
@@ -168,8 +167,8 @@ TEST(TrainBatches, AreFilledUp) {
   EXPECT_EQ(batch.tokens, 10);
 }
 
-TEST(TrainMetrics, ChrfIsSacreBleus) {
-  // corpus_chrf of sacreBLEU 2.6.0.
+TEST(TrainMetrics, ChrfMatchesSacreBleu) {
+  // Values of corpus_chrf in sacreBLEU 2.6.0.
   using Texts = std::vector<std::string>;
   EXPECT_NEAR(chrf(Texts{"the cat sat on the mat", "2024-03-04"},
                    Texts{"a cat sat on a mat", "2024-04-03"}),
@@ -182,7 +181,7 @@ TEST(TrainMetrics, ChrfIsSacreBleus) {
   EXPECT_EQ(chrf({}, {}), 0.0);
 }
 
-TEST(TrainMetrics, AlignedCountsCharactersThatLookedAtTheirOrigin) {
+TEST(TrainMetrics, AlignedCountsCharactersThatAttendToTheirOrigin) {
   Translation translation;
   translation.tokens = {5, 6, kEnd};
   translation.weights =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes that learn where to look: the gradients by differences, what is reached, that everything
-// else a scene has holds, and what cannot be learned.
+// Scenes that learn where to attend: gradients by finite differences, reached targets, unchanged
+// parts of a scene, and scenes that cannot learn.
 
 #include <algorithm>
 #include <cmath>
@@ -33,13 +33,13 @@ using scene::trace_scene;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Five words, two of them alike in name, and whatever else is given.
+/// Returns a scene of five words, two of them equal, with the given members.
 Scene scene_with(const std::string& members) {
   return parse_scene(R"({"text": "to be or to think", "seed": 7, )" + members + "}");
 }
 const std::string kDrawn = R"("embeddings": {"draw": "randn", "dim": 4})";
 
-/// Scenes of every kind that can learn.
+/// One scene for each kind of option with which scenes can learn.
 const std::vector<std::string> kScenes = {
     kDrawn + R"(, "learn": {"be": {"or": 0.9}})",
     kDrawn + R"(, "learn": {"be": {"or": 0.5, "@3": 0.3, "think": 0}, "@3": {"@0": 0.6}})",
@@ -73,8 +73,8 @@ std::vector<Scene> all_scenes() {
 
 const Tensor& weights_of(const Trace& trace) { return trace.find("weights")->values; }
 
-/// The second notebook's sentence and embeddings.
-TEST(TrainScene, OneLooksAtJourney) {
+/// Uses the second notebook's sentence and embeddings.
+TEST(TrainScene, OneAttendsToJourney) {
   const Scene before =
       scene::load_scene((std::filesystem::path(FOVEA_SCENES) / "learn_journey.json").string());
   const Learned learned = learn_scene(before);
@@ -118,7 +118,7 @@ TEST(TrainScene, EverySceneReachesItsWishes) {
       ASSERT_EQ(learned.wishes[i].after.size(), static_cast<std::size_t>(scene.heads));
       EXPECT_TRUE(learned.wishes[i].met);
       for (std::int64_t head = 0; head < scene.heads; ++head) {
-        // What is told is what the scene shows, and it is what was wanted.
+        // The reported weight is the one that the scene shows, and it meets the wish.
         const double found = weights.value({wish.item, head, wish.query, wish.key});
         EXPECT_EQ(found, learned.wishes[i].after[static_cast<std::size_t>(head)]);
         if (wish.weight == 0.0) {
@@ -131,7 +131,7 @@ TEST(TrainScene, EverySceneReachesItsWishes) {
   }
 }
 
-TEST(TrainScene, WhatIsNotLearnedStays) {
+TEST(TrainScene, PartsThatDoNotLearnStayTheSame) {
   for (const Scene& scene : all_scenes()) {
     SCOPED_TRACE(scene.json);
     const Scene learned = learn_scene(scene).scene;
@@ -142,7 +142,7 @@ TEST(TrainScene, WhatIsNotLearnedStays) {
       if (was == nullptr) continue;
       EXPECT_TRUE(test::same_bits(was->values, after.find(step)->values)) << step;
     }
-    // Scores get the same treatment, mask included.
+    // The steps from scores to weights stay the same, including the mask.
     for (const char* step :
          {"scaled_scores", "softcapped_scores", "biased_scores", "masked_scores", "weights[sum]"}) {
       EXPECT_EQ(before.find(step) == nullptr, after.find(step) == nullptr) << step;
@@ -156,7 +156,7 @@ TEST(TrainScene, WhatIsNotLearnedStays) {
   }
 }
 
-/// The identity is where a scene without projections begins: nothing is changed by it.
+/// A scene without projections starts learning from the identity, which changes no result.
 TEST(TrainScene, IdentityChangesNothing) {
   const Scene scene = scene_with(kDrawn + R"(, "heads": 2, "learn": {"be": {"or": 0.01}})");
   const Learned learned = learn_scene(scene);
@@ -168,7 +168,7 @@ TEST(TrainScene, IdentityChangesNothing) {
   }
 }
 
-TEST(TrainScene, WhatIsWrittenIsWhatWasLearned) {
+TEST(TrainScene, WrittenScenesHoldTheLearnedWeights) {
   for (const Scene& scene : all_scenes()) {
     SCOPED_TRACE(scene.json);
     const Learned learned = learn_scene(scene);
@@ -178,12 +178,12 @@ TEST(TrainScene, WhatIsWrittenIsWhatWasLearned) {
     EXPECT_TRUE(test::same_bits(read.projections->value, learned.scene.projections->value));
     EXPECT_TRUE(
         test::same_bits(weights_of(trace_scene(read)), weights_of(trace_scene(learned.scene))));
-    // It may go on learning, and has nothing to learn any more.
+    // The written scene can learn again, and needs no further step.
     EXPECT_EQ(learn_scene(read).steps, 0);
   }
 }
 
-TEST(TrainScene, TheSameSeedHasTheSameBits) {
+TEST(TrainScene, SameSeedGivesTheSameBits) {
   const Scene scene = scene_with(kScenes[1]);
   const auto learned = [&](const LearnOptions& options) { return learn_scene(scene, options); };
   const Learned plain = learned({}), again = learned({});
@@ -193,13 +193,13 @@ TEST(TrainScene, TheSameSeedHasTheSameBits) {
   EXPECT_EQ(seeded.scene.json, seeded_again.scene.json);
   EXPECT_NE(seeded.scene.json, plain.scene.json);
   EXPECT_NE(seeded.scene.json, learned({.seed = 4}).scene.json);
-  // What a wish begins with is what the scene shows.
+  // The initial weight of a wish is the one that the scene shows.
   EXPECT_EQ(seeded.wishes[0].before, plain.wishes[0].before);
 }
 
-TEST(TrainScene, HasTheGradientsOfDifferences) {
+TEST(TrainScene, GradientsMatchFiniteDifferences) {
   for (const Scene& scene : all_scenes()) {
-    if (scene.arithmetic != DType::kFloat64) continue;  // differences need the digits
+    if (scene.arithmetic != DType::kFloat64) continue;  // differences need float64's precision
     SCOPED_TRACE(scene.json);
     const SceneWeights model(scene);
     const std::int64_t dim = scene.words.embeddings.extent(2);
@@ -224,7 +224,7 @@ TEST(TrainScene, HasTheGradientsOfDifferences) {
   }
 }
 
-TEST(TrainScene, TheLossIsZeroWhereItAims) {
+TEST(TrainScene, LossIsZeroAtTheTarget) {
   const Scene scene = scene_with(kDrawn + R"(, "learn": {"be": {"or": 0.6, "think": 0.3}})");
   Tensor visible(DType::kBool, {1, 1, 5, 5});
   for (bool& sees : visible.span<bool>()) sees = true;
@@ -240,7 +240,7 @@ TEST(TrainScene, TheLossIsZeroWhereItAims) {
   EXPECT_EQ(wishes.met(weights), 1);
 }
 
-TEST(TrainScene, EndsAfterItsSteps) {
+TEST(TrainScene, StopsAfterTheGivenSteps) {
   const Scene scene = scene_with(kScenes[0]);
   const Learned few = learn_scene(scene, {.steps = 3});
   EXPECT_EQ(few.end, LearnEnd::kOutOfSteps);
@@ -263,14 +263,14 @@ TEST(TrainScene, EndsAfterItsSteps) {
   }
 }
 
-TEST(TrainScene, SaysWhereNumbersEnd) {
+TEST(TrainScene, ReportsNonfiniteLosses) {
   const Scene scene = scene_with(kScenes[0]);
   const Learned diverged = learn_scene(scene, {.learning_rate = 1e200});
   EXPECT_EQ(diverged.end, LearnEnd::kNotFinite);
   EXPECT_EQ(diverged.steps, 1);
   EXPECT_FALSE(std::isfinite(diverged.losses.back()));
   for (const double number : diverged.scene.projections->query.span<double>()) {
-    EXPECT_TRUE(number == 0.0 || number == 1.0);  // the identity again: the step is undone
+    EXPECT_TRUE(number == 0.0 || number == 1.0);  // the step is undone, back to the identity
   }
   // Softcap keeps scores finite, however large the weights are.
   const Learned capped =
@@ -284,7 +284,7 @@ TEST(TrainScene, SaysWhereNumbersEnd) {
   EXPECT_EQ(hopeless.steps, 0);
 }
 
-TEST(TrainScene, WordsThatAreAlikeCannotBeToldApart) {
+TEST(TrainScene, EqualWordsCannotBeDistinguished) {
   const Learned learned = learn_scene(
       parse_scene(
           R"({"text": "a b b", "embeddings": [[1, 0], [0, 1], [0, 1]], "learn": {"a": {"@1": 0.9}}})"),
@@ -293,7 +293,7 @@ TEST(TrainScene, WordsThatAreAlikeCannotBeToldApart) {
   EXPECT_LE(learned.wishes[0].after[0], 0.5);
 }
 
-TEST(TrainScene, WhatCannotBeLearnedIsSaid) {
+TEST(TrainScene, InvalidScenesAndOptions) {
   const auto message = [](const std::string& members, const LearnOptions& options = {}) {
     return test::message_of([&] { learn_scene(scene_with(kDrawn + members), options); });
   };
@@ -335,8 +335,8 @@ TEST(TrainScene, WhatCannotBeLearnedIsSaid) {
                               "786432"));
 }
 
-/// Wishes need not come from a file.
-TEST(TrainScene, ScenesMayBeChangedByHand) {
+/// Wishes can be set in code instead of in a file.
+TEST(TrainScene, WishesCanBeSetInCode) {
   Scene scene = scene_with(kDrawn);
   scene.learn = {{.query = 1, .key = 2, .weight = 0.9, .place = "a wish"}};
   set_focus(scene, "be");
@@ -359,8 +359,8 @@ TEST(TrainScene, ScenesMayBeChangedByHand) {
   EXPECT_EQ(message({.weight = 1.5}), "scene: expected a wish for a weight from 0 to 1, got 1.5");
 }
 
-/// The JSON keeps what the author wrote, in order, but for what was said of other weights.
-TEST(TrainScene, JsonIsTheAuthorsWithOtherWeights) {
+/// The JSON keeps the author's members in order, except those that depend on the old weights.
+TEST(TrainScene, JsonKeepsTheAuthorsMembersWithNewWeights) {
   const Scene scene = parse_scene(
       R"({"title": "T \u00e9 \"q\"", "tokens": ["a", "b"], "embeddings": [[1, 0.5], [0, 1]],
           "seed": 9, "score": {"scale": 2, "bias": [[0, "-inf"], [1, 0]]}, "notes": {"scene": "n"},

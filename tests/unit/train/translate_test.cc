@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Translators: both kinds learn, say what forward says token by token, and go on from a checkpoint
+// Translators: both architectures learn, match forward token by token, and resume from a checkpoint
 // to the same bits.
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using test::message_of;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// Words of a few letters and what they are backwards.
+/// Returns pairs of random words and their reversals.
 std::vector<Pair> reversed_words(std::int64_t count, std::uint64_t seed) {
   RandomState random(seed);
   std::vector<Pair> pairs;
@@ -72,7 +72,7 @@ const Architecture kBoth[] = {Architecture::kTransformer, Architecture::kGru};
 
 TrainingData words() { return {reversed_words(300, 1), reversed_words(20, 2)}; }
 
-TEST(TrainTranslator, SaysTokenByTokenWhatItSaysAtOnce) {
+TEST(TrainTranslator, StepwiseCallsMatchForward) {
   for (const Architecture architecture : kBoth) {
     Model model = new_model(architecture);
     Translator& translator = *model.translator;
@@ -104,7 +104,7 @@ TEST(TrainTranslator, SaysTokenByTokenWhatItSaysAtOnce) {
   }
 }
 
-/// The log-probability of tokens after one source, by forward.
+/// Returns the log-probability of a translation of one source, computed by forward.
 double log_probability(Model& model, const std::vector<std::int64_t>& source,
                        const std::vector<std::int64_t>& tokens) {
   const std::vector<Example> examples = {{source, tokens}};
@@ -121,7 +121,7 @@ double log_probability(Model& model, const std::vector<std::int64_t>& source,
   return sum;
 }
 
-TEST(TrainSearch, BeamsFindWhatIsAtLeastAsLikely) {
+TEST(TrainSearch, BeamsFindMoreLikelyTranslations) {
   int better = 0;
   for (const Architecture architecture : kBoth) {
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -146,7 +146,7 @@ TEST(TrainSearch, BeamsFindWhatIsAtLeastAsLikely) {
   EXPECT_GT(better, 0);
 }
 
-TEST(TrainSearch, SourcesSideBySideAreTranslatedAsAlone) {
+TEST(TrainSearch, BatchedSourcesMatchSingleOnes) {
   for (const Architecture architecture : kBoth) {
     Model model = new_model(architecture);
     std::vector<std::vector<std::int64_t>> sources;
@@ -162,7 +162,7 @@ TEST(TrainSearch, SourcesSideBySideAreTranslatedAsAlone) {
   }
 }
 
-TEST(TrainTrainer, BothKindsLearn) {
+TEST(TrainTrainer, BothArchitecturesLearn) {
   for (const Architecture architecture : kBoth) {
     const test::Folder folder;
     Model model = new_model(architecture);
@@ -187,7 +187,7 @@ TEST(TrainTrainer, BothKindsLearn) {
     EXPECT_LT(last, first / 2) << architecture_name(architecture);
     EXPECT_GE(validations.back().exact, 0.9) << architecture_name(architecture);
 
-    // What was best is what a reader of the folder gets.
+    // The run folder holds the best parameters.
     const RunFolder written(folder / "run");
     Model read = written.read_model();
     written.load_best(*read.translator);
@@ -200,8 +200,7 @@ TEST(TrainTrainer, BothKindsLearn) {
 const RunSettings kShort = {
     .trainer = {.steps = 30, .batch = 16, .warmup = 5, .validate_every = 7}};
 
-/// All bytes of the parameters after a run, which is stopped after each of these steps and begun
-/// anew.
+/// Returns all parameters after a run that is stopped after each of `stops` and resumed.
 std::vector<Tensor> trained(Architecture architecture, const std::vector<std::int64_t>& stops,
                             bool lose_what_is_not_saved = false) {
   const test::Folder folder;
@@ -234,7 +233,7 @@ std::vector<Tensor> trained(Architecture architecture, const std::vector<std::in
   }
 }
 
-TEST(TrainTrainer, GoesOnToTheSameBits) {
+TEST(TrainTrainer, ResumesToTheSameBits) {
   for (const Architecture architecture : kBoth) {
     const std::vector<Tensor> whole = trained(architecture, {});
     for (const bool lose : {false, true}) {
@@ -247,7 +246,7 @@ TEST(TrainTrainer, GoesOnToTheSameBits) {
   }
 }
 
-TEST(TrainTrainer, EndsEarlyWhereItIsTold) {
+TEST(TrainTrainer, StopsEarly) {
   const TrainingData data = words();
   const auto run = [&](const RunSettings& options) {
     const test::Folder folder;
@@ -261,12 +260,12 @@ TEST(TrainTrainer, EndsEarlyWhereItIsTold) {
   EXPECT_EQ(run(options), std::pair(TrainEnd::kUntil, std::int64_t{7}));
   options = kShort;
   options.trainer.steps = 1000;
-  options.trainer.learning_rate = 0.0;  // nothing becomes better
+  options.trainer.learning_rate = 0.0;  // validation never improves
   options.trainer.patience = 2;
   EXPECT_EQ(run(options), std::pair(TrainEnd::kPatience, std::int64_t{21}));
 }
 
-TEST(TrainTrainer, SaysAtWhichStepTheLossIsNoNumber) {
+TEST(TrainTrainer, ReportsTheStepOfANonfiniteLoss) {
   const test::Folder folder;
   Model model = new_model(Architecture::kTransformer);
   const TrainingData data = words();
@@ -290,8 +289,8 @@ TEST(TrainTrainer, SaysAtWhichStepTheLossIsNoNumber) {
   EXPECT_EQ(resumed.state().steps, 7);
 }
 
-/// What a checkpoint that was made in another way says.
-TEST(TrainTrainer, RefusesCheckpointsOfOthers) {
+/// A checkpoint made with other settings is rejected.
+TEST(TrainTrainer, RejectsCheckpointsOfOtherSettings) {
   const test::Folder folder;
   const RunFolder run(folder / "run");
   const TrainingData data = words();
@@ -318,7 +317,7 @@ TEST(TrainTrainer, RefusesCheckpointsOfOthers) {
   EXPECT_THAT(resumed(Architecture::kTransformer, data, options),
               HasSubstr("made with other pairs or settings"));
 
-  // Cut anywhere: an error, and no crash.
+  // A truncated checkpoint causes an error, not a crash.
   const std::string path = folder / "run/checkpoint.safetensors";
   const auto size = std::filesystem::file_size(path);
   for (const std::uintmax_t rest : {size - 1, size / 2, std::uintmax_t{100}, std::uintmax_t{0}}) {
@@ -328,7 +327,7 @@ TEST(TrainTrainer, RefusesCheckpointsOfOthers) {
   }
 }
 
-TEST(TrainRunFolder, SaysWhatIsWrongWithAModel) {
+TEST(TrainRunFolder, InvalidModels) {
   const test::Folder folder;
   const RunFolder run(folder / "run");
   EXPECT_THROW(run.read_model(), IoError);

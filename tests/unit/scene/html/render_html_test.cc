@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The page of a trace: well-formed as XML, self-contained, whole without its script, and deaf to
-// whatever a scene's words try to say to a browser.
+// The HTML page of a trace: well-formed XML, self-contained, complete without its script, and safe
+// against markup in a scene's words.
 
 #include <algorithm>
 #include <cctype>
@@ -57,7 +57,7 @@ int count(std::string_view text, std::string_view part) {
   return found;
 }
 
-/// The part of the page that a scene's words go into: all but the style sheet and the script.
+/// Returns the part of the page that contains a scene's words: all but style sheet and script.
 std::string content(const std::string& page) {
   std::string out;
   std::size_t at = 0;
@@ -70,8 +70,8 @@ std::string content(const std::string& page) {
   return out;
 }
 
-/// What an XML parser would stumble over first; empty when there is nothing. Knows as much XML as
-/// these pages use: elements, quoted attributes, CDATA, the doctype, and the entities of XML.
+/// Returns the first XML error of a page, or an empty string. Supports the XML that these pages
+/// use: elements, quoted attributes, CDATA, the doctype, and XML's predefined entities.
 std::string xml_error(const std::string& page) {
   static const std::vector<std::string> entities = {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"};
   std::vector<std::string> open;
@@ -103,7 +103,7 @@ std::string xml_error(const std::string& page) {
       at = page.find('>', at) + 1;
       continue;
     }
-    // A tag: up to the first > outside quotes.
+    // A tag ends at the first > outside quotes.
     std::size_t end = at + 1;
     bool quoted = false;
     for (; end < page.size() && (quoted || page[end] != '>'); ++end) {
@@ -137,7 +137,7 @@ json data_of(const std::string& page) {
 
 // ---- The checker itself
 
-TEST(XmlError, SeesWhatIsWrong) {
+TEST(XmlError, DetectsErrors) {
   EXPECT_EQ(xml_error("<a b=\"1 > 0\"><c/>&amp;</a>"), "");
   EXPECT_THAT(xml_error("<a><b></a></b>"), HasSubstr("unexpected </a>"));
   EXPECT_THAT(xml_error("<a>"), HasSubstr("not closed"));
@@ -155,7 +155,7 @@ TEST(HtmlEscape, MarkupIsText) {
   EXPECT_EQ(html::isolate("a<b"), "<bdi>a&lt;b</bdi>");
 }
 
-TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
+TEST(HtmlEscape, InvisibleCharactersAreShown) {
   EXPECT_EQ(html::visible("\x1b[31m"), "\u241B[31m");
   EXPECT_EQ(html::visible(std::string("a\0b", 3)), "a\u2400b");
   EXPECT_EQ(html::visible("a\nb\tc\x7f"), "a\u240Ab\u2409c\u2421");
@@ -164,7 +164,7 @@ TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
   EXPECT_EQ(html::visible("\u0085\u200B\uFFFE\u2028"), "\\u0085\\u200b\\ufffe\\u2028");
   EXPECT_EQ(html::visible("\u200E\u061C\u00AD\U000E0061\u3164"),
             "\\u200e\\u061c\\u00ad\\ue0061\\u3164");
-  EXPECT_EQ(html::visible("a\u200Db\u200Cc"), "a\u200Db\u200Cc");  // joiners shape scripts
+  EXPECT_EQ(html::visible("a\u200Db\u200Cc"), "a\u200Db\u200Cc");  // writing systems need joiners
   EXPECT_EQ(html::visible("  "), "\u2423\u2423");
   EXPECT_EQ(html::visible(" the"), " the");
   EXPECT_EQ(html::visible("a\xff\xc3"), "a\uFFFD\uFFFD");
@@ -172,7 +172,7 @@ TEST(HtmlEscape, WhatCannotBeSeenIsShown) {
             "\u05E9\u05DC\u05D5\u05DD \U0001F600");
 }
 
-TEST(HtmlEscape, JsonStringsMayStandInAScript) {
+TEST(HtmlEscape, JsonStringsAreSafeInScripts) {
   const std::string text = script_json_string("</script><!--&]]>\"\\\u2028");
   EXPECT_EQ(text.find_first_of("<>&"), std::string::npos);
   EXPECT_EQ(json::parse(text), "</script><!--&]]>\"\\\\u2028");
@@ -185,7 +185,7 @@ TEST(RenderHtml, EveryExampleIsWellFormedXml) {
   for (const std::string& name : all_examples()) EXPECT_EQ(xml_error(example(name)), "") << name;
 }
 
-TEST(RenderHtml, NothingIsFetched) {
+TEST(RenderHtml, PageFetchesNothing) {
   for (const std::string& name : all_examples()) {
     const std::string page = example(name);
     EXPECT_THAT(page, Not(HasSubstr(" src="))) << name;
@@ -193,12 +193,12 @@ TEST(RenderHtml, NothingIsFetched) {
     EXPECT_THAT(page, Not(HasSubstr("@import"))) << name;
     EXPECT_THAT(page, Not(HasSubstr("<link"))) << name;
     EXPECT_EQ(count(page, " href=\""), count(page, " href=\"#")) << name;
-    // Addresses are names of vocabularies only.
+    // The only URLs are XML namespaces.
     EXPECT_EQ(count(page, "http"), count(page, "\"http://www.w3.org/")) << name;
   }
 }
 
-TEST(RenderHtml, ScriptsInAScenesWordsAreShown) {
+TEST(RenderHtml, ScriptsInWordsAreEscaped) {
   const std::string attack = R"(</script><script>alert(1)</script><img onerror='x'> ]]> --> &lt;)";
   const json scene = {{"title", attack},
                       {"tokens", {attack, "</bdi></table>\"", "\x1b[31m\x01"}},
@@ -247,16 +247,16 @@ TEST(RenderHtml, ShowsTheNotebooksNumbers) {
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\"><bdi>journey</bdi></th>"));
 }
 
-TEST(RenderHtml, AMaskedCellIsADot) {
+TEST(RenderHtml, MaskedCellsAreDots) {
   const std::string page = example("causal_mask");
   const std::string dot = "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
-  // Six words: fifteen above the diagonal, in the masked scores and in the weights; and in the
-  // story of the fourth word two, in both.
+  // Six words: 15 cells above the diagonal in the masked scores and in the weights, and 2 cells in
+  // both rows of the focus, the fourth word.
   EXPECT_EQ(count(page, dot), 15 * 2 + 2 * 2);
   EXPECT_THAT(content(page), Not(HasSubstr(">-inf<")));
 }
 
-TEST(RenderHtml, AZeroWeightThatIsNotMaskedIsANumber) {
+TEST(RenderHtml, UnmaskedZeroWeightsAreNumbers) {
   const std::string page = example("overflow");
   EXPECT_THAT(page, Not(HasSubstr("aria-label=\"masked\"")));
   EXPECT_THAT(page, HasSubstr(">0.0000<"));
@@ -264,14 +264,14 @@ TEST(RenderHtml, AZeroWeightThatIsNotMaskedIsANumber) {
   EXPECT_THAT(page, Not(HasSubstr("-nan")));
 }
 
-TEST(RenderHtml, AQueryThatSeesNothing) {
+TEST(RenderHtml, FullyMaskedQuery) {
   const std::string page = page_of(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]],
                                       "mask": "causal", "alignment": -1})");
   EXPECT_EQ(xml_error(page), "");
   EXPECT_THAT(page, HasSubstr("no key may be seen"));
 }
 
-TEST(RenderHtml, NumbersWithoutDecimalsHaveNoPoint) {
+TEST(RenderHtml, NumbersWithoutDecimalsHaveNoDecimalPoint) {
   EXPECT_THAT(content(example("alibi_window")), Not(testing::ContainsRegex(">-?[0-9]+\\.<")));
 }
 
@@ -280,7 +280,7 @@ TEST(RenderHtml, HeadsAndItemsAreLabelled) {
   EXPECT_THAT(example("padded_batch"), HasSubstr("<figcaption>item 1</figcaption>"));
 }
 
-TEST(RenderHtml, TheScriptGetsEveryDigit) {
+TEST(RenderHtml, ScriptDataHasFullPrecision) {
   const Trace trace = trace_scene(load_scene(std::string(FOVEA_SCENES) + "/001_your_journey.json"));
   const json data = data_of(to_html(trace));
   bool found = false;
@@ -294,7 +294,7 @@ TEST(RenderHtml, TheScriptGetsEveryDigit) {
   EXPECT_EQ(data["focus"], json({0, 1}));
 }
 
-TEST(RenderHtml, ASmallPage) {
+TEST(RenderHtml, PageIsSmall) {
   EXPECT_LT(example("001_your_journey").size(), 120'000U);
   EXPECT_LT(kPageStyle.size() + kPageScript.size(), 48'000U);
   for (const std::string_view asset : {kPageStyle, kPageScript}) {
@@ -306,7 +306,7 @@ TEST(RenderHtml, ASmallPage) {
   EXPECT_EQ(kPageScript.find("eval("), std::string_view::npos);
 }
 
-TEST(RenderHtml, ThreeHundredWordsAreAPicture) {
+TEST(RenderHtml, LongScenesAreDrawnOnACanvas) {
   json scene = {{"title", "long"},
                 {"seed", 1},
                 {"embeddings", {{"draw", "randn"}, {"dim", 8}}},
@@ -324,7 +324,7 @@ TEST(RenderHtml, ThreeHundredWordsAreAPicture) {
   EXPECT_THAT(page, HasSubstr("288 more"));
 }
 
-TEST(RenderHtml, ALongSceneIsNotRepeated) {
+TEST(RenderHtml, LongSceneJsonIsOmitted) {
   Scene scene = parse_scene(R"({"tokens": ["a"], "embeddings": [[1]]})");
   EXPECT_THAT(to_html(trace_scene(scene)), HasSubstr("<pre id=\"scene-json\">"));
   scene.json.append(70'000, ' ');
@@ -341,7 +341,7 @@ TEST(RenderHtml, ChecksAreATable) {
   EXPECT_THAT(page, HasSubstr("<tr class=\"failed\">"));
 }
 
-TEST(Mathml, FollowsTheScene) {
+TEST(Mathml, FormulasMatchTheScene) {
   const auto formula = [](const std::string& score, const std::string& step) {
     return html::step_mathml(step, parse_scene(R"({"tokens": ["a", "b"], "seed": 1,
         "embeddings": [[1, 2], [3, 4]], "score": )" +
@@ -358,7 +358,7 @@ TEST(Mathml, FollowsTheScene) {
   }
 }
 
-TEST(Mathml, PositionsCountTheOffset) {
+TEST(Mathml, PositionsIncludeTheOffset) {
   const auto formula = [](const std::string& more) {
     return html::step_mathml("biased_scores", parse_scene(R"({"tokens": [["a", "b"], ["c", "d"]],
         "embeddings": [[[1], [2]], [[3], [4]]], )" + more +
@@ -371,7 +371,7 @@ TEST(Mathml, PositionsCountTheOffset) {
               HasSubstr("<mo>|</mo><mi>i</mi><mo>+</mo><mn>3</mn><mo>\u2212</mo><mi>j</mi>"));
   EXPECT_THAT(formula(alibi + R"(, "alignment": -3)"),
               HasSubstr("<mo>|</mo><mi>i</mi><mo>\u2212</mo><mn>3</mn><mo>\u2212</mo><mi>j</mi>"));
-  // Where the batch items differ no one number is right.
+  // If the offsets of the batch items differ, the formula needs a symbol.
   const std::string symbol = formula(alibi + R"(, "alignment": [0, 2])");
   EXPECT_THAT(symbol, HasSubstr("<mo>|</mo><msub><mi>p</mi><mi>i</mi></msub><mo>\u2212</mo>"));
   EXPECT_THAT(symbol, HasSubstr("the offset of the batch item"));
@@ -387,7 +387,7 @@ TEST(Mathml, PositionsCountTheOffset) {
               HasSubstr("<mi>j</mi><mo>\u2212</mo><msub><mi>p</mi><mi>i</mi></msub>"));
 }
 
-TEST(RenderHtml, WhatIsDrawnIsNamed) {
+TEST(RenderHtml, RandomWeightsAreLabelled) {
   const std::string page = page_of(R"({"tokens": ["a"], "seed": 1, "embeddings": [[1]],
       "projections": {"query": [[1]], "key": {"draw": "rand"}, "value": {"draw": "randn"}}})");
   EXPECT_EQ(count(page, "Drawn at random: "), 2);

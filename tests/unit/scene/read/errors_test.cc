@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a scene's author is told when something is wrong: one message that names the place, what was
-// expected and what came. Most of them stand in tests/data/malformed_scenes.txt.
+// Error messages for a scene's author: each names the place, the expected and the actual value.
+// Most are listed in tests/data/malformed_scenes.txt.
 
 #include <filesystem>
 #include <fstream>
@@ -45,7 +45,7 @@ TEST(SceneErrors, EveryMalformedSceneHasItsMessage) {
   RecordProperty("malformed_scenes", count);
 }
 
-TEST(SceneErrors, TextThatIsNotJson) {
+TEST(SceneErrors, InvalidJson) {
   EXPECT_EQ(message_of(""), "scene: expected a JSON object, got nothing");
   EXPECT_EQ(message_of(" \n\t"), "scene: expected a JSON object, got nothing");
   EXPECT_THAT(message_of("{\n  \"title\": \"x\"\n  \"text\": \"y\"\n}"),
@@ -56,7 +56,7 @@ TEST(SceneErrors, TextThatIsNotJson) {
   EXPECT_THAT(message_of(std::string("{\"title\": \"a\0b\"}", 16)), HasSubstr("U+0000"));
 }
 
-TEST(SceneErrors, MessagesCarryNothingThatATerminalWouldObey) {
+TEST(SceneErrors, MessagesContainNoControlCharacters) {
   for (const char* json : {"{\"\\u001b[31mred\\u0007\": 1}", "{\"title\": \"\x1b[2J\"}",
                            "{\"text\": \"a\", \"seed\": \"\\u001b]0;owned\\u0007\"}",
                            "{\"tok\\u202eens\": 1}", "\x1b[2J", "{\"a\": \xff\x1b}"}) {
@@ -70,14 +70,14 @@ TEST(SceneErrors, MessagesCarryNothingThatATerminalWouldObey) {
   }
 }
 
-TEST(SceneErrors, LongForeignTextIsCut) {
+TEST(SceneErrors, LongQuotedTextIsTruncated) {
   const std::string word(100000, 'x');
   EXPECT_LT(message_of("{\"seed\": \"" + word + "\", \"text\": \"a\"}").size(), 300U);
   EXPECT_LT(message_of("{\"" + word + "\": 1}").size(), 500U);
   EXPECT_LT(message_of("[" + word).size(), 500U);
 }
 
-TEST(SceneErrors, DeepNestingIsRefusedEarly) {
+TEST(SceneErrors, DeepNestingIsRejected) {
   const std::string deep(200000, '[');
   EXPECT_THAT(message_of("{\"embeddings\": " + deep), StartsWith("embeddings[0]"));
   EXPECT_THAT(message_of("{\"embeddings\": " + deep),
@@ -87,7 +87,7 @@ TEST(SceneErrors, DeepNestingIsRefusedEarly) {
   EXPECT_THAT(message_of(objects), HasSubstr("expected at most 32 levels of nesting, got more"));
 }
 
-TEST(SceneErrors, HugeScenesAreRefused) {
+TEST(SceneErrors, HugeScenesAreRejected) {
   const std::string too_long(static_cast<std::size_t>(kMaxFileBytes) + 1, ' ');
   EXPECT_EQ(message_of(too_long),
             "scene: expected at most 16777216 bytes, since every step is kept and shown, got "
@@ -108,7 +108,7 @@ TEST(SceneErrors, HugeScenesAreRefused) {
   EXPECT_THAT(message_of(keys), HasSubstr("expected at most 256 keys in an object, got more"));
 }
 
-TEST(SceneErrors, WhatIsDrawnAndComputedHasBounds) {
+TEST(SceneErrors, RandomNumbersAndRulesAreLimited) {
   const auto drawn = [](const std::string& rest) {
     return message_of("{\"text\": \"a b\", \"seed\": 1, \"embeddings\": {\"draw\": \"rand\", " +
                       rest + "}");
@@ -127,7 +127,7 @@ TEST(SceneErrors, WhatIsDrawnAndComputedHasBounds) {
             "boolean tensor");
 }
 
-TEST(SceneErrors, FilesSayWhichOneAndWhy) {
+TEST(SceneErrors, FileErrorsNameThePath) {
   const auto load = [](const std::string& path) -> std::string {
     try {
       load_scene(path);
@@ -149,7 +149,7 @@ TEST(SceneErrors, FilesSayWhichOneAndWhy) {
   std::filesystem::remove(path);
 }
 
-TEST(SceneErrors, QueriesThatAreNotThere) {
+TEST(SceneErrors, UnknownQueries) {
   Scene scene = parse_scene(
       R"({"tokens": ["Your", "journey", "a", "a"], "embeddings": [[1], [2], [3], [4]]})");
   const auto query = [&](const char* word) -> std::string {
@@ -171,10 +171,10 @@ TEST(SceneErrors, QueriesThatAreNotThere) {
     EXPECT_EQ(query(wrong),
               "query: expected an index from @0 to @3, got \"" + std::string(wrong) + "\"");
   }
-  EXPECT_EQ(scene.focus->index, 3);  // a failed choice changes nothing
+  EXPECT_EQ(scene.focus->index, 3);  // a failed call leaves the focus unchanged
 }
 
-TEST(SceneErrors, SentencesThatCannotBeExplained) {
+TEST(SceneErrors, InvalidSentences) {
   const auto explain = [](std::string_view text, const SentenceOptions& options) -> std::string {
     try {
       scene_from_sentence(text, options);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The scenes that come with Fovea keep their word: every number they expect is computed, every
-// whole scene in docs/scene.md can be read, and the story that scene 000 tells of its weights is
-// true.
+// The scenes that come with Fovea: all their expectations hold, every complete scene in
+// docs/scene.md can be traced, and the note of scene 000 on the origin of its weights is correct.
 
 #include <algorithm>
 #include <cstdint>
@@ -48,7 +47,7 @@ std::vector<double> numbers(const Tensor& tensor) {
 
 class ExampleScene : public testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(ExampleScene, KeepsItsExpectations) {
+TEST_P(ExampleScene, MeetsItsExpectations) {
   const Trace trace = trace_scene(load_scene(GetParam().string()));
   EXPECT_FALSE(trace.checks.empty());
   EXPECT_EQ(trace.checks.size(), trace.scene.expect.size());
@@ -59,11 +58,11 @@ TEST_P(ExampleScene, KeepsItsExpectations) {
   EXPECT_TRUE(trace.passed());
 }
 
-TEST_P(ExampleScene, ExplainsItself) {
+TEST_P(ExampleScene, HasATitleAndNotes) {
   const Scene scene = load_scene(GetParam().string());
   EXPECT_NE(scene.title, "Untitled scene");
   EXPECT_GE(scene.notes.size(), 2U);
-  // A note that belongs to no step would never be read.
+  // A note without a step would never be shown.
   const Trace trace = trace_scene(scene);
   for (const auto& [name, note] : scene.notes) {
     EXPECT_TRUE(name == "scene" || trace.find(name) != nullptr) << name;
@@ -74,8 +73,9 @@ TEST_P(ExampleScene, ExplainsItself) {
 INSTANTIATE_TEST_SUITE_P(Files, ExampleScene, testing::ValuesIn(example_scenes()),
                          [](const auto& test) { return test.param.stem().string(); });
 
-/// The notebooks' arrays and scalars: how many each scene claims, and how many numbers that makes.
-TEST(NotebookScenes, ClaimEveryPrintedArray) {
+/// Checks the number of expectations of each scene, and of the numbers in them, against the arrays
+/// and scalars that the notebooks print.
+TEST(NotebookScenes, ExpectEveryPrintedArray) {
   const std::map<std::string, std::pair<std::size_t, std::int64_t>> claims = {
       {"000_general_attention.json", {5, 4 + 4 + 3 + 3 + 12}},
       {"001_your_journey.json", {11, 6 + 3 * (6 + 1) + 3 + 36 + 36 + 18}},
@@ -95,8 +95,8 @@ TEST(NotebookScenes, ClaimEveryPrintedArray) {
   }
 }
 
-/// A tolerance wider than what was printed comes with a reason.
-TEST(NotebookScenes, WidenedTolerancesSayWhy) {
+/// Checks that each tolerance wider than the printed digits has a note with the reason.
+TEST(NotebookScenes, WidenedTolerancesHaveNotes) {
   for (const std::string name : {"002_batch_of_one.json", "003_integer_tokens.json"}) {
     const Scene scene = load_scene(scene_path(name).string());
     const bool float32 = scene.arithmetic == fovea::DType::kFloat32;
@@ -115,9 +115,9 @@ TEST(NotebookScenes, WidenedTolerancesSayWhy) {
   }
 }
 
-/// The note of scene 000: what the notebook prints, and the weights its results belong to, are
-/// neighbours in one stream.
-TEST(NotebookScenes, StoryOfTheGeneralAttentionWeights) {
+/// Checks the note of scene 000: the weights that the notebook prints and those of its results
+/// follow each other in one random stream.
+TEST(NotebookScenes, GeneralAttentionWeightsComeFromOneStream) {
   RandomState stream(42);
   for (int i = 0; i < 72; ++i) stream.next_word();
   EXPECT_EQ(numbers(stream.randint(0, 9, {3, 3})),
@@ -143,7 +143,7 @@ TEST(NotebookScenes, StoryOfTheGeneralAttentionWeights) {
   }
 }
 
-/// Notebook 004's weights are drawn; its file holds no others.
+/// Checks that the weights of notebook 004 are drawn and not stored in its file.
 TEST(NotebookScenes, SeededWeightsAreDrawn) {
   const auto json = nlohmann::json::parse(read_file(scene_path("004_seeded_weights.json")));
   EXPECT_EQ(json.at("seed"), 42);
@@ -151,7 +151,7 @@ TEST(NotebookScenes, SeededWeightsAreDrawn) {
   EXPECT_FALSE(json.at("projections").contains("query"));
 }
 
-/// A fenced block of docs/scene.md: the line it starts on, and its text.
+/// A fenced block of docs/scene.md: its first line number and its text.
 struct Block {
   int line;
   std::string text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/scene.schema.json and the parser say the same: every object has the same keys in both, and
-// the parser takes the right scenes of tests/data/scene_schema_cases.json and refuses the wrong
+// docs/scene.schema.json and the parser agree: every object has the same keys in both, and the
+// parser accepts the valid scenes of tests/data/scene_schema_cases.json and rejects the invalid
 // ones. tests/docs/schema_test.py validates the same scenes against the schema.
 
 #include <filesystem>
@@ -34,14 +34,14 @@ const json& schema_json() {
   return schema;
 }
 
-/// Right and wrong scenes; their keys stay in the order that they were typed in.
+/// Returns valid and invalid scenes, with their keys in the order of the file.
 const nlohmann::ordered_json& cases() {
   static const auto parsed = nlohmann::ordered_json::parse(
       read_file(std::filesystem::path(FOVEA_TEST_DATA) / "scene_schema_cases.json"));
   return parsed;
 }
 
-/// The parser's message for a scene; empty when it is taken.
+/// Returns the parser's error message for a scene, or an empty string if it is valid.
 std::string parser_complaint(const std::string& text) {
   try {
     fovea::scene::parse_scene(text);
@@ -51,12 +51,12 @@ std::string parser_complaint(const std::string& text) {
   return "";
 }
 
-/// Two tokens of two numbers each, and whatever else is given.
+/// Returns a scene of two tokens with two numbers each, and the given members.
 std::string scene_with(const std::string& members) {
   return R"({"tokens": ["a", "b"], "embeddings": [[1, 0], [0, 1]], )" + members + "}";
 }
 
-TEST(SceneSchema, AllExamplesNameIt) {
+TEST(SceneSchema, AllExamplesReferenceIt) {
   int count = 0;
   for (const auto& path : example_scenes()) {
     ++count;
@@ -66,14 +66,14 @@ TEST(SceneSchema, AllExamplesNameIt) {
   EXPECT_GE(count, 11);
 }
 
-TEST(SceneSchema, RightScenesAreTaken) {
+TEST(SceneSchema, ValidScenesAreAccepted) {
   EXPECT_GE(cases().at("right").size(), 57U);
   for (const auto& scene : cases().at("right")) {
     EXPECT_EQ(parser_complaint(scene.dump()), "") << scene;
   }
 }
 
-TEST(SceneSchema, WrongScenesAreRefused) {
+TEST(SceneSchema, InvalidScenesAreRejected) {
   EXPECT_GE(cases().at("wrong").size(), 132U);
   for (const auto& wrong : cases().at("wrong")) {
     const auto& scene = wrong.at("scene");
@@ -81,7 +81,7 @@ TEST(SceneSchema, WrongScenesAreRefused) {
   }
 }
 
-/// The keys that the parser lists when it meets an unknown one.
+/// Returns the keys that the parser lists in its error for an unknown key.
 std::set<std::string> parser_keys(const std::string& text) {
   const std::string message = parser_complaint(text);
   constexpr std::string_view kBefore = "; the keys here are: ";
@@ -105,7 +105,7 @@ std::set<std::string> property_names(const json& object) {
   return names;
 }
 
-TEST(SceneSchema, EveryObjectHasTheParsersKeys) {
+TEST(SceneSchema, ObjectKeysMatchTheParser) {
   EXPECT_EQ(property_names(schema_json()), parser_keys(R"({"zzz": 1})"));
   const std::vector<std::pair<std::string, std::string>> objects = {
       {"source", scene_with(R"("source": {"zzz": 1})")},
@@ -122,7 +122,7 @@ TEST(SceneSchema, EveryObjectHasTheParsersKeys) {
   }
 }
 
-TEST(SceneSchema, EveryKeyIsExplained) {
+TEST(SceneSchema, EveryKeyHasATitle) {
   const auto explained = [](const json& object, const std::string& place) {
     for (const auto& [name, property] : object.at("properties").items()) {
       const bool refers = property.size() == 1 && property.contains("$ref");
@@ -136,7 +136,7 @@ TEST(SceneSchema, EveryKeyIsExplained) {
   }
 }
 
-TEST(SceneSchema, StepNamesAreTheParsers) {
+TEST(SceneSchema, StepNamesMatchTheParser) {
   const json& names = schema_json().at("definitions").at("step_name").at("enum");
   std::set<std::string> known;
   for (const json& name : names) {

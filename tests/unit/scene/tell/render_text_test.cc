@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story as text and Markdown: right numbers, aligned columns, nothing wider than asked for, and
-// nothing in it that a terminal or a Markdown reader would obey.
+// Traces as text and Markdown: correct numbers, aligned columns, no line wider than requested, and
+// no escape sequence or markup that a terminal or Markdown reader would interpret.
 
 #include <cmath>
 #include <filesystem>
@@ -44,7 +44,7 @@ std::string sentence(int words, int dim = 4) {
   return to_text(trace_scene(scene_from_sentence(text, {.dim = dim})));
 }
 
-TEST(RenderText, TellsTheStoryOfTheJourney) {
+TEST(RenderText, RendersTheJourneyScene) {
   const std::string text = to_text(trace_scene(load_scene(FOVEA_SCENES "/001_your_journey.json")));
   for (const char* part : {
            "6 words, 3 numbers each; dot-product scores, not scaled, no trained weights",
@@ -61,7 +61,7 @@ TEST(RenderText, TellsTheStoryOfTheJourney) {
   }
 }
 
-TEST(RenderText, NoLineIsWiderThanAskedFor) {
+TEST(RenderText, NoLineExceedsTheWidth) {
   for (const auto& path : example_scenes()) {
     const Trace trace = trace_scene(load_scene(path.string()));
     for (const int width : {40, 60, 80, 100, 160}) {
@@ -72,7 +72,7 @@ TEST(RenderText, NoLineIsWiderThanAskedFor) {
   }
 }
 
-TEST(RenderText, LongWordsAreCutToTheWidth) {
+TEST(RenderText, LongWordsAreTruncatedToTheWidth) {
   const std::string word(300, 'w');
   const std::string wide = [] {
     std::string text;
@@ -107,19 +107,19 @@ const std::string kNoteOfLines =
     R"({"tokens": ["a"], "embeddings": [[1]], "notes": {"scene": "\nfirst\r\n\n  second\n",
         "scores": "one\ttab\ntwo\u001b"}})";
 
-TEST(RenderText, ALineBreakInANoteIsOne) {
+TEST(RenderText, NotesKeepLineBreaks) {
   const std::string text = to_text(trace_scene(parse_scene(kNoteOfLines)));
   EXPECT_THAT(text, HasSubstr("\nfirst\n\nsecond\n"));
   EXPECT_THAT(text, HasSubstr("   Note: one tab\n   two\\x1b\n"));
 }
 
-TEST(RenderMarkdown, ALineBreakInANoteIsOne) {
+TEST(RenderMarkdown, NotesKeepLineBreaks) {
   const std::string markdown = to_markdown(trace_scene(parse_scene(kNoteOfLines)));
   EXPECT_THAT(markdown, HasSubstr("\nfirst\n\nsecond\n\n"));
   EXPECT_THAT(markdown, HasSubstr("> Note: one tab\\\n> two\\\\x1b\n\n"));
 }
 
-TEST(RenderText, WhatIsDrawnIsNamed) {
+TEST(RenderText, RandomWeightsAreLabelled) {
   const auto text = [](const std::string& projections) {
     return to_text(trace_scene(
         parse_scene(R"({"tokens": ["a"], "seed": 1, "embeddings": [[1]], "projections": )" +
@@ -138,7 +138,7 @@ TEST(RenderText, WhatIsDrawnIsNamed) {
   EXPECT_THAT(none, HasSubstr(", given weights"));
 }
 
-TEST(RenderText, ASinkThatTakesAllIsNotAMask) {
+TEST(RenderText, SinkThatTakesAllWeightIsNotAMask) {
   const std::string sink = to_text(
       trace_scene(parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]], "mask": "causal",
                       "alignment": -1, "score": {"sinks": [5000]}})")));
@@ -181,7 +181,7 @@ TEST(TopKeys, NanRanksLast) {
   EXPECT_THAT(top_keys(TraceModel(trace), 0), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
-TEST(Focus, AnAmbiguousWordNamesAFewPlaces) {
+TEST(Focus, AmbiguousWordErrorListsAFewIndices) {
   std::string words;
   for (int i = 0; i < 100; ++i) words += "the ";
   Scene scene = scene_from_sentence(words);
@@ -194,7 +194,7 @@ TEST(Focus, AnAmbiguousWordNamesAFewPlaces) {
   }
 }
 
-TEST(RenderText, ColourOnlyWhenAskedFor) {
+TEST(RenderText, ColourOnlyOnRequest) {
   const Trace trace = trace_scene(load_scene(FOVEA_SCENES "/001_your_journey.json"));
   EXPECT_THAT(to_text(trace), Not(HasSubstr("\x1b")));
   EXPECT_THAT(to_text(trace, {.color = Color::k256}), HasSubstr("\x1b[48;5;"));
@@ -208,7 +208,7 @@ TEST(RenderText, MaskedCellsAreDots) {
   EXPECT_THAT(text, HasSubstr("\"a\" looks only at itself."));
 }
 
-TEST(RenderText, SinksAndEmptyRowsAreSaid) {
+TEST(RenderText, SinksAndEmptyRowsAreExplained) {
   const std::string sink = to_text(trace_scene(parse_scene(
       R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "score": {"sinks": [2.0]}})")));
   EXPECT_THAT(sink, HasSubstr("what a row lacks to one, the sink takes."));
@@ -226,7 +226,7 @@ TEST(RenderText, NegativeWeightsAreNotCalledEven) {
   EXPECT_THAT(text, Not(HasSubstr("Most even")));
 }
 
-TEST(RenderText, ScoresShowTheWeightsTheyBring) {
+TEST(RenderText, ScoresShowTheirWeights) {
   const std::string general = to_text(trace_scene(parse_scene(
       R"({"tokens": ["a", "b"], "embeddings": [[1, 2], [3, 4]],
           "score": {"kind": "general", "weights": [[7, 0], [0, 9]]}})")));
@@ -255,14 +255,14 @@ TEST(RenderText, ManyWordsStayReadable) {
   for (const std::string& line : lines_of(text)) EXPECT_LE(display_width(line), 100) << line;
 }
 
-TEST(RenderText, BarsGoBeforeProductsWhereRoomIsShort) {
+TEST(RenderText, NarrowTextDropsBarsBeforeProducts) {
   const Trace trace = trace_scene(scene_from_sentence("one two three", {.dim = 3, .causal = true}));
   EXPECT_THAT(to_text(trace, {.width = 120}), HasSubstr(" =  1.5800  0.9122  0.9122  ####"));
   EXPECT_THAT(to_text(trace, {.width = 90}), HasSubstr(" =  1.5800  0.9122  0.9122\n"));
   EXPECT_THAT(to_text(trace, {.width = 60}), HasSubstr(" > one    1.5800  0.9122  0.9122  ####"));
 }
 
-TEST(RenderText, ManyColumnsAreCut) {
+TEST(RenderText, ManyColumnsAreTruncated) {
   for (const std::string& line : lines_of(sentence(3, 200))) {
     EXPECT_LE(display_width(line), 100) << line;
   }
@@ -274,7 +274,7 @@ const std::string kHostile =
     R"*("\u202eabc"], "embeddings": [[1, 2], [3, 4], [5, 6], [7, 8]],)*"
     R"*("notes": {"scores": "<script>alert(2)</script>\u001b[31m", "scene": "# heading"}})*";
 
-TEST(RenderText, HostileTextIsShownNotObeyed) {
+TEST(RenderText, HostileTextIsEscaped) {
   const std::string text = to_text(trace_scene(parse_scene(kHostile)));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("\x07")));
@@ -282,7 +282,7 @@ TEST(RenderText, HostileTextIsShownNotObeyed) {
   EXPECT_THAT(text, HasSubstr("\\x1b[2J<script>"));
 }
 
-TEST(RenderMarkdown, HostileTextIsShownNotObeyed) {
+TEST(RenderMarkdown, HostileTextIsEscaped) {
   const std::string markdown = to_markdown(trace_scene(parse_scene(kHostile)));
   EXPECT_THAT(markdown, Not(HasSubstr("<script")));
   EXPECT_THAT(markdown, Not(HasSubstr("<img")));
@@ -323,20 +323,20 @@ TEST(NumberText, WholeNumbersDecimalsAndScientific) {
   EXPECT_THAT(show({0.43, 0.9, -1}, 4), ElementsAre(" 0.43", " 0.90", "-1.00"));
   EXPECT_THAT(show({1.0 / 3, 2}, 4), ElementsAre("0.3333", "2.0000"));
   EXPECT_THAT(show({1.0 / 3, 2}, 0), ElementsAre("0", "2"));
-  // One small number among many does not turn the column scientific; half of them does.
+  // A column switches to scientific notation if half of its numbers are small, but not for a third.
   EXPECT_THAT(show({0.5, 0.25, 1e-9}, 4), ElementsAre("0.50", "0.25", "0.00"));
   EXPECT_THAT(show({0.5, 1e-9}, 2), ElementsAre("5e-01", "1e-09"));
   EXPECT_THAT(show({0.5, HUGE_VAL, -HUGE_VAL}, 4), ElementsAre(" 0.5", " inf", "-inf"));
   EXPECT_THAT(show({-0.0, 1}, 4), ElementsAre("0", "1"));
 }
 
-TEST(Pooled, CellsAreMeansOfTheirPart) {
+TEST(Pooled, CellsAreMeansOfTheirRegion) {
   const Tensor matrix = Tensor::matrix({{1, 3, 5}, {5, 7, -HUGE_VAL}, {0, 0, -HUGE_VAL}});
   const Tensor pooled = pooled_mean(matrix, 2, 2);  // rows 0 | 1 2, columns 0 | 1 2
   EXPECT_EQ(pooled.value({0, 0}), 1.0);
   EXPECT_EQ(pooled.value({0, 1}), 4.0);
   EXPECT_EQ(pooled.value({1, 0}), 2.5);
-  EXPECT_EQ(pooled.value({1, 1}), 3.5);  // what is masked does not count
+  EXPECT_EQ(pooled.value({1, 1}), 3.5);  // masked cells are skipped
   EXPECT_EQ(pooled_mean(matrix, 3, 3).value({2, 2}), -HUGE_VAL);
   EXPECT_EQ(pooled_mean(matrix, 100, 100).shape(), (Shape{3, 3}));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Expectations: the tolerance rules, and everything a check must not let pass.
+// Expectations: the tolerance rules, and everything that a check must reject.
 
 #include <string>
 
@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// The first check of a scene whose `context` of one word is `embedding` itself.
+/// Returns the first check of a one-word scene, whose `context` equals `embedding`.
 Check check_one(const std::string& embedding, const std::string& expectation) {
   const Trace trace =
       trace_scene(parse_scene(R"({"tokens": ["a"], "embeddings": [[)" + embedding +
@@ -27,7 +27,7 @@ bool holds(const std::string& embedding, const std::string& expectation) {
 }
 
 TEST(Check, DigitsMeansHalfAUnitOfThatDecimal) {
-  EXPECT_TRUE(holds("0.95435", R"("values": [0.9544], "digits": 4)"));  // exactly half a unit
+  EXPECT_TRUE(holds("0.95435", R"("values": [0.9544], "digits": 4)"));  // exactly half a unit off
   EXPECT_TRUE(holds("0.95445", R"("values": [0.9544], "digits": 4)"));
   EXPECT_FALSE(holds("0.954451", R"("values": [0.9544], "digits": 4)"));
   EXPECT_FALSE(holds("0.954349", R"("values": [0.9544], "digits": 4)"));
@@ -41,7 +41,7 @@ TEST(Check, SignificantMeansHalfAUnitOfThatDigit) {
   EXPECT_TRUE(holds("12345.4", R"("values": [12345], "significant": 5)"));
   EXPECT_FALSE(holds("12346", R"("values": [12345], "significant": 5)"));
   EXPECT_TRUE(holds("1e-7", R"("values": [1e-7], "significant": 3)"));
-  // Across a power of ten the finer of the two units counts.
+  // Across a power of ten, the finer of the two units applies.
   EXPECT_FALSE(holds("0.9999996", R"("values": [1.000000], "significant": 7)"));
   EXPECT_TRUE(holds("0.99999996", R"("values": [1.000000], "significant": 7)"));
   EXPECT_FALSE(holds("0", R"("values": [1e-300], "significant": 1)"));
@@ -69,7 +69,7 @@ TEST(Check, LeadingDimensionsOfOneAreDropped) {
   EXPECT_EQ(trailing.message, "expected shape [2, 1], the step has [1, 2]");
 }
 
-TEST(Check, IndexChoosesAPart) {
+TEST(Check, IndexSelectsAPart) {
   EXPECT_TRUE(holds("3, 4", R"("index": 0, "values": [3, 4])"));
   EXPECT_TRUE(holds("3, 4", R"("index": [0, 1], "values": 4)"));
   EXPECT_FALSE(holds("3, 4", R"("index": [0, 0], "values": 4)"));
@@ -87,7 +87,7 @@ TEST(Check, OneBadLastElementFails) {
   EXPECT_EQ(check.message, "expected 5, computed 4");
 }
 
-TEST(Check, NotFiniteNumbersMatchOnlyThemselves) {
+TEST(Check, NonfiniteNumbersMatchOnlyThemselves) {
   const auto run = [](const std::string& values, const std::string& tolerance) {
     const Trace trace = trace_scene(parse_scene(
         R"({"tokens": ["a", "b"], "embeddings": [[900], [30]], "mask": "causal", "score":
@@ -137,7 +137,7 @@ TEST(Check, TheFirstTokenThatDiffersIsNamed) {
 }
 
 TEST(Check, ManyFailuresOverManyLongWordsStaySmall) {
-  // Each of these once quoted the whole sentence.
+  // Each failure used to quote the whole sentence.
   std::string tokens, rows, expect;
   for (int i = 0; i < 1000; ++i) {
     tokens += (i == 0 ? "\"" : ", \"") + std::string(i == 0 ? 100'000 : 100, 'w') + '"';
@@ -154,14 +154,14 @@ TEST(Check, ManyFailuresOverManyLongWordsStaySmall) {
   }
 }
 
-TEST(Check, AStepThatTheSceneDoesNotHave) {
+TEST(Check, StepMissingFromTheScene) {
   const Trace trace = trace_scene(parse_scene(
       R"({"tokens": ["a"], "embeddings": [[1]], "expect": [{"step": "query", "values": 1}]})"));
   EXPECT_FALSE(trace.passed());
   EXPECT_THAT(trace.checks[0].message, HasSubstr("this scene has no such step; it has: tokens, "));
 }
 
-TEST(Check, ReportIsOneLineEach) {
+TEST(Check, ReportHasOneLinePerCheck) {
   const Trace trace = trace_scene(parse_scene(
       R"({"title": "Two claims", "tokens": ["a"], "embeddings": [[1, 2]], "expect": [
           {"step": "context", "values": [1, 2]},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps of a trace: which there are, in what order, of what shape; and their JSON.
+// The steps of a trace: their names, order and shapes; and their JSON.
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +52,7 @@ TEST(Trace, TheSimplestScene) {
   EXPECT_EQ(trace.find("nothing"), nullptr);
 }
 
-TEST(Trace, EveryStepThereIs) {
+TEST(Trace, EveryPossibleStep) {
   const Trace trace = trace_of(R"({
     "tokens": ["a", "b"], "embeddings": [[1, 2], [3, 4]], "seed": 3,
     "source": {"tokens": ["x", "y", "z"], "embeddings": [[1], [2], [3]]},
@@ -112,7 +112,7 @@ TEST(Trace, ABatchOfOneKeepsItsDimension) {
   EXPECT_EQ(shape_of(trace, "focus.weights"), (Shape{2}));
 }
 
-TEST(Trace, NoFocusNoFocusSteps) {
+TEST(Trace, NoFocusStepsWithoutFocus) {
   const Trace trace = trace_of(std::string("{") + kTwoWords + R"(, "focus": null})");
   EXPECT_TRUE(std::none_of(trace.steps.begin(), trace.steps.end(),
                            [](const Step& step) { return step.name.starts_with("focus."); }));
@@ -138,7 +138,7 @@ TEST(Trace, RandomNumbersComeFromOneStreamInOrder) {
   EXPECT_EQ(test::max_difference(general.weights, random.rand({4, 4})), 0.0);
 }
 
-TEST(Trace, MaskRulesJoinAsTheFormatSays) {
+TEST(Trace, MaskRulesCombineAsDocumented) {
   const auto mask = [](const std::string& rules) {
     return parse_scene(
                "{\"text\": \"a b c d\", \"seed\": 1, \"embeddings\": {\"draw\": \"rand\", "
@@ -169,7 +169,7 @@ TEST(Trace, Float32IsComputedInFloat32) {
   EXPECT_LT(difference, 1e-6);
 }
 
-TEST(Trace, ACopiedSceneOutlivesItsOrigin) {
+TEST(Trace, CopiedSceneOutlivesTheOriginal) {
   auto original = std::make_unique<Scene>(parse_scene(
       std::string("{") + kTwoWords + R"(, "score": {"bias": [[0.5, -0.5]]}, "focus": null})"));
   const Scene copy = *original;
@@ -180,7 +180,7 @@ TEST(Trace, ACopiedSceneOutlivesItsOrigin) {
             0.0);
 }
 
-TEST(Trace, ScenesBuiltByHandAreValidated) {
+TEST(Trace, ScenesBuiltInCodeAreValidated) {
   const auto message_after = [](auto change) -> std::string {
     Scene scene = parse_scene(
         R"({"tokens": ["a", "b"], "seed": 1, "embeddings": {"draw": "rand", "dim": 4},
@@ -264,7 +264,7 @@ TEST(TraceJson, NumbersReadBackExactly) {
   }
 }
 
-TEST(TraceJson, NotFiniteNumbersAreStrings) {
+TEST(TraceJson, NonfiniteNumbersAreStrings) {
   const Trace trace = trace_of(R"({"tokens": ["a", "b"], "embeddings": [[900], [30]],
                                    "mask": "causal", "normalizations": ["softmax_unshifted"]})");
   const json out = json::parse(to_json(trace));
@@ -278,7 +278,7 @@ TEST(TraceJson, NotFiniteNumbersAreStrings) {
   EXPECT_EQ(values("weights")[0][0], "nan");
 }
 
-TEST(TraceJson, WhatActsOnATerminalIsEscaped) {
+TEST(TraceJson, ControlCharactersAreEscaped) {
   const std::string out = to_json(trace_of(
       "{\"title\": \"\u009b31m\u007f\u202e\u2028 猫 é\", \"tokens\": [\"a\u009b2J\\u001b\"], "
       "\"embeddings\": [[1]]}"));
