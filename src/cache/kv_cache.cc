@@ -113,7 +113,7 @@ void KvCache::append(const TensorView& key, const TensorView& value, const Rotar
   if (needed > room.capacity) {
     if (options_.capacity != 0) {
       throw CacheFull(
-          fmt::format("cache: expected room for {} tokens behind {}, got a capacity of {}; "
+          fmt::format("cache: expected room for {} tokens after {}, got a capacity of {}; "
                       "reserve() makes room",
                       tokens, length_, room.capacity));
     }

@@ -100,8 +100,8 @@ PagedKvCache& PagedKvCache::operator=(PagedKvCache&& other) noexcept {
 const PagedKvCache::Sequence& PagedKvCache::sequence(SequenceId id) const {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) {
-    fail_argument("sequence", "expected one of the {} that there are, got {}{}", sequences_.size(),
-                  id, id >= 0 && id < next_id_ ? ", which was removed" : "");
+    fail_argument("sequence", "expected one of the {} sequences, got {}{}", sequences_.size(), id,
+                  id >= 0 && id < next_id_ ? ", which was removed" : "");
   }
   return found->second;
 }
@@ -205,7 +205,7 @@ void PagedKvCache::append(SequenceId id, const TensorView& key, const TensorView
   if (rotary != nullptr) rotation.emplace(*rotary, options_.head_dim);
   const std::int64_t needed = blocks_needed(to, tokens);
   if (needed > free_blocks()) {
-    throw CacheFull(fmt::format("cache: expected {} free blocks for {} tokens behind {}, got {}",
+    throw CacheFull(fmt::format("cache: expected {} free blocks for {} tokens after {}, got {}",
                                 needed, tokens, to.length, free_blocks()));
   }
   const std::int64_t length = to.length + tokens;

@@ -37,7 +37,7 @@ void validate_tokens(const TensorView& tensor, const Shape& expected, std::strin
 
 void validate_part(std::int64_t part, std::int64_t length, std::string_view name) {
   if (part < 0 || part > length) {
-    fail_argument(name, "expected 0 to {} tokens, those that there are, got {}", length, part);
+    fail_argument(name, "expected 0 to {} tokens, got {}", length, part);
   }
 }
 

@@ -179,10 +179,9 @@ void check_member(const zip_stat_t& stat, std::uint64_t archive_bytes, const std
       stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * kMaxDeflated;
   const bool exact = stat.comp_method == ZIP_CM_DEFLATE || stat.size == stat.comp_size;
   if (stat.comp_size > archive_bytes || stat.size > most || !exact) {
-    fail_at(place,
-            fmt::format("expected sizes that can be, got {} bytes stored as {} in an archive "
-                        "of {}",
-                        stat.size, stat.comp_size, archive_bytes));
+    fail_at(place, fmt::format("expected possible sizes, got {} bytes stored as {} in an archive "
+                               "of {}",
+                               stat.size, stat.comp_size, archive_bytes));
   }
 }
 

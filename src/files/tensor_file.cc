@@ -160,7 +160,7 @@ TensorRef TensorFile::read(std::string_view name) const {
   const TensorInfo& info = tensors()[place];
   if (bfloat16 && info.unreadable != files::kUntyped) {
     fail(
-        "{}: expected elements of two bytes without a type (<V2), as :bf16 was said, "
+        "{}: expected elements of two bytes without a type (<V2), because of :bf16, "
         "got {}",
         content_->name_of(place), shown_name(info.stored_type));
   }

@@ -50,7 +50,7 @@ void check_tensors(FileFormat format, std::span<const NamedTensor> tensors,
   std::unordered_set<std::string_view> names;
   for (const NamedTensor& tensor : tensors) {
     if (!tensor.tensor.defined()) {
-      fail_at(path, fmt::format("expected a tensor, got an absent one as \"{}\"",
+      fail_at(path, fmt::format("expected a tensor, got an undefined one as \"{}\"",
                                 files::shown_name(tensor.name)));
     }
     if (format == FileFormat::kNpy) continue;

@@ -22,7 +22,7 @@ void check(const TensorView& tokens, std::int64_t count) {
     fail("tokens: expected int64, got {}", tokens.defined() ? dtype_name(tokens.dtype()) : "none");
   }
   if (tokens.size() > 0 && tokens.strides() != contiguous_strides(tokens.shape())) {
-    throw InvalidArgument("tokens: expected row after row without gaps");
+    throw InvalidArgument("tokens: expected contiguous rows");
   }
   const auto* const numbers = static_cast<const std::int64_t*>(tokens.data());
   for (std::int64_t i = 0; i < tokens.size(); ++i) {

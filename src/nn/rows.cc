@@ -16,8 +16,7 @@ void check_numbers(const TensorView& tensor, DType dtype, std::string_view name)
          dtype_name(tensor.dtype()));
   }
   if (tensor.size() > 0 && tensor.strides() != contiguous_strides(tensor.shape())) {
-    fail("{}: expected row after row without gaps, got strides {}", name,
-         to_string(tensor.strides()));
+    fail("{}: expected contiguous rows, got strides {}", name, to_string(tensor.strides()));
   }
 }
 

@@ -217,11 +217,11 @@ Problem make_differentiable(const Inputs& inputs, const AttentionOptions& option
   const Problem problem = make_problem(inputs, options, how);
   require(
       std::holds_alternative<DotScore>(how.score_kind),
-      fmt::format("score kind: expected the dot score, of which alone there are gradients, got "
+      fmt::format("score kind: expected the dot score, the only one with gradients, got "
                   "the {} score",
                   std::holds_alternative<GeneralScore>(how.score_kind) ? "general" : "additive"));
   require(how.normalization == Normalization::kSoftmax,
-          fmt::format("normalization: expected softmax, of which alone there are gradients, got {}",
+          fmt::format("normalization: expected softmax, the only one with gradients, got {}",
                       how.normalization == Normalization::kSum ? "division by the sum"
                                                                : "softmax unshifted"));
   require(options.score.custom.one == nullptr || options.score.custom.one_derivative != nullptr,

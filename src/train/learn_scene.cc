@@ -33,11 +33,11 @@ void check(const Scene& scene, const LearnOptions& options) {
   }
   validate(scene);
   if (scene.learn.empty()) {
-    throw InvalidArgument("learn: expected where queries are to look, got nothing");
+    throw InvalidArgument("learn: expected a wish for at least one query, got nothing");
   }
   if (!std::holds_alternative<reference::DotScore>(scene.score_kind)) {
     throw InvalidArgument(
-        "score.kind: expected \"dot\", the one that learns, beside \"learn\", got another");
+        "score.kind: expected \"dot\", the only trainable score, with \"learn\", got another");
   }
   if (scene.normalizations.back() != reference::Normalization::kSoftmax) {
     throw InvalidArgument(

@@ -77,7 +77,7 @@ void Wishes::add_row(const std::vector<const scene::Wish*>& wishes, std::int64_t
   const bool alone = seen == static_cast<std::int64_t>(row.keys.size()) && !has_sinks;
   if (alone && sum == 0.0) {
     if (row.keys.empty()) return;  // fully masked, and only wishes for 0
-    fail(*wishes[0], "expected a key that is left to look at, got none: the query sees no other");
+    fail(*wishes[0], "expected another visible key, got none: the query sees no other");
   }
   // If the query sees no other key, the wished keys share the whole weight.
   const double left = std::max(0.0, 1.0 - sum);

@@ -76,7 +76,7 @@ void for_each_item(const Execution& execution, int threads, std::int64_t items, 
     run(omp_get_thread_num());
   }
   if (error) std::rethrow_exception(error);
-  if (execution.stop.stop_requested()) throw Stopped("stopped, as was asked");
+  if (execution.stop.stop_requested()) throw Stopped("stopped as requested");
 }
 
 }  // namespace fovea::engine

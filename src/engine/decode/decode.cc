@@ -171,7 +171,7 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   if (query.dtype() == DType::kFloat64 || cache.key.dtype() == DType::kFloat64 ||
       cache.value.dtype() == DType::kFloat64) {
     fail_argument(
-        "dtype", "expected float32, float16 or bfloat16 with keys in blocks, got {}, {} and {}",
+        "dtype", "expected float32, float16 or bfloat16 with a paged cache, got {}, {} and {}",
         dtype_name(query.dtype()), dtype_name(cache.key.dtype()), dtype_name(cache.value.dtype()));
   }
   if (cache.lengths.extent(0) != query.extent(0)) {
@@ -179,11 +179,11 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                   cache.lengths.extent(0));
   }
   if (options.sequences.count() > 0) {
-    fail_argument("sequences", "expected none with keys in blocks, which have lengths, got {}",
+    fail_argument("sequences", "expected none with a paged cache, which has lengths, got {}",
                   options.sequences.count());
   }
   if (options.dropout.probability > 0) {
-    fail_argument("dropout", "expected none with keys in blocks, got {}",
+    fail_argument("dropout", "expected none with a paged cache, got {}",
                   options.dropout.probability);
   }
   std::vector<std::int64_t> lengths;

@@ -115,7 +115,7 @@ bool asks_for_anything(const AttentionOutputs& outputs) {
 void validate_lenses(const Problem& problem, const Lenses& lenses, OutputChecks& checks) {
   if (!asks_for(lenses)) return;
   if (problem.options.dropout.probability > 0) {
-    fail_argument("dropout", "expected none with lenses, which watch the weights before it, got {}",
+    fail_argument("dropout", "expected none with lenses, got {}",
                   problem.options.dropout.probability);
   }
   if (problem.shape.kv_len > std::numeric_limits<std::int32_t>::max()) {

@@ -42,7 +42,7 @@ void check_request(const ProblemShape& shape, const MapRequest& request) {
   check_cells("request.rows", request.rows, "queries", request.queries.size());
   check_cells("request.columns", request.columns, "keys", request.keys.size());
   if (request.heads && request.top != 0) {
-    fail_argument("request.top", "expected 0 where heads are made one, got {}", request.top);
+    fail_argument("request.top", "expected 0 when heads are combined, got {}", request.top);
   }
   const std::int64_t most = std::min(kMaxTopKeys, shape.kv_len);
   if (request.top < 0 || request.top > most) {

@@ -14,11 +14,11 @@ Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& opti
   if (!inputs.key.defined()) fail_argument("key", "expected a tensor, got nothing");
   Problem problem = make_problem(inputs.query, inputs.key, inputs.key, options);
   if (problem.shape.sequences > 0) {
-    fail_argument("sequences", "expected none where weights are found again, got {}",
+    fail_argument("sequences", "expected none for recomputed weights, got {}",
                   problem.shape.sequences);
   }
   if (options.dropout.probability > 0) {
-    fail_argument("dropout", "expected none where weights are found again, got {}",
+    fail_argument("dropout", "expected none for recomputed weights, got {}",
                   options.dropout.probability);
   }
   return problem;

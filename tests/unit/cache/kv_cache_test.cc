@@ -214,7 +214,7 @@ TEST(KvCache, FixedCapacityIsALimitAndKeepsViewsValid) {
   model.append(tokens.key(), tokens.value(), nullptr);
   const TensorView key = cache.key();
   EXPECT_EQ(full_message_of([&] { cache.append(tokens.key(), tokens.value()); }),
-            "cache: expected room for 6 tokens behind 6, got a capacity of 10; reserve() makes "
+            "cache: expected room for 6 tokens after 6, got a capacity of 10; reserve() makes "
             "room");
   expect_same(cache, model);
   const Tokens four(random, options, 4);

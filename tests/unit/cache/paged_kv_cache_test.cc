@@ -286,14 +286,14 @@ TEST(PagedKvCache, FullPoolThrowsAndChangesNothing) {
   const Tensor tokens = random_tokens(random, DType::kFloat32, {1, 9, 2});
   EXPECT_EQ(both.cache.blocks_needed(second, 9), 3);
   EXPECT_EQ(full_message_of([&] { both.cache.append(second, tokens, tokens); }),
-            "cache: expected 3 free blocks for 9 tokens behind 4, got 1");
+            "cache: expected 3 free blocks for 9 tokens after 4, got 1");
   expect_same_pages(both.cache, both.model);
   // Copying a shared block needs a free block as well.
   const Id fork = both.fork(first, 6);
   both.append(second, random, 4);
   const TensorView one(tokens.view().data(), DType::kFloat32, {1, 1, 2}, {2, 2, 1});
   EXPECT_EQ(full_message_of([&] { both.cache.append(fork, one, one); }),
-            "cache: expected 1 free blocks for 1 tokens behind 6, got 0");
+            "cache: expected 1 free blocks for 1 tokens after 6, got 0");
   expect_same_pages(both.cache, both.model);
   // The fork's last block still has room, and is no longer shared once the other sequence is
   // removed.

@@ -360,13 +360,13 @@ TEST(FilesErrors, EveryMalformedNpzHasItsMessage) {
           {one.with_entry(kFlags, little_endian(1, 2)),
            "a.npy: expected a member that is not encrypted, got one that is"},
           {one.with_entry(kStored, claims(136, 135)),
-           "a.npy: expected sizes that can be, got 136 bytes stored as 135 in an archive of 264"},
+           "a.npy: expected possible sizes, got 136 bytes stored as 135 in an archive of 264"},
           {one.with_entry(kStored, claims(1 << 30, 1 << 30)),
-           "a.npy: expected sizes that can be, got 1073741824 bytes stored as 1073741824 in an "
+           "a.npy: expected possible sizes, got 1073741824 bytes stored as 1073741824 in an "
            "archive of 264"},
           {one.with_entry(kMethod, little_endian(8, 2))
                .replace(one.bytes.find("PK\x01\x02") + kSize, 4, little_endian(0x7fffffff, 4)),
-           "a.npy: expected sizes that can be, got 2147483647 bytes stored as 136 in an archive of "
+           "a.npy: expected possible sizes, got 2147483647 bytes stored as 136 in an archive of "
            "264"},
           {one.with_entry(kStored, claims(135, 135)),
            "a.npy: expected 8 bytes after the header, for shape [2] of <f4, got 7"},

@@ -207,9 +207,8 @@ TEST(FilesNpy, BFloat16MustBeRequested) {
   EXPECT_TRUE(same_tensor(file.read("bf16"), expected));
   EXPECT_TRUE(
       same_tensor(read_npy(npy_array("|V2", "(2,)", bytes_of("\x80?\0\xc0")), "bf16"), expected));
-  EXPECT_EQ(
-      message_of([&] { read_npy(kFloats, "bf16"); }),
-      "file: expected elements of two bytes without a type (<V2), as :bf16 was said, got <f4");
+  EXPECT_EQ(message_of([&] { read_npy(kFloats, "bf16"); }),
+            "file: expected elements of two bytes without a type (<V2), because of :bf16, got <f4");
 }
 
 TEST(FilesNpy, RejectsNames) {

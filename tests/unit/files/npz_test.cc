@@ -122,7 +122,7 @@ TEST(FilesNpz, BFloat16MustBeRequested) {
                 "name");
   EXPECT_EQ(message_of([&] { read_tensor(path + ":b:bf16"); }),
             path +
-                ": b: expected elements of two bytes without a type (<V2), as :bf16 was said, "
+                ": b: expected elements of two bytes without a type (<V2), because of :bf16, "
                 "got <f4");
 }
 

@@ -129,7 +129,7 @@ TEST(FilesSafetensors, UnsupportedTypes) {
   EXPECT_EQ(message_of([&] { file.read("c"); }),
             "file: c: cannot be read: it has 7 dimensions, and Fovea's tensors have at most 6");
   EXPECT_EQ(message_of([&] { file.read("b:bf16"); }),
-            "file: b: expected elements of two bytes without a type (<V2), as :bf16 was said, got "
+            "file: b: expected elements of two bytes without a type (<V2), because of :bf16, got "
             "I8");
 }
 

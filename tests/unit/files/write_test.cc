@@ -145,14 +145,14 @@ TEST(FilesWrite, RejectedNamesAndTensors) {
     EXPECT_EQ(message(name, {{bytes_of("a\0b"), a}}),
               "expected a name in UTF-8 without zeros, got \"a\\x00b\"");
     EXPECT_EQ(message(name, {{"a", TensorView()}}),
-              "expected a tensor, got an absent one as \"a\"");
+              "expected a tensor, got an undefined one as \"a\"");
   }
   EXPECT_EQ(message("x.npz", {{std::string(70000, 'a'), a}}),
             "expected names of at most 65531 bytes, got 70000");
   EXPECT_EQ(message("x.safetensors", {{"__metadata__", a}}),
             "expected the name of a tensor, got \"__metadata__\", which means something else");
   EXPECT_EQ(message("x.npy", {{"a", TensorView()}}),
-            "expected a tensor, got an absent one as \"a\"");
+            "expected a tensor, got an undefined one as \"a\"");
   EXPECT_EQ(folder.count(), 0);
 }
 

@@ -152,7 +152,7 @@ TEST(NnLinear, InvalidArguments) {
   EXPECT_EQ(forward({}), "x: expected a tensor, got none");
   const Tensor square(DType::kFloat32, {4, 4});
   EXPECT_EQ(forward(square.view().transposed(0, 1)),
-            "x: expected row after row without gaps, got strides [1, 4]");
+            "x: expected contiguous rows, got strides [1, 4]");
   const Tensor x(DType::kFloat32, {2, 4});
   layer.forward(x);
   EXPECT_EQ(test::message_of([&] {

@@ -478,16 +478,16 @@ TEST(ReferenceGradients, ErrorsNameArgumentExpectedAndActualValue) {
   EXPECT_EQ(run({.weights = tensor({2, 2, 5, 7})}),
             "grad_weights: expected shape [2, 4, 5, 7], got [2, 2, 5, 7]");
   EXPECT_EQ(run({}, {}, {.score_kind = GeneralScore{tensor({3, 3})}}),
-            "score kind: expected the dot score, of which alone there are gradients, got the "
+            "score kind: expected the dot score, the only one with gradients, got the "
             "general score");
   EXPECT_EQ(run({}, {}, {.score_kind = AdditiveScore{tensor({3, 2}), tensor({3, 2}), tensor({2})}}),
-            "score kind: expected the dot score, of which alone there are gradients, got the "
+            "score kind: expected the dot score, the only one with gradients, got the "
             "additive score");
   EXPECT_EQ(run({}, {}, {.normalization = Normalization::kSum}),
-            "normalization: expected softmax, of which alone there are gradients, got division by "
+            "normalization: expected softmax, the only one with gradients, got division by "
             "the sum");
   EXPECT_EQ(run({}, {}, {.normalization = Normalization::kSoftmaxUnshifted}),
-            "normalization: expected softmax, of which alone there are gradients, got softmax "
+            "normalization: expected softmax, the only one with gradients, got softmax "
             "unshifted");
   EXPECT_EQ(run({}, {.score = {.sinks = {1.0}}}),
             "sinks: expected one number per query head (4), got 1");

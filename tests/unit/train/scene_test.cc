@@ -298,7 +298,7 @@ TEST(TrainScene, InvalidScenesAndOptions) {
     return test::message_of([&] { learn_scene(scene_with(kDrawn + members), options); });
   };
   const std::string wish = R"(, "learn": {"be": {"think": 0.9}})";
-  EXPECT_EQ(message(""), "learn: expected where queries are to look, got nothing");
+  EXPECT_EQ(message(""), "learn: expected a wish for at least one query, got nothing");
   EXPECT_EQ(
       message(wish + R"(, "mask": "causal")"),
       "learn.be.think: expected a key that the query sees, got one that is masked: its weight "
@@ -308,12 +308,11 @@ TEST(TrainScene, InvalidScenesAndOptions) {
       message(wish + R"(, "score": {"bias": [0, 0, 0, 0, "-inf"]})"),
       "learn.be.think: expected a key that the query sees, got one that is masked: its weight "
       "is 0, whatever is learned");
-  EXPECT_EQ(
-      message(R"(, "learn": {"@0": {"@0": 0}}, "mask": "causal")"),
-      "learn.@0.@0: expected a key that is left to look at, got none: the query sees no other");
+  EXPECT_EQ(message(R"(, "learn": {"@0": {"@0": 0}}, "mask": "causal")"),
+            "learn.@0.@0: expected another visible key, got none: the query sees no other");
   EXPECT_EQ(message(R"(, "learn": {"@0": {"@0": 0.5}}, "mask": "causal")"), "no error");
   EXPECT_EQ(message(wish + R"(, "score": {"kind": "general", "weights": {"draw": "randn"}})"),
-            "score.kind: expected \"dot\", the one that learns, beside \"learn\", got another");
+            "score.kind: expected \"dot\", the only trainable score, with \"learn\", got another");
   EXPECT_EQ(message(wish + R"(, "normalizations": ["softmax", "sum"])"),
             "normalizations: expected \"softmax\" as the last one beside \"learn\", got another");
   EXPECT_EQ(message(wish, {.steps = -1}), "steps: expected a number from 0 on, got -1");

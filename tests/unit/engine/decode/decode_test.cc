@@ -374,12 +374,11 @@ TEST(AttentionDecode, PagedErrors) {
   };
   EXPECT_EQ(message(Tensor(DType::kFloat32, {3, 4, 1, 16}), blocks.view()),
             "lengths: expected one per batch item (3), got 2");
-  EXPECT_EQ(
-      message(convert(p.query, DType::kFloat64), blocks.view()),
-      "dtype: expected float32, float16 or bfloat16 with keys in blocks, got float64, float32 "
-      "and float32");
+  EXPECT_EQ(message(convert(p.query, DType::kFloat64), blocks.view()),
+            "dtype: expected float32, float16 or bfloat16 with a paged cache, got float64, float32 "
+            "and float32");
   EXPECT_EQ(message(p.query, blocks.view(), {.sequences = {{0, 1}, {0, 50}}}),
-            "sequences: expected none with keys in blocks, which have lengths, got 1");
+            "sequences: expected none with a paged cache, which has lengths, got 1");
   EXPECT_EQ(message(Tensor(DType::kFloat32, {2, 3, 1, 16}), blocks.view()),
             "heads: expected q_heads to be a multiple of kv_heads, got 3 and 2");
   EXPECT_EQ(message(Tensor(DType::kFloat32, {2, 4, 1, 15}), blocks.view()),

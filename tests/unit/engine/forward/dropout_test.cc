@@ -208,7 +208,7 @@ TEST(AttentionDropout, RejectedWithPagedCaches) {
                        {found.context, found.lse});
     });
   };
-  EXPECT_EQ(call(0.25), "dropout: expected none with keys in blocks, got 0.25");
+  EXPECT_EQ(call(0.25), "dropout: expected none with a paged cache, got 0.25");
   EXPECT_TRUE(all_are(found.context, kUntouched));
   EXPECT_EQ(call(0.0), "no error");
 }

@@ -125,7 +125,7 @@ const std::vector<BadLens> kBadLenses{
        options.dropout.probability = 0.5;
        o.rows.entropy = kept(floats({2, 4, 6}));
      },
-     "dropout: expected none with lenses, which watch the weights before it, got 0.5"},
+     "dropout: expected none with lenses, got 0.5"},
 };
 
 TEST(AttentionLensErrors, MessagesNameTheLensAndOutputsAreUntouched) {
@@ -237,7 +237,7 @@ TEST(AttentionWeightErrors, MessagesNameTheArgument) {
   AttentionOptions dropping;
   dropping.dropout.probability = 0.25;
   EXPECT_EQ(message_of([&] { attention_weights(inputs, tile, dropping, weights); }),
-            "dropout: expected none where weights are found again, got 0.25");
+            "dropout: expected none for recomputed weights, got 0.25");
 }
 
 }  // namespace

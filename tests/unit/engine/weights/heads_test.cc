@@ -354,7 +354,7 @@ TEST(AttentionHeads, Errors) {
             "next_key: expected memory of its own, got some that maximum uses");
   EXPECT_EQ(told({.block_diagonal = good, .blocks = 0}), "blocks: expected 1 or more, got 0");
   EXPECT_EQ(told({.own_key = good}, {.dropout = {.probability = 0.5}}),
-            "dropout: expected none where weights are found again, got 0.5");
+            "dropout: expected none for recomputed weights, got 0.5");
   const RandomProblem packed = stored_problem({1, 4, 2, 6, 8}, 8, 1);
   Tensor other(DType::kFloat32, {1, 4});
   EXPECT_EQ(message_of([&] {
@@ -362,7 +362,7 @@ TEST(AttentionHeads, Errors) {
                               {.sequences = {.query_starts = {0, 2, 6}, .key_starts = {0, 4, 8}}},
                               {.own_key = other});
             }),
-            "sequences: expected none where weights are found again, got 2");
+            "sequences: expected none for recomputed weights, got 2");
   for (const float value : good.span<float>()) EXPECT_EQ(value, -77.0F);
 }
 

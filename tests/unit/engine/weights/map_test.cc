@@ -388,12 +388,12 @@ TEST(AttentionMapTest, Errors) {
           {"request.columns: expected 1 to 70, as many as there are keys, got 0",
            [](auto& request, auto&) { request.columns = 0; }},
           {"request.top: expected 0 to 64, got 65", [](auto& request, auto&) { request.top = 65; }},
-          {"request.top: expected 0 where heads are made one, got 2",
+          {"request.top: expected 0 when heads are combined, got 2",
            [](auto& request, auto&) {
              request.heads = Pool::kMax;
              request.top = 2;
            }},
-          {"dropout: expected none where weights are found again, got 0.5",
+          {"dropout: expected none for recomputed weights, got 0.5",
            [](auto&, auto& options) { options.dropout.probability = 0.5; }},
           {"key_lengths: expected lengths from 0 to kv_len = 70, got 71",
            [](auto&, auto& options) { options.mask = key_lengths({71}); }}};
