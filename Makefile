@@ -61,8 +61,8 @@ PYTHON_FOLDERS := python examples/python examples/train tests/python bench/pytho
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-cpp test-python test-arm wheel check check-full check-format check-release check-python \
-  build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
+.PHONY: build setup demo test test-cpp test-python test-arm wheel test-wheel check check-full check-format check-release \
+  check-python check-wheel build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
   check-tsan check-tsan-full coverage test-peers fuzz bench bench-peers install clean help
 # The steps below share build trees; each runs in parallel by itself.
 .NOTPARALLEL:
@@ -73,7 +73,7 @@ build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
 	$(BUILD) release
 
 setup: ## Install every Debian package that any target here needs
-	$(SETUP) build test check bench arm cover
+	$(SETUP) build test check bench arm cover roots
 
 demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 16,384 tokens
 	$(SETUP) build
@@ -114,7 +114,12 @@ test-arm: ## Cross-compile for 64-bit ARM, in build/arm, and run what emulation 
 wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
 	$(SETUP) build test
 	@tools/python.sh
+	@build/python/venv/bin/python -B tools/wheel.py
 	@build/python/venv/bin/python -B tests/python/try_wheel.py
+
+test-wheel: wheel ## Try the wheel on a bare Debian 12 and a bare Debian 13 (needs root)
+	$(SETUP) roots
+	@build/python/venv/bin/python -B tests/python/try_wheel_debian.py
 
 # One part of a check, with its time. $(1): its name; $(2): its target and that one's variables.
 part = @tools/part.sh '$(1)' $(MAKE) --no-print-directory $(2)
@@ -143,6 +148,7 @@ check-full: ## The same at full size: sanitizers on every SIMD target, full swee
 	$(call part,tsan-full tests,check-tsan-full)
 	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=120)
 	$(call part,ARM,test-arm)
+	$(call part,wheel on bare systems,check-wheel)
 
 # The parts, each of which runs by itself as well.
 check-format:
@@ -159,7 +165,17 @@ check-python:
 	@tools/python.sh; case $$? in \
 	  0) build/python/venv/bin/ruff check --quiet $(PYTHON_FOLDERS) && \
 	     build/python/venv/bin/ruff format --quiet --diff $(PYTHON_FOLDERS) && \
+	     build/python/venv/bin/python -B tools/wheel.py && \
 	     build/python/venv/bin/python -B tests/python/try_wheel.py ;; \
+	  3) ;; \
+	  *) exit 1 ;; \
+	esac
+
+# Without the Python package there is no wheel; check-python has said so.
+check-wheel:
+	$(SETUP) roots
+	@tools/python.sh >/dev/null; case $$? in \
+	  0) build/python/venv/bin/python -B tests/python/try_wheel_debian.py ;; \
 	  3) ;; \
 	  *) exit 1 ;; \
 	esac

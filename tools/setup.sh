@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tools/setup.sh GROUP...: installs the Debian packages that are missing for the groups build, test,
-# check, bench, arm and cover, saying which and why. With nothing missing it is silent and quick: every make
+# check, bench, arm, cover and roots, saying which and why. With nothing missing it is silent and quick: every make
 # target calls it first. FOVEA_SKIP_SETUP=1 skips it.
 
 set -euo pipefail
@@ -48,6 +48,7 @@ bench | python3-venv       | environments of other libraries             | venv 
 cover | gcovr              | which lines the tests run                   | gcovr 5
 arm   | g++-aarch64-linux-gnu | compiles for 64-bit ARM                  | GCC 12 for aarch64
 arm   | qemu-user-static   | runs what is compiled for ARM               | QEMU 7, user mode
+roots | debootstrap        | bare systems that the wheel is tried on     | debootstrap 1.0.128
 '
 
 fail() {
@@ -57,12 +58,12 @@ fail() {
 }
 
 if [ $# -eq 0 ]; then
-  fail "expected one or more of: build test check bench arm cover"
+  fail "expected one or more of: build test check bench arm cover roots"
 fi
 for group in "$@"; do
   case $group in
-    build | test | check | bench | arm | cover) ;;
-    *) fail "no group \"$group\"; there are: build test check bench arm cover" ;;
+    build | test | check | bench | arm | cover | roots) ;;
+    *) fail "no group \"$group\"; there are: build test check bench arm cover roots" ;;
   esac
 done
 

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the wheel as pip does, installs it into a new environment, and runs there what the README shows of
-Python, and the command line. `make wheel` runs it; the wheel stays in build/wheel.
-
-pip builds everything anew, in a tree of its own, with the packages of build/python/venv: the version of each that
-pyproject.toml asks for is checked, none is downloaded again. Where ccache is there, what build/release has
-compiled comes from its cache, as long as both are compiled alike.
+"""Checks the wheel in build/wheel, which tools/wheel.py has built for the Python that runs this file: its files,
+that its binaries need no library beyond those of every Linux and no newer glibc than its tag says, and, with
+try_installed.py, that it works in a new environment. `make wheel` runs it.
 """
 
+import io
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 
+from elftools.elf.elffile import ELFFile
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHEELS = ROOT / "build" / "wheel"
+# Part of every Linux that the manylinux tags name (PEP 600).
+SYSTEM = r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so\.\d|ld-linux[-_a-z0-9]*\.so\.\d"
+# The longest that `import fovea` may take beyond `import numpy`; it takes some 12 ms.
+IMPORT_MS = 60
 
 
 def run(*command, **options):
@@ -27,93 +30,90 @@ def run(*command, **options):
     return result.stdout
 
 
-def as_in_release():
-    """What build/release is compiled with: options of pip, and variables of the environment."""
-    cache = ROOT / "build" / "release" / "CMakeCache.txt"
-    if not (shutil.which("ccache") and cache.exists()):
-        return [], {}
-    kept = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(encoding="utf-8"), re.MULTILINE))
-    return (
-        ["--config-settings", f"cmake.define.FOVEA_WERROR={kept['FOVEA_WERROR']}"],
-        {
-            "CXX": kept["CMAKE_CXX_COMPILER"],
-            "CMAKE_CXX_COMPILER_LAUNCHER": "ccache",
-            "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
-            "CCACHE_BASEDIR": os.environ.get("CCACHE_BASEDIR", str(ROOT)),
-        },
-    )
-
-
-def build():
-    for old in WHEELS.glob("fovea-*.whl"):
-        old.unlink()
-    print("building the wheel", flush=True)
-    options, variables = as_in_release()
-    environment = {**os.environ, **variables, "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count())}
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--check-build-dependencies",
-        "--wheel-dir",
-        WHEELS,
-        *options,
-        ROOT,
-        env=environment,
-    )
-    (wheel,) = WHEELS.glob("fovea-*.whl")
-    return wheel
+def find_wheel(tag):
+    """Returns the wheel for Pythons of `tag` ("cp311"), or None."""
+    return next(iter(WHEELS.rglob(f"fovea-*-{tag}-*.whl")), None)
 
 
 def check_files(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")]
     wanted = ["__init__.py", "__main__.py", "nn.py", "py.typed", "_fovea.pyi", "_nn.pyi", "bin/fovea"]
     missing = [name for name in wanted if f"fovea/{name}" not in names]
     libraries = [name for name in names if re.match(r"fovea/lib/libfovea(_files|_scene|_nn|_train)?\.so", name)]
     modules = [name for name in names if re.fullmatch(r"fovea/_(fovea|nn)\..*so", name)]
-    strangers = [name for name in names if not re.match(r"fovea/|fovea-[^/]*\.dist-info/", name)]
+    places = r"fovea/|fovea\.libs/lib|fovea-[^/]*\.dist-info/|fovea-[^/]*\.data/scripts/fovea$"
+    strangers = [name for name in names if not re.match(places, name)]
     # The benchmarks are not in it.
     strangers += [name for name in names if name.startswith("fovea/bin/") and name != "fovea/bin/fovea"]
     if missing or len(libraries) != 5 or len(modules) != 2 or strangers:
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
-def readme_blocks(name="README.md"):
-    """Each ```python block of a document, and the output that the ```text right below it shows."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    pattern = r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?"
-    return re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+def check_binaries(wheel):
+    """Reads each ELF file: what it needs, which glibc, and whether it is stripped."""
+    tag = re.search(r"-manylinux_(\d+)_(\d+)_", wheel.name)
+    if not tag:
+        sys.exit(f"{wheel.name}: expected a manylinux tag")
+    content = zipfile.ZipFile(wheel)
+    inside = {pathlib.PurePath(name).name for name in content.namelist()}
+    problems = []
+    for name in content.namelist():
+        data = content.read(name)
+        if not data.startswith(b"\x7fELF"):
+            continue
+        elf = ELFFile(io.BytesIO(data))
+        if elf.get_section_by_name(".symtab"):
+            problems.append(f"{name} is not stripped")
+        for entry in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED"):
+            if entry.needed not in inside and not re.fullmatch(SYSTEM, entry.needed):
+                problems.append(f"{name} needs {entry.needed}")
+        for _, versions in elf.get_section_by_name(".gnu.version_r").iter_versions():
+            for version in versions:
+                glibc = re.fullmatch(r"GLIBC_(\d+)\.(\d+).*", version.name)
+                if glibc and tuple(map(int, glibc.groups())) > tuple(map(int, tag.groups())):
+                    problems.append(f"{name} needs {version.name}")
+    if problems:
+        sys.exit("\n".join([f"{wheel.name}:", *problems]))
+
+
+def import_time(python, folder, environment):
+    """Returns the milliseconds that `import fovea` takes beyond `import numpy`, at best: other load only adds."""
+    times = []
+    for _ in range(5):
+        command = [python, "-X", "importtime", "-c", "import fovea"]
+        log = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, env=environment).stderr
+        # A module's line comes after those of its imports, with the time of all of them.
+        took = {name: int(time) for time, name in re.findall(r"\| +(\d+) \| +(fovea|numpy)$", log, re.MULTILINE)}
+        times.append((took["fovea"] - took["numpy"]) / 1000)
+    return min(times)
 
 
 def try_out(wheel, folder):
-    run(sys.executable, "-m", "venv", folder / "venv")
+    # The pip of this environment installs into the other: a new pip would take seconds to set up.
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "--disable-pip-version-check", "install", wheel)
+    run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", wheel)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    blocks = readme_blocks()
-    if not blocks:
-        sys.exit("README.md has no ```python block")
-    for program, expected in blocks:
-        found = run(python, "-c", program, cwd=folder, env=environment)
-        if expected and found != expected:
-            sys.exit(f"README.md says\n{expected}and not\n{found}")
-    run(python, "-c", "from fovea import nn; nn.save(nn.Linear(3, 2), 'layer.npz')", cwd=folder, env=environment)
-    run(python, "-m", "fovea", "explain", "--text", "one two three", cwd=folder, env=environment)
     scene = ROOT / "examples" / "scenes" / "learn_journey.json"
-    run(python, "-m", "fovea", "train", "scene", scene, cwd=folder, env=environment)
-    return run(python, "-c", "import fovea; print(fovea.info())", cwd=folder, env=environment).strip()
+    script = ROOT / "tests" / "python" / "try_installed.py"
+    # -P: not beside the script, in the repository.
+    said = run(python, "-P", script, ROOT / "README.md", scene, cwd=folder, env=environment).strip()
+    took = import_time(python, folder, environment)
+    if took > IMPORT_MS:
+        sys.exit(f"{wheel.name}: expected at most {IMPORT_MS} ms for `import fovea` after NumPy, got {took:.1f} ms")
+    return f"{said}; imported in {took:.1f} ms beyond NumPy"
 
 
 def main():
-    wheel = build()
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    wheel = find_wheel(tag)
+    if wheel is None:
+        sys.exit(f"no wheel for {tag} in build/wheel; tools/wheel.py builds it")
     check_files(wheel)
+    check_binaries(wheel)
     with tempfile.TemporaryDirectory(prefix="fovea-wheel-") as folder:
         said = try_out(wheel, pathlib.Path(folder))
-    print(f"{wheel.relative_to(ROOT)}: {wheel.stat().st_size / 1e6:.1f} MB; in a new environment: {said}")
+    print(f"in a new environment: {said}")
 
 
 if __name__ == "__main__":
