@@ -19,8 +19,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHEELS = ROOT / "build" / "wheel"
 # Part of every Linux that the manylinux tags name (PEP 600).
 SYSTEM = r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so\.\d|ld-linux[-_a-z0-9]*\.so\.\d"
-# The longest that `import fovea` may take beyond `import numpy`; it takes some 12 ms.
-IMPORT_MS = 60
 
 
 def run(*command, **options):
@@ -99,8 +97,6 @@ def try_out(wheel, folder):
     # -P: not beside the script, in the repository.
     said = run(python, "-P", script, ROOT / "README.md", scene, cwd=folder, env=environment).strip()
     took = import_time(python, folder, environment)
-    if took > IMPORT_MS:
-        sys.exit(f"{wheel.name}: expected at most {IMPORT_MS} ms for `import fovea` after NumPy, got {took:.1f} ms")
     return f"{said}; imported in {took:.1f} ms beyond NumPy"
 
 
