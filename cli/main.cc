@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `fovea` program: its commands.
+// The `fovea` program with its commands.
 
 #include <memory>
 
@@ -28,8 +28,13 @@ std::unique_ptr<Command> make_no_bench(CLI::App& app) {
 class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, kFoveaPage, Repeated::kRefused) {
-    add_commands({make_explain, make_inspect, make_attend, make_map, make_tile, make_heads,
-                  make_train, make_translate, make_info, make_completion, make_no_bench});
+    add_commands({make_explain}, "Learn");
+    add_commands({make_inspect, make_map, make_tile, make_heads}, "Look");
+    add_commands({make_attend}, "Compute");
+    add_commands({make_train, make_translate}, "Train");
+    add_commands({make_info}, "Measure (see also the separate program fovea-bench)");
+    add_commands({make_completion}, "Set up");
+    add_commands({make_no_bench});
   }
 
  private:
@@ -46,6 +51,6 @@ std::unique_ptr<Command> make_fovea(CLI::App& app) { return std::make_unique<Fov
 
 int main(int argc, char** argv) {
   return fovea::cli::run_program(argc, argv, "fovea",
-                                 "exact attention on CPUs that one can look inside",
+                                 "compute, explain and inspect exact attention on CPUs",
                                  fovea::cli::make_fovea);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The `fovea-bench` program: this machine's ceilings, and how near to them attention comes.
+// The `fovea-bench` program: measures attention against this machine's ceilings.
 
 #include <algorithm>
 #include <cstdint>
@@ -52,10 +52,10 @@ class BenchCommand : public Command {
 
  private:
   void add_problem_options();
-  /// Whether a problem of the user's own is described.
+  /// Returns whether options describe a problem.
   bool own_problem() const;
   bool wants(const std::string& part) const;
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
   BenchLenses lenses(const BenchProblem& problem) const;
   BenchProblem problem(BenchCall call) const;
@@ -75,16 +75,15 @@ class BenchCommand : public Command {
 };
 
 BenchCommand::BenchCommand(CLI::App& program) : Command(program, kBenchPage) {
-  add_choices(
-      *app_, "PART", parts_,
-      {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},
-      "ceilings, forward, backward, decode, lenses, looks, tiny or memory, or several. Default: "
-      "forward where a problem is described, else all.");
+  add_choices(*app_, "PART", parts_,
+              {"ceilings", "forward", "backward", "decode", "lenses", "looks", "tiny", "memory"},
+              "One or more of ceilings, forward, backward, decode, lenses, looks, tiny and memory. "
+              "Default: forward if a problem is described, else all.");
   add_integer(*app_, "--threads", threads_, {std::int64_t{1}, kMaxThreads},
-              "Threads to compute with. Default: 1; for ceilings 1, then all CPUs.");
+              "The number of threads. Default: 1; for ceilings 1, then one per CPU.");
   add_integer(*app_, "--repeat", repeat_, {std::int64_t{1}, kMaxRepeat},
-              "Rounds through all rows (default 7, with --quick 1).");
-  app_->add_flag("--quick", quick_, "Measure as little as gives a figure at all.");
+              "The number of rounds through all rows (default 7, with --quick 1).");
+  app_->add_flag("--quick", quick_, "Measure as briefly as possible.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
   add_problem_options();
 }
@@ -95,38 +94,39 @@ void BenchCommand::add_problem_options() {
                           const std::string& description) {
     add_integer(*app_, name, target, {std::int64_t{1}, most}, description);
   };
-  add("--q-len", shape_.q_len, kMaxLength, "Queries (default 4096; for decode 1).");
+  add("--q-len", shape_.q_len, kMaxLength, "The number of queries (default 4096; for decode 1).");
   add("--kv-len", shape_.kv_len, kMaxLength,
-      "Keys and values. Default: as many as queries; for decode 16384.");
-  add("--q-heads", shape_.q_heads, kMaxHeads, "Heads of the queries (default 1).");
+      "The number of keys and values. Default: that of queries; for decode 16384.");
+  add("--q-heads", shape_.q_heads, kMaxHeads, "The number of query heads (default 1).");
   add("--kv-heads", shape_.kv_heads, kMaxHeads,
-      "Heads of keys and values, a divisor of the queries'. Default: as many.");
-  add("--batch", shape_.batch, kMaxHeads, "Problems side by side (default 1).");
-  add("--head-dim", shape_.head_dim, kMaxDim, "Numbers in a query and in a key (default 64).");
-  add("--value-dim", shape_.value_dim, kMaxDim, "Numbers in a value. Default: as in a key.");
-  app_->add_option("--mask", masks_,
-                   "Who sees whom: causal, window:LEFT,RIGHT (-1: no bound) or prefix:N. Given "
-                   "several times, every rule must allow; but a prefix allows what the rules "
-                   "before it do not.")
+      "The number of key/value heads, a divisor of that of query heads. Default: the same.");
+  add("--batch", shape_.batch, kMaxHeads, "The batch size (default 1).");
+  add("--head-dim", shape_.head_dim, kMaxDim, "The dimension of queries and keys (default 64).");
+  add("--value-dim", shape_.value_dim, kMaxDim,
+      "The dimension of values. Default: that of the keys.");
+  app_->add_option(
+          "--mask", masks_,
+          "The mask: causal, window:LEFT,RIGHT (-1: no bound) or prefix:N. May be repeated: "
+          "a key is visible if all rules allow it, except that a prefix widens the rules "
+          "before it.")
       ->type_name("RULE");
   app_->add_option(
           "--score", scores_,
-          "What is added to plain scores: alibi, bias (a random number for each query and "
-          "key), relative (T5's table), softcap:CAP, or functor (a cap of 30 once more, as "
-          "a functor that a user of the library compiles). May be given several times.")
+          "Modify the scores: alibi, bias (a random number per query and key), relative (T5's "
+          "table), softcap:CAP, or functor (softcap:30 as a functor of a user of the library). May "
+          "be repeated.")
       ->type_name("RULE");
   add_choice(*app_, "--dtype", shape_.dtype,
              {{"f32", DType::kFloat32}, {"bf16", DType::kBFloat16}, {"f16", DType::kFloat16}},
-             "What tensors are stored in (default f32).")
+             "The type of the tensors (default f32).")
       ->type_name("TYPE");
   add("--block-size", shape_.block_size, kMaxLength,
-      "For decode: keys and values lie in blocks of so many tokens, in random order.");
+      "For decode: store keys and values in blocks of N tokens, in random order.");
   app_->add_option("--lens", lenses_,
-                   "For lenses: what is watched, statistics, top:K (keys of each row), "
-                   "map:ROWS,COLUMNS (cells), received (the sum of each key's weights, in a pass "
-                   "of its own) or, alone, relevance (of each key, in attention_backward). May be "
-                   "given several times; default: statistics, "
-                   "top:8 and map:256,256, or as many as there are.")
+                   "For lenses: statistics, top:K (keys per row), map:ROWS,COLUMNS (cells), "
+                   "received (the sum of each key's weights, in a separate pass) or, without any "
+                   "other, relevance (of each key, in attention_backward). May be repeated. "
+                   "Default: statistics, top:8 and map:256,256, or less for small problems.")
       ->type_name("LENS");
   for (const char* name : {"--mask", "--score", "--lens"}) {
     app_->get_option(name)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -231,7 +231,7 @@ BenchEffort BenchCommand::effort() const {
 
 int BenchCommand::run() const {
   check_usage();
-  // What is wrong with them is said before anything is measured.
+  // Errors in the options are reported before anything is measured.
   const std::vector<BenchRow> forward = rows(BenchCall::kForward);
   const std::vector<BenchRow> backward = rows(BenchCall::kBackward);
   const std::vector<BenchRow> decode = rows(BenchCall::kDecode);
@@ -247,7 +247,7 @@ int BenchCommand::run() const {
   };
   print(heading_text(report));
   if (wants("memory")) {
-    // First of all, for what others leave behind in the heap would count as well.
+    // Measured first, because memory that other parts leave in the heap would count as well.
     progress.show("memory");
     report.memory = measure_memory(memory_problem(quick_), static_cast<int>(threads_));
   }
@@ -301,6 +301,7 @@ std::unique_ptr<Command> make_bench(CLI::App& program) {
 }  // namespace fovea::cli
 
 int main(int argc, char** argv) {
-  return fovea::cli::run_program(argc, argv, "fovea-bench", "how fast attention is on this machine",
+  return fovea::cli::run_program(argc, argv, "fovea-bench",
+                                 "measure speed against this machine's limits",
                                  fovea::cli::make_bench);
 }

@@ -56,9 +56,9 @@ class AttendCommand : public Command {
 
  private:
   void add_output_options();
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
-  /// The tensors to be filled.
+  /// Returns tensors for the outputs.
   AttendResult make_result(const AttendInputs& inputs) const;
   void print(const AttendReport& report) const;
 
@@ -66,7 +66,7 @@ class AttendCommand : public Command {
 };
 
 AttendCommand::AttendCommand(CLI::App& parent)
-    : Command(parent, "attend", "attention of tensors in files", kAttendPage) {
+    : Command(parent, "attend", "compute attention of tensors in files", kAttendPage) {
   add_tensor_options(*app_, arguments_);
   add_output_options();
   add_mask_options(*app_, arguments_);
@@ -80,16 +80,16 @@ void AttendCommand::add_output_options() {
     app_->add_option(name, target, description)->type_name("FILE[:NAME]");
   };
   add("--output", to.output,
-      "Write the context there: an .npy, .npz or .safetensors file, by its ending, under NAME "
-      "(default: context); or \"-\", an .npy on standard output.");
+      "Write the context to an .npy, .npz or .safetensors file, by its extension, as the tensor "
+      "NAME (default: context); \"-\": as .npy to standard output.");
   add("--lse", to.lse,
-      "Write the log of each row's sum of exponentials there: [batch, heads, length] in either "
-      "layout, float32 (float64 with f64), under NAME (default: lse). In the same .npz or "
-      ".safetensors as --output it stands beside the context.");
+      "Write each row's log-sum-exp of the scores: [batch, heads, length] in either layout, "
+      "float32 (float64 with f64), as the tensor NAME (default: lse). May be the same .npz or "
+      ".safetensors file as that of --output.");
   add_threads_option(*app_, to);
   app_->add_flag("--verify", to.verify,
-                 "Compute some rows once more by the reference before anything is written; exit 1 "
-                 "if the result is wrong.");
+                 "Recompute some rows with the reference before anything is written; exit 1 if the "
+                 "result is wrong.");
   app_->add_flag("--json", to.json, "Print one JSON object instead of text.");
 }
 
@@ -102,7 +102,7 @@ void AttendCommand::check_usage() const {
 }
 
 AttendResult AttendCommand::make_result(const AttendInputs& inputs) const {
-  // Without any output both are computed, to be verified or timed.
+  // If nothing is written, both are computed for --verify and timing.
   const bool both = arguments_.output.empty() && arguments_.lse.empty();
   const auto [batch, q_heads, kv_heads, q_len, kv_len, sequences] = inputs.shape;
   AttendResult result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea attend`: attention of tensors in files, into files.
+// `fovea attend`: computes attention of tensors in files.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files that `fovea attend` writes (outputs.h).
+// Output files of `fovea attend` (outputs.h).
 
 #include "cli/attend/outputs.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where `fovea attend` writes context and lse: two files, one file with both, or standard output.
+// Output destinations of `fovea attend` for context and lse: two files, one file with both, or
+// standard output.
 
 #pragma once
 
@@ -10,14 +11,14 @@
 
 namespace fovea::cli {
 
-/// A place for one tensor; without a path it is not written.
+/// The destination of one tensor, which is not written if the path is empty.
 struct OutputPlace {
   std::string path;
   std::string name;  ///< in an .npz or .safetensors file
 
   bool wanted() const { return !path.empty(); }
   bool is_standard_output() const { return path == "-"; }
-  /// "out.npz:context", "out.npy" or "standard output".
+  /// Returns "out.npz:context", "out.npy" or "standard output".
   std::string words() const;
 };
 
@@ -30,13 +31,15 @@ struct OutputPlan {
   }
 };
 
-/// Of --output and --lse as they were given. Throws InvalidArgument for what cannot be.
+/// Parses the values of --output and --lse. Throws InvalidArgument if they are malformed or
+/// conflict.
 OutputPlan plan_outputs(const std::string& output, const std::string& lse);
 
-/// Fails before the work rather than after it where a file cannot be written. Throws OutputError.
+/// Throws OutputError if a file cannot be written, so that the error precedes the computation.
 void require_writable(const OutputPlan& plan);
 
-/// Writes what is wanted; a file with both in one step. Throws OutputError.
+/// Writes the tensors that have a destination. A file with both is written atomically. Throws
+/// OutputError.
 void write_outputs(const OutputPlan& plan, const TensorView& context, const TensorView& lse);
 
 }  // namespace fovea::cli

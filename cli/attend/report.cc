@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The report (report.h). File names may hold anything, so they are made visible.
+// The report (report.h). File names may contain any bytes, so control characters are escaped.
 
 #include "cli/attend/report.h"
 
@@ -23,13 +23,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A line for a tensor; the titles of the lines below take as much room.
+/// Returns the line of a tensor. Titles are padded to the width of those below the tensors.
 Cells line_of(std::string_view title, const TensorView& tensor, const std::string& place) {
   return {fmt::format("{:<7}", title), std::string(dtype_name(tensor.dtype())),
           to_string(tensor.shape()), visible(place)};
 }
 
-/// "written to out.npy", or why not.
+/// Returns "written to out.npy" or "not written".
 std::string destination(const OutputPlace& place) {
   return place.wanted() ? "written to " + place.words() : "not written";
 }
@@ -154,8 +154,8 @@ std::string attend_json(const AttendReport& report) {
                       {"context", error_json(report.verdict->context)},
                       {"lse", error_json(report.verdict->lse)}};
   }
-  // File names may be any bytes; what is not UTF-8 is replaced, and the rest is ASCII, so that a
-  // terminal shows it and obeys nothing.
+  // File names may contain any bytes: invalid UTF-8 is replaced and the rest is escaped to ASCII,
+  // so that the output has no terminal control sequences.
   return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 

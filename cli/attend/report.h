@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea attend` says of its work: a few aligned lines, or a JSON object.
+// The report of `fovea attend`: a few aligned lines, or a JSON object.
 
 #pragma once
 

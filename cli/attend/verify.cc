@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares sampled rows with the reference (verify.h).
+// Comparison of sampled rows with the reference (verify.h).
 
 #include "cli/attend/verify.h"
 
@@ -28,7 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using reference::Row;
 
-/// The coarsest type that numbers of the call were stored in.
+/// Returns the least precise type among the stored tensors of the call.
 DType coarsest(const AttendInputs& inputs, const TensorView& context) {
   DType type = inputs.query.view.dtype();
   const auto consider = [&](DType other) {
@@ -42,7 +42,7 @@ DType coarsest(const AttendInputs& inputs, const TensorView& context) {
 
 std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
   constexpr std::int64_t kMaxRows = 64;
-  constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 27;  // converted and multiplied: seconds
+  constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 27;  // elements to process, in seconds
   const ProblemShape& shape = inputs.shape;
   const std::int64_t all = shape.batch * shape.q_heads * shape.q_len;
   if (all == 0) return {};
@@ -63,9 +63,9 @@ std::vector<Row> rows_to_verify(const AttendInputs& inputs) {
   return rows;
 }
 
-/// What bounds the effect of rounding on a row (docs/numerics.md, "Bounds").
+/// Magnitudes that bound the effect of rounding on a row (docs/numerics.md, "Bounds").
 struct Sizes {
-  double score = 0.0;     ///< of what is summed up in a score, and of what is added to it
+  double score = 0.0;     ///< sum of |products| of a score and |terms added to it|
   double weighted = 0.0;  ///< sum_j w_j |v_j|
   double context = 0.0;
 
@@ -74,10 +74,10 @@ struct Sizes {
   }
 };
 
-/// Scores of the engine count up to here (docs/numerics.md, "Nan and infinity").
+/// The largest score that the engine distinguishes (docs/numerics.md, "Nan and infinity").
 constexpr double kMaxScore = std::numeric_limits<float>::max() / std::numbers::log2e;
 
-/// What a table and sinks add to the size of scores.
+/// Returns the magnitude that a relative table and sinks add to scores.
 double size_of_terms(const ScoreOptions& score) {
   double size = 0.0;
   if (score.relative) size += largest_finite(score.relative->table);
@@ -88,7 +88,7 @@ double size_of_terms(const ScoreOptions& score) {
   return size + largest_sink;
 }
 
-/// A head in float64, and the rows of it that are to be compared.
+/// A head converted to float64, for comparing its rows.
 class HeadCheck {
  public:
   HeadCheck(const AttendInputs& inputs, const ProblemPart& head)
@@ -106,7 +106,7 @@ class HeadCheck {
     return reference::attention_rows(stored_, options_, rows, {.arithmetic = type});
   }
 
-  /// Of row `number` of the oracle's.
+  /// Returns the magnitudes of `row`, which is row `number` of the oracle's result.
   Sizes measure(const Row& row, std::int64_t number, const reference::Rows& oracle) const;
 
  private:
@@ -137,7 +137,7 @@ double HeadCheck::score_size(const ScorePosition& at) const {
 }
 
 Sizes HeadCheck::measure(const Row& row, std::int64_t number, const reference::Rows& oracle) const {
-  // A key with less than this share of the largest weight moves nothing by more than a rounding.
+  // Keys with a smaller share of the largest weight have no effect beyond rounding.
   constexpr double kMinShare = 0x1p-24;
   Sizes sizes;
   const TensorView weights = oracle.weights.view()[number];
@@ -156,17 +156,17 @@ Sizes HeadCheck::measure(const Row& row, std::int64_t number, const reference::R
   for (const double sum : weighted) Sizes::include(sizes.weighted, sum);
   Sizes::include(sizes.context, largest_finite(oracle.context.view()[number]));
   sizes.score += size_of_terms(options_.score);
-  // Scores that are all as low as a number can be are alike, in any precision.
+  // Scores at the lower end of the float range are equal in any precision.
   if (sizes.score > kMaxScore) sizes.score = 0.0;
   return sizes;
 }
 
-/// Row `row` of a result, as the tensors of the reference have it.
+/// Returns a row of a result in the shape of the reference's rows.
 TensorView row_of(const TensorView& tensor, const Row& row) {
   return tensor[row.batch][row.head][row.query];
 }
 
-/// The roundings of a call, and what they may amount to beyond those of naive.
+/// The tolerance for rounding beyond that of the naive computation.
 class Allowance {
  public:
   Allowance(const AttendInputs& inputs, DType coarsest)
@@ -176,7 +176,7 @@ class Allowance {
         log_keys_(std::log(static_cast<double>(std::max<std::int64_t>(inputs.shape.kv_len, 1)))) {}
 
   double of_context(const Sizes& row) const {
-    // Weights that are off by e_j move it by sum_j w_j e_j (v_j - context).
+    // Relative errors e_j of the weights change it by sum_j w_j e_j (v_j - context).
     const double allowance = (2.0 * fine_ + of_score(row)) * 2.0 * row.weighted + stored_.near_zero;
     if (stored_.relative <= fine_) return allowance;
     return allowance + stored_.relative / 2.0 * (row.weighted + row.context);
@@ -184,7 +184,7 @@ class Allowance {
   double of_lse(const Sizes& row) const { return 2.0 * fine_ * (1.0 + log_keys_) + of_score(row); }
 
  private:
-  /// Two roundings, and for the products that are summed up the root of as many.
+  /// Two roundings, plus sqrt(head_dim) roundings for the sum of products.
   double of_score(const Sizes& row) const { return fine_ * row.score * (2.0 + root_); }
 
   double fine_;
@@ -193,7 +193,8 @@ class Allowance {
   double log_keys_;
 };
 
-/// Rows of one output. The naive error is the largest of all: by luck a row has next to none.
+/// Compares the rows of one output. The naive error is the largest of all rows, since that of a
+/// single row can be near zero by chance.
 class Judge {
  public:
   void add(const TensorView& result, const TensorView& naive, const TensorView& oracle,
@@ -204,7 +205,8 @@ class Judge {
     rows_.push_back({.error = row.result, .allowed = allowance});
   }
 
-  /// The row with the largest error; of those that exceed what they are allowed, if any do.
+  /// Returns the row with the largest error, among those that exceed their tolerance if there are
+  /// any.
   AttendError verdict() const {
     AttendError worst = {.error = 0.0, .allowed = naive_};
     for (AttendError row : rows_) {

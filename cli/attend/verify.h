@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea attend --verify`: some rows once more by the reference, and how far the result is from
-// them.
+// `fovea attend --verify`: recomputes some rows with the reference and compares the result.
 
 #pragma once
 
@@ -16,8 +15,8 @@
 
 namespace fovea::cli {
 
-/// The largest difference from the reference in float64, and how much is allowed there: in the row
-/// that has it, or in one that exceeds what it is allowed.
+/// The largest difference from the float64 reference and the tolerance of its row. If rows exceed
+/// their tolerance, only these are considered.
 struct AttendError {
   double error = 0.0;
   double allowed = 0.0;
@@ -27,15 +26,16 @@ struct AttendError {
 
 struct AttendVerdict {
   std::int64_t rows = 0;
-  std::optional<AttendError> context;  ///< of what there is, if there are rows
+  std::optional<AttendError> context;  ///< absent without such an output or without rows
   std::optional<AttendError> lse;
 };
 
-/// Compares up to 64 rows, spread evenly from the first query of the first head to the last of the
-/// last; fewer where keys are so many that these would take long, but the first and the last.
+/// Compares up to 64 rows, spaced evenly from the first query of the first head to the last query
+/// of the last head. If there are many keys, fewer rows are compared to limit the time, but always
+/// the first and the last.
 ///
-/// Allowed is what docs/numerics.md allows ("The 1x rule"): the error of the naive computation in
-/// the coarsest type, and some roundings of each row's scores and outputs beyond.
+/// The tolerance is that of docs/numerics.md ("The 1x rule"): the error of the naive computation in
+/// the coarsest type, plus a few roundings of each row's scores and outputs.
 /// Memory  one head's key, value and query in float64.
 AttendVerdict verify(const AttendInputs& inputs, const AttendRules& rules,
                      const AttentionOutputs& outputs, Progress& progress);

@@ -13,7 +13,7 @@
 namespace fovea::cli {
 namespace {
 
-// In single quotes, within which the shells escape a single quote in different ways.
+// Returns `text` in single quotes. `escaped_quote` is the shell's form of a quote within quotes.
 std::string in_quotes(std::string_view text, std::string_view escaped_quote = "'\\''") {
   std::string result = "'";
   for (const char c : text) {
@@ -31,7 +31,7 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
   return fmt::format("{}", fmt::join(words, separator));
 }
 
-// All commands, quoted; the program itself is left out.
+// Returns all commands in quotes, without the program itself.
 std::vector<std::string> quoted_commands(const std::vector<Completion>& table) {
   std::vector<std::string> commands;
   for (const Completion& entry : table) {
@@ -49,9 +49,9 @@ const std::string& description_of(const std::vector<Completion>& table, const Co
       ->description;
 }
 
-// What bash and zsh share: the end of the loop over the words typed, then a case over command and
-// previous word. Its patterns are the options that take a value, and `offer` renders what they
-// offer.
+// Returns the part that bash and zsh share: the end of the loop over the words typed, then a case
+// over command and previous word. Its patterns are the options that take a value; `offer` formats
+// their candidates.
 std::string command_and_value_cases(const std::vector<Completion>& table,
                                     std::string (*offer)(const CompletionValue&)) {
   std::string text = fmt::format(
@@ -165,12 +165,12 @@ std::string offer_in_zsh(const CompletionValue& value) {
   return fmt::format("choices=({}) files={}", joined(value.choices), value.file ? "1" : "''");
 }
 
-// An element of an array for zsh's _describe, which takes the word to end at the first colon.
+// Returns an array element for zsh's _describe, in which the word ends at the first colon.
 std::string described(const std::string& word, const std::string& description) {
   return fmt::format("\n          {}", in_quotes(word + ":" + description));
 }
 
-// The flags of fish's `complete` that say what a value can be.
+// Returns the flags of fish's `complete` for the candidates of a value.
 std::string offer_in_fish(const CompletionValue& value) {
   std::string flags = value.file ? " -F" : "";
   if (!value.choices.empty()) flags += " -a " + in_quotes(joined(value.choices));

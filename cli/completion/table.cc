@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading the table of completions from CLI11 (table.h).
+// The table of completions, read from CLI11 (table.h).
 
 #include "cli/completion/table.h"
 
@@ -27,7 +27,7 @@ std::vector<std::string> typed_names(const CLI::Option& option) {
   return names;
 }
 
-// The name of a positional argument, and the type of an option, say whether it is a file.
+// Returns whether the name of an argument or the type name of an option stands for a file.
 bool is_file(std::string_view name) {
   constexpr std::array<std::string_view, 4> kFiles = {"FILE", "TENSOR", "SCENE", "DIR"};
   return std::any_of(kFiles.begin(), kFiles.end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything that a shell can complete, read from the options that the commands added to CLI11.
+// The table of commands, options and values that a shell can complete, read from CLI11.
 
 #pragma once
 
@@ -12,24 +12,24 @@
 
 namespace fovea::cli {
 
-/// What can be offered for a value: one of a few words, a file name, or nothing, as for a number.
+/// The candidates for a value: a few words, file names, or none, for example for a number.
 struct CompletionValue {
   std::vector<std::string> choices;
   bool file = false;
 };
 
 struct CompletionOption {
-  /// As typed: "-h", "--help".
+  /// Names as typed: "-h", "--help".
   std::vector<std::string> names;
-  /// The first sentence of its help.
+  /// The first sentence of the help text.
   std::string description;
   /// Absent for a flag.
   std::optional<CompletionValue> value;
 };
 
-/// One command.
+/// The completions of one command.
 struct Completion {
-  /// The words that select it, as in "train scene"; empty for the program itself.
+  /// The words that select the command, such as "train scene"; empty for the program itself.
   std::string command;
   std::string description;
   std::vector<std::string> subcommands;

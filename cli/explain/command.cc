@@ -48,7 +48,7 @@ class ExplainCommand : public Command {
   enum class Format { kText, kJson, kMarkdown, kHtml };
 
   void add_options();
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
   Format format() const;
   scene::TextOptions text_options(bool to_file) const;
@@ -74,50 +74,50 @@ ExplainCommand::ExplainCommand(CLI::App& parent)
 void ExplainCommand::add_options() {
   app_->add_option("SCENE", scene_, "A scene file, or \"-\" for standard input.");
   app_->add_option("--query", query_,
-                   "The word to explain in detail; as @INDEX, counted from 0, where it occurs "
-                   "twice (@ITEM:INDEX in a batch). Default: as the scene says.")
+                   "The word to explain in detail; @INDEX, counted from 0, for a word that occurs "
+                   "twice (@ITEM:INDEX in a batch). Default: set by the scene.")
       ->type_name("WORD|@INDEX");
   add_choice(*app_, "--format", format_,
              {{"text", Format::kText},
               {"json", Format::kJson},
               {"markdown", Format::kMarkdown},
               {"html", Format::kHtml}},
-             "text, json, markdown or html. Default: by the ending of --output FILE (.txt, .json, "
-             ".md, .markdown, .html, .htm), else text.")
+             "text, json, markdown or html. Default: from the extension of --output FILE (.txt, "
+             ".json, .md, .markdown, .html, .htm), else text.")
       ->type_name("FORMAT");
   app_->add_option("--output", output_, "Write to FILE instead of standard output.")
       ->type_name("FILE");
   app_->add_flag("--check", check_,
-                 "Compare with what the scene expects and print the result instead of the story; "
-                 "with --format json print all of the JSON. Exit 1 if a number is off.");
+                 "Compare with the scene's expected numbers and print the result instead of the "
+                 "explanation; with --format json, print the complete JSON. Exit 1 on a mismatch.");
   add_choice(
       *app_, "--color", color_,
       {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
-      "Colours in text: always, never, or auto (the default): when standard output is a "
-      "terminal that shows them.")
+      "Colours in text: always, never, or auto (the default): if standard output is a terminal "
+      "with colours.")
       ->type_name("WHEN");
   add_integer(
       *app_, "--width", width_, {std::int64_t{scene::kMinWidth}, std::int64_t{scene::kMaxWidth}},
-      fmt::format("Columns of text, from {} to {}. Default: the terminal's, from 60 to 160; "
-                  "100 without one.",
+      fmt::format("The width of text in columns, from {} to {}. Default: the terminal's width, "
+                  "from 60 to 160; 100 without a terminal.",
                   scene::kMinWidth, scene::kMaxWidth));
 
-  // The group's name becomes a heading.
+  // The group's name becomes a heading of the page.
   app_->option_defaults()->group("Options for a sentence");
   app_->add_option("--text", text_, "Explain this sentence instead of a scene.")
       ->type_name("SENTENCE");
   add_integer(*app_, "--dim", sentence_.dim, {std::int64_t{1}, kMaxDim},
-              "Numbers in each word's embedding (default 4).");
+              "The embedding dimension (default 4).");
   add_integer(*app_, "--seed", sentence_.seed,
               {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
-              "Where the random numbers start (default 42). They are NumPy's.");
-  app_->add_flag("--causal", sentence_.causal, "No word looks at words after it.");
+              "The seed of the random numbers, which equal NumPy's (default 42).");
+  app_->add_flag("--causal", sentence_.causal, "No word attends to later words.");
   add_integer(*app_, "--heads", sentence_.heads, {std::int64_t{1}, kMaxDim},
-              "Heads that the embedding is split among (default 1).");
+              "The number of heads, which split the embedding (default 1).");
   add_choice(*app_, "--projections", sentence_.random_projections,
              {{"none", false}, {"random", true}},
-             "What makes queries, keys and values of the embeddings: none (the default), or "
-             "random weights.")
+             "The projections from embeddings to queries, keys and values: none (the default) or "
+             "random.")
       ->type_name("none|random");
   app_->option_defaults()->group("Options");
 }
@@ -172,7 +172,7 @@ scene::Trace ExplainCommand::trace() const {
     return scene::trace_scene(scene);
   }
   const bool from_stdin = scene_ == "-";
-  std::error_code missing;  // of either file: then they are not the same
+  std::error_code missing;  // if either file is missing, they are different
   if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
     throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
   }

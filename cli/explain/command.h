@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea explain`: the story of a scene or a sentence, or the check of what a scene expects. The
-// library tells it (fovea/scene.h); this reads the arguments and puts the result where it belongs.
+// `fovea explain`: explains a scene or a sentence, or checks a scene's expected numbers. The
+// library (fovea/scene.h) creates the text; the command parses the arguments and writes the result.
 
 #pragma once
 

@@ -32,7 +32,7 @@ std::string read_stdin() {
       throw IoError(fmt::format("standard input: cannot be read: {}", std::strerror(errno)));
     }
     text.append(block.data(), static_cast<std::size_t>(size));
-    // An endless input is given up as soon as it is too long.
+    // Checked in the loop, so that an endless input is rejected.
     if (text.size() > kLimit) {
       fail("standard input: expected at most {} bytes, got more", kLimit);
     }

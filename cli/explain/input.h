@@ -8,7 +8,7 @@
 
 namespace fovea::cli {
 
-/// Reads a scene from standard input. Throws IoError or InvalidArgument, as scene::load_scene.
+/// Reads a scene from standard input. Throws IoError or InvalidArgument, like scene::load_scene.
 scene::Scene load_scene_from_stdin();
 
 }  // namespace fovea::cli

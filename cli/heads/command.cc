@@ -52,22 +52,22 @@ class HeadsCommand : public Command {
 };
 
 HeadsCommand::HeadsCommand(CLI::App& parent)
-    : Command(parent, "heads", "what each head looks at, in numbers and a name", kHeadsPage) {
-  add_problem_options(*app_, arguments_, "What is shown", [this] {
+    : Command(parent, "heads", "classify heads by where they attend", kHeadsPage) {
+  add_problem_options(*app_, arguments_, "Options for the table", [this] {
     add_integer(
         *app_, "--blocks", blocks_, {std::int64_t{1}, kMaxBlocks},
-        "Into how many equal blocks the keys are cut for \"block\" (default 16); where there "
-        "are fewer keys, each is one.");
+        "The number of equal blocks of keys for the column \"block\" (default 16). If there are "
+        "fewer keys, each is a block.");
     add_choice(
         *app_, "--sort", sort_, head_orders(),
-        "What heads are sorted by, the largest first: share, the largest of first, prev, own "
-        "and next (the default); one of the columns entropy, even, distance, largest, first, "
-        "prev, own, next and block; or head, as they come.")
+        "Sort heads in descending order by share (the default), the largest of first, prev, own "
+        "and next; by one of the columns entropy, even, distance, largest, first, prev, own, next "
+        "and block; or in ascending order by head.")
         ->type_name("ORDER");
     app_->option_defaults()->group("Options");
-    app_->add_flag("--json", arguments_.json, "Print JSON rather than the table.");
+    app_->add_flag("--json", arguments_.json, "Print JSON instead of the table.");
     app_->add_option("--output", output_,
-                     "Write all numbers there instead: .json or .csv, by its ending.")
+                     "Write the complete table to a .json or .csv file, by its extension.")
         ->type_name("FILE");
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea heads`: what each head is like, in a few numbers and a name.
+// `fovea heads`: classifies heads by where they attend.
 
 #pragma once
 

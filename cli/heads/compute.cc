@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of heads (compute.h).
+// Head statistics (compute.h).
 
 #include "cli/heads/compute.h"
 
@@ -17,7 +17,7 @@
 namespace fovea::cli {
 namespace {
 
-/// An order and what it goes by.
+/// Returns the value by which `order` sorts a head.
 double key_of(const HeadTold& head, std::string_view order) {
   constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {
       {"entropy", kEntropy}, {"distance", kMeanDistance}, {"largest", kMaximum},

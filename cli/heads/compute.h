@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of `fovea heads`: what is told of each head.
+// Computation of the head statistics of `fovea heads`.
 
 #pragma once
 
@@ -21,18 +21,19 @@ using engine::HeadTold;
 using enum engine::HeadPlace;
 
 struct HeadsResult {
-  std::vector<HeadTold> heads;  ///< of the first batch item, then of the next
+  std::vector<HeadTold> heads;  ///< by batch item, then by head
   std::int64_t blocks = 16;
   int threads = 1;
   double seconds = 0.0;
 };
 
-/// What `--sort` takes, the default first.
+/// Returns the values of `--sort`, the default first.
 std::vector<std::string> head_orders();
-/// The largest first, nan last, equals as they were; by "head", as they come.
+/// Sorts in descending order with NaN last. The sort is stable; "head" keeps the order.
 void sort_heads(std::vector<HeadTold>& heads, std::string_view order);
 
-/// Computes, with rules that fit the problem. Throws InvalidArgument, in words of options.
+/// Computes the statistics of all heads. `rules` must be valid for the inputs. Throws
+/// InvalidArgument that names the option.
 HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
                           int threads, Progress& progress);
 

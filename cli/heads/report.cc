@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Heads as a table, as JSON and as CSV (report.h).
+// Head statistics as a table, JSON or CSV (report.h).
 
 #include "cli/heads/report.h"
 
@@ -29,7 +29,7 @@ constexpr int kShareDigits = 4;   // "0.52"
 constexpr int kMinBar = 3;
 constexpr int kMaxBar = 8;
 
-/// A share as so many characters, in eighths of one.
+/// Returns a bar for a share, in eighths of a character; 1 is `width` characters.
 std::string bar(double share, int width) {
   constexpr std::string_view kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const double eighths = std::isnan(share) ? 0.0 : std::clamp(share, 0.0, 1.0) * 8.0 * width;
@@ -39,7 +39,7 @@ std::string bar(double share, int width) {
   return text + std::string(kEighths[whole % 8]);
 }
 
-/// The columns with bars.
+/// A column with a bar.
 struct ShareColumn {
   std::string_view header;
   HeadPlace place;
@@ -52,10 +52,10 @@ constexpr ShareColumn kShares[] = {{"first", kFirstKey},
                                    {"next", kNextKey},
                                    {"block", kBlockDiagonal}};
 
-/// Which columns a table has.
+/// The optional columns of a table.
 struct Columns {
   bool batch = false, entropy = false, even = false, distance = false, largest = false;
-  int bar = 0;  // characters beside each share
+  int bar = 0;  // width of the bar after each share
 
   int width() const {
     int sum = 4 + kGap + kLongestName;
@@ -70,7 +70,7 @@ struct Columns {
   }
 };
 
-/// As many as there is room for, by how much they tell.
+/// Returns the columns that fit `width`, the most informative first.
 Columns columns_for(bool batch, int width) {
   Columns columns{.batch = batch};
   const auto take = [&](auto Columns::*member, auto value) {
@@ -109,7 +109,7 @@ Cells head_row(const HeadTold& head, const Columns& columns) {
   const auto number = [](double value, int digits) {
     if (std::isnan(value)) return std::string("-");
     const std::string text = fmt::format("{:.{}f}", value, digits);
-    // What rounds to 0 has no sign.
+    // A number that rounds to 0 is printed without a sign.
     return text.find_first_not_of("-0.") == std::string::npos ? fmt::format("{:.{}f}", 0.0, digits)
                                                               : text;
   };
@@ -138,7 +138,7 @@ std::string order_words(const std::string& order) {
   return order == "share" ? "by the largest of first, prev, own and next" : "by " + order;
 }
 
-/// JSON has no nan.
+/// Returns null for NaN, which JSON does not have.
 Json number_json(double value) {
   if (std::isnan(value)) return {};
   return value;
@@ -161,7 +161,7 @@ std::string heads_text(const HeadsReport& report, int width) {
   const Columns columns = columns_for(shape.batch > 1, width);
   std::vector<Cells> rows = {header(columns)};
   for (const HeadTold& head : result.heads) rows.push_back(head_row(head, columns));
-  // Numbers to the right, bars and names to the left.
+  // Numbers are right-aligned; bars and names are left-aligned.
   const std::size_t shares = std::size(kShares);
   text += text_table(rows, std::string(rows.front().size() - shares - 1, '>') +
                                std::string(shares, columns.bar > 0 ? '<' : '>') + '<');
@@ -191,7 +191,7 @@ std::string heads_json(const HeadsReport& report) {
                      {"threads", report.result.threads},
                      {"seconds", report.result.seconds},
                      {"heads", heads}};
-  // File names may be any bytes.
+  // File names may contain invalid UTF-8, which is replaced.
   return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
@@ -201,7 +201,7 @@ std::string heads_csv(const HeadsReport& report) {
   text += ",name\n";
   for (const HeadTold& head : report.result.heads) {
     text += fmt::format("{},{}", head.batch, head.head);
-    // So many digits tell any number of the type from its neighbours.
+    // Enough digits to round-trip any number of the type.
     const int digits = report.inputs.is_float64() ? 17 : 9;
     for (const double value : head.numbers) text += fmt::format(",{:.{}g}", value, digits);
     text += fmt::format(",{}\n", head.name());

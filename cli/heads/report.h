@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea heads` says: a table with bars, JSON and CSV.
+// The output of `fovea heads`: a table with bars, JSON or CSV.
 
 #pragma once
 
@@ -15,11 +15,11 @@ namespace fovea::cli {
 struct HeadsReport {
   const AttendInputs& inputs;
   const AttendRules& rules;
-  const HeadsResult& result;  ///< its heads are told in their order
-  std::string order;          ///< what they are sorted by, for the table
+  const HeadsResult& result;  ///< heads are printed in this order
+  std::string order;          ///< the value of --sort, for the heading
 };
 
-/// At most `width` columns, 60 or more. As much is told of each head as there is room for.
+/// Returns a table of at most `width` columns (60 or more), with the statistics that fit.
 std::string heads_text(const HeadsReport& report, int width);
 std::string heads_json(const HeadsReport& report);
 std::string heads_csv(const HeadsReport& report);

@@ -33,7 +33,7 @@ std::string to_text(const BuildInfo& info) {
 }
 
 std::string to_json(const BuildInfo& info) {
-  // {:?} quotes and escapes; for plain names, as these are, it does so as JSON does.
+  // {:?} quotes and escapes like JSON for plain names such as these.
   return fmt::format(
       "{{\n"
       "  \"version\": {:?},\n"
@@ -58,8 +58,8 @@ class InfoCommand : public Command {
 };
 
 InfoCommand::InfoCommand(CLI::App& parent)
-    : Command(parent, "info", "what this build is and what it found on this machine", kInfoPage,
-              Repeated::kRefused) {
+    : Command(parent, "info", "show the build, the CPU's SIMD targets and the choices made",
+              kInfoPage, Repeated::kRefused) {
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea info`: what this build is and what it found on this machine.
+// `fovea info`: shows the build, the CPU's SIMD targets and the choices made.
 
 #pragma once
 

@@ -24,7 +24,7 @@
 namespace fovea::cli {
 namespace {
 
-/// Says on a terminal how far reading is, once that takes long.
+/// Shows the progress of reading on a terminal, once it takes long.
 class SlowProgress {
  public:
   void show(const std::string& name, std::size_t place, std::size_t count, double share) {
@@ -40,17 +40,17 @@ class SlowProgress {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// The message without the names of file and tensor, which stand beside it.
+/// Returns the message without the names of the file and the tensor, which are printed next to it.
 std::string without_place(std::string_view message, const std::string& name) {
   const std::string place = visible(name) + ": ";
   const std::size_t at = message.find(place);
   return std::string(at == std::string_view::npos ? message : message.substr(at + place.size()));
 }
 
-/// What is asked for: all tensors of a file, or one.
+/// The argument: all tensors of a file, or one of them.
 struct Inspected {
   TensorFile file;
-  std::string name;  // as it is to be read; empty: all
+  std::string name;  // as passed to TensorFile::read; empty for all tensors
 };
 
 Inspected open_inspected(const std::string& spec) {
@@ -73,13 +73,15 @@ class InspectCommand : public Command {
 };
 
 InspectCommand::InspectCommand(CLI::App& parent)
-    : Command(parent, "inspect", "which tensors a file has, and their ranges", kInspectPage,
+    : Command(parent, "inspect", "list the tensors in a file, with ranges", kInspectPage,
               Repeated::kRefused) {
-  app_->add_option("FILE", file_,
-                   "A file, of which :NAME picks one tensor, and :bf16 or :NAME:bf16 one whose "
-                   "elements, two bytes without a type, are bfloat16; or \"-\" for an .npy from "
-                   "standard input.");
-  app_->add_flag("--names", names_, "Print names, types and shapes only; numbers are not read.");
+  app_->add_option(
+      "FILE", file_,
+      "A file; FILE:NAME for one tensor; FILE:bf16 or FILE:NAME:bf16 for bfloat16 "
+      "stored by NumPy as two bytes without a type; \"-\" for an .npy file on standard "
+      "input.");
+  app_->add_flag("--names", names_,
+                 "Print only names, types and shapes, without reading the data.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
 }
 
@@ -96,7 +98,7 @@ int InspectCommand::run() const {
   SlowProgress progress;
   const std::size_t count = report.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
-    // By name: Clang 14 captures no structured bindings.
+    // Not structured bindings, which Clang 14 cannot capture.
     TensorInfo& info = report.tensors[i].info;
     std::optional<Summary>& summary = report.tensors[i].summary;
     const bool chosen = !name.empty();
@@ -110,7 +112,7 @@ int InspectCommand::run() const {
       summary = summarize(tensor, [&](double share) { progress.show(info.name, i, count, share); });
     } catch (const InvalidArgument& error) {
       if (chosen) throw;
-      // The others may be fine.
+      // Continue, because other tensors may be readable.
       info.unreadable = without_place(error.what(), info.name);
       if (failure.empty()) failure = error.what();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea inspect`: which tensors a file has, and what their numbers are like.
+// `fovea inspect`: lists the tensors in a file, with ranges.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table and the JSON object (report.h). Names come from a file, so they are made
-// visible.
+// The table and the JSON object (report.h). Tensor names may contain any bytes, so control
+// characters are escaped.
 
 #include "cli/inspect/report.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kNone = "-";
 
-/// Bytes in a unit that leaves up to three digits before the point.
+/// Returns a size in the unit that leaves at most three digits before the decimal point.
 std::string size_text(std::int64_t bytes) {
   constexpr std::array kUnits = {"kB", "MB", "GB", "TB"};
   if (bytes < 1000) return fmt::format("{} bytes", bytes);
@@ -32,7 +32,7 @@ std::string size_text(std::int64_t bytes) {
   return fmt::format("{:.3g} {}", size, kUnits[unit]);
 }
 
-/// Minimum, maximum and mean as text.
+/// Returns minimum, maximum and mean as text.
 std::array<std::string, 3> range_of(const InspectedTensor& tensor) {
   const Summary& summary = *tensor.summary;
   if (summary.finite() == 0) return {kNone, kNone, kNone};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea inspect` has found, as text or JSON.
+// The output of `fovea inspect`, as text or JSON.
 
 #pragma once
 
@@ -14,7 +14,8 @@
 
 namespace fovea::cli {
 
-/// A tensor of the file; one that cannot be read has no summary, and says why in `info.unreadable`.
+/// A tensor of the file. If it cannot be read, it has no summary, and `info.unreadable` has the
+/// reason.
 struct InspectedTensor {
   TensorInfo info;
   std::optional<Summary> summary;
@@ -24,7 +25,7 @@ struct InspectReport {
   std::string file;
   FileFormat format = FileFormat::kNpy;
   std::vector<InspectedTensor> tensors = {};
-  /// Without ranges, for they were not asked for.
+  /// Whether ranges are omitted (--names).
   bool names_only = false;
 };
 

@@ -56,12 +56,12 @@ class MapCommand : public Command {
   void add_map_options();
   void add_look_options();
   void add_output_options();
-  /// Throws UsageError for arguments that do not go together or name no format.
+  /// Throws UsageError for incompatible arguments and unknown file formats.
   void check_usage() const;
-  /// Throws InvalidArgument for what does not fit the problem.
+  /// Returns the request. Throws InvalidArgument if an option does not fit the problem.
   MapRequest make_request(const ProblemShape& shape, const MapPlace& place) const;
   void set_size(MapRequest& request) const;
-  /// Of the map in the terminal.
+  /// Returns the colours for the map in the terminal.
   scene::Color color_depth() const;
   MapLook look(const MapRequest& request) const;
   MapWords words(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
@@ -82,8 +82,8 @@ class MapCommand : public Command {
 };
 
 MapCommand::MapCommand(CLI::App& parent)
-    : Command(parent, "map", "a picture of who looks at whom, and numbers of it", kMapPage) {
-  add_weight_options(*app_, arguments_, "What is shown", HeadChoice::kOneOrAll, [this] {
+    : Command(parent, "map", "render attention weights, with statistics", kMapPage) {
+  add_weight_options(*app_, arguments_, "Options for the map", HeadChoice::kOneOrAll, [this] {
     add_map_options();
     add_look_options();
     add_output_options();
@@ -92,49 +92,49 @@ MapCommand::MapCommand(CLI::App& parent)
 
 void MapCommand::add_map_options() {
   app_->add_option("--size", size_,
-                   "Cells, or pixels, across (of keys) and down (of queries), as images have it. "
-                   "Default: one for each key and query, up to 1024 each; what fits a terminal.")
+                   "The number of cells or pixels across (keys) and down (queries). Default: one "
+                   "per key and query, up to 1024 each, or as many as fit the terminal.")
       ->type_name("WIDTHxHEIGHT");
   add_choice(*app_, "--reduce", reduce_,
              {{"sum", Pool::kSum}, {"mean", Pool::kMean}, {"max", Pool::kMax}},
-             "What the weights in a cell become: their sum, their mean over the pairs that the "
-             "mask lets be seen (the default), or the largest.")
+             "Combine the weights in a cell by sum, mean over the visible pairs (the default), or "
+             "max.")
       ->type_name("HOW");
   app_->add_option("--tokens", tokens_,
-                   "Names of the keys, and of the queries where these are as many: a file of text "
-                   "with one on each line.")
+                   "A text file with one name per line for the keys, and for the queries if there "
+                   "are as many.")
       ->type_name("FILE");
 }
 
 void MapCommand::add_look_options() {
-  app_->option_defaults()->group("How it looks");
+  app_->option_defaults()->group("Options for colours");
   add_choice(*app_, "--tone", tone_, {kTones.begin(), kTones.end()},
-             "How colours follow the weights: linear, by their square root (sqrt), in which small "
-             "ones are seen, or by their logarithm (log), down to a millionth of the largest. "
-             "Default: sqrt, and log where more than 256 keys are shown.")
+             "Map weights to colours linearly (linear), by their square root (sqrt), which shows "
+             "small weights, or by their logarithm (log), down to a millionth of the largest. "
+             "Default: sqrt, or log for more than 256 keys.")
       ->type_name("TONE");
   add_choice(*app_, "--colormap", colors_, kColorMaps,
-             "The colours: viridis (the default), magma or grey.")
+             "The colour map: viridis (the default), magma or grey.")
       ->type_name("COLORS");
   add_choice(
       *app_, "--color", color_,
       {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
-      "Whether the map in the terminal has colours. auto: where standard output is a "
-      "terminal that has them.")
+      "Colours of the map in the terminal: always, never, or auto (the default): if standard "
+      "output is a terminal with colours.")
       ->type_name("WHEN");
 }
 
 void MapCommand::add_output_options() {
   app_->option_defaults()->group("Options");
   app_->add_option("--output", output_,
-                   "Write the map there: .png, .svg, .html or .npy, by its ending. Without it the "
-                   "map is shown in the terminal.")
+                   "Write the map to a .png, .svg, .html or .npy file, by its extension, instead "
+                   "of showing it in the terminal.")
       ->type_name("FILE");
   app_->add_option("--stats", stats_,
-                   "Write what is told of each query there: .json or .csv, by its ending.")
+                   "Write per-query statistics to a .json or .csv file, by its extension.")
       ->type_name("FILE");
   add_integer(*app_, "--top", top_, {std::int64_t{1}, kMaxTopKeys},
-              "With --stats: also the N keys that each query looks at most.");
+              "With --stats: also write the N largest weights of each query and their keys.");
 }
 
 void MapCommand::check_usage() const {
@@ -155,7 +155,7 @@ void MapCommand::check_usage() const {
         fmt::format("--top goes with one head, as each has largest keys of its own; got --head {}",
                     pool_name(*arguments_.place.heads)));
   }
-  // Their endings differ, so that they are two files.
+  // --output and --stats have different extensions, so they cannot be the same file.
 }
 
 void MapCommand::set_size(MapRequest& request) const {
@@ -212,7 +212,7 @@ MapRequest MapCommand::make_request(const ProblemShape& shape, const MapPlace& p
 }
 
 MapLook MapCommand::look(const MapRequest& request) const {
-  // Among many keys most weights are so small that their roots look alike.
+  // With many keys, most weights are so small that their square roots look the same.
   constexpr std::int64_t kManyKeys = 256;
   const bool many = request.keys.size() > kManyKeys;
   const Tone tone = tone_.value_or(many ? Tone::kLog : Tone::kSqrt);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea map`: the weights of one head, or of all together, as a picture, and what is told of their
-// rows; `fovea tile`: one rectangle of the weights of a head, as numbers.
+// `fovea map`: renders the weights of one head, or of all heads together, with per-query
+// statistics. `fovea tile`: prints a rectangle of the weights of one head.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of maps and tiles (compute.h).
+// Computation of maps and tiles (compute.h).
 
 #include "cli/map/compute.h"
 
@@ -17,7 +17,7 @@
 namespace fovea::cli {
 namespace {
 
-/// The wanted rows of the head.
+/// Returns the requested rows of the head as a problem.
 ProblemPart part_of(const AttendInputs& inputs, const AttendRules& rules,
                     const MapRequest& request) {
   return {rules.options(),
@@ -28,7 +28,7 @@ ProblemPart part_of(const AttendInputs& inputs, const AttendRules& rules,
            .queries = request.queries.size()}};
 }
 
-/// Of a pass over the part without a context.
+/// Returns the flop of a pass over the part without a context.
 double flop_of(const ProblemPart& part, const AttendInputs& inputs) {
   return useful_flop(part.shape(), inputs.head_dim(), part.options());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The numbers of `fovea map` and `fovea tile`: attention_map() and attention_weights() of what was
-// asked for, with progress and errors as the command line has them.
+// The computations of `fovea map` and `fovea tile`: calls of attention_map() and
+// attention_weights() with a progress line and errors that name options.
 
 #pragma once
 
@@ -15,7 +15,6 @@
 
 namespace fovea::cli {
 
-/// From `begin` to before `end`.
 using Span = IndexRange;
 
 struct MapResult : AttentionMap {
@@ -23,15 +22,16 @@ struct MapResult : AttentionMap {
   double seconds = 0.0;
 };
 
-/// What a tile shows: weights, or the scores that softmax makes them of.
+/// The content of a tile: weights, or the scores before softmax.
 enum class TileOf : std::uint8_t { kWeights, kScores };
 
-/// The rectangle of the request's queries and keys, [queries, keys], float32 or float64. Throws as
-/// compute_map.
+/// Computes the rectangle of the request's queries and keys, [queries, keys], float32 or float64.
+/// Throws like compute_map.
 Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
                     TileOf what, int threads, Progress& progress);
 
-/// Computes, with rules that fit the problem. Throws InvalidArgument, in words of options.
+/// Computes a map. `rules` must be valid for the inputs. Throws InvalidArgument that names the
+/// option.
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Places of weights (place.h).
+// Selection of weights (place.h).
 
 #include "cli/map/place.h"
 
@@ -14,7 +14,7 @@
 namespace fovea::cli {
 namespace {
 
-/// "A:B", of which either may be left out.
+/// Parses "A:B", in which both numbers are optional.
 Span parse_span(const char* option, const std::string& text, std::int64_t length) {
   if (text.empty()) return {0, length};
   const std::size_t colon = text.find(':');
@@ -28,7 +28,7 @@ Span parse_span(const char* option, const std::string& text, std::int64_t length
        length, text);
 }
 
-/// --head where it also takes what all heads are to become.
+/// Adds --head with the values mean and max for all heads together.
 void add_head_option(CLI::App& app, PlaceArguments& to) {
   const auto assign = [&to](const std::string& value) {
     to.heads = value == "mean"  ? std::optional(Pool::kMean)
@@ -42,9 +42,8 @@ void add_head_option(CLI::App& app, PlaceArguments& to) {
     }
     to.head = *number;
   };
-  app.add_option_function<std::string>(
-         "--head", assign,
-         "The head of queries (default 0), or mean or max: of all heads together.")
+  app.add_option_function<std::string>("--head", assign,
+                                       "The query head (default 0), or mean or max over all heads.")
       ->type_name("N|HOW");
 }
 
@@ -54,7 +53,7 @@ void require_index(const char* option, std::int64_t index, std::int64_t count, c
        index);
 }
 
-/// --batch, --head, --rows and --cols, under the heading that is the app's at the moment.
+/// Adds --batch, --head, --rows and --cols under the current option group.
 void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   add_integer(app, "--batch", to.batch, {std::int64_t{0}, kMaxCount},
               "The batch item (default 0).");
@@ -62,15 +61,16 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
     add_head_option(app, to);
   } else {
     add_integer(app, "--head", to.head, {std::int64_t{0}, kMaxCount},
-                "The head of queries (default 0).");
+                "The query head (default 0).");
   }
   app.add_option("--rows", to.rows,
-                 "Queries FIRST to before END alone; either may be left out. Default: all.")
+                 "Select the queries from FIRST to before END; both are optional. Default: all.")
       ->type_name("FIRST:END");
-  app.add_option("--cols", to.cols, "Keys, likewise.")->type_name("FIRST:END");
+  app.add_option("--cols", to.cols, "Select keys in the same way.")->type_name("FIRST:END");
 }
 
-/// Throws InvalidArgument for an index out of range and for an empty problem.
+/// Returns the selection. Throws InvalidArgument if an index is out of range or the problem is
+/// empty.
 MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
   if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
     fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,

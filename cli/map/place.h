@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which weights `fovea map` and `fovea tile` are about, and what both have alike: their options,
-// and how these become a problem.
+// The selection of weights for `fovea map` and `fovea tile`, and their common options.
 
 #pragma once
 
@@ -24,16 +23,16 @@
 
 namespace fovea::cli {
 
-/// As they were typed.
+/// The options of the selection as typed.
 struct PlaceArguments {
   std::int64_t batch = 0;
   std::int64_t head = 0;
-  std::optional<Pool> heads = {};  ///< kMean or kMax over all of them, in place of `head`
+  std::optional<Pool> heads = {};  ///< kMean or kMax pools all heads, and `head` is ignored
   std::string rows;
   std::string cols;
 };
 
-/// Some queries and keys of one head, or of all heads together.
+/// A range of queries and keys of one head, or of all heads together.
 struct MapPlace {
   std::int64_t batch = 0;
   std::int64_t head = 0;
@@ -42,7 +41,7 @@ struct MapPlace {
   Span keys;
 };
 
-/// What --head takes.
+/// The values that --head accepts: an index, or also mean and max.
 enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
 
 struct WeightArguments {
@@ -50,20 +49,22 @@ struct WeightArguments {
   PlaceArguments place;
 };
 
-/// As add_problem_options, with a place before what `own` adds.
+/// Adds the options of add_problem_options, with those of the selection before those that `own`
+/// adds.
 void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
                         const std::function<void()>& own);
-/// As check_problem_usage, of which it names the rest.
+/// Calls check_problem_usage for the options of `fovea map` or `fovea tile`; `own` has the
+/// command's own options with a text.
 void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
                         std::vector<OptionText> own);
 
-/// What was asked about which weights.
+/// A problem and the selection of its weights.
 struct WeightProblem {
   AttendInputs inputs;
   AttendRules rules;
   MapPlace place;
 };
-/// Reads it. Throws InvalidArgument for what does not fit together, IoError.
+/// Reads the inputs and rules. Throws InvalidArgument if they do not fit together, IoError.
 WeightProblem read_weight_problem(const WeightArguments& arguments);
 
 }  // namespace fovea::cli

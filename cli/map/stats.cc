@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Row statistics in files (stats.h).
+// Files of per-query statistics (stats.h).
 
 #include "cli/map/stats.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// What is told of one row.
+/// The statistics of one query.
 struct RowTold {
   double entropy, effective_keys, maximum;
   std::int64_t maximum_key;
@@ -30,7 +30,7 @@ RowTold told_of(const LensBuffers& statistics, std::int64_t row) {
   const double entropy = statistics.entropy.value(at) + 0.0;  // no -0
   const double maximum = statistics.maximum.value(at);
   return {.entropy = entropy,
-          // Without a key there is no entropy either, whose exponential would be 1.
+          // Without a visible key the entropy is 0, and its exponential would be 1.
           .effective_keys = maximum == 0.0 ? 0.0 : std::exp(entropy),
           .maximum = maximum,
           .maximum_key = statistics.maximum_key.at<std::int64_t>(at),
@@ -49,13 +49,13 @@ TopKey top_of(const LensBuffers& statistics, std::int64_t row, std::int64_t i) {
   return {statistics.top_keys.at<std::int64_t>(at), statistics.top_weights.value(at)};
 }
 
-/// JSON has no nan.
+/// Returns null for NaN and infinity, which JSON does not have.
 Json number(double value) {
   if (!std::isfinite(value)) return {};
   return value;
 }
 
-/// A key, or null for none.
+/// Returns a key, or null if there is none.
 Json key_number(std::int64_t key) { return key < 0 ? Json() : Json(key); }
 
 std::string csv_field(std::string_view text) {
@@ -117,7 +117,7 @@ std::string stats_as_csv(const MapRequest& request, const MapResult& result,
   const auto key_field = [](std::int64_t key) {
     return key < 0 ? std::string() : std::to_string(key);
   };
-  // Nine digits tell any float32 from its neighbours.
+  // Nine digits round-trip any float32.
   const auto number_field = [](double value) { return fmt::format("{:.9g}", value); };
   for (std::int64_t i = 0; i < request.queries.size(); ++i) {
     const RowTold told = told_of(statistics, i);

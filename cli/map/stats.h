@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is told of each row, as JSON and as CSV.
+// Per-query statistics of `fovea map` as JSON and CSV.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace fovea::cli {
 
-/// An object for each query, after what they are of.
+/// Returns an object with the version, title, batch item and head, and one object per query.
 std::string stats_as_json(const MapRequest& request, const MapResult& result,
                           const MapWords& words);
-/// A line for each query, after one with the columns' names.
+/// Returns a header line and one line per query.
 std::string stats_as_csv(const MapRequest& request, const MapResult& result, const MapWords& words);
 
 }  // namespace fovea::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Maps in a terminal (text.h). Cells that are few are two characters wide, so that they are
-// square, and rows have names.
+// Maps in a terminal (text.h). Each line begins with the name of its queries. In small maps a cell
+// is two characters wide, so that it is square.
 
 #include "cli/map/text.h"
 
@@ -27,7 +27,7 @@ bool has_wide_cells(std::int64_t rows, std::int64_t columns, int width) {
   return rows <= kFewRows && 2 * columns <= width - kLabel;
 }
 
-/// A terminal's command for a colour of what is written (38) or of the ground (48).
+/// Returns the escape sequence for a foreground (38) or background (48) colour.
 std::string code(int which, Rgb color, scene::Color depth) {
   if (depth == scene::Color::kTrueColor) {
     return fmt::format("\x1b[{};2;{};{};{}m", which, color.red, color.green, color.blue);
@@ -45,7 +45,7 @@ class Painter {
 
   const Scale& scale() const { return scale_; }
 
-  /// A cell that is two characters wide.
+  /// Returns a cell that is two characters wide.
   std::string wide(std::int64_t row, std::int64_t column) const {
     const CellKind kind = kind_of(map_, row, column);
     if (depth_ == scene::Color::kNone) return shade(row, column) + shade(row, column);
@@ -53,7 +53,7 @@ class Painter {
     return fmt::format("{}  {}", code(48, color(row, column), depth_), kReset);
   }
 
-  /// One character for a cell, without colours.
+  /// Returns one character for a cell, without colours.
   std::string shade(std::int64_t row, std::int64_t column) const {
     switch (kind_of(map_, row, column)) {
       case CellKind::kMasked:
@@ -66,7 +66,7 @@ class Painter {
     return scene::shade(scale_.heat(map_.value(row, column)));
   }
 
-  /// One character for a cell and the one below it, which may be none.
+  /// Returns one character for a cell and the cell below it, if there is one.
   std::string two(std::int64_t row, std::int64_t column) const {
     const bool upper = seen(row, column);
     const bool lower = row + 1 < map_.rows() && seen(row + 1, column);
@@ -77,7 +77,7 @@ class Painter {
     return text + fmt::format("▀{}", kReset);
   }
 
-  /// The scale as a line.
+  /// Returns the colour scale as one line.
   std::string bar() const {
     std::string shown = " ░▒▓█";
     if (depth_ != scene::Color::kNone) {
@@ -107,7 +107,7 @@ class Painter {
   scene::Color depth_;
 };
 
-/// The name of a line: its query's token, or the numbers of its queries.
+/// Returns the name of a line: the indices of its queries, with the token of a single query.
 std::string line_name(const MapWords& words, IndexRange queries) {
   std::string name = span_words(queries);
   if (queries.size() == 1 && !words.query_tokens.empty()) {
@@ -121,7 +121,7 @@ std::string line_name(const MapWords& words, IndexRange queries) {
 TextSize text_size(std::int64_t queries, std::int64_t keys, int width, scene::Color color) {
   if (has_wide_cells(queries, keys, width)) return {keys, queries};
   const std::int64_t columns = std::min<std::int64_t>(keys, width - kLabel);
-  // In shape; a character is twice as high as wide.
+  // Keeps the aspect ratio; a character is twice as high as wide.
   const double shape = static_cast<double>(queries) / static_cast<double>(keys);
   const bool shades = color == scene::Color::kNone;
   const double rows = static_cast<double>(columns) * shape * (shades ? 0.5 : 1.0);
@@ -144,7 +144,7 @@ std::string map_as_text(const MapCells& map, const MapLook& look, const MapWords
   if (wide) {
     text += margin;
     for (std::int64_t c = 0; c < map.columns(); ++c) {
-      // Two digits are what there is room for.
+      // A cell has room for two digits.
       text += pad_right(std::to_string(map.keys_of(c).begin % 100), 2);
     }
   } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A map for a terminal: in colours, two cells to a character where they are many; in shades where
-// there are no colours.
+// A map for a terminal: in colours, with two cells per character if there are many, or in shades
+// without colours.
 
 #pragma once
 
@@ -15,14 +15,15 @@
 
 namespace fovea::cli {
 
-/// The cells, as columns and rows, of a terminal of this width for that many queries and keys.
+/// The number of cells of a map in a terminal.
 struct TextSize {
   std::int64_t columns = 1;
   std::int64_t rows = 1;
 };
+/// Returns the number of cells for a terminal of `width` columns.
 TextSize text_size(std::int64_t queries, std::int64_t keys, int width, scene::Color color);
 
-/// Lines end with a line break.
+/// Returns the map as lines, each with a line break.
 std::string map_as_text(const MapCells& map, const MapLook& look, const MapWords& words, int width,
                         scene::Color color);
 

@@ -34,13 +34,13 @@ class TileCommand : public Command {
 };
 
 TileCommand::TileCommand(CLI::App& parent)
-    : Command(parent, "tile", "one rectangle of the weights, as numbers", kTilePage) {
-  add_weight_options(*app_, arguments_, "Which weights", HeadChoice::kOne, [this] {
+    : Command(parent, "tile", "print a rectangle of the weights", kTilePage) {
+  add_weight_options(*app_, arguments_, "Options for the rectangle", HeadChoice::kOne, [this] {
     app_->option_defaults()->group("Options");
-    app_->add_flag("--scores", scores_, "Scores instead of weights.");
+    app_->add_flag("--scores", scores_, "Print scores instead of weights.");
     app_->add_option("--output", output_,
-                     "Write them there, [queries, keys]: an .npy, or \"-\", an .npy on standard "
-                     "output.")
+                     "Write the rectangle, [queries, keys], to an .npy file; \"-\": as .npy to "
+                     "standard output.")
         ->type_name("FILE");
   });
 }

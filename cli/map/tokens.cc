@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names in a file (tokens.h).
+// Names of queries and keys (tokens.h).
 
 #include "cli/map/tokens.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The manual pages, which the build embeds from the text files beside this; cli/shell/page.h says
-// how they are written.
+// The manual pages, embedded by the build from the text files in this folder. cli/shell/page.h
+// describes their format.
 
 #pragma once
 

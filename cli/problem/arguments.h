@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea attend` was told, as it was typed; empty or absent where an option was not given.
+// The arguments of `fovea attend` as typed; empty or absent if an option was not given.
 
 #pragma once
 
@@ -23,7 +23,7 @@ struct AttendArguments {
   std::string lse;
 
   bool causal = false;
-  std::int64_t prefix = -1;  // keys; -1 where the option was not given
+  std::int64_t prefix = -1;  // keys; -1 if the option was not given
   std::string window;
   std::string documents;
   std::string key_lengths;
@@ -37,7 +37,7 @@ struct AttendArguments {
   std::string slopes;
   std::string relative;
   bool one_way = false;
-  std::int64_t distance = 128;  // T5's own
+  std::int64_t distance = 128;  // as in T5
   std::string sinks;
 
   std::int64_t threads = 0;

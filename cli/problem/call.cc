@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calling the engine (attend_call.h).
+// The engine call (call.h).
 
 #include "cli/problem/call.h"
 
@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// How many rows of a head are to be looked at: all, unless that took seconds for all heads.
+/// Returns the number of rows per head to evaluate: all, unless that would take seconds.
 std::int64_t rows_to_count(const Mask& mask, ScorePosition at, const ProblemShape& shape,
                            std::int64_t heads) {
   constexpr std::int64_t kMaxWork = std::int64_t{1} << 28;  // rows, or elements of a mask
@@ -56,11 +56,11 @@ std::string_view engine_name(AttendEngine engine) {
 }
 
 AttendEngine choose_engine(const AttendInputs& inputs) {
-  constexpr std::int64_t kFewQueries = 32;  // as attention_decode says
+  constexpr std::int64_t kFewQueries = 32;  // queries per key head that suit attention_decode
   if (inputs.is_float64()) return AttendEngine::kReference;
   const ProblemShape& shape = inputs.shape;
   const std::int64_t group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
-  // Divided, as the product of lengths from a file may not fit.
+  // A division, since the product of sizes from a file may overflow.
   const bool few = group > 0 && shape.q_len <= kFewQueries / group;
   return few ? AttendEngine::kDecode : AttendEngine::kForward;
 }
@@ -101,7 +101,7 @@ AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result) {
   AttentionOutputs outputs;
   if (result.context.defined()) outputs.context = layout.seen(result.context.view());
   if (result.lse.defined()) {
-    // As if it had a dim of 1; heads come first in any layout.
+    // With a dim of 1 appended. The lse has heads first in either layout.
     const MutableTensorView lse = result.lse.view();
     Shape shape = lse.shape();
     shape.push_back(1);
@@ -127,7 +127,7 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   AttendTimes times;
   times.engine = choose_engine(inputs);
   times.threads = threads_of(options.execution);
-  // Without elements there may still be billions of rows, as a file says, to go through.
+  // Returns early, since a file can specify billions of rows without elements.
   times.nothing = outputs.context.size() == 0 && outputs.lse.size() == 0;
   if (times.nothing) return times;
   times.flop = useful_flop(inputs.shape, inputs.head_dim() + inputs.value_dim(), options);

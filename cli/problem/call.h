@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one call that `fovea attend` makes: which function, on which threads, for how much work, and
-// how far it is.
+// The engine call of `fovea attend`: choice of function, threads, flop count and progress.
 
 #pragma once
 
@@ -18,57 +17,58 @@
 
 namespace fovea::cli {
 
-/// What computes: all give the same, to rounding.
+/// The function that computes. All give the same result up to rounding.
 enum class AttendEngine {
   kForward,   ///< attention_forward
-  kDecode,    ///< attention_decode: a few queries for each head of keys
-  kReference  ///< float64
+  kDecode,    ///< attention_decode, for a few queries per key head
+  kReference  ///< the reference, for float64
 };
 
-/// "forward", "decode" or "reference".
+/// Returns "forward", "decode" or "reference".
 std::string_view engine_name(AttendEngine engine);
 
 AttendEngine choose_engine(const AttendInputs& inputs);
 
-/// What comes out; absent where it is not asked for. As files have it, in the layout of the inputs.
+/// The outputs in the layout of the inputs; undefined if not requested.
 struct AttendResult {
   Tensor context;
   Tensor lse;
 };
 
-/// How the call went.
+/// Statistics of the call.
 struct AttendTimes {
   AttendEngine engine = AttendEngine::kForward;
-  int threads = 1;       ///< as many as it might use
-  bool nothing = false;  ///< to compute: no output has an element, and no call was made
+  int threads = 1;       ///< the maximum number of threads
+  bool nothing = false;  ///< whether no call was made, because all outputs are empty
   double seconds = 0.0;
-  /// Useful: 2 (head_dim + value_dim) for each pair of a query and a key that it sees.
+  /// Useful flop: 2 (head_dim + value_dim) for each visible pair of query and key.
   double flop = 0.0;
-  /// What the CPU's multiply-adds reach, in GFLOP/s; measured after calls that took long enough
-  /// for it not to matter.
+  /// The CPU's peak rate of FMAs. Measured only after calls that are much longer than the
+  /// measurement.
   std::optional<double> ceiling_gflops;
 
   std::optional<double> gflops() const;
-  /// Of the ceiling.
+  /// Returns the speed as a share of the ceiling.
   std::optional<double> share() const;
 };
 
-/// The flop of a call that leaves nothing out and does nothing twice. Where a mask does not tell
-/// each row's keys by two ends and has very many pairs, rows spread evenly stand for the others.
-/// `dims` are those of a key and a value together.
+/// Returns the flop of a call without skipped or repeated work. Rows are sampled evenly if there
+/// are very many pairs and the mask does not give each row a contiguous range of keys. `dims` is
+/// head_dim
+/// + value_dim.
 double useful_flop(const ProblemShape& shape, std::int64_t dims, const AttentionOptions& options);
 
-/// The threads that a call might use.
+/// Returns the maximum number of threads of a call.
 int threads_of(const Execution& execution);
 
-/// What comes out, as the engine writes it and as the reference is compared with it.
+/// Returns views of the result with heads first, as the engine writes it and --verify reads it.
 AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result);
 
-/// Throws InvalidArgument, in words of options, where these do not fit the problem.
+/// Throws InvalidArgument that names the option if the options do not fit the problem.
 void require_fit(const AttentionOptions& options, const ProblemShape& shape);
 
-/// Computes, with options that fit. Throws InvalidArgument, in words of options, for numbers that
-/// float32 does not hold; nothing is written then.
+/// Computes the outputs. `options` must be valid for the inputs. Throws InvalidArgument that names
+/// the option, before anything is written, if a number does not fit float32.
 AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
                    const AttentionOutputs& outputs, Progress& progress);
 

@@ -27,7 +27,7 @@ template <class... Args>
       fmt::format("{}: {}", tensor.place, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// The file behind --input, of which each tensor that has no option of its own is taken.
+/// The file of --input, which has the tensors without an option of their own.
 class InputFile {
  public:
   explicit InputFile(const std::string& spec) {
@@ -89,14 +89,14 @@ AttendTensor read_one(const char* name, const std::string& spec, const InputFile
   return found;
 }
 
-/// The largest number of a type.
+/// Returns the largest finite number of a type.
 double largest_of(DType type) {
   if (type == DType::kFloat16) return 65504.0;
   if (type == DType::kBFloat16) return 0x1.fep127;
   return std::numeric_limits<float>::max();
 }
 
-/// What was a number would be infinite, and the result nan, without anybody's being told.
+/// Throws if the conversion to `type` would silently turn finite numbers into infinity.
 void require_in_range(const AttendTensor& tensor, DType type) {
   const DType from = tensor.tensor->dtype();
   const bool narrower = type == DType::kFloat16 || type == DType::kBFloat16;
@@ -107,7 +107,7 @@ void require_in_range(const AttendTensor& tensor, DType type) {
               largest_of(type), dtype_name(type), largest);
 }
 
-/// Converts where --dtype says so; refuses what cannot be computed with.
+/// Converts the tensor to the type of --dtype. Throws if the resulting type is not supported.
 void settle_type(AttendTensor& tensor, std::optional<DType> wish) {
   if (wish && tensor.tensor->dtype() != *wish) {
     require_in_range(tensor, *wish);
@@ -132,7 +132,7 @@ void settle_layout(AttendTensor& tensor, const TensorLayout& layout) {
     fail_tensor(tensor, "expected {} dimensions as the query has, got shape {}", layout.rank,
                 to_string(tensor.tensor->shape()));
   }
-  // The engine reads along dim; in Fortran order neighbours lie apart there.
+  // The engine needs contiguous elements along dim, which Fortran order does not have.
   const TensorView& view = tensor.tensor.view();
   if (view.extent(rank - 1) > 1 && view.strides()[rank - 1] != 1) {
     tensor.tensor = TensorRef(Tensor(view));
@@ -140,7 +140,7 @@ void settle_layout(AttendTensor& tensor, const TensorLayout& layout) {
   tensor.view = layout.seen(tensor.tensor.view());
 }
 
-/// Says that `tensor` has `got` where `expected` was expected.
+/// Throws for an extent of `tensor`.
 [[noreturn]] void refuse_extent(const AttendTensor& tensor, std::string_view expected,
                                 std::int64_t got) {
   fail_tensor(tensor, "expected {}, got {} in shape {}", expected, got,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The query, key and value of `fovea attend`: read, checked against each other, and seen as
-// [batch, heads, length, dim], whatever their rank and layout.
+// The query, key and value of `fovea attend`: read, validated, and viewed as
+// [batch, heads, length, dim] for any rank and layout.
 
 #pragma once
 
@@ -15,28 +15,28 @@
 
 namespace fovea::cli {
 
-/// How tensors lie in files: how many dimensions they have, and which.
+/// The dimensions of tensors in files and their order.
 struct TensorLayout {
   int rank = 4;               ///< 2: no batch and no heads; 3: no batch
   bool length_first = false;  ///< "blhd": length before heads
 
-  /// The shape in a file of a tensor [batch, heads, length, dim].
+  /// Returns the shape in a file of a tensor [batch, heads, length, dim].
   Shape shape(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t dim) const;
-  /// The same without a dim: [batch, heads, length] and less, in either layout.
+  /// Returns the shape in a file of a tensor [batch, heads, length], the same in either layout.
   Shape shape(std::int64_t batch, std::int64_t heads, std::int64_t length) const;
 
-  /// A tensor of a file as [batch, heads, length, dim]; no element is moved.
+  /// Returns a view of a tensor in a file as [batch, heads, length, dim].
   template <class Pointee>
   BasicTensorView<Pointee> seen(const BasicTensorView<Pointee>& tensor) const;
-  /// "[batch, heads, length, dim]", as it lies in a file.
+  /// Returns the dimensions in a file, for example "[batch, heads, length, dim]".
   std::string words() const;
 };
 
-/// One of the three.
+/// A query, key or value.
 struct AttendTensor {
-  std::string name;   ///< where it is: "q.npy", "model.safetensors:query"
-  std::string place;  ///< the option as well, for messages: "--query: q.npy"
-  TensorRef tensor;   ///< as the file has it, in the type that is computed with
+  std::string name;   ///< "q.npy", "model.safetensors:query"
+  std::string place;  ///< the name with the option, for messages: "--query: q.npy"
+  TensorRef tensor;   ///< in the layout of the file and the type of the computation
   TensorView view;    ///< [batch, heads, length, dim]
 };
 
@@ -52,17 +52,18 @@ struct AttendInputs {
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }
 };
 
-/// Whether values are needed. Where only weights are, keys stand for values that were not given.
+/// Whether values are needed. If only weights are computed and no value is given, the key is used.
 enum class ValueWish : std::uint8_t { kNeeded, kIfGiven };
 
-/// Throws InvalidArgument and IoError, naming option and file, what was expected and what came.
+/// Reads and validates the inputs. Throws InvalidArgument and IoError that name the option and
+/// file, the expected and the actual value.
 AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish = ValueWish::kNeeded);
 
 template <class Pointee>
 BasicTensorView<Pointee> TensorLayout::seen(const BasicTensorView<Pointee>& tensor) const {
   const BasicTensorView<Pointee> heads_first =
       length_first && rank > 2 ? tensor.transposed(rank - 3, rank - 2) : tensor;
-  // What is not there has one element, and the strides of a tensor without gaps.
+  // Missing dimensions have extent 1 and the strides of a contiguous tensor.
   Shape shape = {1, 1, 1, 1};
   Strides strides = shape;
   for (int dim = 3; dim >= 0; --dim) {

@@ -20,7 +20,7 @@
 namespace fovea::cli {
 namespace {
 
-/// The options of both commands that take a text.
+/// Returns the common options with a text.
 std::vector<OptionText> texts_of(const AttendArguments& arguments) {
   return {{"--query", &arguments.query},         {"--key", &arguments.key},
           {"--value", &arguments.value},         {"--input", &arguments.input},
@@ -41,13 +41,13 @@ void require_values(const CLI::App& app, const std::vector<OptionText>& texts,
   }
 }
 
-/// Throws where two options read standard input.
+/// Throws UsageError if two options read standard input.
 void require_one_reader(const std::vector<OptionText>& texts) {
   const char* reader = nullptr;
   for (const OptionText& option : texts) {
     const std::string& text = *option.text;
     const std::size_t comma = std::min(text.find(','), text.size());
-    // Of two, as --documents takes them, either may be.
+    // --documents accepts two tensors, and either may be standard input.
     for (const std::string& part :
          {text.substr(0, comma), text.substr(std::min(comma + 1, text.size()))}) {
       if (!is_standard_input(part)) continue;
@@ -62,88 +62,93 @@ void require_one_reader(const std::vector<OptionText>& texts) {
   }
 }
 
-/// Those of attend, but for what holds for weights alone.
+/// Adds the tensor options of `fovea attend` with the descriptions for weights.
 void add_weight_tensor_options(CLI::App& app, AttendArguments& to) {
   add_tensor_options(app, to);
   app.get_option("--value")->description(
-      "Looked at for its shape alone: weights do not depend on it.");
+      "Optional; only its shape is checked, since weights do not depend on it.");
   app.get_option("--input")->description(
-      "An .npz or .safetensors file with \"query\" and \"key\", of which those are taken that have "
-      "no option of their own. FILE:bf16: they are bfloat16 without a type, as NumPy writes it.");
+      "An .npz or .safetensors file with \"query\" and \"key\", used for those without an option "
+      "of "
+      "their own. FILE:bf16: both are bfloat16, stored by NumPy as two bytes without a type.");
   app.get_option("--layout")
-      ->description("Which dimension comes first: heads (bhld, the default) or length (blhd).");
+      ->description(
+          "The order of dimensions: heads first (bhld, the default) or length first "
+          "(blhd).");
   app.get_option("--dtype")->description(
-      "Convert query and key to this type. f64 is computed by the reference, exactly and some "
-      "hundred times as slowly.");
+      "Convert query and key to this type. f64 uses the reference, in float64 and some hundred "
+      "times slower.");
 }
 
 }  // namespace
 
 void add_tensor_options(CLI::App& app, AttendArguments& to) {
-  // The group's name becomes a heading.
+  // The group's name becomes a heading of the page.
   app.option_defaults()->group("Tensors");
   const auto add = [&app](const char* name, std::string& target, const char* description) {
     app.add_option(name, target, description)->type_name("TENSOR");
   };
-  add("--query", to.query, "What asks: [batch, heads, length, dim], or fewer dimensions.");
+  add("--query", to.query, "The query, [batch, heads, length, dim] or fewer dimensions.");
   add("--key", to.key,
-      "What is asked: as many dims as the query; its heads divide the query's, and each serves a "
-      "run of them.");
-  add("--value", to.value, "What is mixed: heads and length of the key, any dim.");
+      "The key, with the dim of the query. Its head count divides the query's; each key head is "
+      "shared by a group of consecutive query heads.");
+  add("--value", to.value, "The value, with the heads and length of the key, and any dim.");
   app.add_option("--input", to.input,
-                 "An .npz or .safetensors file with \"query\", \"key\" and \"value\", of which "
-                 "those are taken that have no option of their own. FILE:bf16: all of them are "
-                 "bfloat16 without a type, as NumPy writes it.")
+                 "An .npz or .safetensors file with \"query\", \"key\" and \"value\", used for "
+                 "those without an option of their own. FILE:bf16: all are bfloat16, stored by "
+                 "NumPy as two bytes without a type.")
       ->type_name("FILE");
   add_choice(app, "--layout", to.length_first, {{"bhld", false}, {"blhd", true}},
-             "Which dimension comes first: heads (bhld, the default) or length (blhd), in query, "
-             "key, value and context alike.")
+             "The order of dimensions in query, key, value and context: heads first (bhld, the "
+             "default) or length first (blhd).")
       ->type_name("LAYOUT");
   add_choice(app, "--dtype", to.dtype,
              {{"f32", DType::kFloat32},
               {"bf16", DType::kBFloat16},
               {"f16", DType::kFloat16},
               {"f64", DType::kFloat64}},
-             "Convert query, key and value to this type, and write the context in it. Default: "
-             "each as it is, the context as the query. f64 is computed by the reference, exactly "
-             "and some hundred times as slowly.")
+             "Convert query, key and value to this type, and write the context in it. Default: no "
+             "conversion, and a context of the query's type. f64 uses the reference, in float64 "
+             "and some hundred times slower.")
       ->type_name("TYPE");
 }
 
 void add_mask_options(CLI::App& app, AttendArguments& to) {
   app.option_defaults()->group("Options for masks");
-  app.add_flag("--causal", to.causal, "A query sees no key after its own position.");
+  app.add_flag("--causal", to.causal, "Hide the keys after a query's position.");
   app.add_option("--alignment", to.alignment,
-                 "Where query 0 stands among the keys: bottom-right (the default: so that the "
-                 "last query stands at the last key), top-left (at key 0), or at key OFFSET; one "
-                 "offset, or one for each batch item, as numbers or a tensor.")
+                 "The position of query 0: bottom-right (the default), which puts the last query "
+                 "at the last key; top-left, at key 0; or at key OFFSET: one offset or one per "
+                 "batch item, as numbers or a tensor.")
       ->type_name("WHERE");
   app.add_option("--window", to.window,
-                 "A query sees LEFT keys before its position and RIGHT after it; -1: all.")
+                 "A query sees LEFT keys before its position and RIGHT keys after it; -1: all.")
       ->type_name("LEFT,RIGHT");
   add_integer(
       app, "--prefix", to.prefix, {std::int64_t{0}, kMaxCount},
-      "Every query sees the first N keys: beside what --causal lets it see, or only these.");
+      "Every query sees the first N keys, in addition to those that --causal allows; without "
+      "--causal, no others.");
   app.add_option("--documents", to.documents,
-                 "A query sees the keys of its own document: integers [length] or [batch, "
-                 "length]. One tensor where queries are as many as keys, else one for each.")
+                 "A query sees only the keys of its own document. IDS are integers, [length] or "
+                 "[batch, length]; KEY_IDS are needed if queries and keys differ in length.")
       ->type_name("IDS[,KEY_IDS]");
   app.add_option("--key-lengths", to.key_lengths,
-                 "How many keys there are really, the rest being padding: one number, or one for "
-                 "each batch item, or a tensor of them.")
+                 "The number of real keys, followed by padding: one number or one per batch item, "
+                 "as numbers or a tensor.")
       ->type_name("N,...");
   app.add_option("--mask", to.mask,
-                 "A tensor of bool, true where a query sees a key, broadcast to [batch, heads, "
-                 "queries, keys].")
+                 "A bool tensor, true if a query sees a key, broadcast to [batch, heads, queries, "
+                 "keys].")
       ->type_name("TENSOR");
 }
 
 void add_score_options(CLI::App& app, AttendArguments& to) {
   app.option_defaults()->group("Options for scores");
-  add_real(app, "--scale", to.scale, "The factor on query . key. Default: 1 / sqrt(dim).");
-  add_real(app, "--softcap", to.softcap, "Bend scores s to X tanh(s / X).");
+  add_real(app, "--scale", to.scale, "The factor of query . key. Default: 1 / sqrt(dim).");
+  add_real(app, "--softcap", to.softcap, "Replace scores s by X tanh(s / X).");
   app.add_option("--bias", to.bias,
-                 "Floats that are added to the scores, broadcast as --mask; -inf hides.")
+                 "A floating-point tensor added to the scores, broadcast like --mask; -inf hides "
+                 "a key.")
       ->type_name("TENSOR");
   const auto set_alibi = [&to](const std::string& slopes) {
     to.alibi = true;
@@ -151,25 +156,26 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
   };
   app.add_option_function<std::string>(
          "--alibi", set_alibi,
-         "Subtract SLOPE times the distance of query and key: a slope for each head of queries, as "
-         "numbers or a tensor. Without any: those of the paper.")
+         "Subtract a slope times the distance between query and key: one slope per query head, as "
+         "numbers or a tensor. Default: the slopes of the ALiBi paper.")
       ->type_name("[SLOPES]")
       ->expected(0, 1);
   app.add_option("--relative", to.relative,
-                 "Add T5's bias by relative position: a table [buckets, heads].")
+                 "Add T5's relative position bias from a table [buckets, heads].")
       ->type_name("TENSOR");
-  app.add_flag("--relative-one-way", to.one_way, "Keys ahead share a bucket, as in T5's decoder.");
+  app.add_flag("--relative-one-way", to.one_way,
+               "Use a single bucket for all keys after the query, as in T5's decoder.");
   add_integer(app, "--relative-distance", to.distance, {std::int64_t{1}, kMaxCount},
-              "From this distance on all keys share a bucket (default 128).");
+              "The distance from which all keys share a bucket (default 128).");
   app.add_option("--sinks", to.sinks,
-                 "A logit for each head of queries that joins the denominator only, as numbers "
-                 "or a tensor.")
+                 "Logits that are added only to the softmax denominator, one per query head, as "
+                 "numbers or a tensor.")
       ->type_name("X,...");
 }
 
 void add_threads_option(CLI::App& app, AttendArguments& to) {
   add_integer(app, "--threads", to.threads, {std::int64_t{1}, kMaxThreads},
-              "Threads to compute with. Default: one per CPU. The result is the same.");
+              "The number of threads; does not change the result. Default: one per CPU.");
 }
 
 void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,

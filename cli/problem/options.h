@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The options that say which attention it is, of `fovea attend` and `fovea map` alike: tensors,
-// masks and scores.
+// The options for tensors, masks and scores, shared by `fovea attend`, `map`, `tile` and `heads`.
 
 #pragma once
 
@@ -15,26 +14,26 @@
 
 namespace fovea::cli {
 
-/// An option and the text it was given.
+/// An option and its text.
 struct OptionText {
   const char* name = nullptr;
   const std::string* text = nullptr;
 };
 
-/// Each under a heading of its own; the arguments must live as long as the app.
+/// Add options, each function under a heading of its own. The arguments must outlive the app.
 void add_tensor_options(CLI::App& app, AttendArguments& to);
 void add_mask_options(CLI::App& app, AttendArguments& to);
 void add_score_options(CLI::App& app, AttendArguments& to);
-/// Under the heading that is the app's at the moment.
+/// Adds --threads under the app's current heading.
 void add_threads_option(CLI::App& app, AttendArguments& to);
 
-/// All options of a command for weights, but for those of a place: tensors, what `own` adds under
-/// `heading`, which leaves the app at the heading "Options", threads there, masks and scores.
+/// Adds the common options of commands for weights: tensors, then the options that `own` adds under
+/// `heading`, then threads, masks and scores. `own` must leave the app at the heading "Options".
 void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
                          const std::function<void()>& own);
 
-/// Throws UsageError for options that have no value or do not go together. `tensors` are those that
-/// have to be given where --input is not; `outputs` are the command's own options with a text.
+/// Throws UsageError for options without a value and for incompatible options. `tensors` are the
+/// options required without --input; `outputs` are the command's own options with a text.
 void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,
                          const std::vector<std::string>& tensors,
                          const std::vector<OptionText>& outputs);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules of `fovea attend` (attend_rules.h).
+// Masks and scores of `fovea attend` (rules.h).
 
 #include "cli/problem/rules.h"
 
@@ -30,7 +30,8 @@ Tensor document_ids(const std::string& spec) {
   return Tensor(ids.view());
 }
 
-/// IDS, or IDS,KEY_IDS: a comma may be part of a file's name, so the files are asked.
+/// Reads IDS or IDS,KEY_IDS. A file name may contain a comma, so existing files decide where to
+/// split.
 void read_documents(const std::string& text, MaskParts& mask) {
   std::error_code error;
   const bool is_one = std::filesystem::exists(text, error);
@@ -120,7 +121,7 @@ ScoreOptions read_score(const AttendArguments& arguments) {
   return score;
 }
 
-/// The first few, and how many more there are.
+/// Returns the first numbers, and the count of the others.
 template <class Number>
 std::string some(const std::vector<Number>& numbers) {
   constexpr std::size_t kMaxShown = 4;
@@ -192,9 +193,9 @@ AttendRules read_rules(const AttendArguments& arguments) {
 
 InvalidArgument in_words_of_options(const InvalidArgument& error) {
   const std::string_view argument = error.argument();
-  // What has fields ("tile.queries") is no option.
+  // An argument with fields ("tile.queries") is not an option.
   if (argument.empty() || argument.find('.') != std::string_view::npos) return error;
-  // The tensor behind --mask; query, key and value have been checked before.
+  // "dense mask" is the tensor of --mask. Query, key and value were validated before.
   std::string option = argument == "dense mask" ? "--mask" : fmt::format("--{}", argument);
   std::ranges::replace(option, '_', '-');
   constexpr std::size_t kColon = 2;  // ": "

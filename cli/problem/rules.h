@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks, alignment and scores of `fovea attend`: what the options say, as rules and in words.
+// Masks, alignment and scores of `fovea attend`, parsed from the options, and their description in
+// words.
 
 #pragma once
 
@@ -18,18 +19,17 @@
 
 namespace fovea::cli {
 
-/// The parts of a mask, to be joined.
+/// The rules that make up a mask.
 struct MaskParts {
   bool causal = false;
   std::optional<std::int64_t> prefix;
   std::optional<std::pair<std::int64_t, std::int64_t>> window;
-  Tensor query_ids;  ///< of documents; the same tensor twice where one was given
+  Tensor query_ids;  ///< document ids; if --documents has one tensor, key_ids is the same
   Tensor key_ids;
   std::optional<std::vector<std::int64_t>> key_lengths;
   TensorRef dense;
 
-  /// (causal | prefix) & window & documents & key_lengths & dense, as far as they are there: a
-  /// prefix language model, whatever else is hidden.
+  /// Returns (causal | prefix) & window & documents & key_lengths & dense, without absent rules.
   Mask joined() const;
 };
 
@@ -41,17 +41,17 @@ struct AttendRules {
 
   AttentionOptions options() const;
 
-  /// "causal, window of 255 keys back and 0 ahead"; who sees whom.
+  /// Returns the mask in words: "causal; window of 255 keys back and 0 ahead".
   std::string mask_words() const;
-  /// "scale 0.125, softcap 30, ALiBi": what becomes of query . key.
+  /// Returns the score options in words: "scale 0.125, softcap 30, ALiBi".
   std::string score_words(std::int64_t head_dim) const;
 };
 
-/// Throws InvalidArgument and IoError; messages begin with the option.
+/// Reads the rules. Throws InvalidArgument and IoError; messages begin with the option.
 AttendRules read_rules(const AttendArguments& arguments);
 
-/// What the library says of an option ("key_lengths: expected ..."), with the option's name as it
-/// is typed.
+/// Returns an error of the library ("key_lengths: expected ...") with the name of the command-line
+/// option ("--key-lengths: expected ...").
 InvalidArgument in_words_of_options(const InvalidArgument& error);
 
 }  // namespace fovea::cli

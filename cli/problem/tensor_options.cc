@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors that options name (tensor_options.h).
+// Tensors and numbers in options (tensor_options.h).
 
 #include "cli/problem/tensor_options.h"
 
@@ -39,7 +39,7 @@ TensorRef read_tensor_option(const std::string& option, const std::string& spec)
 
 namespace {
 
-/// A tensor in place of a list of what `expected` says.
+/// Reads a tensor instead of a typed list; `expected` describes its elements for messages.
 TensorRef read_list(const std::string& option, const std::string& text, const char* expected) {
   if (!names_tensor(text)) {
     fail("{}: expected {} with commas between them, or the file of a tensor, got \"{}\"", option,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors and lists of numbers that options name: FILE, FILE:NAME, "-", or the numbers themselves.
+// Option values that are tensors or lists of numbers: FILE, FILE:NAME, "-", or the numbers.
 
 #pragma once
 
@@ -12,20 +12,21 @@
 
 namespace fovea::cli {
 
-/// Each reads what the option `option` was given. Messages begin with the option. Throw
-/// InvalidArgument and IoError.
-///
-/// "FILE[:NAME]" or "-".
+// The following functions read the value of an option. They throw InvalidArgument and IoError with
+// messages that begin with the option.
+
+/// Reads "FILE[:NAME]" or "-".
 TensorRef read_tensor_option(const std::string& option, const std::string& spec);
-/// "3,4", or a tensor of integers that has at most one dimension.
+/// Reads "3,4", or an integer tensor with at most one dimension.
 std::vector<std::int64_t> read_whole_numbers(const std::string& option, const std::string& text);
-/// "0.5,-inf", or a tensor of floats or integers that has at most one dimension.
+/// Reads "0.5,-inf", or a tensor of floats or integers with at most one dimension.
 std::vector<double> read_numbers(const std::string& option, const std::string& text);
 
-/// "-", or "-:bf16".
+/// Returns whether `spec` is "-" or "-:bf16".
 bool is_standard_input(const std::string& spec);
 
-/// Whether there is such a file, or its name ends as one of a tensor does.
+/// Returns whether `spec` names standard input, an existing file, or a file with the extension of a
+/// tensor file.
 bool names_tensor(const std::string& spec);
 
 }  // namespace fovea::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a call is (call_progress.h).
+// Progress of a call (call_progress.h).
 
 #include "cli/shell/call_progress.h"
 
@@ -12,7 +12,7 @@
 namespace fovea::cli {
 namespace {
 
-/// "12 s", "3 min 20 s": what is left need not be known better.
+/// Returns the time left as "12 s", "3 min 20 s" or "2 h 5 min".
 std::string left_text(double seconds) {
   constexpr double kLongest = 360000.0;
   if (!(seconds < kLongest)) return "days";

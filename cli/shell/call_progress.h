@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far a call of the engine is, with its speed and the time that is left.
+// Progress of a call of the engine: share done, speed and time left.
 
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace fovea::cli {
 
-/// Says it once the call takes long, and not at every item.
+/// A callback that shows the progress at intervals, once the call has taken half a second.
 class CallProgress {
  public:
-  /// `flop`: of the whole call.
+  /// `flop` is that of the whole call.
   CallProgress(Progress& line, double flop) : line_(line), flop_(flop) {}
 
   void operator()(std::int64_t done, std::int64_t total);

@@ -16,13 +16,13 @@ class AbsentCommand : public Command {
   AbsentCommand(CLI::App& parent, const std::string& name, const std::string& description,
                 const std::string& message)
       : Command(parent, name.c_str(), description.c_str(), {}) {
-    if (description.empty()) app_->group("");
+    if (description.empty()) app_->group("");  // hidden
     app_->prefix_command();
     app_->set_help_flag();
     app_->parse_complete_callback([message] { throw InvalidArgument(message); });
   }
 
-  int run() const override { return 0; }  // never reached
+  int run() const override { return 0; }  // unreachable
 };
 
 }  // namespace
@@ -39,9 +39,12 @@ Command::Command(CLI::App& program, std::string_view page, Repeated repeated) : 
   }
 }
 
-void CommandGroup::add_commands(std::initializer_list<MakeCommand> commands) {
+void CommandGroup::add_commands(std::initializer_list<MakeCommand> commands, const char* group) {
   app_->require_subcommand(0, 1);
-  for (const MakeCommand make : commands) commands_.push_back(make(*app_));
+  for (const MakeCommand make : commands) {
+    commands_.push_back(make(*app_));
+    if (group != nullptr) commands_.back()->set_group(group);
+  }
 }
 
 int CommandGroup::run() const {

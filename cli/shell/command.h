@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Base classes of commands. Each command is a class in the .cc of its folder, whose header declares
-// a factory only.
+// Base classes of commands. Each command is a class in a .cc file of its folder; the header
+// declares only a factory.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::cli {
 
-/// What happens to an option that is given twice.
+/// The handling of an option that occurs twice.
 enum class Repeated : std::uint8_t { kLastCounts, kRefused };
 
 class Command {
@@ -26,16 +26,18 @@ class Command {
   virtual ~Command() = default;
 
   bool chosen() const { return app_->parsed(); }
-  /// Does the work; returns the exit code. Throws UsageError, InvalidArgument, IoError, OutputError
-  /// and whatever else ends the program with a message (program.h).
+  /// Runs the command and returns the exit code. May throw UsageError, InvalidArgument, IoError,
+  /// OutputError and other exceptions; run_program (program.h) turns them into messages.
   virtual int run() const = 0;
+  /// Sets the subheading under which a page lists the command.
+  void set_group(const char* heading) { app_->group(heading); }
 
  protected:
-  /// A command of `parent`, with the text of its page (page.h). The help flag is added later, after
-  /// all other options.
+  /// Creates a command of `parent` with the text of its page (page.h). The help flag is added
+  /// later, after all other options.
   Command(CLI::App& parent, const char* name, const char* description, std::string_view page,
           Repeated repeated = Repeated::kLastCounts);
-  /// A program, without a name to be typed.
+  /// Creates the command of a program that has no subcommand name.
   Command(CLI::App& program, std::string_view page, Repeated repeated = Repeated::kLastCounts);
 
   bool given(const std::string& option) const { return app_->count(option) > 0; }
@@ -43,28 +45,29 @@ class Command {
   CLI::App* app_;
 };
 
-/// Adds a command to its parent.
+/// A function that adds a command to its parent.
 using MakeCommand = std::unique_ptr<Command> (*)(CLI::App& parent);
 
-/// A command or a program that has commands.
+/// A command or program with subcommands.
 class CommandGroup : public Command {
  public:
-  /// Runs the command that was chosen.
+  /// Runs the chosen subcommand.
   int run() const override;
 
  protected:
   using Command::Command;
 
-  void add_commands(std::initializer_list<MakeCommand> commands);
-  /// Called if no command was chosen.
+  /// Adds subcommands. `group` is their subheading on the page; null if there is none.
+  void add_commands(std::initializer_list<MakeCommand> commands, const char* group = nullptr);
+  /// Called if no subcommand was chosen.
   virtual int run_alone() const = 0;
 
  private:
   std::vector<std::unique_ptr<Command>> commands_;
 };
 
-/// A command that this program does not have: whatever follows its name, it throws InvalidArgument
-/// with `message`. Without a description it is not listed.
+/// Creates a placeholder for a command that this program does not have. It throws InvalidArgument
+/// with `message`, whatever its arguments are. It is hidden if `description` is empty.
 std::unique_ptr<Command> make_absent(CLI::App& parent, const std::string& name,
                                      const std::string& description, const std::string& message);
 

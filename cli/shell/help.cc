@@ -19,7 +19,8 @@ namespace {
 constexpr int kPageWidth = 80;
 constexpr int kIndent = 4;
 constexpr int kGap = 2;
-// A term wider than this stands on a line of its own, so that descriptions keep their room.
+constexpr int kSubheadingIndent = 2;
+// Wider terms get a line of their own, so that descriptions are not squeezed.
 constexpr int kWidestTerm = 25;
 
 std::string spaces(int count) { return std::string(static_cast<std::size_t>(count), ' '); }
@@ -41,34 +42,44 @@ class TextWriter : public PageWriter {
   void verbatim(const std::vector<std::string_view>& lines) override {
     for (const std::string_view line : lines) page_ += fmt::format("{}{}\n", spaces(kIndent), line);
   }
-  void definitions(const std::vector<Definition>& definitions) override;
+  void groups(const std::vector<DefinitionGroup>& groups) override;
   void gap() override { page_ += "\n"; }
 
  private:
+  void definition(const Definition& definition, int widest);
+
   std::string& page_;
 };
 
-void TextWriter::definitions(const std::vector<Definition>& definitions) {
+void TextWriter::groups(const std::vector<DefinitionGroup>& groups) {
   int widest = 0;
-  for (const auto& [term, text] : definitions) {
-    const int width = display_width(term);
-    if (width <= kWidestTerm) widest = std::max(widest, width);
+  for (const DefinitionGroup& group : groups) {
+    for (const auto& [term, text] : group.definitions) {
+      const int width = display_width(term);
+      if (width <= kWidestTerm) widest = std::max(widest, width);
+    }
   }
-  const int column = widest + kGap;
-  for (const auto& [term, text] : definitions) {
-    std::string line = spaces(kIndent) + pad_right(term, column);
-    if (display_width(term) > widest) {
-      page_ += spaces(kIndent) + term + "\n";
-      line = spaces(kIndent + column);
-    }
-    for (const std::string& part : wrap(text, kPageWidth - kIndent - column)) {
-      page_ += line + part + "\n";
-      line = spaces(kIndent + column);
-    }
+  for (const auto& [heading, definitions] : groups) {
+    if (!heading.empty()) page_ += spaces(kSubheadingIndent) + heading + "\n";
+    for (const Definition& one : definitions) definition(one, widest);
   }
 }
 
-/// Collects lines of one kind and writes them when another kind begins.
+void TextWriter::definition(const Definition& definition, int widest) {
+  const auto& [term, text] = definition;
+  const int column = widest + kGap;
+  std::string line = spaces(kIndent) + pad_right(term, column);
+  if (display_width(term) > widest) {
+    page_ += spaces(kIndent) + term + "\n";
+    line = spaces(kIndent + column);
+  }
+  for (const std::string& part : wrap(text, kPageWidth - kIndent - column)) {
+    page_ += line + part + "\n";
+    line = spaces(kIndent + column);
+  }
+}
+
+// Collects consecutive lines of the same kind and writes them together.
 class Layout {
  public:
   explicit Layout(PageWriter& writer) : writer_(writer) {}
@@ -120,7 +131,7 @@ void write_section(PageWriter& writer, std::string_view heading, std::string_vie
   layout.flush();
 }
 
-// "-h, --help" or "--query WORD|@INDEX" or "SCENE".
+// Returns "-h, --help", "--query WORD|@INDEX" or "SCENE".
 std::string term_of(const CLI::Option& option) {
   if (option.get_positional()) return option.get_name(true);
   std::string names;
@@ -143,18 +154,23 @@ void write_options(PageWriter& writer, const std::string& heading,
   writer.definitions(definitions);
 }
 
-std::vector<Definition> commands_of(const CLI::App& app) {
-  std::vector<Definition> commands;
+// Returns the listed commands by purpose, which is the group that a command has in CLI11. There are
+// no subheadings if all commands are in the same group.
+std::vector<DefinitionGroup> command_groups(const CLI::App& app) {
+  std::vector<DefinitionGroup> groups;
   for (const CLI::App* command : listed_commands(app)) {
-    commands.emplace_back(command->get_name(), command->get_description());
+    auto group = std::ranges::find(groups, command->get_group(), &DefinitionGroup::heading);
+    if (group == groups.end()) group = groups.insert(groups.end(), {command->get_group(), {}});
+    group->definitions.emplace_back(command->get_name(), command->get_description());
   }
-  return commands;
+  if (groups.size() == 1) groups.front().heading.clear();
+  return groups;
 }
 
 void write_commands_and_options(PageWriter& writer, const CLI::App& app) {
-  if (const auto commands = commands_of(app); !commands.empty()) {
+  if (const auto groups = command_groups(app); !groups.empty()) {
     writer.heading("COMMANDS");
-    writer.definitions(commands);
+    writer.groups(groups);
   }
   write_options(writer, "ARGUMENTS",
                 app.get_options([](const CLI::Option* o) { return o->get_positional(); }));
@@ -166,7 +182,7 @@ void write_commands_and_options(PageWriter& writer, const CLI::App& app) {
   }
 }
 
-// "fovea train scene"
+// Returns the command as typed: "fovea train scene".
 std::string full_name(const CLI::App& app) {
   const CLI::App* parent = app.get_parent();
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
@@ -202,7 +218,7 @@ std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
 
 std::string short_help(const CLI::App& app) {
   std::string text = "Usage: fovea COMMAND [ARGUMENT]...\n\n";
-  TextWriter(text).definitions(commands_of(app));
+  TextWriter(text).groups(command_groups(app));
   return text + "\nTry this first, or see fovea --help:\n\n" +
          "    fovea explain --text \"Your journey starts with one step\"\n";
 }

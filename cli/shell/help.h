@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Help in the form of a manual page. What a command, an option or a subcommand is for is written
-// once, where it is added to CLI11; this lays it out and puts the page's own sections around it.
+// Help in the form of a manual page: the descriptions of commands and options in CLI11, with the
+// page's own sections (page.h) around them.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace fovea::cli {
 
-/// NAME, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS, then the page's other sections,
-/// within 80 columns.
+/// A manual page of 80 columns: NAME, EXAMPLE, SYNOPSIS, DESCRIPTION, COMMANDS, ARGUMENTS, OPTIONS,
+/// then the page's other sections.
 class PageFormatter : public CLI::FormatterBase {
  public:
   explicit PageFormatter(Page page) : page_(std::move(page)) {}
@@ -34,13 +34,13 @@ class PageFormatter : public CLI::FormatterBase {
 /// Writes the page of `app`, whose formatter is a PageFormatter.
 void write_page(PageWriter& writer, const CLI::App& app);
 
-/// Returns ASCII text in capitals.
+/// Returns ASCII text in upper case.
 std::string upper(std::string text);
 
-/// The commands of `app` that a page lists.
+/// Returns the commands of `app` that are not hidden.
 std::vector<const CLI::App*> listed_commands(const CLI::App& app);
 
-/// The page in a few lines, for somebody who typed the program's name alone.
+/// Returns a summary of the page, for a program that was started without arguments.
 std::string short_help(const CLI::App& app);
 
 }  // namespace fovea::cli

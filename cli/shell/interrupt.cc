@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Signals (interrupt.h). The handlers call only what POSIX lists as safe in a handler.
+// Signal handling (interrupt.h). The handlers call only async-signal-safe functions.
 
 #include "cli/shell/interrupt.h"
 
@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// Handlers may touch nothing else.
+// Signal handlers may only access variables of this type.
 volatile std::sig_atomic_t delayed = 0;
 volatile std::sig_atomic_t noted = 0;
 
-// Before a call that does not return, AddressSanitizer allocates where handlers have a stack of
-// their own, and the signal may have come inside of its allocator, which would wait for itself.
+// Not sanitized: before a call that does not return, AddressSanitizer allocates memory if the
+// handler runs on an alternate stack. If the signal interrupted its allocator, that would deadlock.
 extern "C" [[gnu::no_sanitize_address]] void end_process(int signal) {
   if (delayed != 0 && noted == 0) {
     noted = signal;
@@ -55,7 +55,7 @@ void handle_signals() {
   }
   action.sa_handler = end_at_lost_memory;
   sigaction(SIGBUS, &action, nullptr);
-  // A closed pipe and a file grown too large are then errors of the write itself.
+  // The write then fails with EPIPE or EFBIG.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What happens on Ctrl-C: temporary files go and the process ends with 128 + the signal's number.
+// Handling of Ctrl-C and similar signals: temporary files are removed, and the exit code is 128 +
+// the signal's number.
 
 #pragma once
 
 namespace fovea::cli {
 
-/// Ends the process quietly on SIGINT, SIGTERM and SIGHUP, except for those that the caller of the
-/// program had switched off (nohup); and with a message and exit code 2 when a file that is being
-/// read has become shorter, of which the system tells by SIGBUS. A closed pipe or too large a file
-/// is left to the writer.
+/// Installs signal handlers. SIGINT, SIGTERM and SIGHUP end the process without a message, unless
+/// they were ignored when the program started (nohup). SIGBUS, which the system sends if a mapped
+/// file becomes shorter, ends it with a message and exit code 2. SIGPIPE and SIGXFSZ are ignored,
+/// so that a closed pipe or a file over the size limit is an error of the write.
 void handle_signals();
 
-/// While it lives, the first of these signals is only noted, so that work can end by itself;
-/// another ends the process as ever. One at a time.
+/// Delays SIGINT, SIGTERM and SIGHUP during its lifetime: the first one is only recorded, so that
+/// the computation can stop cleanly; a second one ends the process. At most one instance may exist.
 class DelayedInterrupt {
  public:
   DelayedInterrupt();
@@ -21,7 +22,7 @@ class DelayedInterrupt {
   DelayedInterrupt(const DelayedInterrupt&) = delete;
   DelayedInterrupt& operator=(const DelayedInterrupt&) = delete;
 
-  /// The number of the signal that came; 0: none.
+  /// Returns the number of the recorded signal, or 0 if there is none.
   int signal() const;
 };
 

@@ -23,12 +23,12 @@
 namespace fovea::cli {
 namespace {
 
-// Lines of roff stay below 80 bytes, which mandoc asks for, escapes included.
+// Keeps lines of roff below 80 bytes including escapes, as mandoc requires.
 constexpr int kSourceWidth = 60;
 
 std::string escaped(std::string_view text) {
   std::string result;
-  // At the beginning of a line these two start a request.
+  // At the beginning of a line, "." and "'" start a request.
   if (text.starts_with('.') || text.starts_with('\'')) result = "\\&";
   for (const char c : text) {
     if (c == '\\') {
@@ -42,7 +42,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// "fovea train scene" is the page fovea-train-scene.
+// Returns the page of a command: "fovea-train-scene" for "fovea train scene".
 std::string page_name(std::string_view name) {
   std::string result(name);
   std::replace(result.begin(), result.end(), ' ', '-');
@@ -82,28 +82,31 @@ class RoffWriter : public PageWriter {
     for (const std::string_view line : lines) page_ += escaped(line) + "\n";
     page_ += ".fi\n";
   }
-  void definitions(const std::vector<Definition>& definitions) override {
+  void groups(const std::vector<DefinitionGroup>& groups) override {
     gap_ = false;
-    for (const auto& [term, text] : definitions) {
-      page_ += fmt::format(".TP\n\\fB{}\\fR\n", escaped(term));
-      add_text(text);
+    for (const auto& [heading, definitions] : groups) {
+      if (!heading.empty()) page_ += fmt::format(".SS {}\n", escaped(heading));
+      for (const auto& [term, text] : definitions) {
+        page_ += fmt::format(".TP\n\\fB{}\\fR\n", escaped(term));
+        add_text(text);
+      }
     }
   }
   void gap() override { gap_ = true; }
 
  private:
-  // A definition makes its own gap, and a heading is followed by none.
+  // Definitions have a gap of their own, and there is none after a heading.
   void begin_paragraph() {
     if (gap_) page_ += ".PP\n";
     gap_ = false;
   }
 
-  // Each sentence on a line of its own, as man(7) recommends.
+  // Starts each sentence on a new line, as man(7) recommends.
   void add_text(std::string_view text) {
     while (!text.empty()) {
       std::size_t end = text.find(". ", 1);
       while (end < text.size() && text[end - 1] == ' ')
-        end = text.find(". ", end + 1);  // a product
+        end = text.find(". ", end + 1);  // "query . key"
       end = std::min(end, text.size());
       const std::string_view sentence = text.substr(0, std::min(end + 1, text.size()));
       for (const std::string& line : wrap(sentence, kSourceWidth)) page_ += escaped(line) + "\n";

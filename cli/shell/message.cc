@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Messages on standard error (message.h).
+// Error messages (message.h).
 
 #include "cli/shell/message.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the command line says on standard error: one line per failure, with nothing in it that a
-// terminal would obey. Words of a scene, file names and arguments may hold anything.
+// Messages on standard error: one line per failure, without control characters, since words of a
+// scene, file names and arguments may contain any bytes.
 
 #pragma once
 
@@ -11,23 +11,23 @@
 
 namespace fovea::cli {
 
-/// The command line was used wrongly. The message says how; where help is, program.h adds.
+/// Wrong usage of the command line. run_program (program.h) adds a reference to the help page.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The name that messages begin with; it must live as long as the program. Without this: "fovea".
+/// Sets the prefix of messages, "fovea" by default. `name` must outlive all messages.
 void name_program(const char* name) noexcept;
 
-/// Prints "NAME: MESSAGE" as one line on standard error, with control characters spelled out.
-/// When even that fails there is nobody left to tell.
+/// Prints "NAME: MESSAGE" as one line on standard error, with control characters escaped. Ignores
+/// write errors.
 void print_error(std::string_view message) noexcept;
 
-/// The same from a signal handler, with text that needs nothing spelled out.
+/// Prints the same from a signal handler, without escaping.
 void print_error_in_handler(std::string_view message) noexcept;
 
-/// Prints `text` as it is on standard error.
+/// Prints `text` unchanged on standard error. Ignores write errors.
 void write_stderr(std::string_view text) noexcept;
 
 }  // namespace fovea::cli

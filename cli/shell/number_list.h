@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers, and several with commas between them, as they are typed: "3", "-1,0", "0.5,inf".
+// Parsing of numbers and comma-separated lists of numbers in arguments: "3", "-1,0", "0.5,inf".
 
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fovea::cli {
 
-/// The numbers of a list; nothing where one of them is missing, is none, or does not fit its type.
+/// Returns the numbers of a list; nullopt if an element is missing, malformed or out of range.
 template <class Number>
 std::optional<std::vector<Number>> parse_numbers(std::string_view text) {
   std::vector<Number> numbers;
@@ -29,7 +29,7 @@ std::optional<std::vector<Number>> parse_numbers(std::string_view text) {
   }
 }
 
-/// A number that is all of `text`.
+/// Returns the number in `text`, which must have nothing else; nullopt if malformed.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   const auto numbers = parse_numbers<Number>(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kinds of options (option_types.h).
+// Types of options (option_types.h).
 
 #include "cli/shell/option_types.h"
 
@@ -15,8 +15,8 @@ namespace fovea::cli {
 
 namespace {
 
-/// As did_you_mean; where no choice is near enough, one that `value` extends or abbreviates, as
-/// "previous" does "prev".
+/// Returns the suggestion of did_you_mean. If no choice is near enough, suggests one that `value`
+/// extends or abbreviates, such as "prev" for "previous".
 std::string suggestion(std::string_view value, const std::vector<std::string>& choices) {
   std::string nearest = did_you_mean(value, choices);
   constexpr std::size_t kMinShared = 3;
@@ -30,7 +30,8 @@ std::string suggestion(std::string_view value, const std::vector<std::string>& c
   return nearest;
 }
 
-// A check keeps its choices in its name, the one text of a check that CLI11 does not print.
+// Prefix of a validator's name, which stores its choices: the only text of a validator that CLI11
+// does not print.
 constexpr std::string_view kChoices = "choices:";
 
 }  // namespace
@@ -49,7 +50,7 @@ std::vector<std::string> choices_of(CLI::Option& option) {
     const CLI::Validator* validator = nullptr;
     try {
       validator = option.get_validator(i);
-    } catch (const CLI::OptionNotFound&) {  // after the last
+    } catch (const CLI::OptionNotFound&) {  // there are no more validators
       return {};
     }
     if (std::string_view name = validator->get_name(); name.starts_with(kChoices)) {

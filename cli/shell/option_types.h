@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kinds of options that several commands have, on top of CLI11, whose own conversions would not say
-// what was expected.
+// Types of options used by several commands. They replace CLI11's conversions, whose messages do
+// not state the expected value.
 
 #pragma once
 
@@ -21,24 +21,23 @@
 
 namespace fovea::cli {
 
-/// The largest number that --threads takes.
+/// The maximum value of --threads.
 inline constexpr std::int64_t kMaxThreads = 1024;
 
-/// The largest length or index that an option takes, more than any tensor has.
+/// The maximum value of an option for a length or index, larger than any tensor.
 inline constexpr std::int64_t kMaxCount = std::int64_t{1} << 40;
 
-/// The words of a choice, and what each stands for.
+/// The words that an option accepts, each with its value.
 template <class Value>
 using Choices = std::vector<std::pair<std::string, Value>>;
 
-/// Returns a check for CLI11 that suggests the nearest choice.
+/// Returns a validator for CLI11 that suggests the nearest choice.
 CLI::Validator is_one_of(const std::vector<std::string>& choices);
 
-/// Returns the choices of an option that was added by add_choice or add_choices; none for any
-/// other.
+/// Returns the choices of an option added by add_choice or add_choices; empty for other options.
 std::vector<std::string> choices_of(CLI::Option& option);
 
-/// An option or argument that takes one of a few words. `target` gets what the word stands for.
+/// Adds an option or argument that accepts one of a few words, and stores its value in `target`.
 template <class Value>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& target,
                         const std::type_identity_t<Choices<Value>>& choices,
@@ -53,7 +52,7 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Value& target,
   return app.add_option_function<std::string>(name, assign, description)->check(is_one_of(words));
 }
 
-/// The first word that stands for `value`.
+/// Returns the first word with the value `value`.
 template <class Value>
 std::string word_of(const Choices<Value>& choices, Value value) {
   for (const auto& [word, known] : choices) {
@@ -62,19 +61,19 @@ std::string word_of(const Choices<Value>& choices, Value value) {
   return {};
 }
 
-/// The same as add_choice, of which `target` gets the word itself.
+/// Adds an option or argument that accepts one of a few words, and stores the word in `target`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::string& target,
                         const std::vector<std::string>& choices, const std::string& description);
 
-/// One or several of them.
+/// Adds an option or argument that accepts one or several of a few words.
 CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std::string>& target,
                          const std::vector<std::string>& choices, const std::string& description);
 
-/// An option that takes a number, such as 0.125 or 1e-3.
+/// Adds an option for a number, such as 0.125 or 1e-3.
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
                       const std::string& description);
 
-/// An option that takes a decimal number from the first to the second of `range`.
+/// Adds an option for a decimal integer between the two bounds of `range`, inclusive.
 template <class Integer>
 CLI::Option* add_integer(CLI::App& app, const std::string& name, Integer& target,
                          std::pair<Integer, Integer> range, const std::string& description) {

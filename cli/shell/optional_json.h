@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number that may be absent, in JSON: null then.
+// An optional number in JSON: null if absent.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing (output.h).
+// Output to files and standard output (output.h).
 
 #include "cli/shell/output.h"
 
@@ -28,7 +28,7 @@ void write_file(const std::string& path, std::string_view text) {
 void require_writable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  // Who reads a FIFO would take its being opened and closed for the output.
+  // The reader of a FIFO would take opening and closing it for an empty output.
   const bool special =
       fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
   if (!special) static_cast<void>(OutputFile(path));
@@ -36,7 +36,7 @@ void require_writable(const std::string& path) {
 
 bool same_file(const std::string& a, const std::string& b) {
   if (a == b) return true;
-  // Not two links to one file: each of them is replaced by a file of its own.
+  // Two hard links to one file are different: each is replaced by a separate file.
   std::error_code error;
   const fs::path first = fs::weakly_canonical(a, error);
   const fs::path second = fs::weakly_canonical(b, error);

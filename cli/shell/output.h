@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writing text, to standard output or to a file, in one step (io/output_file.h).
+// Writes text to standard output, or atomically to a file (io/output_file.h).
 
 #pragma once
 
@@ -13,19 +13,19 @@ namespace fovea::cli {
 /// Writes all of `text`, unbuffered. Throws OutputError.
 void write_stdout(std::string_view text);
 
-/// Makes `text` the content of the file `path`. Throws OutputError; the file is then what it was
-/// before.
+/// Replaces the content of the file `path` with `text`. Throws OutputError and leaves the file
+/// unchanged on failure.
 void write_file(const std::string& path, std::string_view text);
 
-/// Fails before the work rather than after it where a file cannot be written. Throws OutputError.
+/// Throws OutputError if the file cannot be written, so that the error precedes the computation.
 void require_writable(const std::string& path);
 
-/// Whether two names lead to one file, which need not exist yet.
+/// Returns whether two paths name the same file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
 
-/// ".png", in small letters.
+/// Returns the extension in lower case: ".png".
 std::string ending_of(const std::string& path);
-/// Throws UsageError for another ending; `words` lists them.
+/// Throws UsageError if the extension is not in `endings`; `words` lists them for the message.
 void require_ending(const char* option, const std::string& path,
                     const std::vector<std::string>& endings, const char* words);
 

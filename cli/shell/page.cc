@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reading manual pages (page.h).
+// Parsing of manual pages (page.h).
 
 #include "cli/shell/page.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The text of a manual page (help.h puts it around what CLI11 knows of a command).
+// The text of a manual page, to which help.h adds the commands and options known to CLI11.
 
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace fovea::cli {
 
-/// A page as its sections, of which SYNOPSIS and DESCRIPTION come first.
+/// The sections of a page, beginning with EXAMPLE, SYNOPSIS and DESCRIPTION.
 ///
-/// In a section, lines that follow each other make a paragraph, and a blank line ends it. A line
-/// that starts with a space stays as it is, less that space. "TERM:: TEXT" becomes two columns; the
-/// text goes on in the indented lines below.
+/// Consecutive lines form a paragraph, which ends at a blank line. A line that starts with a space
+/// is printed verbatim without that space. "TERM:: TEXT" becomes two columns; indented lines below
+/// continue the text.
 struct Page {
   struct Section {
     std::string_view heading;
@@ -22,8 +22,8 @@ struct Page {
   std::vector<Section> sections;
 };
 
-/// Reads a page from a text in which "== HEADING" begins a section. The page refers to the text. An
-/// empty section EXIT STATUS stands for what all pages have there.
+/// Parses a page in which "== HEADING" begins a section. The result refers to `text`. An empty
+/// section EXIT STATUS is replaced by the text that all pages share.
 Page parse_page(std::string_view text);
 
 }  // namespace fovea::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The format that a manual page is written in: text for a terminal (help.h) or roff for man
-// (man.h).
+// The output format of a manual page: text for a terminal (help.h) or roff for man (man.h).
 
 #pragma once
 
@@ -15,6 +14,12 @@ namespace fovea::cli {
 /// A term, such as an option, and its description.
 using Definition = std::pair<std::string, std::string>;
 
+/// Definitions with a subheading, which is empty if there is none.
+struct DefinitionGroup {
+  std::string heading;
+  std::vector<Definition> definitions;
+};
+
 /// Writes the parts of a page in order.
 class PageWriter {
  public:
@@ -23,15 +28,18 @@ class PageWriter {
   PageWriter& operator=(const PageWriter&) = delete;
   virtual ~PageWriter() = default;
 
-  /// The section NAME. `name` is the command as typed: "fovea attend".
+  /// Writes the section NAME. `name` is the command as typed: "fovea attend".
   virtual void name(std::string_view name, std::string_view description) = 0;
   virtual void heading(std::string_view text) = 0;
   virtual void paragraph(std::string_view text) = 0;
-  /// Lines that keep their breaks and spaces.
+  /// Writes lines with their breaks and spaces.
   virtual void verbatim(const std::vector<std::string_view>& lines) = 0;
-  virtual void definitions(const std::vector<Definition>& definitions) = 0;
-  /// The gap between two of the above within a section.
+  /// Writes groups one after another, with all descriptions in the same column.
+  virtual void groups(const std::vector<DefinitionGroup>& groups) = 0;
+  /// Writes a gap between two of the above within a section.
   virtual void gap() = 0;
+
+  void definitions(const std::vector<Definition>& definitions) { groups({{"", definitions}}); }
 };
 
 }  // namespace fovea::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Running a program (program.h).
+// Program entry and error handling (program.h).
 
 #include "cli/shell/program.h"
 
@@ -28,13 +28,13 @@ namespace {
 
 constexpr const char* kManFlag = "--man";
 
-// "fovea", or "fovea explain" or "fovea train scene" when that is the command.
+// Returns the chosen command as typed: "fovea", "fovea explain" or "fovea train scene".
 std::string command_name(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   return chosen.empty() ? app.get_name() : app.get_name() + " " + command_name(*chosen.front());
 }
 
-// The options and commands that `app` knows, as they are typed.
+// Returns the options of `app` as typed, without hidden ones.
 std::vector<std::string> known_options(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -52,7 +52,7 @@ std::vector<std::string> known_commands(const CLI::App& app) {
   return names;
 }
 
-// What is wrong with an argument of `app` that no option and no command took.
+// Returns the message for an argument of `app` that is neither an option nor a command.
 std::string complaint(const CLI::App& app, const std::string& argument) {
   if (argument.starts_with("-")) {
     const std::string name = argument.substr(0, argument.find('='));
@@ -63,7 +63,7 @@ std::string complaint(const CLI::App& app, const std::string& argument) {
   return fmt::format("unknown command \"{}\"{}", argument, did_you_mean(argument, commands));
 }
 
-// Refuses the first argument that is left over.
+// Throws UsageError for the first argument that was not parsed.
 void refuse_extras(const CLI::App& app) {
   for (const std::string& argument : app.remaining()) {
     if (argument == "--") continue;
@@ -72,13 +72,13 @@ void refuse_extras(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) refuse_extras(*command);
 }
 
-// CLI11's complaint in our words.
+// Rewords an error of CLI11.
 std::string reworded(const CLI::ParseError& error) {
   const std::string message = error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     return fmt::format("{}: expected a value", message.substr(0, message.find(':')));
   }
-  // Options with values are strings to CLI11, so only a flag (--check=maybe) fails to convert.
+  // CLI11 sees options with values as strings, so only a flag (--check=maybe) can fail to convert.
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) {
     return fmt::format("expected true, false or no value: {}",
                        message.substr(message.find(": ") + 2));
@@ -91,8 +91,8 @@ int refuse(std::string_view problem, const CLI::App& app) {
   return kBadInput;
 }
 
-// Adds the flags that print the page of `app` and of its commands, unless --help was removed. They
-// come last, as the page lists options in the order in which they were added.
+// Adds the flags that print the pages of `app` and its commands, unless --help was removed. They
+// are added last because the page lists options in the order of addition.
 void add_help_flags(CLI::App& app) {
   if (app.get_help_ptr() != nullptr) {
     app.option_defaults()->group("Options");
@@ -104,7 +104,7 @@ void add_help_flags(CLI::App& app) {
   }
 }
 
-// The app whose man page was asked for, or null.
+// Returns the command with the flag --man, or null.
 const CLI::App* with_man_flag(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) {
     if (const CLI::App* found = with_man_flag(*command)) return found;
@@ -121,7 +121,7 @@ std::string version_line(const CLI::App& app) {
 }
 
 int parse_and_run(int argc, const char* const* argv, CLI::App& app, MakeCommand make) {
-  // Collected rather than refused by CLI11, which would not say what was meant.
+  // Unknown arguments are collected and rejected here, since CLI11 makes no suggestion.
   app.allow_extras();
   const std::unique_ptr<Command> command = make(app);
   app.set_version_flag(
@@ -164,7 +164,7 @@ int run_program(int argc, const char* const* argv, const char* name, const char*
   } catch (const OutputError& error) {
     print_error(error.what());
     return kFailed;
-  } catch (const IoError& error) {  // what is read
+  } catch (const IoError& error) {  // from reading; OutputError, above, is from writing
     print_error(error.what());
     return kBadInput;
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a program: reads its command line, runs what was chosen, and turns an exception into one
+// Runs a program: parses its command line, runs the chosen command, and turns an exception into one
 // line on standard error and an exit code (exit_code.h).
 
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace fovea::cli {
 
-/// Handles signals, adds --help and --version, and runs the command that `make` returns. Returns
-/// the exit code.
+/// Installs the signal handlers, adds --help and --version, runs the command that `make` creates,
+/// and returns the exit code.
 int run_program(int argc, const char* const* argv, const char* name, const char* description,
                 MakeCommand make) noexcept;
 

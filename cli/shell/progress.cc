@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The line of progress (progress.h).
+// The progress line (progress.h).
 
 #include "cli/shell/progress.h"
 
@@ -15,9 +15,9 @@
 namespace fovea::cli {
 namespace {
 
-// To the line's start, and delete to its end.
+// Moves the cursor to the start of the line and erases to its end.
 constexpr std::string_view kEraseLine = "\r\x1b[K";
-// A longer line would wrap, and a part of it stay.
+// A longer line would wrap, and only its last part would be erased.
 constexpr int kColumns = 79;
 
 }  // namespace

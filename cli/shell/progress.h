@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One line on the terminal at standard error that says how far a long run is. Where standard error
-// is no terminal there is nothing to see.
+// A progress line for long runs on standard error; nothing is shown if that is not a terminal.
 
 #pragma once
 
@@ -18,7 +17,7 @@ class Progress {
 
   /// Replaces the line.
   void show(std::string_view text);
-  /// Takes it away, before something else is written.
+  /// Erases the line. Must be called before other output.
   void clear();
 
  private:

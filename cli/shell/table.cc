@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Columns (table.h).
+// Text tables (table.h).
 
 #include "cli/shell/table.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text in columns.
+// Text tables.
 
 #pragma once
 
@@ -12,10 +12,10 @@ namespace fovea::cli {
 
 using Cells = std::vector<std::string>;
 
-/// Rows as lines whose columns are as wide as they need and two spaces apart. `sides` has '<' for
-/// each column that stands to the left and '>' for each to the right; the last of them holds for
-/// all further columns. There are no spaces at the end of a line, unless a cell to the left has
-/// them.
+/// Formats rows as lines. Columns are as wide as their widest cell and two spaces apart. `sides`
+/// has
+/// '<' for each left-aligned column and '>' for each right-aligned one; its last character applies
+/// to all further columns. Lines have no trailing spaces, except those of a left-aligned cell.
 std::string text_table(const std::vector<Cells>& rows, std::string_view sides);
 
 }  // namespace fovea::cli

@@ -16,7 +16,7 @@
 namespace fovea::cli {
 namespace {
 
-// Text narrower than this wraps badly, wider than this is tiring to read.
+// Narrower text wraps badly; wider text is hard to read.
 constexpr int kMinWidth = 60;
 constexpr int kMaxWidth = 160;
 constexpr int kDefaultWidth = 100;
@@ -26,7 +26,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-// COLUMNS as a positive number, or 0.
+// Returns COLUMNS, or 0 if it is not a positive number.
 int columns_from_environment() {
   const std::string_view text = environment("COLUMNS");
   int columns = 0;
@@ -35,7 +35,7 @@ int columns_from_environment() {
   return columns;
 }
 
-// The width of the terminal at standard output, or 0.
+// Returns the width of the terminal on standard output, or 0 if there is none.
 int columns_of_terminal() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) == 0 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;

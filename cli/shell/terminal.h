@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the terminal at standard output can show: its width and its colours, as the environment and
-// the user's options have it.
+// Width and colours of text on standard output, from the terminal, the environment and options.
 
 #pragma once
 
@@ -9,15 +8,14 @@
 
 namespace fovea::cli {
 
-/// The answer to --color.
+/// The value of --color.
 enum class ColorWish { kAuto, kAlways, kNever };
 
-/// The colours to write with. `to_file` means that the text goes elsewhere than standard output.
-/// COLORTERM tells truecolor from 256; NO_COLOR and TERM=dumb switch kAuto off.
+/// Returns the colours to use. `to_file` is true if the text does not go to standard output.
+/// COLORTERM selects between truecolor and 256 colours; NO_COLOR and TERM=dumb disable kAuto.
 scene::Color choose_color(ColorWish wish, bool to_file);
 
-/// The columns to fill: COLUMNS, the terminal's width, or 100 where there is no terminal; held to
-/// 60 to 160 where it was not asked for.
+/// Returns the text width: COLUMNS, else the terminal's width, else 100; clamped to 60 .. 160.
 int choose_width(bool to_file);
 
 }  // namespace fovea::cli

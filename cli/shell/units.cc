@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Quantities in words (units.h).
+// Formatting of quantities (units.h).
 
 #include "cli/shell/units.h"
 

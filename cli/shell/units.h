@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Quantities in words: times and shares, with as many digits as they are good for.
+// Formatting of times, counts and shares.
 
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace fovea::cli {
 
-/// "81.2 ms", "812 us", "1.25 s": three digits, more where there are many seconds.
+/// Returns "81.2 ms", "812 us" or "1.25 s": three significant digits, more for 10 s and above.
 std::string time_text(double seconds);
 
-/// "1 thread", "3 threads". Without `plural`, an "s" makes it.
+/// Returns "1 thread" or "3 threads". If `plural` is empty, an "s" is appended.
 std::string counted(std::int64_t number, std::string_view what, std::string_view plural = {});
 
-/// 0.876 is "87.6 %".
+/// Returns "87.6 %" for 0.876.
 std::string percent_text(double share);
 
 }  // namespace fovea::cli

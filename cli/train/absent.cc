@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train` and `fovea translate` in a build without fovea::nn (command.h).
+// Placeholders for `fovea train` and `fovea translate` in a build without fovea::nn (command.h).
 
 #include "cli/train/command.h"
 
@@ -15,11 +15,11 @@ std::unique_ptr<Command> make(CLI::App& parent, const std::string& name, const s
 }  // namespace
 
 std::unique_ptr<Command> make_train(CLI::App& parent) {
-  return make(parent, "train", "learn weights of attention");
+  return make(parent, "train", "learn attention weights");
 }
 
 std::unique_ptr<Command> make_translate(CLI::App& parent) {
-  return make(parent, "translate", "translate with a model that was trained");
+  return make(parent, "translate", "translate with a trained model");
 }
 
 }  // namespace fovea::cli

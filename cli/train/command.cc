@@ -15,13 +15,12 @@ namespace {
 class TrainCommand : public CommandGroup {
  public:
   explicit TrainCommand(CLI::App& parent)
-      : CommandGroup(parent, "train", "learn weights of attention", kTrainPage,
-                     Repeated::kRefused) {
+      : CommandGroup(parent, "train", "learn attention weights", kTrainPage, Repeated::kRefused) {
     add_commands({make_train_scene, make_train_translate});
   }
 
   int run() const override {
-    nn::use_signal_stack();  // for a DelayedInterrupt
+    nn::use_signal_stack();  // required by DelayedInterrupt
     return CommandGroup::run();
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fovea train`: the commands that learn, under one name; and `fovea translate`, which runs what
-// was trained. absent.cc has both in a build without fovea::nn.
+// `fovea train` with its subcommands, and `fovea translate`, which uses a trained model. absent.cc
+// replaces both in a build without fovea::nn.
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace fovea::cli {
 std::unique_ptr<Command> make_train(CLI::App& parent);
 std::unique_ptr<Command> make_translate(CLI::App& parent);
 
-/// The commands of `fovea train`.
+/// Add the subcommands of `fovea train`.
 std::unique_ptr<Command> make_train_scene(CLI::App& train);
 std::unique_ptr<Command> make_train_translate(CLI::App& train);
 

@@ -38,7 +38,7 @@ namespace {
 
 constexpr std::int64_t kMaxSteps = 1'000'000;
 
-/// Says on a terminal how far learning is, now and then.
+/// Shows the progress of learning on a terminal, at intervals.
 class LearnLine {
  public:
   explicit LearnLine(const scene::Scene& scene, std::int64_t steps)
@@ -66,7 +66,7 @@ class TrainSceneCommand : public Command {
   int run() const override;
 
  private:
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
   std::string name() const { return scene_ == "-" ? "standard input" : scene_; }
   scene::Scene load() const;
@@ -80,21 +80,20 @@ class TrainSceneCommand : public Command {
 };
 
 TrainSceneCommand::TrainSceneCommand(CLI::App& parent)
-    : Command(parent, "scene", "a scene learns where its words are to look", kTrainScenePage),
+    : Command(parent, "scene", "learn a scene's weights from wishes for them", kTrainScenePage),
       steps_(train::LearnOptions().steps) {
   app_->add_option("SCENE", scene_, "A scene file with \"learn\", or \"-\" for standard input.");
-  app_->add_option("--output", output_,
-                   "Write the scene to FILE, with the weights that it has learned.")
+  app_->add_option("--output", output_, "Write the scene with the learned weights to FILE.")
       ->type_name("FILE");
   add_integer(*app_, "--steps", steps_, {std::int64_t{1}, kMaxSteps},
-              fmt::format("End after so many steps, whatever was learned (default {}).", steps_));
+              fmt::format("The maximum number of steps (default {}).", steps_));
   add_real(*app_, "--learning-rate", learning_rate_,
-           fmt::format("How far one step goes (default {}).", train::LearnOptions().learning_rate))
+           fmt::format("The learning rate (default {}).", train::LearnOptions().learning_rate))
       ->type_name("R");
   add_integer(*app_, "--seed", seed_,
               {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
-              "Begin a little beside the scene's weights, by random numbers that start here. "
-              "Without it learning begins with the weights as they are.");
+              "Add small random numbers with this seed to the initial weights. Default: start from "
+              "the scene's weights.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
 }
 
@@ -108,7 +107,7 @@ void TrainSceneCommand::check_usage() const {
     throw UsageError(
         fmt::format("--learning-rate: expected a number above 0, got {}", *learning_rate_));
   }
-  std::error_code missing;  // of either file: then they are not the same
+  std::error_code missing;  // if either file is missing, they are different
   if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
     throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Before, the loss, after, and what became of each wish (scene_report.h).
+// The weights before and after, the losses and the wishes (scene_report.h).
 
 #include "cli/train/scene_report.h"
 
@@ -34,7 +34,7 @@ const std::vector<std::string>& keys_of(const scene::Scene& scene, std::int64_t 
   return source.tokens[static_cast<std::size_t>(item)];
 }
 
-/// A word in quotes, with its index where it occurs twice.
+/// Returns a word in quotes, with its index if it occurs more than once.
 std::string named(const std::vector<std::string>& words, std::int64_t index) {
   const std::string& word = words[static_cast<std::size_t>(index)];
   const bool twice = std::ranges::count(words, word) > 1;
@@ -42,12 +42,12 @@ std::string named(const std::vector<std::string>& words, std::int64_t index) {
                      twice ? fmt::format(" @{}", index) : "");
 }
 
-/// The weight in the head that is furthest from what is wanted.
+/// Returns the weight in the head furthest from the wish.
 double furthest(const Wish& wish, const std::vector<double>& weights) {
   return wish.weight == 0.0 ? std::ranges::max(weights) : std::ranges::min(weights);
 }
 
-/// Some of the losses: steps 0, 1, 2, 5, 10, 20, 50 and so on, and the last.
+/// Returns the losses at steps 0, 1, 2, 5, 10, 20, 50 and so on, and at the last step.
 std::string loss_text(const LearnReport& report) {
   const std::vector<double>& losses = report.learned.losses;
   const auto last = static_cast<std::int64_t>(losses.size()) - 1;

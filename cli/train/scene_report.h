@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea train scene` says in the end, as text or JSON.
+// The report of `fovea train scene`, as text or JSON.
 
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace fovea::cli {
 
 struct LearnReport {
-  const scene::Scene& scene;  // before
+  const scene::Scene& scene;  // before learning
   const train::Learned& learned;
   std::int64_t most_steps;
-  const std::string& output;  // empty: none
+  const std::string& output;  // empty if nothing was written
 };
 
-/// Shaped by the terminal at standard output.
+/// Returns the report for the width and colours of the terminal on standard output.
 std::string learn_text(const LearnReport& report);
 std::string learn_json(const LearnReport& report);
 

@@ -48,7 +48,7 @@ class TranslateCommand : public Command {
   int run() const override;
 
  private:
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
   std::vector<std::string> texts() const;
   int check(train::Model& model) const;
@@ -64,16 +64,17 @@ class TranslateCommand : public Command {
 };
 
 TranslateCommand::TranslateCommand(CLI::App& parent)
-    : Command(parent, "translate", "translate with a model that was trained", kTranslatePage) {
+    : Command(parent, "translate", "translate with a trained model", kTranslatePage) {
   app_->add_option("DIR", folder_, "The folder of a run of fovea train translate.");
-  app_->add_option("TEXT", texts_, "What to translate; \"-\" for lines of standard input.")
+  app_->add_option("TEXT", texts_, "A text to translate; \"-\" for the lines of standard input.")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_integer(*app_, "--beams", beams_, {std::int64_t{1}, kMaxBeams},
-              "Keep the N best beginnings at each step rather than the likeliest (default 1).");
-  app_->add_flag("--show-attention", show_attention_, "Draw where each answer looked.");
-  app_->add_option("--html", html_, "Draw it as a page, and write that to FILE.")
+              "The width of the beam search (default 1: greedy decoding).");
+  app_->add_flag("--show-attention", show_attention_,
+                 "Print the weights of each translation as a picture.");
+  app_->add_option("--html", html_, "Write the weights as an HTML page to FILE.")
       ->type_name("FILE");
-  app_->add_option("--pairs", pairs_, "Translate the sources of FILE, and compare.")
+  app_->add_option("--pairs", pairs_, "Translate the sources in FILE and compare with the targets.")
       ->type_name("FILE");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
 }

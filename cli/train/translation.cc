@@ -40,7 +40,7 @@ namespace {
 constexpr std::int64_t kMaxCount = 1'000'000'000, kMaxWidth = 65536;
 constexpr std::size_t kEvery = 20, kMaxValidation = 500;
 
-/// What belongs to a new run, and --resume takes from the old one.
+/// The options of a new run. --resume reads their values from the existing run.
 constexpr const char* kOfNewRuns[] = {
     "--rotary-base", "--data",   "--validation",      "--architecture", "--steps",
     "--batch",       "--width",  "--heads",           "--inner",        "--layers",
@@ -75,7 +75,7 @@ train::Vocabulary vocabulary(const train::TrainingData& data, std::string train:
   return train::Vocabulary::of(texts);
 }
 
-/// Half as long again as the longest text, and its end.
+/// Returns 1.5 times the length of the longest text, plus 2.
 std::int64_t max_length(const train::TrainingData& data) {
   std::size_t longest = 0;
   for (const auto* const pairs : {&data.training, &data.validation}) {
@@ -87,7 +87,8 @@ std::int64_t max_length(const train::TrainingData& data) {
   return static_cast<std::int64_t>(longest + longest / 2 + 2);
 }
 
-/// One where a step is so small that threads would wait for each other more than they help.
+/// Returns the default thread count: one if a step is so small that synchronization would cost more
+/// than threads gain.
 std::int64_t useful_threads(const train::Model& model, const train::TrainingData& data,
                             const train::TrainerOptions& options) {
   constexpr double kFlop = 1e10;
@@ -97,13 +98,13 @@ std::int64_t useful_threads(const train::Model& model, const train::TrainingData
   }
   const double tokens = characters / 2 / static_cast<double>(data.training.size()) *
                         static_cast<double>(options.batch);
-  // A parameter takes two flop for each token it meets, and two more for each of two gradients.
+  // Each parameter costs two flop per token, and two more for each of two gradients.
   const double flop =
       6.0 * tokens * static_cast<double>(model.translator->model().parameters().count());
   return flop < kFlop ? 1 : omp_get_max_threads();
 }
 
-/// The line on the terminal that says how far a run is.
+/// The progress line of a run.
 class TrainLine {
  public:
   explicit TrainLine(std::int64_t steps) : steps_(steps) {}
@@ -123,7 +124,7 @@ class TrainLine {
                            left));
   }
   void clear() { line_.clear(); }
-  /// A mean of the last losses, the newer the more.
+  /// Returns an exponential moving average of the loss.
   double loss() const { return loss_; }
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
@@ -150,7 +151,7 @@ class TrainTranslateCommand : public Command {
 
  private:
   void add_options();
-  /// Throws UsageError for arguments that do not go together.
+  /// Throws UsageError for incompatible arguments.
   void check_usage() const;
 
   std::string output_;
@@ -163,76 +164,79 @@ class TrainTranslateCommand : public Command {
 };
 
 TrainTranslateCommand::TrainTranslateCommand(CLI::App& parent)
-    : Command(parent, "translate", "a model learns to translate from pairs of texts",
+    : Command(parent, "translate", "train a model to translate, from pairs of texts",
               kTrainTranslatePage) {
   add_options();
 }
 
 void TrainTranslateCommand::add_options() {
   train::TrainerOptions& run = settings_.trainer;
-  app_->add_option("--data", settings_.data, "The pairs to learn from.")->type_name("FILE");
-  app_->add_option("--output", output_, "The folder of the run; made where it is missing.")
+  app_->add_option("--data", settings_.data, "The training pairs.")->type_name("FILE");
+  app_->add_option("--output", output_, "The folder of the run; created if it does not exist.")
       ->type_name("DIR");
-  app_->add_flag("--resume", resume_, "Go on with the run in DIR, as it was begun.");
-  app_->add_option("--validation", settings_.validation, "Validate with these pairs instead.")
+  app_->add_flag("--resume", resume_, "Continue the run in DIR with its own options.");
+  app_->add_option("--validation", settings_.validation,
+                   "Pairs for validation, instead of some of the training pairs.")
       ->type_name("FILE");
   app_->add_flag("--show-attention", show_attention_,
-                 "Draw at each validation where the first of its pairs looked.");
+                 "At each validation, print the weights of the first pair as a picture.");
 
-  app_->option_defaults()->group("Options of the model");
+  app_->option_defaults()->group("Options for the model");
   add_choice(
       *app_, "--architecture", model_.architecture,
       {{"transformer", train::Architecture::kTransformer}, {"gru", train::Architecture::kGru}},
-      "transformer (the default), or gru: recurrent layers that learn to align (Bahdanau "
+      "transformer (the default), or gru: recurrent layers with additive attention (Bahdanau "
       "et al. 2015).")
       ->type_name("NAME");
   const auto size = [&](const char* name, std::int64_t& target, const char* what) {
     add_integer(*app_, name, target, {std::int64_t{1}, kMaxWidth},
                 fmt::format("{} (default {}).", what, target));
   };
-  size("--width", model_.width, "Numbers for each character");
-  size("--heads", model_.heads, "Heads of the transformer, a divisor of the width");
-  size("--inner", model_.inner, "Width within the transformer's feed-forward blocks");
-  size("--layers", layers_, "Layers of the transformer's encoder, and of its decoder");
+  size("--width", model_.width, "The embedding dimension");
+  size("--heads", model_.heads, "The transformer's head count, a divisor of the width");
+  size("--inner", model_.inner, "The inner dimension of the transformer's feed-forward blocks");
+  size("--layers", layers_, "The number of layers in the transformer's encoder and decoder each");
   add_real(*app_, "--rotary-base", rotary_base_,
-           fmt::format("The transformer's self-attention turns queries and keys by angles of this "
-                       "base; 0: it does not (default {}).",
+           fmt::format("The base of the rotary embeddings in the transformer's self-attention; 0: "
+                       "no rotary embeddings (default {}).",
                        model_.rotary_base))
       ->type_name("B");
   add_real(*app_, "--dropout", dropout_,
-           fmt::format("Share of numbers that a step leaves out (default {}).", model_.dropout))
+           fmt::format("The dropout probability (default {}).", model_.dropout))
       ->type_name("P");
 
-  app_->option_defaults()->group("Options of the run");
+  app_->option_defaults()->group("Options for the run");
   const auto count = [&](const char* name, std::int64_t& target, std::int64_t least,
                          const char* what) {
     add_integer(*app_, name, target, {least, kMaxCount},
                 fmt::format("{} (default {}).", what, target));
   };
-  count("--steps", run.steps, 1, "End after so many steps");
-  count("--batch", run.batch, 1, "Pairs in a step");
+  count("--steps", run.steps, 1, "The maximum number of steps");
+  count("--batch", run.batch, 1, "The number of pairs per step");
   add_real(*app_, "--learning-rate", learning_rate_,
-           fmt::format("The largest; it rises to that, then falls with a cosine to 0 (default {}).",
+           fmt::format("The peak learning rate, after a linear warmup and before a cosine decay to "
+                       "0 (default {}).",
                        run.learning_rate))
       ->type_name("R");
-  count("--warmup", run.warmup, 0, "Steps in which it rises");
+  count("--warmup", run.warmup, 0, "The number of warmup steps");
   add_real(*app_, "--label-smoothing", label_smoothing_,
-           fmt::format("Share of what is right that is given to all characters (default {}).",
+           fmt::format("The target probability spread over all characters (default {}).",
                        run.label_smoothing))
       ->type_name("P");
-  count("--validate-every", run.validate_every, 1, "Steps between validations and checkpoints");
+  count("--validate-every", run.validate_every, 1,
+        "The number of steps between validations and checkpoints");
   count("--patience", run.patience, 0,
-        "End after so many validations without a better one; 0: never");
+        "End after this number of validations without an improvement; 0: never");
   add_real(*app_, "--until", until_,
-           "End when this share of pairs comes out exactly, such as 0.99.")
+           "End when this share of validation pairs is translated exactly, such as 0.99.")
       ->type_name("SHARE");
   add_integer(*app_, "--seed", model_.seed,
               {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
-              "Where the random numbers start (default 0).");
+              "The seed of the random numbers (default 0).");
   add_integer(
       *app_, "--threads", settings_.threads, {std::int64_t{1}, kMaxThreads},
-      "At most so many threads. Default: one for a small model; else OMP_NUM_THREADS, or one "
-      "per CPU.");
+      "The maximum number of threads. Default: one for a small model; else OMP_NUM_THREADS, or "
+      "one per CPU.");
   app_->option_defaults()->group("Options");
 }
 

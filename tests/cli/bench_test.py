@@ -284,7 +284,7 @@ class BenchTest(CliTest):
                 self.assertEqual(seen, b"")
 
     def test_the_examples_of_the_page_run(self):
-        page = self.succeed("--help").partition("\nEXAMPLES\n")[2]
+        page = re.sub(r"(?s)\nSYNOPSIS\n.*?\n\n", "", self.succeed("--help").partition("\nEXAMPLE\n")[2])
         examples = re.findall(r"^    (?:FOVEA_TARGET=\S+ )?fovea-bench(.*)$", page, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 5)
         for example in examples:

@@ -45,10 +45,17 @@ class HelpTest(CliTest):
         for name in PAGES:
             page = self.page(name)
             headings = re.findall(r"^[A-Z][A-Z ]+$", page, re.MULTILINE)
-            for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS",
+            for heading in ("NAME", "EXAMPLE", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS",
                             "EXAMPLES", "SEE ALSO"):
                 self.assertEqual(headings.count(heading), 1, (name, heading))
             self.assertIn(f"NAME\n    {name} - ", page)
+
+    def test_pages_begin_with_an_example(self):
+        for name in PAGES:
+            page = self.page(name)
+            example = re.match(r"NAME\n    .*\n\nEXAMPLE\n    (.*)\n\nSYNOPSIS\n", page).group(1)
+            self.assertIn(name, example)
+            self.assertEqual(len(re.findall(rf"(?m)^    {re.escape(example)}$", page)), 1, name)
 
     def test_every_option_has_one_entry(self):
         page = self.succeed("explain", "--help")
@@ -92,7 +99,7 @@ class HelpTest(CliTest):
             self.assertRegex(page, rf"(?m)^    {variable} ")
 
     def test_sentence_examples_run(self):
-        page = self.succeed("explain", "--help").partition("\nEXAMPLES\n")[2]
+        page = re.sub(r"(?s)\nSYNOPSIS\n.*?\n\n", "", self.succeed("explain", "--help").partition("\nEXAMPLE\n")[2])
         examples = re.findall(r"^    fovea (explain --text .*)$", page, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 2)
         for example in examples:
@@ -123,9 +130,9 @@ class HelpTest(CliTest):
                 shown = subprocess.run(["mandoc", "-T", "utf8"], input=page, stdout=subprocess.PIPE, encoding="utf-8",
                                        check=True).stdout
                 shown = re.sub(".\b", "", shown)  # bold is overstrike
-                words = shown[shown.index("SYNOPSIS"):].split()
+                words = shown[shown.index("EXAMPLE"):].split()
                 expected = self.page(name)
-                expected = expected[expected.index("SYNOPSIS"):].split()
+                expected = expected[expected.index("EXAMPLE"):].split()
                 self.assertEqual(words[:len(expected)], expected)
 
     def test_the_date_of_a_man_page_can_be_fixed(self):
@@ -139,7 +146,18 @@ class HelpTest(CliTest):
         self.assertIn("Usage: fovea COMMAND", text)
         for command in ("explain", "inspect", "attend", "map", "tile", "heads", "train", "info", "completion"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
-        self.assertLess(len(text.splitlines()), 18)
+        self.assertLessEqual(len(text.splitlines()), 24)
+
+    def test_commands_are_grouped_by_purpose(self):
+        groups = [("Learn", {"explain"}), ("Look", {"inspect", "map", "tile", "heads"}), ("Compute", {"attend"}),
+                  ("Train", {"train", "translate"}),
+                  ("Measure (see also the separate program fovea-bench)", {"info"}), ("Set up", {"completion"})]
+        page = self.succeed("--help").partition("\nCOMMANDS\n")[2].partition("\n\n")[0]
+        short = run().stderr.decode().partition("\n\n")[2].partition("\n\n")[0]
+        for text in (page, short):
+            found = [(heading, set(re.findall(r"(?m)^    ([a-z]+) ", commands)))
+                     for heading, commands in re.findall(r"(?m)^  (\S.*)\n((?:    .*\n?)+)", text)]
+            self.assertEqual(found, groups)
 
 
 class InfoTest(CliTest):
