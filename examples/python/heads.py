@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the heads of a language model look: lenses on every layer of a model of transformers, while it runs.
+"""Prints where the heads of a language model attend, with lenses on every layer of a transformers model.
 
     PYTHONPATH=build/release/python build/peers/venv/bin/python examples/python/heads.py
 
-The model is a small Llama of random weights, so that nothing is downloaded; any other that takes an attention
-implementation by its name is watched the same way. Needs torch and transformers.
+The model is a small Llama with random weights, so that nothing is downloaded. The same code works for any other model
+that supports attention implementations by name. Needs torch and transformers.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ LENSES = fovea.Lenses(statistics=True)
 
 
 class Recorder:
-    """An attention implementation that keeps what its lenses saw, by the number of the layer."""
+    """An attention implementation that keeps its lens results by layer number."""
 
     def __init__(self, lenses: fovea.Lenses) -> None:
         self.lenses = lenses
@@ -27,7 +27,7 @@ class Recorder:
 
     def __call__(
         self,
-        module: Any,  # noqa: ANN401, of transformers
+        module: Any,  # noqa: ANN401, a module of transformers
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
@@ -43,7 +43,7 @@ class Recorder:
 
 
 def watch(model: Any, recorder: Recorder) -> None:  # noqa: ANN401
-    """From now on the model computes its attention by the recorder."""
+    """Makes the model compute its attention with the recorder."""
     transformers.AttentionInterface.register("fovea_lenses", recorder)
     AttentionMaskInterface.register("fovea_lenses", sdpa_mask)
     model.set_attn_implementation("fovea_lenses")
@@ -58,7 +58,7 @@ def main() -> None:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        initializer_range=0.2,  # or all heads would look everywhere alike
+        initializer_range=0.2,  # with the smaller default all heads would attend uniformly
     )
     model = transformers.LlamaForCausalLM(config).eval()
     recorder = Recorder(LENSES)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of weights and masks for the notebooks: SVG, so that they stay where a page in a frame does not.
+"""Pictures of weights and masks for the notebooks: SVG, which also works in viewers that omit iframes.
 
-Nothing but NumPy is needed. A cell is the greener, the larger its number; of a mask, green is what is seen.
+Needs only NumPy. Larger numbers have a greener cell; in a mask, visible cells are green.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARGIN, TITLE, LETTER = 8, 20, 8
 
 
 class Picture:
-    """An SVG image; a notebook shows it."""
+    """An SVG image that a notebook displays."""
 
     def __init__(self, width: int, height: int, body: str, said: str) -> None:
         self.width, self.height, self.body, self.said = width, height, body, said
@@ -41,11 +41,11 @@ def text(x: float, y: float, words: str, anchor: str, color: str = INK) -> str:
 
 
 def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (), title: str = "") -> Picture:
-    """A matrix as coloured cells.
+    """Draws a matrix as coloured cells.
 
-    values         [rows, columns]: numbers from 0, which are written into their cells (whole ones without decimals, so
-                   that 0 is exactly 0), or bools
-    rows, columns  the words beside and above, where there are any
+    values         [rows, columns]: numbers of 0 or more, printed in their cells (integers without decimals, so that 0
+                   means exactly 0), or bools
+    rows, columns  optional labels to the left and above
     """
     matrix = np.asarray(values)
     width, height = (20, 20) if matrix.dtype == bool else (52, 26)
@@ -64,7 +64,7 @@ def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (
         parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="rgb({color})" stroke="{LINE}"/>\n')
         if matrix.dtype != bool:
             number = f"{value:.0f}" if value == round(value) else f"{value:.2f}"
-            # Where green is as far from white as from ink, both can be read.
+            # At this share, white and ink have equal contrast to the green.
             ink = SOFT if value == 0 else LIGHT if share > 0.74 else INK
             parts.append(text(x + width / 2, y + height / 2 + 5, number, "middle", ink))
     # The title may be wider than its matrix.
@@ -74,7 +74,7 @@ def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (
 
 
 def beside(*pictures: Picture) -> Picture:
-    """Pictures in one row."""
+    """Places pictures in one row."""
     body, x = "", 0
     for one in pictures:
         body += f'<g transform="translate({x} 0)">\n{one.body}</g>\n'

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea: exact attention on CPUs that one can look inside.
+"""Fovea: fast exact attention on CPUs, with inspection of the weights.
 
-    attention, decode               fast, for arrays of NumPy, torch, JAX and others
+    attention, decode               fast attention for NumPy, torch, JAX and other arrays
     attention_backward              gradients of attention
-    scaled_dot_product_attention    the same by PyTorch's signature
-    fovea.torch                     attention in PyTorch's autograd, to be imported by itself
-    fovea.nn                        layers that learn, to be imported by itself
-    causal, window, prefix, ...     masks as rules, joined by & and |
-    Lenses, weights, Weights        what is to be seen of the weights, which are never stored
-    map, received, heads            pooled to a picture; summed up for each key, and for each head
+    scaled_dot_product_attention    attention with PyTorch's signature
+    fovea.torch                     attention in PyTorch's autograd; imported separately
+    fovea.nn                        trainable layers; imported separately
+    causal, window, prefix, ...     masks as rules, combined with & and |
+    Lenses, weights, Weights        statistics and parts of the weights, which are never stored
+    map, received, heads            weights pooled to a picture, or summarised per key and per head
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
-    reference                       the same in plain float64, which says what is right
-    KvCache, Rotary, apply_rotary   for generating text
-    Dropout, manual_seed            which weights are left out in training
-    random, info                    NumPy's legacy stream; what this build is
+    reference                       attention in plain float64, the oracle
+    KvCache, Rotary, apply_rotary   text generation
+    Dropout, manual_seed            dropout of weights in training
+    random, info                    NumPy's legacy random stream; build information
 
 `python -m fovea` is the command line.
 """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m fovea`: the command line that the package carries, in place of this process, so that exit
-status, signals and standard input are its own."""
+"""`python -m fovea`: replaces this process with the command line included in the package, so that exit status,
+signals and standard input are handled by it."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes and traces: what the module has, with what is easier said in Python."""
+"""explain(): builds scenes from Python arguments; the extension module does the rest."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def explain(
     heads: int | None = None,
     random_projections: bool | None = None,
 ) -> Trace:
-    """Every step of attention on a small example, from embeddings over scores and weights to context.
+    """Computes every step of attention on a small example, from embeddings to scores, weights and context.
 
-    scene    a sentence, whose words get random embeddings; or a Scene, a dict as docs/scene.md
-             describes it, or the path of such a JSON file (a pathlib.Path)
-    query    the word that is told in detail; as "@INDEX", counted from 0, where it occurs twice
+    scene    a sentence, whose words get random embeddings; or a Scene, a dict in the format of
+             docs/scene.md, or the path of a JSON file in this format (a pathlib.Path)
+    query    the word to explain in detail; "@INDEX", counted from 0, if it occurs twice
              ("@ITEM:INDEX" in a batch)
-    dim, seed, causal, heads, random_projections  of a sentence: Scene.from_sentence()
+    dim, seed, causal, heads, random_projections  arguments of Scene.from_sentence(), for a sentence
 
-    Returns a Trace: trace["weights"] is an array, print(trace) tells the story, and a notebook shows the
-    page to click through. Raises ValueError naming the place in the scene, what was expected and what
-    came; OSError for a file that can't be read.
+    Returns a Trace: trace["weights"] is an array, print(trace) prints the story, and a notebook shows an
+    interactive page. Raises ValueError; the message has the location in the scene, the expected and the
+    actual value. Raises OSError if a file can't be read.
 
         >>> fovea.explain("Your journey starts")["weights"].shape
         (3, 3)

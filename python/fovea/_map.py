@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of all heads, or of some of their weights: arguments are checked here, all else is the module's."""
+"""map(): pooled weights of all heads or of parts. Checks the arguments; the extension module computes."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ def map(  # noqa: A001
     alignment: _Alignment | None = "bottom-right",
     threads: int | None = None,
 ) -> NDArray[Any]:
-    """The weights of every head pooled to a map of rows x columns cells; they are never stored.
+    """Pools the weights of every head to a map of rows x columns cells. The weights are never stored.
 
     query   [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-    key     [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
-    size    (rows, columns), 1 to as many as there are queries and keys; row r of R has the queries from
-            floor(r queries / R) to before floor((r + 1) queries / R), columns likewise
-    reduce  what the weights in a cell become: their "sum", "mean" (over the pairs of a query and a key
-            that the mask lets be seen, nan where there are none) or "max"
-    head    one of the query heads alone
-    heads   all of them together: the "mean" or the "max" of each cell over them; with reduce="mean"
-            over those that see a pair of the cell
-    queries, keys  of a part: slices without a step; None: all
-    lse     [batch, q_heads, q_len], what attention(..., return_lse=True) gave with the same options
-    mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  those of attention()
+    key     [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
+    size    (rows, columns), from 1 to the numbers of queries and keys; row r of R has the queries from
+            floor(r queries / R) to before floor((r + 1) queries / R), columns in the same way
+    reduce  reduction of the weights in a cell: "sum", "mean" (over the visible pairs of a query and a
+            key, NaN if there are none) or "max"
+    head    computes only this query head
+    heads   reduces over all heads: the "mean" or "max" of each cell; with reduce="mean" only over heads
+            with a visible pair in the cell
+    queries, keys  restrict the map to a part: slices without a step; None: all
+    lse     [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options
+    mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  as in attention()
 
-    Returns [batch, q_heads, rows, columns], a NumPy array of float32 (float64 where query is), without
-    batch and heads where query has none, and without heads where head or heads is given.
+    Returns [batch, q_heads, rows, columns], a NumPy array of float32 (float64 for float64 inputs), without
+    the batch and head dimensions that query lacks, and without heads if head or heads is given.
 
-    Cost    one fused pass over all heads; with head, queries, keys or lse what the part costs, and that
-            pass before it where lse is not given.
-    Raises  TypeError and ValueError, naming the argument, what was expected and what came. Ctrl-C ends
-            what takes long.
+    Cost    one fused pass over all heads; with head, queries, keys or lse the cost of the part, preceded
+            by the fused pass if lse is not given.
+    Raises  TypeError and ValueError; the message has the argument, the expected and the actual value.
+            Ctrl-C interrupts long calls.
 
         >>> words = np.eye(4, dtype=np.float32)
         >>> fovea.map(words, words, (2, 2), mask=fovea.causal(), scale=1.0).round(2)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weights of a head as a matrix that is computed where one looks: indexing and pictures are said in
-Python, all arithmetic is the module's."""
+"""The weights of a head as a matrix computed on access. Indexing and plotting are in Python; the extension
+module does all arithmetic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _Place: TypeAlias = SupportsIndex | slice
 _Reduce: TypeAlias = Literal["sum", "mean", "max"]
-_Axes: TypeAlias = Any  # matplotlib's, which need not be there
-_engine: Any = _fovea  # with what its stubs leave out
+_Axes: TypeAlias = Any  # matplotlib's Axes; matplotlib is optional
+_engine: Any = _fovea  # includes the private functions that the stubs omit
 
 
 def _check_slice(name: str, index: slice) -> slice:
@@ -31,7 +31,7 @@ def _check_slice(name: str, index: slice) -> slice:
 
 
 def _range(name: str, index: _Place, length: int) -> tuple[slice, bool]:
-    """What an index means: its range, and whether it is a single place."""
+    """Returns the range of an index, and whether it is a single position."""
     if isinstance(index, slice):
         return _check_slice(name, index), False
     try:
@@ -52,7 +52,7 @@ def _count(name: str, number: SupportsIndex) -> int:
 
 
 def _part_of(name: str, part: slice | None, length: int) -> range:
-    """Which queries or keys a part has."""
+    """Returns the queries or keys of a part. Raises for an empty part."""
     if part is None:
         return range(length)
     if not isinstance(part, slice):
@@ -67,7 +67,7 @@ def _part_of(name: str, part: slice | None, length: int) -> range:
 
 
 class _Matrix:
-    """Indexed as a NumPy array, whatever computes its parts."""
+    """Base class with NumPy's indexing; derived classes compute the parts."""
 
     _shape: tuple[int, int]
 
@@ -109,8 +109,8 @@ class _Matrix:
 
 
 class Scores(_Matrix):
-    """What the softmax makes the weights of a head of, [q_len, kv_len], computed where one looks: with
-    scale, softcap and biases, -inf where the mask hides the key. Indexed as Weights are; needs no lse."""
+    """The scores of one head, [q_len, kv_len], the input of the softmax, computed on access: with scale,
+    softcap and biases, -inf for masked keys. Indexed like Weights; needs no lse."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights, self._shape = weights, weights.shape
@@ -125,22 +125,23 @@ class Scores(_Matrix):
 
 
 class Weights(_Matrix):
-    """The weights of one head, [q_len, kv_len], computed where one looks: no matrix is ever stored.
+    """The weights of one head, [q_len, kv_len], computed on access. The matrix is never stored.
 
     query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-    key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
-    mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  those of attention()
-    batch, head  which item and which of the query heads
-    lse        [batch, q_heads, q_len], what attention(..., return_lse=True) gave with the same
-               options; None: computed at the first look, by a pass over all heads, and kept
+    key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
+    mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  as in attention()
+    batch, head  the batch item and the query head
+    lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
+               None: computed on first access by a pass over all heads, then kept
 
-    W[i], W[i, j], W[a:b], W[:, j] and W[a:b, c:d] are what they are of a NumPy array, negative numbers
-    included; slices have no step. A part of a larger rectangle has the same bits. numpy.asarray(W) is the
-    whole matrix, stored after all. Arrays are looked into, not copied: they should not change meanwhile.
+    W[i], W[i, j], W[a:b], W[:, j] and W[a:b, c:d] index like a NumPy array, including negative indices;
+    slices must not have a step. Overlapping rectangles are bit-identical where they overlap.
+    numpy.asarray(W) computes and stores the whole matrix. Query and key are not copied and must not
+    change while W is in use.
 
-    All results are NumPy arrays of float32 (float64 where query is), keys int64. Raises TypeError,
-    ValueError and, where an integer is out of range, IndexError, naming the argument, what was expected
-    and what came. Ctrl-C ends what takes long.
+    All results are NumPy arrays of float32 (float64 for float64 inputs), keys int64. Raises TypeError,
+    ValueError, and IndexError for an integer out of range; the message has the argument, the expected and
+    the actual value. Ctrl-C interrupts long calls.
 
         >>> words = np.eye(3, dtype=np.float32)
         >>> w = fovea.Weights(words, words, mask=fovea.causal(), scale=1.0)
@@ -191,13 +192,13 @@ class Weights(_Matrix):
             if not inside:
                 raise ValueError(f"{name}: expected 0 or more and less than {most_name} = {most}, got {place}")
         self._batch, self._head = operator.index(batch), operator.index(head)
-        # Where this head is in what there is of all heads.
+        # Index of this head in arrays of all heads.
         self._at = (self._batch, self._head)[4 - self._rank :]
 
     @property
     def lse(self) -> _Input:
-        """[batch, q_heads, q_len], of all heads, with fewer dimensions where query has: what was given, or
-        found once. Weights of another head take it."""
+        """[batch, q_heads, q_len], of all heads, without the dimensions that query lacks: as given, or
+        computed once. Can be passed to the Weights of another head."""
         if self._lse is None:
             found: NDArray[Any] = _engine._observe(self._query, self._key, **self._options)
             self._lse = found
@@ -205,7 +206,7 @@ class Weights(_Matrix):
 
     @property
     def scores(self) -> Scores:
-        """What the softmax makes these weights of, indexed alike: W.scores[i, j], W.scores[a:b, c:d]."""
+        """The scores behind these weights, with the same indexing: W.scores[i, j], W.scores[a:b, c:d]."""
         return Scores(self)
 
     def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
@@ -223,13 +224,13 @@ class Weights(_Matrix):
         queries: slice | None = None,
         keys: slice | None = None,
     ) -> NDArray[Any]:
-        """The matrix, or a part of it, in rows x columns cells, in one pass over the part.
+        """Pools the matrix, or a part of it, to rows x columns cells, in one pass over the part.
 
-        rows, columns  1 to as many as there are queries and keys; row r of R has the queries from
-                       floor(r queries / R) to before floor((r + 1) queries / R), columns likewise
-        reduce         what the weights in a cell become; the mean is over those that the mask lets be seen,
-                       nan where there are none
-        queries, keys  of the part: slices without a step; None: all
+        rows, columns  from 1 to the numbers of queries and keys; row r of R has the queries from
+                       floor(r queries / R) to before floor((r + 1) queries / R), columns in the same way
+        reduce         reduction of the weights in a cell; the mean is over visible pairs, NaN if there are
+                       none
+        queries, keys  restrict to a part: slices without a step; None: all
 
         Returns [rows, columns].
         """
@@ -240,7 +241,7 @@ class Weights(_Matrix):
     def _pool(
         self, size: tuple[int, int], reduce: _Reduce, queries: slice | None, keys: slice | None, pairs: bool = False
     ) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
-        """The cells and, where they are asked for, how many pairs the mask lets be seen in each."""
+        """Returns the cells and, with `pairs`, the number of visible pairs in each."""
         own = (*size, reduce, queries, keys, pairs, self._batch, self._head)
         found = _engine._pooled_weights(self._query, self._key, self.lse, *own, **self._options)
         return found if pairs else (found, None)
@@ -252,27 +253,27 @@ class Weights(_Matrix):
         return [None if each is None else each[self._at] for each in of_all]
 
     def top(self, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """The k largest weights of each row, in descending order, the lower key first where they are equal.
+        """Computes the k largest weights of each row, in descending order; on ties, the lower key first.
 
         k  1 to 64, and at most kv_len
 
-        Returns (keys, weights), both [q_len, k]; where a row sees fewer keys, what is left over is key -1,
-        weight 0. One pass over all heads.
+        Returns (keys, weights), both [q_len, k]; if a row has fewer visible keys, the rest is key -1, weight
+        0. One pass over all heads.
         """
         seen = self._observe(Lenses(top=k))
         return seen.top_keys, seen.top_weights
 
     def statistics(self) -> Seen:
-        """Entropy, maximum, maximum_key, mean_distance, distance_variance and first_key of each row, [q_len],
-        as Lenses(statistics=True) has them. One pass over all heads."""
+        """Returns entropy, maximum, maximum_key, mean_distance, distance_variance and first_key of each row,
+        [q_len], as Lenses(statistics=True). One pass over all heads."""
         return self._observe(Lenses(statistics=True))
 
     def received(self, *, recent: int | None = None, bins: int | None = None) -> Received:
-        """What each key received from all queries, as fovea.received() tells it: sum and largest of its
-        weights, [kv_len].
+        """Computes the weight that each key receives from all queries, as fovea.received(): sum and largest
+        of its weights, [kv_len].
 
-        recent  1 to q_len: also the sum over so many last queries alone, [kv_len]
-        bins    1 to 4096: also how many visible weights there are of which size, [bins]
+        recent  1 to q_len: also the sum over the last `recent` queries, [kv_len]
+        bins    1 to 4096: also a histogram of the visible weights, [bins]
 
         One pass over all heads.
         """
@@ -291,13 +292,13 @@ class Weights(_Matrix):
         ax: _Axes = None,
         **image: object,
     ) -> _Axes:
-        """The matrix, or a part of it, as an image by matplotlib, pooled to at most rows x columns cells.
+        """Draws the matrix, or a part of it, with matplotlib, pooled to at most rows x columns cells.
 
-        queries, keys  of the part: slices without a step; None: all
-        ax             matplotlib's Axes to draw into; None: a new one
-        image          what its imshow() takes besides, such as norm="log" or cmap="magma"
+        queries, keys  restrict to a part: slices without a step; None: all
+        ax             matplotlib Axes to draw into; None: a new one
+        image          further arguments of imshow(), for example norm="log" or cmap="magma"
 
-        Cells of which the mask hides all are masked: left blank, unless the colormap says otherwise.
+        Fully masked cells are masked in the image: blank, unless the colormap sets a color for them.
 
         Returns the Axes. Raises ImportError without matplotlib.
         """

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that learn: explicit forward and backward passes, with arrays of NumPy.
+"""Trainable layers: explicit forward and backward passes on NumPy arrays.
 
     Linear, LayerNorm, Embedding, Positions, Dropout, FeedForward
     MultiHeadAttention, TransformerEncoderLayer, TransformerDecoderLayer, Transformer
     AdditiveAttention, GeneralAttention, Gru, GruDecoder
-    Model                           what the layers of one model share; a Layer alone is one by itself
-    CrossEntropy                    the loss of guessing tokens
-    Adam, clip_gradients, Schedule  how parameters move
+    Model                           state shared by the layers of one model; a single Layer is also a Model
+    CrossEntropy                    the loss for predicting tokens
+    Adam, clip_gradients, Schedule  the optimizer, gradient clipping, learning rates
     gradient_norm, sinusoidal_positions
-    save, load                      parameters in files, by the names that PyTorch's modules give them
-    set_threads                     on how many threads
+    save, load                      parameters in files, with the names of PyTorch's modules
+    set_threads                     the number of threads
 
-Imported by itself, as it needs oneDNN.
+Imported separately, because it needs oneDNN.
 """
 
 from ._nn import (

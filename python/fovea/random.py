@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's legacy random stream, which scenes draw from."""
+"""NumPy's legacy random stream, as used by scenes."""
 
 from ._fovea import RandomState
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in plain scalar float64: what is right, every step of it, and its gradients."""
+"""The oracle: attention in plain scalar float64, with every intermediate step, and its gradients."""
 
 from ._fovea import Steps
 from ._fovea import reference_attention as attention

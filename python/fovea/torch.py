@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention for PyTorch's autograd, so that models train on Fovea's kernels.
+"""Attention in PyTorch's autograd, for training models on Fovea's kernels.
 
-    attention        fovea.attention() of tensors that may require a gradient
-    RelativeTable    T5's bias with a table that may, too
+    attention        fovea.attention() for tensors that may require a gradient
+    RelativeTable    T5's bias with a table that may require a gradient
 
-Imported by itself, as it needs torch. fovea.scaled_dot_product_attention() comes here for tensors that
-require a gradient.
+Imported separately, because it needs torch. fovea.scaled_dot_product_attention() uses this module for
+tensors that require a gradient.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from . import _fovea
 
 __all__ = ["RelativeTable", "attention"]
 
-_engine: Any = _fovea  # with what its stubs leave out
+_engine: Any = _fovea  # includes the private functions that the stubs omit
 
 
 @dataclasses.dataclass(frozen=True)
 class RelativeTable:
-    """fovea.RelativeTable of a tensor [buckets, q_heads] that may require a gradient."""
+    """fovea.RelativeTable with a tensor [buckets, q_heads] that may require a gradient."""
 
     table: Tensor
     _: dataclasses.KW_ONLY
@@ -36,14 +36,14 @@ class RelativeTable:
     max_distance: int = 128
 
 
-# What may have a gradient, in the order of _Attention.forward().
+# Inputs that may have a gradient, in the order of _Attention.forward().
 _NAMES = ("query", "key", "value", "bias", "relative", "sinks")
 
 
 def _given(
     options: dict[str, Any], bias: Tensor | None, table: Tensor | None, sinks: Tensor | None, mask: Tensor | None
 ) -> dict[str, Any]:
-    """Options of fovea.attention() with those that are tensors."""
+    """Returns the options of fovea.attention(), including those passed as tensors."""
     given = dict(options)
     if bias is not None:
         given["bias"] = bias.detach()
@@ -57,8 +57,8 @@ def _given(
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that depends on `sources`, but can't be differentiated itself. Not by once_differentiable(),
-    which takes it for a constant where the gradients that came in are."""
+    """Identity for a gradient that depends on `sources` but can't be differentiated. once_differentiable() is
+    not enough: it treats the gradient as a constant if the incoming gradients are constants."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, *sources: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class _Attention(torch.autograd.Function):
         query, key, value, *others = tensors
         again = torch.is_grad_enabled()  # create_graph=True
         sources = [one for one in (grad_context, grad_lse, *tensors) if one is not None and one.is_floating_point()]
-        if grad_context is None:  # a loss that has nothing of it
+        if grad_context is None:  # the loss does not depend on the context
             grad_context = torch.zeros_like(context)
         gradients = _engine.attention_backward(
             query.detach(),
@@ -158,20 +158,20 @@ def attention(
     threads: int | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """fovea.attention(), with gradients: its arguments, meaning, results and errors, for tensors of torch's
-    on the CPU.
+    """fovea.attention() with gradients, for torch tensors on the CPU. Arguments, semantics, results and errors
+    are those of fovea.attention().
 
-    query, key, value  tensors, which may require a gradient
-    bias      so may this,
-    relative  the table of a fovea.torch.RelativeTable
-    sinks     and these, where they are a tensor
-    mask      a fovea.Mask, or a tensor of bool
-    dropout   a fovea.Dropout, a new one for each call: fovea.Dropout(0.1)
+    query, key, value  tensors that may require a gradient
+    bias      a tensor that may require a gradient
+    relative  a fovea.torch.RelativeTable, whose table may require a gradient
+    sinks     numbers, or a tensor that may require a gradient
+    mask      a fovea.Mask, or a bool tensor
+    dropout   a fovea.Dropout; create a new one for each call: fovea.Dropout(0.1)
 
-    Returns context, or with return_lse=True (context, lse), both part of the graph. Nothing of the size of
-    the scores is kept for the backward pass, which is fovea.attention_backward().
+    Returns context, or with return_lse=True (context, lse), both part of the graph. The backward pass is
+    fovea.attention_backward(); scores and weights are not kept for it.
 
-    Gradients of gradients there are none: RuntimeError.
+    Second derivatives are not supported and raise RuntimeError.
 
         >>> query, key, value = torch.randn(3, 1, 8, 128, 64).requires_grad_()
         >>> fovea.torch.attention(query, key, value, mask=fovea.causal()).sum().backward()
@@ -192,7 +192,7 @@ def attention(
         "dropout": dropout,
         "threads": threads,
     }
-    # Tensors are autograd's to keep.
+    # Autograd saves tensors, so they are passed as arguments, not inside options.
     table = None
     if isinstance(relative, RelativeTable):
         table = relative.table
@@ -213,7 +213,7 @@ def _scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """fovea.scaled_dot_product_attention() where one of the tensors requires a gradient."""
+    """fovea.scaled_dot_product_attention() for tensors of which at least one requires a gradient."""
     arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask)]
     if not torch.is_grad_enabled():
         return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
@@ -228,7 +228,8 @@ def _scaled_dot_product_attention(
     common = torch.broadcast_shapes(*(one.shape[:-kept] for one in (query, key, value)))
     query, key, value = (one.expand(*common, *one.shape[-kept:]) for one in (query, key, value))
 
-    # Batch and heads are the engine's; what comes before them is one call each, with a number each.
+    # The engine handles batch and heads; each index of the dimensions before them is one call, with its own
+    # dropout call number.
     shape = (*query.shape[:-1], value.shape[-1])
     outer = shape[:-4]
     if outer and attn_mask is not None:

@@ -37,7 +37,7 @@ DType dtype_of_name(const std::string& name) {
   raise_value_error("dtype: expected \"float32\", \"float16\" or \"bfloat16\", got \"{}\"", name);
 }
 
-/// The cache, to be changed.
+/// Returns the cache for modification. Throws if it is being read.
 KvCache& changeable(PythonCache& self) {
   if (self.readers.load() != 0) {
     throw std::runtime_error(
@@ -99,18 +99,17 @@ std::optional<CacheInUse> cache_of(PyObject* object) {
 void add_cache(nb::module_& module) {
   static nb::object cache_full =
       nb::borrow(nb::exception<CacheFull>(module, "CacheFull", PyExc_RuntimeError));
-  cache_full.attr("__doc__") =
-      "A KvCache has no room for what was to be appended, and is as it was.";
+  cache_full.attr("__doc__") = "A KvCache has no room for the appended tokens, and is unchanged.";
 
   nb::class_<Rotary>(
       module, "Rotary",
-      R"(Rotary position embedding (Su et al. 2021): pair i of d dimensions turns by the angle position *
-base^(-2 i / d).
+      R"(Rotary position embedding (Su et al. 2021): rotates pair i of d dimensions by the angle
+position * base^(-2 i / d).
 
-base    of the frequencies
-dims    the first so many dimensions are rotated, an even number, the rest copied; 0: all
+base    base of the frequencies
+dims    number of leading dimensions to rotate, even; the rest is copied; 0: all
 pairs   "halves": i and i + d / 2, as Llama in transformers; "interleaved": 2 i and 2 i + 1
-inverse_frequencies  the frequencies themselves, one for each pair, in place of base)")
+inverse_frequencies  the frequencies themselves, one per pair, in place of base)")
       .def(
           "__init__",
           [](Rotary* self, double base, std::int64_t dims, const std::string& pairs,
@@ -133,29 +132,29 @@ inverse_frequencies  the frequencies themselves, one for each pair, in place of 
       "apply_rotary", rotated, "source"_a, "positions"_a, "rotary"_a,
       nb::sig("def apply_rotary(source: ArrayT, positions: int | numpy.typing.ArrayLike, rotary: "
               "Rotary) -> ArrayT"),
-      R"(The rows of source, rotated.
+      R"(Returns the rows of source, rotated.
 
-source     [..., length, dim], floats of any type; token t stands at positions + t
-positions  the first token's position; or each one's, integers [length], or [batch, length]
+source     [..., length, dim], any floating-point dtype; token t is at position `positions` + t
+positions  position of the first token; or of every token, integers [length] or [batch, length]
 
-Returns a new array of the same kind, type and shape. Angles, sines and cosines are float64.
+Returns a new array with the same library, dtype and shape. Angles, sines and cosines are float64.
 Raises ValueError naming the argument.)");
 
   nb::class_<PythonCache>(
       module, "KvCache",
-      R"(Keys and values that a model has computed so far, appended to as tokens come; decode() takes it in
-place of key and value.
+      R"(Cache of the keys and values of past tokens. Tokens are appended during generation; decode()
+accepts the cache in place of key and value.
 
-dtype      "float32", "float16" or "bfloat16": what is appended is rounded to it, once
-head_dim, value_dim  numbers in each key and value; value_dim is head_dim by default
-capacity   the most tokens, whose room is set aside at once (memory is taken as they come);
-           0: it grows by itself
+dtype      "float32", "float16" or "bfloat16": appended values are rounded to it once
+head_dim, value_dim  elements of each key and value; value_dim is head_dim by default
+capacity   maximum number of tokens, with address space reserved at once (pages are committed as
+           tokens arrive); 0: grows automatically
 
     cache = fovea.KvCache(dtype="bfloat16", kv_heads=8, head_dim=128)
     cache.append(key, value, rotary=rotary)
     context = fovea.decode(query, cache)
 
-While one thread decodes from it, another can't change it: RuntimeError.)")
+Changing the cache while another thread decodes from it raises RuntimeError.)")
       .def(
           "__init__",
           [](PythonCache* self, const std::string& dtype, std::int64_t batch, std::int64_t kv_heads,
@@ -180,45 +179,47 @@ While one thread decodes from it, another can't change it: RuntimeError.)")
                    "-> None"),
            R"(Appends n tokens.
 
-key     [batch, kv_heads, n, head_dim], floats of any type; [kv_heads, n, head_dim] or
-        [n, head_dim] where batch, or both, are 1
-value   [batch, kv_heads, n, value_dim], likewise
-rotary  rotates keys at the positions length and on before they are rounded
+key     [batch, kv_heads, n, head_dim], any floating-point dtype; [kv_heads, n, head_dim] or
+        [n, head_dim] if batch, or batch and kv_heads, are 1
+value   [batch, kv_heads, n, value_dim], or with fewer dimensions as key
+rotary  rotates the keys, at positions from `length` on, before they are rounded
 
-Raises ValueError naming the argument, and CacheFull where a given capacity does not suffice.)")
+Raises ValueError naming the argument, and CacheFull if a fixed capacity is exceeded.)")
       .def(
           "truncate",
           [](PythonCache& self, std::int64_t length) { changeable(self).truncate(length); },
-          "length"_a, "Forgets all tokens but the first `length`.")
+          "length"_a, "Removes all tokens after the first `length`.")
       .def(
           "reserve",
           [](PythonCache& self, std::int64_t capacity) { changeable(self).reserve(capacity); },
-          "capacity"_a, "Makes room for `capacity` tokens in all, if there is less.")
+          "capacity"_a, "Grows the capacity to at least `capacity` tokens.")
       .def(
           "fork",
           [](const PythonCache& self, std::int64_t prefix_length) {
             return new PythonCache(self.cache.fork(prefix_length));
           },
           "prefix_length"_a, nb::rv_policy::take_ownership,
-          "A cache of its own with a copy of the first `prefix_length` tokens.")
+          "Returns an independent cache with a copy of the first `prefix_length` tokens.")
       .def(
           "key", [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.key())); },
           nb::sig("def key(self) -> numpy.typing.NDArray[typing.Any]"),
-          "A copy of the keys: [batch, kv_heads, length, head_dim]; those of bfloat16 in float32.")
+          "Returns a copy of the keys: [batch, kv_heads, length, head_dim]; bfloat16 as float32.")
       .def(
           "value",
           [](const PythonCache& self) { return nb::steal(numpy_copy(self.cache.value())); },
           nb::sig("def value(self) -> numpy.typing.NDArray[typing.Any]"),
-          "A copy of the values, likewise.")
+          "Returns a copy of the values: [batch, kv_heads, length, value_dim]; bfloat16 as "
+          "float32.")
       .def("__len__", [](const PythonCache& self) { return self.cache.length(); })
       .def_prop_ro(
-          "length", [](const PythonCache& self) { return self.cache.length(); }, "The tokens held.")
+          "length", [](const PythonCache& self) { return self.cache.length(); },
+          "Number of tokens in the cache.")
       .def_prop_ro(
           "capacity", [](const PythonCache& self) { return self.cache.capacity(); },
-          "The tokens there is room for.")
+          "Number of tokens that fit without growing.")
       .def_prop_ro(
           "bytes", [](const PythonCache& self) { return self.cache.bytes(); },
-          "The bytes of that room.")
+          "Size of that capacity in bytes.")
       .def_prop_ro("dtype",
                    [](const PythonCache& self) {
                      return std::string(dtype_name(self.cache.options().dtype));

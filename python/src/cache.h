@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KvCache in Python. Decoding runs without the GIL, so that another thread might append meanwhile
-// and take away the memory that is being read: while a cache is read nobody may change it.
+// KvCache in Python. Decoding runs without the GIL, so a concurrent append could free memory that
+// is being read. Modifying a cache that is being read therefore raises RuntimeError.
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct PythonCache {
   std::atomic<int> readers = 0;
 };
 
-/// A cache that is being read, for as long as this lives. Holds no reference: the caller does.
+/// Marks a cache as being read during its lifetime. Holds no reference; the caller does.
 class CacheInUse {
  public:
   explicit CacheInUse(PythonCache& cache) : cache_(&cache) { ++cache.readers; }
@@ -38,7 +38,7 @@ class CacheInUse {
   PythonCache* cache_;
 };
 
-/// The cache that an argument is, if it is one.
+/// Returns the cache if the argument is one.
 std::optional<CacheInUse> cache_of(PyObject* object);
 
 }  // namespace fovea::python

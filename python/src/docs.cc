@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Docstrings (docs.h). What the functions have in common is said once and put in where {keywords}
-// and {problem} stand.
+// Docstrings (docs.h). Text that the functions share is written once and replaces the placeholders
+// {keywords}, {score} and {problem}.
 
 #include "docs.h"
 
@@ -20,23 +20,23 @@ constexpr std::string_view kKeywords =
     "alignment=\"bottom-right\", query_starts=None, key_starts=None, dropout=None, ";
 
 constexpr std::string_view kProblem =
-    R"(mask       which query may see which key: causal(), window(left, right), prefix(n),
-           documents(ids), key_lengths(n), dense(array), joined by & and |; or an array of
-           bool, True where visible, that broadcasts to [batch, q_heads, q_len, kv_len]
+    R"(mask       which keys each query may attend to: causal(), window(left, right), prefix(n),
+           documents(ids), key_lengths(n), dense(array), combined with & and |; or a bool
+           array, True where visible, that broadcasts to [batch, q_heads, q_len, kv_len]
 scale      factor on query . key; 1 / sqrt(head_dim) by default
-softcap    c > 0 squashes a score s to c * tanh(s / c)
+softcap    c > 0 limits a score s to c * tanh(s / c)
 bias       floats, added to the scores; broadcasts to [batch, q_heads, q_len, kv_len];
            -inf masks
-alibi      True: minus slope[head] * |i + offset - j| (Press et al. 2022); or the slopes,
+alibi      True: subtracts slope[head] * |i + offset - j| (Press et al. 2022); or the slopes,
            one per query head
 relative   a RelativeTable (T5's buckets)
-sinks      one extra logit per query head, which joins the denominator only
-alignment  where query i stands among the keys, at i + offset, for causal, window, alibi and
-           relative alike: "bottom-right", the last query at the last key; "top-left",
-           offset 0; a number, or one per batch item
-query_starts, key_starts  packed sequences: 0, ..., length along tensors of batch 1; sequence
-           s has queries query_starts[s] to query_starts[s + 1], and sees its own keys only
-dropout    a Dropout: which weights are left out, in training
+sinks      one extra logit per query head, added to the denominator only
+alignment  the position i + offset of query i among the keys, for causal, window, alibi and
+           relative: "bottom-right" aligns the last query with the last key; "top-left" is
+           offset 0; or an integer offset, or one per batch item
+query_starts, key_starts  packed sequences: 0, ..., length, for tensors of batch 1; sequence s
+           has queries query_starts[s] to query_starts[s + 1] and sees only its own keys
+dropout    a Dropout, for training: selects the weights to drop
 )";
 
 constexpr std::string_view kAttentionDoc =
@@ -46,40 +46,39 @@ constexpr std::string_view kAttentionDoc =
 context = softmax(scale * Q K^T + bias, masked) V, in one fused pass that never stores the scores.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-key        [batch, kv_heads, kv_len, head_dim]   all three alike; q_heads % kv_heads == 0
+key        [batch, kv_heads, kv_len, head_dim]   same rank for all three; q_heads % kv_heads == 0
 value      [batch, kv_heads, kv_len, value_dim]
 
-Arrays are NumPy's (bfloat16 by ml_dtypes), torch's or JAX's on the CPU, or anything else with
-DLPack or the buffer protocol. They are float32, float16 or bfloat16, each as it likes, or all of
-them float64, which the reference computes, slowly. None is copied but those whose last dimension
-is not contiguous; read-only ones will do.
+Accepts NumPy arrays (bfloat16 through ml_dtypes), torch and JAX arrays on the CPU, and any other
+object with DLPack or the buffer protocol. Dtypes are float32, float16 and bfloat16, in any mix, or
+float64 for all arrays, which the slow reference computes. An array is copied only if its last
+dimension is not contiguous; read-only arrays are accepted.
 
-{problem}threads    at most so many; by default as OpenMP says (OMP_NUM_THREADS, else one per CPU)
+{problem}threads    maximum number of threads; by default OpenMP's (OMP_NUM_THREADS, else one per CPU)
 return_lse  also return lse, the natural log of each row's sum of exponentials
-out        an array for the context, which is then what is returned; it may share no memory with
-           the others
-lenses     a Lenses: what to see of the weights meanwhile, such as each row's entropy and largest
-           weights, or a map of all; not beside dropout
+out        an array to write the context to and return; must not share memory with the inputs
+lenses     a Lenses: weight statistics to collect during the pass, for example each row's entropy
+           and largest weights, or a map of all weights; not supported with dropout
 
-Returns [batch, q_heads, q_len, value_dim], of query's kind, rank and type; with return_lse=True
-also lse [batch, q_heads, q_len], of float32 (float64 where query is); with lenses also, last, a
-Seen of NumPy arrays.
+Returns [batch, q_heads, q_len, value_dim], with query's array library, rank and dtype; with
+return_lse=True also lse [batch, q_heads, q_len], float32 (float64 for float64 inputs); with
+lenses also, last, a Seen of NumPy arrays.
 
 Order      query . key, then scale, softcap, biases, mask.
-Masking    causal() with q_len = 2, kv_len = 5, the last query at the last key:
+Masking    causal() with q_len = 2, kv_len = 5, the last query aligned with the last key:
              1 1 1 1 0
              1 1 1 1 1
-           A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and inf in
-           a masked key or value never leak; in a visible one they propagate.
+           A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and
+           infinity in a masked key or value never leak; in a visible one they propagate.
 Gradients  attention_backward(); fovea.torch.attention() is this function for PyTorch's autograd.
-Numerics   sums in float32, online softmax; docs/numerics.md has the bounds and their tests.
+Numerics   float32 accumulation, online softmax; docs/numerics.md has the bounds and their tests.
 Cost       2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less the blocks of
            keys that a mask hides; O(q_len + kv_len) memory.
-Threads    the same bits for any number of them. Other threads of Python run meanwhile. Ctrl-C
-           ends a long call of the main thread.
-Raises     TypeError for what is no array, or one of another type; ValueError for shapes, values,
-           devices and overlapping memory, naming the argument, what was expected and what came,
-           before `out` is touched. KeyboardInterrupt leaves `out` unspecified.
+Threads    bit-identical for any number of threads. Releases the GIL if the call is long enough.
+           Ctrl-C interrupts a long call in the main thread.
+Raises     TypeError for an unsupported object or dtype; ValueError for shapes, values, devices and
+           overlapping memory. The message has the argument, the expected and the actual value, and
+           `out` is untouched. KeyboardInterrupt leaves `out` unspecified.
 Source     Dao et al. 2022 (FlashAttention); Milakov and Gimelshein 2018 (online softmax).
 
     >>> import numpy, fovea
@@ -93,44 +92,44 @@ constexpr std::string_view kAttentionBackwardDoc =
     R"(attention_backward(query, key, value, context, lse, grad_context, *, grad_lse=None, {keywords}threads=None, wanted=None)
 --
 
-The gradients of a loss with respect to what attention() was given, from those with respect to what
-it returned, in one fused pass that computes the weights anew and never stores them.
+Computes the gradients of a loss with respect to the inputs of attention(), given the gradients with
+respect to its results. One fused pass, which recomputes the weights and never stores them.
 
-query, key, value  those of attention()
-context       [batch, q_heads, q_len, value_dim]   what attention() returned
-lse           [batch, q_heads, q_len]              with return_lse=True
-grad_context  [batch, q_heads, q_len, value_dim]   the gradient of the loss with respect to context
-grad_lse      [batch, q_heads, q_len]              and to lse; None: the loss has nothing of lse
-wanted        which gradients to compute, a list of their names; by default all that there are; also
-              "relevance" and "magnitude"
+query, key, value  the inputs of attention()
+context       [batch, q_heads, q_len, value_dim]   the result of attention()
+lse           [batch, q_heads, q_len]              its lse, from return_lse=True
+grad_context  [batch, q_heads, q_len, value_dim]   gradient of the loss with respect to context
+grad_lse      [batch, q_heads, q_len]              and to lse; None if the loss does not use lse
+wanted        list of the gradients to compute, by name; by default all that apply; may also
+              contain "relevance" and "magnitude"
 
-The other keywords are those of attention(), as they were given there: a Dropout is the same one.
-All arrays have as many dimensions as query has, those of lse one less. Query, key, value, context
-and grad_context are float32, float16 or bfloat16, each as it likes, and lse and grad_lse float32;
-or all are float64, which the reference computes, slowly.
+The other keywords are those of attention() and must have the same values, dropout included.
+All arrays have the rank of query, lse and grad_lse one less. Query, key, value, context and
+grad_context are float32, float16 or bfloat16, in any mix, with lse and grad_lse in float32; or all
+arrays are float64, which the slow reference computes.
 
-Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each of the kind, shape and
-type of what it is the gradient of; those of relative, [buckets, q_heads], and sinks, [q_heads], are
-of query's kind and lse's type. What was not given, or is not wanted, is None.
+Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each with the array library,
+shape and dtype of its input; relative, [buckets, q_heads], and sinks, [q_heads], have query's array
+library and the dtype of lse. The gradient of an input that is absent or not in `wanted` is None.
 
-Also .relevance and .magnitude, [batch, q_heads, kv_len] and of query's kind and lse's type: what
-each key did to the loss, the sums over queries of P dP, and of |P dP|. To first order the loss
-falls by a key's relevance where its weights become 0 and the others stay as they are.
+Also .relevance and .magnitude, [batch, q_heads, kv_len], with query's array library and the dtype
+of lse: each key's effect on the loss, the sums over queries of P dP and of |P dP|. To first order,
+the loss falls by a key's relevance if its weights become 0 and the other weights stay unchanged.
 
 With P = exp(S - lse), and Z = 1 / (1 - p) where dropout keeps a weight and 0 elsewhere:
   dV = (Z P)^T dO,  dP = Z dO V^T,  dS = P (dP - rowsum(dO O) + dlse),  dQ = dS K,  dK = dS^T Q
-with what scale and softcap do to scores in between; dbias = dS, summed where the bias repeats.
+and the chain rule through scale and softcap; dbias = dS, summed over the broadcast dimensions.
 
-Masking    a masked key and a row without a visible key get zeros and give nothing, whatever they
-           hold.
-Numerics   sums in float32; docs/numerics.md.
+Masking    masked keys and fully masked rows have zero gradients and contribute nothing, even if
+           they hold NaN or infinity.
+Numerics   float32 accumulation; docs/numerics.md.
 Cost       2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flop, less the blocks
            of keys that a mask hides; O(q_len + kv_len) memory.
-Threads    the same bits for any number of them. Other threads of Python run meanwhile. Ctrl-C
-           ends a long call of the main thread.
-Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
-           came.
-Source     Dao et al. 2022 (FlashAttention); of relevance Barkan et al. 2021, Chefer et al. 2021.
+Threads    bit-identical for any number of threads. Releases the GIL if the call is long enough.
+           Ctrl-C interrupts a long call in the main thread.
+Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
+           the actual value.
+Source     Dao et al. 2022 (FlashAttention); for relevance Barkan et al. 2021, Chefer et al. 2021.
 
     >>> import numpy, fovea
     >>> words = numpy.eye(3, dtype=numpy.float32)
@@ -145,47 +144,46 @@ constexpr std::string_view kDecodeDoc =
     R"(decode(query, key, value=None, *, {keywords}threads=None, return_lse=False, out=None, lenses=None)
 --
 
-The same function as attention() for one to a few queries against many keys, as in generating text:
-bound by memory, where attention() would leave most of its lanes empty. The faster one up to about
-32 queries per head of keys.
+Computes attention() for one or a few queries against many keys, as in text generation. This case is
+memory-bound, and attention() would leave most of its lanes empty. Faster than attention() up to
+about 32 queries per key head.
 
 query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in attention()
-key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which has values as well
-value      [batch, kv_heads, kv_len, value_dim]; not beside a KvCache
+key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which also has the values
+value      [batch, kv_heads, kv_len, value_dim]; omitted with a KvCache
 
-All keywords, results and errors are those of attention(); with dropout, and with lenses of more
-than a few queries, it is that function.
+All keywords, results and errors are those of attention(). Calls attention() if dropout is set, or
+for lenses on more than a few queries.
 
-Cost       kv_len * (head_dim + value_dim) numbers read per head of keys, once; keys that no query
-           sees are not read. With lenses the keys once more for each query.
-Source     Dao et al. 2023 (Flash-Decoding): parts of the keys, merged by their lse.)";
+Cost       kv_len * (head_dim + value_dim) elements read once per key head; keys that no query
+           sees are not read. Lenses read the keys once more for each query.
+Source     Dao et al. 2023 (Flash-Decoding): splits the keys into parts and merges them by lse.)";
 
 constexpr std::string_view kWeightsDoc =
     R"(weights(query, key, *, rows=None, cols=None, batch=0, head=0, lse=None, {score}threads=None)
 --
 
-The weights of some neighbouring queries and keys of one head, which attention() does not keep,
-found again at a cost that depends on how many they are: exp(score - lse), 0 where the mask hides
-the key.
+Recomputes a rectangle of one head's weight matrix, which attention() does not store:
+exp(score - lse), 0 for masked keys. The cost depends on the size of the rectangle.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
-rows, cols  which queries and which keys: slices without a step, as NumPy takes them, or pairs of
-           the first and the end; None: all
-batch, head  which item and which of the query heads
-lse        [batch, q_heads, q_len], what attention(..., return_lse=True) gave for them with the
-           same options; None: it is computed here, by a pass over all heads
+key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
+rows, cols  ranges of queries and of keys: slices without a step, or pairs (first, end); None for
+           all
+batch, head  the batch item and the query head
+lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
+           None: computed here, by a pass over all heads
 
-All else is as in attention(); packed sequences and dropout do not go here.
+Everything else is as in attention(); packed sequences and dropout are not supported.
 
-Returns [rows, cols], a NumPy array of float32 (float64 where query is). Part of a larger rectangle
-has the same bits. A row of the whole matrix adds up to 1, less a sink's share, but for the rounding
-of lse; one that sees nothing is 0.
+Returns [rows, cols], a NumPy array of float32 (float64 for float64 inputs). Overlapping rectangles
+are bit-identical where they overlap. A full row adds up to 1, less the share of a sink, up to the
+rounding of lse; a fully masked row is 0.
 
 Cost       2 * rows * cols * head_dim flop; without lse also 2 * batch * q_heads * q_len * kv_len *
-           head_dim, less what the mask hides.
-Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
-           came. Ctrl-C ends a long call of the main thread.
+           head_dim, less the masked blocks.
+Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
+           the actual value. Ctrl-C interrupts a long call in the main thread.
 
     >>> words = np.eye(3, dtype=np.float32)
     >>> fovea.weights(words, words, rows=(1, 3), mask=fovea.causal(), scale=1.0).round(2)
@@ -196,29 +194,29 @@ constexpr std::string_view kReceivedDoc =
     R"(received(query, key, *, lse=None, recent=None, bins=None, {score}threads=None)
 --
 
-What each key received from all queries, in every head: one more product of queries and keys, of
-which nothing is stored.
+Computes the total weight that each key receives from all queries, per head. Multiplies queries and
+keys once more; the product is never stored.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
-lse        [batch, q_heads, q_len], what attention(..., return_lse=True) gave for them with the
-           same options; None: it is computed here, by one more pass
-recent     1 to q_len: also the sum over so many last queries, as methods that drop keys from a
-           cache have it
-bins       1 to 4096: also how many visible weights there are of which size; bin b counts
-           2^-(b + 1) < w <= 2^-b, the last one all that are smaller
+key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
+lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
+           None: computed here, by one more pass
+recent     1 to q_len: also returns the sum over the last `recent` queries, as methods that evict
+           keys from a cache use it
+bins       1 to 4096: also returns a histogram of the visible weights; bin b counts
+           2^-(b + 1) < w <= 2^-b, the last bin all smaller weights
 
-All else is as in attention(); packed sequences and dropout do not go here.
+Everything else is as in attention(); packed sequences and dropout are not supported.
 
-Returns a Received of NumPy arrays: sum, largest, and recent [batch, q_heads, kv_len], of float32
-(float64 where query is); histogram [batch, q_heads, bins], int64. Recent and histogram are None
-where they were not asked for.
+Returns a Received of NumPy arrays: sum, largest, and recent [batch, q_heads, kv_len], float32
+(float64 for float64 inputs); histogram [batch, q_heads, bins], int64. Recent and histogram are
+None unless requested.
 
-Cost       2 * batch * q_heads * q_len * kv_len * head_dim flop, less what the mask hides.
-Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
-           came. Ctrl-C ends a long call of the main thread.
-Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums, Li et al. 2024 (SnapKV)
-           those that the last queries look at.
+Cost       2 * batch * q_heads * q_len * kv_len * head_dim flop, less the masked blocks.
+Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
+           the actual value. Ctrl-C interrupts a long call in the main thread.
+Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums; Li et al. 2024 (SnapKV)
+           keep the keys that the last queries attend to.
 
     >>> words = np.eye(3, dtype=np.float32)
     >>> found = fovea.received(words, words, mask=fovea.causal(), scale=1.0, bins=3)
@@ -231,27 +229,28 @@ constexpr std::string_view kHeadsDoc =
     R"(heads(query, key, *, blocks=16, {score}threads=None)
 --
 
-What each head looks at, in a few numbers: enough to tell one of the previous token from a sink, or
-from one that looks everywhere alike. The matrix is never stored.
+Summarises where each head attends, in a few statistics that distinguish, for example, a
+previous-token head from an attention sink and from a uniform head. The weight matrix is never
+stored.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
-key        [batch, kv_heads, kv_len, head_dim]   both alike, of the types that attention() takes
-blocks     into how many equal blocks the keys are cut for block_diagonal: block b has those from
-           floor(b kv_len / blocks) to before floor((b + 1) kv_len / blocks); where there are fewer
-           keys, each is a block
+key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
+blocks     number of equal blocks of keys for block_diagonal: block b has the keys from
+           floor(b kv_len / blocks) to before floor((b + 1) kv_len / blocks); with fewer keys than
+           blocks, each key is a block
 
-All else is as in attention(); packed sequences and dropout do not go here.
+Everything else is as in attention(); packed sequences and dropout are not supported.
 
-Returns a HeadSummary of arrays [batch, q_heads] of float32 (float64 where query is), means over the
-rows of each head that see a key: entropy, in nats, and even_entropy, what it would be if all keys
-that the mask shows had equal weights; maximum, the largest weight; mean_distance, in keys;
-first_key, previous_key, own_key and next_key, the weights of key 0 and of those before, at and
-after the query's own position i + offset; block_diagonal, of all keys in the same block. Where a
-position has no key, the weight is 0.
+Returns a HeadSummary of arrays [batch, q_heads], float32 (float64 for float64 inputs): means over
+the rows of each head that have a visible key. entropy is in nats, and even_entropy is the entropy
+of equal weights on all visible keys; maximum is the largest weight; mean_distance is in keys;
+first_key, previous_key, own_key and next_key are the weights of key 0 and of the keys before, at
+and after the query's own position i + offset; block_diagonal is the weight of all keys in the
+query's block. The weight of a position outside the keys is 0.
 
 Cost       that of attention() without values, and 1 / blocks of it for the blocks.
-Raises     TypeError and ValueError as attention(), naming the argument, what was expected and what
-           came. Ctrl-C ends a long call of the main thread.
+Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
+           the actual value. Ctrl-C interrupts a long call in the main thread.
 
     >>> words = np.eye(8, dtype=np.float32)
     >>> query = np.stack([words, np.roll(words, 1, axis=0)])  # of this word, and of the one before
@@ -265,23 +264,24 @@ constexpr std::string_view kReferenceAttentionDoc =
     R"(attention(query, key, value, *, {keywords}threads=None, return_lse=False)
 --
 
-What fovea.attention() is judged by: the same in plain scalar float64, one query at a time, in the
-order of the textbook. Slow.
+The oracle for fovea.attention(): the same function in plain scalar float64, one query at a time, in
+textbook order. Slow.
 
-Arguments are those of fovea.attention(), of any type of float each; they are converted to float64.
-Returns NumPy arrays of float64, of query's rank: context, or with return_lse=True (context, lse).)";
+Arguments are those of fovea.attention(), of any floating-point dtype; they are converted to
+float64. Returns float64 NumPy arrays with query's rank: context, or with return_lse=True (context,
+lse).)";
 
 constexpr std::string_view kReferenceStepsDoc =
     R"(attention_steps(query, key, value, *, {keywords}normalization="softmax", arithmetic="float64")
 --
 
-Attention with every intermediate array kept: O(q_len * kv_len) memory, for small problems.
+Computes attention and keeps every intermediate array: O(q_len * kv_len) memory, for small problems.
 
-normalization  how a row of scores becomes weights: "softmax"; "softmax_unshifted",
-               exp(s) / sum, which overflows; "sum", s / sum
-arithmetic     "float64"; "float32": every operation rounded, the naive computation that faster
-               ones must not be less exact than; "bfloat16", "float16": the same for tensors of
-               these types, with weights rounded before they meet the values
+normalization  turns a row of scores into weights: "softmax"; "softmax_unshifted", exp(s) / sum,
+               which may overflow; "sum", s / sum
+arithmetic     "float64"; "float32": rounds every operation, the naive computation whose error
+               bounds that of the faster kernels; "bfloat16", "float16": the same for tensors of
+               these dtypes, with weights rounded before the product with the values
 
 Other arguments are those of fovea.attention(). Returns Steps.)";
 
@@ -289,41 +289,41 @@ constexpr std::string_view kReferenceGradientsDoc =
     R"(attention_gradients(query, key, value, *, grad_context=None, grad_lse=None, grad_weights=None, {keywords}arithmetic="float64")
 --
 
-What fovea.attention_backward() is judged by: gradients in plain scalar float64, one query at a
-time. Slow.
+The oracle for fovea.attention_backward(): gradients in plain scalar float64, one query at a time.
+Slow.
 
-grad_context  [batch, q_heads, q_len, value_dim]  gradients of the loss with respect to context,
-grad_lse      [batch, q_heads, q_len]             lse
-grad_weights  [batch, q_heads, q_len, kv_len]     and weights, as they are before dropout: a loss
-              on where a query looks; None: the loss has nothing of it
-arithmetic    that of attention_steps()
+grad_context  [batch, q_heads, q_len, value_dim]  gradient of the loss with respect to context,
+grad_lse      [batch, q_heads, q_len]             to lse
+grad_weights  [batch, q_heads, q_len, kv_len]     and to the weights before dropout, for a loss on
+              the weights themselves; None if the loss does not use the result
+arithmetic    as in attention_steps()
 
-Other arguments are those of fovea.attention(), of any type of float each. Returns Gradients of
+Other arguments are those of fovea.attention(), of any floating-point dtype. Returns Gradients of
 NumPy arrays, float64 (float32 for the other arithmetics).)";
 
 constexpr std::string_view kScaledDotProductAttentionDoc =
     R"(scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
 --
 
-torch.nn.functional.scaled_dot_product_attention: its arguments, meaning and results, for arrays of
-torch, NumPy, JAX and others.
+Equivalent to torch.nn.functional.scaled_dot_product_attention, with the same arguments, semantics
+and results, for arrays of torch, NumPy, JAX and others.
 
 query      [..., q_len,  head_dim]    the leading dimensions of all three broadcast
 key        [..., kv_len, head_dim]
 value      [..., kv_len, value_dim]
-attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key takes part; or float, added
+attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key is visible; or float, added
            to the scores
-dropout_p  in [0, 1): leaves out weights with this probability, others each time: as manual_seed()
-           says, with the next number of its stream (dimensions before batch and heads take one
-           for each of their indices)
-is_causal  key j is visible iff j <= i, from the top left; not beside attn_mask
+dropout_p  in [0, 1): probability of dropping a weight. Each call drops different weights: it takes
+           the next call number of the stream that manual_seed() starts (one for each index of the
+           dimensions before batch and heads)
+is_causal  key j is visible iff j <= i, aligned top left; not supported with attn_mask
 scale      1 / sqrt(head_dim) by default
 enable_gqa  [..., heads, length, dim], where query's heads are a multiple of key's and value's
 
-Returns [..., q_len, value_dim], of query's kind and type. A fully masked row gives 0. Tensors of
-torch's may require a gradient, attn_mask too: then the result is part of its graph.
+Returns [..., q_len, value_dim], with query's array library and dtype. A fully masked row gives 0.
+Torch tensors may require a gradient, attn_mask included; the result is then part of the graph.
 
-Raises TypeError and ValueError, naming the argument, what was expected and what came.)";
+Raises TypeError and ValueError; the message has the argument, the expected and the actual value.)";
 
 std::string filled_in(std::string text) {
   for (const auto& [mark, common] : {std::pair{std::string_view("{keywords}"), kKeywords},

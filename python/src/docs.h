@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The docstrings of the functions on arrays. Their first lines are what inspect.signature() reads.
+// Docstrings of the functions on arrays. inspect.signature() parses their first line.
 
 #pragma once
 

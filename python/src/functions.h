@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rooms of the module, each adding what it has.
+// Each function adds one part of the module fovea._fovea.
 
 #pragma once
 

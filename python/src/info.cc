@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this build is and what it found on this machine.
+// Information about the build and the machine.
 
 #include "fovea/info.h"
 
@@ -24,10 +24,10 @@ void add_info(nb::module_& module) {
       .def_ro("compiler", &BuildInfo::compiler)
       .def_ro("build_type", &BuildInfo::build_type)
       .def_ro("targets", &BuildInfo::targets,
-              "The SIMD targets that this CPU offers and this build holds, best first.")
+              "SIMD targets supported by both this CPU and this build, best first.")
       .def_ro("target", &BuildInfo::target,
-              "The one that is computed on: the first, unless FOVEA_TARGET names another.")
-      .def_ro("threads", &BuildInfo::threads, "The CPUs that this process may run on.")
+              "The active SIMD target: the first, unless FOVEA_TARGET names another.")
+      .def_ro("threads", &BuildInfo::threads, "Number of CPUs that this process may run on.")
       .def("__repr__", [](const BuildInfo& self) {
         return fmt::format("fovea {}, {}, {}, on {} (of {}), {} CPU{}", self.version, self.compiler,
                            self.build_type, self.target, fmt::join(self.targets, " "), self.threads,
@@ -35,9 +35,9 @@ void add_info(nb::module_& module) {
       });
   module.def(
       "info", build_info,
-      R"(What this build is and what it found on this machine: version, compiler, SIMD targets, CPUs.
+      R"(Returns information about the build and the machine: version, compiler, SIMD targets, CPUs.
 
-Raises ValueError where FOVEA_TARGET names a target that isn't there.)");
+Raises ValueError if FOVEA_TARGET names an unavailable target.)");
 }
 
 }  // namespace fovea::python

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The module fovea._fovea: the C++ library for Python. What is in it is re-exported by the package
-// (python/fovea); each room is a file here.
+// The module fovea._fovea: Python bindings of the C++ library, re-exported by the package
+// (python/fovea). Each add_...() is defined in a file of its own.
 
 #include <exception>
 
@@ -15,10 +15,10 @@ namespace nb = nanobind;
 
 NB_MODULE(_fovea, module) {
   using namespace fovea::python;
-  // What the caller's globals still hold at the end is no leak of ours.
+  // Objects in the caller's globals at exit are not leaks of this module.
   nb::set_leak_warnings(false);
   import_numpy();
-  // Of what nanobind's functions throw; the plain ones translate by themselves.
+  // Translates exceptions of nanobind functions; the METH_FASTCALL ones use guarded().
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
         try {

@@ -46,18 +46,19 @@ nb::object randint(RandomState& self, std::int64_t low, std::optional<std::int64
 void add_random(nb::module_& module) {
   nb::class_<RandomState>(
       module, "RandomState",
-      R"(NumPy's legacy stream, numpy.random.RandomState(seed), bit for bit (normal values to an ulp where
+      R"(NumPy's legacy stream, numpy.random.RandomState(seed), bit for bit (normal values within an ulp if
 the C library's log differs): MT19937 (Matsumoto and Nishimura 1998), normal values by Marsaglia's
-polar method. What scenes draw from, so that arrays of a notebook can be drawn again.
+polar method. Scenes use it, so that they can reproduce the random arrays of a notebook.
 
     >>> fovea.random.RandomState(42).randint(0, 10, size=3)
     array([6, 3, 7]))")
       .def(nb::init<std::uint64_t>(), "seed"_a)
-      .def("seed", &RandomState::seed, "seed"_a, "Starts over, with a seed from 0 to 2^32 - 1.")
+      .def("seed", &RandomState::seed, "seed"_a,
+           "Restarts the stream with a seed from 0 to 2^32 - 1.")
       .def("randint", randint, "low"_a, "high"_a = nb::none(), "size"_a = nb::none(),
            nb::sig("def randint(self, low: int, high: int | None = None, size: int | "
                    "collections.abc.Sequence[int] | None = None) -> typing.Any"),
-           "Integers from low to before high, or from 0 to before low: one, or an int64 array.")
+           "Integers in [low, high), or [0, low) without high: one, or an int64 array.")
       .def(
           "rand",
           [](RandomState& self, nb::args extents) -> nb::object {
@@ -65,7 +66,7 @@ polar method. What scenes draw from, so that arrays of a notebook can be drawn a
             return nb::steal(numpy_copy(self.rand(shape_of(extents))));
           },
           "shape"_a, nb::sig("def rand(self, *shape: int) -> typing.Any"),
-          "Numbers from 0 to before 1, multiples of 2^-53: one, or a float64 array.")
+          "Uniform numbers in [0, 1), multiples of 2^-53: one, or a float64 array.")
       .def(
           "randn",
           [](RandomState& self, nb::args extents) -> nb::object {

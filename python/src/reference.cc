@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference with every step kept, and its gradients, as NumPy arrays.
+// The reference implementation with every intermediate step, and its gradients, as NumPy arrays.
 
 #include "fovea/reference.h"
 
@@ -28,7 +28,7 @@ namespace {
 
 using reference::Steps;
 
-// As in kParameterNames up to the starts, and then its own.
+// The parameters of kParameterNames before kThreads, then those of attention_steps.
 constexpr std::size_t kShared = kThreads;
 constexpr std::size_t kNormalization = kShared;
 constexpr std::size_t kArithmetic = kShared + 1;
@@ -40,7 +40,7 @@ constexpr std::array<const char*, kShared + 2> kStepsNames = [] {
   return names;
 }();
 
-// Of attention_gradients: gradients of what attention returns between the inputs and the options.
+// Arguments of attention_gradients: the gradients of results are between inputs and options.
 enum GradientsArgument : std::size_t {
   kGradContext = kMask,
   kGradLse,
@@ -111,7 +111,7 @@ PyObject* call_steps(PyObject*, PyObject* const* arguments, Py_ssize_t count, Py
   });
 }
 
-/// An array of a result, with the leading dimensions that the problem came with.
+/// Returns a result as an array with the leading dimensions of the caller's problem.
 nb::object with_rank(const Tensor& tensor, int rank) {
   if (!tensor.defined()) return {};
   const TensorView view = tensor.view();
@@ -177,7 +177,8 @@ PyObject* call_gradients(PyObject*, PyObject* const* arguments, Py_ssize_t count
   });
 }
 
-/// A step as an array that keeps all of them; None where the problem does not have it.
+/// Returns a step as an array that keeps the Steps object alive; None if the problem lacks the
+/// step.
 template <Tensor Steps::*step>
 nb::object array_of(nb::handle_t<Steps> self) {
   const Tensor& values = nb::cast<const Steps&>(self).*step;
@@ -191,28 +192,28 @@ void add_reference(nb::module_& module) {
   const auto type = [](const char* name) { return nb::sig(name); };
   nb::class_<Steps>(
       module, "Steps",
-      R"(Every intermediate array of attention, read-only NumPy arrays with the dimensions
-[batch, q_heads, q_len, ...]; None where the problem has no such step.)")
+      R"(All intermediate arrays of attention, read-only NumPy arrays [batch, q_heads, q_len, ...]; None
+if the problem has no such step.)")
       .def_prop_ro("scores", array_of<&Steps::scores>,
                    type("def scores(self, /) -> numpy.typing.NDArray[typing.Any]"), "query . key")
       .def_prop_ro("scaled_scores", array_of<&Steps::scaled_scores>,
                    type("def scaled_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
-                   "times the scale; None where that is 1")
+                   "scores times scale; None if the scale is 1")
       .def_prop_ro(
           "softcapped_scores", array_of<&Steps::softcapped_scores>,
           type("def softcapped_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"))
       .def_prop_ro("biased_scores", array_of<&Steps::biased_scores>,
                    type("def biased_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
-                   "with bias, ALiBi and relative table")
+                   "after bias, ALiBi and relative table")
       .def_prop_ro("masked_scores", array_of<&Steps::masked_scores>,
                    type("def masked_scores(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
                    "-inf where masked")
       .def_prop_ro("weights", array_of<&Steps::weights>,
                    type("def weights(self, /) -> numpy.typing.NDArray[typing.Any]"),
-                   "rows sum to 1, less a sink's share; 0 where masked")
+                   "rows sum to 1, less the share of a sink; 0 where masked")
       .def_prop_ro("dropped_weights", array_of<&Steps::dropped_weights>,
                    type("def dropped_weights(self, /) -> numpy.typing.NDArray[typing.Any] | None"),
-                   "0 where dropped, the others over 1 - probability; None without dropout")
+                   "0 where dropped, others divided by 1 - probability; None without dropout")
       .def_prop_ro("row_sums", array_of<&Steps::row_sums>,
                    type("def row_sums(self, /) -> numpy.typing.NDArray[typing.Any]"))
       .def_prop_ro("visible", array_of<&Steps::visible>,
@@ -222,7 +223,7 @@ void add_reference(nb::module_& module) {
                    "natural log of each row's sum of exponentials")
       .def_prop_ro("context", array_of<&Steps::context>,
                    type("def context(self, /) -> numpy.typing.NDArray[typing.Any]"),
-                   "weights times value; dropped weights where there is dropout");
+                   "weights times value; with dropout, dropped_weights times value");
   static PyMethodDef steps{"attention_steps",
                            reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_steps)),
                            METH_FASTCALL | METH_KEYWORDS, reference_steps_doc()};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes and traces. Their text, JSON, Markdown and HTML are the library's own, as the command line
-// shows them.
+// Scenes and traces. The library renders them as text, JSON, Markdown and HTML, as it does for the
+// command line.
 
 #include "fovea/scene.h"
 
@@ -42,7 +42,7 @@ Scene load(nb::handle path) {
   return scene::load_scene(text);
 }
 
-/// A frame keeps the page's style and script to itself.
+/// Returns the page in an iframe, which isolates its style and script from the notebook.
 std::string framed_page(const Trace& self) {
   const nb::object escape = nb::module_::import_("html").attr("escape");
   return fmt::format(
@@ -52,7 +52,7 @@ std::string framed_page(const Trace& self) {
       nb::cast<std::string>(escape(scene::to_html(self))));
 }
 
-/// Words as they were written: of one sequence, or one list for each item of a batch.
+/// Returns the words as written: one list, or one list per batch item.
 nb::object tokens_of(const Scene& self) {
   const auto& items = self.words.tokens;
   return self.batched ? nb::cast(items) : nb::cast(items.front());
@@ -97,16 +97,16 @@ scene::Color color_of(const std::string& color) {
 void add_scene(nb::module_& module) {
   nb::class_<Scene>(
       module, "Scene",
-      R"(A small attention problem in words: tokens, embeddings, perhaps weights, heads and a
-mask. docs/scene.md describes the JSON that it is written in.)")
+      R"(A small attention problem on words: tokens, embeddings, optional weights, heads and a mask.
+docs/scene.md describes its JSON format.)")
       .def_static(
           "parse", [](const std::string& json) { return scene::parse_scene(json); }, "json"_a,
-          R"(The scene of a JSON text. Raises ValueError naming the place, what was expected and
-what came.)")
+          R"(Parses a scene from JSON text. Raises ValueError; the message has the location, the
+expected and the actual value.)")
       .def_static(
           "load", load, "path"_a, nb::sig("def load(path: str | os.PathLike[str]) -> Scene"),
-          R"(The scene of a file. Raises OSError where it can't be read, ValueError naming the file,
-the place, what was expected and what came.)")
+          R"(Reads a scene from a file. Raises OSError if it can't be read, ValueError if it is invalid;
+the message has the file, the location, the expected and the actual value.)")
       .def_static(
           "from_sentence",
           [](const std::string& text, std::int64_t dim, std::uint64_t seed, bool causal,
@@ -119,26 +119,28 @@ the place, what was expected and what came.)")
           },
           "text"_a, nb::kw_only(), "dim"_a = 4, "seed"_a = 42, "causal"_a = false, "heads"_a = 1,
           "random_projections"_a = false,
-          R"(A scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is
+          R"(Returns a scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is
 trained: the weights show how attention is computed, not what a model would attend to.
 
-seed                of the random numbers, NumPy's
-causal              no word looks at words after it
-heads               that the embedding is split among
-random_projections  random weights make queries, keys and values; else all three are
-                    the embeddings
+seed                seed of the random numbers, NumPy's
+causal              words do not attend to later words
+heads               number of heads that split the embedding
+random_projections  project the embeddings to queries, keys and values with random weights;
+                    otherwise all three are the embeddings
 
-Raises ValueError for text without a word and for numbers that do not fit.)")
-      .def("with_focus", with_focus, "query"_a,
-           R"(The same scene, told for another word: one of its own, "@INDEX" counted from 0, or
-"@ITEM:INDEX" in a batch. Raises ValueError for an unknown word, listing those there are.)")
+Raises ValueError for text without words and for invalid numbers.)")
+      .def(
+          "with_focus", with_focus, "query"_a,
+          R"(Returns the same scene, explained for another of its words: the word, "@INDEX" counted from
+0, or "@ITEM:INDEX" in a batch. Raises ValueError for an unknown word; the message lists the
+words.)")
       .def_ro("title", &Scene::title)
       .def_prop_ro("tokens", tokens_of,
                    nb::sig("def tokens(self, /) -> list[str] | list[list[str]]"),
-                   "The words; a list for each item of a batch.")
+                   "The words; a list per item if the scene has a batch.")
       .def_ro("heads", &Scene::heads)
       .def_ro("kv_heads", &Scene::kv_heads)
-      .def_ro("json", &Scene::json, "The JSON text that it was read from or stands for.")
+      .def_ro("json", &Scene::json, "The scene's JSON text, as read or as generated.")
       .def("__repr__", [](const Scene& self) {
         return fmt::format("Scene({:?}, {} words)", self.title, self.words.length());
       });
@@ -151,13 +153,13 @@ Raises ValueError for text without a word and for numbers that do not fit.)")
           "values",
           [](nb::handle_t<Step> self) { return values_of(nb::cast<const Step&>(self), self); },
           nb::sig("def values(self, /) -> typing.Any"),
-          "Its numbers, a read-only NumPy array; of tokens a list of words.")
+          "The values, a read-only NumPy array; for tokens a list of words.")
       .def("__repr__", [](const Step& self) {
         return fmt::format("Step({:?}, {})", self.name, to_string(self.shape));
       });
 
   nb::class_<scene::Check>(module, "Check",
-                           "A number or an array that the scene's author claims, compared.")
+                           "Comparison of a step with a value that the scene's author expects.")
       .def_ro("step", &scene::Check::step)
       .def_ro("passed", &scene::Check::passed)
       .def_ro("max_error", &scene::Check::max_error)
@@ -173,14 +175,14 @@ Raises ValueError for text without a word and for numbers that do not fit.)")
 
     trace = fovea.explain("Your journey starts with one step")
     trace["weights"]       # an array; names() has all of them
-    print(trace)           # the story, as `fovea explain` tells it
-    trace                  # in a notebook: the page to click through)")
-      .def("names", names, "The steps' names, in the order of the story.")
+    print(trace)           # the story, as printed by `fovea explain`
+    trace                  # in a notebook: an interactive page)")
+      .def("names", names, "Returns the names of the steps, in the order of the story.")
       .def(
           "__getitem__", item, "name"_a,
           nb::sig("def __getitem__(self, name: str, /) -> typing.Any"),
-          R"(A step by its name: a read-only NumPy array, or of tokens a list of words. Heads and batch are
-leading dimensions, where there are more than one. Raises KeyError.)")
+          R"(Returns a step by name: a read-only NumPy array, or for tokens a list of words. Batch and heads
+are leading dimensions if greater than one. Raises KeyError.)")
       .def(
           "__contains__",
           [](const Trace& self, nb::handle name) {
@@ -195,8 +197,8 @@ leading dimensions, where there are more than one. Raises KeyError.)")
           "steps", [](const Trace& self) { return self.steps; },
           "The steps, with titles and formulas.")
       .def_ro("scene", &Trace::scene)
-      .def_ro("checks", &Trace::checks, "One for each number or array that the scene expects.")
-      .def_prop_ro("passed", &Trace::passed, "Whether all checks hold.")
+      .def_ro("checks", &Trace::checks, "One check for each value that the scene expects.")
+      .def_prop_ro("passed", &Trace::passed, "Whether all checks passed.")
       .def(
           "to_text",
           [](const Trace& self, int width, const std::string& color) {
@@ -205,26 +207,26 @@ leading dimensions, where there are more than one. Raises KeyError.)")
           nb::kw_only(), "width"_a = 100, "color"_a = "none",
           nb::sig("def to_text(self, *, width: int = 100, color: typing.Literal[\"none\", \"256\", "
                   "\"true\"] = \"none\") -> str"),
-          "The story for a terminal, in 40 to 240 columns.")
+          "Returns the story for a terminal of 40 to 240 columns.")
       .def(
           "to_markdown", [](const Trace& self) { return scene::to_markdown(self); },
-          "The story for a document.")
+          "Returns the story as Markdown.")
       .def(
           "to_json", [](const Trace& self) { return scene::to_json(self); },
-          "The steps with all their numbers, in full precision.")
+          "Returns the steps with all values, in full precision.")
       .def(
           "to_html", [](const Trace& self) { return scene::to_html(self); },
-          "One self-contained page: no network, no other file.")
+          "Returns one self-contained page: no network, no other file.")
       .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
-           "The page in a frame of its own, for a notebook.")
+           "Returns the page in an iframe, for a notebook.")
       .def("__str__", [](const Trace& self) { return scene::to_text(self); })
       .def("__repr__", [](const Trace& self) {
         return fmt::format("Trace of {:?}: {}", self.scene.title, fmt::join(names(self), ", "));
       });
 
-  module.def("trace_scene", &scene::trace_scene, "scene"_a,
-             nb::call_guard<nb::gil_scoped_release>(),
-             "Every step of a scene. Raises ValueError for options that do not fit the problem.");
+  module.def(
+      "trace_scene", &scene::trace_scene, "scene"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Computes every step of a scene. Raises ValueError if options do not fit the problem.");
 }
 
 }  // namespace fovea::python

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is tested: the package of build/release/python, which PYTHONPATH names."""
+"""Tests the package in build/release/python, which PYTHONPATH names."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def pytest_report_header():
 
 @pytest.fixture
 def say(request):
-    """Lines for the end: how many cases a suite of others ran."""
+    """Adds a line to the summary, for example the case count of a third-party suite."""
     return request.config.stash.setdefault(SAID, []).append
 
 

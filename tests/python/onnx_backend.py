@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend of ONNX over Fovea: models of one node, Attention (opsets 23 and 24) or FlexAttention without
-graphs of its own.
+"""An ONNX backend on Fovea, for models with one node: Attention (opsets 23 and 24), or FlexAttention without
+subgraphs.
 
-Y is the engine's. What it never stores, the scores and weights that qk_matmul_output asks for, is of the
-reference's steps.
+The engine computes Y. The scores and weights of qk_matmul_output, which the engine never stores, come from the
+steps of the reference.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ KNOWN = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "s
 KNOWN_INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 KNOWN_OUTPUTS = ("Y", "present_key", "present_value", "qk_matmul_output")
 
-# For each qk_matmul_output_mode the steps that it ends with; a problem need not have them all.
+# The steps up to each qk_matmul_output_mode. The last step that the problem has is the output.
 STEPS = (
     ("scores", "scaled_scores"),
     ("scores", "scaled_scores", "softcapped_scores"),
@@ -27,7 +27,7 @@ STEPS = (
 
 
 def with_heads(array, heads):
-    """[batch, length, heads * dim] as [batch, heads, length, dim], without a copy."""
+    """Returns [batch, length, heads * dim] as [batch, heads, length, dim], without a copy."""
     if array.ndim == 4:
         return array
     batch, length, width = array.shape
@@ -35,20 +35,20 @@ def with_heads(array, heads):
 
 
 def as_wide_as_keys(mask, kv_len):
-    """A mask may be narrower than the keys, and hides the rest."""
+    """Pads a mask that is narrower than the keys; the remaining keys are masked."""
     missing = [(0, 0)] * (mask.ndim - 1) + [(0, kv_len - mask.shape[-1])]
     return np.pad(mask, missing, constant_values=False if mask.dtype == bool else -np.inf)
 
 
 class Node(BackendRep):
-    """What Backend.prepare gives."""
+    """The result of Backend.prepare."""
 
     def __init__(self, model):
         (node,) = model.graph.node
         self.attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
         self.graph_inputs = [one.name for one in model.graph.input]
         self.graph_outputs = [one.name for one in model.graph.output]
-        # What the graph calls each input and output of the node, by the operator's own names.
+        # The graph's names of the node's inputs, and the operator's names of its outputs.
         self.inputs = {own: name for own, name in zip(KNOWN_INPUTS, node.input, strict=False) if name}
         self.outputs = {name: own for own, name in zip(KNOWN_OUTPUTS, node.output, strict=False) if name}
 
@@ -62,7 +62,7 @@ class Node(BackendRep):
         query = with_heads(given["Q"], q_heads)
         key, value = (self.after_the_past(given, name, past) for name, past in (("K", "past_key"), ("V", "past_value")))
         options = self.options(given, key.shape[2])
-        # Laid out as the operator's output is: with three dimensions, heads are neighbours.
+        # In the operator's output layout: with three dimensions, the heads of a row are adjacent.
         batch, heads, q_len, _ = query.shape
         three = given["Q"].ndim == 3
         width = value.shape[3]
@@ -81,7 +81,7 @@ class Node(BackendRep):
         return np.concatenate((given[past], new), axis=2) if past in given else new
 
     def options(self, given, kv_len):
-        # Causal is top-left, from where the past ends.
+        # Causal is top-left aligned, starting at the end of the past keys.
         options = {"alignment": given["past_key"].shape[2] if "past_key" in given else 0}
         mask = None
         if "attn_mask" in given:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: random problems, the rule of exactness, a softmax of NumPy's, arrays of others."""
+"""Shared test helpers: random problems, the tolerance rule, a NumPy softmax, arrays of other libraries."""
 
 import contextlib
 
@@ -16,7 +16,7 @@ ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "floa
 
 
 def tensors(q_shape, kv_len=None, kv_heads=None, value_dim=None, dtype="float32", seed=1):
-    """query, key and value of normal numbers; keys and values as query where nothing else is said."""
+    """Returns normally distributed query, key and value; key and value have query's shape by default."""
     random = np.random.default_rng(seed)
     *outer, q_len, dim = q_shape
     if kv_heads is not None:
@@ -27,13 +27,13 @@ def tensors(q_shape, kv_len=None, kv_heads=None, value_dim=None, dtype="float32"
 
 
 def wide(array):
-    """float64, of whatever kind it was."""
+    """Converts to a float64 NumPy array."""
     return np.asarray(array).astype(np.float64)
 
 
 def assert_as_exact(found, query, key, value, **options):
-    """The 1x rule (docs/numerics.md): no farther from the oracle than the naive computation in the same
-    precision, and a few roundings of the largest number."""
+    """Asserts the 1x rule (docs/numerics.md): the error against the oracle is at most that of the naive
+    computation in the same precision, plus a few roundings of the largest element."""
     name = np.asarray(query).dtype.name
     oracle = fovea.reference.attention(query, key, value, **options)
     naive = fovea.reference.attention_steps(query, key, value, arithmetic=ARITHMETIC[name], **options).context
@@ -45,12 +45,12 @@ def assert_as_exact(found, query, key, value, **options):
     assert of_found <= allowed, f"off by {of_found:.3g}, naive by {of_naive:.3g}, allowed {allowed:.3g}"
 
 
-# Weights of float32, of scores that are sums of a few products.
+# Tolerance for float32 weights whose scores are sums of a few products.
 EXACT = {"rtol": 2e-5, "atol": 2e-6}
 
 
 def softmax(query, key, visible):
-    """float64 weights of all heads; rows that see nothing are 0."""
+    """Returns the float64 weights of all heads; fully masked rows are 0."""
     if query.ndim > 2:
         key = np.repeat(key, query.shape[-3] // key.shape[-3], axis=-3)
     scores = wide(query) @ np.swapaxes(wide(key), -1, -2) / np.sqrt(query.shape[-1])
@@ -64,7 +64,7 @@ def cells(length, count):
 
 
 def pooled(weights, visible, rows, columns, reduce):
-    """Sums, means or maxima of cells, and how many pairs are visible in each."""
+    """Returns the sums, means or maxima of cells, and the number of visible pairs in each."""
     shape = (*weights.shape[:-2], rows, columns)
     found, pairs = np.zeros(shape), np.zeros(shape, np.int64)
     for r, q in enumerate(cells(weights.shape[-2], rows)):
@@ -82,7 +82,7 @@ GRADIENTS = ("query", "key", "value", "bias", "relative", "sinks")
 
 
 def gradients_of(query, key, value, grad_context, grad_lse=None, wanted=None, **options):
-    """attention() and then attention_backward()."""
+    """Runs attention(), then attention_backward()."""
     context, lse = fovea.attention(query, key, value, return_lse=True, **options)
     return fovea.attention_backward(
         query, key, value, context, lse, grad_context, grad_lse=grad_lse, wanted=wanted, **options
@@ -90,7 +90,7 @@ def gradients_of(query, key, value, grad_context, grad_lse=None, wanted=None, **
 
 
 def assert_gradients_as_exact(found, query, key, value, grad_context, grad_lse=None, **options):
-    """The 1x rule for every gradient: as far off as the naive computation is, and a few roundings."""
+    """Asserts the 1x rule for every gradient: at most the error of the naive computation, plus a few roundings."""
     name = np.asarray(query).dtype.name
     given = {"grad_context": grad_context, "grad_lse": grad_lse, **options}
     oracle = fovea.reference.attention_gradients(query, key, value, **given)
@@ -108,7 +108,7 @@ def assert_gradients_as_exact(found, query, key, value, grad_context, grad_lse=N
 
 
 class Producer:
-    """An array that has nothing but DLPack; `device` and `version` are what it claims."""
+    """An array that supports only DLPack; reports `device`, and rejects keyword arguments unless `versioned`."""
 
     def __init__(self, array, device=(1, 0), versioned=True):
         self.array, self.device, self.versioned = array, device, versioned
@@ -124,7 +124,7 @@ class Producer:
 
 @contextlib.contextmanager
 def raises(kind, *parts):
-    """An error of this kind whose message has all the parts."""
+    """Expects an error of exactly this type, with all parts in its message."""
     with pytest.raises(kind) as caught:
         yield
     assert type(caught.value) is kind

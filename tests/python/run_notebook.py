@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a notebook without Jupyter: each cell in one namespace, its output what it prints and the repr of its
-last expression, in every form that the value offers.
+"""Runs a notebook without Jupyter. All cells share one namespace; the output of a cell is its printed text and the
+representations of its last expression.
 
     run_notebook.py NOTEBOOK          prints the notebook with the outputs of this run
-    run_notebook.py --write NOTEBOOK  puts them into the file
+    run_notebook.py --write NOTEBOOK  writes them to the file
 
-A value's text is its repr(), as Jupyter has it but for long lists and dicts, which Jupyter breaks into lines.
+The text of a value is its repr(), as in Jupyter, except that Jupyter breaks long lists and dicts into lines.
 """
 
 import ast
@@ -24,7 +24,7 @@ def lines(text):
 
 
 def run_cell(source, name, namespace):
-    """The cell's outputs, as they are kept in a notebook but for the count of a result."""
+    """Returns the cell's outputs in notebook format, without execution counts."""
     tree = ast.parse(source, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     streams = {"stdout": io.StringIO(), "stderr": io.StringIO()}
@@ -44,7 +44,7 @@ def run_cell(source, name, namespace):
 
 
 def run(path):
-    """The notebook with the outputs of this run; it runs in its own folder, as in Jupyter."""
+    """Runs the notebook in its own folder, as Jupyter does, and returns it with the outputs of this run."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     os.chdir(path.parent)
     sys.path.insert(0, "")
@@ -63,7 +63,7 @@ def run(path):
 
 
 def dump(notebook):
-    """The one text of a notebook, so that a change of a notebook is a change of what it says."""
+    """Returns the canonical text of a notebook, so that diffs show only changes of content."""
     return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 

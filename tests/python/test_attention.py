@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.attention against the reference and against plain NumPy."""
+"""Compares fovea.attention with the reference and with plain NumPy."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ SHAPES = {
 
 
 def options_of(heads, q_len, kv_len):
-    """Every option, for a problem of so many heads."""
+    """Returns every option by name, for a problem with these extents."""
     random = np.random.default_rng(7)
     table = random.standard_normal((8, heads)).astype("float32")
     return {
@@ -67,7 +67,7 @@ def test_options(name, dtype):
 
 
 @pytest.mark.parametrize("name", options_of(1, 1, 1))
-def test_options_change_what_they_should(name):
+def test_options_change_the_result(name):
     query, key, value = tensors((2, 4, 5, 8), kv_len=9)
     same = np.array_equal(
         fovea.attention(query, key, value), fovea.attention(query, key, value, **options_of(4, 5, 9)[name])
@@ -76,7 +76,7 @@ def test_options_change_what_they_should(name):
 
 
 def plain(query, key, value, visible=None, scale=None, softcap=None, bias=0.0, sinks=None):
-    """NumPy, straight from the formula; lse as well."""
+    """Computes the context and lse with NumPy, directly from the formula."""
     scale = 1 / np.sqrt(query.shape[-1]) if scale is None else scale
     scores = wide(query) @ np.swapaxes(wide(key), -1, -2) * scale
     if softcap:
@@ -156,7 +156,7 @@ class _Subclass(np.ndarray):
 
 
 def _odd_strides(array):
-    """Rows that begin at no multiple of the element's size."""
+    """Returns a copy whose row stride is not a multiple of the element size."""
     bytes_of_row = array.shape[-1] * array.itemsize + 1
     memory = np.zeros((*array.shape[:-1], bytes_of_row), np.uint8)
     rows = memory[..., :-1]
@@ -181,7 +181,7 @@ def test_layouts(layout, dtype):
 
 
 def test_nothing_is_copied():
-    # 16 TB of the same row: a copy would not fit.
+    # 16 TB through a stride of 0: a copy would not fit in memory.
     row = np.ones((1, 64), np.float32)
     query = np.broadcast_to(row, (4, 64))
     key = np.lib.stride_tricks.as_strided(row, (1 << 36, 64), (0, 4))
@@ -208,7 +208,7 @@ def test_out(dtype):
     assert lse.shape == (2, 5)
 
 
-def test_out_of_another_type_and_layout():
+def test_out_with_another_type_and_layout():
     query, key, value = tensors((2, 5, 8))
     expected = fovea.attention(query, key, value)
     out = np.zeros((5, 2, 8), np.float16).swapaxes(0, 1)
@@ -250,7 +250,7 @@ def test_no_keys_and_no_values():
     assert fovea.attention(query, key, value).shape == (5, 0)
 
 
-def test_rows_that_see_nothing():
+def test_fully_masked_rows():
     query, key, value = tensors((2, 5, 8), kv_len=3)
     context, lse = fovea.attention(query, key, value, mask=fovea.causal(), return_lse=True)
     assert np.array_equal(context[:, :2], np.zeros((2, 2, 8)))
@@ -261,7 +261,7 @@ def test_rows_that_see_nothing():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_spreads_to_those_that_see_it(bad):
+def test_nan_and_infinity_reach_only_rows_that_attend_to_them(bad):
     query, key, value = tensors((6, 8))
     clean = fovea.attention(query, key, value, mask=fovea.causal())
     value[3, 2] = bad
@@ -273,7 +273,7 @@ def test_nan_spreads_to_those_that_see_it(bad):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, None])
-def test_threads_change_no_bit(threads):
+def test_bit_identical_for_any_thread_count(threads):
     query, key, value = tensors((4, 200, 32))
     assert fovea.attention(query, key, value, threads=threads).tobytes() == fovea.attention(query, key, value).tobytes()
 
@@ -317,7 +317,7 @@ def test_none_is_the_default():
 def test_names_of_arguments():
     query, key, value = tensors((5, 8))
     assert np.array_equal(fovea.attention(key=key, value=value, query=query), fovea.attention(query, key, value=value))
-    # Not interned, as names that a program puts together are.
+    # Names built at run time are not interned.
     name = "".join(["soft", "cap"])
     assert np.array_equal(
         fovea.attention(query, key, value, **{name: 1.0}), fovea.attention(query, key, value, softcap=1.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.attention_backward against the reference's gradients, and these against differences."""
+"""Compares fovea.attention_backward with the reference's gradients, and those with finite differences."""
 
 import array
 import os
@@ -60,7 +60,7 @@ def normal(*shape, dtype="float32", seed=3):
 
 
 def problem(dtype="float32"):
-    """query, key, value, grad_context and grad_lse; heads in groups, values of another width."""
+    """Returns query, key, value, grad_context and grad_lse, with grouped heads and value_dim != head_dim."""
     inputs = tensors((2, 4, Q_LEN, 24), kv_len=KV_LEN, kv_heads=2, value_dim=17, dtype=dtype)
     sums = "float64" if dtype == "float64" else "float32"
     return *inputs, normal(2, 4, Q_LEN, 17, dtype=dtype), normal(2, 4, Q_LEN, dtype=sums, seed=4)
@@ -70,7 +70,7 @@ def problem(dtype="float32"):
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_as_exact_as_the_reference(dtype, options):
     *inputs, grad_context, grad_lse = problem(dtype)
-    if dtype == "float64" and "bias" in options:  # whose gradient would be rounded
+    if dtype == "float64" and "bias" in options:  # the gradient of a float32 bias would be rounded
         options = options | {"bias": wide(options["bias"])}
     for of_lse in (None, grad_lse):
         found = gradients_of(*inputs, grad_context, of_lse, **options)
@@ -97,7 +97,7 @@ def loss(query, key, value, grad_context, grad_lse, **options):
 
 
 def test_differences():
-    """Every number of every gradient, from the loss to its left and right."""
+    """Every element of every gradient equals the central difference of the loss."""
     query, key, value = tensors((2, 3, 4), kv_len=5, value_dim=2, dtype="float64")
     grad_context, grad_lse = normal(2, 3, 2, dtype="float64"), normal(2, 3, dtype="float64")
     inputs = {
@@ -129,7 +129,7 @@ def test_differences():
 
 
 def test_gradients_through_weights():
-    """A loss on where a query looks, by the reference alone."""
+    """A loss on the weights; only the reference supports it."""
     query, key, value = tensors((3, 4), kv_len=5, dtype="float64")
     where = normal(3, 5, dtype="float64")
     found = fovea.reference.attention_gradients(query, key, value, grad_weights=where, mask=fovea.causal())
@@ -157,7 +157,7 @@ def test_packed_sequences():
     assert np.array_equal(found.key[:, 7:9], np.zeros((2, 2, 8)))
 
 
-def test_what_is_masked_gets_zeros_and_gives_nothing():
+def test_masked_keys_have_zero_gradients_and_no_effect():
     visible = np.ones((5, 9), bool)
     visible[2] = visible[:, 4] = False
     query, key, value = tensors((2, 5, 8), kv_len=9)
@@ -186,8 +186,8 @@ def test_threads_and_bits():
         )
 
 
-def test_memory_that_has_been_something_else():
-    """What lies beyond the last row or key is not looked at: here it is no number."""
+def test_uninitialized_memory_is_not_read():
+    """Memory beyond the last row or key is not read: here malloc fills it with NaN."""
     program = """if True:
         import numpy as np, fovea
         random = np.random.default_rng(1).standard_normal
@@ -201,7 +201,7 @@ def test_memory_that_has_been_something_else():
                 assert all(np.isfinite(one).all() for one in found), (q_len, list(options))
                 assert found.bias is None or np.isfinite(found.bias).all(), (q_len, list(options))
     """
-    for byte in ("1", "128"):  # of glibc's malloc, whose memory is full of 0xfe, or of 0x7f
+    for byte in ("1", "128"):  # glibc's malloc fills memory with the complement: 0xfe or 0x7f
         environment = {**os.environ, "MALLOC_PERTURB_": byte}
         subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
@@ -235,7 +235,7 @@ def test_wanted():
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("options", ["plain", "causal", "sinks", "dropout"])
-def test_what_mattered(dtype, options):
+def test_relevance(dtype, options):
     *inputs, grad_context, _ = problem(dtype)
     options = OPTIONS[options]
     names = ["relevance", "magnitude"]
@@ -247,14 +247,14 @@ def test_what_mattered(dtype, options):
         assert lens.dtype == ("float64" if dtype == "float64" else "float32")
         assert lens.shape == (2, 4, KV_LEN)
         np.testing.assert_allclose(lens, right, rtol=1e-3, atol=1e-3)
-    # A query that sees one key has its weight: the loss is all that key's.
+    # With a single key its weight is 1, so the whole loss is its relevance.
     one = [a[:, :, :1] for a in inputs[1:]]
     only = gradients_of(inputs[0], *one, grad_context, wanted=names).relevance[..., 0]
     heads = np.repeat(wide(one[1]), 2, axis=1)
     np.testing.assert_allclose(only, (wide(grad_context) * heads).sum((2, 3)), rtol=1e-4, atol=1e-4)
 
 
-def test_nobody_asked_what_mattered():
+def test_relevance_is_none_by_default():
     *inputs, grad_context, _ = problem()
     found = gradients_of(*inputs, grad_context)
     assert found.relevance is None
@@ -266,7 +266,7 @@ def test_nobody_asked_what_mattered():
 
 
 @pytest.mark.parametrize("rank", [2, 3, 4])
-def test_ranks_of_what_mattered(rank):
+def test_ranks_of_relevance(rank):
     query, key, value = tensors((2, 3, 5, 8)[4 - rank :], kv_len=6, value_dim=4)
     grad_context = normal(*query.shape[:-1], 4)
     right = fovea.reference.attention_gradients(query, key, value, grad_context=grad_context)
@@ -275,7 +275,7 @@ def test_ranks_of_what_mattered(rank):
     np.testing.assert_allclose(found.relevance, right.relevance, rtol=1e-5, atol=1e-5)
 
 
-def test_each_is_of_its_inputs_type():
+def test_gradients_have_the_dtypes_of_their_inputs():
     query, key, value = tensors((2, 5, 8), kv_len=6)
     key, value, bias = key.astype(BFLOAT16), value.astype("float16"), normal(5, 6, dtype="float64")
     table = fovea.RelativeTable(normal(4, 2, dtype="float16"))
@@ -297,7 +297,7 @@ def test_each_is_of_its_inputs_type():
     np.testing.assert_allclose(found.query, right.query, rtol=1e-3, atol=1e-3)
 
 
-def test_arrays_of_others():
+def test_arrays_of_other_libraries():
     query, key, value = tensors((2, 5, 8), kv_len=6)
     context, lse = fovea.attention(query, key, value, return_lse=True)
     grad = normal(2, 5, 8)

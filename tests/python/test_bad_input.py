@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can't be computed: an error that names the argument, what was expected and what came, and the
-outputs untouched."""
+"""Invalid arguments: the error has the argument, the expected and the actual value, and outputs are untouched."""
 
 import contextlib
 import gc
@@ -55,12 +54,12 @@ KINDS = {
 
 @pytest.mark.parametrize("position", range(3))
 @pytest.mark.parametrize(("thing", "parts"), KINDS.values(), ids=KINDS)
-def test_no_array_of_floats(thing, parts, position):
+def test_unsupported_arrays(thing, parts, position):
     name = ("query", "key", "value")[position]
     for function in (fovea.attention, fovea.decode, fovea.scaled_dot_product_attention, fovea.reference.attention):
         if function is fovea.decode and position == 2 and thing is None:
             continue
-        # A number has no dimensions, which is found only when its type is right.
+        # The rank of a scalar is checked after its dtype.
         with pytest.raises((TypeError, ValueError)) as caught:
             function(*changed(position, thing))
         assert type(caught.value) in (TypeError, ValueError)
@@ -117,7 +116,7 @@ def test_dlpack(kind, thing, parts):
         fovea.attention(Q, thing, V)
 
 
-def test_exceptions_of_producers_that_are_no_errors_pass():
+def test_keyboard_interrupt_of_a_producer_propagates():
     with pytest.raises(KeyboardInterrupt):
         fovea.attention(Q, Interrupted(), V)
 
@@ -258,7 +257,7 @@ def huge(shape):
 def test_sizes_beyond_memory():
     with pytest.raises(MemoryError):
         fovea.attention(huge((1 << 45, 64)), K[0, 0, :, :1].repeat(64, 1), V[0, 0])
-    # Products of extents beyond 64 bits.
+    # Products of extents that overflow 64 bits.
     with pytest.raises((MemoryError, ValueError)):
         fovea.attention(huge((1 << 30, 1 << 30, 1, 64)), huge((1 << 30, 1, 1, 64)), huge((1 << 30, 1, 1, 64)))
     with pytest.raises((MemoryError, ValueError)):
@@ -277,8 +276,8 @@ def test_errors_leak_nothing():
     assert [sys.getrefcount(x) for x in (Q, K, V, bad)] == counts
 
 
-def test_bfloat16_for_others():
-    # A buffer has no such type, so that there is none to give back.
+def test_bfloat16_cache_with_other_arrays():
+    # The result has query's dtype; for bfloat16, a buffer provides none.
     cache = fovea.KvCache(dtype="bfloat16", head_dim=8)
     cache.append(K[0, 0].astype(BFLOAT16), V[0, 0])
     assert fovea.decode(Q[0, 0], cache).dtype == np.float32

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m fovea` is the command line, with its exit status, signals and standard input."""
+"""Tests that `python -m fovea` is the command line, with its exit status, signals and standard input."""
 
 import pathlib
 import signal
@@ -16,7 +16,7 @@ def run(*arguments, **options):
     return subprocess.run([sys.executable, "-m", "fovea", *arguments], capture_output=True, encoding="utf-8", **options)
 
 
-def test_it_is_the_command_line():
+def test_runs_the_command_line():
     assert run("--version").stdout.startswith(f"fovea {fovea.__version__} ({fovea.info().target}, ")
     assert "fovea explain" in run("--help").stdout
     assert fovea.info().target in run("info").stdout
@@ -37,7 +37,7 @@ def test_standard_input():
 
 def test_signals():
     command = [sys.executable, "-m", "fovea", "explain", "-"]
-    # Whoever runs the tests in the background may have had SIGINT ignored.
+    # SIGINT may be ignored if the tests run in the background.
     handled = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         child = subprocess.Popen(command, stdin=subprocess.PIPE)
@@ -52,7 +52,7 @@ def test_signals():
             child.kill()
 
 
-def test_its_program_needs_no_library_of_the_package():
+def test_program_links_no_library_of_the_package():
     program = pathlib.Path(fovea.__file__).parent / "bin" / "fovea"
     told = subprocess.run(["ldd", str(program)], capture_output=True, encoding="utf-8", check=True).stdout
     assert "libfovea" not in told

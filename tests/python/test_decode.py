@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""decode, KvCache and rotary embedding."""
+"""Tests decode, KvCache and rotary embedding."""
 
 import threading
 
@@ -63,7 +63,7 @@ def test_cache_of_one_sequence():
     )
 
 
-def test_cache_that_is_full():
+def test_full_cache():
     cache = fovea.KvCache(head_dim=4, capacity=3)
     rows = np.ones((2, 4), np.float32)
     cache.append(rows, rows)
@@ -74,7 +74,7 @@ def test_cache_that_is_full():
 
 
 def test_cache_in_use():
-    # Another thread may not take away what a long call reads.
+    # Another thread must not change the cache while a long call reads it.
     query = np.ones((1, 64, 64), np.float32)
     rows = np.ones((1, 60000, 64), np.float32)
     cache = fovea.KvCache(head_dim=64)
@@ -119,7 +119,7 @@ def test_refused(kind, call, parts):
 
 
 def rotated(x, positions, base=10000.0, dims=None, interleaved=False):
-    """Su et al. 2021, eq. 34, in NumPy."""
+    """Rotary embedding in NumPy (Su et al. 2021, eq. 34)."""
     dims = dims or x.shape[-1]
     angles = np.asarray(positions)[..., None] * base ** (-2 * np.arange(dims // 2) / dims)
     first, second = (
@@ -149,7 +149,7 @@ def test_rotary(options, dtype):
         np.testing.assert_allclose(wide(found), rotated(x, each, **kinds), rtol=tolerance, atol=tolerance)
 
 
-def test_rotary_on_the_way_in():
+def test_rotary_in_append():
     _, key, value = tensors((2, 1, 8), kv_len=6)
     rotary = fovea.Rotary(base=100.0)
     cache = fovea.KvCache(kv_heads=2, head_dim=8)
@@ -169,7 +169,7 @@ def test_rotary_refuses():
 
 
 def test_lenses_of_a_token():
-    """With a cache and without one: what attention() sees."""
+    """Lens results equal those of attention(), with and without a cache."""
     query, key, value = tensors((2, 4, 1, 16), kv_heads=2, kv_len=40)
     cache = fovea.KvCache(batch=2, kv_heads=2, head_dim=16)
     cache.append(key, value)

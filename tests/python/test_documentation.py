@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings: there, true, and a good read."""
+"""Tests that docstrings exist, match the signatures and have correct examples."""
 
 import doctest
 import inspect
@@ -28,7 +28,7 @@ def test_everything_is_documented(name):
 
 def test_all():
     assert fovea.__all__ == sorted(fovea.__all__)
-    public = {name for name in vars(fovea) if not name.startswith("_")} - {"nn", "torch"}  # where a test imported them
+    public = {name for name in vars(fovea) if not name.startswith("_")} - {"nn", "torch"}  # imported by other tests
     assert public == set(fovea.__all__)
     for module in (fovea.random, fovea.reference):
         assert module.__doc__
@@ -60,7 +60,7 @@ def test_signatures(name):
     assert positional == ["query", "key", "value"] + (RESULTS if name == "attention_backward" else [])
     named = [p for p in signature.parameters.values() if p.kind == p.KEYWORD_ONLY]
     assert [p.name for p in named] == SIGNATURES[name]
-    # Each default may be given, and changes nothing.
+    # Passing the defaults explicitly changes nothing.
     query = np.ones((2, 3), np.float32)
     given = {p.name: p.default for p in named}
     if name == "attention_backward":
@@ -72,7 +72,7 @@ def test_signatures(name):
         assert np.array_equal(function(query, query, query, **given).context[0, 0], query)
     else:
         assert np.array_equal(function(query, query, query, **given), query)
-    # And each has its line in the docstring.
+    # Each parameter has a line in the docstring.
     text = fovea.attention.__doc__ + function.__doc__
     for parameter in signature.parameters:
         assert re.search(rf"^(\w+, )*{parameter}\b", text, re.MULTILINE), parameter
@@ -94,7 +94,7 @@ def test_functions_can_be_pickled():
     assert fovea.reference.attention.__module__ == "fovea.reference"
 
 
-def test_signature_of_torch():
+def test_signature_of_scaled_dot_product_attention():
     signature = inspect.signature(fovea.scaled_dot_product_attention)
     assert str(signature) == (
         "(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dropout: which weights are left out, by Philox written down again in NumPy; the stream of manual_seed()."""
+"""Tests dropout: the dropped weights against Philox in NumPy; the stream of manual_seed()."""
 
 import concurrent.futures
 
@@ -11,7 +11,7 @@ import fovea
 
 
 def philox(counter, key):
-    """Philox 4x32-10 (Salmon et al. 2011): four words of 32 bits for each counter."""
+    """Philox 4x32-10 (Salmon et al. 2011): four 32-bit words for each counter."""
     x = [np.asarray(word, np.uint64) for word in counter]
     key = list(key)
     for _ in range(10):
@@ -23,7 +23,7 @@ def philox(counter, key):
 
 
 def expected(dropout, batch, heads, q_len, kv_len):
-    """[batch, heads, q_len, kv_len]: four neighbouring keys share a counter."""
+    """Returns the kept weights [batch, heads, q_len, kv_len]; four consecutive keys share a counter."""
     head, query, key = np.ogrid[: batch * heads, :q_len, :kv_len]
     counter = np.broadcast_arrays(key // 4, query, head, np.uint64(dropout.call))
     words = philox(counter, [np.uint64(dropout.seed % 2**32), np.uint64(dropout.seed >> 32)])
@@ -32,7 +32,7 @@ def expected(dropout, batch, heads, q_len, kv_len):
 
 
 def test_philox():
-    """Two of the known answers that come with Random123."""
+    """Two of Random123's known-answer tests."""
     full = 2**32 - 1
     zeros = philox([0] * 4, [np.uint64(0)] * 2)
     assert [f"{int(word):08x}" for word in zeros] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
@@ -41,7 +41,7 @@ def test_philox():
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.999])
-def test_what_is_kept(probability):
+def test_kept_weights(probability):
     dropout = fovea.Dropout(probability, seed=2**63 + 12345, call=2**32 - 1)
     kept = dropout.kept(2, 3, 5, 11)
     assert kept.dtype == np.bool_
@@ -59,7 +59,7 @@ def test_share():
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_context(dtype):
-    """The weights that are kept, over 1 - probability; lse knows nothing of it."""
+    """Kept weights are divided by 1 - probability; lse does not depend on dropout."""
     query, key, value = tensors((2, 4, 9, 16), kv_len=21, kv_heads=2, dtype=dtype)
     dropout = fovea.Dropout(0.3, seed=4, call=1)
     context, lse = fovea.attention(query, key, value, mask=fovea.causal(), dropout=dropout, return_lse=True)
@@ -81,14 +81,14 @@ def test_decoding():
     assert not np.array_equal(found, fovea.decode(query, key, value))
 
 
-def test_none_and_nothing_to_leave_out():
+def test_no_dropout_and_probability_0():
     query, key, value = tensors((2, 5, 8))
     right = fovea.attention(query, key, value)
     assert np.array_equal(fovea.attention(query, key, value, dropout=None), right)
     assert np.array_equal(fovea.attention(query, key, value, dropout=fovea.Dropout(0, seed=1)), right)
 
 
-def test_packed_sequences_take_the_place_of_the_batch():
+def test_packed_sequences_index_like_batch_items():
     query, key, value = tensors((2, 9, 8))
     dropout = fovea.Dropout(0.5, seed=1)
     packed = fovea.attention(query, key, value, query_starts=[0, 4, 9], key_starts=[0, 4, 9], dropout=dropout)
@@ -119,7 +119,7 @@ def test_threads_share_the_stream():
 
 
 def test_scaled_dot_product_attention():
-    """Each call takes the next number; dimensions before batch and heads take one for each index."""
+    """Each call takes the next call number; dimensions before batch and heads take one per index."""
     arrays = tensors((2, 3, 5, 8), kv_len=6)
     for _ in range(2):
         fovea.manual_seed(5)
@@ -138,7 +138,7 @@ def test_scaled_dot_product_attention():
     assert fovea.Dropout(0.4).call == 8
 
 
-def test_a_refused_call_takes_no_number():
+def test_a_refused_call_takes_no_call_number():
     query, key, value = tensors((2, 5, 8))
     fovea.manual_seed(2)
     with raises(ValueError, "attn_mask"):

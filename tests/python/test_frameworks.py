@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of others: DLPack, buffers, torch and JAX; what goes in comes out. Those of torch and JAX run where
-these are installed."""
+"""Tests arrays of other libraries: DLPack, buffers, torch and JAX; results are in the argument's library. The tests
+of torch and JAX run if they are installed."""
 
 import array
 import gc
@@ -64,7 +64,7 @@ def test_dlpack_everywhere():
     )
 
 
-def test_producers_are_let_go():
+def test_producers_are_released():
     arrays = tensors((2, 5, 8))
     producers = [Producer(a) for a in arrays]
     counts = [sys.getrefcount(a) for a in arrays]
@@ -93,7 +93,7 @@ def test_buffers(code):
     assert out.tobytes() == context.tobytes()
 
 
-def test_buffers_that_do_not_fit():
+def test_unsupported_buffers():
     query, key, value = tensors((5, 8))
     with raises(TypeError, "key", "float32", 'format "i"'):
         fovea.attention(query, memoryview(array.array("i", range(40))).cast("B").cast("i", shape=[5, 8]), value)

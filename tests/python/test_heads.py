@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What heads look at, against means of fovea.weights; what heads() refuses."""
+"""Compares heads() with means of fovea.weights, and tests its errors."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ EXACT = {"rtol": 3e-5, "atol": 3e-6}
 
 
 def told_of(weights, visible, blocks):
-    """The means of a head's weights in float64; every row sees a key."""
+    """Returns the means of a head's weights in float64; every row has a visible key."""
     q_len, kv_len = weights.shape
     weights = weights.astype(np.float64)
     at = np.arange(q_len) + kv_len - q_len

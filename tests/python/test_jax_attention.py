@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.attention beside jax.nn.dot_product_attention: [batch, length, heads, dim], windows, lengths, biases.
+"""Compares fovea.attention with jax.nn.dot_product_attention: [batch, length, heads, dim], windows, lengths, biases.
 
-The 1x rule (docs/numerics.md) judges: in float64 JAX says what is right, in the type of the arrays how far off
-a plain computation is.
+By the 1x rule (docs/numerics.md): the oracle is JAX in float64, and the tolerance is the error of JAX in the dtype of
+the arrays.
 """
 
 import itertools
@@ -22,7 +22,7 @@ DTYPES = (np.dtype("float32"), BFLOAT16, np.dtype("float16"))
 
 
 def drawn(shape, dtype, seed=0):
-    """query, key and value as JAX lays them out, and a bias and a mask of scores."""
+    """Returns query, key and value in JAX's layout, and a bias and a mask for the scores."""
     batch, q_len, kv_len, heads, kv_heads, dim, value_dim = shape
     random = np.random.default_rng([seed, *shape])
     sizes = (batch, q_len, heads, dim), (batch, kv_len, kv_heads, dim), (batch, kv_len, kv_heads, value_dim)
@@ -34,7 +34,7 @@ def drawn(shape, dtype, seed=0):
 
 
 def theirs(arrays, dtype, **options):
-    """float64 of what JAX computes in `dtype`."""
+    """Returns JAX's result in `dtype`, converted to float64."""
     with jax.enable_x64(True):
         given = [jnp.asarray(array.astype(dtype)) for array in arrays]
         if "bias" in options:
@@ -42,7 +42,7 @@ def theirs(arrays, dtype, **options):
         return wide(jax.nn.dot_product_attention(*given, implementation="xla", **options))
 
 
-# What JAX is asked, and the same in our words; query i stands at key i.
+# JAX's arguments and the equivalent masks; query i is aligned with key i.
 CAUSAL = [({}, None), ({"is_causal": True}, fovea.causal())]
 WINDOWS = [({}, None)] + [({"local_window_size": size}, fovea.window(*size)) for size in ((3, 0), (2, 2), (0, 5))]
 WINDOWS += [({"local_window_size": 4}, fovea.window(4, 4))]
@@ -64,7 +64,7 @@ def check(name, arrays, ours, options, rows=None):
     found = wide(found).swapaxes(1, 2)
     right, plain = (theirs(arrays, one, **options) for one in (np.float64, dtype))
     assert found.shape == right.shape
-    if rows is not None:  # JAX makes the rows after the last query 0
+    if rows is not None:  # JAX sets the rows after the last query to 0
         found, right, plain = (np.where(rows, array, 0) for array in (found, right, plain))
     off, of_plain = np.abs(found - right).max(), np.abs(plain - right).max()
     allowed = of_plain + 8 * ROUNDING[dtype.name] * max(np.abs(wide(arrays[2])).max(), 1)
@@ -85,7 +85,7 @@ def test_grid(say):
             if extra == "bias":
                 options["bias"] = ours["bias"] = bias
             elif extra == "mask":
-                # Where no window leaves rows without a key: JAX averages over the hidden ones then.
+                # Excludes windows with fully masked rows, which JAX averages over the masked keys.
                 if causal[1] is not None or window[1] is not None:
                     continue
                 options["mask"] = mask

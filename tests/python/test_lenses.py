@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lenses, and weights found again: against a softmax of NumPy in float64."""
+"""Compares lenses and recomputed weights with a NumPy softmax in float64."""
 
 import numpy as np
 import pytest
@@ -23,14 +23,14 @@ ROWS = fovea.Lenses(statistics=True, top=2)
 
 
 def matrices(mask, shape, kv_len):
-    """Visible [q_len, kv_len]."""
+    """Returns the visible pairs, [q_len, kv_len]."""
     if mask is None:
         return np.ones((shape[-2], kv_len), bool)
     return mask.matrix(shape[-2], kv_len) if isinstance(mask, fovea.Mask) else mask
 
 
 def assert_seen(seen, weights, visible):
-    """All of EVERYTHING."""
+    """Checks all results of the lenses EVERYTHING."""
     q_len, kv_len = weights.shape[-2:]
     sees = np.broadcast_to(visible.any(-1), weights.shape[:-1])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -68,7 +68,7 @@ def test_against_a_softmax(shape, more, dtype, mask):
     weights = softmax(query, key, visible)
     context, seen = fovea.attention(query, key, value, mask=mask, lenses=EVERYTHING)
     assert isinstance(seen, fovea.Seen)
-    # Where products are those of bfloat16 it need not be bit by bit what it is without lenses.
+    # With bfloat16 products the context need not be bit-identical to that without lenses.
     np.testing.assert_allclose(wide(context), wide(fovea.attention(query, key, value, mask=mask)), rtol=2e-2, atol=2e-2)
     assert_seen(seen, weights, visible)
     sums = np.float64 if dtype == np.float64 else np.float32
@@ -131,7 +131,7 @@ def test_maps(reduce):
 
 
 def test_ties():
-    """Of equal weights the lowest key comes first."""
+    """On ties, the lowest key comes first."""
     ones = np.ones((4, 8), np.float32)
     seen = fovea.attention(ones, ones, ones, mask=fovea.causal(), lenses=fovea.Lenses(statistics=True, top=3))[1]
     assert np.array_equal(seen.maximum_key, [0, 0, 0, 0])
@@ -153,7 +153,7 @@ def test_other_options():
 
 
 @pytest.mark.parametrize("dtype", ["float32", BFLOAT16], ids=str)
-def test_parts_have_the_same_bits(dtype):
+def test_parts_are_bit_identical(dtype):
     query, key, _ = tensors((2, 130, 16), kv_len=700, dtype=dtype)
     whole = fovea.weights(query, key, head=1, mask=fovea.causal())
     w = fovea.Weights(query, key, head=1, mask=fovea.causal())
@@ -196,7 +196,7 @@ def test_pools_add_up():
         np.testing.assert_allclose(w.received().sum, w.pool(1, 200)[0], rtol=1e-5)
 
 
-def test_lse_is_found_once_and_shared():
+def test_lse_is_computed_once_and_shared():
     query, key, value = tensors((3, 20, 8))
     before = fovea._fovea._forward_calls()
     w = fovea.Weights(query, key)
@@ -210,7 +210,7 @@ def test_lse_is_found_once_and_shared():
     np.testing.assert_array_equal(w.lse, fovea.attention(query, key, value, return_lse=True)[1])
 
 
-def test_rows_that_see_nothing():
+def test_fully_masked_rows():
     query, key, value = tensors((4, 8), kv_len=3)
     seen = fovea.attention(query, key, value, mask=fovea.causal(), lenses=ROWS)[1]
     assert seen.entropy[0] == seen.maximum[0] == seen.first_key[0] == 0
@@ -231,7 +231,7 @@ def test_packed_sequences():
 
 
 def test_other_arrays():
-    """Results are NumPy's, whatever comes in."""
+    """Results are NumPy arrays for any input library."""
     query, key, _ = tensors((5, 8))
     whole = fovea.weights(query, key)
     assert fovea.weights(memoryview(query), key).tobytes() == whole.tobytes()

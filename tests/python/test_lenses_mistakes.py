@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lenses and weights refuse, and what they say then."""
+"""Tests the errors of lenses and weights."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_wrong_weights(function):
         np.asarray(function(query, key, lse=np.zeros((2, 3, 4))))
 
 
-def test_wrong_places():
+def test_wrong_indices():
     query, key, _ = tensors((4, 8), kv_len=5)
     w = fovea.Weights(query, key)
     for index, name in [(4, "query"), (-5, "query"), ((0, 5), "key"), ((slice(None), -6), "key")]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of all heads or of parts, scores, and what keys received: against a softmax of NumPy in float64."""
+"""Compares maps of all heads or of parts, scores and received weights with a NumPy softmax in float64."""
 
 import warnings
 
@@ -19,20 +19,20 @@ PARTS = [{}, {"queries": slice(1, -1)}, {"keys": slice(-6, None)}, {"queries": s
 
 
 def problem(shape, **more):
-    """query, key, mask of every head's own, weights in float64."""
+    """Returns query, key, a separate mask for every head, and weights in float64."""
     query, key, _ = tensors(shape, **more)
     mask = np.random.default_rng(7).random((*shape[:-1], key.shape[-2])) < 0.6
-    mask[..., :3, :4] = False  # cells that no head sees
+    mask[..., :3, :4] = False  # cells masked for all heads
     if len(shape) > 2:
-        mask[..., 1, 3:6, :4] = False  # and that one does not
+        mask[..., 1, 3:6, :4] = False  # cells masked for one head
     return query, key, mask, softmax(query, key, mask)
 
 
 def over_heads(cells, pairs, heads, reduce):
-    """Each cell's mean or maximum; with means of pairs over the heads that have some."""
+    """Returns each cell's mean or maximum over heads; with reduce="mean" over heads with visible pairs."""
     if reduce == "mean":
         cells = np.where(pairs > 0, cells, np.nan)
-    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of cells that no head has
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # from cells masked for all heads
         return np.nanmean(cells, axis=-3) if heads == "mean" else np.nanmax(cells, axis=-3)
 
 
@@ -66,7 +66,7 @@ def test_maps(shape, more, reduce, part):
 
 
 def test_means_of_sums_add_up_to_the_queries():
-    """Also where a head sees nothing of a cell: it is a weight of 0."""
+    """Also if a cell is fully masked for a head, which counts as 0."""
     query, key, mask, _ = problem((3, 40, 8))
     mask[..., 0] = True
     np.testing.assert_allclose(fovea.map(query, key, (5, 6), mask=mask, heads="mean").sum(), 40, rtol=1e-5)
@@ -91,7 +91,7 @@ def test_float64():
 
 
 def test_passes():
-    """All heads take one pass, parts one for the lse that they share, and none where it is given."""
+    """A map of all heads takes one pass; a part takes one for the lse, which is shared, and none if lse is given."""
     query, key, _ = tensors((2, 3, 20, 8))
     calls = fovea._fovea._forward_calls
     for more, passes in [
@@ -164,7 +164,7 @@ def test_received_float64():
 
 @pytest.mark.parametrize("heads", [None, "mean", "max"])
 def test_nothing_to_map(heads):
-    """No batch items, or no heads: as many maps."""
+    """Without batch items or heads there are no maps."""
     for shape in ((0, 2, 5, 8), (2, 0, 5, 8)):
         query = np.zeros(shape, np.float32)
         for part in ({}, {"queries": slice(1, 5)}):
@@ -174,7 +174,7 @@ def test_nothing_to_map(heads):
             assert np.isnan(cells).all()
 
 
-def test_parts_that_are_none():
+def test_empty_parts():
     query, key, _ = tensors((5, 8))
     with raises(ValueError, "queries: expected at least one of 5, got none in slice(3, 3, None)"):
         fovea.map(query, key, (1, 1), queries=slice(3, 3))

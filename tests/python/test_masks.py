@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks as rules, against their definitions in NumPy."""
+"""Compares mask rules with their definitions in NumPy."""
 
 import gc
 
@@ -16,7 +16,7 @@ def grid(q_len, kv_len, offset):
     return np.arange(q_len)[:, None] + offset, np.arange(kv_len)
 
 
-# What each says for 5 queries and 7 keys, at i + offset and j.
+# Each rule and its definition, for 5 queries at i + offset and 7 keys at j.
 RULES = {
     "Mask()": (fovea.Mask(), lambda i, j: j >= 0 * i),
     "causal()": (fovea.causal(), lambda i, j: j <= i),
@@ -48,7 +48,7 @@ def test_repr(name):
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("offset", [0, 2, -3])
-def test_attention_sees_the_matrix(name, offset):
+def test_attention_applies_the_matrix(name, offset):
     mask, _ = RULES[name]
     query, key, value = tensors((2, 5, 8), kv_len=7)
     by_rule = fovea.attention(query, key, value, mask=mask, alignment=offset)
@@ -59,7 +59,7 @@ def test_attention_sees_the_matrix(name, offset):
 def test_default_alignment_is_bottom_right():
     assert np.array_equal(fovea.causal().matrix(2, 5), [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
     assert np.array_equal(fovea.causal().matrix(2, 5, alignment="top-left"), [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
-    # After key_lengths.
+    # key_lengths shifts the default alignment.
     mask = fovea.causal() & fovea.key_lengths(4)
     assert np.array_equal(mask.matrix(2, 5), [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]])
 
@@ -82,7 +82,7 @@ def test_batches_and_heads():
         assert np.array_equal(found, per_head[item, head])
 
 
-def test_dense_keeps_its_array_and_looks_into_it():
+def test_dense_keeps_and_reads_its_array():
     visible = np.ones((5, 7), bool)
     mask = fovea.dense(visible) & fovea.causal()
     visible[:, 0] = False
@@ -94,7 +94,7 @@ def test_dense_keeps_its_array_and_looks_into_it():
 
 
 @pytest.mark.parametrize("shape", [(), (7,), (5, 1), (1, 7), (1, 1, 5, 7)], ids=str)
-def test_dense_repeats(shape):
+def test_dense_broadcasts(shape):
     visible = np.random.default_rng(5).random(shape) < 0.5
     assert np.array_equal(fovea.dense(visible).matrix(5, 7), np.broadcast_to(visible, (1, 1, 5, 7))[0, 0])
 
@@ -110,7 +110,7 @@ def test_immutable_and_shared():
     assert repr(masks[-1]).count("window(3, 3)") == 20
 
 
-def test_what_is_no_mask():
+def test_objects_that_are_not_masks():
     with raises(TypeError, "unsupported operand"):
         fovea.causal() & True
     with raises(TypeError, "unsupported operand"):

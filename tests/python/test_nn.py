@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that learn, with arrays of NumPy: what goes in and comes out, gradients against differences, views of
+"""Tests trainable layers on NumPy arrays: inputs and results, gradients against finite differences, views of
 parameters, models of several layers, threads.
 
-test_nn_training.py has what trains them, test_nn_mistakes.py what they refuse; test_torch_nn.py compares each layer
-with PyTorch's."""
+test_nn_training.py tests training, test_nn_mistakes.py errors; test_torch_nn.py compares each layer with PyTorch's."""
 
 import gc
 import inspect
@@ -28,7 +27,7 @@ def normal(*shape, dtype="float64"):
     return RANDOM.standard_normal(shape).astype(dtype)
 
 
-# Of each kind one, with what its forward takes.
+# One layer of each kind, with the arguments of its forward.
 X, MEMORY = (2, 3, 8), (2, 5, 8)
 BLOCK = {"width": 8, "heads": 2, "inner": 12}
 LAYERS = {
@@ -77,7 +76,7 @@ LAYERS = {
 
 @pytest.fixture(params=LAYERS.values(), ids=LAYERS)
 def case(request):
-    """A layer in float64 whose parameters are all something, in training, and its arguments."""
+    """A float64 layer in training mode with non-zero parameters, and the arguments of its forward."""
     make, shapes, options = request.param
     layer = make(dtype="float64", seed=3)
     for parameter in layer.parameters.values():
@@ -87,7 +86,7 @@ def case(request):
 
 
 def differences(function, array, step=1e-4):
-    """The gradient of a number by differences, to the fourth order."""
+    """Returns the gradient of a scalar function by central differences of fourth order."""
     gradient = np.empty_like(array)
     for at in np.ndindex(array.shape):
         kept, found = array[at], []
@@ -99,7 +98,7 @@ def differences(function, array, step=1e-4):
     return gradient
 
 
-def test_gradients_are_those_of_differences(case):
+def test_gradients_equal_finite_differences(case):
     layer, inputs, options = case
     y = layer.forward(*inputs, **options)
     assert y.dtype == np.float64
@@ -125,7 +124,7 @@ def test_results_are_the_callers_own(case):
     found = layer.backward(np.ones_like(first))
     before = [one.copy() for one in (found if isinstance(found, tuple) else (found,))]
     expected = {name: gradient.copy() for name, gradient in layer.gradients.items()}
-    # Inputs may change between the passes, and what came out before stays as it is.
+    # Inputs may change between the passes, and earlier results stay unchanged.
     layer.zero_gradients()
     assert not any(gradient.any() for gradient in layer.gradients.values())
     again = [x.copy() for x in inputs]
@@ -180,7 +179,7 @@ def test_linear_in_numpy():
     assert np.allclose(layer.backward(grad), grad @ weight, rtol=1e-6)
     assert np.allclose(layer.gradients["weight"], grad.T @ x)
     assert np.array_equal(layer.gradients["bias"], [3, -1])
-    layer.backward(grad)  # gradients add up
+    layer.backward(grad)  # gradients accumulate
     assert np.array_equal(layer.gradients["bias"], [6, -2])
 
 
@@ -216,7 +215,7 @@ def test_attention_weights():
     weights = layer.weights()
     assert weights.shape == (1, 2, 3, 4)
     assert np.allclose(weights.sum(-1), 1)
-    # Query i stands at key i.
+    # Query i is aligned with key i.
     assert np.array_equal(weights[0, 0] > 0, np.tri(3, 4, dtype=bool))
     whole = nn.Transformer(1, 2, 8, 2, 12)
     whole.forward(memory.astype("float32"), x.astype("float32"), source_lengths=[2])
@@ -251,7 +250,7 @@ def test_attentions_without_values():
         assert np.allclose(sum(layer.backward(context)[1:]), grad_keys)
 
 
-def test_where_a_gru_ends():
+def test_final_state_of_a_gru():
     layer = nn.Gru(3, 4, bidirectional=True)
     x = normal(2, 5, 3, dtype="float32")
     y = layer.forward(x, lengths=[5, 2])
@@ -300,7 +299,7 @@ def test_parameters_are_views():
     assert np.array_equal(gradient, [[1, 1], [1, 1]])
     with pytest.raises(TypeError, match="item assignment"):
         layer.parameters["weight"] = weight
-    # They keep what they look into.
+    # Views keep their parameters alive.
     del layer
     gc.collect()
     assert np.array_equal(weight, [[1, 2], [3, 4]])
@@ -313,7 +312,7 @@ def test_a_model_of_several_layers():
     first = nn.Linear(4, 8, model=model, name="encoder.first")
     second = nn.Linear(8, 2, model=model, name="second")
     assert list(model.parameters) == ["encoder.first.weight", "encoder.first.bias", "second.weight", "second.bias"]
-    assert list(first.parameters) == list(model.parameters)  # a layer stands for its model
+    assert list(first.parameters) == list(model.parameters)  # a layer is its model
     assert isinstance(first, nn.Model)
     assert "4 parameters, 58 numbers of float32" in repr(model)
     again = nn.Model(seed=3)
@@ -327,7 +326,7 @@ def test_a_model_of_several_layers():
     y = second.forward(first.forward(x))
     first.backward(second.backward(y))
     assert all(gradient.any() for gradient in model.gradients.values())
-    # A layer keeps its model.
+    # A layer keeps its model alive.
     del model, first
     gc.collect()
     assert np.array_equal(second.backward(y).shape, (3, 8))
@@ -343,7 +342,7 @@ def test_gradients_of_another_shape(case):
             layer.backward(wrong)
     with raises(ValueError, ": expected float64, as the parameters are, got float32"):
         layer.backward(y.astype("float32"))
-    # A forward that fails takes the one before with it.
+    # A failed forward invalidates the one before.
     with pytest.raises(ValueError, match="expected"):
         layer.forward(*[x.astype("float32") for x in inputs], **options)
     with raises(RuntimeError, "backward: expected a forward before it"):
@@ -363,7 +362,7 @@ def test_one_call_at_a_time():
 
     thread = threading.Thread(target=compute)
     thread.start()
-    # This goes on while the other computes: it has let go of the GIL.
+    # This loop runs while the other thread computes without the GIL.
     while not done.is_set():
         try:
             other.forward(np.ones((1, 1), np.float32))
@@ -397,7 +396,7 @@ def python(program, **options):
     return result.stdout
 
 
-def test_attention_alone_is_without_it():
+def test_importing_fovea_loads_neither_nn_nor_onednn():
     assert python("import sys, fovea; print({'fovea.nn', 'fovea._nn'} & {*sys.modules})") == "set()\n"
     assert "dnnl" not in python("import fovea; print(open('/proc/self/maps').read())")
     assert "dnnl" in python("import fovea.nn; print(open('/proc/self/maps').read())")
@@ -435,9 +434,9 @@ def page():
     return (pathlib.Path(__file__).parents[2] / "docs" / "nn.md").read_text(encoding="utf-8")
 
 
-def test_handlers_of_signals_do_not_break_the_heap():
-    # oneDNN's kernels use the stack pointer for other memory (fovea/nn/signal_stack.h). One thread, for while
-    # one is in the handler, another would get the next alarm.
+def test_signal_handlers_do_not_corrupt_the_heap():
+    # oneDNN's kernels use the stack pointer for other memory (fovea/nn/signal_stack.h). With several threads,
+    # the next alarm could reach another thread while one is in the handler, so there is one.
     program = """
 import signal, time
 import numpy as np

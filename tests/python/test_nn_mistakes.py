@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers refuse, with what they say."""
+"""Tests the errors of layers."""
 
 import numpy as np
 import pytest

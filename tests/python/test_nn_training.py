@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What trains layers: the loss, Adam, clipping and schedules against NumPy, files of parameters, a model that
-learns, and the examples of docs/nn.md."""
+"""Tests training: the loss, Adam, clipping and schedules against NumPy, parameter files, a model that learns, and the
+examples of docs/nn.md."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ def test_cross_entropy():
     assert np.isclose(found, expected, rtol=1e-14)
     assert loss.counted == 4
     assert loss.correct == (logits.argmax(-1) == targets).sum()
-    kept, logits = logits.copy(), logits * np.nan  # backward has its own
+    kept, logits = logits.copy(), logits * np.nan  # backward has its own copy
     gradient = loss.backward(3.0)
 
     def again():
@@ -58,7 +58,7 @@ def test_adam_and_clipping_in_numpy():
     assert adam.steps == 3
     assert np.allclose(adam.means["weight"], mean, rtol=1e-13)
     assert np.allclose(adam.squares["weight"], square, rtol=1e-13)
-    # Another one goes on from there.
+    # Another optimizer resumes from the state of the first.
     other = nn.Adam(layer, weight_decay=0.1)
     other.steps = adam.steps
     for name in layer.parameters:
@@ -117,7 +117,7 @@ def test_files_that_do_not_fit(tmp_path):
 
 
 def test_learns_to_reverse():
-    """What all of this is for, in small."""
+    """A small transformer learns to reverse sequences."""
     model = nn.Model(seed=1)
     embedding = nn.Embedding(6, 32, model=model, name="embedding")
     positions = nn.Positions("learned", 6, 32, model=model, name="positions")
@@ -147,6 +147,6 @@ def blocks(language):
 def test_examples_of_the_page(tmp_path):
     (program,), (expected,) = blocks("python"), blocks("text")
     assert python(program, cwd=tmp_path) == expected
-    (program,) = blocks("cpp")  # which is run as an example
+    (program,) = blocks("cpp")  # this program is run as an example
     example = pathlib.Path(__file__).parents[2] / "examples" / "cpp" / "learn.cc"
     assert example.read_text(encoding="utf-8").endswith(program)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks of examples/python: each runs, and its outputs are those it is kept with; what the
-numbers should be, the scenes say."""
+"""Runs the notebooks of examples/python and compares their outputs with the stored ones, and their numbers with the
+scenes."""
 
 import importlib.util
 import json
@@ -20,7 +20,7 @@ RUN = pathlib.Path(__file__).with_name("run_notebook.py")
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 NEEDS = {"transformers": ("torch", "transformers")}
 
-# A page has its numbers in full, and the last digits of an exponential are not the same on every processor.
+# Pages have numbers in full precision, and the last digits of an exponential differ between processors.
 LONG_NUMBER = re.compile(r"(?<![\w.])\d+\.\d{12,}(?:e[-+]?\d+)?")
 
 
@@ -29,7 +29,7 @@ def comparable(form, text):
 
 
 def contents(cell):
-    """What the cell shows: [(kind, text)]."""
+    """Returns the outputs of the cell: [(kind, text)]."""
     shown = []
     for output in cell["outputs"]:
         forms = output["data"] if "data" in output else {output["name"]: output["text"]}
@@ -38,7 +38,7 @@ def contents(cell):
 
 
 def difference(kept, found):
-    """Where two cells first differ, in short: a page has 100 kB. None where they do not."""
+    """Describes briefly where two cells first differ, because a page has 100 kB. Returns None if they are equal."""
     if [form for form, _ in kept] != [form for form, _ in found]:
         return f"kept {[form for form, _ in kept]}, found {[form for form, _ in found]}"
     for (form, old), (_, new) in zip(kept, found, strict=True):
@@ -58,7 +58,7 @@ def code_cells(notebook):
 
 @pytest.mark.parametrize("path", [path for path in NOTEBOOKS if path.stem[0] == "0"], ids=lambda path: path.stem)
 def test_numbers_are_those_of_the_scene(path):
-    """Which are those that the first notebook of this name printed."""
+    """The scene expects the numbers printed by the original notebook of this name."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     (source,) = ["".join(cell["source"]) for cell in code_cells(notebook) if cell["id"] == "explain"]
     namespace = {"fovea": fovea}
@@ -95,7 +95,7 @@ def test_outputs(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_form(path):
-    """nbformat 4.5, and nothing in it that changes from run to run."""
+    """Notebooks are nbformat 4.5, and nothing in them changes from run to run."""
     text = path.read_text(encoding="utf-8")
     notebook = json.loads(text)
     assert text == dump(notebook)
@@ -109,7 +109,7 @@ def test_form(path):
     assert all(re.fullmatch(r"[a-z][a-z0-9-]{0,63}", one) for one in ids)
     assert all(cell["metadata"] == {} for cell in notebook["cells"])
     assert [cell["execution_count"] for cell in code_cells(notebook)] == list(range(1, len(code_cells(notebook)) + 1))
-    # As wide as Jupyter shows without breaking or scrolling.
+    # The width that Jupyter shows without wrapping or scrolling.
     assert [
         line for cell in code_cells(notebook) for line in "".join(cell["source"]).split("\n") if len(line) > 88
     ] == []
@@ -173,6 +173,6 @@ def test_no_difference(kept, found):
 
 
 @pytest.mark.parametrize(("kept", "found"), OTHER.values(), ids=OTHER)
-def test_a_difference_is_told(kept, found):
+def test_differences_are_reported(kept, found):
     assert "kept" in difference(kept, found)
     assert "kept" in difference(found, kept)

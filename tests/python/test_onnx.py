@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX's own node tests of Attention, with their data and tolerances, on every SIMD target of this machine:
-by pytest on the target of its own process, and by this file as a program on each. Those whose name ends
-with _expanded are graphs of other operators, in which there is no attention to compute.
+"""Runs ONNX's own node tests of Attention, with their data and tolerances, on every SIMD target of this machine:
+pytest runs them on the default target, and starts this file as a program for each target. Cases whose name ends with
+_expanded are excluded: they are graphs of other operators, without an Attention node.
 
 Every Y is the engine's: each case has to call attention_forward exactly once.
 """
@@ -20,14 +20,14 @@ from onnx_backend import FoveaBackend
 
 import fovea
 
-# What the pinned version has. Fewer would mean that the suite was not found. FlexAttention has five more,
-# whose scores or weights are changed by a graph of operators.
+# Case counts of the pinned version; fewer would mean that the suite was not found. FlexAttention has five more,
+# which modify scores or weights by a subgraph.
 CASES = {"Attention": 64, "FlexAttention": 6}
 WITH_GRAPHS = {"causal_mask", "prob_mod", "relative_positional", "score_mod", "soft_cap"}
 
 
 class Strict(BackendTest):
-    """Theirs lets NaN stand for NaN."""
+    """ONNX's runner, with a comparison that rejects NaN."""
 
     @classmethod
     def assert_similar_outputs(cls, ref_outputs, outputs, rtol, atol, model_dir=None):
@@ -52,7 +52,7 @@ def node_tests():
 
 
 def suite(prefix, left_out=()):
-    """The cases with this prefix, on the CPU."""
+    """Returns the CPU cases with this prefix."""
     cases = {
         name: function
         for name, function in node_tests().items()
@@ -73,7 +73,7 @@ def test_all_cases_are_there():
 
 
 def run_here(target):
-    """All cases, on `target`: a line of how many there were, or what went wrong."""
+    """Runs all cases on `target`. Prints a line with their number, or the failures."""
     if fovea.info().target != target:
         sys.exit(f"FOVEA_TARGET={target} is not the target: {fovea.info()}")
     counts = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.Weights.plot(): with what it asks of matplotlib, and with matplotlib where that is installed."""
+"""Tests fovea.Weights.plot(), with a fake Axes, and with matplotlib if it is installed."""
 
 import sys
 
@@ -11,7 +11,7 @@ import fovea
 
 
 class Axes:
-    """What plot() asks of matplotlib's."""
+    """A fake of matplotlib's Axes with the methods that plot() calls."""
 
     def imshow(self, cells, **options):
         self.cells, self.options = cells, options
@@ -43,16 +43,16 @@ def test_plot_of_a_part():
     assert axes.options["norm"] == "log"
 
 
-def test_plot_of_what_is_hidden():
+def test_plot_with_a_mask():
     query, key, _ = tensors((10, 8), kv_len=300)
     w = fovea.Weights(query, key, mask=fovea.causal())
     axes = w.plot(columns=100, ax=Axes())
     assert np.array_equal(axes.cells.data, w.pool(10, 100, "max"))
-    # Query i is at position 290 + i, and a column has three keys.
+    # Query i is at position 290 + i, and a column of the map has three keys.
     assert np.array_equal(axes.cells.mask, np.arange(0, 300, 3) > 290 + np.arange(10)[:, None])
 
 
-def test_plot_by_matplotlib():
+def test_plot_with_matplotlib():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     query, key, _ = tensors((10, 8), kv_len=300)

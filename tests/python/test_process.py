@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls and the process around them: Ctrl-C, threads, forked children."""
+"""Tests calls in their process: Ctrl-C, threads, forked children."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from problems import tensors
 
 import fovea
 
-# Minutes of work: millions of keys, all of them the same few bytes.
+# Minutes of computation: millions of keys in a few bytes, through a stride of 0.
 LONG = """
 import os, signal, sys, threading, time
 import numpy as np
 import fovea
 
-# Whoever runs the tests in the background may have had SIGINT ignored.
+# SIGINT may be ignored if the tests run in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def long_call(function=fovea.attention, queries=20000, keys=2000000, dtype=np.float32, **options):
@@ -78,7 +78,7 @@ def test_ctrl_c_ends_a_long_call(call):
             {call}
         except KeyboardInterrupt:
             print("interrupted", time.monotonic() - sent[0])
-        # And all is as before.
+        # The handler is restored, and later calls work.
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         print(fovea.attention(*[np.ones((4, 3), np.float32)] * 3).sum())
     """)
@@ -106,9 +106,9 @@ def test_ctrl_c_from_outside():
         assert b"KeyboardInterrupt" in child.stderr.read()
 
 
-def test_handlers_of_the_callers_own():
+def test_custom_handlers():
     result = python("""
-        # One that raises nothing: the call goes on to its end.
+        # A handler that raises nothing: the call completes.
         heard = []
         signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
         interrupt(0.1)
@@ -130,7 +130,7 @@ def test_handlers_of_the_callers_own():
             long_call()
         except Enough:
             print("enough")
-        # One that is ignored does nothing.
+        # An ignored signal has no effect.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         interrupt(0.1)
         assert np.array_equal(fovea.attention(query, key, key), query)
@@ -140,7 +140,7 @@ def test_handlers_of_the_callers_own():
     assert result.stdout.split() == ["enough", "ignored"]
 
 
-def test_signals_default_action():
+def test_default_signal_action():
     result = python("signal.signal(signal.SIGINT, signal.SIG_DFL); interrupt(0.3); long_call()")
     assert result.returncode == -signal.SIGINT
 
@@ -194,8 +194,8 @@ def test_many_threads_at_once():
     assert not wrong
 
 
-def test_dense_masks_end_in_any_thread():
-    # The last to hold the array may be a call without the GIL.
+def test_dense_masks_are_released_in_any_thread():
+    # The last owner of the array may be a call without the GIL.
     query, key, value = tensors((4, 300, 32))
     for _ in range(20):
         fovea.attention(query, key, value, mask=fovea.dense(np.ones((300, 300), bool)) & fovea.causal())
@@ -236,7 +236,7 @@ def test_fork_by_multiprocessing():
     assert result.stdout == "all\n", result.stderr
 
 
-def test_ending_while_a_thread_computes():
+def test_exit_while_a_thread_computes():
     result = python("""
         threading.Thread(target=long_call, daemon=True).start()
         time.sleep(0.3)
@@ -246,7 +246,7 @@ def test_ending_while_a_thread_computes():
     assert result.returncode == 0, result.stderr
 
 
-def test_masks_at_the_end_of_the_interpreter():
+def test_masks_at_interpreter_shutdown():
     result = python("""
         kept = fovea.dense(np.ones((3, 3), bool)) & fovea.causal()
         cycle = [kept]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.random beside numpy.random."""
+"""Compares fovea.random with numpy.random."""
 
 import numpy as np
 import pytest

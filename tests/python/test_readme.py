@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python programs of README.md and docs/python.md run and print the output shown below them."""
+"""Tests that the Python programs of README.md and docs/python.md run and print the output shown below them."""
 
 import pathlib
 import subprocess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fovea.reference: the oracle, and every step of it."""
+"""Tests fovea.reference: the oracle and its steps."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import fovea
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_float64_of_every_type(dtype):
+def test_every_dtype_is_computed_in_float64(dtype):
     query, key, value = tensors((2, 3, 5, 8), dtype=dtype)
     context, lse = fovea.reference.attention(query, key, value, return_lse=True, mask=fovea.causal())
     assert context.dtype == lse.dtype == np.float64
@@ -33,7 +33,7 @@ def test_steps():
     assert not steps.weights.flags.writeable
 
 
-def test_steps_that_are_not_there():
+def test_absent_steps():
     steps = fovea.reference.attention_steps(*tensors((3, 4)), scale=1.0)
     assert steps.scaled_scores is None
     assert steps.softcapped_scores is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scaled_dot_product_attention against what PyTorch's documentation says it computes, in NumPy."""
+"""Compares scaled_dot_product_attention with the code in PyTorch's documentation, in NumPy."""
 
 import itertools
 
@@ -11,7 +11,7 @@ import fovea
 
 
 def expected(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
-    """The code in PyTorch's documentation, in float64."""
+    """The code of PyTorch's documentation, in float64."""
     query, key, value = wide(query), wide(key), wide(value)
     q_len, kv_len = query.shape[-2], key.shape[-2]
     scale = 1 / np.sqrt(query.shape[-1]) if scale is None else scale
@@ -82,11 +82,11 @@ def test_masks_of_many_dimensions(leading):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_mask_of_the_inputs_type(dtype):
+def test_mask_of_the_inputs_dtype(dtype):
     check(*tensors((2, 5, 8), kv_len=6, dtype=dtype), attn_mask=normal(5, 6, dtype=dtype))
 
 
-def test_float32_masks_serve_all():
+def test_float32_masks_with_other_dtypes():
     for dtype in ("float16", "float64"):
         check(*tensors((2, 5, 8), kv_len=6, dtype=dtype), attn_mask=normal(5, 6))
 

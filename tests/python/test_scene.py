@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""explain, Scene and Trace, beside the command line."""
+"""Compares explain, Scene and Trace with the command line."""
 
 import html
 import json
@@ -31,7 +31,7 @@ def command_line(*arguments):
 
 
 @pytest.mark.parametrize("path", sorted(SCENES.glob("*.json")), ids=lambda path: path.stem)
-def test_says_what_the_command_line_says(path):
+def test_text_equals_the_command_lines(path):
     trace = fovea.explain(path)
     assert str(trace) == command_line(str(path))
     assert trace.to_json() == command_line(str(path), "--format", "json")
@@ -40,7 +40,7 @@ def test_says_what_the_command_line_says(path):
 
 
 @pytest.mark.parametrize("path", sorted(SCENES.glob("*.json")), ids=lambda path: path.stem)
-def test_arrays_are_those_of_the_json(path):
+def test_arrays_equal_those_of_the_json(path):
     trace = fovea.explain(path)
     told = json.loads(trace.to_json())
     assert [step["name"] for step in told["steps"]] == trace.names() == list(trace) == [s.name for s in trace.steps]
@@ -91,7 +91,7 @@ def test_mapping():
     assert repr(trace).startswith("Trace of ")
 
 
-def test_page_of_a_notebook():
+def test_notebook_page():
     trace = fovea.explain('<b> & "quotes"')
     frame = trace._repr_html_()
     assert frame.startswith("<iframe title=")

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients beside PyTorch's autograd: scaled_dot_product_attention by PyTorch's signature and fovea.torch's
-attention with every option, on a grid of types, shapes, masks and layouts; gradcheck; what a training step
-relies on.
+"""Compares gradients with PyTorch's autograd: scaled_dot_product_attention with PyTorch's signature and fovea.torch's
+attention with every option, on a grid of types, shapes, masks and layouts; gradcheck; features that training steps
+rely on.
 
-The 1x rule (docs/numerics.md) judges: PyTorch's autograd through attention written down step by step, in
-float64, says what is right, and the same in the type of the tensors how far off a plain computation is. Dropout
-is given to it as a mask of ours.
+By the 1x rule (docs/numerics.md): the oracle is PyTorch's autograd through step-by-step attention in float64, and the
+tolerance is the error of the same computation in the dtype of the tensors. It gets Fovea's dropout as a mask.
 """
 
 import collections
@@ -29,13 +28,13 @@ import fovea  # noqa: E402
 import fovea.torch  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-# Of all together; a grid that shrinks is no longer this grid.
+# Minimum number of cases in total, so that the grid cannot shrink unnoticed.
 AT_LEAST = 1000
 
 
 def plain(query, key, value, visible=None, bias=None, scale=None, softcap=None, table=None, sinks=None, kept=None):
-    """Attention step by step, for autograd: context, lse and weights. `visible` is bool, `kept` what dropout
-    multiplies by."""
+    """Computes context, lse and weights step by step, for autograd. `visible` is bool; `kept` has the factors of
+    dropout."""
     if query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     if query.dim() > 2 and query.shape[-3] != value.shape[-3]:
@@ -51,7 +50,7 @@ def plain(query, key, value, visible=None, bias=None, scale=None, softcap=None, 
         scores = scores.masked_fill(~visible, -math.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:-1], 1)], -1)
-    # A row that sees nothing: zeros, and no gradient.
+    # Fully masked rows: zeros, and no gradient.
     some = (scores > -math.inf).any(-1, keepdim=True)
     scores = torch.where(some, scores, 0)
     weights = torch.where(some, scores.softmax(-1), 0)[..., : key.shape[-2]]
@@ -60,12 +59,12 @@ def plain(query, key, value, visible=None, bias=None, scale=None, softcap=None, 
 
 
 def leaves(tensors, dtype=None):
-    """Copies in a type that require a gradient, of the same layout; of None None."""
+    """Returns copies in a dtype, with the same layout, that require a gradient; None stays None."""
     return [None if x is None else x.detach().to(dtype or x.dtype).requires_grad_() for x in tensors]
 
 
 def gradients(function, tensors, cotangents):
-    """Of what requires one; the loss is a sum of products with the cotangents."""
+    """Returns the gradients of the tensors; the loss is the sum of products with the cotangents."""
     results = function(*tensors)
     results = results if isinstance(results, tuple) else (results,)
     pairs = [(y, g.to(y.dtype)) for y, g in zip(results, cotangents, strict=False) if g is not None]
@@ -75,7 +74,7 @@ def gradients(function, tensors, cotangents):
 
 
 def sizes(query, key, value, bias, table, sinks, cotangents, weights, scale=None, kept=None):
-    """What is summed in the largest number of each gradient, at most: the same products of magnitudes."""
+    """Returns an upper bound for the sum of magnitudes in any element of each gradient."""
     query, key, value, d_context = (x.detach().double().abs() for x in (query, key, value, cotangents[0]))
     scale = abs(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     groups = [query.shape[-3] // x.shape[-3] if x.dim() > 2 else 1 for x in (key, value)]
@@ -105,7 +104,7 @@ def sizes(query, key, value, bias, table, sinks, cotangents, weights, scale=None
 
 
 def size_of_scores(query, key, scale, bias):
-    """What is summed in a score, at most."""
+    """Returns an upper bound for the sum of magnitudes in a score."""
     scale = abs(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
@@ -113,9 +112,9 @@ def size_of_scores(query, key, scale, bias):
 
 
 def luck(dtype, size, of_scores):
-    """What the rule allows beside what a plain computation is off by: weights are as exact as scores and their
-    lse are, in two chains of products, forward and backward; those of 16 bits are rounded, and so are gradients of
-    scores and what is returned."""
+    """Returns the tolerance of the 1x rule in excess of the plain computation's error. Weights are as exact as scores
+    and lse, through two chains of products, forward and backward. In 16-bit types, weights, gradients of scores and
+    results are rounded."""
     if dtype in NEAR_ZERO:
         return ROUNDING[dtype] * size + NEAR_ZERO[dtype]
     return 4 * ROUNDING[dtype] * (1 + of_scores) * size
@@ -128,7 +127,7 @@ class Errors:
     theirs: float = 0.0
     fused: float = 0.0
     fused_nan: int = 0
-    share: float = 0.0  # of what the rule allows
+    share: float = 0.0  # largest error as a share of its tolerance
 
 
 class Judge:
@@ -137,8 +136,8 @@ class Judge:
         self.of = collections.defaultdict(Errors)
 
     def check(self, name, dtype, tensors, cotangents, ours, theirs, fused=None, **known):
-        """`ours` and `theirs` are functions of the tensors, `fused` is PyTorch's own attention; of the scale and
-        of what dropout multiplies by the judge has to know."""
+        """Checks one case. `ours` and `theirs` are functions of the tensors, `fused` is PyTorch's own attention;
+        `known` has the scale and the factors of dropout."""
         found = gradients(ours, leaves(tensors), cotangents)
         right = gradients(theirs, leaves(tensors, torch.float64), cotangents)
         naive = gradients(theirs, leaves(tensors), cotangents)
@@ -165,7 +164,7 @@ class Judge:
         errors.fused_nan += math.isinf(worst)
 
     def check_sdpa(self, name, query, key, value, attn_mask=None, is_causal=False, **options):
-        """By PyTorch's signature; masks of floats have a gradient."""
+        """Checks a case with PyTorch's signature; floating-point masks have a gradient."""
         floats = attn_mask is not None and attn_mask.is_floating_point()
         visible = attn_mask if attn_mask is not None and not floats else None
         if is_causal:
@@ -194,11 +193,11 @@ class Judge:
 
 
 def shapes_and_heads(dtype):
-    """Lengths off the vectors' width, more queries than keys, widths, shared heads."""
+    """Lengths not divisible by the vector width, more queries than keys, widths, grouped heads."""
     lengths = ((77, 128), (128, 77), (1, 128), (33, 1), (64, 64))
     dims = ((16, 16), (40, 40), (64, 80), (128, 128))
     groups = ((4, 4), (6, 2), (4, 1))
-    if dtype == torch.float64:  # computed by the reference, which takes its time
+    if dtype == torch.float64:  # computed by the reference, which is slow
         lengths, dims, groups = ((17, 28), (28, 17)), dims[:1], groups[:2]
     for (q_len, kv_len), (dim, value_dim), (q_heads, kv_heads), kind in itertools.product(
         lengths, dims, groups, ("none", "causal", "bool", "float")
@@ -211,7 +210,7 @@ def shapes_and_heads(dtype):
 
 
 def small_lengths(dtype):
-    """Every length around a vector's width."""
+    """Lengths around the vector width."""
     for q_len, kv_len, kind in itertools.product((1, 2, 7, 17), (1, 3, 8, 15, 16, 17, 33), ("none", "causal", "-inf")):
         case = ("small", q_len, kv_len, kind)
         mask = drawn_mask(case, kind, (q_len, kv_len), dtype)
@@ -220,7 +219,7 @@ def small_lengths(dtype):
 
 
 def ways_to_broadcast(dtype):
-    """Masks with a gradient, summed where they repeat; rows that see nothing."""
+    """Masks with a gradient, summed over broadcast dimensions; fully masked rows."""
     for kind, shape in itertools.product(
         ("float", "-inf", "bool"), itertools.product((2, 1), (3, 1), (21, 1), (37, 1))
     ):
@@ -232,7 +231,7 @@ def ways_to_broadcast(dtype):
 
 
 def layouts(dtype):
-    """Tensors that are not contiguous, each in its own way."""
+    """Tensors that are not contiguous, in several ways."""
     ways = {
         "transposed": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
         "dim apart": lambda x: x.mT.contiguous().mT,
@@ -276,12 +275,12 @@ def test_scaled_dot_product_attention(dtype, grid, judge):
 
 
 def positions(q_len, kv_len):
-    """j - (i + offset), the last query at the last key."""
+    """Returns j - (i + offset), with the last query aligned with the last key."""
     return torch.arange(kv_len) - (torch.arange(q_len)[:, None] + kv_len - q_len)
 
 
 def of_table(rows, max_distance):
-    """T5's buckets in both directions, by transformers' formula."""
+    """Returns a function that adds T5's bidirectional bias, by transformers' formula."""
     buckets = rows.shape[0] // 2
 
     def add(scores):
@@ -296,9 +295,8 @@ def of_table(rows, max_distance):
     return add
 
 
-# name: what fovea.torch.attention is given, and plain attention; functions of bias, table and sinks, q_len and kv_len.
 def of_options(name, q_len, kv_len):
-    """The options of ours and of plain attention that one of the names below stands for."""
+    """Returns the options of fovea.torch.attention and of plain attention for one of the names below."""
     distance = positions(q_len, kv_len)
     slopes = torch.tensor([2.0 ** -(2 * (h + 1)) for h in range(4)], dtype=torch.float64)
     dropout = fovea.Dropout(0.3, seed=len(name), call=q_len)
@@ -327,8 +325,8 @@ OPTIONS = ("nothing", "causal", "window", "prefix", "key lengths", "softcap", "a
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_options(dtype, judge):
-    """fovea.torch.attention: each option alone and beside a bias, a table and sinks that have gradients, with a
-    loss on the context and on lse."""
+    """fovea.torch.attention with each option, alone and combined with a bias, a table and sinks that have gradients,
+    with a loss on the context and on lse."""
     before, cases = fovea._fovea._backward_calls(), 0
     lengths = ((9, 14),) if dtype == torch.float64 else ((33, 50), (50, 33), (5, 130))
     for (q_len, kv_len), name, trained in itertools.product(lengths, OPTIONS, ("", "bias", "table", "sinks")):
@@ -339,7 +337,7 @@ def test_options(dtype, judge):
         others = [x if trained == which else None for x, which in ((bias, "bias"), (table, "table"), (sinks, "sinks"))]
         cotangents = draw((case, "cotangents"), dtype, (2, 4, q_len, 40), (2, 4, q_len))
         if name in ("causal", "dropout and causal") and q_len > kv_len:
-            cotangents[1][..., : q_len - kv_len] = 0  # lse of rows that see nothing
+            cotangents[1][..., : q_len - kv_len] = 0  # lse of fully masked rows
         if trained != "":
             cotangents[1] = None
 
@@ -365,7 +363,7 @@ def test_options(dtype, judge):
 
 
 def test_the_size_of_the_grid(judge, say):
-    """The last of them: says what the others found."""
+    """Runs after the other cases; reports their number and largest errors."""
     if judge.grids < (len(GRIDS) + 1) * len(DTYPES):
         pytest.skip("counts the cases of the whole grid, of which a part was run, or failed")
     cases = sum(errors.cases for errors in judge.of.values())
@@ -391,7 +389,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("which", ["query", "key", "value", "bias"])
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
-def test_what_is_wrong_does_not_pass(dtype, which, wrong, monkeypatch):
+def test_wrong_gradients_are_rejected(dtype, which, wrong, monkeypatch):
     *tensors, mask = draw("judge", dtype, *[(2, 3, 9, 8)] * 3, (2, 3, 9, 9))
     Judge().check_sdpa("right", *tensors, attn_mask=mask)
     true = fovea.attention_backward
@@ -444,7 +442,7 @@ def test_gradcheck_of_scaled_dot_product_attention(leading, dropout):
         return fovea.scaled_dot_product_attention(*arrays, dropout_p=dropout)
 
     assert gradcheck(attend, tensors)
-    # The way with a graph and the one without compute the same bits.
+    # The paths with and without a graph are bit-identical.
     with torch.no_grad():
         without = attend(*tensors)
     assert not without.requires_grad
@@ -465,8 +463,8 @@ def test_empty(shape):
     assert x.grad.shape == shape
 
 
-def test_only_what_is_needed(monkeypatch):
-    """Nothing is computed for tensors without a gradient."""
+def test_only_needed_gradients_are_computed(monkeypatch):
+    """No gradients are computed for tensors that do not require one."""
     asked = []
     true = fovea.attention_backward
     monkeypatch.setattr(
@@ -484,7 +482,7 @@ def test_only_what_is_needed(monkeypatch):
     assert not fovea.torch.attention(query, key.detach(), value).requires_grad
 
 
-def test_a_loss_of_lse_alone():
+def test_a_loss_on_lse_only():
     query, key, value = doubles((2, 5, 3), (2, 6, 3), (2, 6, 2))
     fovea.torch.attention(query, key, value, return_lse=True)[1].sum().backward()
     found = query.grad
@@ -494,7 +492,7 @@ def test_a_loss_of_lse_alone():
     assert not value.grad.any()
 
 
-def test_gradients_of_gradients_are_refused():
+def test_second_derivatives_are_refused():
     query, key, value = doubles((2, 5, 3), (2, 6, 3), (2, 6, 2))
     for attend in (fovea.torch.attention, fovea.scaled_dot_product_attention):
         (gradient,) = torch.autograd.grad(attend(query, key, value).sum(), query, create_graph=True)
@@ -502,7 +500,7 @@ def test_gradients_of_gradients_are_refused():
             gradient.square().sum().backward()
 
 
-def test_tensors_that_changed_meanwhile():
+def test_tensors_changed_before_backward():
     for which in range(3):
         tensors = [x * 1.0 for x in doubles((2, 5, 3), (2, 6, 3), (2, 6, 2))]
         context = fovea.torch.attention(*tensors)
@@ -511,8 +509,8 @@ def test_tensors_that_changed_meanwhile():
             context.sum().backward()
 
 
-def test_a_model_can_be_copied_and_run_in_parts():
-    """What a training loop does: checkpoints, accumulation of gradients, a graph that is kept."""
+def test_training_loop_features():
+    """Features of training loops: checkpointing, gradient accumulation, a retained graph."""
     query, key, value = doubles((2, 5, 3), (2, 6, 3), (2, 6, 2))
     context = fovea.torch.attention(query, key, value)
     context.sum().backward(retain_graph=True)
@@ -563,6 +561,6 @@ def test_examples_in_docstrings():
     assert fovea.torch.RelativeTable.__doc__
 
 
-def test_torch_is_imported_by_fovea_torch_alone():
+def test_only_fovea_torch_imports_torch():
     program = "import sys, fovea; assert 'torch' not in sys.modules; import fovea.torch; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers beside PyTorch's modules of the same parameters, by their names: results and all gradients, with masks,
-both places of the norm and both activations; the loss, the optimisers, clipping; files in both directions.
+"""Compares layers with PyTorch's modules, with the same parameters by name: results and all gradients, with masks,
+both norm placements and both activations; the loss, the optimisers, clipping; files in both directions.
 
-In float64 both say the same to 1e-12. In float32 the 1x rule (docs/numerics.md) judges: no farther from PyTorch's
-float64 than PyTorch's float32 is, and some roundings of the largest number."""
+In float64 both agree to 1e-12. In float32 the 1x rule (docs/numerics.md) applies: the error against PyTorch's float64
+is at most that of PyTorch's float32, plus some roundings of the largest element."""
 
 import collections
 import dataclasses
@@ -26,12 +26,12 @@ WIDTH, HEADS, INNER, BATCH, LENGTH, KV_LEN = 24, 4, 40, 3, 7, 9
 X, MEMORY = (BATCH, LENGTH, WIDTH), (BATCH, KV_LEN, WIDTH)
 BLOCK = {"width": WIDTH, "heads": HEADS, "inner": INNER}
 LENGTHS, OWN_LENGTHS = [9, 4, 1], [7, 5, 2]
-# Of kinds and types: the largest error, and the largest share of what is allowed.
+# By kind and dtype: the largest error, and the largest share of the tolerance.
 WORST = collections.defaultdict(lambda: (0.0, 0.0))
 
 
 def padding(lengths, longest):
-    """PyTorch's: True where there is nothing."""
+    """Returns PyTorch's padding mask, True at padding."""
     return torch.arange(longest) >= torch.tensor(lengths)[:, None]
 
 
@@ -41,10 +41,10 @@ LATER = ~torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
 @dataclasses.dataclass
 class Case:
     kind: str
-    ours: Callable  # of the keywords that all layers have
+    ours: Callable  # constructs the layer from the keywords common to all layers
     theirs: Callable
     inputs: Sequence[tuple[int, ...]]
-    options: dict = dataclasses.field(default_factory=dict)  # of our forward
+    options: dict = dataclasses.field(default_factory=dict)  # options of the layer's forward
     call: Callable = lambda module, *inputs: module(*inputs)
 
 
@@ -178,7 +178,7 @@ CASES["encoder layer in eval"] = Case(
 
 
 class Additive(torch.nn.Module):
-    """Bahdanau's attention, which PyTorch has no module of."""
+    """Bahdanau's attention; PyTorch has no module for it."""
 
     def __init__(self, query_dim, key_dim, dim):
         super().__init__()
@@ -192,7 +192,7 @@ class Additive(torch.nn.Module):
 
 
 class General(torch.nn.Module):
-    """Luong's attention, likewise."""
+    """Luong's attention; PyTorch has no module for it."""
 
     def __init__(self):
         super().__init__()
@@ -204,7 +204,7 @@ class General(torch.nn.Module):
 
 
 class Decoder(torch.nn.Module):
-    """Bahdanau's decoder, of a cell and that attention."""
+    """Bahdanau's decoder, from a GRU cell and Bahdanau's attention."""
 
     def __init__(self):
         super().__init__()
@@ -220,7 +220,7 @@ class Decoder(torch.nn.Module):
         return torch.stack(rows, 1)
 
 
-# Beside modules that are put together here.
+# Cases with the modules defined above.
 BUILT = {
     "additive": Case(
         "AdditiveAttention",
@@ -247,7 +247,7 @@ BUILT = {
 
 
 def take_over(layer, module):
-    """The module's parameters, one to one by their names."""
+    """Copies the module's parameters to the layer; the names must match exactly."""
     state = module.state_dict()
     assert set(layer.parameters) == set(state)
     for name, parameter in layer.parameters.items():
@@ -256,7 +256,7 @@ def take_over(layer, module):
 
 
 def of_theirs(case, module, inputs, grad):
-    """The result and every gradient, in float64 whatever the module computes in."""
+    """Returns the result and every gradient, converted to float64."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     y = case.call(module, *leaves)
     module.zero_grad()
@@ -276,7 +276,7 @@ def of_ours(case, layer, inputs, grad):
 
 
 def judge(kind, dtype, ours, right, theirs=None):
-    """Each as exact as is asked; notes the worst."""
+    """Checks each result against its tolerance, and records the worst errors."""
     assert ours.keys() == right.keys()
     for name, one in ours.items():
         assert one.dtype == dtype
@@ -294,8 +294,8 @@ def judge(kind, dtype, ours, right, theirs=None):
 
 
 def drawn(case, seed):
-    """A module of float64 whose parameters are all something, inputs, and the gradient of the result. All are
-    numbers of float32, so that every type has the same ones."""
+    """Returns a float64 module with non-zero parameters, inputs, and the gradient of the result. All values are exact
+    in float32, so that both dtypes have the same ones."""
     torch.manual_seed(seed)
     module = case.theirs().double()
     with torch.no_grad():
@@ -325,19 +325,19 @@ def test_layer(case, seed):
     layer = case.ours()
     take_over(layer, module)
     judge(case.kind, "float32", of_ours(case, layer, [x.numpy() for x in inputs], grad.numpy()), right, theirs)
-    # Tensors are arrays as well.
+    # Layers accept torch tensors.
     assert np.array_equal(layer.forward(*inputs, **case.options), of_ours(case, layer, inputs, grad)["y"])
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_parameters_go_the_other_way(case):
+def test_pytorch_loads_our_parameters(case):
     layer = case.ours(seed=3)
     module = case.theirs()
     state = {name: torch.from_numpy(parameter.copy()) for name, parameter in layer.parameters.items()}
-    assert list(state) == list(module.state_dict())  # of one order, too
+    assert list(state) == list(module.state_dict())  # including the order
     module.load_state_dict(state, strict=True)
     inputs = [torch.randn(shape) for shape in case.inputs]
-    with torch.enable_grad():  # else PyTorch takes a short way, which does not compute padding
+    with torch.enable_grad():  # otherwise PyTorch takes a fast path that skips padding
         found = case.call(module, *[x.requires_grad_() for x in inputs]).detach().numpy()
     assert np.abs(found - layer.forward(*[x.detach() for x in inputs], **case.options)).max() < 1e-5
 
@@ -383,7 +383,7 @@ def test_embedding(dtype, padding_index):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_dropout_of_the_same_numbers(dtype):
+def test_dropout_with_the_same_mask(dtype):
     layer = nn.Dropout(0.3, dtype=dtype)
     layer.train(5)
     x, grad = torch.randn(2, 50, 40, dtype=getattr(torch, dtype)).requires_grad_(), torch.randn(2, 50, 40)
@@ -474,8 +474,8 @@ def test_clipping(largest):
         judge("clip_gradients", dtype, layer.gradients, right, right)
 
 
-def test_training_beside_theirs():
-    """A decoder of float64 with norm, loss, clipping and AdamW: twenty steps, and the parameters are the same."""
+def test_training_agrees_with_pytorch():
+    """A float64 transformer with loss, clipping and AdamW has the same parameters after twenty steps."""
     case = CASES["transformer, gelu, norm before"]
     module = case.theirs().double()
     layer = case.ours(dtype="float64")
@@ -501,7 +501,7 @@ def test_training_beside_theirs():
         adam.step(1e-3)
     assert np.allclose(*np.transpose(losses), rtol=1e-10)
     for name, parameter in module.named_parameters():
-        # Adam divides by roots of squares that may be tiny.
+        # Looser tolerance: Adam divides by roots of squares that may be tiny.
         assert np.abs(layer.parameters[name] - parameter.detach().numpy()).max() < 1e-8, name
 
 

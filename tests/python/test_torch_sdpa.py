@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scaled_dot_product_attention beside PyTorch's own, on a grid of types, shapes, masks and layouts that
-begins with that of PyTorch's test/test_transformers.py; and the same refusals.
+"""Compares scaled_dot_product_attention with PyTorch's, on a grid of types, shapes, masks and layouts that starts with
+the cases of PyTorch's test/test_transformers.py; also invalid arguments.
 
-The 1x rule (docs/numerics.md) judges: in float64 PyTorch's plain attention says what is right, in the type of
-the tensors how far off a plain computation is.
+By the 1x rule (docs/numerics.md): the oracle is PyTorch's plain attention in float64, and the tolerance is the error
+of PyTorch's plain attention in the dtype of the tensors.
 """
 
 import collections
@@ -23,15 +23,15 @@ import fovea  # noqa: E402
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 HALVES = (torch.bfloat16, torch.float16)
-# The largest relative error of one rounding, and half of the smallest number.
+# Largest relative error of one rounding, and half of the smallest subnormal number.
 ROUNDING = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 NEAR_ZERO = {torch.bfloat16: 2.0**-134, torch.float16: 2.0**-25}
-# Of all together; a grid that shrinks is no longer this grid.
+# Minimum number of cases in total, so that the grid cannot shrink unnoticed.
 AT_LEAST = 1000
 
 
 def plain(query, key, value, **options):
-    """PyTorch's plain attention."""
+    """Computes PyTorch's plain attention."""
     with sdpa_kernel(backends=[SDPBackend.MATH]):
         return F.scaled_dot_product_attention(query, key, value, **options)
 
@@ -42,13 +42,13 @@ def in_float64(query, key, value, attn_mask=None, **options):
 
 
 def largest(tensor):
-    """The largest finite magnitude."""
+    """Returns the largest finite magnitude."""
     size = tensor.double().abs()
     return torch.where(size.isfinite(), size, 0).max().item() if tensor.numel() else 0.0
 
 
 def deviation(found, right):
-    """NaN and the wrong infinity are off by infinity."""
+    """Returns the largest error; infinity for NaN or a wrong infinity."""
     if right.numel() == 0:
         return 0.0
     difference = torch.where(found == right, 0, (found.double() - right).abs())
@@ -56,7 +56,7 @@ def deviation(found, right):
 
 
 def size_of_scores(query, key, attn_mask=None, scale=None, enable_gqa=False, **_):
-    """What is summed in a score, at most."""
+    """Returns an upper bound for the sum of magnitudes in a score."""
     if query.numel() == 0 or key.numel() == 0:
         return 0.0
     key = key.double().abs()
@@ -68,7 +68,7 @@ def size_of_scores(query, key, attn_mask=None, scale=None, enable_gqa=False, **_
 
 
 def allowance(query, key, value, right, **options):
-    """What the rule allows for luck."""
+    """Returns the tolerance of the 1x rule in excess of the plain computation's error."""
     rounding = ROUNDING[query.dtype]
     if query.dtype not in HALVES:
         return 2 * rounding * (1 + size_of_scores(query, key, **options)) * largest(value)
@@ -82,8 +82,8 @@ class Errors:
     ours: float = 0.0
     theirs: float = 0.0
     fused: float = 0.0
-    fused_nan: int = 0  # cases in which their fused attention has NaN: causal with a scale of 0 or less
-    share: float = 0.0  # of what the rule allows
+    fused_nan: int = 0  # cases with NaN in PyTorch's fused attention: causal with a scale of 0 or less
+    share: float = 0.0  # largest error as a share of its tolerance
 
 
 class Judge:
@@ -115,7 +115,7 @@ def draw(seed, dtype, *shapes):
 
 
 def drawn_mask(seed, kind, shape, dtype):
-    """None for none and causal."""
+    """Returns a random mask; None for the kinds "none" and "causal"."""
     if kind not in ("bool", "float", "-inf"):
         return None
     (mask,) = draw((seed, kind), torch.float32, shape)
@@ -125,13 +125,13 @@ def drawn_mask(seed, kind, shape, dtype):
 
 
 def heads(packed, count):
-    """[batch, length, heads * dim] as [batch, heads, length, dim]."""
+    """Returns [batch, length, heads * dim] as [batch, heads, length, dim]."""
     batch, length, width = packed.shape
     return packed.view(batch, length, count, width // count).transpose(1, 2)
 
 
 def fused_vs_math(dtype):
-    """test_scaled_dot_product_fused_attention_vs_math_cpu: query, key and value in one tensor."""
+    """PyTorch's test_scaled_dot_product_fused_attention_vs_math_cpu: query, key and value in one tensor."""
     batches, lengths = ((2,), (267,)) if dtype == torch.float64 else ((2, 12), (267, 1030))
     for batch, length, n_head, dim, causal in itertools.product(batches, lengths, (1, 3), (8, 16), (True, False)):
         if batch * length > 4000:
@@ -142,7 +142,7 @@ def fused_vs_math(dtype):
 
 
 def mask_vs_math(dtype):
-    """test_scaled_dot_product_fused_attention_mask_vs_math_cpu: every way of broadcasting."""
+    """PyTorch's test_scaled_dot_product_fused_attention_mask_vs_math_cpu: all broadcasts of the mask."""
     batch, q_len, kv_len, n_head, dim = 2, 267, 514, 3, 8
     shapes = [
         *itertools.product((q_len, 1), (kv_len, 1)),
@@ -155,10 +155,10 @@ def mask_vs_math(dtype):
 
 
 def shapes_and_heads(dtype):
-    """Lengths off the vectors' width, more queries than keys, widths, shared heads."""
+    """Lengths not divisible by the vector width, more queries than keys, widths, grouped heads."""
     lengths = ((77, 128), (128, 77), (1, 128), (33, 1), (64, 64))
     dims = ((16, 16), (40, 40), (64, 80), (128, 128))
-    if dtype == torch.float64:  # computed by the reference, which takes its time
+    if dtype == torch.float64:  # computed by the reference, which is slow
         lengths, dims = lengths[:4], dims[1:3]
     for (q_len, kv_len), (dim, value_dim), (q_heads, kv_heads), kind in itertools.product(
         lengths, dims, ((4, 4), (6, 2), (4, 1)), ("none", "causal", "bool", "float")
@@ -171,7 +171,7 @@ def shapes_and_heads(dtype):
 
 
 def small_lengths(dtype):
-    """Every length around a vector's width."""
+    """Lengths around the vector width."""
     for q_len, kv_len, kind in itertools.product((1, 2, 7, 17), (1, 3, 8, 15, 16, 17, 33), ("none", "causal", "-inf")):
         case = ("small", q_len, kv_len, kind)
         mask = drawn_mask(case, kind, (q_len, kv_len), dtype)
@@ -180,7 +180,7 @@ def small_lengths(dtype):
 
 
 def leading_dimensions(dtype):
-    """All that broadcasts."""
+    """All broadcasts of the leading dimensions."""
     leading = [(), (1,), (3,), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)]
     for q, k, v in itertools.product(leading, repeat=3):
         case = ("leading", q, k, v)
@@ -188,7 +188,7 @@ def leading_dimensions(dtype):
 
 
 def layouts(dtype):
-    """Tensors that are not contiguous, each in its own way, and masks that are not."""
+    """Tensors and masks that are not contiguous, in several ways."""
     ways = {
         "transposed": lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
         "dim apart": lambda x: x.mT.contiguous().mT,
@@ -234,16 +234,16 @@ def rows_without_a_key(dtype):
 
 
 def single(dtype):
-    # test_scaled_dot_product_fused_attention_with_inf: a band of ten, said by -inf.
+    # PyTorch's test_scaled_dot_product_fused_attention_with_inf: a band of ten keys, as a mask of -inf.
     full = torch.full((600, 600), -math.inf)
     band = torch.triu(full, diagonal=1) + torch.tril(full, diagonal=-10)
     packed = draw("banded", dtype, *[(1, 600, 16)] * 3)
     yield "banded", [heads(one, 2) for one in packed], {"attn_mask": band.to(dtype)}
-    # test_scaled_dot_product_attention_math_with_negative_scale: scores of 10^5.
+    # PyTorch's test_scaled_dot_product_attention_math_with_negative_scale: scores of 10^5.
     (x,) = draw("negative scale", torch.float32, (1, 3, 64, 64))
     if dtype == torch.float32:
         yield "negative scale", [x, x, x], {"scale": -1 / 0.0001}
-    # A mask of float32 serves every type.
+    # A float32 mask works with every dtype.
     mask = drawn_mask("wide", "float", (5, 7), torch.float32)
     yield "a mask of float32", draw("wide", dtype, (2, 5, 8), (2, 7, 8), (2, 7, 8)), {"attn_mask": mask}
 
@@ -276,7 +276,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
-def test_what_is_wrong_does_not_pass(dtype, wrong, monkeypatch):
+def test_wrong_results_are_rejected(dtype, wrong, monkeypatch):
     tensors = draw("judge", dtype, *[(2, 3, 9, 8)] * 3)
     Judge().check("right", *tensors)
     spoiled = WRONG[wrong](fovea.scaled_dot_product_attention(*tensors))
@@ -301,7 +301,7 @@ def test_grid(dtype, grid, judge):
 
 
 def test_the_size_of_the_grid(judge, say):
-    """The last of them: says what the others found."""
+    """Runs after the other cases; reports their number and largest errors."""
     if judge.grids < len(GRIDS) * len(DTYPES):
         pytest.skip("counts the cases of the whole grid, of which a part was run, or failed")
     cases = sum(errors.cases for errors in judge.of.values())
@@ -316,7 +316,7 @@ def test_the_size_of_the_grid(judge, say):
 
 
 def refused():
-    """{name: (query, key, value, options)} that PyTorch refuses, and so do we."""
+    """Returns {name: (query, key, value, options)} that both PyTorch and Fovea refuse."""
     q, k, v = draw("refused", torch.float32, (2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, 3))
     some = torch.ones(5, 6, dtype=torch.bool)
     return {
@@ -372,7 +372,7 @@ def test_refused_by_both(name):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_dropout(dtype):
-    """PyTorch's code, given what we leave out."""
+    """Compares with PyTorch's plain attention, given Fovea's dropped weights."""
     query, key, value = draw("dropout", dtype, (2, 4, 19, 16), (2, 4, 33, 16), (2, 4, 33, 8))
     fovea.manual_seed(6)
     found = fovea.scaled_dot_product_attention(query, key, value, dropout_p=0.4)

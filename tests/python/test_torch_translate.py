@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that `fovea train translate` left in a folder, read by safetensors and computed by PyTorch's modules."""
+"""Reads models written by `fovea train translate` with safetensors, and computes them with PyTorch's modules."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def fovea(*arguments):
 
 
 def trained(folder: pathlib.Path, *arguments):
-    """The folder of a short run on words and what they are backwards, its parameters and its model.json."""
+    """Trains briefly to reverse words. Returns the folder of the run, its parameters and its model.json."""
     draw = random.Random(1)
     words = ["".join(draw.choice("abcd") for _ in range(draw.randint(1, 6))) for _ in range(200)]
     data = folder / "words.tsv"
@@ -77,7 +77,7 @@ def sines(length):
 
 
 class Transformer:
-    """The same architecture, of torch.nn.Transformer."""
+    """The same architecture with torch.nn.Transformer."""
 
     def __init__(self, parameters):
         self.source, self.target = embedding(parameters, "source_embedding"), embedding(parameters, "target_embedding")
@@ -100,7 +100,7 @@ class Transformer:
 
 
 class Recurrent:
-    """Bahdanau's encoder and decoder, of torch.nn.GRU and torch.nn.GRUCell."""
+    """Bahdanau's encoder and decoder with torch.nn.GRU and torch.nn.GRUCell."""
 
     def __init__(self, parameters):
         self.source, self.target = embedding(parameters, "source_embedding"), embedding(parameters, "target_embedding")
@@ -133,7 +133,7 @@ class Recurrent:
         (Recurrent, ("--architecture", "gru")),
     ],
 )
-# PyTorch says which way it would have been faster.
+# PyTorch warns about a fast path that it cannot take.
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @torch.no_grad()
 def test_pytorch_computes_the_same_with_the_checkpoint(tmp_path, module, arguments):
@@ -146,7 +146,7 @@ def test_pytorch_computes_the_same_with_the_checkpoint(tmp_path, module, argumen
         source = torch.tensor([[FIRST + symbols[0].index(c) for c in word] + [END]])
         tokens = [FIRST + symbols[1].index(c) for c in told["target"]] + [END]
         if len(told["weights"]) < len(tokens):
-            tokens = tokens[:-1]  # cut before it came to an end
+            tokens = tokens[:-1]  # truncated before the end token
         logits = compute(source, torch.tensor([[BEGIN, *tokens[:-1]]]))[0].double()
         logits[:, [PADDING, BEGIN]] = -math.inf
         shares = logits.log_softmax(-1)

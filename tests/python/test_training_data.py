@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pairs that examples/train learns from: what its README says of their files holds."""
+"""Tests that the training pairs of examples/train have the properties stated in its README."""
 
 import collections
 import datetime
@@ -17,7 +17,7 @@ YEAR, MONTH, DAY = (0, 4), (5, 7), (8, 10)
 
 
 def pairs(name, part):
-    """[(source, target, {target's range: [source's ranges]})]."""
+    """Returns [(source, target, {target range: [source ranges]})]."""
     text = (DATA / f"{name}.{part}.tsv").read_bytes().decode()
     assert text.endswith("\n")
     return [parse(line) for line in text.removesuffix("\n").split("\n")]
@@ -39,7 +39,7 @@ def parse(line):
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("name", ["dates", "numbers"])
-def test_alignment_is_of_runs_in_order_inside_both_texts(name, part):
+def test_alignments_are_ordered_ranges_inside_both_texts(name, part):
     for source, target, alignment in pairs(name, part):
         runs = list(alignment)
         assert all(0 <= begin < end <= len(target) for begin, end in runs)
@@ -48,7 +48,7 @@ def test_alignment_is_of_runs_in_order_inside_both_texts(name, part):
 
 
 @pytest.mark.parametrize("name", ["dates", "numbers"])
-def test_what_is_tested_is_held_out(name):
+def test_test_pairs_are_held_out(name):
     train, test = (pairs(name, part) for part in PARTS)
     assert len(test) == 1000
     assert not {target for _, target, _ in train} & {target for _, target, _ in test}
@@ -62,7 +62,7 @@ def test_a_source_has_one_target(name):
 
 
 @pytest.mark.parametrize("name", ["dates", "numbers"])
-def test_languages_and_characters_of_the_test_are_learned(name):
+def test_training_has_all_languages_and_characters_of_the_test(name):
     train, test = ([source for source, _, _ in pairs(name, part)] for part in PARTS)
     language = re.compile(r"([a-z]{2}(-[A-Z]{2})?): \S")
     assert {language.match(source)[1] for source in test} == {language.match(source)[1] for source in train}
@@ -78,7 +78,7 @@ def test_dates_are_dates_from_1950_to_2049(part):
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_places_of_year_month_and_day_say_the_date(part):
+def test_aligned_year_month_and_day_equal_the_date(part):
     for source, target, alignment in pairs("dates", part):
         assert list(alignment) == [YEAR, MONTH, DAY]
         year, month, day = ("".join(source[slice(*place)] for place in places) for places in alignment.values())
@@ -91,7 +91,7 @@ def test_places_of_year_month_and_day_say_the_date(part):
         assert not any(letter.isdecimal() for letter in rest)
 
 
-def test_names_of_months_are_learned_often():
+def test_names_of_months_are_frequent_in_training():
     names = collections.Counter()
     for source, _, alignment in pairs("dates", "train"):
         ((begin, end),) = alignment[MONTH]
@@ -100,8 +100,8 @@ def test_names_of_months_are_learned_often():
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_places_of_digits_say_the_number(part):
-    """The same digit of the same language has few spellings, and only a zero has none."""
+def test_aligned_digits_equal_the_number(part):
+    """Each digit has few spellings per language, and only zero may have none."""
     spellings = {}
     for source, target, alignment in pairs("numbers", part):
         assert str(int(target)) == target

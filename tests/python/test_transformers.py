@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea as an attention implementation of transformers: models of that library, small and of random weights,
-say what they say with PyTorch's, and learn what they learn; lenses see what transformers itself stores."""
+"""Tests Fovea as an attention implementation of transformers: small models of that library with random weights give
+the same results and train in the same way as with PyTorch's attention; lenses agree with the weights that transformers
+stores."""
 
 import pathlib
 
@@ -19,7 +20,7 @@ LAYERS = 2
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, is_causal=None, **_):
-    """query [batch, heads, length, dim]; the context as [batch, length, heads, dim], and no weights."""
+    """Takes query [batch, heads, length, dim]; returns the context [batch, length, heads, dim], and no weights."""
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     context = fovea.scaled_dot_product_attention(
         query,
@@ -65,7 +66,7 @@ def tokens(batch, length):
 
 @torch.no_grad()
 def outputs(make, how, **given):
-    """The first output, and how often the engine was called."""
+    """Returns the first output, and the number of engine calls."""
     model = make(how)
     before = fovea._fovea._forward_calls()
     return model(**given)[0], fovea._fovea._forward_calls() - before
@@ -89,7 +90,7 @@ def test_models_agree(make, length, padding, say):
 
 @torch.no_grad()
 def test_generation_agrees():
-    """With a cache: prompts of different lengths, then one token at a time."""
+    """With a cache, prompts of different lengths, then one token at a time."""
     ids, padded = tokens(2, 9)
     options = {"attention_mask": padded, "max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
     right = llama("sdpa").generate(ids, **options)
@@ -101,8 +102,8 @@ def test_generation_agrees():
 
 @pytest.mark.parametrize("padding", [False, True], ids=["whole", "padded"])
 @torch.no_grad()
-def test_lenses_see_what_is_stored(padding, monkeypatch):
-    """examples/python/heads.py, beside the weights that transformers' own attention returns."""
+def test_lenses_agree_with_stored_weights(padding, monkeypatch):
+    """Compares examples/python/heads.py with the weights that transformers' own attention returns."""
     monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[2] / "examples" / "python")
     import heads
 
@@ -114,7 +115,7 @@ def test_lenses_see_what_is_stored(padding, monkeypatch):
     heads.watch(model, recorder)
     model(**given)
     assert sorted(recorder.seen) == list(range(LAYERS))
-    # What is asked at places that are padding nobody says alike.
+    # Excludes padding queries, whose weights depend on the implementation.
     rows = (padded.bool() if padding else torch.ones_like(ids).bool())[:, None].expand(2, 4, 30).numpy()
     for layer, seen in recorder.seen.items():
         weights = stored[layer].double().numpy()
@@ -127,7 +128,7 @@ STEPS = 20
 
 
 def losses(how, padding, attention_dropout=0.0):
-    """Of a training run on one batch, and how often the engine was called, forward and backward."""
+    """Returns the losses of training on one batch, and the numbers of forward and backward engine calls."""
     model = llama(how).train()
     for layer in model.model.layers:
         layer.self_attn.attention_dropout = attention_dropout
@@ -153,7 +154,7 @@ def test_training_agrees(padding, say):
     found, calls = losses("fovea", padding)
     assert none == (0, 0)
     assert calls == (STEPS * LAYERS, STEPS * LAYERS)
-    assert right[-1] < right[0] - 1  # it did learn something
+    assert right[-1] < right[0] - 1  # the model learns
     error = (found - right).abs().max().item()
     assert error <= 1e-4
     if padding:
@@ -164,7 +165,7 @@ def test_training_agrees(padding, say):
 
 
 def test_training_with_dropout():
-    """The same seed, the same losses; and it learns."""
+    """The same seed gives the same losses, and the model learns."""
     fovea.manual_seed(1)
     found, calls = losses("fovea", True, attention_dropout=0.2)
     assert calls == (STEPS * LAYERS, STEPS * LAYERS)

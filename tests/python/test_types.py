@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types that the package promises: mypy --strict finds nothing wrong in it and in its examples, and in
-typed_use.py what is said to be wrong there."""
+"""Tests the package's types: mypy --strict accepts the package and its examples, and reports exactly the lines marked
+as wrong in typed_use.py."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_examples(tmp_path):
     assert scripts
     assert notebooks
     for notebook in notebooks:
-        script = tmp_path / f"of_{notebook.stem}.py"  # transformers.py would hide what it imports
+        script = tmp_path / f"of_{notebook.stem}.py"  # transformers.py would shadow the library that it imports
         script.write_text(code_of(notebook), encoding="utf-8")
         scripts.append(script)
     result = mypy(*scripts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the package is used, for a type checker (test_types.py). Lines marked so are the only wrong ones."""
+"""Uses of the package for a type checker (test_types.py). Only the lines marked as wrong have type errors."""
 
 import pathlib
 from typing import Any, assert_type
@@ -31,10 +31,10 @@ def attend(query: Floats, key: Floats, value: Floats, out: Floats) -> None:
 
     fovea.attention(query, key)  # wrong: no value
     fovea.attention([[1.0]], key, value)  # wrong: a list
-    fovea.attention(query, key, value, mask="causal")  # wrong: no mask
-    fovea.attention(query, key, value, threads=1.5)  # wrong: no integer
-    fovea.attention(query, key, value, fovea.causal())  # wrong: without its name
-    fovea.causal() & True  # wrong: no mask
+    fovea.attention(query, key, value, mask="causal")  # wrong: not a mask
+    fovea.attention(query, key, value, threads=1.5)  # wrong: not an integer
+    fovea.attention(query, key, value, fovea.causal())  # wrong: keyword-only
+    fovea.causal() & True  # wrong: not a mask
 
 
 def train(query: Floats, key: Floats, value: Floats) -> None:
@@ -51,8 +51,8 @@ def train(query: Floats, key: Floats, value: Floats) -> None:
     fovea.manual_seed(42)
 
     fovea.attention_backward(query, key, value, context, lse)  # wrong: no gradient
-    fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: no gradient of it
-    fovea.attention(query, key, value, dropout=0.1)  # wrong: no Dropout
+    fovea.attention_backward(query, key, value, context, lse, context, wanted=["mask"])  # wrong: has no gradient
+    fovea.attention(query, key, value, dropout=0.1)  # wrong: not a Dropout
 
 
 def look(query: Floats, key: Floats, value: Floats) -> None:
@@ -82,18 +82,18 @@ def look(query: Floats, key: Floats, value: Floats) -> None:
     assert_type(fovea.received(query, key, bins=8, lse=lse, softcap=30), fovea.Received)
     assert_type(fovea.map(query, key, (3, 4), reduce="max", heads="mean", mask=fovea.causal()), NDArray[Any])
 
-    fovea.Lenses(map=3)  # wrong: no pair
+    fovea.Lenses(map=3)  # wrong: not a pair
     fovea.Lenses(map=(3, 4), reduce="median")  # wrong: no such reduction
-    fovea.attention(query, key, value, lenses=True)  # wrong: no Lenses
-    fovea.decode(query, key, value, lenses=3)  # wrong: no Lenses
-    fovea.weights(query, key, value)  # wrong: has no values
-    fovea.heads(query, key, blocks=0.5)  # wrong: no number of blocks
-    fovea.weights(query, key, rows=3)  # wrong: no range
-    fovea.weights(query, key, dropout=fovea.Dropout(0.1))  # wrong: before dropout
-    w[0.5]  # wrong: no place
-    w[1, 2, 3]  # wrong: too many
+    fovea.attention(query, key, value, lenses=True)  # wrong: not a Lenses
+    fovea.decode(query, key, value, lenses=3)  # wrong: not a Lenses
+    fovea.weights(query, key, value)  # wrong: takes no value
+    fovea.heads(query, key, blocks=0.5)  # wrong: not an integer
+    fovea.weights(query, key, rows=3)  # wrong: not a range
+    fovea.weights(query, key, dropout=fovea.Dropout(0.1))  # wrong: no such keyword
+    w[0.5]  # wrong: not an index
+    w[1, 2, 3]  # wrong: too many indices
     w.pool(3, 4, "median")  # wrong: no such reduction
-    fovea.map(query, key, 3)  # wrong: no pair
+    fovea.map(query, key, 3)  # wrong: not a pair
     fovea.map(query, key, (3, 4), heads="sum")  # wrong: no such reduction
 
 
@@ -108,11 +108,11 @@ def learn(x: Floats, path: pathlib.Path) -> None:
     assert_type(nn.clip_gradients(layer, 1.0), float)
     adam.step(nn.Schedule(kind="cosine", total=10).rate(adam.steps))
     nn.save(model, path)
-    nn.Linear(3, 2, dtype="float16")  # wrong: no such type
+    nn.Linear(3, 2, dtype="float16")  # wrong: unsupported dtype
     nn.FeedForward(3, 2, "tanh")  # wrong: no such activation
-    layer.parameters["decoder.norm1.weight"] = x  # wrong: not to be replaced
-    nn.Embedding(3, 2).forward(fovea.causal())  # wrong: no tokens
-    layer.forward(x)  # wrong: no memory
+    layer.parameters["decoder.norm1.weight"] = x  # wrong: read-only mapping
+    nn.Embedding(3, 2).forward(fovea.causal())  # wrong: not tokens
+    layer.forward(x)  # wrong: memory is missing
 
 
 def generate(query: Floats, key: Floats, value: Floats) -> Floats:
@@ -121,7 +121,7 @@ def generate(query: Floats, key: Floats, value: Floats) -> Floats:
     cache.append(key, value, rotary=rotary)
     assert_type(len(cache), int)
     assert_type(fovea.apply_rotary(query, cache.length, rotary), Floats)
-    fovea.KvCache(dtype="int8", head_dim=128)  # wrong: no such type
+    fovea.KvCache(dtype="int8", head_dim=128)  # wrong: unsupported dtype
     return fovea.decode(query, cache, mask=fovea.window(1023, 0))
 
 
@@ -132,7 +132,7 @@ def explain(path: pathlib.Path) -> str:
     assert_type([step.title for step in trace.steps], list[str])
     fovea.explain(path, query="b")
     fovea.explain(fovea.Scene.load(path))
-    fovea.explain(3)  # wrong: no scene
+    fovea.explain(3)  # wrong: not a scene
     random = fovea.random.RandomState(42)
     print(random.randint(0, 10, size=(2, 3)), random.rand(3), fovea.info().version)
     return trace.to_html()

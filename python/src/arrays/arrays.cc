@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of the caller's (arrays.h).
+// The caller's arrays as tensors (arrays.h).
 
 #include "arrays/arrays.h"
 
@@ -53,7 +53,7 @@ bool fits(Elements elements, DType dtype) {
   raise_value_error("{}: expected at most {} dimensions, got {}", request.name, kMaxRank, rank);
 }
 
-/// "f", "d", "e", "?" of the machine's own byte order, as buffers name their elements.
+/// Parses a buffer format: "f", "d", "e" or "?" in native byte order.
 bool read_format(const char* format, DType& dtype) {
   std::string_view text = format == nullptr ? "B" : format;
   if (text.starts_with('@') || text.starts_with('=')) text.remove_prefix(1);
@@ -90,7 +90,7 @@ bool read_numpy_type(PyArray_Descr* descr, DType& dtype) {
     default:
       break;
   }
-  // ml_dtypes', which neither DLPack nor buffers let through.
+  // The bfloat16 of ml_dtypes, which neither DLPack nor the buffer protocol supports.
   if (!PyTypeNum_ISUSERDEF(descr->type_num)) return false;
   const std::string_view name = descr->typeobj->tp_name;
   if (name != "bfloat16" && !name.ends_with(".bfloat16")) return false;
@@ -103,7 +103,7 @@ bool has_contiguous_rows(const TensorView& view) {
   return last < 0 || view.extent(last) <= 1 || view.strides()[last] == 1;
 }
 
-/// Strides of a tensor without elements mean nothing; NumPy's are often all 0.
+/// Sets valid strides for an empty tensor; NumPy's are arbitrary, often all 0.
 void tidy_if_empty(const Shape& shape, Strides& strides) {
   if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return;
   for (int dim = 0; dim < strides.rank(); ++dim) strides[dim] = dim + 1 == strides.rank() ? 1 : 0;
@@ -148,7 +148,7 @@ void Array::release() noexcept {
 }
 
 MutableTensorView Array::writable_view() const {
-  // Asked for as writable, or the constructor would have refused it.
+  // Only for requests with `writable`, for which the constructor rejects read-only memory.
   return {const_cast<void*>(view_.data()), view_.dtype(), view_.shape(), view_.strides()};
 }
 
@@ -193,11 +193,11 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
   view_ = TensorView(PyArray_DATA(array), dtype, shape, strides);
   if (whole && (!request.contiguous_rows || has_contiguous_rows(view_))) return true;
   if (request.writable) {
-    if (whole) return true;  // the engine says what it thinks of the strides
+    if (whole) return true;  // the engine checks the strides
     raise_value_error("{}: expected aligned elements, got an array whose elements are not",
                       request.name);
   }
-  if (owned_ != nullptr) return true;  // of the copy, which is contiguous
+  if (owned_ != nullptr) return true;  // reading the copy, which is contiguous
   owned_ = PyArray_NewCopy(array, NPY_CORDER);
   if (owned_ == nullptr) nb::raise_python_error();
   return read_numpy(owned_, request);
@@ -249,7 +249,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     if (!nothing.is_valid() || !version.is_valid()) nb::raise_python_error();
     capsule = nb::steal(PyObject_Call(ask.ptr(), nothing.ptr(), version.ptr()));
     if (!capsule.is_valid() && PyErr_ExceptionMatches(PyExc_TypeError)) {
-      PyErr_Clear();  // older than max_version
+      PyErr_Clear();  // the producer is too old to know max_version
       capsule = nb::steal(PyObject_CallNoArgs(ask.ptr()));
     }
     if (!capsule.is_valid()) {
@@ -283,7 +283,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     raise_type_error("{}: expected __dlpack__() to give a capsule of DLPack, got {}", request.name,
                      describe(capsule.ptr()));
   }
-  // A capsule that nobody has taken frees the tensor itself when it goes.
+  // The capsule is not renamed to "used_...", so its destructor frees the tensor.
   owned_ = capsule.release().ptr();
 
   if (is_instance(source_, "torch", "Tensor")) {
@@ -297,7 +297,7 @@ bool Array::read_dlpack(const ArrayRequest& request) {
     }
   } else if (is_instance(source_, "jax", "Array")) {
     framework_ = Framework::kJax;
-    // Which DLPack does not say.
+    // DLPack does not report that JAX arrays are immutable.
     if (request.writable) {
       raise_value_error(
           "{}: expected an array that can be written to, got one of JAX's, which never change",
@@ -390,7 +390,7 @@ bool Array::read_buffer(const ArrayRequest& request) {
 }
 
 TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
-  // Given back by whoever is last, which may be a thread of a call that runs without the GIL.
+  // The last owner may be a thread of a call that runs without the GIL, so the destructor takes it.
   struct Kept {
     Array array;
     PyObject* source;
@@ -407,7 +407,7 @@ TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
 }
 
 Tensor int64_tensor(PyObject* source, const char* name) {
-  // First as what it is: asked for integers at once, NumPy would cut off fractions in lists.
+  // Converted without a dtype first, because NumPy would truncate fractions in lists to integers.
   nb::object array = nb::steal(PyArray_FromAny(source, nullptr, 0, kMaxRank, 0, nullptr));
   if (array.is_valid() && !PyArray_ISINTEGER(as_array(array.ptr())) &&
       PyArray_SIZE(as_array(array.ptr())) > 0) {

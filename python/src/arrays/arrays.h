@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays of the caller's as tensors, without a copy. NumPy's are looked into through its C
-// interface, which takes a few nanoseconds; all others come by DLPack (torch, JAX) or by the buffer
-// protocol.
+// The caller's arrays as tensors, without a copy. NumPy arrays are read through NumPy's C API,
+// which takes a few nanoseconds; all others through DLPack (torch, JAX) or the buffer protocol.
 
 #pragma once
 
@@ -18,30 +17,32 @@
 
 namespace fovea::python {
 
-/// Imports NumPy, once, before anything else here. Throws nb::python_error.
+/// Imports NumPy's C API. Must be called once, before any other function here. Throws
+/// nb::python_error.
 void import_numpy();
 
-/// Whose array it is, and so whose the results are.
+/// The array library of an argument, which results are returned in.
 enum class Framework : std::uint8_t { kNumpy, kTorch, kJax };
 
-/// What the elements may be.
+/// The accepted element types.
 enum class Elements : std::uint8_t { kFloats, kBools, kBoolsOrFloats };
 
 struct ArrayRequest {
-  const char* name = nullptr;  ///< the argument, for messages
+  const char* name = nullptr;  ///< the argument, for error messages
   Elements elements = Elements::kFloats;
-  /// The last dimension has to be contiguous: what isn't is copied.
+  /// Copies the array if its last dimension is not contiguous.
   bool contiguous_rows = false;
-  /// To be written to; then nothing is copied.
+  /// Requires a writable array, which is never copied.
   bool writable = false;
 };
 
-/// An array as a tensor of its own rank. Keeps alive what it looks into beside the array itself,
-/// which the caller holds. Belongs to who holds the GIL.
+/// An array as a tensor of the same rank. Owns the resources behind the view, except the array
+/// itself, which the caller keeps alive. Requires the GIL.
 class Array {
  public:
-  /// Throws nb::type_error for what is no array or has other elements, nb::value_error for memory
-  /// that isn't the CPU's or can't be written to, naming the argument; nb::python_error.
+  /// Throws nb::type_error for objects that are not arrays and for other element types,
+  /// nb::value_error for memory that is not the CPU's or not writable, naming the argument;
+  /// nb::python_error.
   Array(PyObject* source, const ArrayRequest& request);
   Array(Array&& other) noexcept;
   Array& operator=(Array&&) = delete;
@@ -63,17 +64,17 @@ class Array {
   void release() noexcept;
 
   PyObject* source_;           // borrowed
-  PyObject* owned_ = nullptr;  // a copy, or what DLPack gave
+  PyObject* owned_ = nullptr;  // a copy, or the DLPack capsule
   Py_buffer* buffer_ = nullptr;
   std::unique_ptr<Tensor> copy_;
   TensorView view_;
   Framework framework_ = Framework::kNumpy;
 };
 
-/// A view of what a tensor looks into that keeps it: for tensors that outlive a call.
+/// Returns a view that keeps its array alive, for tensors that outlive a call.
 TensorRef keep_array(PyObject* source, const ArrayRequest& request);
 
-/// [batch, heads, length, dim] of a tensor of 2, 3 or 4 dimensions.
+/// Returns a tensor of 2, 3 or 4 dimensions as [batch, heads, length, dim].
 template <class View>
 View with_rank_4(const View& view) {
   Shape shape{1, 1, 1, 1};
@@ -86,7 +87,7 @@ View with_rank_4(const View& view) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
-/// [batch, heads, length] of lse, which has one dimension less.
+/// Returns an lse of 1, 2 or 3 dimensions as [batch, heads, length].
 template <class View>
 View with_rank_3(const View& view) {
   Shape shape{1, 1, 1};
@@ -99,12 +100,12 @@ View with_rank_3(const View& view) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
-/// Integers of any kind that int64 holds: arrays, lists. Throws nb::type_error naming the argument.
+/// Converts an array or list of integers to int64. Throws nb::type_error naming the argument.
 Tensor int64_tensor(PyObject* source, const char* name);
 
-/// What str() says.
+/// Returns str(object).
 std::string text_of(PyObject* object);
-/// "an array of float32 and shape (3, 4)", "list": what came, for messages.
+/// Describes an argument for error messages: "an array of float32 and shape (3, 4)", "list".
 std::string describe(PyObject* object);
 
 }  // namespace fovea::python

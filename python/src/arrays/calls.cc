@@ -20,14 +20,14 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-// Above, a call may last longer than a moment, on a slow machine without vectors a fifth of a
-// second; watching costs some system calls, and the first time a thread.
+// Minimum operations for InterruptWatch: such a call takes up to a fifth of a second on a slow
+// machine without SIMD. Watching costs a few system calls, and once the start of a thread.
 constexpr double kWorthWatching = 3e8;
 
 }  // namespace
 
 void raise_from_python(PyObject* type, const std::string& message) {
-  nb::python_error cause;  // takes what was raised
+  nb::python_error cause;  // takes the pending exception
   const nb::object value = cause.value().is_valid() ? nb::borrow(cause.value()) : nb::none();
   const nb::object text = nb::steal(PyObject_Str(value.ptr()));
   const char* const reason = text.is_valid() ? PyUnicode_AsUTF8(text.ptr()) : nullptr;
@@ -50,7 +50,7 @@ void translate_exception() noexcept {
     } else {
       PyErr_SetString(PyExc_ValueError, error.what());
     }
-  } catch (const std::invalid_argument& error) {  // InvalidArgument among them
+  } catch (const std::invalid_argument& error) {  // includes InvalidArgument
     PyErr_SetString(PyExc_ValueError, error.what());
   } catch (const IoError& error) {
     PyErr_SetString(PyExc_OSError, error.what());
@@ -73,7 +73,7 @@ Signature::Signature(const char* function, std::span<const char* const> names, s
 }
 
 std::size_t Signature::find(PyObject* keyword) const {
-  // Names in a program are interned, so that the same text is the same object.
+  // Keyword names in code are interned, so equal names are usually the same object.
   for (std::size_t i = 0; i < names_.size(); ++i) {
     if (names_[i] == keyword) return i;
   }
@@ -111,7 +111,7 @@ void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* key
     }
   }
   for (std::size_t i = required_; i < bound.size(); ++i) {
-    if (bound[i] == Py_None) bound[i] = nullptr;  // the default of all that have one
+    if (bound[i] == Py_None) bound[i] = nullptr;  // None always means the default
   }
 }
 
@@ -129,7 +129,7 @@ void run(double operations, Execution& execution, const std::function<void()>& e
       const InterruptWatch watch(source);
       return engine();
     } catch (const Stopped&) {
-      // The handlers of Python, which run here and nowhere else.
+      // Runs Python's signal handlers, which may raise.
       if (PyErr_CheckSignals() != 0) nb::raise_python_error();
     }
   }
@@ -185,7 +185,8 @@ auto each(PyObject* object, const char* name, const char* what,
     PyErr_Clear();
     raise_type_error("{}: expected {}, got {}", name, what, describe(object));
   }
-  // Not by PySequence_Fast_ITEMS: converting an item may run the caller's code.
+  // Not PySequence_Fast_ITEMS: converting an item may run the caller's code, which may change the
+  // list.
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
     const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
     result.push_back(one(item.ptr(), name));

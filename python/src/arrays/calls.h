@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What every call from Python shares: arguments bound to names, exceptions of C++ as Python's, and
-// how the engine runs: with the GIL released where that is worth it, and so that Ctrl-C ends it.
+// Common code of all calls from Python: binding arguments to parameters, translating C++
+// exceptions, and running the engine, with the GIL released if the call is long enough,
+// interruptible by Ctrl-C.
 //
-// The functions on arrays are plain functions of CPython (METH_FASTCALL): a call of nanobind's
-// costs as much as attention on a few words takes.
+// The functions on arrays are plain CPython functions (METH_FASTCALL), because the overhead of a
+// nanobind call equals the time of attention on a few words.
 
 #pragma once
 
@@ -34,13 +35,14 @@ template <class... Args>
   throw nanobind::value_error(fmt::format(format, std::forward<Args>(args)...).c_str());
 }
 
-/// Raises `type` with the message, and what Python has raised just now as its cause and end.
+/// Raises `type` with the message followed by the text of the pending Python exception, which
+/// becomes the cause.
 [[noreturn]] void raise_from_python(PyObject* type, const std::string& message);
 
-/// The exception at hand becomes Python's. Only in a handler.
+/// Sets the Python error from the current C++ exception. Call only inside a catch block.
 void translate_exception() noexcept;
 
-/// The result of `function()`, or null with Python's error set.
+/// Returns `function()`, or null with the Python error set if it throws.
 template <class Function>
 PyObject* guarded(const Function& function) noexcept {
   try {
@@ -51,15 +53,15 @@ PyObject* guarded(const Function& function) noexcept {
   }
 }
 
-/// The parameters of a function: those before the first keyword-only one come in their order too.
+/// The parameters of a function; the first `positional` ones may also be passed by position.
 class Signature {
  public:
-  /// `required` of the `positional` have no default. Names must live as long as the program.
+  /// The first `required` parameters have no default. Names must live as long as the program.
   Signature(const char* function, std::span<const char* const> names, std::size_t required,
             std::size_t positional);
 
-  /// The argument for each parameter, null where it was not given; borrowed. Throws nb::type_error
-  /// as Python does.
+  /// Writes a borrowed argument for each parameter, null if absent. Throws nb::type_error with
+  /// Python's messages.
   void bind(PyObject* const* arguments, Py_ssize_t count, PyObject* keywords,
             std::span<PyObject*> bound) const;
 
@@ -68,28 +70,28 @@ class Signature {
 
   const char* function_;
   std::span<const char* const> texts_;
-  std::vector<PyObject*> names_;  // interned, and kept for good
+  std::vector<PyObject*> names_;  // interned, never released
   std::size_t required_;
   std::size_t positional_;
 };
 
-/// Below, a call is over before another thread could make use of the GIL, and giving it away could
-/// cost the 5 ms that threads leave each other: some 20 us on one core.
+/// Minimum operations for releasing the GIL, about 20 us on one core. A shorter call ends before
+/// another thread could use the GIL, and getting it back may take Python's 5 ms switch interval.
 inline constexpr double kWorthReleasing = 1e6;
 inline bool worth_running_apart(double operations) { return operations >= kWorthReleasing; }
 
-/// Runs `engine`, which takes about `operations` multiplications and additions, as suits its size:
-/// a small call at once; others with the GIL released; a long one, in the main thread, so that
-/// SIGINT stops it through execution.stop, and what Python's handler raises comes out of this. A
-/// handler that raises nothing has the call start again.
+/// Runs `engine`, which takes about `operations` flop. Small calls run directly, others with the
+/// GIL released. In the main thread, SIGINT stops a long call through execution.stop, and this
+/// function throws the exception of Python's handler. If the handler raises nothing, the call
+/// starts again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
 
-/// Adds a function of CPython to the module as `attribute`; the package shows it as one of
-/// `shown_in`, under the definition's name. `definition` must live as long as the program.
+/// Adds a CPython function to the module as `attribute`. Its __module__ is `shown_in` and its name
+/// that of the definition. `definition` must live as long as the program.
 void add_function(nanobind::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition);
 
-/// A number, an integer, a truth value; nb::type_error names the argument.
+/// Convert a number, an integer or a bool. Throw nb::type_error naming the argument.
 double number(PyObject* object, const char* name);
 std::int64_t integer(PyObject* object, const char* name);
 bool truth(PyObject* object, const char* name);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DLPack, by which tensors of torch's and JAX's come and go: its structures as far as nanobind has
-// none, its names of types and devices, and the short way in and out that newer versions of torch
-// have.
+// DLPack, which exchanges tensors with torch and JAX: the structures that nanobind lacks, names of
+// types and devices, and the fast exchange API of newer torch versions.
 
 #pragma once
 
@@ -16,7 +15,7 @@
 
 namespace fovea::python {
 
-// Version 1.1 of DLPack; before 1.0 there was no `version` and no `flags`.
+// DLPack 1.1. Versions before 1.0 had no `version` and no `flags`.
 
 struct Managed {
   nanobind::dlpack::dltensor tensor;
@@ -35,8 +34,8 @@ struct ManagedVersioned {
 
 inline constexpr std::uint64_t kReadOnlyFlag = 1;
 
-/// DLPack's exchange of tensors without Python's objects, which newer versions of torch have: a
-/// fraction of the microseconds that __dlpack__() takes there.
+/// DLPack's C exchange API, which newer torch versions have: no Python objects, and a fraction of
+/// the microseconds that torch's __dlpack__() takes.
 struct Exchange {
   std::uint32_t major;
   std::uint32_t minor;
@@ -52,27 +51,28 @@ inline constexpr int kCpu = 1;
 
 std::string device_name(long type, long id);
 
-/// Whether the elements are of a type that Fovea has; then `dtype` is it.
+/// Writes the matching DType to `dtype`. Returns false if Fovea has no such type.
 bool read_type(const nanobind::dlpack::dtype& type, DType& dtype);
-/// Of floats.
+/// Returns the DLPack type of a floating-point DType.
 nanobind::dlpack::dtype dlpack_type(DType dtype);
 std::string type_name(const nanobind::dlpack::dtype& type);
 
-/// A module that somebody has imported, or null. Borrowed.
+/// Returns a module if it is already imported, or null. Borrowed.
 PyObject* imported(const char* name);
-/// Whether an object is of a type of a module that somebody has imported.
+/// Returns whether the object has a type of a module that is already imported.
 bool is_instance(PyObject* object, const char* module_name, const char* type_name);
-/// Whether it is a tensor of torch's. Quick for those that come often.
+/// Returns whether the object is a torch tensor. Fast for torch.Tensor itself.
 bool is_tensor_of_torch(PyObject* object);
-/// Whether an attribute is False, or a method without arguments says so.
+/// Returns whether an attribute is False, or a method without arguments returns False.
 bool is_false(PyObject* object, const char* name, bool method);
 
-/// Called when a tensor of torch's has come the long way: the next ones take the short one.
+/// Looks up the exchange API of torch. Called after the first torch tensor has come through
+/// __dlpack__(), so that later ones use the exchange API.
 void know_torch();
-/// The exchange of torch.Tensor; null before know_torch(), and where torch has none.
+/// Returns the exchange API of torch.Tensor; null before know_torch(), or if torch lacks it.
 const Exchange* torch_exchange();
-/// A tensor of torch's own type, looked into at once. What is special (a gradient, a lazy negation,
-/// no strides) is left to __dlpack__(), which knows what to say.
+/// Reads a tensor of the exact type torch.Tensor through the exchange API. Returns false for
+/// special cases (a gradient, a lazy negation, no strides), which __dlpack__() handles and reports.
 bool exchanged(PyObject* source, nanobind::dlpack::dltensor& tensor);
 
 }  // namespace fovea::python

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SIGINT as a request to stop (interrupt.h). The handler does what POSIX allows in one: it posts a
-// semaphore and calls the handler that was there before.
+// SIGINT as a stop request (interrupt.h). The handler is async-signal-safe: it posts a semaphore
+// and calls the previous handler.
 
 #include "arrays/interrupt.h"
 
@@ -24,12 +24,12 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-/// The thread that waits, with what it needs. Made by the first call that is watched and there
-/// until the process ends: one made for each call would take 3 % of a call of 6 ms.
+/// State of the waiting thread. The first watched call starts the thread, which lives until the
+/// process ends: one thread per call would take 3 % of a 6 ms call.
 struct Waiter {
   sem_t wake;
   std::mutex mutex;
-  std::stop_source* source = nullptr;  // of the call that is watched
+  std::stop_source* source = nullptr;  // of the watched call
 };
 
 struct sigaction before {};
@@ -37,7 +37,7 @@ std::atomic<Waiter*> waiter = nullptr;
 
 extern "C" void note_interrupt(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  // None in a process forked from a call: there the thread is missing.
+  // Null in a process forked during a call, which does not have the thread.
   if (Waiter* const there = waiter.load()) sem_post(&there->wake);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
@@ -55,24 +55,24 @@ void wait_for_interrupts(Waiter& self) {
   }
 }
 
-/// Null where no thread is to be had.
+/// Starts the waiting thread. Returns null if no thread can be created.
 Waiter* start_waiting() {
   auto made = std::make_unique<Waiter>();
   sem_init(&made->wake, 0, 0);
-  // No signal is for the thread that waits.
+  // The waiting thread blocks all signals.
   sigset_t all, own;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &own);
   try {
     std::thread(wait_for_interrupts, std::ref(*made)).detach();
-    waiter = made.release();  // never destroyed: the thread is never told to end
+    waiter = made.release();  // never destroyed: the thread never ends
   } catch (const std::system_error&) {
   }
   pthread_sigmask(SIG_SETMASK, &own, nullptr);
   return waiter;
 }
 
-// A forked process has none of its parent's threads but one: it starts its own when it needs it.
+// A forked process has only the forking thread, so it starts its own waiter on demand.
 [[maybe_unused]] const int forgets_in_children =
     pthread_atfork(nullptr, nullptr, [] { waiter = nullptr; });
 
@@ -90,11 +90,11 @@ InterruptWatch::InterruptWatch(std::stop_source& source) {
   if (!siginfo && (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN)) return;
   Waiter* there = waiter;
   if (there == nullptr) there = start_waiting();
-  // Without one the call can't be interrupted, which is no reason not to make it.
+  // Without the thread the call can't be interrupted, but still runs.
   if (there == nullptr) return;
   {
     const std::lock_guard lock(there->mutex);
-    while (sem_trywait(&there->wake) == 0) {  // what a signal has left that came as a watch ended
+    while (sem_trywait(&there->wake) == 0) {  // drains posts of signals that came as a watch ended
     }
     there->source = &source;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-C in a long call. Python's own handler of SIGINT only takes a note, which is looked at
-// between instructions of Python, of which a call in C++ has none. So the signal is also turned
-// into a request to stop, by a thread that does nothing but wait for it.
+// Ctrl-C in a long call. Python's SIGINT handler only sets a flag, which the interpreter checks
+// between bytecode instructions; a call into C++ has none. So a dedicated waiting thread also turns
+// the signal into a stop request.
 
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace fovea::python {
 
-/// Whether this is the thread that Python's handlers of signals run in. With the GIL.
+/// Returns whether this is the thread that runs Python's signal handlers. Requires the GIL.
 bool in_main_thread();
 
-/// Requests a stop when SIGINT comes, as long as it lives; Python's handler, or whoever's it is, is
-/// called as well. Does nothing where the signal ends the process or is ignored. One at a time, in
-/// the main thread.
+/// Requests a stop on SIGINT during its lifetime; the previously installed handler, usually
+/// Python's, is called as well. Does nothing if the signal would end the process or is ignored. At
+/// most one instance at a time, in the main thread.
 ///
-/// *Weighed:* the computation on another thread, with this one looking for signals now and then: it
-/// would have a workspace and a team of OpenMP's threads of its own, made anew each time. Asking in
-/// Execution::progress: on long rows seconds lie between two items.
+/// *Alternatives considered:* computing on another thread while this one polls for signals: that
+/// thread would create its own workspace and OpenMP team in every call. Polling in
+/// Execution::progress: with long rows, items are seconds apart.
 class InterruptWatch {
  public:
   explicit InterruptWatch(std::stop_source& source);

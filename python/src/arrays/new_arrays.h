@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// New arrays of the caller's kind: NumPy's, torch's, JAX's.
+// New arrays in the caller's array library: NumPy, torch or JAX.
 
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace fovea::python {
 
-/// A new array of a framework, laid out row by row; of bfloat16 in NumPy it is of the type that
-/// `like` has. Throws nb::python_error (MemoryError) and nb::type_error naming `like` as `name`.
+/// A new row-major array of a framework. A NumPy bfloat16 array has the dtype of `like`. Throws
+/// nb::python_error (MemoryError) and nb::type_error naming `like` as `name`.
 class NewArray {
  public:
   NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape,
@@ -25,22 +25,21 @@ class NewArray {
   ~NewArray();
 
   const MutableTensorView& view() const { return view_; }
-  /// The array, a new reference.
+  /// Returns the array, a new reference.
   PyObject* release();
 
  private:
-  PyObject* array_ = nullptr;     // NumPy's or torch's
-  std::unique_ptr<Tensor> copy_;  // JAX's to be
+  PyObject* array_ = nullptr;     // NumPy or torch
+  std::unique_ptr<Tensor> copy_;  // becomes a JAX array in release()
   MutableTensorView view_;
   DType dtype_;
 };
 
-/// A NumPy array that looks into memory which `owner` keeps; read-only. A new reference.
+/// Returns a read-only NumPy array on memory that `owner` keeps alive. A new reference.
 PyObject* numpy_view(const TensorView& view, PyObject* owner);
-/// The same, to be written to.
+/// Returns a writable NumPy array on memory that `owner` keeps alive. A new reference.
 PyObject* numpy_writable_view(const MutableTensorView& view, PyObject* owner);
-/// A NumPy array with a copy; of bfloat16 in float32, which holds all of its numbers. A new
-/// reference.
+/// Returns a copy as a NumPy array; bfloat16 becomes float32, which is exact. A new reference.
 PyObject* numpy_copy(const TensorView& view);
 
 }  // namespace fovea::python

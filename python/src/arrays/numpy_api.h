@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NumPy's C interface, whose table all files here share; arrays.cc, which imports it, has it.
+// NumPy's C API. All files share its function table, which arrays.cc defines and imports.
 
 #pragma once
 

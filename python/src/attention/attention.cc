@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `attention`, `decode` and `reference_attention`: one way from arguments to outputs, which has to
-// take less than a microsecond beside the engine's own time. So nothing here goes through Python's
-// objects that can do without, and what a call doesn't ask for costs a comparison.
+// `attention`, `decode` and `reference_attention`: one path from arguments to outputs, with an
+// overhead of less than a microsecond over the engine's time. So the code avoids Python objects
+// where it can, and an unused option costs one comparison.
 
 #include "fovea/attention.h"
 
@@ -33,7 +33,7 @@ namespace {
 
 enum class Engine { kForward, kDecode, kReference };
 
-/// The engine calls `out` context, as it is in C++.
+/// Rethrows the error with the Python name `out` in place of the engine's `context`.
 [[noreturn]] void rethrow_about_out(const InvalidArgument& error) {
   if (error.argument() != "context") throw error;
   constexpr std::size_t kColon = 2;  // ": "
@@ -41,7 +41,7 @@ enum class Engine { kForward, kDecode, kReference };
                         std::string_view(error.what()).substr(error.argument().size() + kColon));
 }
 
-/// Where a context goes: the caller's array, or a new one.
+/// The output array of a call: the caller's or a new one.
 class Context {
  public:
   Context(PyObject* out, const Array& query, Framework framework, DType dtype, const Shape& shape) {
@@ -74,18 +74,18 @@ struct Views {
   TensorView value;
 };
 
-/// Runs the engine for views of four dimensions; results are of query's own.
+/// Runs the engine on 4-dimensional views; results have query's own rank.
 PyObject* compute(Engine engine, const Array& query, const Views& views, const Parameters& given) {
   std::optional<ProblemOptions> asked;
   bool plain = true;
   for (std::size_t i = kMask; i <= kThreads; ++i) plain = plain && given[i] == nullptr;
   if (!plain) asked.emplace(given);
-  // Made once: for a call without options and short enough that nothing has to stop it.
+  // Constructed once, for calls without options and too short to need interruption.
   static const AttentionOptions defaults;
 
   const DType dtype = views.query.dtype();
   const Shape& shape = query.view().shape();
-  // The reference's are NumPy's: not everybody has float64 (JAX, by default).
+  // The reference returns NumPy arrays, because JAX has no float64 by default.
   const Framework framework = engine == Engine::kReference ? Framework::kNumpy : query.framework();
   Context context(given[kOut], query, framework, dtype, result_shape(shape, views.value.extent(3)));
   AttentionOutputs outputs{.context = context.view()};
@@ -96,7 +96,7 @@ PyObject* compute(Engine engine, const Array& query, const Views& views, const P
     outputs.lse = with_rank_3(lse->view());
   }
 
-  // Large, and seldom there.
+  // On the heap: large, and rarely used.
   std::unique_ptr<Seen> seen;
   std::unique_ptr<const Lenses> lenses;
   if (given[kLenses] != nullptr) {
@@ -155,7 +155,7 @@ PyObject* call_attention(PyObject*, PyObject* const* arguments, Py_ssize_t count
 
 PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
-    // value has no default of its own: it is left out where key is a cache, which has both.
+    // `value` is omitted only if `key` is a cache, which has both.
     static const Signature signature("decode", kParameterNames, 2, 3);
     Parameters given;
     signature.bind(arguments, count, keywords, given);
@@ -178,7 +178,7 @@ PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
   });
 }
 
-/// float64 copies of what isn't float64 yet: the engine computes that by the reference.
+/// Converts the inputs to float64, which the engine computes with the reference.
 PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                          PyObject* keywords) {
   return guarded([&] {
@@ -218,7 +218,7 @@ void add_attention(nb::module_& module) {
   add_function(module, "reference_attention", "fovea.reference", reference);
   module.def(
       "_forward_calls", [] { return forward_calls.load(std::memory_order_relaxed); },
-      "How often attention_forward was called.");
+      "Returns the number of calls of attention_forward.");
 }
 
 }  // namespace fovea::python

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `attention_backward`: gradients as new arrays, each of the kind and type of what it is the
-// gradient of.
+// `attention_backward`: gradients as new arrays, each with the array library and dtype of its
+// input.
 
 #include "fovea/attention_backward.h"
 
@@ -31,10 +31,10 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-// Calls of the engine's, those that throw as well: for suites of others, as in forward.h.
+// Number of engine calls, including those that throw: for third-party test suites, as in forward.h.
 std::atomic<std::int64_t> backward_calls{0};
 
-// Query, key and value, what came of them, and then the options from kMask to kThreads.
+// Arguments: query, key and value, the results, then the options from kMask to kThreads.
 namespace backward {
 enum Argument : std::size_t {
   kContext = kMask,
@@ -55,7 +55,7 @@ constexpr std::array<const char*, kArguments> kNames = [] {
 using Given = std::array<PyObject*, kArguments>;
 }  // namespace backward
 
-/// Which gradients are asked for: by default all that there are, and no lens.
+/// Returns the requested gradients: by default those of all inputs present, without the lenses.
 std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& options) {
   std::array<bool, kGradients> there{};
   there.fill(true);
@@ -124,7 +124,7 @@ class Backward {
       const Array& bias = *options_.bias;
       make(kGradBias, bias, bias.framework(), bias.dtype(), bias.view().shape());
     }
-    // Of numbers that have no array of their own here: as lse is.
+    // Gradients without a caller's array to match have the dtype of lse.
     const DType sums = query_.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     const ScoreOptions& score = options_.options.score;
     if (score.relative) {
@@ -148,7 +148,7 @@ class Backward {
     const auto rows = [&](Gradient which) {
       return made_[which] ? with_rank_4(made_[which]->view()) : MutableTensorView();
     };
-    // The engine's bias is float64 where its inputs are.
+    // The engine's bias gradient is float64 for float64 inputs.
     Tensor bias_sums;
     if (made_[kGradBias] &&
         (options_.bias->dtype() == DType::kFloat64) != (sums == DType::kFloat64)) {
@@ -169,7 +169,7 @@ class Backward {
         .grad_relative = plain(kGradRelative),
         .grad_sinks = plain(kGradSinks),
         .lenses = &lenses};
-    // Five products where attention() has two.
+    // Five matrix products, against two in attention().
     run(2.5 * operations(inputs.query, inputs.key, inputs.value), options_.options.execution, [&] {
       backward_calls.fetch_add(1, std::memory_order_relaxed);
       attention_backward(inputs, options_.options, gradients);
@@ -233,7 +233,7 @@ void add_attention_backward(nb::module_& module) {
   add_function(module, "attention_backward", "fovea", definition);
   module.def(
       "_backward_calls", [] { return backward_calls.load(std::memory_order_relaxed); },
-      "How often attention_backward was called.");
+      "Returns the number of calls of attention_backward.");
 }
 
 }  // namespace fovea::python

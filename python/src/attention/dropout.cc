@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout in Python: which weights are left out, as a value that forward and backward share, and
-// the stream that such values come from (dropout.h).
+// Dropout in Python: a value that determines the dropped weights of forward and backward, and the
+// stream of its call numbers (dropout.h).
 
 #include "attention/dropout.h"
 
@@ -26,7 +26,7 @@ using namespace nb::literals;
 namespace fovea::python {
 namespace {
 
-/// One for the process, as PyTorch's generator is.
+/// The stream of the process, like PyTorch's default generator.
 class Stream {
  public:
   void start(std::uint64_t seed) {
@@ -37,7 +37,7 @@ class Stream {
 
   Dropout take(double probability, std::uint32_t calls) {
     const std::scoped_lock lock(mutex_);
-    // Numbers that would run out: on with another seed.
+    // Call numbers are exhausted: continue with another seed.
     if (calls > std::numeric_limits<std::uint32_t>::max() - call_) {
       seed_ += 0x9E3779B97F4A7C15;  // 2^64 over the golden ratio
       call_ = 0;
@@ -147,14 +147,15 @@ double probability_of(PyObject* object, const char* name) {
 void add_dropout(nb::module_& module) {
   nb::class_<Dropout>(
       module, "Dropout",
-      R"(Dropout of weights (Srivastava et al. 2014): each is left out with this probability, and what
-is kept is divided by 1 - probability. Which ones follows from the numbers here and the place of
-the weight alone, by Philox 4x32-10 (Salmon et al. 2011), and so is never stored: attention()
-and attention_backward() find the same again, on any number of threads.
+      R"(Dropout of weights (Srivastava et al. 2014): drops each weight with this probability and divides
+kept weights by 1 - probability. Philox 4x32-10 (Salmon et al. 2011) computes the decision from
+seed, call and the weight's position only, so nothing is stored: attention() and
+attention_backward() drop the same weights, for any number of threads.
 
 probability  in [0, 1)
-seed         0 to 2^64 - 1; None: that of manual_seed(), with the next number of its stream
-call         0 to 2^32 - 1, another for each call with the same seed; 0 beside a seed
+seed         0 to 2^64 - 1; None: the seed and next call number of the manual_seed() stream
+call         0 to 2^32 - 1, a different number for each call with the same seed; 0 by default if
+             seed is set
 
     >>> fovea.Dropout(0.5, seed=7).kept(2, 6)
     array([[ True,  True, False, False, False,  True],
@@ -170,12 +171,13 @@ call         0 to 2^32 - 1, another for each call with the same seed; 0 beside a
       .def_ro("probability", &Dropout::probability)
       .def_ro("seed", &Dropout::seed)
       .def_ro("call", &Dropout::call)
-      .def("kept", kept, "shape"_a,
-           nb::sig("def kept(self, *shape: int) -> numpy.typing.NDArray[numpy.bool_]"),
-           R"(What is kept, as a matrix: True where a weight is, for another program or to look at.
+      .def(
+          "kept", kept, "shape"_a,
+          nb::sig("def kept(self, *shape: int) -> numpy.typing.NDArray[numpy.bool_]"),
+          R"(Returns the kept weights as a matrix, True where kept, for other programs or inspection.
 
-shape  batch, q_heads, q_len, kv_len; or without batch, or without batch and heads. Packed
-       sequences take the place of the batch, each as long as the longest.
+shape  batch, q_heads, q_len, kv_len; or without batch, or without batch and heads. For packed
+       sequences, batch is their number and the lengths are those of the longest one.
 
 Returns a NumPy array of bool.)")
       .def("__repr__", [](const Dropout& self) {
@@ -187,14 +189,13 @@ Returns a NumPy array of bool.)")
         return next_dropout(probability_of(probability.ptr(), "dropout_p"), calls);
       },
       "probability"_a, "calls"_a,
-      "A Dropout with the stream's next number, and how many there are from it on.");
+      "Returns a Dropout with the stream's next call number, and advances the stream by `calls`.");
   module.def(
       "manual_seed", [](nb::handle seed) { stream().start(seed_of(seed)); }, "seed"_a,
       nb::sig("def manual_seed(seed: int) -> None"),
-      R"(Starts the stream that dropout takes its seed and call numbers from, where none are given: the
-first call after this leaves out what Dropout(probability, seed=seed, call=0) does, the next one
-what it does with call=1, and so on. There is one stream for the process; until it is started here, its seed is
-another in each. Threads may share it.
+      R"(Starts the stream of seed and call numbers for dropout without a seed: the first call after this
+drops the same weights as Dropout(probability, seed=seed, call=0), the second as call=1, and so on.
+The process has one stream, seeded randomly until this call. Threads may share it.
 
 seed  0 to 2^64 - 1)");
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream of call numbers that manual_seed() starts: what is left out of one call is left out of
-// no other.
+// The stream of call numbers started by manual_seed(), which gives each call independent dropout.
 
 #pragma once
 
@@ -13,11 +12,11 @@
 
 namespace fovea::python {
 
-/// The probability with the stream's seed and next call number; it goes on by `calls`, which are
-/// the ones from there on.
+/// Returns a Dropout with the stream's seed and next call number, and advances the stream by
+/// `calls` numbers.
 Dropout next_dropout(double probability, std::uint32_t calls = 1);
 
-/// A probability in [0, 1). Throws nb::type_error and nb::value_error naming the argument.
+/// Returns a probability in [0, 1). Throws nb::type_error and nb::value_error naming the argument.
 double probability_of(PyObject* object, const char* name);
 
 }  // namespace fovea::python

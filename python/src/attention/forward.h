@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward, as the binding calls it: counted, so that suites of others can tell that what
-// they judge is the engine's (fovea._fovea._forward_calls; attention_backward.cc has the other).
+// Counts the binding's calls of attention_forward, so that third-party test suites can verify that
+// they test the engine (fovea._fovea._forward_calls; attention_backward.cc has its counterpart).
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace fovea::python {
 
 inline std::atomic<std::int64_t> forward_calls{0};
 
-/// Calls that throw are counted as well.
+/// Calls attention_forward and counts the call, even if it throws.
 inline void forward(const TensorView& query, const TensorView& key, const TensorView& value,
                     const AttentionOptions& options, const AttentionOutputs& outputs) {
   forward_calls.fetch_add(1, std::memory_order_relaxed);

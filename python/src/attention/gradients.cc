@@ -10,7 +10,7 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-PyTypeObject* type = nullptr;  // kept for good
+PyTypeObject* type = nullptr;  // never released
 
 }  // namespace
 
@@ -20,22 +20,23 @@ PyObject* make_gradients(std::array<nb::object, kGradients> arrays) {
 
 void add_gradients(nb::module_& module) {
   static std::array<PyStructSequence_Field, kGradients + 1> fields{
-      {{kGradientNames[kGradQuery], "of the query's shape"},
-       {kGradientNames[kGradKey], "of the key's shape: summed over the query heads that read it"},
-       {kGradientNames[kGradValue], "of the value's shape, summed alike"},
-       {kGradientNames[kGradBias], "of the bias' shape, summed where it repeats"},
+      {{kGradientNames[kGradQuery], "query's shape"},
+       {kGradientNames[kGradKey], "key's shape: summed over the query heads of a group"},
+       {kGradientNames[kGradValue], "value's shape: summed over the query heads of a group"},
+       {kGradientNames[kGradBias], "bias's shape: summed over its broadcast dimensions"},
        {kGradientNames[kGradRelative], "[buckets, q_heads]"},
        {kGradientNames[kGradSinks], "[q_heads]"},
        {kGradientNames[kRelevance],
         "[batch, q_heads, kv_len], weights times their gradients, summed over the queries"},
        {kGradientNames[kMagnitude], "[batch, q_heads, kv_len], the sums of their absolute values"},
        {nullptr, nullptr}}};
-  static PyStructSequence_Desc description{
-      "fovea.Gradients",
-      "Gradients of a loss: query, key, value = gradients, and bias, relative and sinks by their\n"
-      "names; relevance and magnitude, what each key did to the loss. None where the call has no\n"
-      "such thing, or it was not wanted.",
-      fields.data(), 3};
+  static PyStructSequence_Desc description{"fovea.Gradients",
+                                           "Gradients of a loss. Unpacks as query, key, value = "
+                                           "gradients; bias, relative and sinks are\n"
+                                           "attributes, as are relevance and magnitude, each key's "
+                                           "effect on the loss. None if the call\n"
+                                           "has no such input or the gradient was not in `wanted`.",
+                                           fields.data(), 3};
   type = add_named_tuple(module, "Gradients", description);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Gradients, what attention_backward returns: a tuple of three with names, and more by
-// their names alone, as os.stat() has them.
+// fovea.Gradients, the result of attention_backward: a named tuple of three items with further
+// fields by name only, as os.stat_result.
 
 #pragma once
 
@@ -20,14 +20,14 @@ enum Gradient : std::size_t {
   kGradBias,
   kGradRelative,
   kGradSinks,
-  kRelevance,  // no gradients, but what comes of them in passing
+  kRelevance,  // not gradients, but by-products of the backward pass
   kMagnitude,
   kGradients
 };
 inline constexpr std::array<const char*, kGradients> kGradientNames = {
     "query", "key", "value", "bias", "relative", "sinks", "relevance", "magnitude"};
 
-/// A fovea.Gradients of arrays, None where there is none. A new reference.
+/// Returns a fovea.Gradients of the arrays (null becomes None). A new reference.
 PyObject* make_gradients(std::array<nanobind::object, kGradients> arrays);
 
 }  // namespace fovea::python

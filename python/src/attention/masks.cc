@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Masks, and the table of relative positions: what options are made of.
+// Masks, and the table of relative positions.
 
 #include <array>
 #include <cstdint>
@@ -30,20 +30,20 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kMaskDoc =
-    R"(Which query may see which key: a rule, or rules joined by `&` (both must allow) and `|` (either
-may). Immutable, and cheap to copy; no matrix is stored. `Mask()` lets every query see every key.
+    R"(The keys that each query may attend to: a rule, or rules combined with `&` (both must allow) and
+`|` (one must allow). Immutable and cheap to copy; no matrix is stored. `Mask()` hides nothing.
 
     >>> fovea.causal() & fovea.window(1023, 0)
     causal() & window(1023, 0))";
 
 constexpr const char* kMatrixDoc =
-    R"(The mask as a matrix, to look at: True where the query may see the key.
+    R"(Returns the mask as a matrix, for inspection: True where the query may attend to the key.
 
-alignment  where the queries stand among the keys, as in attention()
-batch, q_heads, item, head  the problem's, and which of them is meant, for masks that differ
-                            between them; by default there is one of each
+alignment  position of the queries among the keys, as in attention()
+batch, q_heads, item, head  the extents of the problem, and the batch item and head to show, for
+                            masks that depend on them; by default one of each
 
-Returns bool [q_len, kv_len], a NumPy array. Raises ValueError for a rule that does not fit.)";
+Returns bool [q_len, kv_len], a NumPy array. Raises ValueError if a rule does not fit the shape.)";
 
 nb::object matrix(const Mask& mask, std::int64_t q_len, std::int64_t kv_len, nb::handle alignment,
                   std::int64_t batch, std::int64_t q_heads, std::int64_t item, std::int64_t head) {
@@ -114,11 +114,11 @@ void add_masks(nb::module_& module) {
     1 1 1 1 0
     1 1 1 1 1
 
-and with q_len = 5, kv_len = 2 the first three rows see nothing.)");
+With q_len = 5, kv_len = 2 the first three rows are fully masked.)");
   module.def("window", window, "left"_a, "right"_a,
              R"(Key j is visible iff i + offset - left <= j <= i + offset + right; -1 is unbounded.
 
-Raises ValueError for less than -1.)");
+Raises ValueError for values below -1.)");
   module.def("prefix", prefix, "n"_a,
              R"(Key j is visible iff j < n. A prefix language model is `causal() | prefix(n)`.
 
@@ -126,20 +126,20 @@ Raises ValueError for a negative n.)");
   module.def("documents", make_documents, "query_ids"_a, "key_ids"_a = nb::none(),
              nb::sig("def documents(query_ids: numpy.typing.ArrayLike, key_ids: "
                      "numpy.typing.ArrayLike | None = None) -> Mask"),
-             R"(A query sees the keys of its own document.
+             R"(A key is visible iff its document is the query's.
 
 query_ids  integers, [q_len] or [batch, q_len]
-key_ids    [kv_len] or [batch, kv_len]; the same where q_len == kv_len and none are given
+key_ids    [kv_len] or [batch, kv_len]; query_ids by default, if q_len == kv_len
 
 The ids are copied.)");
   module.def("key_lengths", make_key_lengths, "lengths"_a,
              nb::sig("def key_lengths(lengths: int | collections.abc.Sequence[int] | "
                      "numpy.typing.NDArray[numpy.integer[typing.Any]]) -> Mask"),
              R"(Key j of batch item b is visible iff j < lengths[b]; the rest is padding, which the
-default alignment does not count. One length serves all.)");
+default alignment does not count. A single length applies to all items.)");
   module.def("dense", make_dense, "visible"_a, nb::sig("def dense(visible: typing.Any) -> Mask"),
-             R"(True where visible: an array of bool, of NumPy or with DLPack, that broadcasts to
-[batch, q_heads, q_len, kv_len] from the right. Not copied: the mask looks into it.)");
+             R"(A bool array, NumPy or DLPack, True where visible. It broadcasts to
+[batch, q_heads, q_len, kv_len] from the right. Not copied: the mask refers to it.)");
 
   nb::class_<RelativeTable>(
       module, "RelativeTable",
@@ -147,7 +147,7 @@ default alignment does not count. One length serves all.)");
 every score.
 
 table          floats, [buckets, q_heads]; not copied
-bidirectional  keys behind and ahead of the query have buckets of their own
+bidirectional  keys before and after the query have separate buckets
 max_distance   all distances from here on share the last bucket)")
       .def(
           "__init__",
@@ -175,9 +175,9 @@ max_distance   all distances from here on share the last bucket)")
       },
       "heads"_a,
       nb::sig("def default_alibi_slopes(heads: int) -> numpy.typing.NDArray[numpy.float64]"),
-      R"(ALiBi's slopes (Press et al. 2022), those that `alibi=True` means: 2^(-8 (h + 1) / heads)
-for a power of two; otherwise those of the power of two below, followed by every other
-slope of the power of two above.)");
+      R"(Returns the ALiBi slopes (Press et al. 2022) used by `alibi=True`: 2^(-8 (h + 1) / heads) if
+heads is a power of two; otherwise the slopes of the next lower power of two, followed by every
+other slope of the next higher power of two.)");
 }
 
 }  // namespace fovea::python

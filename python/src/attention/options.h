@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keywords that describe a problem, as AttentionOptions: the same for attention, decode and the
-// reference.
+// Converts the keyword arguments shared by attention, decode and the reference to AttentionOptions.
 
 #pragma once
 
@@ -20,7 +19,7 @@
 
 namespace fovea::python {
 
-/// Every parameter of the functions on problems, in the order of their signatures.
+/// All parameters of these functions, in signature order.
 enum Parameter : std::size_t {
   kQuery,
   kKey,
@@ -49,7 +48,7 @@ inline constexpr std::array<const char*, kParameters> kParameterNames = {
 
 using Parameters = std::array<PyObject*, kParameters>;
 
-/// Options, with the array that they look into.
+/// Options, with the bias array that they refer to.
 struct ProblemOptions {
   AttentionOptions options;
   std::unique_ptr<Array> bias;
@@ -57,10 +56,10 @@ struct ProblemOptions {
   explicit ProblemOptions(const Parameters& given);
 };
 
-/// A Mask, or an array of bool.
+/// Converts a Mask or a bool array.
 Mask mask_of(PyObject* object);
 
-/// "bottom-right", "top-left", an integer, or one for each item of the batch.
+/// Converts "bottom-right", "top-left", an integer, or one integer per batch item.
 Alignment alignment_of(PyObject* object);
 
 }  // namespace fovea::python

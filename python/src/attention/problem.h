@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Query, key and value of a call, of 2, 3 or 4 dimensions each, as the engine sees them.
+// Converts query, key and value of 2, 3 or 4 dimensions to the engine's 4-dimensional views.
 
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace fovea::python {
 
-/// Multiplications and additions of a problem, before what masks save.
+/// Returns the cost of a problem in flop, without the savings of masks.
 inline double operations(const TensorView& query, const TensorView& key, const TensorView& value) {
   double product = 2.0;
   for (int dim = 0; dim < 3; ++dim) product *= static_cast<double>(query.extent(dim));
   product *= static_cast<double>(key.extent(2)) *
              static_cast<double>(std::max<std::int64_t>(query.extent(3) + value.extent(3), 1));
-  // The reference, which computes float64, is some 50 times slower.
+  // The reference, which computes float64, is about 50 times slower.
   return query.dtype() == DType::kFloat64 ? 50.0 * product : product;
 }
 
@@ -39,7 +39,8 @@ inline void check_same_rank(const Array& array, const char* name, const Array& q
   }
 }
 
-/// The shape of a result with rows of `last` numbers, of query's rank: without, if `last` is -1.
+/// Returns the shape of a result with query's rank and last extent `last`; if `last` is -1, without
+/// the last dimension.
 inline Shape result_shape(const Shape& query, std::int64_t last) {
   Shape shape;
   for (int dim = 0; dim + 1 < query.rank(); ++dim) shape.push_back(query[dim]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `scaled_dot_product_attention`: PyTorch's function, to the letter. Leading dimensions broadcast,
-// all by themselves, as strides of 0; those before the heads become the engine's batch, one call
-// for each index of what is left where there are more. Tensors of torch's that require a gradient
-// go another way, by fovea.torch, which comes back here for the checks.
+// `scaled_dot_product_attention`, equivalent to PyTorch's. Leading dimensions broadcast through
+// strides of 0. The dimension before the heads becomes the engine's batch; each index of further
+// leading dimensions is one engine call. Torch tensors that require a gradient are handled by
+// fovea.torch, which uses the checks here.
 
 #include <algorithm>
 #include <array>
@@ -50,7 +50,7 @@ constexpr std::array<const char*, kArguments> kNames = {
 using Given = std::array<PyObject*, kArguments>;
 }  // namespace sdpa
 
-/// A tensor with the leading dimensions `batch`, which its own broadcast to, and its last two.
+/// Returns the view with its leading dimensions broadcast to `batch`.
 TensorView expanded(const TensorView& view, const Shape& batch) {
   Shape shape = batch;
   Strides strides = batch;
@@ -66,7 +66,7 @@ TensorView expanded(const TensorView& view, const Shape& batch) {
   return {view.data(), view.dtype(), shape, strides};
 }
 
-/// The leading dimensions of all, by NumPy's and PyTorch's rule.
+/// Returns the broadcast leading dimensions of all three, by the rule of NumPy and PyTorch.
 Shape common_batch(const TensorView& query, const TensorView& key, const TensorView& value) {
   const int rank = std::max({query.rank(), key.rank(), value.rank()}) - 2;
   Shape batch;
@@ -91,7 +91,7 @@ Shape common_batch(const TensorView& query, const TensorView& key, const TensorV
   return batch;
 }
 
-/// Keys or values whose heads are repeated, each `times` times in a row.
+/// Returns a copy of keys or values with each head repeated `times` times consecutively.
 Tensor repeated_heads(const TensorView& view, std::int64_t times) {
   Shape shape = view.shape();
   const int heads = view.rank() - 3;
@@ -105,7 +105,7 @@ Tensor repeated_heads(const TensorView& view, std::int64_t times) {
   return result;
 }
 
-/// One index of the leading dimensions but for the last two: [batch, heads, length, dim].
+/// Returns the part [batch, heads, length, dim] at index `number` of the dimensions `outer`.
 template <class View>
 View part_of(View view, std::int64_t number, const Shape& outer) {
   std::int64_t left = number;
@@ -153,7 +153,7 @@ class Attention {
     shape.push_back(q_.extent(q_.rank() - 2));
     shape.push_back(v_.extent(v_.rank() - 1));
     NewArray context(query_, query_.framework(), q_.dtype(), shape);
-    // Batch and heads are the engine's; what comes before them is one call each.
+    // The engine handles batch and heads; each index of the dimensions before them is one call.
     Shape outer;
     for (int dim = 0; dim + 2 < batch_.rank(); ++dim) outer.push_back(batch_[dim]);
     const std::int64_t calls = element_count(shape) == 0 ? 0 : element_count(outer);
@@ -164,7 +164,7 @@ class Attention {
               part_of(context.view(), number, outer));
       ++options_.dropout.call;
     }
-    // A call without a result is checked as all others are.
+    // Empty results get the same argument checks.
     if (calls == 0 && element_count(outer) != 0) {
       run_one(part_of(q_, 0, outer), part_of(k_, 0, outer), part_of(v_, 0, outer), TensorView(),
               part_of(context.view(), 0, outer));
@@ -188,7 +188,7 @@ class Attention {
     }
   }
 
-  /// Each call of the engine has a number of its own.
+  /// Draws one dropout call number for each engine call.
   void draw_dropout(std::int64_t calls) {
     if (dropout_ == 0.0 || calls == 0) return;
     if (calls > std::numeric_limits<std::uint32_t>::max()) {
@@ -198,7 +198,7 @@ class Attention {
     options_.dropout = next_dropout(dropout_, static_cast<std::uint32_t>(calls));
   }
 
-  /// enable_gqa: heads of queries share those of keys, and of values, which may be fewer still.
+  /// Checks the grouped heads of enable_gqa. key and value may have different numbers of heads.
   void group() {
     for (const auto& [view, name] : {std::pair{&q_, "query"}, {&k_, "key"}, {&v_, "value"}}) {
       if (view->rank() < 3) {
@@ -221,8 +221,7 @@ class Attention {
     }
   }
 
-  /// Gives all three the same leading dimensions; with groups, but for the heads of keys and
-  /// values.
+  /// Broadcasts all three to the same leading dimensions, except key and value heads if grouped.
   void arrange(bool grouped) {
     if (!grouped) {
       batch_ = common_batch(q_, k_, v_);
@@ -231,7 +230,7 @@ class Attention {
       v_ = expanded(v_, batch_);
       return;
     }
-    // Heads aside, as if there were one of each.
+    // Heads are excluded from broadcasting.
     const auto without_heads = [](const TensorView& view) {
       Shape shape = view.shape();
       shape[view.rank() - 3] = 1;
@@ -270,7 +269,8 @@ class Attention {
       raise_value_error("attn_mask: expected a shape that broadcasts to {}, got {}",
                         to_string(full), to_string(own.shape()));
     }
-    // Leading dimensions are gone through by index, the last four are the engine's to repeat.
+    // part_of() indexes the outer dimensions, so they need real extents; the engine broadcasts the
+    // last four.
     Shape shape = full;
     Strides strides = full;
     for (int dim = 0; dim < full.rank(); ++dim) {
@@ -334,7 +334,7 @@ PyObject* call_sdpa(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
   });
 }
 
-/// The checks without the call, for fovea.torch.
+/// Checks the arguments without computing, for fovea.torch.
 PyObject* check(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&]() -> PyObject* {
     const Attention attention(bound(arguments, count, keywords));
@@ -353,7 +353,7 @@ void add_scaled_dot_product_attention(nb::module_& module) {
   static PyMethodDef checks{"_check_scaled_dot_product_attention",
                             reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(check)),
                             METH_FASTCALL | METH_KEYWORDS,
-                            "The checks of scaled_dot_product_attention alone."};
+                            "Checks the arguments of scaled_dot_product_attention."};
   add_function(module, "_check_scaled_dot_product_attention", "fovea._fovea", checks);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Models and layers as Python has them (layer.h).
+// Python classes of models and layers (layer.h).
 
 #include "nn/layer.h"
 
@@ -19,13 +19,13 @@ using namespace nb::literals;
 namespace fovea::python {
 namespace {
 
-std::atomic<int> most_threads{0};  // 0: as OpenMP says
+std::atomic<int> most_threads{0};  // 0: OpenMP's default
 
 std::size_t bytes_of(const TensorView& view) {
   return static_cast<std::size_t>(view.size()) * dtype_size(view.dtype());
 }
 
-/// Views of one tensor of each parameter, by names.
+/// Returns a dictionary from parameter name to a view of which(parameter).
 template <class Which>
 NumpyArrays views(nb::handle_t<Model> self, const Which& which) {
   const nb::dict arrays;
@@ -44,28 +44,28 @@ void train(const Model& self, std::int64_t step) {
 }
 
 constexpr const char* kModelDoc =
-    R"(What the layers of one model share: the parameters, the random numbers that they begin with, and
-whether dropout is on.
+    R"(State shared by the layers of one model: the parameters, the random stream that initialises them,
+and whether dropout is on.
 
-seed   0 to 2^32 - 1: the same seed makes the same parameters, in the order of the layers
-dtype  "float32"; "float64" computes slowly, to be compared with finite differences
+seed   0 to 2^32 - 1: the same seed and order of layers give the same initial parameters
+dtype  "float32"; "float64" is slow and meant for comparison with finite differences
 
     model = fovea.nn.Model(seed=7)
     embedding = fovea.nn.Embedding(100, 64, model=model, name="embedding")
     output = fovea.nn.Linear(64, 100, model=model, name="output")
 
-A layer made without model= is a model by itself. While one thread computes with a layer of a model,
-others cannot: RuntimeError.)";
+A layer created without model= has a model of its own. While one thread computes with a layer of a
+model, calls from other threads raise RuntimeError.)";
 
 constexpr const char* kLayerDoc =
-    R"(What all layers are: a Model, that of its keyword model= or one of its own, and
+    R"(Base class of all layers. A layer is a Model, either the one passed as model= or its own, and has
 
-forward(x, ...)   the layer's result. The arrays given are copied, and may be changed.
-backward(grad_y)  follows forward: adds to the gradients of the parameters and returns that of x
+forward(x, ...)   returns the layer's result. Copies its arguments, which may be changed afterwards.
+backward(grad_y)  after forward: adds to the gradients of the parameters, returns the gradient of x
 
-Arrays come in as NumPy's, torch's or others with DLPack, of the model's type; what is returned is
-NumPy's, and the caller's own. Raises TypeError and ValueError naming the argument, what was expected
-and what came; RuntimeError for a backward without a forward.)";
+Accepts NumPy and torch arrays and others with DLPack, of the model's dtype; returns new NumPy
+arrays. Raises TypeError and ValueError; the message has the argument, the expected and the actual
+value. Raises RuntimeError for a backward without a forward.)";
 
 }  // namespace
 
@@ -170,30 +170,30 @@ void add_model(nb::module_& module) {
           [](nb::handle_t<Model> self) {
             return views(self, [](nn::Parameter& one) { return one.value.view(); });
           },
-          "Each parameter by its name, as PyTorch's modules name it: arrays that look into the\n"
-          "parameter, to be written to as well (layer.parameters[\"weight\"][...] = 0).")
+          "Parameters by name (PyTorch's names): writable views of their memory\n"
+          "(layer.parameters[\"weight\"][...] = 0).")
       .def_prop_ro(
           "gradients",
           [](nb::handle_t<Model> self) {
             return views(self, [](nn::Parameter& one) { return one.gradient.view(); });
           },
-          "The gradient of each likewise: what backward passes have added up.")
+          "Gradients by parameter name, accumulated over backward passes: writable views.")
       .def(
           "zero_gradients",
           [](const Model& self) {
             const Call call(self.in_use());
             self.parameters().zero_gradients();
           },
-          "Starts the gradients over.")
+          "Sets all gradients to 0.")
       .def("train", train, "step"_a,
-           "From now on layers drop numbers out, those of this step: the same step drops the same.")
+           "Turns dropout on. The same step number drops the same elements.")
       .def(
           "evaluate",
           [](const Model& self) {
             const Call call(self.in_use());
             self.model().evaluate();
           },
-          "From now on they drop nothing, as at the beginning.")
+          "Turns dropout off (the default).")
       .def_prop_ro(
           "training", [](const Model& self) { return self.model().training(); },
           "Whether dropout is on.")
@@ -220,9 +220,8 @@ void add_model(nb::module_& module) {
         most_threads = static_cast<int>(threads.value_or(0));
       },
       "threads"_a.none(),
-      "Layers and optimisers run on so many threads from now on; None, as at the beginning: as "
-      "many\n"
-      "as OpenMP says (OMP_NUM_THREADS, else one per CPU).");
+      "Sets the number of threads of layers and optimisers. None, the default: OpenMP's number\n"
+      "(OMP_NUM_THREADS, else one per CPU).");
 }
 
 }  // namespace fovea::python

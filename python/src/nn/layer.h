@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all layers of fovea.nn share: a model, calls of which one runs at a time and without the
-// GIL, inputs kept for backward, results copied into arrays of NumPy. A new layer is one
-// add_layer() and its forward and backward (layers.cc has examples).
+// Common code of all layers of fovea.nn: the model, one call at a time without the GIL, inputs
+// kept for backward, results copied into NumPy arrays. To add a layer, call add_layer() and define
+// its forward and backward (examples in layers.cc).
 
 #pragma once
 
@@ -34,8 +34,8 @@
 
 namespace fovea::python {
 
-/// A call on what keeps its results in memory of its own, so that only one runs at a time. Throws
-/// RuntimeError where another thread has one.
+/// A call on an object that owns its result buffers, so that only one call runs at a time. Throws
+/// RuntimeError if another thread is inside a call.
 class Call {
  public:
   explicit Call(std::atomic_flag& in_use);
@@ -43,7 +43,7 @@ class Call {
   Call& operator=(const Call&) = delete;
   ~Call() { in_use_.clear(); }
 
-  /// work(), without the GIL and on as many threads as set_threads() said.
+  /// Runs work() without the GIL, on the thread count set by set_threads().
   template <class Work>
   auto run(const Work& work) const {
     const nanobind::gil_scoped_release released;
@@ -66,7 +66,7 @@ class Call {
   std::atomic_flag& in_use_;
 };
 
-/// nn::Model, and for how long layers, optimisers and arrays need it.
+/// nn::Model, shared by its layers, optimisers and arrays, which keep it alive.
 class Model {
  public:
   Model(std::uint64_t seed, DType dtype) : shared_(std::make_shared<Shared>(seed, dtype)) {}
@@ -84,24 +84,25 @@ class Model {
   std::shared_ptr<Shared> shared_;
 };
 
-/// A model, and where in its names a layer is put.
+/// A model, and the name prefix of a layer's parameters in it.
 struct Place {
   Model model;
   std::string name;
 };
 
-/// Of the keywords that all layers have: the model that is given, or a new one.
+/// Returns the place described by the keywords common to all layers: in `model`, or in a new model
+/// if it is null.
 Place place_of(const Model* model, const std::string& name, std::optional<std::int64_t> seed,
                const std::optional<DTypeWord>& dtype);
 DType dtype_of(const DTypeWord& word);
 
-/// An argument, and what messages call it.
+/// An argument, and its name in error messages.
 struct Input {
   GivenArray given;
   const char* name;
 };
 
-/// Row after row without gaps, copied where it is not.
+/// A contiguous array; copied if the argument is not contiguous.
 class ContiguousArray {
  public:
   explicit ContiguousArray(const Input& input);
@@ -112,19 +113,19 @@ class ContiguousArray {
   Tensor copy_;
 };
 
-/// A view of the dictionary that nobody can put other arrays in.
+/// Returns a read-only view of the dictionary; its arrays stay writable.
 NumpyArrays read_only(const nanobind::dict& arrays);
-/// One for each of the batch, or none for None.
+/// Returns one length per batch item; empty for None.
 std::vector<std::int64_t> lengths_or_none(const std::optional<GivenIntegers>& lengths,
                                           const char* name);
 NumpyArray numpy_array(const TensorView& result);
 std::pair<NumpyArray, NumpyArray> numpy_array(const std::pair<TensorView, TensorView>& results);
 
-/// Of three the last may be absent.
+/// Three results, of which the last is optional.
 using ThreeArrays = std::tuple<NumpyArray, NumpyArray, std::optional<NumpyArray>>;
 ThreeArrays numpy_array(const std::tuple<TensorView, TensorView, TensorView>& results);
 
-/// A layer as Python has it: a model, whose only layer it may be.
+/// A layer in Python: also a Model, which it shares with other layers or owns.
 class Layer : public Model {
  public:
   explicit Layer(const Place& place) : Model(place.model) {}
@@ -132,8 +133,8 @@ class Layer : public Model {
   static constexpr std::size_t kMaxInputs = 3;
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
-  /// work(inputs), of copies that stay until the next forward: the caller may change the arrays.
-  /// An input that is None is absent. `whole` says whether backward may follow.
+  /// Runs work(inputs) on copies that live until the next forward, so that the caller may change
+  /// the arrays. The input of a None argument is undefined. `whole`: backward may follow.
   template <class Work>
   NumpyArray forward(std::initializer_list<Input> given, const Work& work, bool whole = true) {
     const Call call(in_use());
@@ -145,7 +146,7 @@ class Layer : public Model {
     return result;
   }
 
-  /// work(grad_y): one gradient, or a pair or tuple of them, or none.
+  /// Runs work(grad_y), which returns one gradient, a pair or tuple of gradients, or void.
   template <class Work>
   auto backward(const GivenArray& grad_y, const Work& work, const char* name = "grad_y") {
     const Call call(in_use());
@@ -159,7 +160,7 @@ class Layer : public Model {
     }
   }
 
-  /// work(), which looks at what the last forward left.
+  /// Runs work(), which reads the state of the last forward.
   template <class Work>
   NumpyArray look(const char* name, const Work& work) {
     const Call call(in_use());
@@ -167,11 +168,11 @@ class Layer : public Model {
     return numpy_array(call.run(work));
   }
 
-  /// Zeros for the gradient of an input, of its shape.
+  /// Returns a zero gradient with the shape of `input`.
   MutableTensorView zeros_like(const MutableTensorView& input);
 
  protected:
-  /// The inputs of the last forward; absent ones are not defined.
+  /// The inputs of the last forward; absent inputs are undefined views.
   Inputs inputs_;
 
  private:
@@ -183,7 +184,7 @@ class Layer : public Model {
   bool has_forward_ = false, has_whole_forward_ = false;
 };
 
-/// The layer that it is.
+/// A Layer with its nn layer of type T.
 template <class T>
 class LayerOf : public Layer {
  public:
@@ -196,8 +197,8 @@ class LayerOf : public Layer {
   T layer;
 };
 
-/// The class of a layer that make(scope, own...) makes, of its arguments in Python and the keywords
-/// that all layers have.
+/// Adds the Python class of a layer constructed by make(scope, own...). Its parameters are
+/// `arguments` and the keywords common to all layers.
 template <class T, class... Own, class... Arguments>
 auto add_layer(nanobind::module_& module, const char* name, const char* doc,
                T (*make)(const nn::Scope&, Own...), const Arguments&... arguments) {
@@ -214,7 +215,7 @@ auto add_layer(nanobind::module_& module, const char* name, const char* doc,
           arg("seed") = nanobind::none(), arg("dtype") = nanobind::none());
 }
 
-/// forward(x) and backward(grad_y).
+/// Adds the methods forward(x) and backward(grad_y).
 template <class T, class Class>
 void add_steps(Class& layer, const char* forward_doc, const char* backward_doc) {
   layer
@@ -234,7 +235,7 @@ void add_steps(Class& layer, const char* forward_doc, const char* backward_doc) 
           nanobind::arg("grad_y"), backward_doc);
 }
 
-// The rooms of the module.
+// Each function adds one part of the module fovea._nn.
 void add_model(nanobind::module_& module);
 void add_layers(nanobind::module_& module);
 void add_transformer(nanobind::module_& module);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The layers of one step each: linear maps, norms, embeddings, positions, dropout, feed-forward.
+// The basic layers: linear maps, norms, embeddings, positions, dropout, feed-forward.
 
 #include <cstdint>
 #include <optional>
@@ -25,13 +25,13 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kBackwardDoc =
-    "grad_y, of the shape of forward's result; returns the gradient of x.";
+    "grad_y has the shape of forward's result; returns the gradient of x.";
 
 void add_linear(nb::module_& module) {
   auto layer = add_layer(
       module, "Linear",
       R"(y = x W^T + b, as torch.nn.Linear: weight [out_features, in_features] and bias [out_features],
-uniform within 1 / sqrt(in_features).)",
+initialised uniformly within +-1 / sqrt(in_features).)",
       +[](const nn::Scope& scope, std::int64_t in, std::int64_t out, bool bias) {
         return nn::Linear(scope, in, out, bias);
       },
@@ -42,20 +42,20 @@ uniform within 1 / sqrt(in_features).)",
 void add_layer_norm(nb::module_& module) {
   auto layer = add_layer(
       module, "LayerNorm",
-      R"(Each row brought to mean 0 and variance 1 (Ba et al. 2016), times weight, plus bias, as
-torch.nn.LayerNorm: weight [width] of ones, bias [width] of zeros.)",
+      R"(Normalises each row to mean 0 and variance 1 (Ba et al. 2016), then multiplies by weight and
+adds bias, as torch.nn.LayerNorm: weight [width], initially ones; bias [width], initially zeros.)",
       +[](const nn::Scope& scope, std::int64_t width, double epsilon) {
         return nn::LayerNorm(scope, width, epsilon);
       },
       "width"_a, "epsilon"_a = 1e-5, nb::kw_only());
-  add_steps<nn::LayerNorm>(layer, "x [..., width]; of the same shape.", kBackwardDoc);
+  add_steps<nn::LayerNorm>(layer, "x [..., width]; returns the same shape.", kBackwardDoc);
 }
 
 void add_embedding(nb::module_& module) {
   add_layer(
       module, "Embedding",
-      R"(Rows of a table by their numbers, as torch.nn.Embedding: weight [count, width], standard normal.
-The row `padding`, where there is one, is zeros and gets no gradient.)",
+      R"(Looks up rows of a table by index, as torch.nn.Embedding: weight [count, width], initialised
+standard normal. The row `padding`, if set, is zeros and gets no gradient.)",
       +[](const nn::Scope& scope, std::int64_t count, std::int64_t width,
           std::optional<std::int64_t> padding) {
         return nn::Embedding(scope, count, width, padding);
@@ -79,10 +79,10 @@ The row `padding`, where there is one, is zeros and gets no gradient.)",
 void add_positions(nb::module_& module) {
   add_layer(
       module, "Positions",
-      R"(Adds a vector for its place to each row.
+      R"(Adds a position vector to each row.
 
-kind  "sinusoidal": a table that stays as it is; "learned": weight [max_length, width], normal with
-      deviation 0.02; "none": adds nothing)",
+kind  "sinusoidal": a fixed table; "learned": weight [max_length, width], initialised normal with
+      standard deviation 0.02; "none": adds nothing)",
       +[](const nn::Scope& scope, const PositionWord& kind, std::int64_t max_length,
           std::int64_t width) {
         return nn::Positions(scope, position_kind_of(kind), max_length, width);
@@ -97,9 +97,9 @@ kind  "sinusoidal": a table that stays as it is; "learned": weight [max_length, 
             });
           },
           "x"_a, "first"_a = 0,
-          "x [batch, length, width], whose rows stand at `first`, `first` + 1 and so on; of the "
-          "same\n"
-          "shape.")
+          "x [batch, length, width], with rows at positions `first`, `first` + 1, ...; returns "
+          "the\n"
+          "same shape.")
       .def(
           "backward",
           [](LayerOf<nn::Positions>& self, const GivenArray& grad_y) {
@@ -108,7 +108,7 @@ kind  "sinusoidal": a table that stays as it is; "learned": weight [max_length, 
               return grad;
             });
           },
-          "grad_y"_a, "The gradient of x is grad_y itself: a copy of it.");
+          "grad_y"_a, "Returns the gradient of x: a copy of grad_y.");
 
   module.def(
       "sinusoidal_positions",
@@ -116,16 +116,16 @@ kind  "sinusoidal": a table that stays as it is; "learned": weight [max_length, 
         return numpy_array(nn::sinusoidal_positions(length, width, dtype_of(dtype)));
       },
       "length"_a, "width"_a, "dtype"_a = "float32",
-      R"(Sines and cosines of Vaswani et al. 2017, sec. 3.5: [length, width], at place p and pair i
+      R"(The sinusoidal table of Vaswani et al. 2017, sec. 3.5: [length, width], at position p and pair i
   [p, 2 i] = sin(p / 10000^(2 i / width)),  [p, 2 i + 1] = cos(p / 10000^(2 i / width)).)");
 }
 
 void add_dropout(nb::module_& module) {
   add_layer(
       module, "Dropout",
-      R"(Leaves out each number with probability p, to the 16th binary place, and divides what it keeps by
-1 - p (Srivastava et al. 2014), where the model is training. Which are kept follows from the model's
-seed and step, so that a step can be made again. (fovea.Dropout is that of attention's weights.))",
+      R"(While the model is training, drops each element with probability p, rounded to 16 bits, and divides
+the kept elements by 1 - p (Srivastava et al. 2014). The model's seed and step determine the kept
+elements, so a step can be repeated. (fovea.Dropout is dropout of attention weights.))",
       +[](const nn::Scope& scope, double p) { return nn::DropoutLayer(scope, p); }, "p"_a,
       nb::kw_only())
       .def(
@@ -136,7 +136,7 @@ seed and step, so that a step can be made again. (fovea.Dropout is that of atten
               return in[0];
             });
           },
-          "x"_a, "x [...]; of the same shape.")
+          "x"_a, "x [...]; returns the same shape.")
       .def(
           "backward",
           [](LayerOf<nn::DropoutLayer>& self, const GivenArray& grad_y) {
@@ -149,16 +149,16 @@ seed and step, so that a step can be made again. (fovea.Dropout is that of atten
 void add_feed_forward(nb::module_& module) {
   auto layer = add_layer(
       module, "FeedForward",
-      R"(linear2(dropout(activation(linear1(x)))), the block of Vaswani et al. 2017, sec. 3.3.
+      R"(linear2(dropout(activation(linear1(x)))), the feed-forward block of Vaswani et al. 2017, sec. 3.3.
 
-inner       linear1 is [inner, width], linear2 [width, inner]
-activation  "relu"; "gelu", by the error function)",
+inner       hidden width: linear1 is [inner, width], linear2 [width, inner]
+activation  "relu"; or "gelu", the exact one with the error function)",
       +[](const nn::Scope& scope, std::int64_t width, std::int64_t inner,
           const ActivationWord& activation, double dropout) {
         return nn::FeedForward(scope, width, inner, activation_of(activation), dropout);
       },
       "width"_a, "inner"_a, "activation"_a = "relu", "dropout"_a = 0.0, nb::kw_only());
-  add_steps<nn::FeedForward>(layer, "x [..., width]; of the same shape.", kBackwardDoc);
+  add_steps<nn::FeedForward>(layer, "x [..., width]; returns the same shape.", kBackwardDoc);
 }
 
 }  // namespace

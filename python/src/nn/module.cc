@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The module fovea._nn: layers that learn, for Python (python/fovea/nn.py). By itself, so that who
-// wants attention alone does without oneDNN. Masks and rotary embedding are those of fovea._fovea,
-// and so is what turns exceptions into Python's: the package imports that first.
+// The module fovea._nn: trainable layers (python/fovea/nn.py). A separate module, so that using
+// only attention does not require oneDNN. Masks, rotary embedding and the translation of C++
+// exceptions come from fovea._fovea, which the package imports first.
 
 #include <nanobind/nanobind.h>
 
@@ -20,6 +20,6 @@ NB_MODULE(_nn, module) {
   add_transformer(module);
   add_recurrent(module);
   add_training(module);
-  // Python's own handlers return while layers compute.
+  // Python's signal handlers run and return while layers compute.
   if (in_main_thread()) fovea::nn::use_signal_stack();
 }

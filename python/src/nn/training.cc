@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What training needs beside layers: the loss, Adam, clipping, schedules, checkpoints.
+// Training: the loss, Adam, gradient clipping, learning rate schedules, checkpoints.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct CrossEntropy {
 
   std::atomic_flag in_use;
   nn::CrossEntropy loss;
-  Tensor logits;  // those of the last forward, which backward needs
+  Tensor logits;  // of the last forward; backward needs them
 };
 
 struct Adam {
@@ -49,7 +49,7 @@ double forward(CrossEntropy& self, const GivenArray& logits, const GivenIntegers
   Tensor kept(ContiguousArray({logits, "logits"}).view());
   const Tensor numbers = int64_tensor(targets.object.ptr(), "targets");
   const double loss = call.run([&] { return self.loss.forward(kept, numbers); });
-  self.logits = std::move(kept);  // whose numbers stay where they are
+  self.logits = std::move(kept);  // the data pointer, which `loss` refers to, stays valid
   return loss;
 }
 
@@ -62,9 +62,9 @@ NumpyArray backward(CrossEntropy& self, double factor) {
 void add_cross_entropy(nb::module_& module) {
   nb::class_<CrossEntropy>(
       module, "CrossEntropy",
-      R"(-log softmax(logits)[target], the mean over targets that count, as torch.nn.CrossEntropyLoss.
+      R"(Mean of -log softmax(logits)[target] over the targets not ignored, as torch.nn.CrossEntropyLoss.
 
-ignored          targets of this number do not count: padding (torch's ignore_index)
+ignored          target index to ignore: padding (torch's ignore_index)
 label_smoothing  this share of each target is spread over all classes (Szegedy et al. 2016))")
       .def(
           "__init__",
@@ -72,21 +72,22 @@ label_smoothing  this share of each target is spread over all classes (Szegedy e
             new (self) CrossEntropy({.ignored = ignored, .label_smoothing = label_smoothing});
           },
           "ignored"_a = nb::none(), "label_smoothing"_a = 0.0)
-      .def("forward", forward, "logits"_a, "targets"_a,
-           "logits [..., classes], float32 or float64; targets, integers [...]. The loss; 0 where "
-           "no\n"
-           "target counts.")
+      .def(
+          "forward", forward, "logits"_a, "targets"_a,
+          "logits [..., classes], float32 or float64; targets, integers [...]. Returns the loss; 0 "
+          "if\n"
+          "all targets are ignored.")
       .def("backward", backward, "factor"_a = 1.0,
-           "The gradient of `factor` times the loss with respect to logits, of their shape.")
+           "Returns the gradient of `factor` times the loss with respect to the logits.")
       .def_prop_ro(
           "counted", [](const CrossEntropy& self) { return self.loss.counted(); },
-          "How many targets counted in the last forward,")
+          "Number of targets not ignored in the last forward.")
       .def_prop_ro(
           "correct", [](const CrossEntropy& self) { return self.loss.correct(); },
-          "and of how many of these the logit was the largest.");
+          "Number of targets in the last forward that were the argmax of their logits.");
 }
 
-/// What is kept of each parameter's gradients, by names.
+/// Returns a dictionary from parameter name to a view of one moment of its gradient.
 template <class Which>
 NumpyArrays moments(nb::handle_t<Adam> self, const Which& which) {
   const nb::dict arrays;
@@ -99,11 +100,11 @@ NumpyArrays moments(nb::handle_t<Adam> self, const Which& which) {
 void add_adam(nb::module_& module) {
   nb::class_<Adam>(
       module, "Adam",
-      R"(Adam (Kingma and Ba 2015), and with a weight_decay AdamW (Loshchilov and Hutter 2019), as
-torch.optim has them, of all parameters that a model has now.
+      R"(Adam (Kingma and Ba 2015), and with a weight_decay AdamW (Loshchilov and Hutter 2019), as in
+torch.optim. Optimises all parameters that the model has at construction.
 
-model         a Model, or a layer that is one by itself
-weight_decay  each step takes this share, times the learning rate, off the parameters themselves)")
+model         a Model, or a layer with its own model
+weight_decay  each step subtracts weight_decay * learning_rate times the parameters)")
       .def(
           "__init__",
           [](Adam* self, const Model& model, double beta1, double beta2, double epsilon,
@@ -120,26 +121,26 @@ weight_decay  each step takes this share, times the learning rate, off the param
             const Call call(self.model.in_use());
             call.run([&] { self.adam.step(learning_rate); });
           },
-          "learning_rate"_a, "Moves the parameters against their gradients.")
+          "learning_rate"_a, "Updates the parameters from their gradients.")
       .def_prop_rw(
           "steps", [](const Adam& self) { return self.adam.steps(); },
           [](Adam& self, std::int64_t steps) {
             if (steps < 0) raise_value_error("steps: expected 0 or more, got {}", steps);
             self.adam.set_steps(steps);
           },
-          "Steps made so far; set to go on with what another run had made.")
+          "Number of steps made so far; set it to resume training from a checkpoint.")
       .def_prop_ro(
           "means",
           [](nb::handle_t<Adam> self) {
             return moments(self, [](nn::Adam::Moments& of) { return of.mean.view(); });
           },
-          "The running mean of each parameter's gradient, by its name, to be written to as well,")
+          "Running mean of each parameter's gradient, by parameter name: writable views.")
       .def_prop_ro(
           "squares",
           [](nb::handle_t<Adam> self) {
             return moments(self, [](nn::Adam::Moments& of) { return of.square.view(); });
           },
-          "and that of its square.");
+          "Running mean of each parameter's squared gradient, by parameter name: writable views.");
 }
 
 void add_clipping(nb::module_& module) {
@@ -151,24 +152,24 @@ void add_clipping(nb::module_& module) {
       },
       "model"_a, "largest"_a,
       R"(Scales all gradients of a model so that their Euclidean norm, as one vector, is at most `largest`,
-as torch.nn.utils.clip_grad_norm_; returns the norm that they had. One that is not finite leaves
-them alone.)");
+as torch.nn.utils.clip_grad_norm_. Returns the norm before scaling. If it is not finite, the
+gradients stay unchanged.)");
   module.def(
       "gradient_norm",
       [](const Model& model) {
         const Call call(model.in_use());
         return call.run([&] { return nn::gradient_norm(model.parameters()); });
       },
-      "model"_a, "The Euclidean norm of all gradients of a model as one vector.");
+      "model"_a, "Returns the Euclidean norm of all gradients of a model as one vector.");
 }
 
 void add_schedule(nb::module_& module) {
   nb::class_<nn::Schedule>(
       module, "Schedule",
-      R"(Learning rates that grow evenly to `peak` for `warmup` steps, then go on by `kind`.
+      R"(Learning rates that grow linearly to `peak` over `warmup` steps, then follow `kind`.
 
-kind  "constant"; "inverse_root" of the step (Vaswani et al. 2017, sec. 5.3); "cosine", to 0 at step
-      `total`)")
+kind  "constant"; "inverse_root" of the step (Vaswani et al. 2017, sec. 5.3); "cosine", down to 0 at
+      step `total`)")
       .def(
           "__init__",
           [](nn::Schedule* self, double peak, const ScheduleWord& kind, std::int64_t warmup,
@@ -178,7 +179,7 @@ kind  "constant"; "inverse_root" of the step (Vaswani et al. 2017, sec. 5.3); "c
           },
           "peak"_a = 1e-3, "kind"_a = "constant", "warmup"_a = 0, "total"_a = 0)
       .def("rate", &nn::Schedule::rate, "steps"_a,
-           "That of the step which is made after `steps` others.");
+           "Returns the learning rate of the next step after `steps` steps.");
 }
 
 std::string path_of(const GivenPath& path) {
@@ -197,9 +198,9 @@ void add_checkpoints(nb::module_& module) {
         call.run([&] { nn::save_parameters(model.parameters(), name); });
       },
       "model"_a, "path"_a,
-      R"(Writes all parameters of a model, each under its name: .safetensors, as torch saves the state_dict
-of the same modules with safetensors.torch.save_file, or .npz. An existing file is replaced in one
-step or stays as it was. Raises OSError, and ValueError for another ending.)");
+      R"(Writes all parameters of a model by name, to .safetensors, as safetensors.torch.save_file writes the
+state_dict of the same torch modules, or to .npz. An existing file is replaced atomically or stays
+unchanged. Raises OSError, and ValueError for another file extension.)");
   module.def(
       "load",
       [](const Model& model, const GivenPath& path) {
@@ -208,10 +209,10 @@ step or stays as it was. Raises OSError, and ValueError for another ending.)");
         call.run([&] { nn::load_parameters(model.parameters(), name); });
       },
       "model"_a, "path"_a,
-      R"(Reads them back, one to one: the file has a tensor of floats for every parameter, of its name and
-shape, and no other; float32 and float64 are rounded to each other. Raises ValueError naming what
-is missing, what is not expected and what does not fit, before any parameter is changed; OSError
-for a file that cannot be read.)");
+      R"(Reads parameters that save() wrote. The file must have one floating-point tensor for every
+parameter, with its name and shape, and no others; float32 and float64 are converted. Raises
+ValueError listing missing, unexpected and mismatched tensors, before any parameter changes; OSError
+if the file cannot be read.)");
 }
 
 }  // namespace

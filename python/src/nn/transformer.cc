@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention with learned projections, and the transformer's layers.
+// Attention with learned projections, and the transformer layers.
 
 #include "fovea/nn/transformer.h"
 
@@ -31,7 +31,7 @@ using DecoderLayer = LayerOf<nn::TransformerDecoderLayer>;
 using Transformer = LayerOf<nn::Transformer>;
 using TwoGradients = std::pair<TensorView, TensorView>;
 
-constexpr const char* kBlockBackwardDoc = "grad_y, of x's shape; returns the gradient of x.";
+constexpr const char* kBlockBackwardDoc = "grad_y has x's shape; returns the gradient of x.";
 
 Mask mask_or_none(const GivenMask& mask) {
   return mask.object.is_none() ? Mask() : mask_of(mask.object.ptr());
@@ -41,7 +41,7 @@ std::optional<Rotary> rotary_or_none(const Rotary* rotary) {
   return rotary == nullptr ? std::nullopt : std::optional<Rotary>(*rotary);
 }
 
-/// One of a list, counted from its end where the number is negative.
+/// Returns layers[number]; negative numbers count from the end.
 template <class Layers>
 auto& layer_at(Layers& layers, std::int64_t number) {
   const auto count = static_cast<std::int64_t>(layers.size());
@@ -54,10 +54,10 @@ auto& layer_at(Layers& layers, std::int64_t number) {
 void add_attention(nb::module_& module) {
   add_layer(
       module, "MultiHeadAttention",
-      R"(Multi-head attention (Vaswani et al. 2017, sec. 3.2.2) on the fused kernels, its context projected
-once more: neither scores nor weights are stored.
+      R"(Multi-head attention (Vaswani et al. 2017, sec. 3.2.2) on the fused kernels, with input and output
+projections. Neither scores nor weights are stored.
 
-kv_heads  divides heads, which share them (grouped heads); heads by default
+kv_heads  number of key heads, a divisor of heads (grouped heads); heads by default
 dropout   of the weights
 rotary    a fovea.Rotary for queries and keys, in self-attention
 
@@ -84,12 +84,12 @@ Parameters are those of torch.nn.MultiheadAttention(width, heads, batch_first=Tr
                 [&](const auto& in) { return self.layer.forward(in[0], in[1], rules); });
           },
           "x"_a, "memory"_a = nb::none(), nb::kw_only(), "mask"_a = nb::none(),
-          R"(x [batch, length, width]; of the same shape.
+          R"(x [batch, length, width]; returns the same shape.
 
-memory  [batch, kv_len, width]: what keys and values come from; x itself by default
-mask    which query may see which key: a fovea.Mask, such as fovea.causal() &
-        fovea.key_lengths([3, 5]), or an array of bool, True where visible. Query i stands at key i,
-        whatever the lengths.)")
+memory  [batch, kv_len, width]: source of keys and values; x itself by default
+mask    which keys each query may attend to: a fovea.Mask, for example fovea.causal() &
+        fovea.key_lengths([3, 5]), or a bool array, True where visible. Query i is aligned with key
+        i (top left) for all lengths.)")
       .def(
           "backward",
           [](Attention& self, const GivenArray& grad_y) -> nb::object {
@@ -106,17 +106,18 @@ mask    which query may see which key: a fovea.Mask, such as fovea.causal() &
             }));
           },
           "grad_y"_a, nb::sig("def backward(self, grad_y: _Input) -> typing.Any"),
-          "grad_y, of x's shape; returns the gradient of x, and where forward was given a memory "
-          "those of\n"
-          "both, (grad_x, grad_memory).")
+          "grad_y has x's shape; returns the gradient of x, or (grad_x, grad_memory) if forward "
+          "had "
+          "a\n"
+          "memory.")
       .def(
           "weights",
           [](Attention& self) {
             return self.look("weights", [&] { return self.layer.weights(); });
           },
-          "The weights of the last forward, without dropout: [batch, heads, length, kv_len]. "
-          "Computed\n"
-          "anew, to be looked at: this costs what fused attention saves.");
+          "Returns the weights of the last forward, without dropout: [batch, heads, length, "
+          "kv_len].\n"
+          "Recomputed for inspection: needs the time and memory that fused attention saves.");
 }
 
 nn::TransformerOptions options_of(std::int64_t width, std::int64_t heads, std::int64_t inner,
@@ -133,7 +134,7 @@ nn::TransformerOptions options_of(std::int64_t width, std::int64_t heads, std::i
           .rotary = rotary_or_none(rotary)};
 }
 
-/// The class of a layer of the transformer, from its options alone.
+/// Adds the class of a transformer layer whose arguments are the options of options_of().
 template <class T>
 auto add_block(nb::module_& module, const char* name, const char* doc) {
   return add_layer(
@@ -151,13 +152,13 @@ auto add_block(nb::module_& module, const char* name, const char* doc) {
 void add_encoder_layer(nb::module_& module) {
   add_block<nn::TransformerEncoderLayer>(
       module, "TransformerEncoderLayer",
-      R"(Self-attention, then feed-forward, each with a norm and what went past it added.
+      R"(Self-attention, then feed-forward, each with a norm and a residual connection.
 
-inner       of the feed-forward block
-kv_heads    divides heads, which share them; heads by default
+inner       hidden width of the feed-forward block
+kv_heads    number of key heads, a divisor of heads; heads by default
 activation  "relu" or "gelu"
-norm        "after" the sum, as Vaswani et al. 2017, or "before" the block, which trains deep stacks
-            more readily (torch's norm_first=True)
+norm        "after" the sum, as in Vaswani et al. 2017, or "before" the block, which makes deep
+            stacks easier to train (torch's norm_first=True)
 rotary      a fovea.Rotary for self-attention
 
 Parameters are those of torch.nn.TransformerEncoderLayer: self_attn, linear1, linear2, norm1, norm2.)")
@@ -169,7 +170,7 @@ Parameters are those of torch.nn.TransformerEncoderLayer: self_attn, linear1, li
                                 [&](const auto& in) { return self.layer.forward(in[0], rules); });
           },
           "x"_a, nb::kw_only(), "mask"_a = nb::none(),
-          "x [batch, length, width]; of the same shape.")
+          "x [batch, length, width]; returns the same shape.")
       .def(
           "backward",
           [](EncoderLayer& self, const GivenArray& grad_y) {
@@ -182,14 +183,14 @@ Parameters are those of torch.nn.TransformerEncoderLayer: self_attn, linear1, li
           [](EncoderLayer& self) {
             return self.look("weights", [&] { return self.layer.self_attention().weights(); });
           },
-          "Those of self-attention, as MultiHeadAttention.weights().");
+          "Returns the self-attention weights, as MultiHeadAttention.weights().");
 }
 
 void add_decoder_layer(nb::module_& module) {
   add_block<nn::TransformerDecoderLayer>(
       module, "TransformerDecoderLayer",
-      R"(Self-attention, attention to a memory, then feed-forward. Arguments are those of
-TransformerEncoderLayer; parameters those of torch.nn.TransformerDecoderLayer: self_attn,
+      R"(Self-attention, attention to a memory, then feed-forward. The arguments are the same as for
+TransformerEncoderLayer. Parameters as in torch.nn.TransformerDecoderLayer: self_attn,
 multihead_attn, linear1, linear2, norm1 to norm3.)")
       .def(
           "forward",
@@ -201,9 +202,8 @@ multihead_attn, linear1, linear2, norm1 to norm3.)")
             });
           },
           "x"_a, "memory"_a, nb::kw_only(), "mask"_a = nb::none(), "memory_mask"_a = nb::none(),
-          "x [batch, length, width], memory [batch, kv_len, width]; of x's shape. A decoder's mask "
-          "is\n"
-          "fovea.causal(); nothing is hidden by default.")
+          "x [batch, length, width], memory [batch, kv_len, width]; returns x's shape. Pass\n"
+          "mask=fovea.causal() for a decoder; by default nothing is masked.")
       .def(
           "backward",
           [](DecoderLayer& self, const GivenArray& grad_y) {
@@ -212,28 +212,28 @@ multihead_attn, linear1, linear2, norm1 to norm3.)")
               return TwoGradients{self.layer.backward(grad, grad_memory), grad_memory};
             });
           },
-          "grad_y"_a, "grad_y, of x's shape; returns the gradients (grad_x, grad_memory).")
+          "grad_y"_a, "grad_y has x's shape; returns the gradients (grad_x, grad_memory).")
       .def(
           "weights",
           [](DecoderLayer& self) {
             return self.look("weights", [&] { return self.layer.self_attention().weights(); });
           },
-          "Those of self-attention, as MultiHeadAttention.weights().")
+          "Returns the self-attention weights, as MultiHeadAttention.weights().")
       .def(
           "cross_weights",
           [](DecoderLayer& self) {
             return self.look("cross_weights",
                              [&] { return self.layer.cross_attention().weights(); });
           },
-          "Those of attention to the memory.");
+          "Returns the weights of attention to the memory.");
 }
 
 void add_whole(nb::module_& module) {
   add_layer(
       module, "Transformer",
-      R"(Encoder and decoder, each a stack of layers and a norm at its end. Arguments are those of
-TransformerEncoderLayer; parameters those of torch.nn.Transformer: encoder.layers.0, encoder.norm,
-decoder.layers.0, decoder.norm; matrices begin with Glorot's uniform numbers.)",
+      R"(Encoder and decoder, each a stack of layers with a final norm. The arguments are the same as for
+TransformerEncoderLayer. Parameters as in torch.nn.Transformer: encoder.layers.0, encoder.norm,
+decoder.layers.0, decoder.norm. Matrices have Glorot uniform initialisation.)",
       +[](const nn::Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
           std::int64_t width, std::int64_t heads, std::int64_t inner,
           std::optional<std::int64_t> kv_heads, double dropout, const ActivationWord& activation,
@@ -255,10 +255,10 @@ decoder.layers.0, decoder.norm; matrices begin with Glorot's uniform numbers.)",
             });
           },
           "source"_a, "target"_a, nb::kw_only(), "source_lengths"_a = nb::none(),
-          R"(source [batch, kv_len, width], target [batch, length, width], each row of which sees those
-before it; of target's shape.
+          R"(source [batch, kv_len, width], target [batch, length, width] with a causal mask; returns
+target's shape.
 
-source_lengths  one for each of the batch: rows of source from there on are padding)")
+source_lengths  number of valid source rows per batch item; the rest is padding)")
       .def(
           "backward",
           [](Transformer& self, const GivenArray& grad_y) {
@@ -268,7 +268,7 @@ source_lengths  one for each of the batch: rows of source from there on are padd
             });
           },
           "grad_y"_a,
-          "grad_y, of target's shape; returns the gradients (grad_source, grad_target).")
+          "grad_y has target's shape; returns the gradients (grad_source, grad_target).")
       .def(
           "encode",
           [](Transformer& self, const GivenArray& source,
@@ -279,7 +279,7 @@ source_lengths  one for each of the batch: rows of source from there on are padd
                 [&](const auto& in) { return self.layer.encode(in[0], lengths); }, false);
           },
           "source"_a, nb::kw_only(), "source_lengths"_a = nb::none(),
-          "The first half of forward, to decode from: the memory [batch, kv_len, width].")
+          "The encoder half of forward; returns the memory [batch, kv_len, width] for decode().")
       .def(
           "decode",
           [](Transformer& self, const GivenArray& target, const GivenArray& memory,
@@ -290,9 +290,9 @@ source_lengths  one for each of the batch: rows of source from there on are padd
                 [&](const auto& in) { return self.layer.decode(in[0], in[1], lengths); }, false);
           },
           "target"_a, "memory"_a, nb::kw_only(), "source_lengths"_a = nb::none(),
-          "The second half, from the memory that encode gave; of target's shape. No backward "
-          "follows\n"
-          "the halves.")
+          "The decoder half of forward, on the memory from encode(); returns target's shape. "
+          "backward()\n"
+          "is not available after encode() or decode().")
       .def(
           "cross_weights",
           [](Transformer& self, std::int64_t number) {
@@ -300,8 +300,9 @@ source_lengths  one for each of the batch: rows of source from there on are padd
             return self.look("cross_weights", [&] { return layer.cross_attention().weights(); });
           },
           "layer"_a = -1,
-          "Which rows of source a layer of the decoder looked at, the last one by default:\n"
-          "[batch, heads, length, kv_len].");
+          "Returns the weights of a decoder layer's attention to the source, [batch, heads, "
+          "length,\n"
+          "kv_len]; the last layer's by default.");
 }
 
 }  // namespace

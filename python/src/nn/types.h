@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What comes into layers and goes out of them, each type with its name in signatures.
+// Argument and result types of layers, each with its name in Python signatures.
 
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace fovea::python {
 
-// What came is looked at later: converters of nanobind's cannot say what is wrong.
+// Arguments are checked later, because nanobind's converters cannot produce specific error
+// messages.
 struct GivenArray {
   static constexpr auto kName = nanobind::detail::const_name("_Input");
   nanobind::handle object;
@@ -28,19 +29,19 @@ struct GivenPath {
   nanobind::handle object;
 };
 
-/// An array of NumPy's.
+/// A NumPy array.
 struct NumpyArray {
   static constexpr auto kName = nanobind::detail::const_name("numpy.typing.NDArray[typing.Any]");
   nanobind::object object;
 };
-/// Names, with one for each, which nobody can put another in place of.
+/// A read-only mapping from names to NumPy arrays.
 struct NumpyArrays {
   static constexpr auto kName = nanobind::detail::const_name(
       "collections.abc.Mapping[str, numpy.typing.NDArray[typing.Any]]");
   nanobind::object object;
 };
 
-// One of a few words, as text: which one is looked up later, for the same reason.
+// Enumerations as text; converted later, for the same reason.
 struct DTypeWord {
   static constexpr auto kName =
       nanobind::detail::const_name("typing.Literal[\"float32\", \"float64\"]");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The words that options of layers are given as.
+// Converts the words of layer options ("relu", "before", ...) to enumerations.
 
 #pragma once
 

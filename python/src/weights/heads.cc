@@ -17,14 +17,12 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kHeadSummaryDoc =
-    "What heads() tells of each head: means over the rows (queries) that see a key, arrays of "
-    "NumPy\n"
-    "by name, [batch, q_heads], float32 (float64 where query is). Without batch, or without batch\n"
-    "and heads, where query is. Of a head whose rows see no key, and of one with a nan or inf "
-    "among\n"
-    "its scores, all is nan.";
+    "Results of heads(): means over the rows (queries) with a visible key, named NumPy arrays\n"
+    "[batch, q_heads], float32 (float64 for float64 inputs). The arrays lack the batch and head\n"
+    "dimensions that query lacks. All values are NaN for a head without a visible key or with NaN\n"
+    "or infinity among its scores.";
 
-PyTypeObject* summary_type = nullptr;  // kept for good
+PyTypeObject* summary_type = nullptr;  // never released
 
 }  // namespace
 
@@ -62,17 +60,17 @@ PyObject* HeadArrays::release() {
 
 void add_heads(nb::module_& module) {
   static std::array<PyStructSequence_Field, kHeadNumbers.size() + 1> fields{
-      {{"entropy", "[batch, q_heads], of -sum_j w_j ln(w_j), in nats"},
+      {{"entropy", "[batch, q_heads], mean of -sum_j w_j ln(w_j), in nats"},
        {"even_entropy",
-        "[batch, q_heads], of what it would be if all keys that the mask shows had equal weights"},
-       {"maximum", "[batch, q_heads], of the largest weight"},
-       {"mean_distance", "[batch, q_heads], of the weights' mean of i + offset - j"},
-       {"first_key", "[batch, q_heads], of the weight of key 0"},
-       {"previous_key", "[batch, q_heads], of the weight of key i + offset - 1"},
-       {"own_key", "[batch, q_heads], of the weight of key i + offset"},
-       {"next_key", "[batch, q_heads], of the weight of key i + offset + 1"},
+        "[batch, q_heads], mean of the entropy of equal weights on all visible keys"},
+       {"maximum", "[batch, q_heads], mean of the largest weight"},
+       {"mean_distance", "[batch, q_heads], mean of the weighted mean of i + offset - j"},
+       {"first_key", "[batch, q_heads], mean weight of key 0"},
+       {"previous_key", "[batch, q_heads], mean weight of key i + offset - 1"},
+       {"own_key", "[batch, q_heads], mean weight of key i + offset"},
+       {"next_key", "[batch, q_heads], mean weight of key i + offset + 1"},
        {"block_diagonal",
-        "[batch, q_heads], of the weights of all keys in the block that i + offset is in"},
+        "[batch, q_heads], mean weight of all keys in the block that contains i + offset"},
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.HeadSummary", kHeadSummaryDoc, fields.data(),
                                            static_cast<int>(kHeadNumbers.size())};

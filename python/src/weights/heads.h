@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.HeadSummary, what heads() tells: a tuple with names.
+// fovea.HeadSummary, the result of heads(): a named tuple.
 
 #pragma once
 
@@ -17,15 +17,15 @@
 
 namespace fovea::python {
 
-/// Its arrays, NumPy's.
+/// The NumPy arrays of a HeadSummary.
 class HeadArrays {
  public:
-  /// For a query of 2, 3 or 4 dimensions. Throws nb::python_error.
+  /// `query` has 2, 3 or 4 dimensions. Throws nb::python_error.
   HeadArrays(const Array& query, DType type);
 
-  /// What writes to them.
+  /// Returns the engine's summary, which writes to the arrays.
   HeadSummary summary(std::int64_t blocks) const;
-  /// The fovea.HeadSummary, a new reference.
+  /// Returns the fovea.HeadSummary, a new reference.
   PyObject* release();
 
  private:

@@ -23,20 +23,20 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kLensesDoc =
-    R"(What attention() is to tell of the weights while it computes them: they are never stored, and
-what is not asked for costs nothing.
+    R"(Statistics of the weights to collect while attention() computes them. The weights are never
+stored, and statistics not requested cost nothing.
 
-statistics  of each row (query) of weights its entropy, in nats; the largest weight, and the key
-            that it is of; mean and variance of the distance to the keys, in positions from the
-            query's own backwards; the weight of the first key
+statistics  True: for each row (query) the entropy, in nats; the largest weight and its key; mean
+            and variance of the distance to the keys, in positions back from the query's own; the
+            weight of the first key
 top         the k largest weights of each row, and their keys; 1 to 64, and at most kv_len
-map         (rows, columns): the whole matrix pooled to so many cells; row r has the queries from
-            floor(r q_len / rows) to before floor((r + 1) q_len / rows), columns likewise
-reduce      what the weights in a cell of the map become: their "sum", "mean" (over the pairs of a
-            query and a key that the mask lets be seen) or "max"
-pairs       also how many such pairs each cell has
+map         (rows, columns): pools the matrix to rows x columns cells; row r has the queries from
+            floor(r q_len / rows) to before floor((r + 1) q_len / rows), columns in the same way
+reduce      reduction of the weights in a cell of the map: "sum", "mean" (over the visible pairs of
+            a query and a key) or "max"
+pairs       True: also counts the visible pairs of each cell
 
-Raises TypeError and ValueError, naming the argument, what was expected and what came.
+Raises TypeError and ValueError; the message has the argument, the expected and the actual value.
 
     >>> words = np.eye(3, dtype=np.float32)
     >>> looks = fovea.Lenses(statistics=True, top=2)
@@ -49,12 +49,12 @@ Raises TypeError and ValueError, naming the argument, what was expected and what
            [ 2,  0]]))";
 
 constexpr const char* kSeenDoc =
-    "What Lenses saw, arrays of NumPy, by name; None where it was not asked for. Floats are\n"
-    "float32 (float64 where query is), keys and counts int64. Without batch, or without batch and\n"
-    "heads, where query is. A row that sees no key has maximum_key -1, the distances nan, and the\n"
-    "rest 0.";
+    "Results of Lenses: named NumPy arrays, None if not requested. Values are float32 (float64 "
+    "for\n"
+    "float64 inputs), keys and counts int64. The arrays lack the batch and head dimensions that\n"
+    "query lacks. A fully masked row has maximum_key -1, distances NaN, and 0 elsewhere.";
 
-PyTypeObject* seen_type = nullptr;  // kept for good
+PyTypeObject* seen_type = nullptr;  // never released
 
 LensRequest make(nb::handle statistics, nb::handle top, nb::handle map, nb::handle reduce,
                  nb::handle pairs) {
@@ -133,7 +133,8 @@ Seen::Seen(const LensRequest& request, const Array& query, std::int64_t kv_len)
     : reduce_(request.reduce) {
   const Shape& shape = query.view().shape();
   const std::int64_t q_len = shape[shape.rank() - 2];
-  // The engine checks as much, but by its own names, and what is too large is not to be made.
+  // The engine checks this too, but with its own names, and only after oversized arrays would have
+  // been allocated.
   if (request.top > kv_len) {
     raise_value_error("lenses: expected top of at most kv_len = {}, got {}", kv_len, request.top);
   }
@@ -213,15 +214,15 @@ void add_lenses(nb::module_& module) {
   static std::array<PyStructSequence_Field, kSeenFields + 1> fields{
       {{"entropy", "[batch, q_heads, q_len], -sum_j w_j ln(w_j), in nats"},
        {"maximum", "[batch, q_heads, q_len], the largest weight"},
-       {"maximum_key", "[batch, q_heads, q_len], its key, the lowest of equals"},
-       {"mean_distance", "[batch, q_heads, q_len], the weights' mean of i + offset - j"},
-       {"distance_variance", "[batch, q_heads, q_len], and its variance"},
-       {"first_key", "[batch, q_heads, q_len], the weight of key 0, of its sequence"},
+       {"maximum_key", "[batch, q_heads, q_len], its key; the lowest on ties"},
+       {"mean_distance", "[batch, q_heads, q_len], weighted mean of i + offset - j"},
+       {"distance_variance", "[batch, q_heads, q_len], weighted variance of i + offset - j"},
+       {"first_key", "[batch, q_heads, q_len], the weight of key 0 of the query's sequence"},
        {"top_keys",
-        "[batch, q_heads, q_len, k], those of the largest weights; -1 where none is left"},
+        "[batch, q_heads, q_len, k], keys of the largest weights; -1 beyond the visible keys"},
        {"top_weights", "[batch, q_heads, q_len, k], in descending order"},
-       {"map", "[batch, q_heads, rows, columns], the weights pooled"},
-       {"pairs", "[batch, q_heads, rows, columns], how many pairs are visible"},
+       {"map", "[batch, q_heads, rows, columns], the pooled weights"},
+       {"pairs", "[batch, q_heads, rows, columns], number of visible pairs"},
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.Seen", kSeenDoc, fields.data(),
                                            static_cast<int>(kSeenFields)};

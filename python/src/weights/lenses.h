@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Lenses, what a call is asked to watch, and fovea.Seen, what it saw: a tuple with names,
-// None where nothing was asked for.
+// fovea.Lenses, the statistics requested of a call, and fovea.Seen, their results: a named tuple
+// with None for fields not requested.
 
 #pragma once
 
@@ -21,17 +21,17 @@ namespace fovea::python {
 
 struct LensRequest {
   bool statistics = false;
-  std::int64_t top = 0;  ///< 0: none
+  std::int64_t top = 0;  ///< number of largest weights per row; 0: none
   std::int64_t rows = 0;
-  std::int64_t columns = 0;  ///< of the map; both 0: none
+  std::int64_t columns = 0;  ///< extents of the map; both 0: no map
   Pool reduce = Pool::kSum;
   bool pairs = false;
 };
 
-/// A fovea.Lenses. Throws nb::type_error naming the argument lenses.
+/// Returns the request of a fovea.Lenses. Throws nb::type_error naming the argument lenses.
 const LensRequest& lenses_of(PyObject* object);
 
-/// "sum", "mean" or "max"; nb::type_error and nb::value_error name the argument.
+/// Converts "sum", "mean" or "max". Throws nb::type_error and nb::value_error naming the argument.
 Pool pool_of(PyObject* object, const char* name);
 
 enum SeenField : std::size_t {
@@ -48,15 +48,15 @@ enum SeenField : std::size_t {
   kSeenFields
 };
 
-/// The arrays of a Seen, NumPy's, which lenses write to.
+/// The NumPy arrays of a Seen, which lenses write to.
 class Seen {
  public:
-  /// For a query of 2, 3 or 4 dimensions. Throws nb::value_error naming lenses where there is more
-  /// to see than the problem has; nb::python_error.
+  /// `query` has 2, 3 or 4 dimensions. Throws nb::value_error naming lenses if the request exceeds
+  /// the problem's size; nb::python_error.
   Seen(const LensRequest& request, const Array& query, std::int64_t kv_len);
 
   Lenses lenses() const;
-  /// The fovea.Seen, a new reference.
+  /// Returns the fovea.Seen, a new reference.
   PyObject* release();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results that are tuples with names, as os.stat() has them.
+// Named tuples for results (struct sequences, as os.stat_result).
 
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace fovea::python {
 
-/// Adds the type to the module as `attribute`; it is kept for good. `description` and what it names
-/// must live as long as the program.
+/// Adds the type to the module as `attribute`; it is never released. `description` and the data it
+/// points to must live as long as the program.
 PyTypeObject* add_named_tuple(nanobind::module_& module, const char* attribute,
                               PyStructSequence_Desc& description);
 
-/// One of these: `items`, None where one is invalid, which they are all afterwards. A new
+/// Returns an instance with `items`, which it moves from; invalid items become None. A new
 /// reference.
 PyObject* make_named_tuple(PyTypeObject* type, std::span<nanobind::object> items);
 

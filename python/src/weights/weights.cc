@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `weights`, `received` and `heads`, and what fovea.Weights and fovea.map
-// (python/fovea/_weights.py, _map.py) are made of beside them: rectangles of scores, pooled ones,
-// and what the fused pass sees where no context is asked for.
+// `weights`, `received` and `heads`, and the further building blocks of fovea.Weights and fovea.map
+// (python/fovea/_weights.py, _map.py): rectangles of scores, pooled weights, and lenses of the
+// fused pass without a context.
 
 #include "fovea/weights.h"
 
@@ -36,12 +36,12 @@ namespace fovea::python {
 namespace {
 
 constexpr const char* kReceivedDoc =
-    "What received() found, arrays of NumPy, by name; None where it was not asked for. Floats are\n"
-    "float32 (float64 where query is), counts int64. Without batch, or without batch and heads,\n"
-    "where query is.";
+    "Results of received(): named NumPy arrays, None if not requested. Values are float32 "
+    "(float64\n"
+    "for float64 inputs), counts int64. The arrays lack the batch and head dimensions that query\n"
+    "lacks.";
 
-// The options that weights have, which every function here takes last: no packed sequences and no
-// dropout.
+// Every function here takes these options last: all but packed sequences and dropout.
 constexpr std::size_t kScoreOptions = kAlignment - kMask + 1;
 constexpr std::size_t kOptions = kScoreOptions + 1;  // threads
 
@@ -62,7 +62,7 @@ Parameters parameters(std::span<PyObject* const> options) {
   return given;
 }
 
-/// A place among `count`; `name` is the argument.
+/// Returns an index below `count`, 0 by default; `name` is the argument.
 std::int64_t place(PyObject* object, const char* name, const char* count_name, std::int64_t count) {
   const std::int64_t at = object == nullptr ? 0 : integer(object, name);
   if (at < 0 || at >= count) {
@@ -77,7 +77,7 @@ struct Range {
   std::int64_t count = 0;
 };
 
-/// None, a slice as NumPy takes it, or a pair.
+/// Converts None, a slice or a pair (first, end) to a range.
 Range range_of(PyObject* object, const char* name, const char* length_name, std::int64_t length) {
   if (object == nullptr) return {0, length};
   if (PySlice_Check(object)) {
@@ -107,7 +107,7 @@ Range range_of(PyObject* object, const char* name, const char* length_name, std:
   return {pair[0], pair[1] - pair[0]};
 }
 
-/// Query, key and options of a call, and their lse.
+/// Query, key, options and lse of a call.
 class Weighing {
  public:
   /// `arguments` end with the options.
@@ -137,7 +137,7 @@ class Weighing {
   std::int64_t q_len() const { return inputs_.query.extent(2); }
   std::int64_t kv_len() const { return inputs_.key.extent(2); }
 
-  /// Multiplications and additions of the product for one head.
+  /// Returns the cost of one head's product in flop.
   double product(std::int64_t rows, std::int64_t columns) const {
     const double each = query_.dtype() == DType::kFloat64 ? 100.0 : 2.0;
     return each * static_cast<double>(rows) * static_cast<double>(columns) *
@@ -147,7 +147,7 @@ class Weighing {
     return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
   }
 
-  /// Of the first batch item, and so of all.
+  /// Returns the index of a head; the same for all batch items.
   std::int64_t head(PyObject* head) const { return tile({}, {}, nullptr, head).head; }
   /// `batch` and `head` are arguments.
   WeightTile tile(Range rows, Range columns, PyObject* batch, PyObject* head) const {
@@ -159,7 +159,7 @@ class Weighing {
             .keys = columns.count};
   }
 
-  /// Calls engine(inputs, options), with an lse: where none was given, that of the fused pass.
+  /// Calls engine(inputs, options) with an lse, computed by the fused pass if none was given.
   template <class Engine>
   void compute(double work, const Engine& engine) {
     if (!inputs_.lse.defined()) work += whole();
@@ -174,13 +174,13 @@ class Weighing {
     });
   }
 
-  /// The same without an lse.
+  /// Calls engine(inputs, options) without an lse.
   template <class Engine>
   void compute_without_lse(double work, const Engine& engine) {
     run(work, options().execution, [&] { engine(inputs_, options()); });
   }
 
-  /// The fused pass without a context; `outputs` has none.
+  /// Runs the fused pass without a context; `outputs` has none.
   void observe(const AttentionOutputs& outputs) {
     run(whole(), options().execution,
         [&] { forward(inputs_.query, inputs_.key, inputs_.key, options(), outputs); });
@@ -198,7 +198,7 @@ class Weighing {
 
 enum class TileOf { kWeights, kScores };
 
-/// weights(query, key, rows, cols, batch, head, lse, ...), and _scores, which takes the same.
+/// weights(query, key, rows, cols, batch, head, lse, ...), and _scores with the same parameters.
 template <TileOf kOf>
 PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   enum : std::size_t { kRows = 2, kColumns, kBatch, kHead, kGivenLse, kOwn };
@@ -214,7 +214,7 @@ PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
                       range_of(given[kColumns], "cols", "kv_len", weighing.kv_len()), given[kBatch],
                       given[kHead]);
     NewArray found(weighing.query(), Framework::kNumpy, weighing.sums(), {tile.queries, tile.keys});
-    // The engine wants something to do.
+    // The engine does not accept empty tiles.
     if (tile.queries == 0 || tile.keys == 0) return found.release();
     const double work = weighing.product(tile.queries, tile.keys);
     if constexpr (kOf == TileOf::kWeights) {
@@ -231,7 +231,7 @@ PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
   });
 }
 
-/// A number of cells along `length` queries or keys, `things`; `name` is the argument.
+/// Returns a cell count from 1 to `length`. `name` is the argument, `things` is queries or keys.
 std::int64_t cells_of(PyObject* object, const char* name, std::int64_t length, const char* things) {
   const std::int64_t cells = integer(object, name);
   if (cells < 1 || cells > length) {
@@ -242,7 +242,7 @@ std::int64_t cells_of(PyObject* object, const char* name, std::int64_t length, c
 }
 
 /// _pooled_weights(query, key, lse, rows, columns, reduce, queries, keys, pairs, batch, head, ...):
-/// the cells, or with pairs (cells, pairs).
+/// returns the cells, or with pairs (cells, pairs).
 PyObject* call_pooled(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   enum : std::size_t {
     kGivenLse = 2,
@@ -375,7 +375,7 @@ enum ReceivedField : std::size_t {
   kReceivedFields
 };
 
-PyTypeObject* received_type = nullptr;  // kept for good
+PyTypeObject* received_type = nullptr;  // never released
 
 PyObject* call_received(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                         PyObject* keywords) {
@@ -424,7 +424,7 @@ PyObject* call_received(PyObject*, PyObject* const* arguments, Py_ssize_t count,
   });
 }
 
-/// _observe(query, key, lenses, ...): the Seen of the lenses, or without any the lse.
+/// _observe(query, key, lenses, ...): returns the Seen of the lenses, or without lenses the lse.
 PyObject* call_observe(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                        PyObject* keywords) {
   enum : std::size_t { kLensesOf = 2, kOwn };
@@ -468,8 +468,8 @@ PyObject* call_heads(PyObject*, PyObject* const* arguments, Py_ssize_t count, Py
   });
 }
 
-/// _weights_shape(query, key, ...): (rank, batch, q_heads, q_len, kv_len); checks the options'
-/// types.
+/// _weights_shape(query, key, ...): returns (rank, batch, q_heads, q_len, kv_len) and checks the
+/// types of the options.
 PyObject* call_shape(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
   return guarded([&] {
     static constexpr auto kNames = with_options(std::array<const char*, 2>{"query", "key"});
@@ -496,11 +496,11 @@ void add_weights(nb::module_& module) {
   static PyMethodDef weights = method("weights", call_tile<TileOf::kWeights>, weights_doc());
   static PyMethodDef received = method("received", call_received, received_doc());
   static PyMethodDef heads = method("heads", call_heads, heads_doc());
-  static PyMethodDef scores = method("_scores", call_tile<TileOf::kScores>, "A head's scores.");
-  static PyMethodDef pooled = method("_pooled_weights", call_pooled, "A head's weights, pooled.");
-  static PyMethodDef map = method("_map", call_map, "Heads' weights, pooled.");
-  static PyMethodDef observe = method("_observe", call_observe, "What lenses see, or the lse.");
-  static PyMethodDef shape = method("_weights_shape", call_shape, "Of the weights.");
+  static PyMethodDef scores = method("_scores", call_tile<TileOf::kScores>, "Scores of a head.");
+  static PyMethodDef pooled = method("_pooled_weights", call_pooled, "Pooled weights of a head.");
+  static PyMethodDef map = method("_map", call_map, "Pooled weights of heads.");
+  static PyMethodDef observe = method("_observe", call_observe, "Lens results, or the lse.");
+  static PyMethodDef shape = method("_weights_shape", call_shape, "Shape of the weights.");
   for (PyMethodDef* const own : {&weights, &received, &heads}) {
     add_function(module, own->ml_name, "fovea", *own);
   }
@@ -509,10 +509,10 @@ void add_weights(nb::module_& module) {
   }
 
   static std::array<PyStructSequence_Field, kReceivedFields + 1> fields{
-      {{"sum", "[batch, q_heads, kv_len], of a key's weights over all queries"},
-       {"largest", "[batch, q_heads, kv_len], of them"},
-       {"recent", "[batch, q_heads, kv_len], their sum over the last queries"},
-       {"histogram", "[batch, q_heads, bins], how many visible weights there are of which size"},
+      {{"sum", "[batch, q_heads, kv_len], sum of a key's weights over all queries"},
+       {"largest", "[batch, q_heads, kv_len], the largest of a key's weights"},
+       {"recent", "[batch, q_heads, kv_len], sum of a key's weights over the last queries"},
+       {"histogram", "[batch, q_heads, bins], number of visible weights per bin"},
        {nullptr, nullptr}}};
   static PyStructSequence_Desc description{"fovea.Received", kReceivedDoc, fields.data(),
                                            static_cast<int>(kReceivedFields)};
