@@ -34,7 +34,7 @@ struct CeilingResult {
 /// One round of one row.
 struct BenchRound {
   std::vector<double> seconds;          ///< of each call
-  std::vector<double> against_seconds;  ///< the same of what it is compared with, in turns
+  std::vector<double> against_seconds;  ///< the same of what it is compared with, in alternation
   double ceiling_before = 0.0;          ///< GFLOP/s, or GB/s read
   double ceiling_after = 0.0;
 };

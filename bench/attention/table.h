@@ -23,9 +23,9 @@ enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode, kLenses };
 /// What a row's time is compared with.
 enum class BenchAgainst : std::uint8_t {
   kCeiling,
-  kOneThread,  ///< the same on one thread, measured in turns
-  kFloat32,    ///< the same with tensors in float32, measured in turns
-  kPlain,      ///< the same without lenses, measured in turns
+  kOneThread,  ///< the same on one thread, measured in alternation
+  kFloat32,    ///< the same with tensors in float32, measured in alternation
+  kPlain,      ///< the same without lenses, measured in alternation
 };
 
 /// Floors on Zen 4; 0 where none was set.

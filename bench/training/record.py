@@ -49,7 +49,7 @@ def median_seconds(speed, name):
 
 
 def ratio(speed):
-    """How many times as fast as PyTorch: the median over rounds, whose steps were taken in turns."""
+    """How many times as fast as PyTorch: the median over rounds, whose steps were taken in alternation."""
     return statistics.median(statistics.median(one["torch"]) / statistics.median(one["fovea"])
                              for one in speed["rounds"])  # fmt: skip
 

@@ -35,7 +35,8 @@ struct WeightTile {
 ///
 /// weights  [queries, keys]  float32 (float64 for float64 inputs), last dimension contiguous
 ///
-/// Numerics a part of a larger rectangle has the same bits. Full rows sum to 1 minus the sink's
+/// Numerics bit-identical to the same part of any larger rectangle. Full rows sum to 1 minus the
+/// sink's
 ///          share, up to the rounding of lse.
 /// Cost     2 * queries * keys * head_dim flop.
 /// Errors   throws InvalidArgument naming the argument, the expected and the actual value; Stopped

@@ -14,7 +14,7 @@
 namespace fovea::nn {
 namespace {
 
-/// Calls work(i) for the index of every element, on threads.
+/// Calls work(i) for the index of every element, in parallel.
 template <class Callable>
 void for_each_number(const TensorView& tensor, const Callable& work) {
   for_each_rows(tensor.size(), 1, [&](std::int64_t begin, std::int64_t end) {

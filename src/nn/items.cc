@@ -43,7 +43,7 @@ void keep_lengths(std::span<const std::int64_t> lengths, std::int64_t batch, std
 
 namespace {
 
-/// Calls work(row of from, row of to) for every row, on threads.
+/// Calls work(row of from, row of to) for every row, in parallel.
 template <class Work>
 void for_each_pair(const TensorView& from, const MutableTensorView& to, const Work& work) {
   with_real(to.dtype(), [&](auto zero) {

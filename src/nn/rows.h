@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Views of contiguous float32 or float64 tensors as rows of the last dimension, and loops over rows
-// on threads.
+// in parallel.
 
 #pragma once
 
@@ -63,8 +63,8 @@ Real* row(const MutableTensorView& rows, std::int64_t number) {
   return static_cast<Real*>(rows.data()) + number * rows.strides()[0];
 }
 
-/// Splits [0, count) into ranges of `grain` and calls work(begin, end) for each, on threads. Ranges
-/// depend only on `count` and `grain`, so the thread count never affects rounding.
+/// Splits [0, count) into ranges of `grain` and calls work(begin, end) for each, in parallel.
+/// Ranges depend only on `count` and `grain`, so the thread count never affects rounding.
 template <class Callable>
 void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work) {
   const std::int64_t items = (count + grain - 1) / grain;
@@ -74,7 +74,7 @@ void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work
   if (items > 0) engine::for_each_item({}, engine::thread_count({}, items), items, item);
 }
 
-/// Calls work(begin, end) for ranges of rows of about 16,000 elements each, on threads.
+/// Calls work(begin, end) for ranges of rows of about 16,000 elements each, in parallel.
 template <class Callable>
 void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) {
   constexpr std::int64_t kNumbers = 16 * 1024;
@@ -82,7 +82,7 @@ void for_each_rows(std::int64_t rows, std::int64_t width, const Callable& work) 
                  work);
 }
 
-/// Adds sums over rows to sums[width]. Calls work(begin, end, to) on threads, for ranges of rows;
+/// Adds sums over rows to sums[width]. Calls work(begin, end, to) in parallel, for ranges of rows;
 /// each call adds its rows to `to`, which starts as zeros. The partial sums are then added in the
 /// order of the ranges, so the thread count never affects rounding.
 template <class Real, class Callable>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learns a scene's projections (fovea/train_scene.h): repeats weights, loss, gradients and Adam
-// step.
+// Learns a scene's projections (fovea/train_scene.h): each step computes weights, loss and
+// gradients, and updates the projections with Adam.
 
 #include <cmath>
 #include <utility>

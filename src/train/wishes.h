@@ -42,7 +42,7 @@ class Wishes {
   struct Row {
     std::int64_t item, head, query;
     std::vector<Key> keys;
-    double rest;  // the aim for all other keys together
+    double rest;  // target for the total weight of all other keys
 
     double weight(const Key& key, const TensorView& weights) const {
       return weights.value({item, head, query, key.key});

@@ -27,7 +27,7 @@ class Prepared:
     results: Callable
     how: str = "native"  # native, or "mask tensor": what the problem needs was written out N x N
     note: str = ""  # what else a reader of the figure should know
-    # By name, other ways to compute the same, measured in turns with run in this very process: two
+    # By name, other ways to compute the same, measured in alternation with run in this very process: two
     # processes differ by more, in where their memory lies, than a thin layer costs.
     beside: dict = dataclasses.field(default_factory=dict)  # of further Prepared
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_backward (fovea/attention_backward.h): validates the arguments, plans the work items,
-// computes them on threads, and adds up partial sums.
+// computes them in parallel, and adds up partial sums.
 
 #include "kernels/backward/backward.h"
 

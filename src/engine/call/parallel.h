@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs work items on threads. The thread count never affects rounding.
+// Runs work items in parallel. The thread count never affects rounding.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // attention_forward (fovea/attention.h): validates the arguments, plans the work items, and
-// computes them on threads.
+// computes them in parallel.
 
 #include "kernels/forward/forward.h"
 

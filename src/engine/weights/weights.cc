@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Recomputes rectangles of weights and scores (fovea/weights.h): validates the arguments, splits
-// the rectangle into work items, and computes them on threads.
+// the rectangle into work items, and computes them in parallel.
 
 #include "fovea/weights.h"
 

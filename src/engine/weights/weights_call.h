@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Common code of the calls that recompute weights (fovea/weights.h): validation, and running work
-// items on threads.
+// items in parallel.
 
 #pragma once
 
@@ -41,7 +41,7 @@ class WeightsCall {
   /// Returns a kernel item with all queries and keys of a head.
   kernels::WeightsItem item(std::int64_t batch, std::int64_t head) const;
 
-  /// Calls work(number, scratch) on threads, for each number in [0, items).
+  /// Calls work(number, scratch) in parallel, for each number in [0, items).
   template <class Work>
   void run(std::int64_t items, const Work& work) const {
     const Execution& execution = problem_.options.execution;

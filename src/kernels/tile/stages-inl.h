@@ -181,7 +181,7 @@ class ScoreStages {
 
   /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` to
   /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless it is already loaded. Keys
-  /// beyond the last one repeat its bias.
+  /// beyond the last get the bias of the last.
   void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     key = key / kBiasKeys * kBiasKeys;
     const std::int64_t query = panel.first_query + lane;

@@ -101,8 +101,8 @@ std::string floats(const Tensor& tensor) {
   return base64(bytes);
 }
 
-/// Encodes numbers as `most` + 1 levels from `low` to `high`, in 1 or 2 bytes each. The three codes
-/// after the levels are -inf, inf and NaN.
+/// Quantizes numbers to evenly spaced levels from `low` to `high`, in `byte_count` bytes (1 or 2).
+/// The three codes after the levels are -inf, inf and NaN.
 std::string levels(const Tensor& tensor, double low, double high, int byte_count) {
   const long most = (1L << (8 * byte_count)) - 4;
   std::vector<std::uint8_t> bytes;

@@ -398,7 +398,7 @@ void compare(const char* step, const Tensor& found, bool present, const Numbers&
   }
 }
 
-/// Checks that attention_rows has the bits of attention_steps for all rows.
+/// Checks that attention_rows and attention_steps have bit-identical results for all rows.
 void compare_rows(const Problem& p, const Steps& all) {
   std::vector<Row> rows;
   for_each_index(all.lse.shape(), [&](const Index& i) { rows.push_back({i[0], i[1], i[2]}); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gradients are bit-identical for any number of threads, repeated calls, a caller's workspace, and
-// concurrent and nested calls. Items that add to the same elements do so in turns
+// concurrent and nested calls. Items that add to the same elements do so in alternation
 // (kernels/backward/turn.h).
 
 #include <algorithm>

@@ -186,7 +186,7 @@ TEST_F(AttentionMask, SingleVisibleKey) {
 }
 
 TEST_F(AttentionMask, CausalMatchesTheDocumentedMatrices) {
-  // One-hot values show which keys are visible, since equal scores make the context their mean.
+  // With equal scores the context is the mean of the visible values; one-hot values show which.
   const auto context_of = [](std::int64_t q_len, std::int64_t kv_len) {
     const Tensor query(storage(), {1, 1, q_len, 1});
     const Tensor key(storage(), {1, 1, kv_len, 1});
