@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea attend`: runs that end early, outputs that cannot be written, and the memory of a run."""
+"""`fovea attend`: interrupted runs, unwritable outputs, and memory use."""
 
 import fcntl
 import json
@@ -22,7 +22,7 @@ from tensor_files import npy
 
 
 class EarlyEndTest(AttendTest):
-    """A run of the reference, which takes long, ended before it is done."""
+    """Signals and file changes during a slow run of the reference."""
 
     def test_interrupted(self):
         arguments = self.slow_problem()
@@ -40,7 +40,7 @@ class EarlyEndTest(AttendTest):
             self.assertEqual(self.files(), ["c.npy", "slow.npy", "wide.npy"])
 
     def test_interrupted_at_any_moment(self):
-        # Whenever it comes: the old file or the whole new one, and never a temporary one.
+        # At any moment, the output is the old file or the complete new one, and no temporary file is left.
         chance = random.Random(1)
         count = 1 << 17
         large = self.write("large.npy", npy("<f4", f"({count // 64}, 1, 64)", bytes(4 * count)))
@@ -61,18 +61,18 @@ class EarlyEndTest(AttendTest):
             self.assertEqual(err, b"")
             self.assertIn(path.read_bytes(), (b"old", whole))
             self.assertEqual(self.files(), ["c.npy", "large.npy", "whole.npy"])
-        # A signal that comes before main has begun ends the process in the system's way.
+        # A signal that arrives before main starts has its default action.
         self.assertLessEqual(codes, {0, 130, -signal.SIGINT})
 
     def wait_until_mapped(self, process, name):
-        """Waits until the process has mapped the file, and 0.3 s more."""
+        """Waits until the process has mapped the file, then another 0.3 s."""
         maps = pathlib.Path(f"/proc/{process.pid}/maps")
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and maps.exists() and name not in maps.read_text():
             time.sleep(0.01)
         time.sleep(0.3)
 
-    def test_an_input_that_becomes_shorter(self):
+    def test_input_truncated_during_a_run(self):
         arguments = self.slow_problem()
         path = self.write("c.npy", "old")
         with subprocess.Popen([FOVEA, *arguments, "--output", path], stderr=subprocess.PIPE,
@@ -84,9 +84,9 @@ class EarlyEndTest(AttendTest):
         self.assertIn("a file became shorter", self.one_line(err))
         self.assertEqual((self.dir / "c.npy").read_text(), "old")
 
-    def test_a_result_that_verify_refuses(self):
-        # The query changes under the running computation, which nothing but --verify can see.
-        arguments = self.slow_problem(rows=128)  # which is to come to its end
+    def test_verify_rejects_a_wrong_result(self):
+        # Keys and values change during the computation, which only --verify can detect.
+        arguments = self.slow_problem(rows=128)  # few enough for the run to finish
         path = self.write("c.npy", "old")
         with subprocess.Popen([FOVEA, *arguments, "--output", path, "--verify"], stderr=subprocess.PIPE,
                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
@@ -121,8 +121,8 @@ class EarlyEndTest(AttendTest):
 
 class MemoryTest(AttendTest):
     @limits_memory
-    def test_inputs_are_mapped_and_nothing_is_copied(self):
-        # 96 MB to be read, 32 MB to be written.
+    def test_inputs_are_mapped_not_copied(self):
+        # 96 MB of input, 32 MB of output.
         count = 1 << 23
         path = self.dir / "large.safetensors"
         head = {name: {"dtype": "F32", "shape": [64, count // 64 // 64, 64],
@@ -154,7 +154,7 @@ class OutputErrorTest(AttendTest):
 
     def test_failed_write_leaves_nothing_behind(self):
         def small_files_only():
-            # OpenMP has a small file of its own.
+            # Leaves room for a small file that OpenMP writes.
             resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
         source = self.input_file(problem(q_len=600))
         for ending in (".npy", ".npz", ".safetensors"):
@@ -182,7 +182,7 @@ class OutputErrorTest(AttendTest):
         self.assertEqual((self.dir / "c.npy").read_text(), "old")
         self.assertEqual(self.files(), ["c.npy", "in.safetensors"])
 
-    def test_no_such_directory_is_said_before_the_work(self):
+    def test_missing_directory_is_reported_before_the_computation(self):
         path = str(self.dir / "missing" / "c.npy")
         begin = time.monotonic()
         arguments = self.slow_problem()

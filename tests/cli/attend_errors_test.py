@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `fovea attend` refuses: each a message that names the option or file, what was expected and what
-came, the exit code 2, and an output that stays as it was."""
+"""Errors of `fovea attend`: each message names the option or file, the expected value and the actual one.
+The exit code is 2, and an existing output file is unchanged."""
 
 import unittest
 
 from support import CliTest, run
 from tensor_files import Array, npy, npz, npz_of, safetensors, safetensors_of
 
-# Files of a problem with batch 2, 4 heads over 2, 5 queries, 7 keys, and of what does not fit it.
+# A problem with batch 2, 4 query heads, 2 key heads, 5 queries and 7 keys, and files that do not fit it.
 FILES = {
     "q.npy": Array.normal((2, 4, 5, 6), 1).npy(),
     "k.npy": Array.normal((2, 2, 7, 6), 2).npy(),
@@ -66,9 +66,9 @@ FILES = {
 QKV = "--query q.npy --key k.npy --value v.npy"
 KV = "--key k.npy --value v.npy"
 
-# Arguments, and parts of the message. All but those of USAGE come with --output old.npy in front.
+# Arguments, and expected parts of the message. The tests put --output old.npy in front of the arguments.
 MISUSE = [
-    # What is to be read.
+    # Inputs.
     ("--query q.npy --key k.npy", "expected --query, --key and --value, or --input FILE; --value is missing"),
     ("--value v.npy", "--query is missing"),
     ("", "--query is missing"),
@@ -82,7 +82,7 @@ MISUSE = [
     (f"{KV} --query - --documents -,ids7.npy", "--documents: expected a file, got -, which --query reads"),
     (f"{QKV} --documents -,-", "--documents: expected a file, got -, which --documents reads"),
     (f"{QKV} --sinks - --alibi -", "--sinks: expected a file, got -, which --alibi reads"),
-    # Words and numbers.
+    # Option values.
     (f"{QKV} --layout blhx", '--layout: expected one of bhld, blhd; got "blhx" (did you mean'),
     (f"{QKV} --dtype float32", '--dtype: expected one of f32, bf16, f16, f64; got "float32"'),
     (f"{QKV} --threads 0", '--threads: expected a whole number from 1 to 1024, got "0"'),
@@ -220,7 +220,7 @@ class RefusalTest(CliTest):
             self.assertIn(part, message, arguments)
         return message
 
-    def test_the_files_are_right_by_themselves(self):
+    def test_valid_files_are_accepted(self):
         for arguments in (QKV, "--input all.npz", f"{QKV} --mask mask.npy", f"{QKV} --relative table.npy"):
             self.succeed("attend", *arguments.split(), "--verify", cwd=self.dir)
 
@@ -236,7 +236,7 @@ class RefusalTest(CliTest):
             with self.subTest(arguments):
                 self.refused(f"--output old.npy {arguments}", *parts)
 
-    def test_there_are_enough_of_them(self):
+    def test_number_of_cases(self):
         self.assertGreaterEqual(len(MISUSE) + len(BAD_INPUT), 100)
 
     def tearDown(self):
@@ -248,7 +248,7 @@ class RefusalTest(CliTest):
 
 
 class HostileTest(CliTest):
-    def test_a_file_cut_short_anywhere(self):
+    def test_truncated_files(self):
         whole = safetensors_of({name: Array.normal((3, 2), 1) for name in ("query", "key", "value")})
         path = self.write("a.safetensors", whole)
         self.succeed("attend", "--input", path, "--verify")
@@ -256,7 +256,7 @@ class HostileTest(CliTest):
             self.write("a.safetensors", whole[:size])
             self.fail_with(2, "attend", "--input", path, "--verify")
 
-    def test_every_byte_of_a_header_changed(self):
+    def test_corrupted_header_bytes(self):
         whole = Array.normal((3, 2), 1).npy()
         rest = ["--key", self.write("k.npy", whole), "--value", self.write("v.npy", whole)]
         path = str(self.dir / "q.npy")
@@ -269,7 +269,7 @@ class HostileTest(CliTest):
             if result.returncode == 2:
                 self.assertIn("q.npy", self.one_line(result.stderr))
 
-    def test_shapes_whose_products_do_not_fit(self):
+    def test_shapes_whose_sizes_overflow(self):
         far = 1 << 40
         for shape in ((far, far, 5, 0), (5, far, far, 0), (0, far, far, far), (far, 0, far, far)):
             path = self.write("far.npy", npy("<f4", str(shape), b""))
@@ -280,7 +280,7 @@ class HostileTest(CliTest):
                 if result.returncode != 0:
                     self.one_line(result.stderr)
 
-    def test_text_that_acts_on_a_terminal(self):
+    def test_escape_sequences_are_not_printed(self):
         escape = "\x1b]0;owned\x07"
         for option in ("--query", "--input", "--output", "--mask", "--sinks", "--window", "--scale"):
             message = self.fail_with(2, "attend", "--query", "q", "--key", "k", "--value", "v", "--lse",

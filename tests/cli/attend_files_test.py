@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea attend`: where results go, what is said of them, and what --verify says."""
+"""`fovea attend`: standard streams, output files, the report, and --verify."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ class StreamTest(AttendTest):
         result = run("attend", *specs, "--lse", "-")
         self.assert_close(Array.from_npy(result.stdout), right_lse, "lse")
 
-    def test_the_report_goes_out_of_the_way(self):
+    def test_report_moves_to_standard_error(self):
         specs = self.specs(problem(), "query", "key", "value")
         result = run("attend", *specs, "--output", "-", "--verify")
         self.assertEqual(result.returncode, 0)
@@ -51,7 +51,7 @@ class StreamTest(AttendTest):
         self.assert_close(Array.from_npy(result.stdout), attention(**arrays)[0], "bf16",
                           3 * ROUNDING["bfloat16"])
 
-    def test_reader_that_leaves(self):
+    def test_closed_pipe(self):
         specs = self.specs(problem(), "query", "key", "value")
         for options in (["--output", "-"], ["--output", str(self.dir / "c.npy")]):
             result = run("attend", *specs, *options, stdout=self.pipe_without_reader())
@@ -59,7 +59,7 @@ class StreamTest(AttendTest):
 
 
 class OutputTest(AttendTest):
-    def test_an_output_may_be_an_input(self):
+    def test_output_may_overwrite_an_input(self):
         arrays = problem()
         path = self.write_array("q.npy", arrays["query"])
         others = self.input_file({name: arrays[name] for name in ("key", "value")})
@@ -70,7 +70,7 @@ class OutputTest(AttendTest):
         self.assertEqual(list(read_arrays(self.dir / "all.npz")), ["context"])
         self.assertEqual(self.files(), ["all.npz", "in.safetensors", "q.npy"])
 
-    def test_both_in_one_file_under_names(self):
+    def test_context_and_lse_in_one_file(self):
         path = self.input_file(problem())
         for ending in (".npz", ".safetensors"):
             output = str(self.dir / f"o{ending}")
@@ -82,8 +82,8 @@ class OutputTest(AttendTest):
                      f"{self.dir}/link.npz")
         self.assertEqual(sorted(read_arrays(self.dir / "o.npz")), ["context", "lse"])
 
-    def test_the_files_are_those_of_numpy(self):
-        # Beyond the array: version, padding and order of what numpy.save writes.
+    def test_npy_header_matches_numpy(self):
+        # The format version, padding and member order match those of numpy.save, not only the array.
         arrays = problem()
         self.succeed("attend", "--input", self.input_file(arrays), "--output", str(self.dir / "c.npy"))
         content = (self.dir / "c.npy").read_bytes()
@@ -92,13 +92,13 @@ class OutputTest(AttendTest):
         self.assertEqual(content[10:128].decode(), header.ljust(117) + "\n")
         self.assertEqual(len(content), 128 + 4 * 2 * 4 * 5 * 3)
 
-    def test_permissions_stay(self):
+    def test_permissions_are_kept(self):
         path = self.write("c.npy", "old")
         os.chmod(path, 0o640)
         self.succeed("attend", "--input", self.input_file(problem()), "--output", path)
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o640)
 
-    def test_a_fifo_is_written_to_once(self):
+    def test_fifo_is_written_once(self):
         path = str(self.dir / "pipe.npy")
         os.mkfifo(path)
         pipe = os.open(path, os.O_RDWR)
@@ -160,18 +160,18 @@ class ReportTest(AttendTest):
             report = json.loads(self.succeed("attend", "--input", path, "--verify", "--json"))
             self.assertEqual((report["flop"], report["gflops"]), (0, None))
             self.assertEqual(report["verify"], {"rows": 0, "context": None, "lse": None})
-        # Without keys there are rows, of zeros.
+        # Without keys, the result still has rows, which are zero.
         text = self.succeed("attend", "--input", self.input_file(problem(kv_len=0)), "--verify")
         self.assertRegex(text, r"\ntime     [\d.]+ [num]?s, .*\nverified 40 rows by the reference; ")
 
-    def test_flop_of_masks_that_are_tensors(self):
+    def test_flop_count_of_mask_tensors(self):
         mask = Array((HEADS, Q_LEN, KV_LEN),
                      [x > 0 for x in Array.normal((HEADS, Q_LEN, KV_LEN), 3).values], "bool")
         report = json.loads(self.succeed("attend", "--input", self.input_file(problem()), "--json",
                                          "--mask", self.write_array("m.npy", mask)))
         self.assertEqual(report["flop"], 2 * (DIM + VALUE_DIM) * BATCH * sum(mask.values))
 
-    def test_a_long_call_is_compared_with_the_ceiling(self):
+    def test_long_run_reports_share_of_ceiling(self):
         zeros = self.write("z.npy", npy("<f4", "(6, 4096, 64)", bytes(4 * 6 * 4096 * 64)))
         report = json.loads(self.succeed("attend", "--query", zeros, "--key", zeros, "--value", zeros,
                                          "--json", "--threads", "1"))
@@ -179,7 +179,7 @@ class ReportTest(AttendTest):
         self.assertGreater(report["ceiling_gflops"], 0)
         self.assertAlmostEqual(report["share"], report["gflops"] / report["ceiling_gflops"])
 
-    def test_without_an_output_both_are_computed(self):
+    def test_both_results_are_computed_without_output(self):
         path = self.input_file(problem())
         report = json.loads(self.succeed("attend", "--input", path, "--json", "--verify"))
         self.assertEqual((report["context"]["file"], report["lse"]["file"]), (None, None))
@@ -187,8 +187,8 @@ class ReportTest(AttendTest):
         self.assertIn("not written", self.succeed("attend", "--input", path, "--verify"))
         self.assertEqual(self.files(), ["in.safetensors"])
 
-    def test_verify_takes_all_rules_types_and_layouts(self):
-        # Each head by itself is to be what it is among the others.
+    def test_verify_supports_all_rules_and_types(self):
+        # A head computed separately must equal the same head of the whole problem.
         bias = self.write_array("b.npy", Array.normal((BATCH, HEADS, 1, 9), 1))
         mask = self.write_array("m.npy", Array((HEADS, 1, 9), [i % 5 > 0 for i in range(9 * HEADS)], "bool"))
         ids = self.write_array("i.npy", Array((BATCH, 9), [0] * 4 + [1] * 5 + [2] * 7 + [1] * 2, "int64"))
@@ -204,13 +204,13 @@ class ReportTest(AttendTest):
             limit = 1e-4 + 3 * 3 * ROUNDING[dtype]
             self.assertLess(report["verify"]["context"]["allowed"], limit, (dtype, option))
 
-    def test_verify_of_what_is_not_finite(self):
+    def test_verify_with_nonfinite_inputs(self):
         for number in (math.nan, math.inf, -math.inf, 3e38):
             arrays = problem(q_len=40)
             for name, place in (("key", 8), ("value", 4), ("query", 17)):
                 arrays[name].values[place] = number
             self.attend("--input", self.input_file(arrays), "--verify", "--causal")
-        # Rows of which nothing is to be seen, as others say it: by very low numbers.
+        # Fully masked rows, expressed by a very low finite bias as in other libraries.
         for lowest in (-3.4028234663852886e38, -1e30, -10000.0):
             bias = self.write_array("b.npy", Array((40, 1), [lowest, 0.0] * 20))
             for dtype in ("float32", "bfloat16"):
@@ -218,7 +218,7 @@ class ReportTest(AttendTest):
                                                  "--bias", bias, "--verify", "--json"))
                 self.assertLess(report["verify"]["context"]["error"], 0.1)
 
-    def test_names_do_nothing_to_a_terminal(self):
+    def test_escape_sequences_in_names_are_escaped(self):
         arrays = problem()
         query = self.input_file({"q\x1b[31m": arrays.pop("query")}, "q.safetensors")
         text = self.succeed("attend", "--input", self.input_file(arrays), "--query", f"{query}:q\x1b[31m",

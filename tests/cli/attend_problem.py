@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small problem for tests of `fovea attend`, and runs of it that are compared with the formula."""
+"""A small problem for tests of `fovea attend`, and checks of its results against the formula."""
 
 from support import CliTest
 from tensor_files import ROUNDING, Array, attention, npy, npz_of, read_arrays, safetensors_of
@@ -18,7 +18,7 @@ class AttendTest(CliTest):
         return self.write(name, array.npy())
 
     def attend(self, *options, outputs=("out.npz", "out.npz"), **run_options):
-        """(context, lse) of a successful run."""
+        """Runs `fovea attend`, which must succeed; returns (context, lse)."""
         context, lse = (str(self.dir / name) for name in outputs)
         self.succeed("attend", *options, "--output", context, "--lse", lse, **run_options)
         if context == lse:
@@ -40,7 +40,7 @@ class AttendTest(CliTest):
             self.assertTrue(x == y or abs(x - y) <= allowed, (what, index, x, y))
 
     def check(self, arrays, *options, layout=lambda array: array, **oracle):
-        """A run on an --input file against the formula; returns context and lse."""
+        """Runs with an --input file and compares the results with the formula; returns (context, lse)."""
         context, lse = self.attend("--input", self.input_file(arrays), *options)
         right, right_lse = attention(arrays["query"], arrays["key"], arrays["value"], **oracle)
         self.assert_close(context, layout(right), ("context", options))
@@ -48,7 +48,7 @@ class AttendTest(CliTest):
         return context, lse
 
     def slow_problem(self, rows=512):
-        """Arguments of a run of the reference, which takes long."""
+        """Returns the arguments of a slow run of the reference."""
         numbers = Array.normal((16,), 1).values * rows
         path = self.write_array("slow.npy", Array((4, rows, 4), numbers, "float64"))
         wide = self.write("wide.npy", npy("<f8", "(4, 65536, 4)", bytes(8 * 4 * 65536 * 4)))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea attend`: results of every rule, type, rank, layout and format, against the formula in plain
-Python. attend_files_test.py has where they go and what is said of them, attend_errors_test.py what is
-refused."""
+"""`fovea attend`: results for every rule, type, rank, layout and format, compared with the formula in plain
+Python. attend_files_test.py tests outputs and reports, attend_errors_test.py tests errors."""
 
 import json
 import math
@@ -19,7 +18,7 @@ class ResultTest(AttendTest):
             right, right_lse = attention(**arrays)
             self.assertEqual((context.dtype, lse.dtype),
                              (dtype, "float64" if dtype == "float64" else "float32"))
-            # The weights of bfloat16 may be rounded as well.
+            # With bfloat16, the weights may be rounded as well.
             self.assert_close(context, right, dtype, 3 * ROUNDING[dtype])
             self.assert_close(lse, right_lse, dtype)
             if dtype == "float64":
@@ -50,14 +49,14 @@ class ResultTest(AttendTest):
                 self.assertEqual(list(found), [expected])
                 self.assert_close(found[expected], right, output)
 
-    def test_input_file_and_options_beside_it(self):
+    def test_options_override_the_input_file(self):
         arrays = problem()
         other = Array.normal((BATCH, HEADS, Q_LEN, DIM), 9)
         path = self.input_file(arrays, "in.npz")
         context, _ = self.attend("--input", path, "--query", self.write_array("q.npy", other))
         self.assert_close(context, attention(other, arrays["key"], arrays["value"])[0], "query")
 
-    def test_bfloat16_of_numpy(self):
+    def test_bfloat16_stored_by_numpy(self):
         arrays = problem("bfloat16")
         right, _ = attention(**arrays)
         path = self.input_file(arrays, "in.npz")
@@ -86,7 +85,7 @@ class ResultTest(AttendTest):
                                        outputs=outputs)
             self.assert_close(context, right.exchanged(1, 2), outputs)
             self.assert_close(lse, right_lse, outputs)
-        # Rank 3, and a mask, which has the heads first in any layout.
+        # Rank 3 with a mask. Masks have the heads first in every layout.
         one = problem(batch=1)
         flat = {name: array.exchanged(1, 2).reshaped(array.shape[2], array.shape[1], array.shape[3])
                 for name, array in one.items()}
@@ -124,7 +123,7 @@ class ResultTest(AttendTest):
             self.assert_close(context, right, word, 3 * ROUNDING[dtype])
             self.assert_close(lse, right_lse, word)
 
-    def test_integers_and_a_float64_are_converted_on_request(self):
+    def test_dtype_converts_integers_and_float64(self):
         whole = Array((1, 1, 3, 2), [1, -2, 3, 0, 2, 1], "int32")
         arrays = {"query": whole, "key": whole.as_type("float64"),
                   "value": Array((1, 1, 3, 2), [0, 1, 1, 0, 1, 1], "bool")}
@@ -135,20 +134,20 @@ class ResultTest(AttendTest):
         self.assert_close(lse, right_lse, "integers")
 
     def test_many_queries(self):
-        # More than decoding is for, so that the other engine computes them.
+        # Too many queries for the decode engine, so the forward engine is used.
         arrays = problem(q_len=67, kv_len=67, batch=1, heads=2)
         path = self.input_file(arrays)
         engine = json.loads(self.succeed("attend", "--input", path, "--json"))["engine"]
         self.assertEqual(engine, "forward")
         self.check(arrays, "--causal", visible=lambda b, h, i, j: j <= i)
 
-    def test_any_number_of_threads_gives_the_same_bits(self):
+    def test_result_is_independent_of_thread_count(self):
         arrays = problem(q_len=130, kv_len=90)
         path = self.input_file(arrays)
         results = {tuple(self.attend("--input", path, "--threads", str(n))[0].values) for n in (1, 2, 5)}
         self.assertEqual(len(results), 1)
 
-    def test_nothing_to_attend_to(self):
+    def test_empty_problems(self):
         for shapes in (dict(q_len=0), dict(kv_len=0), dict(batch=0), dict(q_len=0, kv_len=0)):
             arrays = problem(**shapes)
             for options in ([], ["--causal", "--alibi"], ["--dtype", "f64"]):
@@ -157,7 +156,7 @@ class ResultTest(AttendTest):
                 self.assertEqual((context.shape, context.values), (expected.shape, expected.values))
                 self.assertEqual((lse.shape, lse.values), (expected_lse.shape, expected_lse.values))
 
-    def test_a_shape_of_nothing_but_billions_of_rows(self):
+    def test_billions_of_empty_rows(self):
         query = self.write("q.npy", npy("<f4", f"({1 << 40}, 0)", b""))
         key = self.write("k.npy", npy("<f4", "(3, 0)", b""))
         self.succeed("attend", "--query", query, "--key", key, "--value", key, "--output",
@@ -176,7 +175,7 @@ class RuleTest(AttendTest):
                                 (["--alignment", "1,4"], [1, 4]), (["--alignment", offsets], [3, -2])):
             context, lse = self.check(arrays, "--causal", *options,
                                       visible=lambda b, h, i, j, o=offset: j <= i + o[b])
-        # Rows before the first key see nothing.
+        # Rows before the first key are fully masked.
         self.assertEqual(lse.at(1, 0, 0), -math.inf)
         self.assertEqual([context.at(1, 0, 0, c) for c in range(VALUE_DIM)], [0.0] * VALUE_DIM)
 
@@ -187,7 +186,7 @@ class RuleTest(AttendTest):
                 return (left < 0 or j >= at - left) and (right < 0 or j <= at + right)
             self.check(problem(), "--window", f"{left},{right}", visible=visible)
 
-    def test_prefix_joins_causal_and_nothing_else(self):
+    def test_prefix_extends_only_the_causal_mask(self):
         def causal(i, j):
             return j <= i + self.OFFSET
         self.check(problem(), "--prefix", "3", visible=lambda b, h, i, j: j < 3)
@@ -214,7 +213,7 @@ class RuleTest(AttendTest):
         lengths = self.write_array("lengths.npy", Array((BATCH,), [4, 0], "int64"))
         for option, real in (("4", [4, 4]), ("7,3", [7, 3]), (lengths, [4, 0])):
             self.check(problem(), "--key-lengths", option, visible=lambda b, h, i, j, n=real: j < n[b])
-            # The last query stands at the last real key.
+            # The last query is aligned with the last key within the length.
             self.check(problem(), "--causal", "--key-lengths", option,
                        visible=lambda b, h, i, j, n=real: j < n[b] and j <= i + n[b] - Q_LEN)
 
@@ -279,7 +278,7 @@ class RuleTest(AttendTest):
         self.check(problem(), "--scale", "-2e-1", scale=-0.2)
         self.check(problem(), "--softcap", "0.75", score=lambda place, s: 0.75 * math.tanh(s / 0.75))
 
-    def test_all_at_once(self):
+    def test_all_rules_combined(self):
         mask = Array((Q_LEN, KV_LEN), [x > -1 for x in Array.normal((Q_LEN, KV_LEN), 7).values], "bool")
         bias = Array.normal((HEADS, Q_LEN, KV_LEN), 8)
         options = ["--causal", "--prefix", "2", "--window", "4,1", "--key-lengths", "7,6", "--mask",

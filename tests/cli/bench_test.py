@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea-bench`: what it measures, what it refuses, and how it says so. Not how fast anything is."""
+"""`fovea-bench`: its reports, options and errors. Speed is not tested."""
 
 import json
 import os
@@ -19,7 +19,7 @@ ROW_MEMBERS = ["problem", "threads", "flop", "median_s", "best_s", "at_most_s", 
 
 
 def pairs(q_len, kv_len, visible):
-    """How many keys all queries see, with queries aligned to the last keys."""
+    """Returns the number of visible query-key pairs, with the last query aligned to the last key."""
     offset = kv_len - q_len
     return sum(visible(i + offset, j) for i in range(q_len) for j in range(kv_len))
 
@@ -47,7 +47,7 @@ class BenchTest(CliTest):
             "relative": False, "functor": False, "dtype": "float32", "block_size": 0})
         self.assertEqual(row["flop"], 2 * (12 + 20) * 2 * 4 * 33 * 50)
         self.assertLessEqual(row["error"], row["allowed_error"])
-        # Promises are made for the standard table only.
+        # Only the rows of the standard table have performance targets.
         for name in ("at_most_s", "share_at_least", "against", "speedup", "speedup_at_least"):
             self.assertIsNone(row[name], name)
 
@@ -65,7 +65,7 @@ class BenchTest(CliTest):
             shares.append(speed / max(part["ceilings_gflops"]))
         self.assertAlmostEqual(row["share"], statistics.median(shares))
 
-    def test_only_visible_pairs_count(self):
+    def test_flop_counts_only_visible_pairs(self):
         masks = {
             ("causal",): lambda i, j: j <= i,
             ("window:5,2",): lambda i, j: i - 5 <= j <= i + 2,
@@ -89,7 +89,7 @@ class BenchTest(CliTest):
                                                             "functor")],
                          [2.5, True, True, True, True])
 
-    def test_types_of_storage(self):
+    def test_storage_types(self):
         for option, dtype in (("f32", "float32"), ("bf16", "bfloat16"), ("f16", "float16")):
             row = self.row("--q-len", "70", "--head-dim", "24", "--dtype", option)
             self.assertEqual(row["problem"]["dtype"], dtype)
@@ -125,7 +125,7 @@ class BenchTest(CliTest):
                 for name, value in watched.items():
                     self.assertEqual(row["problem"]["lenses"][name], value)
 
-    def test_weights_found_again(self):
+    def test_recomputed_weights(self):
         looks = self.bench("looks")["looks"]
         self.assertEqual([list(look) for look in looks],
                          3 * [["length", "head_dim", "queries", "keys", "cells", "median_s", "best_s", "at_most_s",
@@ -148,7 +148,7 @@ class BenchTest(CliTest):
         memory = report["memory"]
         self.assertEqual(memory["problem"]["mask"], "window(1023, 0)")
         self.assertEqual(memory["at_most"], 96e6)
-        # At least this program itself, and not another matrix of 16384 x 16384 numbers.
+        # At least the program itself, but no 16384 x 16384 matrix.
         self.assertTrue(1e5 < memory["bytes"] < 16384 * 16384, memory)
 
     def test_every_target(self):
@@ -233,7 +233,7 @@ class BenchTest(CliTest):
                 (["--score", "alibi:1"], "expected alibi, bias, functor, relative or softcap:CAP")):
             self.assertIn(message, self.fail_with(2, *arguments), arguments)
 
-    def test_it_is_no_command_of_fovea(self):
+    def test_bench_is_not_a_fovea_command(self):
         for arguments in ([], ["--help"], ["forward", "--quick"]):
             result = run("bench", *arguments)
             self.assertEqual((result.returncode, result.stdout), (2, b""))
@@ -242,7 +242,7 @@ class BenchTest(CliTest):
     def test_version(self):
         self.assertEqual(self.succeed("--version"), self.succeed("--version", program=FOVEA).replace("fovea", "fovea-bench"))
 
-    def test_an_unknown_target_is_refused(self):
+    def test_unknown_target_is_rejected(self):
         message = self.fail_with(2, "tiny", env=environment(FOVEA_TARGET="MMX"))
         self.assertIn("FOVEA_TARGET: expected one of", message)
 
@@ -250,17 +250,17 @@ class BenchTest(CliTest):
         result = run("tiny", "--quick", program=BENCH, stdout=self.pipe_without_reader())
         self.assertEqual((result.returncode, result.stderr), (0, b""))
 
-    def test_interrupt_ends_it_at_once(self):
+    def test_interrupt_stops_immediately(self):
         with subprocess.Popen([BENCH, "forward"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, env=environment(),
                               preexec_fn=default_signals) as process:
-            process.stdout.readline()  # the heading: from here on it measures
+            process.stdout.readline()  # the heading; measurements start after it
             time.sleep(0.3)
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(timeout=5), 130)
             self.assertEqual(process.stderr.read(), b"")
 
-    def test_progress_is_for_terminals(self):
+    def test_progress_only_on_terminals(self):
         for term, shown in (("xterm", True), ("dumb", False)):
             master, terminal = pty.openpty()
             with subprocess.Popen([BENCH, "--q-len", "32", "--quick"], stderr=terminal,
@@ -283,13 +283,13 @@ class BenchTest(CliTest):
             else:
                 self.assertEqual(seen, b"")
 
-    def test_the_examples_of_the_page_run(self):
+    def test_help_examples_run(self):
         page = re.sub(r"(?s)\nSYNOPSIS\n.*?\n\n", "", self.succeed("--help").partition("\nEXAMPLE\n")[2])
         examples = re.findall(r"^    (?:FOVEA_TARGET=\S+ )?fovea-bench(.*)$", page, re.MULTILINE)
         self.assertGreaterEqual(len(examples), 5)
         for example in examples:
             options = example.partition(" >")[0].split()
-            # The last of two equal options counts: made small, the example takes no time.
+            # The last of repeated options wins, so a small size keeps the example fast.
             small = [] if "ceilings" in options else ["--q-len", "16"]
             self.assertGreater(len(self.succeed(*options, *small, "--quick")), 100, example)
 

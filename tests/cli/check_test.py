@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea explain --check`: exit codes, and that no expected number can be off unnoticed.
+"""`fovea explain --check`: exit codes, and detection of every wrong expected number.
 
-The mutation test moves every number that the notebooks' scenes expect by two units of its last
-digit, up and down, one at a time, and wants to see each one refused.
+The mutation test changes each number that the notebooks' scenes expect by two units in its last
+digit, up and down, one at a time. Each change must be detected.
 """
 
 import concurrent.futures
@@ -17,7 +17,7 @@ NOTEBOOKS = [path for path in EXAMPLES if path.name.startswith("00")]
 
 
 def parse_exactly(text):
-    """JSON with its numbers as they were typed."""
+    """Parses JSON and keeps the digits of each number as written."""
     return json.loads(text, parse_float=decimal.Decimal, parse_int=decimal.Decimal)
 
 
@@ -32,7 +32,7 @@ def write_exactly(value):
 
 
 def number_places(values, place=()):
-    """The index paths of all numbers in nested lists."""
+    """Yields the index paths of all numbers in nested lists."""
     if isinstance(values, list):
         for i, part in enumerate(values):
             yield from number_places(part, (*place, i))
@@ -41,7 +41,7 @@ def number_places(values, place=()):
 
 
 def last_digit(number, expectation):
-    """One unit of the last digit that the author vouches for."""
+    """Returns one unit in the last digit that the expectation specifies."""
     if "digits" in expectation:
         exponent = -int(expectation["digits"])
     elif "significant" in expectation and number != 0:
@@ -52,7 +52,7 @@ def last_digit(number, expectation):
 
 
 def mutations(text):
-    """(what was changed, the changed scene's text) for every expected number, up and down."""
+    """Yields (description, text of the changed scene) for each expected number, up and down."""
     original = parse_exactly(text)
     for i, expectation in enumerate(original["expect"]):
         for place in number_places(expectation["values"]):
@@ -69,7 +69,7 @@ def mutations(text):
 
 
 class MutationTest(CliTest):
-    def test_every_expected_number_counts(self):
+    def test_every_mutation_is_detected(self):
         self.assertEqual(len(NOTEBOOKS), 5)
         total = 0
         missed = []
@@ -79,7 +79,8 @@ class MutationTest(CliTest):
                 rewritten = write_exactly(parse_exactly(text))
                 unchanged = run("explain", "-", "--check", stdin=rewritten)
                 self.assertEqual(unchanged.returncode, 0, path)
-                # All use memory in the same way, so sanitizers run every ninth, up and down in turn.
+                # Memory is used in the same way in all cases, so sanitizer builds run every ninth one;
+                # 9 is odd, so changes up and down alternate.
                 cases = list(mutations(text))[::9 if SANITIZED else 1]
                 codes = pool.map(
                     lambda case: run("explain", "-", "--check", stdin=case[1]).returncode, cases)
@@ -108,7 +109,7 @@ class CheckTest(CliTest):
     def checked(self, *expect):
         return scene(score=self.SCORE, expect=list(expect))
 
-    def test_all_examples_hold(self):
+    def test_all_examples_pass(self):
         for path in EXAMPLES:
             if "expect" not in json.loads(path.read_text(encoding="utf-8")):
                 continue
@@ -116,7 +117,7 @@ class CheckTest(CliTest):
             expected = len(json.loads(path.read_text(encoding="utf-8"))["expect"])
             self.assertGreaterEqual(len(lines), expected, path)
 
-    def test_a_line_for_each_expectation(self):
+    def test_one_line_per_expectation(self):
         text = self.succeed("explain", "-", "--check", stdin=self.checked(
             self.GOOD, {"step": "tokens", "values": ["Your", "journey", "starts"]}))
         lines = text.splitlines()
@@ -130,7 +131,7 @@ class CheckTest(CliTest):
         good, bad = result.stdout.decode().splitlines()[:2]
         self.assertNotEqual(good, bad)
 
-    def test_wrong_shape_word_and_step_fail(self):
+    def test_wrong_shape_and_word_fail(self):
         for wrong in ({"step": "focus.scores", "digits": 4, "values": [0.9544, 1.4950]},
                       {"step": "tokens", "values": ["Your", "journey", "ends"]}):
             result = run("explain", "-", "--check", stdin=self.checked(wrong))
@@ -153,7 +154,7 @@ class CheckTest(CliTest):
             self.assertEqual(len(document["checks"]), len(expect))
             self.assertTrue(document["steps"])
 
-    def test_with_output_the_story_goes_to_the_file(self):
+    def test_output_option_redirects_the_story(self):
         path = self.dir / "story.txt"
         lines = self.succeed("explain", "-", "--check", "--output", str(path),
                              stdin=self.checked(self.GOOD))
@@ -161,19 +162,19 @@ class CheckTest(CliTest):
         self.assertEqual(path.read_text(encoding="utf-8"),
                          self.succeed("explain", "-", stdin=self.checked(self.GOOD)))
 
-    def test_a_failed_check_fails_though_nobody_reads_on(self):
+    def test_failed_check_with_a_closed_pipe(self):
         wrong = dict(self.GOOD, values=[0, 0, 0])
         result = run("explain", "-", "--check", stdin=self.checked(wrong),
                      stdout=self.pipe_without_reader())
         self.assertEqual((result.returncode, result.stderr), (1, b""))
 
-    def test_only_text_and_json_can_check(self):
+    def test_check_requires_text_or_json(self):
         for format_name in ("html", "markdown"):
             message = self.fail_with(2, "explain", "-", "--check", "--format", format_name)
             self.assertIn("--check", message)
         self.assertEqual(self.files(), [])
 
-    def test_a_sentence_has_nothing_to_check(self):
+    def test_check_is_rejected_with_text(self):
         self.assertIn("--check", self.fail_with(2, "explain", "--text", "a b", "--check"))
 
 

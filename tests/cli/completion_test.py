@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea completion`: each shell is asked for its candidates after a line, as with the Tab key."""
+"""`fovea completion`: the candidates that each shell offers for a line, as with the Tab key."""
 
 import os
 import pty
@@ -14,7 +14,7 @@ import unittest
 from support import TIMEOUT_S, TRAINS, CliTest, environment
 
 COMMANDS = {"explain", "inspect", "attend", "map", "tile", "heads", "train", "translate", "info", "completion"}
-# A line, and the candidates for its last word.
+# The candidates for the last word of each line.
 CASES = {
     "fovea ": COMMANDS,
     "fovea at": {"attend"},
@@ -41,7 +41,8 @@ COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _fovea
 printf '%s\n' "${COMPREPLY[@]}"
 """
-# Ctrl-X writes what compadd would add to a file. Calls of compadd that only fill arrays are left alone.
+# Ctrl-X writes the candidates that compadd would add to a file. Calls of compadd that only fill arrays
+# are passed through.
 ZSH_CAPTURE = r"""
 PS1='ready> '
 autoload -Uz compinit
@@ -67,7 +68,7 @@ bindkey '^X' capture
 
 
 class Zsh:
-    """An interactive zsh on a terminal of its own, in `directory`."""
+    """An interactive zsh on its own pseudo-terminal, in `directory`."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -120,7 +121,7 @@ class CompletionTest(CliTest):
         return result.stdout.splitlines()
 
     def check(self, candidates):
-        """Compares with CASES, and the options offered with those of every help page."""
+        """Compares the candidates with CASES, and the offered options with the help pages."""
         for line, expected in CASES.items():
             with self.subTest(line):
                 self.assertEqual({word for word in candidates(line) if word}, expected)
@@ -143,7 +144,7 @@ class CompletionTest(CliTest):
 
         def candidates(line):
             asked = self.output_of("fish", "--no-config", "-c", "source ./completion; complete -C $argv[1]", line)
-            # "--sort=entropy" where the line has the option's name and value in one word.
+            # fish returns "--sort=entropy" if the option's name and value are one word of the line.
             return [word.partition("\t")[0].rpartition("=")[2] for word in asked]
 
         self.check(candidates)
@@ -154,7 +155,7 @@ class CompletionTest(CliTest):
         self.addCleanup(zsh.close)
         self.check(zsh.candidates)
 
-    def test_mistakes(self):
+    def test_invalid_arguments(self):
         self.assertEqual(self.fail_with(2, "completion"),
                          "fovea: expected a shell: bash, zsh or fish; see fovea completion --help")
         self.assertEqual(self.fail_with(2, "completion", "zhs"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that can go wrong: one line of message, the right exit code, nothing left behind."""
+"""Errors of the command line: a one-line message, the right exit code, and no leftover files."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support import FOVEA, SOURCE, TIMEOUT_S, CliTest, default_signals, environm
 
 
 class DocumentedErrorsTest(CliTest):
-    """docs/scene.md shows what the program prints, in the order of SCENES; "..." is the rest."""
+    """Compares the messages in docs/scene.md, in the order of SCENES, with the program's; "..." marks a cut."""
 
     WORDS = {"tokens": ["the", "journey", "of", "the", "step"],
              "embeddings": [[1], [2], [3], [4], [5]]}
@@ -31,7 +31,7 @@ class DocumentedErrorsTest(CliTest):
         {**PAIR, "expect": [{"step": "weight", "values": 1}]},
     ]
 
-    def test_the_messages_are_those_of_the_program(self):
+    def test_documented_messages_are_current(self):
         text = (SOURCE / "docs" / "scene.md").read_text(encoding="utf-8")
         shown = [line for line in text.splitlines() if line.startswith("fovea: mine.json: ")]
         self.assertEqual(len(shown), len(self.SCENES))
@@ -60,7 +60,7 @@ class BadInputTest(CliTest):
         os.chmod(path, 0)
         options = {}
         if os.geteuid() == 0:
-            # The superuser may read everything, so somebody else has to try.
+            # Root can read every file, so the program runs as another user.
             if sys.platform != "linux":
                 self.skipTest("needs an ordinary user")
             options["user"] = 65534
@@ -121,7 +121,7 @@ class BadInputTest(CliTest):
             self.assertIn(word, message)
         self.assertIn('did you mean "journey"', message)
 
-    def test_word_that_occurs_twice(self):
+    def test_repeated_word(self):
         text = scene(tokens=["a", "b", "a"], focus=None)
         self.assertIn("@", self.fail_with(2, "explain", "-", "--query", "a", stdin=text))
         self.succeed("explain", "-", "--query", "@2", stdin=text)
@@ -167,7 +167,7 @@ class UsageTest(CliTest):
             self.succeed("explain", "--text", "a", "--width", width)
         self.assertIn("--dim: expected a value", self.usage("explain", "--text", "a", "--dim"))
 
-    def test_what_does_not_go_together(self):
+    def test_incompatible_options(self):
         self.assertIn("expected a SCENE", self.usage("explain"))
         self.assertIn("got both", self.usage("explain", "x.json", "--text", "a b"))
         self.assertIn('unexpected argument "y.json"', self.usage("explain", "x.json", "y.json"))
@@ -179,13 +179,13 @@ class UsageTest(CliTest):
         self.assertIn("--width",
                       self.usage("explain", "x.json", "--width", "80", "--format", "json"))
 
-    def test_sentence_that_cannot_be(self):
+    def test_invalid_sentences(self):
         for arguments in (["--text", ""], ["--text", " \n "],
                           ["--text", "a b", "--dim", "4", "--heads", "3"]):
             self.fail_with(2, "explain", *arguments)
 
-    def test_arguments_that_are_not_text(self):
-        # fail_with sees to it that the message holds no control character and is UTF-8.
+    def test_unprintable_arguments(self):
+        # fail_with checks that the message is UTF-8 without control characters.
         escape = "\x1b]0;owned\x07"
         self.assertIn(r"\x1b]0;owned\x07", self.usage("explain", "a.json", f"--{escape}"))
         self.assertIn(r"\x1b]0;owned\x07", self.usage(escape, page="fovea"))
@@ -216,7 +216,7 @@ class OutputErrorTest(CliTest):
         self.assertEqual(result.returncode, 1)
         self.assertIn("standard output", self.one_line(result.stderr))
 
-    def test_reader_that_leaves(self):
+    def test_closed_pipe(self):
         result = run("explain", "--text", "a b", stdout=self.pipe_without_reader())
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         result = subprocess.run(
@@ -241,13 +241,13 @@ class OutputErrorTest(CliTest):
         self.fail_with(1, "explain", "--text", "a b", "--output", path)
         self.assertEqual(self.files(), [])
 
-    def test_link_that_leads_nowhere(self):
+    def test_symbolic_link_loop(self):
         os.symlink("b", self.dir / "a")
         os.symlink("a", self.dir / "b")
         message = self.fail_with(1, "explain", "--text", "a b", "--output", str(self.dir / "a"))
         self.assertIn("symbolic links", message)
 
-    def test_bad_input_leaves_the_old_file(self):
+    def test_bad_input_keeps_the_old_file(self):
         path = self.write("page.html", "old")
         self.fail_with(2, "explain", "-", "--output", path, stdin="{}")
         self.assertEqual((self.dir / "page.html").read_text(), "old")
@@ -300,7 +300,7 @@ class SignalTest(CliTest):
             self.assertEqual(self.files(), [])
 
     def test_interrupted_at_any_moment(self):
-        # Whenever it comes: either no file or the whole one, and never a temporary one.
+        # At any moment, there is either no file or the complete one, and no temporary file is left.
         chance = random.Random(1)
         path = self.dir / "page.html"
         whole = self.succeed("explain", "--text", "a b c d e f", "--format", "html")
@@ -316,7 +316,7 @@ class SignalTest(CliTest):
                 self.assertEqual(path.read_text(encoding="utf-8"), whole)
                 path.unlink()
             self.assertEqual(self.files(), [])
-        # A signal that comes before main has begun ends the process in the system's way.
+        # A signal that arrives before main starts has its default action.
         self.assertLessEqual(codes, {0, 130, -signal.SIGINT})
 
     def test_ignored_signals_stay_ignored(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea explain`: the four formats, the query, sentences, and words that attack."""
+"""`fovea explain`: the four formats, the query, sentences, and injection through words."""
 
 import html.parser
 import json
@@ -34,7 +34,7 @@ def shape_of(values):
 
 
 def attention(query, key, value, causal=False):
-    """Scaled dot-product attention in plain Python."""
+    """Returns the context of scaled dot-product attention, computed in plain Python."""
     scale = 1 / math.sqrt(len(query[0]))
     context = []
     for i, q in enumerate(query):
@@ -66,7 +66,7 @@ class JsonTest(CliTest):
             given = json.loads(path.read_text(encoding="utf-8"))
             self.assertEqual(document["title"], given["title"])
             if "tokens" in given:
-                # A batch of one may be written without its brackets.
+                # A batch of one may be written without the outer brackets.
                 self.assertIn(document["tokens"], (given["tokens"], [given["tokens"]]), path)
             self.assertEqual(len(document["checks"]), len(given.get("expect", [])), path)
             names = [step["name"] for step in document["steps"]]
@@ -78,16 +78,16 @@ class JsonTest(CliTest):
                 self.assertEqual(shape_of(step["values"]), step["shape"], (path, step["name"]))
                 self.assertTrue(step["title"], (path, step["name"]))
 
-    def test_python_reads_it(self):
+    def test_python_parses_the_json(self):
         for path in EXAMPLES:
             text = self.succeed("explain", str(path), "--format", "json")
             result = subprocess.run([sys.executable, "-m", "json.tool"], input=text.encode(),
                                     capture_output=True, timeout=TIMEOUT_S, check=False)
             self.assertEqual((result.returncode, result.stderr), (0, b""), path)
-            # Not even the numbers that JSON lacks and Python would forgive.
+            # NaN and infinity are not valid JSON, although Python accepts them.
             json.loads(text, parse_constant=self.fail)
 
-    def test_the_numbers_are_attention(self):
+    def test_values_match_attention(self):
         for options, causal in (([], False), (["--causal"], True)):
             steps = steps_of(self.succeed("explain", "--text", SENTENCE, "--dim", "3", "--seed", "7",
                                           "--format", "json", *options))
@@ -111,7 +111,7 @@ class JsonTest(CliTest):
         self.assert_close(steps["merged_context"]["values"],
                           [a + b for a, b in zip(heads[0], heads[1])])
 
-    def test_the_stream_is_numpys(self):
+    def test_random_stream_matches_numpy(self):
         steps = steps_of(self.succeed("explain", "--text", "a", "--format", "json"))
         # numpy.random.seed(42); numpy.random.rand(1, 4)
         self.assertEqual(steps["embeddings"]["values"],
@@ -136,7 +136,7 @@ class QueryTest(CliTest):
         self.assertEqual(self.focus("--query", "starts"), 2)
         self.assertEqual(self.focus("--query", "@0"), 0)
         self.assertEqual(self.focus("--query=@2"), 2)
-        # The last of several counts.
+        # The last of repeated options wins.
         self.assertEqual(self.focus("--query", "Your", "--query", "starts"), 2)
 
     def test_query_changes_the_story(self):
@@ -151,7 +151,7 @@ class QueryTest(CliTest):
 
 
 class SentenceTest(CliTest):
-    def test_it_says_that_nothing_is_trained(self):
+    def test_text_says_that_numbers_are_random(self):
         text = self.succeed("explain", "--text", SENTENCE)
         self.assertIn(SENTENCE, text)
         self.assertRegex(text.lower(), r"random")
@@ -203,7 +203,7 @@ class HtmlTest(CliTest):
 
 
 class InjectionTest(CliTest):
-    """Titles, words and notes that try to be more than text."""
+    """Titles, words and notes that contain markup or escape sequences."""
 
     WORDS = ["<script>alert(1)</script>", '"onmouseover="alert(2)', "</title><b id='pwn'>",
              "]]></script><img src=x onerror=alert(3)>", "|`**_[a](javascript:alert(4))",
@@ -216,7 +216,7 @@ class InjectionTest(CliTest):
                      score={"kind": "dot", "scale": 0.1})
 
     def both(self, format_name, **options):
-        """The story of the attacking scene and of a harmless one of the same extent."""
+        """Returns the output for the hostile scene and for a harmless one of the same size."""
         attack = self.scene_of(self.WORDS, "".join(self.WORDS))
         harmless = self.scene_of([chr(ord("a") + i) * len(word)
                                   for i, word in enumerate(self.WORDS)],
@@ -224,7 +224,7 @@ class InjectionTest(CliTest):
         return [self.succeed("explain", "-", "--format", format_name, stdin=text, **options)
                 for text in (attack, harmless)]
 
-    def test_html_makes_no_element_of_them(self):
+    def test_html_escapes_words(self):
         class Tags(html.parser.HTMLParser):
             def __init__(self):
                 super().__init__()
@@ -247,7 +247,7 @@ class InjectionTest(CliTest):
         self.assertEqual(as_html(attack), as_html(harmless))
         self.assertNotIn(ESCAPE, attack)
 
-    def test_text_shows_escape_codes(self):
+    def test_text_escapes_control_characters(self):
         attack, _ = self.both("text")
         controls = {c for c in attack if unicodedata.category(c) == "Cc"}
         self.assertEqual(controls, {"\n"})
@@ -256,7 +256,7 @@ class InjectionTest(CliTest):
                              stdin=self.scene_of(self.WORDS, self.WORDS[5]))
         self.assertNotIn(ESCAPE, never)
 
-    def test_colour_codes_are_only_ours(self):
+    def test_colour_adds_only_colour_codes(self):
         text = self.succeed("explain", "-", "--color", "always",
                             stdin=self.scene_of(self.WORDS, self.WORDS[5]))
         rest = re.sub(r"\x1b\[[0-9;]*m", "", text)
@@ -264,19 +264,19 @@ class InjectionTest(CliTest):
         self.assertNotIn("\x07", rest)
         self.assertIn(r"\x1b[31mred", rest)
 
-    def test_markdown_escapes_them(self):
+    def test_markdown_escapes_words(self):
         attack, harmless = self.both("markdown")
         prose = re.sub(r"`[^`\n]*`", "", attack)
         self.assertNotRegex(prose, r"(?<!\\)<[a-zA-Z/!]")
         self.assertNotRegex(prose, r"(?<!\\)\]\(javascript")
         self.assertNotIn(ESCAPE, attack)
-        # A bar in a word would make a column of its own.
+        # An unescaped bar in a word would add a column.
         def bars(text):
             return [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()
                     if line.startswith("|")]
         self.assertEqual(bars(attack), bars(harmless))
 
-    def test_json_gives_them_back(self):
+    def test_json_round_trips_words(self):
         attack, _ = self.both("json")
         document = json.loads(attack)
         self.assertEqual(document["title"], "".join(self.WORDS))

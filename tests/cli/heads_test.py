@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea heads`: numbers against the formula, names of heads that were made for them, tables and files."""
+"""`fovea heads`: statistics compared with the formula, names of constructed heads, tables and files."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from attend_problem import DIM, KV_LEN, Q_LEN, AttendTest, problem
 from support import environment, run
 from tensor_files import Array
 
-# Arguments, and parts of the message.
+# Arguments, and expected parts of the message.
 MISUSE = [
     ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
     ("{QK} --blocks 0", '--blocks: expected a whole number from 1 to 1048576, got "0"'),
@@ -31,7 +31,10 @@ LENGTH = 48
 
 
 def made_heads():
-    """Queries and keys of heads of one kind each: token i is a large number in column i % DIM, unlike others near."""
+    """Returns the names of the kinds, and queries and keys with one head per kind.
+
+    Row i is 20 in column place(i) and 0 elsewhere, so a query attends to the keys in the same column.
+    """
     def rows(place):
         return [20.0 if c == place(i) else 0.0 for i in range(LENGTH) for c in range(LENGTH)]
 
@@ -50,7 +53,7 @@ class HeadsTest(AttendTest):
     def heads(self, *options):
         return json.loads(self.succeed("heads", *options, "--json"))
 
-    def test_numbers_follow_the_formula(self):
+    def test_statistics_match_the_formula(self):
         arrays = problem()
         found = self.heads("--input", self.input_file(arrays), "--causal", "--blocks", "3", "--sort", "head")
         self.assertEqual([(head["batch"], head["head"]) for head in found["heads"]],
@@ -88,7 +91,7 @@ class HeadsTest(AttendTest):
         self.assertRegex(text, r"(?m)^ +7 .* -$")
 
     def test_rows_of_one_key(self):
-        """What a row that sees one key looks at is its own: no share of anything, and no sink."""
+        """Heads with a single key are named "own token", not "sink"; a large --sinks value leaves them unnamed."""
         arrays = {"query": Array((4, 1, 3), [0.1 * n for n in range(12)]),
                   "key": Array((4, 1, 3), [0.2 * n for n in range(12)])}
         path = self.input_file(arrays)
@@ -98,7 +101,7 @@ class HeadsTest(AttendTest):
         text = self.succeed("heads", "--input", path, env=environment(COLUMNS="160"))
         self.assertNotIn("nan", text)
 
-    def test_orders(self):
+    def test_sort_orders(self):
         path = self.input_file(made_heads()[1])
         columns = {"entropy": "entropy", "distance": "mean_distance", "largest": "maximum", "first": "first_key",
                    "prev": "previous_key", "own": "own_key", "next": "next_key", "block": "block_diagonal"}
@@ -125,7 +128,7 @@ class HeadsTest(AttendTest):
             for name in NUMBERS:
                 self.assertAlmostEqual(float(row[name]), head[name], delta=1e-8)
 
-    def test_tables_fit(self):
+    def test_tables_fit_the_width(self):
         arrays = problem()
         arrays["query"].values[0] = math.nan
         path = self.input_file(arrays)
@@ -135,7 +138,7 @@ class HeadsTest(AttendTest):
             self.assertEqual(len(table), 9)
             self.assertLessEqual(max(map(len, table)), width)
             self.assertEqual("█" in text, width >= 96, width)
-            self.assertRegex(table[-1], r" - .* -$")  # last, whatever the order
+            self.assertRegex(table[-1], r" - .* -$")  # NaN sorts last in any order
         self.assertIsNone(self.heads("--input", path)["heads"][-1]["entropy"])
 
     def test_types_and_layouts(self):
@@ -160,7 +163,7 @@ class HeadsTest(AttendTest):
                     self.assertIn(part, message)
         self.assertEqual(self.files(), ["k.npy", "none.npy", "q.npy"])
 
-    def test_heads_knows_all_that_its_page_shows(self):
+    def test_help_options_exist(self):
         page = self.succeed("heads", "--help")
         for option in sorted(set(re.findall(r"--[a-z][a-z-]+", page))):
             self.assertNotIn(b"unknown option", run("heads", option, "1").stderr, option)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual pages, the version, and `fovea info`."""
+"""The help and man pages, the version, and `fovea info`."""
 
 import json
 import re
@@ -41,7 +41,7 @@ class HelpTest(CliTest):
                 self.assertEqual(line, line.rstrip(), name)
                 self.assertNotIn("\t", line, name)
 
-    def test_pages_have_the_sections_of_a_manual(self):
+    def test_pages_have_all_sections(self):
         for name in PAGES:
             page = self.page(name)
             headings = re.findall(r"^[A-Z][A-Z ]+$", page, re.MULTILINE)
@@ -69,7 +69,7 @@ class HelpTest(CliTest):
             result = run("explain", option, "value")
             self.assertNotIn(b"unknown option", result.stderr, option)
 
-    def test_attend_knows_all_that_its_page_shows(self):
+    def test_attend_help_options_exist(self):
         page = self.succeed("attend", "--help")
         shown = sorted(set(re.findall(r"--[a-z][a-z-]+", page)))
         self.assertGreater(len(shown), 25)
@@ -121,7 +121,7 @@ class HelpTest(CliTest):
                 self.assertEqual(lint.stdout, "")
                 self.assertIn(f".SH NAME\n{name.replace(' ', '-')} ", page.replace("\\-", "-"))
 
-    def test_a_man_page_has_the_text_of_the_help_page(self):
+    def test_man_page_matches_the_help_page(self):
         if shutil.which("mandoc") is None:
             self.skipTest("no mandoc, which tools/setup.sh test installs")
         for name, arguments in PAGES.items():
@@ -129,17 +129,17 @@ class HelpTest(CliTest):
                 page = self.succeed(*arguments[:-1], "--man", program=BENCH if name == "fovea-bench" else FOVEA)
                 shown = subprocess.run(["mandoc", "-T", "utf8"], input=page, stdout=subprocess.PIPE, encoding="utf-8",
                                        check=True).stdout
-                shown = re.sub(".\b", "", shown)  # bold is overstrike
+                shown = re.sub(".\b", "", shown)  # bold text is overstruck
                 words = shown[shown.index("EXAMPLE"):].split()
                 expected = self.page(name)
                 expected = expected[expected.index("EXAMPLE"):].split()
                 self.assertEqual(words[:len(expected)], expected)
 
-    def test_the_date_of_a_man_page_can_be_fixed(self):
+    def test_source_date_epoch_sets_the_man_page_date(self):
         page = self.succeed("info", "--man", env=environment(SOURCE_DATE_EPOCH="86400"))
         self.assertIn(" 1 1970-01-02 ", page.splitlines()[0])
 
-    def test_alone_prints_short_help_and_fails(self):
+    def test_no_arguments_prints_short_help_and_fails(self):
         result = run()
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
@@ -179,7 +179,7 @@ class InfoTest(CliTest):
         self.assertGreaterEqual(info["computes_with"]["threads"], 1)
         self.assertEqual(info["judged_by"], "reference")
 
-    def test_info_text_says_the_same(self):
+    def test_info_text_matches_json(self):
         info = json.loads(self.succeed("info", "--json"))
         text = self.succeed("info")
         for fact in (info["version"], info["compiler"], info["build_type"], *info["targets"]):
@@ -187,7 +187,7 @@ class InfoTest(CliTest):
         self.assertIn(f"the fused engine, on {info['computes_with']['target']}, up to", text)
         self.assertIn("the scalar reference", text)
 
-    def test_the_environment_chooses_target_and_threads(self):
+    def test_environment_selects_target_and_threads(self):
         for target in json.loads(self.succeed("info", "--json"))["targets"]:
             changed = environment(FOVEA_TARGET=target, OMP_NUM_THREADS="1")
             info = json.loads(self.succeed("info", "--json", env=changed))
@@ -195,7 +195,7 @@ class InfoTest(CliTest):
                              {"engine": "fused", "target": target, "threads": 1})
             self.assertIn(f"on {target}, up to 1 thread\n", self.succeed("info", env=changed))
 
-    def test_an_unknown_target_is_refused(self):
+    def test_unknown_target_is_rejected(self):
         message = self.fail_with(2, "info", env=environment(FOVEA_TARGET="AVX9"))
         self.assertIn("FOVEA_TARGET: expected one of", message)
         self.assertIn('got "AVX9"', message)

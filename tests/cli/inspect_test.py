@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea inspect`: tables and JSON of files of tensors, and files that are none."""
+"""`fovea inspect`: tables and JSON for tensor files, and errors for other files."""
 
 import json
 import os
@@ -120,7 +120,7 @@ class InspectTest(CliTest):
         self.assertEqual(names[0], {"name": "q", "dtype": "float32", "stored_type": "<f4",
                                     "shape": [2, 2], "bytes": 16})
 
-    def test_names_do_nothing_to_a_terminal(self):
+    def test_escape_sequences_in_names_are_escaped(self):
         name = "red\x1b[31m\u202e\n"
         path = self.write("a.safetensors", safetensors(
             {name: {"dtype": "I8", "shape": [1], "data_offsets": [0, 1]}}, b"\x01"))
@@ -138,7 +138,7 @@ class InspectTest(CliTest):
                                                        "0.5", "0", "0"])
 
     @limits_memory
-    def test_a_file_larger_than_the_memory_allowed(self):
+    def test_file_larger_than_the_memory_limit(self):
         path = self.dir / "sparse.npy"
         count = 1 << 26
         with open(path, "wb") as file:
@@ -146,7 +146,7 @@ class InspectTest(CliTest):
             file.truncate(file.tell() + 4 * count)
 
         def little_data():
-            # Of its own; a mapping of a file does not count.
+            # Limits private memory only; file mappings are not counted.
             resource.setrlimit(resource.RLIMIT_DATA, (1 << 26, 1 << 26))
         self.assertIn("float32", self.succeed("inspect", str(path), preexec_fn=little_data))
 
@@ -181,7 +181,7 @@ class StandardInputTest(CliTest):
             message(whole[:size])
 
     @limits_memory
-    def test_a_header_that_lies_costs_nothing(self):
+    def test_false_header_allocates_nothing(self):
         def little_memory():
             resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         data = npy("<f8", "(1000000000000,)", b"1234")
@@ -189,7 +189,7 @@ class StandardInputTest(CliTest):
             message = self.fail_with(2, *command, stdin=data, preexec_fn=little_memory)
             self.assertIn("expected 8000000000000 bytes", message)
 
-    def test_endless(self):
+    def test_endless_input(self):
         with open("/dev/zero", "rb") as zeros:
             result = subprocess.run([FOVEA, "inspect", "-"], stdin=zeros, capture_output=True,
                                     timeout=TIMEOUT_S, check=False)
@@ -203,7 +203,7 @@ class ErrorsTest(CliTest):
             message = self.fail_with(2, "inspect", *arguments)
             self.assertTrue(message.endswith("; see fovea inspect --help"), message)
 
-    def test_what_is_no_file(self):
+    def test_paths_that_are_not_regular_files(self):
         fifo = self.dir / "fifo.npy"
         os.mkfifo(fifo)
         for path, said in ((self.dir / "missing.npy", "No such file or directory"),
@@ -214,14 +214,14 @@ class ErrorsTest(CliTest):
             self.assertIn(said, message)
         self.assertIn("an empty file", self.fail_with(2, "inspect", self.write("empty", b"")))
 
-    def test_names_that_are_not_there(self):
+    def test_missing_names(self):
         path = self.write("a.npz", npz({"query.npy": npy(), "key.npy": npy()}))
         self.assertEqual(self.fail_with(2, "inspect", f"{path}:qurey"),
                          f'fovea: {path}: no tensor is called "qurey" (did you mean "query"?); '
                          "there are: query, key")
         self.assertIn("No such file", self.fail_with(2, "inspect", f"{self.dir}/b.npz:query"))
 
-    def test_the_others_are_shown(self):
+    def test_intact_tensors_are_shown(self):
         damaged = bytearray(npz({"a.npy": npy(), "b.npy": npy()}))
         damaged[damaged.index(b"PK\x03\x04", 4) - 1] ^= 1
         path = self.write("a.npz", bytes(damaged))
@@ -233,7 +233,7 @@ class ErrorsTest(CliTest):
         self.assertRegex(lines[4], r"^b +float32 +<f4 +\[2, 2\] +1 ")
         self.assertRegex(lines[6], r"^a: cannot be read: ")
 
-    def test_encrypted_and_otherwise_compressed(self):
+    def test_unsupported_encryption_and_compression(self):
         path = self.write("a.npz", npz({"a.npy": npy()}, zipfile.ZIP_BZIP2))
         self.assertIn("got compression method 12", self.fail_with(2, "inspect", path))
         plain = npz({"a.npy": npy()})
@@ -242,7 +242,7 @@ class ErrorsTest(CliTest):
         self.assertIn("not encrypted", self.fail_with(2, "inspect", path))
 
     def test_zip_bomb(self):
-        # 64 MB of zeros after a header that tells of 8 bytes
+        # 64 MB of zeros after a header that declares 8 bytes
         path = self.write("a.npz", npz({"a.npy": npy("<f8", "(1,)", bytes(1 << 26))},
                                        zipfile.ZIP_DEFLATED))
         self.assertIn("expected 8 bytes after the header", self.fail_with(2, "inspect", path))
@@ -259,7 +259,7 @@ class ErrorsTest(CliTest):
                 out, err = process.communicate(timeout=TIMEOUT_S)
                 self.assertEqual((process.returncode, out, err), (code, b"", b""))
 
-    def test_a_file_that_becomes_shorter(self):
+    def test_file_truncated_during_a_run(self):
         path = self.dir / "shrinks.npy"
         count = 1 << 27
         with open(path, "wb") as file:
@@ -270,7 +270,7 @@ class ErrorsTest(CliTest):
             time.sleep(0.02)
             os.truncate(path, 4096)
             _, err = process.communicate(timeout=TIMEOUT_S)
-        # Whether it was still being read then depends on the machine.
+        # On a fast machine, the file may have been read completely before it was truncated.
         self.assertIn(process.returncode, (0, 2))
         if process.returncode == 2:
             self.one_line(err)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea map --head mean` and `max`: all heads together, against the formula."""
+"""`fovea map --head mean` and `--head max`: reductions over all heads, compared with the formula."""
 
 import csv
 import json
@@ -12,17 +12,17 @@ from tensor_files import Array
 
 
 def over_heads(how, numbers):
-    """Of those that some head has: the mean, or the largest."""
+    """Returns the mean or maximum over the heads that have a value."""
     return math.fsum(numbers) / len(numbers) if how == "mean" else max(numbers)
 
 
 class HeadsTest(MapTest):
-    """Each head has a mask of its own."""
+    """Maps of a problem in which each head has its own mask."""
 
     def setUp(self):
         super().setUp()
         self.arrays = problem()
-        # Query 0 sees no key in head 2, and query 3 in no head; keys 0 and 1 are hidden from queries 1 and 2.
+        # Query 0 is fully masked in head 2, query 3 in all heads; keys 0 and 1 are masked for queries 1 and 2.
         hidden = [[i == 3 or (h == 2 and i == 0) or (i in (1, 2) and j < 2) or (h + i + j) % 4 == 0
                    for j in range(KV_LEN)] for h in range(HEADS) for i in range(Q_LEN)]
         self.visible = [[not cell for cell in row] for row in hidden]
@@ -101,7 +101,7 @@ class HeadsTest(MapTest):
                 best = max(each, key=lambda weights: max(weights.values()))
                 self.assertEqual(row["maximum_key"], max(best, key=best.get) if how == "max" else None)
 
-    def test_one_head_is_its_own_mean(self):
+    def test_reductions_of_a_single_head(self):
         arrays = self.square()
         for how in ("mean", "max"):
             self.assertEqual(self.cells(*self.qk(arrays), "--reduce", "sum", "--head", how).values,
@@ -109,7 +109,7 @@ class HeadsTest(MapTest):
         self.assertEqual(self.cells(*self.options, "--reduce", "sum", "--head", "max", "--head", "1").values,
                          self.cells(*self.options, "--reduce", "sum", "--head", "1").values)
 
-    def test_nan_of_one_head_stays(self):
+    def test_nan_propagates_from_one_head(self):
         self.arrays["query"].values[(1 * HEADS + 1) * Q_LEN * DIM + 4 * DIM] = math.nan
         options = ["--input", self.input_file(self.arrays), "--batch", "1"]
         for how in ("mean", "max"):
@@ -120,7 +120,7 @@ class HeadsTest(MapTest):
             row = list(csv.DictReader(path.read_text().splitlines()))[4]
             self.assertEqual((row["entropy"], row["maximum"], row["maximum_key"]), ("nan", "nan", ""))
 
-    def test_pictures_say_that_it_is_all_heads(self):
+    def test_images_name_the_head_reduction(self):
         png = self.png(*self.options, "--head", "max", "--reduce", "max")
         self.assertIn(("Description", f"batch item 1 of {BATCH}, the max of {HEADS} heads; queries 0 to 4 of 5, "
                        "keys 0 to 6 of 7"), png.texts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of `fovea map`, the formula that their numbers follow, and the PNGs that they write."""
+"""Runs of `fovea map`, the formula for its values, and a reader for its PNG files."""
 
 import math
 import struct
@@ -10,7 +10,7 @@ from tensor_files import Array, read_arrays
 
 
 def row_weights(arrays, batch, head, i, visible, score, sink=-math.inf):
-    """{key: weight} of a query, by the formula."""
+    """Returns {key: weight} of a query, computed by the formula."""
     query, key = arrays["query"], arrays["key"]
     of = head // (query.shape[1] // key.shape[1])
     scores = {}
@@ -35,7 +35,7 @@ def causal(_b, _h, i, j, offset=KV_LEN - Q_LEN):
 
 
 class Png:
-    """A PNG with a palette, taken apart."""
+    """A parsed PNG with a palette."""
 
     def __init__(self, content):
         assert content[:8] == b"\x89PNG\r\n\x1a\n"
@@ -60,11 +60,11 @@ class Png:
             place += 12 + size
         pixels = zlib.decompress(data)
         lines = [pixels[r * (self.width + 1):(r + 1) * (self.width + 1)] for r in range(self.height)]
-        assert all(line[0] == 0 for line in lines)  # no filter, as libpng has it for palettes
+        assert all(line[0] == 0 for line in lines)  # no filter, libpng's default for palettes
         self.rows = [line[1:] for line in lines]
 
     def color(self, row, column):
-        """Red, green, blue, and how much of it."""
+        """Returns (red, green, blue, alpha) of a pixel."""
         place = self.rows[row][column]
         return (*self.palette[place], self.alpha[place] if place < len(self.alpha) else 255)
 
@@ -84,7 +84,7 @@ class MapTest(AttendTest):
         return Png(self.map(*options, output="map.png").read_bytes())
 
     def qk(self, arrays=None):
-        """The options for query and key of a problem."""
+        """Writes the query and key of a problem to files; returns the options that name them."""
         arrays = arrays or problem()
         return ["--query", self.write_array("q.npy", arrays["query"]),
                 "--key", self.write_array("k.npy", arrays["key"])]

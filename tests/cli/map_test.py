@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea map`: its numbers against the formula, each kind of output, and what it refuses."""
+"""`fovea map`: values compared with the formula, each kind of output, and errors."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ from tensor_files import Array
 
 
 class NumbersTest(MapTest):
-    """Each head of each item, whole and in part, is what the formula says of it."""
+    """The first and last head of each batch item, whole and in part, compared with the formula."""
 
     PARTS = [{}, {"rows": (1, 4)}, {"cols": (2, 6)}, {"rows": (2, 5), "cols": (0, 5)}]
 
@@ -32,12 +32,12 @@ class NumbersTest(MapTest):
         self.check_all(problem())
         self.check_all(problem(), "--causal", visible=causal)
 
-    def test_position_biases_and_sinks_are_those_of_the_head(self):
+    def test_alibi_and_sinks_per_head(self):
         slopes, sinks = [0.5, 0.25, 0.1, 1.5], [0.5, -1, 0, 2]
         self.check_all(problem(), "--alibi", "0.5,0.25,0.1,1.5", "--sinks", "0.5,-1,0,2", sinks=sinks,
                        score=lambda at, s: s - slopes[at[1]] * abs(at[2] + KV_LEN - Q_LEN - at[3]))
 
-    def test_masks_and_biases_are_those_of_head_and_rows(self):
+    def test_masks_and_biases_per_head_and_row(self):
         bias = Array.normal((HEADS, Q_LEN, KV_LEN), 8)
         mask = Array((BATCH, 1, Q_LEN, KV_LEN), [n % 3 > 0 for n in range(BATCH * Q_LEN * KV_LEN)], "bool")
         ids = Array((BATCH, Q_LEN), [0, 0, 1, 1, 2, 0, 1, 1, 1, 1], "int64")
@@ -50,7 +50,7 @@ class NumbersTest(MapTest):
         self.check_all(problem(), "--documents", names,
                        visible=lambda b, h, i, j: ids.at(b, i) == key_ids.at(b, j))
 
-    def test_positions_are_those_of_the_item_and_rows(self):
+    def test_positions_per_item_and_row(self):
         lengths, offsets = [5, 7], [0, 3]
         self.check_all(problem(), "--causal", "--key-lengths", "5,7",
                        visible=lambda b, h, i, j: j <= i + lengths[b] - Q_LEN and j < lengths[b])
@@ -60,14 +60,14 @@ class NumbersTest(MapTest):
     def test_float64(self):
         self.check(problem(), ["--dtype", "f64", "--causal"], 1, 2, visible=causal, rows=(1, 3))
 
-    def test_sums_add_up_to_the_queries(self):
+    def test_sums_equal_the_query_count(self):
         arrays = {"query": Array.normal((300, 8), 1), "key": Array.normal((300, 8), 2)}
         for size in ([], ["--size", "7x11"], ["--size", "1x1"], ["--size", "300x1"]):
             cells = self.cells(*self.qk(arrays), "--causal", "--reduce", "sum", *size)
             self.assertAlmostEqual(math.fsum(cells.values), 300, delta=1e-3, msg=size)
         self.assertEqual(self.cells(*self.qk(arrays), "--size", "7x11").shape, (11, 7))
 
-    def test_means_and_largest_follow_from_the_weights(self):
+    def test_mean_and_max_match_the_weights(self):
         options = [*self.qk(self.square()), "--causal"]
         weights = self.cells(*options, "--reduce", "sum")
         mean = self.cells(*options, "--size", "4x3")
@@ -82,7 +82,7 @@ class NumbersTest(MapTest):
                     self.assertTrue(math.isnan(mean.at(r, c)))
                     self.assertEqual(largest.at(r, c), 0)
 
-    def test_values_do_not_matter_and_are_not_needed(self):
+    def test_values_are_optional_and_ignored(self):
         arrays = problem()
         whole = self.cells("--input", self.input_file(arrays))
         value = arrays.pop("value")
@@ -90,7 +90,7 @@ class NumbersTest(MapTest):
         self.assertEqual(self.cells(*self.qk(arrays), "--value", self.write_array("v.npy", value)).values,
                          whole.values)
 
-    def test_threads_and_layouts_say_the_same(self):
+    def test_result_is_independent_of_threads_and_layout(self):
         arrays = problem()
         whole = self.cells("--input", self.input_file(arrays), "--head", "2")
         turned = {name: array.exchanged(1, 2) for name, array in arrays.items()}
@@ -104,7 +104,7 @@ class StatisticsTest(MapTest):
         self.succeed("map", *options, "--stats", str(path), "--output", str(self.dir / "map.npy"))
         return path.read_text(encoding="utf-8")
 
-    def test_json_follows_from_the_weights(self):
+    def test_json_matches_the_weights(self):
         arrays = problem()
         told = json.loads(self.stats("s.json", *self.qk(arrays), "--causal", "--batch", "1", "--head", "3",
                                      "--rows", "1:4", "--cols", "0:2", "--top", "2"))
@@ -124,7 +124,7 @@ class StatisticsTest(MapTest):
             self.assertEqual(row["maximum_key"], order[0])
             self.assertEqual([top["key"] for top in row["top"]], order[:2])
 
-    def test_csv_says_the_same(self):
+    def test_csv_matches_json(self):
         options = [*self.qk(self.square()), "--causal", "--top", "2",
                    "--tokens", self.write("t.txt", '"a"\n' + ",\n" + "".join(f"w{i}\n" for i in range(10)))]
         rows = list(csv.DictReader(self.stats("s.csv", *options).splitlines()))
@@ -136,10 +136,10 @@ class StatisticsTest(MapTest):
             for name in ("entropy", "effective_keys", "maximum", "mean_distance", "first_key"):
                 self.assertAlmostEqual(float(row[name]), right[name], delta=1e-7)
             self.assertEqual(int(row["key_1"]), right["top"][0]["key"])
-        # The first query sees one key.
+        # Only one key is visible to the first query.
         self.assertEqual((rows[0]["key_2"], rows[0]["weight_2"], len(told[0]["top"])), ("", "", 1))
 
-    def test_a_query_that_sees_nothing(self):
+    def test_fully_masked_query(self):
         options = [*self.qk(), "--window", "0,0", "--alignment", "5"]
         row = json.loads(self.stats("s.json", *options))["rows"][4]
         self.assertEqual((row["effective_keys"], row["maximum"], row["maximum_key"], row["mean_distance"]),
@@ -149,13 +149,13 @@ class StatisticsTest(MapTest):
 
 
 class PictureTest(MapTest):
-    def test_png_has_the_cells_and_says_what_they_are(self):
+    def test_png_cells_and_metadata(self):
         png = self.png(*self.qk(self.square()), "--causal", "--tone", "linear")
         self.assertEqual((png.width, png.height), (12, 12))
         for r in range(12):
             for c in range(12):
                 self.assertEqual(png.color(r, c)[3], 255 if c <= r else 0, (r, c))
-        self.assertEqual(png.color(0, 0)[:3], (0xfd, 0xe7, 0x25))  # 1, the largest
+        self.assertEqual(png.color(0, 0)[:3], (0xfd, 0xe7, 0x25))  # weight 1, the maximum
         texts = dict(png.texts)
         self.assertEqual(texts["Title"], f"Attention of {self.dir}/q.npy to {self.dir}/k.npy")
         self.assertRegex(texts["Software"], r"\Afovea \d")
@@ -165,7 +165,7 @@ class PictureTest(MapTest):
                          ("linear", "viridis", "0 1"))
         self.assertIn(("Description", "mask: causal; scores: scale 0.353553"), png.texts)
 
-    def test_brighter_is_more_in_every_tone(self):
+    def test_brightness_is_monotonic_in_every_tone(self):
         options = self.qk(self.square())
         weights = self.cells(*options).values
         for tone in ("linear", "sqrt", "log"):
@@ -180,7 +180,7 @@ class PictureTest(MapTest):
                     share = weight / largest
                     self.assertAlmostEqual(grey / 255, share if tone == "linear" else share**0.5, delta=0.005)
 
-    def test_nan_is_seen(self):
+    def test_nan_has_its_own_colour(self):
         arrays = self.square()
         arrays["query"].values[3 * 8] = math.nan
         for colors, right in (("viridis", (255, 45, 85)), ("magma", (0, 214, 163)), ("grey", (255, 45, 85))):
@@ -197,16 +197,16 @@ class PictureTest(MapTest):
             self.assertEqual(texts.count(word), 2, word)  # on both axes
         self.assertEqual((texts.count("query"), texts.count("key"), texts.count("masked")), (1, 1, 1))
         self.assertNotIn("\u202e", "".join(text or "" for text in texts))
-        self.assertIn("1", texts)  # the largest, at the bar
+        self.assertIn("1", texts)  # the maximum, next to the colour bar
 
-    def test_many_cells_are_an_image_in_the_svg(self):
+    def test_svg_embeds_an_image_for_many_cells(self):
         arrays = {"query": Array.normal((60, 4), 1), "key": Array.normal((70, 4), 2)}
         text = self.map(*self.qk(arrays), output="map.svg").read_text()
         ElementTree.fromstring(text)
         self.assertEqual(text.count("data:image/png;base64,iVBORw0KGgo"), 1)
         self.assertLess(text.count("<rect"), 20)
 
-    def test_page_needs_nothing_else_and_has_the_numbers(self):
+    def test_page_is_self_contained(self):
         options = [*self.qk(self.square()), "--causal",
                    "--tokens", self.write("t.txt", "</script>\n" * 12)]
         page = self.map(*options, output="map.html").read_text(encoding="utf-8")
@@ -216,12 +216,12 @@ class PictureTest(MapTest):
         self.assertIn("prefers-color-scheme:dark", page)
         self.assertIn("rows: 12, columns: 12, queries: [0,12], keys: [0,12]", page)
 
-    def test_the_same_bytes_again(self):
+    def test_output_is_deterministic(self):
         for output in ("a.png", "a.svg", "a.html"):
             first = self.map(*self.qk(), output=output).read_bytes()
             self.assertEqual(self.map(*self.qk(), "--threads", "1", output=output).read_bytes(), first)
 
-    def test_tall_and_wide_and_single(self):
+    def test_extreme_aspect_ratios(self):
         for queries, keys in ((1, 1), (1, 500), (500, 1), (3, 2000)):
             arrays = {"query": Array.normal((queries, 2), 1), "key": Array.normal((keys, 2), 2)}
             png = self.png(*self.qk(arrays))
@@ -251,15 +251,15 @@ class TerminalTest(MapTest):
                 plain = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
                 for line in plain[4:]:
                     self.assertLessEqual(len(line), max(columns, 100), line)
-                # A point where the mask hides, or nothing behind colours.
+                # Without colours, masked cells are dots; with colours, cells are half blocks.
                 self.assertTrue(any("·" in line or "▀" in line for line in plain))
 
-    def test_names_cannot_command_the_terminal(self):
+    def test_escape_sequences_in_names_are_escaped(self):
         text = self.succeed("map", *self.qk(self.square(2)), "--tokens", self.write("t.txt", "\x1b[31mred\nb\n"))
         self.assertNotIn("\x1b", text)
 
 
-# Arguments, and parts of the message.
+# Arguments, and expected parts of the message.
 MISUSE = [
     ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
     ("--query q.npy --key k.npy --input k.npy", "--input: expected no file where --query and --key are given"),
@@ -320,7 +320,7 @@ class RefusalTest(MapTest):
         self.assertEqual((self.dir / "old.png").read_text(), "old")
         self.assertEqual(self.files(), ["k.npy", "none.npy", "old.png", "q.npy", "q3.npy", "six.txt"])
 
-    def test_outputs_that_cannot_be_written(self):
+    def test_unwritable_outputs(self):
         for option in ("--output", "--stats"):
             name = "none/map.png" if option == "--output" else "none/s.csv"
             message = self.fail_with(1, "map", "--query", "q.npy", "--key", "k.npy", option, name, cwd=self.dir)
@@ -341,7 +341,7 @@ class RefusalTest(MapTest):
 
 
 class PageTest(CliTest):
-    def test_map_knows_all_that_its_page_shows(self):
+    def test_help_options_exist(self):
         page = self.succeed("map", "--help")
         shown = sorted(set(re.findall(r"--[a-z][a-z-]+", page)))
         self.assertGreater(len(shown), 30)

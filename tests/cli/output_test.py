@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where `fovea explain` writes and how: output files, the terminal's colours and width."""
+"""Outputs of `fovea explain`: files, and the colours and width of text on a terminal."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ ESCAPE = "\x1b"
 
 
 def columns_of(line):
-    """What a line takes on a terminal; joined emoji are one picture."""
+    """Returns the width of a line in terminal columns; joined emoji count as one glyph."""
     line = re.sub("\u200d.", "", line)
     return sum(0 if unicodedata.category(c) in ("Mn", "Me", "Cf")
                else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
@@ -33,7 +33,7 @@ class OutputTest(CliTest):
         self.assertEqual(out, "")
         return path.read_text(encoding="utf-8")
 
-    def test_the_ending_chooses_the_format(self):
+    def test_extension_selects_the_format(self):
         for names, format_name in ((("a.html", "b.htm", "c.HTML"), "html"), (("a.json",), "json"),
                                    (("a.md", "b.markdown"), "markdown"),
                                    (("a.txt", "story", "a.b.dat"), "text")):
@@ -44,7 +44,7 @@ class OutputTest(CliTest):
         self.assertEqual(self.explain("page.html", "--format", "json"),
                          self.succeed("explain", "-", "--format", "json", stdin=scene()))
 
-    def test_nothing_else_is_left(self):
+    def test_no_temporary_files_are_left(self):
         self.explain("page.html")
         self.explain("page.html")
         self.assertEqual(self.files(), ["page.html"])
@@ -64,15 +64,15 @@ class OutputTest(CliTest):
         self.explain("old.txt")
         self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o640)
 
-    def test_replaced_in_one_step(self):
+    def test_replacement_is_atomic(self):
         path = self.dir / "page.html"
         path.write_text("old")
         with open(path, encoding="utf-8") as reader:
             self.explain("page.html")
-            # Who has the old file open keeps all of it.
+            # A reader with the old file open still sees all of it.
             self.assertEqual(reader.read(), "old")
 
-    def test_symbolic_links_stay(self):
+    def test_symbolic_links_are_followed(self):
         (self.dir / "sub").mkdir()
         for target in ("sub/there.txt", "sub/not-yet.txt"):
             link = self.dir / f"link-{os.path.basename(target)}"
@@ -85,10 +85,10 @@ class OutputTest(CliTest):
             self.assertEqual((self.dir / target).read_text(encoding="utf-8"), text)
         self.assertEqual(sorted(os.listdir(self.dir / "sub")), ["not-yet.txt", "there.txt"])
 
-    def test_a_fifo_is_written_to(self):
+    def test_fifo_output(self):
         path = self.dir / "pipe.html"
         os.mkfifo(path)
-        # Opened for both, so that neither side waits for the other to come.
+        # Opened for reading and writing, so that neither side blocks waiting for the other.
         pipe = os.open(path, os.O_RDWR)
         self.addCleanup(os.close, pipe)
         self.succeed("explain", "-", "--format", "text", "--output", str(path), stdin=scene())
@@ -96,14 +96,14 @@ class OutputTest(CliTest):
         self.assertEqual(os.read(pipe, 1 << 16).decode(), expected)
         self.assertTrue(stat.S_ISFIFO(path.stat().st_mode))
 
-    def test_devices_are_written_to(self):
+    def test_device_output(self):
         expected = self.succeed("explain", "-", stdin=scene())
         self.assertEqual(self.succeed("explain", "-", "--output", "/dev/stdout", stdin=scene()),
                          expected)
         self.succeed("explain", "-", "--output", "/dev/null", stdin=scene())
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
-    def test_standard_output_that_is_a_file(self):
+    def test_dev_stdout_redirected_to_a_file(self):
         path = self.dir / "log.txt"
         path.write_text("before\n")
         with open(path, "ab") as log:
@@ -114,7 +114,7 @@ class OutputTest(CliTest):
 
 class TerminalTest(CliTest):
     def on_terminal(self, *arguments, columns=100, env=None):
-        """What the program writes to a terminal of that many columns."""
+        """Returns the program's output on a terminal with the given number of columns."""
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         with subprocess.Popen([FOVEA, *arguments], stdin=subprocess.DEVNULL, stdout=follower,
@@ -124,7 +124,7 @@ class TerminalTest(CliTest):
             while True:
                 try:
                     block = os.read(leader, 65536)
-                except OSError:  # how Linux says that the other side is closed
+                except OSError:  # Linux reports the closed other side as an error
                     break
                 if not block:
                     break
@@ -154,7 +154,7 @@ class TerminalTest(CliTest):
         self.assert_colours(self.explain(TERM="dumb"), "none")
         self.assert_colours(self.explain("--color", "never", COLORTERM="truecolor"), "none")
 
-    def test_auto_elsewhere(self):
+    def test_auto_without_a_terminal(self):
         self.assert_colours(self.succeed("explain", "--text", SENTENCE,
                                          env=environment(COLORTERM="truecolor")), "none")
         path = self.dir / "story.txt"
@@ -167,7 +167,7 @@ class TerminalTest(CliTest):
             self.assert_colours(self.succeed("explain", "--text", SENTENCE, "--color", "always",
                                              env=environment(**env)), kind)
 
-    def test_colours_change_no_words(self):
+    def test_colours_do_not_change_the_numbers(self):
         plain = self.succeed("explain", "--text", SENTENCE, "--query", "journey")
         coloured = self.succeed("explain", "--text", SENTENCE, "--query", "journey", "--color",
                                 "always")
@@ -193,7 +193,7 @@ class TerminalTest(CliTest):
         self.assertEqual(self.succeed("explain", "--text", SENTENCE), fixed(100))
         self.assertNotEqual(fixed(60), fixed(100))
 
-    def test_lines_keep_to_the_width(self):
+    def test_lines_fit_the_width(self):
         for columns in (60, 80, 100, 160):
             for path in EXAMPLES:
                 text = self.succeed("explain", str(path), "--width", str(columns))

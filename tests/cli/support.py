@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the command line share: where the program is, running it, small scenes.
+"""Shared code of the command-line tests: locating and running the program, small scenes.
 
-FOVEA is the path of the program, beside which fovea-bench is; FOVEA_SOURCE the source directory, FOVEA_NN 0
-where it was built without fovea::nn; without them the release build of this source tree is tested.
+Environment variables: FOVEA is the path of the program, with fovea-bench in the same directory;
+FOVEA_SOURCE is the source directory; FOVEA_NN=0 means that the program was built without fovea::nn.
+By default, the release build of this source tree is tested.
 """
 
 import json
@@ -18,16 +19,16 @@ FOVEA = os.path.abspath(os.environ.get("FOVEA") or SOURCE / "build" / "release" 
 BENCH = os.path.join(os.path.dirname(FOVEA), "fovea-bench")
 EXAMPLES = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
 TIMEOUT_S = 60
-# Whether it was built with what learns.
+# Whether the program was built with fovea::nn.
 TRAINS = os.environ.get("FOVEA_NN") != "0"
 SANITIZED = os.environ.get("FOVEA_SANITIZED") == "1"
-# Sanitizers reserve more addresses than a test of little memory may allow.
+# Sanitizers reserve more address space than tests with a memory limit allow.
 limits_memory = unittest.skipIf(SANITIZED, "sanitizers reserve memory")
 
 if not os.access(FOVEA, os.X_OK):
     raise SystemExit(f"no program at {FOVEA}: build it, or set FOVEA to its path")
 
-# Colours and widths must not depend on where the tests run.
+# Removed from the environment, so that colours and widths do not depend on where the tests run.
 _SHAPING = ("COLUMNS", "NO_COLOR", "COLORTERM", "TERM")
 
 
@@ -39,13 +40,16 @@ def environment(**changes):
 
 
 def default_signals():
-    """A test started in the background inherits an ignored SIGINT; the program respects that."""
+    """Restores the default signal actions.
+
+    A test started in the background inherits an ignored SIGINT, which the program would keep ignoring.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 def run(*arguments, program=FOVEA, stdin=b"", env=None, **options):
-    """Runs a program to its end; stdout and stderr of the result are bytes."""
+    """Runs a program to completion; stdout and stderr of the result are bytes."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
     options.setdefault("stdout", subprocess.PIPE)
@@ -54,7 +58,7 @@ def run(*arguments, program=FOVEA, stdin=b"", env=None, **options):
 
 
 def scene(**changes):
-    """The text of a small scene, changed as told."""
+    """Returns the JSON text of a small scene with `changes` applied; None removes a member."""
     parts = {"title": "A scene", "tokens": ["Your", "journey", "starts"],
              "embeddings": [[0.43, 0.15, 0.89], [0.55, 0.87, 0.66], [0.57, 0.85, 0.64]],
              "focus": "journey"}
@@ -63,7 +67,7 @@ def scene(**changes):
 
 
 class CliTest(unittest.TestCase):
-    """Gives each test an empty directory `self.dir` and checks of how the program ended."""
+    """Base class with an empty directory `self.dir` for each test, and checks of exit codes and messages."""
 
     longMessage = True
     program = FOVEA
@@ -100,7 +104,7 @@ class CliTest(unittest.TestCase):
         return text[:-1]
 
     def pipe_without_reader(self):
-        """A file descriptor on which every write fails with EPIPE."""
+        """Returns a file descriptor on which every write fails with EPIPE."""
         read, write = os.pipe()
         os.close(read)
         self.addCleanup(os.close, write)
@@ -110,7 +114,7 @@ class CliTest(unittest.TestCase):
         return sorted(path.name for path in self.dir.iterdir())
 
     def as_ordinary_user(self):
-        """Options that run the program without the right to write what is write-protected."""
+        """Returns options to run the program as a user other than root, who could ignore write protection."""
         if os.geteuid() != 0:
             return {}
         os.chown(self.dir, 65534, 65534)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of tensors for tests, written and read byte by byte, and attention in plain Python."""
+"""Tensor files for tests, written and read byte by byte, and attention in plain Python."""
 
 import ast
 import io
@@ -10,18 +10,18 @@ import random
 import struct
 import zipfile
 
-# The letters of struct, and what .npy and .safetensors call a type.
+# The type codes of struct, .npy and .safetensors.
 _TYPES = {"float32": ("f", "<f4", "F32"), "float64": ("d", "<f8", "F64"), "float16": ("e", "<f2", "F16"),
           "bfloat16": ("H", "<V2", "BF16"), "int64": ("q", "<i8", "I64"), "int32": ("i", "<i4", "I32"),
           "uint8": ("B", "|u1", "U8"), "bool": ("?", "|b1", "BOOL")}
-# The largest relative error of rounding to a type.
+# The maximum relative error of rounding to a type.
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def npy(descr="<f4", shape="(2, 2)", data=struct.pack("<4f", 1, 2.5, float("nan"), float("inf")),
         fortran=False):
     header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
-    header = header.ljust(117) + b"\n"  # elements begin at a multiple of 64, as NumPy has it
+    header = header.ljust(117) + b"\n"  # the elements start at a multiple of 64 bytes, as in NumPy
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
 
 
@@ -29,7 +29,7 @@ def npz(members, method=zipfile.ZIP_STORED):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, content in members.items():
-            # Sizes of 64 bits in the local header, as numpy.savez has them.
+            # 64-bit sizes in the local header, as numpy.savez writes them.
             with archive.open(name, "w", force_zip64=True) as member:
                 member.write(content)
     return file.getvalue()
@@ -50,7 +50,7 @@ def _from_bfloat16(bits):
 
 
 class Array:
-    """A shape, a type and the elements in row-major order, rounded to the type."""
+    """An array: shape, type, and elements in row-major order, rounded to the type."""
 
     def __init__(self, shape, values, dtype="float32"):
         self.shape = tuple(shape)
@@ -80,12 +80,12 @@ class Array:
         return self.values[place]
 
     def broadcast(self, *index):
-        """The element that is broadcast to this place, as NumPy does it."""
+        """Returns the element at `index` of the array after broadcasting as in NumPy."""
         index = index[len(index) - len(self.shape):]
         return self.at(*(0 if extent == 1 else i for extent, i in zip(self.shape, index)))
 
     def exchanged(self, a, b):
-        """With two dimensions exchanged."""
+        """Returns a copy with two dimensions exchanged."""
         order = list(range(len(self.shape)))
         order[a], order[b] = order[b], order[a]
         shape = [self.shape[dim] for dim in order]
@@ -145,7 +145,7 @@ def safetensors_of(arrays):
 
 
 def read_arrays(path):
-    """{name: Array} of a file; an .npy has the name ""."""
+    """Returns {name: Array} of a file; the name is "" for an .npy file."""
     content = path.read_bytes()
     if path.suffix == ".npy":
         return {"": Array.from_npy(content)}
@@ -161,8 +161,11 @@ def read_arrays(path):
 
 def attention(query, key, value, visible=lambda *place: True, score=lambda place, s: s, scale=None,
               sinks=None):
-    """(context, lse) in float64, by the formula. Arrays [batch, heads, length, dim]; `visible(batch,
-    head, i, j)` says who sees whom, and `score(place, s)` makes a score of a scaled product."""
+    """Returns (context, lse) in float64, computed by the formula.
+
+    Arrays are [batch, heads, length, dim]. `visible(batch, head, i, j)` is whether query i may attend to
+    key j. `score(place, s)` returns the score for a scaled product, where place is (batch, head, i, j).
+    """
     batch, heads, q_len, dim = query.shape
     kv_heads, kv_len, value_dim = key.shape[1], key.shape[2], value.shape[3]
     scale = 1 / math.sqrt(max(dim, 1)) if scale is None else scale

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea tile`: weights and scores of a rectangle against the formula, printed and written."""
+"""`fovea tile`: weights and scores of a rectangle compared with the formula, printed and in files."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from attend_problem import DIM, KV_LEN, Q_LEN, AttendTest, problem
 from support import run
 from tensor_files import Array, attention, read_arrays
 
-# Arguments, and parts of the message.
+# Arguments, and expected parts of the message.
 MISUSE = [
     ("--query q.npy", "expected --query and --key, or --input FILE; --key is missing"),
     ("{QK} --head 4", "--head: expected a number below 4, as there are that many heads of queries, got 4"),
@@ -30,7 +30,7 @@ class TileTest(AttendTest):
         (tile,) = read_arrays(path).values()
         return tile
 
-    def test_weights_and_scores_follow_the_formula(self):
+    def test_weights_and_scores_match_the_formula(self):
         arrays = problem()
         _, lse = attention(arrays["query"], arrays["key"], arrays["value"],
                            visible=lambda b, h, i, j: j <= i + KV_LEN - Q_LEN)
@@ -49,8 +49,8 @@ class TileTest(AttendTest):
                 self.assertAlmostEqual(scores.at(*at), score, delta=1e-5)
                 self.assertAlmostEqual(weights.at(*at), math.exp(score - lse.at(1, 3, i)), delta=1e-5)
 
-    def test_a_part_is_cut_out_of_the_whole(self):
-        # Biases by position and what is laid out along queries count from the head's first one.
+    def test_part_equals_the_cells_of_the_whole(self):
+        # Position biases and per-query tensors are indexed from the first query of the head, not of the tile.
         table = self.write_array("table.npy", Array.normal((8, 4), 4))
         bias = self.write_array("bias.npy", Array.normal((Q_LEN, 1), 5))
         for rule in (["--relative", table, "--relative-distance", "9"], ["--bias", bias, "--scores"],
@@ -65,7 +65,7 @@ class TileTest(AttendTest):
                     same = right == part.at(i, j) or abs(part.at(i, j) - right) < 1e-6
                     self.assertTrue(same, (rule, i, j))
 
-    def test_printed_as_numpy_prints(self):
+    def test_printed_in_numpy_format(self):
         self.write_array("q.npy", Array((2, 1), [0, 0]))
         text = self.succeed("tile", "--query", "q.npy", "--key", "q.npy", "--causal", cwd=self.dir)
         self.assertEqual(text, "[[1.  0. ]\n [0.5 0.5]]\n")
@@ -88,7 +88,7 @@ class TileTest(AttendTest):
                     self.assertIn(part, message)
         self.assertEqual(self.files(), ["k.npy", "q.npy"])
 
-    def test_tile_knows_all_that_its_page_shows(self):
+    def test_help_options_exist(self):
         page = self.succeed("tile", "--help")
         for option in sorted(set(re.findall(r"--[a-z][a-z-]+", page))):
             self.assertNotIn(b"unknown option", run("tile", option, "1").stderr, option)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea train scene`: what it says and writes, how it ends, what it refuses; and what a build without
-fovea::nn says instead."""
+"""`fovea train scene`: outputs, exit codes, signals and errors, and the message of a build without
+fovea::nn."""
 
 import contextlib
 import json
@@ -19,18 +19,18 @@ JOURNEY = str(SOURCE / "examples" / "scenes" / "learn_journey.json")
 
 
 def learning(**changes):
-    """The text of a small scene that learns with ease."""
+    """Returns the text of a small scene that is easy to learn."""
     return scene(**{"learn": {"Your": {"journey": 0.9}}, **changes})
 
 
-# A scene that cannot reach its wish, in steps that take a while.
+# A scene with slow steps and a wish that cannot be met.
 ALIKE = json.dumps({"tokens": ["a"] + ["b"] * 60, "embeddings": [[1, 0]] + [[0, 1]] * 60,
                     "learn": {"a": {"@1": 0.9}}})
 
 
 @unittest.skipUnless(TRAINS, "built without fovea::nn")
 class OutputTest(CliTest):
-    def test_the_notebooks_sentence(self):
+    def test_notebook_sentence(self):
         path = self.dir / "learned.json"
         text = self.succeed("train", "scene", JOURNEY, "--output", str(path))
         headings = re.findall(r"(?m)^[A-Z]\w+$", text)
@@ -49,12 +49,12 @@ class OutputTest(CliTest):
         self.assertGreaterEqual(steps["weights"][4][1], 0.9)
         for row in steps["weights"]:
             self.assertAlmostEqual(sum(row), 1.0, places=14)
-        # Both tables are those of explain.
+        # Both tables match those of explain.
         for table, explained in (("Before", JOURNEY), ("After", str(path))):
             shown = text.partition(f"\n{table}\n")[2].partition("\n\n")[0]
             self.assertIn(shown, self.succeed("explain", explained))
 
-    def test_json_says_the_same(self):
+    def test_json_matches_the_text(self):
         path = str(self.dir / "learned.json")
         told = json.loads(self.succeed("train", "scene", JOURNEY, "--json", "--output", path))
         self.assertEqual((told["end"], told["output"]), ("reached", path))
@@ -66,14 +66,14 @@ class OutputTest(CliTest):
         self.assertEqual((wish["wanted"], wish["met"]), (0.9, True))
         focus = json.loads(self.succeed("explain", path, "--format", "json"))
         weights = next(step["values"] for step in focus["steps"] if step["name"] == "focus.weights")
-        self.assertEqual(wish["after"], [weights[1]])  # to the last bit
+        self.assertEqual(wish["after"], [weights[1]])  # bit-identical
         self.assertIsNone(json.loads(self.succeed("train", "scene", JOURNEY, "--json"))["output"])
 
     def test_standard_input(self):
         text = self.succeed("train", "scene", "-", stdin=learning())
         self.assertIn("Every wish is met", text)
 
-    def test_heads_batches_and_words_that_occur_twice(self):
+    def test_heads_batches_and_repeated_words(self):
         batch = {"title": "Two", "tokens": [["a", "b", "b"], ["c", "d", "."]], "seed": 4, "heads": 2,
                  "embeddings": {"draw": "randn", "dim": 4}, "mask": {"key_lengths": [3, 2]},
                  "learn": {"@0:1": {"@2": 0.7}, "c": {"d": 0.6, "c": 0}}}
@@ -85,7 +85,7 @@ class OutputTest(CliTest):
         self.assertEqual([wish["item"] for wish in told["wishes"]], [0, 1, 1])
         self.assertTrue(all(len(wish["after"]) == 2 for wish in told["wishes"]))
 
-    def test_the_same_call_has_the_same_output(self):
+    def test_output_is_deterministic(self):
         self.assertEqual(self.succeed("train", "scene", JOURNEY, "--json", "--seed", "5"),
                          self.succeed("train", "scene", JOURNEY, "--json", "--seed", "5"))
         self.assertNotEqual(self.succeed("train", "scene", JOURNEY, "--json", "--seed", "5"),
@@ -96,7 +96,7 @@ class OutputTest(CliTest):
                                                                   score={"bias": [0, -50, 0]}))
         self.assertIn("Every wish is met already.", text)
 
-    def test_words_that_would_act(self):
+    def test_escape_sequences_are_not_printed(self):
         text = self.succeed("train", "scene", "-", stdin=learning(
             title="\x1b[2J", tokens=["Your\x1b[31m", "journey", "starts"],
             learn={"@0": {"journey": 0.9}}, focus=1))
@@ -110,7 +110,7 @@ class OutputTest(CliTest):
         os.close(terminal)
         out, _ = process.communicate(ALIKE.encode(), timeout=TIMEOUT_S)
         seen = b""
-        with contextlib.suppress(OSError):  # which Linux gives at the end
+        with contextlib.suppress(OSError):  # Linux reports the closed terminal as an error
             while part := os.read(main, 100000):
                 seen += part
         self.assertEqual(process.returncode, 1)
@@ -130,12 +130,12 @@ class EndTest(CliTest):
         told = run("train", "scene", JOURNEY, "--steps", "10", "--json")
         self.assertEqual((told.returncode, json.loads(told.stdout)["end"]), (1, "out of steps"))
 
-    def test_it_can_go_on(self):
+    def test_training_can_be_continued(self):
         path = str(self.dir / "learned.json")
         self.assertEqual(run("train", "scene", JOURNEY, "--steps", "100", "--output", path).returncode, 1)
         self.assertIn("Every wish is met", self.succeed("train", "scene", path))
 
-    def test_numbers_without_bounds(self):
+    def test_nonfinite_values_are_rejected(self):
         path = self.dir / "learned.json"
         message = self.fail_with(1, "train", "scene", JOURNEY, "--learning-rate", "1e200", "--output",
                                  str(path))
@@ -147,7 +147,7 @@ class EndTest(CliTest):
         self.assertIn("standard input: the weights that learning begins with are not finite", message)
 
     def interrupted(self, number, *arguments):
-        """What is printed when the signal comes while steps are made; where it came before, another try."""
+        """Returns the output of a run interrupted during training; retries if the signal came before step 1."""
         for patience in (0.3, 1, 3, 10):
             process = subprocess.Popen([FOVEA, "train", "scene", "-", "--steps", "1000000", *arguments],
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -180,7 +180,7 @@ class EndTest(CliTest):
         message = self.fail_with(1, "train", "scene", JOURNEY, "--output", "/dev/full")
         self.assertIn("/dev/full: cannot be written: No space left on device", message)
 
-    def test_a_reader_that_left(self):
+    def test_closed_pipe(self):
         result = run("train", "scene", JOURNEY, stdout=self.pipe_without_reader())
         self.assertEqual((result.returncode, result.stderr), (0, b""))
 
@@ -190,7 +190,7 @@ class ErrorTest(CliTest):
     def refused(self, *arguments, **options):
         return self.fail_with(2, "train", *arguments, **options)
 
-    def test_what_to_train(self):
+    def test_missing_or_unknown_subcommand(self):
         self.assertIn("expected what to train: scene or translate; see fovea train --help", self.refused())
         self.assertIn('unknown command "scne" (did you mean "scene"?); see fovea train --help',
                       self.refused("scne"))
@@ -215,7 +215,7 @@ class ErrorTest(CliTest):
         self.assertIn("is the scene itself", self.refused("scene", path, "--output", path))
         self.assertEqual((self.dir / "mine.json").read_text(), learning())
 
-    def test_scenes_that_cannot_learn(self):
+    def test_invalid_learn_members(self):
         path = str(self.dir / "mine.json")
         for changes, message in (
                 ({"learn": None}, 'nothing to learn: the scene has no "learn"'),
@@ -234,7 +234,7 @@ class ErrorTest(CliTest):
             self.assertEqual(self.refused("scene", path), f"fovea: {path}: {message}")
         self.assertIn("No such file", self.refused("scene", path + "x"))
 
-    def test_the_page_knows_the_options(self):
+    def test_help_lists_the_options(self):
         page = self.succeed("train", "scene", "--help")
         for option in ("--output", "--steps", "--learning-rate", "--seed", "--json", "--help"):
             self.assertEqual(len(re.findall(rf"(?m)^    (?:-\w, )?{option}(?: |$)", page)), 1, option)
@@ -243,7 +243,7 @@ class ErrorTest(CliTest):
 
 @unittest.skipIf(TRAINS, "built with fovea::nn")
 class AbsentTest(CliTest):
-    def test_it_says_so(self):
+    def test_missing_module_is_reported(self):
         for arguments in ([], ["scene", JOURNEY], ["scene", "--steps", "3"], ["--help"]):
             self.assertEqual(self.fail_with(2, "train", *arguments),
                              "fovea: train: this fovea was built without what learns, with FOVEA_NN=OFF")

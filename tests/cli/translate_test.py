@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea train translate` and `fovea translate`: a small model learns, is killed, goes on, translates; and
-what is wrong is said in one line."""
+"""`fovea train translate` and `fovea translate`: training, killing and resuming a small model, translating
+with it, and one-line error messages."""
 
 import hashlib
 import json
@@ -13,13 +13,13 @@ import unittest
 
 from support import FOVEA, TIMEOUT_S, TRAINS, CliTest, default_signals, environment, run
 
-# Small and quick, and yet all that a run has.
+# A small and fast model that still uses every part of a run.
 SMALL = ("--width", "16", "--heads", "2", "--inner", "32", "--layers", "1", "--batch", "16",
          "--warmup", "10", "--learning-rate", "0.01", "--dropout", "0.05")
 
 
 def words(count, seed=1):
-    """Pairs of words and what they are backwards, with their origins."""
+    """Returns lines of a word, the reversed word, and the origins of its characters."""
     draw = random.Random(seed)
     lines = []
     for _ in range(count):
@@ -43,7 +43,7 @@ class TranslateTest(CliTest):
         return self.succeed(*self.command("--data", self.data, *SMALL, *arguments))
 
     def digests(self, folder=None):
-        """What is in the folder, but for the page, which shows one process' validations."""
+        """Returns {file name: SHA-256} of the folder. Skips the page, which only shows one process' validations."""
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in sorted((folder or self.folder).iterdir()) if path.suffix != ".html"}
 
@@ -78,7 +78,7 @@ class Learning(TranslateTest):
                 self.assertAlmostEqual(100 * told["exact"], exact, places=2)
                 self.assertEqual(told["pairs"], 400)
 
-    def test_where_it_looked_is_drawn(self):
+    def test_attention_is_drawn(self):
         self.train("--steps", "50")
         page = self.dir / "page.html"
         text = self.succeed("translate", str(self.folder), "abc", "--beams", "3", "--show-attention",
@@ -96,12 +96,12 @@ class Learning(TranslateTest):
         for row in told["weights"]:
             self.assertAlmostEqual(sum(row), 1.0, places=5)
 
-    def test_another_file_validates(self):
+    def test_separate_validation_file(self):
         other = self.write("other.tsv", words(7, seed=2).replace("\t", "\t", 1))
         text = self.train("--steps", "10", "--validation", other)
         self.assertIn("; 400 pairs to learn from, 7 to validate with\n", text)
 
-    def test_it_ends_where_it_is_told(self):
+    def test_until_ends_training(self):
         text = self.train("--steps", "5000", "--validate-every", "50", "--until", "0.5")
         self.assertRegex(text, r"Ended at step \d+: --until is reached\.\n")
 
@@ -115,7 +115,7 @@ class Resuming(TranslateTest):
         self.whole = self.digests()
         self.folder = self.dir / "parts"
 
-    def test_killed_at_any_moment_it_comes_to_the_same_bits(self):
+    def test_killed_run_resumes_bit_identically(self):
         draw = random.Random(7)
         resumed = []
         for number in range(4):
@@ -133,11 +133,11 @@ class Resuming(TranslateTest):
             process.send_signal(signal.SIGKILL)
             process.wait(TIMEOUT_S)
         self.assertIn("; resumed at step ", resumed[-1])
-        # A process killed while it writes leaves a temporary file behind.
+        # A process that is killed during a write may leave a temporary file.
         parts = {name: digest for name, digest in self.digests().items() if name in self.whole}
         self.assertEqual(parts, self.whole)
 
-    def test_interrupted_it_saves_at_once(self):
+    def test_interrupt_saves_immediately(self):
         command = self.command("--data", self.data, *SMALL, "--steps", "100000")
         process = subprocess.Popen([FOVEA, *command], env=environment(), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, preexec_fn=default_signals)
@@ -161,7 +161,7 @@ class Errors(TranslateTest):
     def fails(self, *arguments, code=2):
         return self.fail_with(code, *arguments)
 
-    def test_of_use(self):
+    def test_invalid_usage(self):
         for arguments, message in (
                 ([], "expected --output DIR"),
                 (["--output", "x"], "expected --data FILE, or --resume"),
@@ -187,7 +187,7 @@ class Errors(TranslateTest):
             self.assertIn(message, self.fails("translate", *arguments), arguments)
         self.assertFalse(self.folder.exists())
 
-    def test_of_data(self):
+    def test_invalid_data(self):
         for text, message in (
                 ("", "bad.tsv: expected pairs, got nothing"),
                 ("a\tb\nab\n", "bad.tsv:2: expected two or three columns"),
@@ -198,7 +198,7 @@ class Errors(TranslateTest):
         self.assertIn("nowhere.tsv", self.fails(*self.command("--data", "nowhere.tsv")))
         self.assertFalse(self.folder.exists())
 
-    def test_of_a_run(self):
+    def test_invalid_runs(self):
         self.train("--steps", "5")
         self.assertIn("there is a run already; --resume goes on with it",
                       self.fails(*self.command("--data", self.data)))
@@ -213,7 +213,7 @@ class Errors(TranslateTest):
         (self.folder / "checkpoint.safetensors").write_bytes(b"")
         self.assertIn("checkpoint.safetensors", self.fails(*self.command("--resume")))
 
-    def test_a_loss_that_is_no_number(self):
+    def test_nonfinite_loss(self):
         line = self.fails(*self.command("--data", self.data, *SMALL, "--steps", "500", "--warmup", "0",
                                         "--learning-rate", "1e30"), code=1)
         self.assertRegex(line, r"the loss is \S*(nan|inf) at step \d+; the checkpoint of step 0 is kept in ")
