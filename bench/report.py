@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps benchmark runs in bench/results, and writes the tables of README.md and docs/benchmarks.md.
+"""Saves benchmark results in bench/results, and writes the tables of README.md and docs/benchmarks.md.
 
-  bench/report.py                    write the tables anew from what is kept
-  bench/report.py --measure          run the benchmarks, keep their figures, write the tables;
-                                     `make bench` builds and does this
-  bench/report.py --take FILE...     keep what `fovea-bench --json` printed instead of measuring
+  bench/report.py                    write the tables from the saved results
+  bench/report.py --measure          run the benchmarks, save the results and write the tables;
+                                     `make bench` builds the benchmarks and runs this
+  bench/report.py --take FILE...     save results printed by `fovea-bench --json` instead of measuring
 
-`fovea explain` is in bench/results/explain.json, attention in attention.json, there once for each
-SIMD target: the machine's best, AVX3 where that is another one, and AVX2. What is measured again replaces the old as a whole.
-Other libraries are measured by bench/peers/run, which writes its own tables; of its figures, the
-README repeats a few.
+Results of `fovea explain` are in bench/results/explain.json. Results of attention are in attention.json, one record
+for each measured SIMD target: the machine's best, AVX3 if the best is a different one, and AVX2. A new measurement
+replaces all previous results. bench/peers/run measures other libraries and writes its own tables; the README repeats
+some of its figures.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def machine():
 
 
 def commit():
-    """The commit, and whether the tree has changes on top that can change a figure."""
+    """Returns the commit, and whether the tree has uncommitted changes that can affect a measurement."""
     texts = [f":(exclude){path}" for path in ("*.md", "docs", "bench/results")]
     dirty = output("git", "status", "--porcelain", "--untracked-files=no", "--", ".", *texts).strip()
     return output("git", "rev-parse", "--short", "HEAD").strip(), bool(dirty)
@@ -65,19 +65,19 @@ def commit_text():
 
 
 def caption(kept):
-    """Where, with what and when: the first sentence of every table."""
+    """Returns the first sentence of every table: machine, compiler, commit and date."""
     return (f"{kept['machine']}, {kept['processors']} processors; {kept['compiler']}; "
             f"commit {kept['commit']}; {kept['date']}.")
 
 
 def load(name):
-    """None when there is no such record yet."""
+    """Returns the saved results, or None if there are none."""
     path = KEPT / name
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def measured(program, *arguments, **environment):
-    """What the program printed; its progress is for the terminal."""
+    """Runs the program and returns its standard output. Progress on standard error is shown."""
     if not program.exists():
         raise SystemExit(f"bench/report.py: no {program}; run make bench")
     run = subprocess.run([program, *arguments], env={**os.environ, **environment}, stdout=subprocess.PIPE)
@@ -110,7 +110,7 @@ def measure_explain(build, commit_name):
 
 
 def measure_forward(build):
-    """What `fovea-bench --json` prints, for the best SIMD target and for those that others have."""
+    """Returns the output of `fovea-bench --json` for the best SIMD target, and for AVX3 and AVX2 on other machines."""
     info = json.loads(measured(build / "fovea", "info", "--json"))
     targets = [info["targets"][0], *(name for name in info["targets"][1:] if name in ("AVX3", "AVX2"))]
     return [measured(build / "fovea-bench", "--json", FOVEA_TARGET=target) for target in targets]
@@ -126,7 +126,7 @@ def in_short(number):
 
 
 def kept_row(row):
-    """A row as it is kept: of each round the median call, and numbers with five digits."""
+    """Returns the row in saved form: the median time of each round, and numbers rounded to five digits."""
     kept = {name: in_short(value) for name, value in row.items() if name != "rounds"}
     kept["rounds"] = [{"calls": len(one["seconds"]), "median_s": in_short(median(one["seconds"])),
                        **{name: [in_short(ceiling) for ceiling in one[name]]
@@ -136,7 +136,7 @@ def kept_row(row):
 
 
 def forward_record(printed, commit_name, date):
-    """(target, record) of what `fovea-bench --json` printed."""
+    """Returns (target, record) for the output of `fovea-bench --json`."""
     run = json.loads(printed)
     if not run.get("forward"):
         raise ValueError("it has no part \"forward\"")
@@ -166,7 +166,7 @@ def keep_forward(records):
 
 
 def table(heading, rows):
-    """The first column to the left, all others to the right."""
+    """Returns the lines of a table with the first column left-aligned and all others right-aligned."""
     lines = ["| " + " | ".join(row) + " |" for row in [heading, *rows]]
     lines.insert(1, "|:--|" + "--:|" * (len(heading) - 1))
     return lines
@@ -189,7 +189,7 @@ def explain_tables(kept):
 
 
 def describe(problem):
-    """A problem of `fovea-bench`'s JSON, in the words of its table."""
+    """Describes a problem of `fovea-bench`'s JSON in the same form as its table."""
     def both(a, b):
         return f"{a}" if a == b else f"{a}/{b}"
 
@@ -237,8 +237,8 @@ def percent(share):
 
 
 def judged(row):
-    """(measured, at least) of a row: its share of the ceiling, or its speed beside another's. Of lenses what they
-    cost, as a multiple of the same call without them, and what they may at most."""
+    """Returns the texts (measured, floor) of a row: its share of the ceiling, or its speedup over the comparison. For
+    lenses, returns the time relative to the same call without lenses, and the limit of that ratio."""
     if "cost" in row:
         most = row["cost_at_most"]
         floor = "–" if most is None else f"{most:.2f} x" + (" **missed**" if row["cost"] > most else "")
@@ -284,7 +284,7 @@ def looks_table(looks):
 
 
 def best_first(kept):
-    """The records by target. AVX2 comes last: measured for those who have no more, beside the best."""
+    """Returns (target, record) pairs with AVX2 last, which is measured in addition to the best target."""
     return sorted(kept.items(), key=lambda item: item[0] == "AVX2")
 
 
@@ -294,7 +294,8 @@ def rounds_text(rows):
 
 
 def forward_page(kept):
-    """The part of docs/benchmarks.md on attention_forward, also with lenses, attention_backward and attention_decode."""
+    """Returns the part of docs/benchmarks.md on attention_forward (with and without lenses), attention_backward and
+    attention_decode."""
     if not kept:
         return "Not measured yet: `make bench` does."
     lines = []
@@ -335,7 +336,7 @@ def forward_page(kept):
 
 # ---- the README's table ------------------------------------------------------------------------
 
-# Of bench/peers/cells.py, with one thread.
+# Names of cells in bench/peers/cells.py, measured with one thread.
 SPEED_ROWS = ["full_4096_64", "full_4096_128", "causal_4096_64", "window_16384_64", "softcap_4096_64"]
 LIBRARIES = {
     "PyTorch": ["torch_sdpa", "torch_flex"],
@@ -348,7 +349,7 @@ PEERS_TEXT = ("Right: Fovea's speed as a multiple of each library's fastest call
 
 
 def problem_of(cell):
-    """A cell of bench/peers as `fovea-bench` has it; what differs from all of its rows finds none."""
+    """Converts a cell of bench/peers to a problem of `fovea-bench`, which may not be among its rows."""
     masks = {"full": "all", "causal": "causal()", "window": f"window({cell.window}, 0)"}
     return {"batch": 1, "q_heads": cell.q_heads, "kv_heads": cell.kv_heads, "q_len": cell.length,
             "kv_len": cell.length, "head_dim": cell.key_dim, "value_dim": cell.value_dim,
@@ -358,7 +359,7 @@ def problem_of(cell):
 
 
 def own_cells(record, problem):
-    """Fovea's speed and share of the ceiling, on one thread."""
+    """Returns Fovea's speed and share of the ceiling on one thread, empty if `problem` was not measured."""
     for row in record["forward"]:
         if row["threads"] == 1 and describe(row["problem"]) == describe(problem):
             return [f"{row['gflops']:.1f}", percent(row["share"])]
@@ -366,7 +367,7 @@ def own_cells(record, problem):
 
 
 def multiple_text(result, names):
-    """Fovea's speed as a multiple of the fastest of these."""
+    """Returns Fovea's speed as a multiple of the fastest contender of `names`."""
     if result is None:
         return ""
     ours = results.rate(result, "fovea")
@@ -381,20 +382,20 @@ def multiple_text(result, names):
 
 
 def lost_cells(peers):
-    """The problems in which the best peer is faster, most of all on one thread."""
+    """Returns the results in which the fastest peer is faster than Fovea, with any number of threads."""
     return [result for result in results.in_order(peers)
             if not result["cell"]["tiny"] and "lost" in results.verdict(result, results.PEERS_OF_THE_TABLE)]
 
 
 def peers_sentence(peers):
     total = sum(not result["cell"]["tiny"] for result in peers["results"].values())
-    return (f"Of the {total} problems measured beside them, on one and two threads, Fovea is slower than the fastest "
+    return (f"Of the {total} problems in this comparison, on one and two threads, Fovea is slower than the fastest "
             f"peer in {len(lost_cells(peers)) or 'none'}.")
 
 
 def speed_page(forward, peers):
-    """The README's table: SPEED_ROWS, and every problem in which a peer is faster on one thread. States what was not
-    measured."""
+    """Returns the README's table: SPEED_ROWS, and every problem in which a peer is faster on one thread. Mentions
+    missing measurements."""
     if not forward and not peers:
         return "Speed: not measured yet; `make bench` and `make bench-peers` do."
     every_cell = {cell.name: cell for cell in cells.every_cell()}
@@ -405,7 +406,7 @@ def speed_page(forward, peers):
         heading += ["GFLOP/s", "of limit"]
         texts.append(f"{SPEED_TEXT} ({target}; {caption(record).removesuffix('.')}).")
     else:
-        texts.append("Fovea by itself: not measured yet; `make bench` does.")
+        texts.append("Fovea alone: not measured yet; `make bench` does.")
     if peers:
         heading += LIBRARIES
         names += [result["cell"]["name"] for result in lost_cells(peers)
@@ -415,7 +416,7 @@ def speed_page(forward, peers):
         captions = results.sentence(runs)
         texts.append(f"{PEERS_TEXT}. {peers_sentence(peers)}")
     else:
-        texts.append("Beside other libraries: not measured yet; `make bench-peers` does.")
+        texts.append("Comparison with other libraries: not measured yet; `make bench-peers` does.")
     rows = []
     for name in names:
         problem = problem_of(every_cell[name])
@@ -428,7 +429,7 @@ def speed_page(forward, peers):
         if any(row[1:]):
             rows.append(row)
     lines = [*texts, "", *table(heading, rows), ""]
-    lines += [f"Beside others: {text}" for text in captions]
+    lines += [f"Comparison measured on: {text}" for text in captions]
     return "\n".join(lines).rstrip("\n")
 
 
@@ -436,7 +437,7 @@ def speed_page(forward, peers):
 
 
 def replace_part(markers, body, page=PAGE):
-    """Puts body between these two markers of a page, which has them once; the rest stays."""
+    """Replaces the text between the two markers of a page, each of which must occur exactly once."""
     pattern = re.escape(markers[0]) + ".*?" + re.escape(markers[1])
     replaced, count = re.subn(pattern, lambda _: f"{markers[0]}\n{body}\n{markers[1]}",
                               page.read_text(encoding="utf-8"), flags=re.S)
@@ -469,7 +470,7 @@ def measure(build):
     explain = measure_explain(build, name)
     records = [forward_record(printed, name, today) for printed in measure_forward(build)]
     results.save(KEPT / "explain.json", explain)
-    results.save(KEPT / "attention.json", dict(records))  # no target of an earlier run
+    results.save(KEPT / "attention.json", dict(records))  # drops targets of earlier runs
 
 
 def main():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that bench/report.py writes, without measuring anything.
+"""Tests of the tables that bench/report.py writes, without measurements.
 
     python3 bench/test_report.py
 """
@@ -40,7 +40,7 @@ def decode_row(share=0.95, least=0.9, median=0.004, at_most=None, **problem):
 
 
 def printed(target="AVX3", rows=None, **parts):
-    """As `fovea-bench --json` prints."""
+    """Returns text in the form of `fovea-bench --json`."""
     return json.dumps({"version": "0.1.0", "compiler": "GCC 12.2.0", "build_type": "Release", "cpu": "Some CPU",
                        "cpus": 2, "target": target, "forward": rows or [row()], **parts})
 
@@ -143,20 +143,20 @@ class SpeedPage(unittest.TestCase):
     def test_own_figures_alone(self):
         page = report.speed_page(record(), None)
         self.assertIn("| N 4096, D 64, 2 heads | 140.0 | 90.0 % |", page)
-        self.assertIn("Beside other libraries: not measured yet", page)
+        self.assertIn("Comparison with other libraries: not measured yet", page)
 
     def test_peers_alone(self):
         page = report.speed_page(None, peers(1000, {"jax": 1500}))
         self.assertIn("| N 4096, D 64, 2 heads | – | – | 1.50 |", page)
-        self.assertIn("Fovea by itself: not measured yet", page)
-        self.assertIn("Beside others: Some CPU, 2 cores; GCC 12; commit abc1234; 2026-11-21; torch 1.0.", page)
+        self.assertIn("Fovea alone: not measured yet", page)
+        self.assertIn("Comparison measured on: Some CPU, 2 cores; GCC 12; commit abc1234; 2026-11-21; torch 1.0.", page)
 
     def test_both_with_the_fastest_call_of_each_library(self):
         others = {"torch_sdpa": 4000, "torch_flex": 900, "ort_mha": 2000, "ort_gqa": {"cannot": "no"},
                   "jax": {"failed": "memory"}}
         page = report.speed_page(record(), peers(1000, others))
         self.assertIn("| N 4096, D 64, 2 heads | 140.0 | 90.0 % | **0.90** | 2.00 | **failed** |", page)
-        self.assertIn("Of the 1 problems measured beside them, on one and two threads, Fovea is slower than the fastest peer in 1.",
+        self.assertIn("Of the 1 problems in this comparison, on one and two threads, Fovea is slower than the fastest peer in 1.",
                       page)
         self.assertIn("(AVX3; Some CPU", page)
 

@@ -104,7 +104,7 @@ ScoreOptions read_score(const AttendArguments& arguments) {
     score.softcap = *arguments.softcap;
   }
   if (!arguments.bias.empty()) {
-    score.bias = read_floats("--bias", arguments.bias, "; who sees whom is told by --mask");
+    score.bias = read_floats("--bias", arguments.bias, "; use --mask for a bool mask");
   }
   if (arguments.alibi) {
     score.alibi = Alibi{};

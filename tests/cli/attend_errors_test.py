@@ -187,7 +187,7 @@ BAD_INPUT = [
     (f"{QKV} --softcap 0", "--softcap: expected a number above 0, got 0"),
     (f"{QKV} --softcap nan", "--softcap: expected a number above 0, got nan"),
     (f"{QKV} --bias bias8.npy", "--bias: expected a shape that broadcasts", "got [5, 8]"),
-    (f"{QKV} --bias mask.npy", "--bias: mask.npy: expected float32", "got bool; who sees whom is told by --mask"),
+    (f"{QKV} --bias mask.npy", "--bias: mask.npy: expected float32", "got bool; use --mask for a bool mask"),
     (f"{QKV} --alibi 1,2", "--alibi: expected one number per query head (4), got 2"),
     (f"{QKV} --alibi 1,2,x,4", "--alibi: expected numbers with commas between them, or the file of a tensor"),
     (f"{QKV} --alibi 1,2,3,-inf", "--alibi: expected finite slopes, got -inf"),
