@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What people type. A thin wrapper: CMakePresets.json has the builds, tools/setup.sh the packages.
-# The lines with two hashes are what `make help` prints.
+# Entry points for users. CMakePresets.json defines the builds, tools/setup.sh the packages.
+# `make help` prints the texts after two hashes.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 
-# Not every shell expands the tilde of PREFIX=~/.local.
+# Some shells do not expand the tilde in PREFIX=~/.local.
 prefix := $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 
 SETUP := @tools/setup.sh
@@ -14,39 +14,39 @@ CONFIGURE := @tools/configure.sh
 BUILD := @cmake --build --parallel $(JOBS) --preset
 CTEST := @ctest --output-on-failure --parallel $(JOBS) --preset
 
-# For each format, whichever comes first; 0 is no limit.
+# Fuzzing of each format stops at the first limit reached; 0 means no limit.
 FUZZ_RUNS ?= 3000000
 FUZZ_SECONDS ?= 0
 
 DEMO_SCENE := examples/scenes/001_your_journey.json
 DEMO_PAGE := build/demo/your_journey.html
 
-# The tests that run with ThreadSanitizer: those of threads and of what runs on them. The others have
-# one thread, and are not even compiled there (tests/CMakeLists.txt).
+# Tests that run with ThreadSanitizer: those of multithreaded code. The other tests are single-threaded and are
+# not compiled in that build (tests/CMakeLists.txt).
 TSAN_TESTS := Attention|Threads|Target|Ceilings
-# Sweeps over values and options that `make check` leaves out here, since other tests start the same threads;
-# `make check-full` runs them.
+# Sweeps over values and options that `make check` omits with ThreadSanitizer, because other tests run the same
+# parallel code. `make check-full` includes them.
 TSAN_SWEEPS := Accuracy\.|EveryPairOf|EveryRule|EveryCombination|SpreadsToTheRows|AgreeWithTheOracle
-# Archer tells ThreadSanitizer what OpenMP's barriers order; libomp itself, which is not instrumented,
-# would look like a race. It lies beside libomp, two folders above Clang's own.
+# Archer informs ThreadSanitizer of the ordering by OpenMP barriers; its library is next to libomp, two folders above
+# Clang's resource folder. libomp is not instrumented, so races reported in it would be false.
 TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
   OMP_TOOL_LIBRARIES="$$(clang -print-resource-dir)/../../libarcher.so"
 
-# For tools/python.sh.
+# Read by tools/python.sh.
 export PYTHON FOVEA_PYTHON
-# In the tree, so that `make clean` leaves nothing behind that a build would start from.
+# In the source tree, so that `make clean` also removes cached objects.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
 # ccache compares paths relative to the build tree. build/release and build/wheel-... are equally deep, so they
-# share objects, also of the sources that CMake generates in each of them (cmake/unity.cmake).
+# share objects, including those of the sources that CMake generates in each of them (cmake/unity.cmake).
 export CCACHE_BASEDIR ?= $(CURDIR)
 
-# Where sources are; not what git knows of, so that an archive without git is checked as well.
+# Folders with C++ sources. Files are not listed with git, so that checks also work in a source archive.
 SOURCE_FOLDERS := $(wildcard bench cli examples include python src tests)
 
-# The Python package's own switches, where there is to be one (tools/python.sh).
+# CMake options for the Python package, used if tools/python.sh succeeds.
 PYTHON_SWITCHES = FOVEA_PYTHON=ON Python_EXECUTABLE=$(CURDIR)/build/python/venv/bin/python
 
-# Configures build/release for its tests: with the Python package where that can be. $(1): more switches.
+# Configures build/release with tests, and with the Python package if possible. $(1): more options.
 define configure_tests
 	@tools/python.sh; case $$? in \
 	  0) tools/configure.sh release FOVEA_TESTS=ON $(1) $(PYTHON_SWITCHES) ;; \
@@ -56,15 +56,15 @@ define configure_tests
 endef
 PYTHON_FOLDERS := python examples/python examples/train tests/python bench/python tools
 
-# A new build tree made for the programs alone needs no test packages; `make test` switches the
-# tests on, and on they stay.
+# A new build tree is configured without tests, so that `make build` needs no test packages. `make test` enables
+# the tests, and later builds keep this setting.
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
 .PHONY: build setup demo test test-cpp test-python test-arm wheel test-wheel check check-full check-format check-release \
   check-python check-wheel build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
   check-tsan check-tsan-full coverage test-peers fuzz bench bench-peers install clean help
-# The steps below share build trees; each runs in parallel by itself.
+# Targets share build trees, so they run one after another. Each target runs its own jobs in parallel.
 .NOTPARALLEL:
 
 build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
@@ -72,10 +72,10 @@ build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release
 
-setup: ## Install every Debian package that any target here needs
+setup: ## Install all Debian packages that the targets need
 	$(SETUP) build test check bench arm cover roots
 
-demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 16,384 tokens
+demo: ## Explain a sentence as text and as a page in build/demo, and run attention over 16,384 tokens
 	$(SETUP) build
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release --target fovea_cli fovea_bench
@@ -87,14 +87,14 @@ demo: ## Explain a sentence, as text and as a page in build/demo, and attend to 
 	@printf '\nAttention over 16,384 tokens, checked against the reference:\n'
 	@build/release/fovea-bench --q-len 16384 --repeat 3
 
-test: ## Build everything and run the tests, those of C++ alone where there is no Python 3.11
+test: ## Build everything and run all tests; only the C++ tests if there is no Python 3.11
 	$(SETUP) build test
 	$(call configure_tests)
 	$(BUILD) release
 	$(CTEST) release
 	@grep '^ONNX ' build/release/Testing/Temporary/LastTest.log || true
 
-test-cpp: ## Build without the Python package and run all other tests
+test-cpp: ## Build without the Python package and run the remaining tests
 	$(SETUP) build test
 	$(CONFIGURE) release FOVEA_TESTS=ON FOVEA_PYTHON=OFF
 	$(BUILD) release
@@ -107,7 +107,7 @@ test-python: ## Build the Python package and run its tests
 	$(BUILD) release --target fovea_package
 	@PYTHONPATH=$(CURDIR)/build/release/python build/python/venv/bin/python -B -m pytest
 
-test-arm: ## Cross-compile for 64-bit ARM, in build/arm, and run what emulation has time for
+test-arm: ## Cross-compile for 64-bit ARM in build/arm, and run the faster tests under emulation
 	$(SETUP) build test arm
 	@JOBS=$(JOBS) tools/arm.sh
 
@@ -121,10 +121,11 @@ test-wheel: wheel ## Try the wheel on a bare Debian 12 and a bare Debian 13 (nee
 	$(SETUP) roots
 	@build/python/venv/bin/python -B tests/python/try_wheel_debian.py
 
-# One part of a check, with its time. $(1): its name; $(2): its target and that one's variables.
+# Runs and times one part of a check. $(1): name of the part; $(2): target and variables.
 part = @tools/part.sh '$(1)' $(MAKE) --no-print-directory $(2)
 
-# What goes first in both checks: format and layers, the plain build and Python, which `make test` goes on from.
+# The first parts of both checks: format, includes and names, then the release build, which `make test` reuses, and
+# Python.
 define check_plain
 	$(SETUP) build test check
 	$(call part,format,check-format)
@@ -132,7 +133,7 @@ define check_plain
 	$(call part,Python and wheel,check-python)
 endef
 
-check: ## Check the format, warnings of GCC and Clang, the tests under three sanitizers, and fuzz a little
+check: ## Check formatting and compiler warnings (GCC, Clang), test under three sanitizers, and fuzz briefly
 	$(check_plain)
 	$(call part,asan-ubsan build,build-asan-ubsan)
 	$(call part,asan-ubsan tests,check-asan-ubsan)
@@ -140,7 +141,7 @@ check: ## Check the format, warnings of GCC and Clang, the tests under three san
 	$(call part,tsan tests,check-tsan)
 	$(call part,fuzz,fuzz FUZZ_RUNS=0 FUZZ_SECONDS=10)
 
-check-full: ## The same at full size: sanitizers on every SIMD target, full sweeps, more files, and test-arm
+check-full: ## Like check, with all SIMD targets and full sweeps under sanitizers, longer fuzzing, and test-arm
 	$(check_plain)
 	$(call part,asan-ubsan-full build,build-asan-ubsan-full)
 	$(call part,asan-ubsan-full tests,check-asan-ubsan-full)
@@ -150,7 +151,7 @@ check-full: ## The same at full size: sanitizers on every SIMD target, full swee
 	$(call part,ARM,test-arm)
 	$(call part,wheel on bare systems,check-wheel)
 
-# The parts, each of which runs by itself as well.
+# The parts of the checks; each can also be run separately.
 check-format:
 	@find $(SOURCE_FOLDERS) -name '*.h' -o -name '*.cc' | sort | tr '\n' '\0' | \
 	  xargs -0 clang-format --dry-run -Werror
@@ -171,7 +172,7 @@ check-python:
 	  *) exit 1 ;; \
 	esac
 
-# Without the Python package there is no wheel; check-python has said so.
+# Skips the wheel if there is no Python package; check-python has printed the reason.
 check-wheel:
 	$(SETUP) roots
 	@tools/python.sh >/dev/null; case $$? in \
@@ -191,7 +192,7 @@ check-tsan check-tsan-full: check-%: build-%
 	@$(TSAN_ENVIRONMENT) ctest --output-on-failure --parallel $(JOBS) --preset $* \
 	  --tests-regex '$(TSAN_TESTS)' $(if $(filter tsan,$*),--exclude-regex '$(TSAN_SWEEPS)') --no-tests=error
 
-coverage: ## Run the tests with lines counted, and print which share of src/ and include/ they run
+coverage: ## Run the tests with line coverage, and print the share of src/ and include/ that they execute
 	$(SETUP) build test cover
 	$(CONFIGURE) coverage
 	$(BUILD) coverage
@@ -201,7 +202,7 @@ coverage: ## Run the tests with lines counted, and print which share of src/ and
 	  --output build/coverage/lines.txt -j $(JOBS)
 	@tail -n 3 build/coverage/lines.txt
 
-test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attention of files with NumPy
+test-peers: ## Compare results with PyTorch and JAX (installs 1.6 GB once), and tensor files with NumPy
 	$(SETUP) build test
 	@tools/python.sh; case $$? in \
 	  0) tools/configure.sh release $(first_time) $(PYTHON_SWITCHES) && \
@@ -213,33 +214,33 @@ test-peers: ## Compare with PyTorch and JAX (1.6 GB, once), and files and attent
 	  *) exit 1 ;; \
 	esac
 
-fuzz: ## Feed the readers of files with mutations of files, under sanitizers
+fuzz: ## Fuzz the file readers under sanitizers
 	$(SETUP) build check
 	$(CONFIGURE) fuzz
 	$(BUILD) fuzz
 	@FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run
 
-bench: ## Build and run the benchmarks, keep the figures and write their tables
+bench: ## Build and run the benchmarks, save the results and write their tables
 	$(SETUP) build bench
 	$(CONFIGURE) release $(first_time) FOVEA_BENCH=ON
 	$(BUILD) release --target bench
 
-bench-peers: build ## Measure PyTorch, ONNX Runtime and JAX beside Fovea (installs them into build/peers)
+bench-peers: build ## Compare speed with PyTorch, ONNX Runtime and JAX (installs them into build/peers)
 	@bench/peers/run
 	@python3 bench/report.py
 
-install: build ## Install under PREFIX (default /usr/local), below DESTDIR if given
+install: build ## Install under PREFIX (default /usr/local), with DESTDIR prepended if set
 	@DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(prefix)"
 
-clean: ## Remove everything that was built
+clean: ## Remove all build results
 	@rm -rf build
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  JOBS=N               build and test with N processes (default: one per processor)"
-	@echo "  FUZZ_RUNS=N          files that make fuzz tries of each format (default: 3000000; 0: no limit)"
-	@echo "  FUZZ_SECONDS=N       and for how long at most (default: 0, no limit)"
-	@echo "  FOVEA_PYTHON=0       make test without the Python package; PYTHON=... chooses its Python"
-	@echo "  PREFIX=DIR           where make install puts things"
-	@echo "  FOVEA_SKIP_SETUP=1   install no packages; take the tools and libraries as they are"
+	@echo "  FUZZ_RUNS=N          files per format for make fuzz (default: 3000000; 0: no limit)"
+	@echo "  FUZZ_SECONDS=N       time limit per format for make fuzz (default: 0, no limit)"
+	@echo "  FOVEA_PYTHON=0       omit the Python package in make test; PYTHON=... selects the Python interpreter"
+	@echo "  PREFIX=DIR           installation prefix of make install"
+	@echo "  FOVEA_SKIP_SETUP=1   do not install packages; use the tools and libraries already installed"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea explain` costs: the whole process for every example scene, from start to exit, and
-// the library's parts for the first notebook and for a sentence of 300 words. The aim for a process
-// is 20 ms. Every scene is checked against what its author expects before it is timed.
+// Benchmark of `fovea explain`: the whole process from start to exit for every example scene, and
+// the parts of the library for the first notebook's scene and for a sentence of 300 words. The goal
+// for a process is 20 ms. Every scene is checked against its expected values before timing.
 
 #include <algorithm>
 #include <cerrno>
@@ -24,7 +24,7 @@ namespace {
 
 using namespace fovea::scene;
 
-/// Runs the program with its output thrown away; its exit status, or -1.
+/// Runs the program, discards its output and returns its exit status, or -1 on failure.
 int run_program(const std::vector<std::string>& arguments) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

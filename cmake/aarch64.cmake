@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Toolchain: compiles for 64-bit ARM with Debian's cross compiler, against the packages that
-# tools/arm.sh unpacks into build/arm/sysroot, and runs what was compiled under qemu.
+# Toolchain for 64-bit ARM: Debian's cross-compiler, with the libraries that tools/arm.sh unpacks into
+# build/arm/sysroot. Compiled programs run under qemu.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
@@ -8,7 +8,7 @@ set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 cmake_path(SET CMAKE_SYSROOT NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../build/arm/sysroot)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
 
-# Programs are those of this machine; everything else comes from the sysroot alone.
+# Find programs on the host, and everything else only in the sysroot.
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 foreach(kind LIBRARY INCLUDE PACKAGE)
   set(CMAKE_FIND_ROOT_PATH_MODE_${kind} ONLY)

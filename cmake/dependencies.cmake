@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What Fovea stands on; docs/dependencies.md says why each. `make setup` installs them on Debian.
-# What the static library passes on to its users is looked for again in foveaConfig.cmake.in.
+# Fovea's dependencies; docs/dependencies.md gives the reason for each. `make setup` installs them on Debian.
+# foveaConfig.cmake.in searches again for those that users of the static library have to link.
 
 find_package(fmt REQUIRED)
 find_package(hwy REQUIRED CONFIG)
@@ -12,9 +12,9 @@ endif()
 if(FOVEA_FILES)
   find_package(nlohmann_json 3.10 REQUIRED)
   find_package(PkgConfig REQUIRED)
-  # utf8proc ships no CMake package everywhere, but a pkg-config file it does.
+  # Not all distributions of utf8proc include a CMake package, but all include a pkg-config file.
   pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
-  # Debian's CMake package of libzip asks for its command-line tools, which come separately.
+  # Debian's CMake package of libzip requires its command-line tools, which are in another Debian package.
   pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)
   find_package(ZLIB REQUIRED)
 endif()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# fovea_embed(TARGET FILE SYMBOL [NAMESPACE]): compiles FILE into TARGET as `const std::string_view
-# SYMBOL` in NAMESPACE, or else in fovea::scene. A changed file triggers a rebuild.
+# fovea_embed(TARGET FILE SYMBOL [NAMESPACE]): compiles the contents of FILE into TARGET as `const std::string_view
+# SYMBOL` in NAMESPACE (default: fovea::scene). A change of FILE triggers a rebuild.
 
 function(fovea_embed target file symbol)
   set(namespace fovea::scene)

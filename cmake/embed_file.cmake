@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by fovea_embed: writes INPUT into OUTPUT as raw string literals, SYMBOL in NAMESPACE. A literal
-# longer than 64 KiB is not portable, so the text is cut into pieces of 8,000 characters, which the
-# compiler joins.
+# Run by fovea_embed: writes the contents of INPUT to OUTPUT as raw string literals that define SYMBOL in NAMESPACE.
+# Literals longer than 64 KiB are not portable, so the text is split into pieces of 8,000 characters, which the
+# compiler concatenates.
 
 file(READ ${INPUT} text)
 string(LENGTH "${text}" length)

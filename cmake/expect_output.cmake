@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run as a test: PROGRAM must succeed and print what the file EXPECTED holds.
+# Run as a test: PROGRAM must succeed and print exactly the contents of the file EXPECTED.
 
 execute_process(COMMAND ${PROGRAM} OUTPUT_VARIABLE printed RESULT_VARIABLE status)
 if(NOT status EQUAL 0)

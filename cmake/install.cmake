@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down. Both libraries are exported, each in a file of its own, so that a
-# user of the shared one need not have what only the static one links to. Everything is found
-# relative to the files' own place: an installed tree can be moved.
+# Rules for `cmake --install`. The static and the shared library are exported in separate files, so that users of the
+# shared library do not need the link dependencies of the static one. All paths are relative to the installed files,
+# so an installed tree can be moved.
 
 include(CMakePackageConfigHelpers)
 
@@ -32,17 +32,17 @@ if(FOVEA_NN)
 endif()
 configure_package_config_file(cmake/foveaConfig.cmake.in
   ${PROJECT_BINARY_DIR}/package/foveaConfig.cmake INSTALL_DESTINATION ${package_dir})
-# Before 1.0 a new minor version may change the interface.
+# Before 1.0, a new minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/foveaConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/package/foveaConfig.cmake
   ${PROJECT_BINARY_DIR}/package/foveaConfigVersion.cmake DESTINATION ${package_dir})
 
-# pkg-config: `prefix` as seen from where the file lies.
+# pkg-config: `prefix` relative to the folder of the .pc file.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
   BASE_DIRECTORY ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig OUTPUT_VARIABLE FOVEA_PC_PREFIX)
 foreach(dir LIBDIR INCLUDEDIR)
-  # Relative to the prefix unless the builder gave an absolute path.
+  # Relative to the prefix, unless the user configured an absolute path.
   cmake_path(IS_ABSOLUTE CMAKE_INSTALL_${dir} absolute)
   if(absolute)
     set(FOVEA_PC_${dir} ${CMAKE_INSTALL_${dir}})
@@ -50,8 +50,8 @@ foreach(dir LIBDIR INCLUDEDIR)
     set(FOVEA_PC_${dir} "\${prefix}/${CMAKE_INSTALL_${dir}}")
   endif()
 endforeach()
-# fovea_pc(LIBRARY DESCRIPTION REQUIRES REQUIRES_PRIVATE LIBS_PRIVATE): installs the pkg-config file of a
-# library, if it is built. "=" in REQUIRES stands for this version.
+# fovea_pc(LIBRARY DESCRIPTION REQUIRES REQUIRES_PRIVATE LIBS_PRIVATE): installs the pkg-config file of a library, if
+# the library is built. "=" in REQUIRES is expanded to "= " and this version.
 function(fovea_pc library FOVEA_PC_DESCRIPTION FOVEA_PC_REQUIRES FOVEA_PC_REQUIRES_PRIVATE FOVEA_PC_LIBS_PRIVATE)
   if(NOT library IN_LIST FOVEA_LIBRARIES)
     return()
@@ -63,11 +63,11 @@ function(fovea_pc library FOVEA_PC_DESCRIPTION FOVEA_PC_REQUIRES FOVEA_PC_REQUIR
   install(FILES ${PROJECT_BINARY_DIR}/package/${FOVEA_PC_NAME}.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
-# libzip is not named as a module: that would ask for what its own archive needs, where its shared library
-# does, and of which Debian's package does not bring all.
+# libzip is listed in Libs.private rather than Requires.private. Otherwise, pkg-config would require the private
+# dependencies of libzip's static library, and Debian's package does not install all of them.
 list(JOIN libzip_LDFLAGS " " libzip_flags)
 fovea_pc(fovea "${PROJECT_DESCRIPTION}" "" "fmt libhwy" "${OpenMP_CXX_FLAGS}")
-fovea_pc(fovea_files "Files of tensors, for fovea" "fovea=" "fmt libutf8proc zlib" "${libzip_flags}")
-fovea_pc(fovea_scene "Attention on a few words, for fovea" "fovea-files=" "fmt" "")
-fovea_pc(fovea_nn "Layers that learn, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
+fovea_pc(fovea_files "Tensor files, for fovea" "fovea=" "fmt libutf8proc zlib" "${libzip_flags}")
+fovea_pc(fovea_scene "Attention over a few words, for fovea" "fovea-files=" "fmt" "")
+fovea_pc(fovea_nn "Trainable layers, for fovea" "fovea-files=" "fmt libhwy" "-ldnnl ${OpenMP_CXX_FLAGS}")
 fovea_pc(fovea_train "Training, for fovea" "fovea-nn=, fovea-scene=" "fmt" "${OpenMP_CXX_FLAGS}")

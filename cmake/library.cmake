@@ -3,8 +3,8 @@
 # library of the project from its source folders. The objects are compiled once and linked into
 #   fovea::NAME_static and fovea::NAME_shared, with fovea::NAME as an alias chosen by BUILD_SHARED_LIBS.
 # For the library named fovea, the targets are fovea::static, fovea::shared and fovea::fovea.
-# DEPENDS names libraries of the project; they are public dependencies. PRIVATE lists link dependencies;
-# COMPILE lists dependencies of compilation alone (header-only libraries). Each folder's CMakeLists.txt lists
+# DEPENDS lists libraries of the project, which become public dependencies. PRIVATE lists link dependencies;
+# COMPILE lists dependencies of compilation only (header-only libraries). Each folder's CMakeLists.txt lists
 # its sources. FOVEA_LIBRARIES collects the target names, without _static or _shared, for cmake/install.cmake.
 
 set(FOVEA_LIBRARIES "")
@@ -48,7 +48,7 @@ function(fovea_library name)
     if(NOT name STREQUAL "fovea")
       target_link_libraries(${base}_${kind} PUBLIC fovea_${kind})
     endif()
-    # $ORIGIN: the shared libraries stay in one folder and find each other wherever it is copied.
+    # With $ORIGIN, the shared libraries find each other in their own folder, which may be moved.
     set_target_properties(${base}_${kind} PROPERTIES OUTPUT_NAME ${base} EXPORT_NAME ${exported}${kind}
       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
       INSTALL_RPATH "$ORIGIN" BUILD_WITH_INSTALL_RPATH ON)

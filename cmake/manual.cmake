@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The man pages and completion scripts of the command line, printed by the programs just built, and installed where
-# man and the shells look for them. Left out of a cross-compilation without an emulator.
+# Man pages and completion scripts of the command line. The built programs print them, and they are installed in the
+# folders searched by man and the shells. Omitted when cross-compiling without an emulator.
 
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   message(STATUS "Not installed: man pages and completions, which need an emulator to run the programs")
@@ -10,7 +10,7 @@ endif()
 set(manual ${PROJECT_BINARY_DIR}/manual)
 file(MAKE_DIRECTORY ${manual})
 set(manual_files)
-# print(FILE PROGRAM ARGUMENT...): makes the file of what the program prints.
+# print(FILE PROGRAM ARGUMENT...): creates FILE from the program's output.
 function(print file program)
   add_custom_command(OUTPUT ${manual}/${file} COMMAND ${program} ${ARGN} > ${manual}/${file}
     DEPENDS ${program} VERBATIM)
@@ -19,7 +19,7 @@ endfunction()
 
 print(fovea.1 fovea_cli --man)
 print(fovea-bench.1 fovea_bench --man)
-# Each command has a text: train_scene.txt is that of `fovea train scene`.
+# Each command has a help text; that of `fovea train scene` is train_scene.txt.
 file(GLOB texts CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/cli/pages ${PROJECT_SOURCE_DIR}/cli/pages/*.txt)
 list(REMOVE_ITEM texts exit_status.txt fovea.txt)
 if(NOT FOVEA_NN)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Defines DNNL::dnnl, where oneDNN is there. For Fovea's own build and for those that find it installed: the
-# package of oneDNN in Debian asks for headers of OpenCL, of which nothing here has need.
+# Defines DNNL::dnnl if oneDNN is found, for Fovea's build and for users of an installed Fovea. Debian's CMake package
+# of oneDNN is not used, because it requires OpenCL headers, which Fovea does not need.
 
 if(NOT TARGET DNNL::dnnl)
   find_path(dnnl_INCLUDE_DIR dnnl.h)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# fovea_unity(TARGET [FOLDER]): compiles the files of each folder of TARGET together, or all below FOLDER, unless
-# FOVEA_UNITY is off. Most of the time of a small file goes into headers and templates that all files of a folder
-# share: together they take a third of it. Names in their unnamed namespaces must therefore differ
-# (tests/names_test.py). Files that Highway compiles once per SIMD target stay alone.
+# fovea_unity(TARGET [FOLDER]): compiles the source files of TARGET in groups, one per folder, or as one group named
+# FOLDER, unless FOVEA_UNITY is off. Most of a small file's compile time is spent on headers and templates shared by
+# all files of its folder; compiled together, they take a third of the time. Names in their unnamed namespaces must
+# therefore differ (tests/names_test.py). Files that Highway compiles once per SIMD target are compiled separately.
 
 function(fovea_unity target)
   if(NOT FOVEA_UNITY)

@@ -1,6 +1,6 @@
 #!python
 # SPDX-License-Identifier: Apache-2.0
-"""`fovea`: the command line that the package carries, in place of this process. A wheel installs this file as the
+"""`fovea`: replaces this process with the command line included in the package. A wheel installs this file as the
 script `fovea`. An entry point would import the package, and NumPy with it, which takes longer than most commands."""
 
 import importlib.util

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/arm.sh: cross-compiles everything but the Python package for 64-bit ARM in build/arm, and runs
-# under qemu, on NEON, the example programs and the unit tests that emulation has time for. It says
-# which it leaves out. Emulation shows whether results are right; it shows nothing about speed.
+# tools/arm.sh: cross-compiles everything except the Python package for 64-bit ARM in build/arm. It runs the
+# example programs and the faster unit tests under qemu with NEON, and lists the omitted tests. Emulation
+# verifies results but says nothing about speed.
 #
-# The libraries are arm64 packages of the system's own sources, unpacked into build/arm/sysroot by a
-# private configuration of apt: nothing is installed and the system's package database is not
-# touched. What was downloaded, unpacked or compiled is kept: after an interruption, run it again.
+# The libraries are arm64 packages from the system's package sources. A private configuration of apt unpacks
+# them into build/arm/sysroot, without installing anything and without changing the system's package database.
+# Downloaded, unpacked and compiled files are kept, so an interrupted run can be repeated.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,12 +18,12 @@ tree=$arm/tree
 tests=$tree/tests/fovea_unit_tests
 jobs=${JOBS:-$(nproc)}
 
-# The suites that are run are all others than these. Emulation is 10 to 100 times slower: what is left
-# out here repeats at full size what the suites of `reduced` check, or takes minutes by itself.
+# Suites to omit. Emulation is 10 to 100 times slower, and these suites repeat the checks of the suites in
+# `reduced` at full size, or take minutes each.
 left_out='Attention* Train* Ceilings*'
 reduced='AttentionSweep* AttentionTarget* AttentionMath* AttentionPacked* AttentionDecode*
   AttentionBackwardLayout* AttentionBackwardTypes* AttentionBackwardProperties*'
-# Cases that start the program anew, which the kernel does for foreign programs only with binfmt.
+# Cases that start the test program as a new process. For ARM programs this requires binfmt.
 death_tests='*DeathTest.* Target.*'
 examples='look_inside explain_sentence attend custom_score learn'
 
@@ -34,7 +34,7 @@ fail() {
 }
 running=()
 interrupted() {
-  kill "${running[@]}" 2>/dev/null || true  # background processes do not get Ctrl-C
+  kill "${running[@]}" 2>/dev/null || true  # background processes do not receive Ctrl-C
   echo "tools/arm.sh: interrupted; what is done is kept, run it again to continue" >&2
   exit 130
 }
@@ -46,13 +46,13 @@ for tool in aarch64-linux-gnu-g++ apt-get dpkg-deb cmake ninja; do
   command -v "$tool" >/dev/null || fail "no $tool (on Debian: tools/setup.sh build test arm)"
 done
 
-# The C++ library has the version of the compiler in its name.
+# The package name of the C++ library contains the compiler's version.
 packages="libc6-dev libstdc++-$(aarch64-linux-gnu-g++ -dumpversion | cut -d . -f 1)-dev libgomp1
   libfmt-dev libhwy-dev libutf8proc-dev libzip-dev zlib1g-dev nlohmann-json3-dev libdnnl-dev
   libcli11-dev libpng-dev libgtest-dev libgmock-dev"
 
-# apt-get with lists, cache and (empty) package database of its own, under build/arm/apt. Sources, keys and
-# proxies are the system's; hooks are not, for they tidy the system's own folders.
+# Runs apt-get with separate lists, cache and (empty) package database under build/arm/apt. Sources, keys and
+# proxies are those of the system. The system's hooks are disabled, because they clean up the system's folders.
 arm_apt_get() {
   apt-get -c "$arm/apt/apt.conf" "$@" </dev/null >>"$arm/apt/log" 2>&1
 }
@@ -79,7 +79,7 @@ Dir::State::status "$arm/apt/status";
 Dir::Cache "$arm/apt/cache";
 Dir::Log "$arm/apt";
 END
-  # An update that fails is no reason to stop: another source may have failed, or older lists do.
+  # Ignore a failed update: the failed source may not be needed, and older lists may suffice.
   arm_apt_get update || true
   # shellcheck disable=SC2086
   arm_apt_get install --download-only -y $packages || {
@@ -91,15 +91,15 @@ END
   mkdir -p "$new/usr/lib"
   ln -s usr/lib "$new/lib"
   for package in "$archives"/*.deb; do
-    # Through tar: dpkg-deb -x would put a folder in the place of the link lib.
+    # Use tar, because dpkg-deb -x would replace the symbolic link lib with a folder.
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$new"
   done
-  # Links to absolute places would lead out of it.
+  # Make absolute links relative, so that they stay inside the sysroot.
   find "$new" -type l -lname '/*' | while read -r place; do
     target=$(readlink "$place")
     ln -sfn "$(realpath -m -s --relative-to "$(dirname "$place")" "$new$target")" "$place"
   done
-  rm -rf "$sysroot" "$tree"  # what was compiled against another one
+  rm -rf "$sysroot" "$tree"  # the old tree was compiled against the old sysroot
   mv "$new" "$sysroot"
   echo "$packages" >"$arm/sysroot.packages"
 }
@@ -123,7 +123,7 @@ cmake --build "$tree" --parallel "$jobs" || fail "the build failed (see above); 
 echo "arm: built in $((SECONDS - began)) s"
 
 began=$SECONDS
-# Without a limit, two tests that ask for terabytes get them under qemu.
+# With this limit, the two tests that reserve terabytes are skipped; without it, they would get the memory under qemu.
 ulimit -v 8000000
 export OMP_WAIT_POLICY=passive
 emulate() { "$qemu" -L "$sysroot" "$@"; }
@@ -138,13 +138,13 @@ for example in $examples; do
   fi
 done
 
-# The names of all cases that the filter takes, suite and all.
+# Prints the full names of all cases that match the filter.
 list_cases() {
   emulate "$tests" --gtest_list_tests --gtest_filter="$1" |
     awk '/^[^ ]/ {suite = $1} /^ / {print suite $1}'
 }
 join() { echo "$*" | tr -s ' \n' ':' | sed 's/:$//'; }
-# The shell must not match these patterns with files.
+# The shell must not expand these patterns to file names.
 set -f
 # shellcheck disable=SC2086
 first="*-$(join $left_out $death_tests)"
@@ -155,7 +155,7 @@ list_cases '*' >"$arm/cases.all" || fail "the unit tests do not start under qemu
 { list_cases "$first" && list_cases "$second"; } | sort -u >"$arm/cases.run" || fail "the unit tests do not list their cases"
 [ -s "$arm/cases.run" ] || fail "no case to run"
 
-# Shards side by side; each reports its cases in a file of its own.
+# Run shards in parallel; each writes its log to a separate file.
 rm -f "$arm"/shard.*.log
 for part in first second; do
   running=()
@@ -171,7 +171,7 @@ sed -n -E 's/^\[  FAILED  \] ([^ ,]+\.[^ ,]+).*ms\)$/arm: \1 FAILED/p' "$arm"/sh
 count() { cat "$arm"/shard.*.log | grep -c -E "^\[ *$1 *\] [A-Za-z0-9_/]+\.[^ ]+.* \([0-9]+ ms\)$" || true; }
 passed=$(count OK) lost=$(count FAILED) skipped=$(count SKIPPED)
 wanted=$(wc -l <"$arm/cases.run") all=$(wc -l <"$arm/cases.all")
-# A shard that died reports neither.
+# A shard that crashed reports fewer results than cases.
 if [ $((passed + lost + skipped)) -ne "$wanted" ]; then
   echo "arm: of $wanted cases only $((passed + lost + skipped)) came to an end: see build/arm/shard.*.log" >&2
   failed=1

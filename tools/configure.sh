@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/configure.sh PRESET [NAME=VALUE...]: configures build/PRESET, quietly unless it fails, and
-# only when there is a reason: the tree is new, the presets changed, or a switch has another value.
-# All else, an edited CMakeLists.txt for one, the build itself notices.
+# tools/configure.sh PRESET [NAME=VALUE...]: configures build/PRESET if the tree is new, the presets have changed, or
+# an option has another value. Prints CMake's output only if it fails. The build itself detects all other changes,
+# such as an edited CMakeLists.txt.
 #
-# A new build/release compiles through ccache, where there is one: the wheel and the tests that take
-# Fovea in as a subdirectory then have from there what they compile alike.
+# A new build/release uses ccache if available. The wheel and the tests that use Fovea through add_subdirectory then
+# reuse objects compiled with the same options.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=$1
 shift
-log=build/$preset/configure.log  # only there after a success
+log=build/$preset/configure.log  # exists only after success
 cache=build/$preset/CMakeCache.txt
 
 reason=no
@@ -28,7 +28,7 @@ done
 [ "$reason" = yes ] || exit 0
 
 if [ "$preset" = release ] && command -v ccache >/dev/null; then
-  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}  # for a new tree only
+  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}  # CMake only reads it for a new tree
 fi
 echo "Configuring build/$preset"
 mkdir -p "build/$preset"

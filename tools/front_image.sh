@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/front_image.sh: makes docs/images/front.png, the figure of the README. On the left is the page of a six-word
-# scene, on the right the map of 131,072 tokens that examples/maps/run draws. Needs Chromium and build/release/fovea.
+# tools/front_image.sh: creates docs/images/front.png, the figure in the README. It shows the page of a six-word scene
+# on the left, and the map of 131,072 tokens drawn by examples/maps/run on the right. Requires Chromium and
+# build/release/fovea.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/part.sh NAME COMMAND...: runs one part of a check, says how long it took, and adds that to
-# build/parts.txt. `tools/part.sh --total` prints the parts so far and their sum; `--reset` forgets them.
+# tools/part.sh NAME COMMAND...: runs one part of a check, prints its duration and appends it to build/parts.txt.
+# `tools/part.sh --total` prints all recorded parts and their sum; `--reset` removes the records.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes build/python/venv as python/requirements.txt says, unless it is there (tools/python.sh)."""
+"""Creates build/python/venv from python/requirements.txt, if it is missing or outdated (tools/python.sh)."""
 
 import pathlib
 import sys
@@ -13,6 +13,6 @@ environment.make_venv(
     ROOT / "build" / "python" / "venv",
     ROOT / "python" / "requirements.txt",
     "330 MB, once",
-    "that needs the network (or PIP_FIND_LINKS) this once; FOVEA_PYTHON=0 goes without the Python package",
+    "this requires the network (or PIP_FIND_LINKS) once; FOVEA_PYTHON=0 skips the Python package",
     lambda line: print(line, flush=True),
 )

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functor (functor.h). Of Fovea it sees what is installed, and no more.
+// The custom score functor (functor.h). This file includes only installed headers of Fovea.
 
 #include "fovea/simd_targets.h"  // before Highway
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/attention/functor.cc"
 #include <hwy/foreach_target.h>
-// Highway wants to be first.
+// Must come after Highway.
 #include "fovea/custom_score.h"
 
 #include "bench/attention/functor.h"

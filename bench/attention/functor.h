@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A score function as a user of the library would write it (fovea/custom_score.h): what the same
-// work costs that the engine's own softcap does.
+// A score function as a user of the library would write it (fovea/custom_score.h). It computes the
+// same as the built-in softcap, so that the cost of a custom score can be compared with it.
 
 #pragma once
 
@@ -13,7 +13,7 @@ struct CapParameters {
   double cap = 1.0;
 };
 
-/// cap tanh(score / cap).
+/// Returns a custom score that computes cap * tanh(score / cap).
 CustomScore make_cap(CapParameters parameters);
 
 }  // namespace fovea::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses against the reference (lens_check.h).
+// Comparison of lens results with the reference (lens_check.h).
 
 #include "bench/attention/lens_check.h"
 
@@ -18,9 +18,10 @@
 namespace fovea::cli {
 namespace {
 
+/// The largest relative error of all numbers added.
 class Worst {
  public:
-  /// `scale`: what the number may be off by a share of, where it may be small by chance.
+  /// `scale` is a lower bound of the divisor, for numbers that may be small by chance.
   void add(double found, double expected, double scale = 0.0) {
     double off = std::abs(found - expected) / std::max(std::abs(expected), scale);
     if (found == expected || (std::isnan(found) && std::isnan(expected))) off = 0.0;
@@ -76,7 +77,7 @@ void add_map_row(const BenchTensors& tensors, const reference::Inputs& inputs, s
   }
 }
 
-/// All rows but empty ones give away a weight of 1 in all.
+/// Checks that the weights received by all keys of a head add up to the number of nonempty rows.
 void add_received(const BenchTensors& tensors, Worst& worst) {
   const Tensor& received = tensors.received;
   for (std::int64_t batch = 0; batch < received.extent(0); ++batch) {

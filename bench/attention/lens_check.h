@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What lenses saw in a measured call, against the reference's weights.
+// Comparison of the lens results of a measured call with the weights of the reference.
 
 #pragma once
 
@@ -13,13 +13,13 @@
 
 namespace fovea::cli {
 
-/// How far the statistics and top keys of some rows, the first and last row of cells of their
-/// heads' maps, and the sum of what keys received are off at most, as a share of the number itself.
-/// `oracle` has these rows.
+/// Returns the largest relative error of the lens results: statistics and top keys of `rows`, the
+/// first and last row of cells in the maps of their heads, and the sum of received weights per
+/// head. `oracle` holds the reference results of `rows`.
 double lens_error(const BenchTensors& tensors, std::span<const reference::Row> rows,
                   const reference::Rows& oracle);
 
-/// Weights and what they are summed up to have as many digits.
+/// Applies to single weights and to sums of weights, which are equally accurate.
 inline constexpr double kLensErrorAllowed = 2e-5;
 
 }  // namespace fovea::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a few of very many weights (looks.h).
+// Measurement of recomputed weights (looks.h).
 
 #include "bench/attention/looks.h"
 
@@ -26,7 +26,7 @@
 namespace fovea::cli {
 namespace {
 
-/// A look with its tensors.
+/// A recomputation of weights with its tensors.
 class LookRun {
  public:
   LookRun(const BenchLook& look, int threads)
@@ -43,7 +43,7 @@ class LookRun {
     RandomState random(kSeed);
     tokens_ = convert(random.randn({1, 1, look.length, look.head_dim}), DType::kFloat32);
     options_.execution.threads = threads;
-    // As a pass over all queries would have left it, where it is looked at.
+    // Compute lse only for the queries of the tile. A pass over all queries would give the same.
     const TensorView queries(&tokens_.at<float>({0, 0, tile_.first_query, 0}),
                              Shape{1, 1, look.queries, look.head_dim});
     const MutableTensorView lse(&lse_.at<float>({0, 0, tile_.first_query}),
@@ -65,7 +65,7 @@ class LookRun {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  /// The largest share that one is off by, in the first row of what is found and the last.
+  /// Returns the largest relative error in the first and the last row of the result.
   double error() {
     timed_run();
     const std::int64_t rows = look_.cells > 0 ? look_.cells : look_.queries;
@@ -156,7 +156,7 @@ std::vector<LookResult> measure_looks(const std::vector<BenchLook>& looks, int t
     for (std::size_t i = 0; i < runs.size(); ++i) {
       progress.show(
           fmt::format("round {} of {}: {}", round + 1, effort.rounds, describe(looks[i])));
-      runs[i].timed_run();  // its memory comes back
+      runs[i].timed_run();  // warm up the caches
       double total = 0.0;
       do {
         results[i].seconds.push_back(runs[i].timed_run());

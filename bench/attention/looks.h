@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks at a few of very many weights (fovea/weights.h), as `fovea-bench looks` measures them.
+// Recomputation of a small part of a large weight matrix (fovea/weights.h), as measured by
+// `fovea-bench looks`.
 
 #pragma once
 
@@ -15,39 +16,41 @@
 
 namespace fovea::cli {
 
-/// What is looked at: some queries and keys in the middle of a head that has `length` of each.
+/// The weights to recompute: those of some queries and keys in the middle of a head that has
+/// `length` queries and `length` keys.
 struct BenchLook {
   std::int64_t length = 0;
   std::int64_t head_dim = 64;
   std::int64_t queries = 1;
   std::int64_t keys = 0;
-  std::int64_t cells = 0;  ///< in each direction, of a pooled look; 0: weights
-  double seconds = 0.0;    ///< that it takes at most
+  std::int64_t cells = 0;  ///< per side of the pooled map; 0: single weights
+  double seconds = 0.0;    ///< time limit of one call
 
-  /// All keys of one query, which attention_row() finds.
+  /// Returns whether this is one query with all keys, computed by attention_row().
   bool is_row() const { return queries == 1 && keys == length; }
 };
 
 struct LookResult {
   BenchLook look;
-  std::vector<double> seconds;  ///< of each call
-  /// The largest share that a weight or cell is off by.
+  std::vector<double> seconds;  ///< per call
+  /// The largest relative error of a weight or cell.
   double error = 0.0;
 
   double median_seconds() const;
   double best_seconds() const;
 };
 
-/// "512 x 512 of N 1048576, D 64".
+/// Returns a description such as "512 x 512 of N 1048576, D 64".
 std::string describe(const BenchLook& look);
 
-/// The standard looks; `quick` makes them shorter.
+/// Returns the standard measurements, with shorter sequences if `quick`.
 std::vector<BenchLook> standard_looks(bool quick);
 
-/// What a look takes at most on this machine with this SIMD target, if that was set.
+/// Returns the time limit of `look` in seconds, if one is set for this CPU and SIMD target.
 std::optional<double> look_limit(const BenchLook& look, CpuKind cpu, const std::string& target);
 
-/// Throws WrongResult (reference/comparison.h).
+/// Checks the results, then measures the times. Throws WrongResult (reference/comparison.h) if a
+/// result is wrong.
 std::vector<LookResult> measure_looks(const std::vector<BenchLook>& looks, int threads,
                                       const BenchEffort& effort, Progress& progress);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU (machine.h).
+// Detection of the CPU (machine.h).
 
 #include "bench/attention/machine.h"
 
@@ -10,7 +10,7 @@
 namespace fovea::cli {
 namespace {
 
-// The first CPU's lines, "NAME<tab>: VALUE".
+// Returns the fields of the first CPU in /proc/cpuinfo, whose lines are "NAME<tab>: VALUE".
 std::map<std::string, std::string> cpu_facts() {
   std::ifstream text("/proc/cpuinfo");
   std::map<std::string, std::string> facts;
@@ -32,7 +32,7 @@ Machine this_machine() {
   Machine machine;
   if (!facts["model name"].empty()) machine.cpu = facts["model name"];
   if (facts["vendor_id"] == "AuthenticAMD") {
-    // Family 25 is Zen 3 and Zen 4, of which only Zen 4 has AVX-512.
+    // Family 25 includes Zen 3 and Zen 4; only Zen 4 has AVX-512.
     const bool avx512 = (facts["flags"] + " ").find(" avx512f ") != std::string::npos;
     if (facts["cpu family"] == "25" && avx512) machine.kind = CpuKind::kZen4;
     if (facts["cpu family"] == "26") machine.kind = CpuKind::kZen5;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The CPU that a measurement was made on: its name, and whether what Fovea promises is known for
-// it.
+// The CPU of a measurement: its name, and its kind if Fovea has performance floors for it.
 
 #pragma once
 
@@ -12,12 +11,12 @@ namespace fovea::cli {
 enum class CpuKind { kOther, kZen4, kZen5 };
 
 struct Machine {
-  /// As the CPU calls itself; "unknown" where the system does not tell.
+  /// The model name that the CPU reports, or "unknown" if the system does not provide it.
   std::string cpu = "unknown";
   CpuKind kind = CpuKind::kOther;
 };
 
-/// As Linux's /proc/cpuinfo has it; of several CPUs the first counts.
+/// Returns the first CPU listed in Linux's /proc/cpuinfo.
 Machine this_machine();
 
 }  // namespace fovea::cli

@@ -52,7 +52,7 @@ class BenchCommand : public Command {
 
  private:
   void add_problem_options();
-  /// Returns whether options describe a problem.
+  /// Returns whether any option describes a problem.
   bool own_problem() const;
   bool wants(const std::string& part) const;
   /// Throws UsageError for incompatible arguments.

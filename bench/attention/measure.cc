@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measuring (measure.h).
+// Measurement of calls and ceilings (measure.h).
 
 #include "bench/attention/measure.h"
 
@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the row could be at best: 10^9 flop per second of the arithmetic that its tensors allow, or
-/// 10^9 bytes read per second.
+/// Returns the ceiling of the row's speed: GFLOP/s of the fastest arithmetic for its dtype, or
+/// GB/s of memory reads for decoding.
 double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeiling& reading) {
   const kernels::CeilingOptions options = {.threads = row.threads,
                                            .seconds = effort.seconds_per_ceiling};
@@ -33,7 +33,7 @@ double ceiling(const BenchRow& row, const BenchEffort& effort, kernels::ReadCeil
   return bf16 > 0.0 ? bf16 : kernels::fma_ceiling_gflops(options);
 }
 
-/// Useful flop, or in decoding the bytes of all keys and values.
+/// Returns the useful flop, or for decoding the bytes of all keys and values.
 double work_of(const BenchRow& row) {
   switch (row.call) {
     case BenchCall::kBackward:
@@ -47,7 +47,7 @@ double work_of(const BenchRow& row) {
   return useful_flop(row.problem);
 }
 
-/// A row's call, and the one that it is compared with, if any.
+/// A row's call, and the call to compare it with, if any.
 struct RowRuns {
   BenchRun own;
   std::optional<BenchRun> against;
@@ -69,7 +69,7 @@ BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& 
                          kernels::ReadCeiling& reading) {
   BenchRound round;
   round.ceiling_before = ceiling(row, effort, reading);
-  runs.own.run();  // its inputs come back into the caches
+  runs.own.run();  // warm up the caches
   double total = 0.0;
   do {
     round.seconds.push_back(runs.own.timed_run());
@@ -80,7 +80,7 @@ BenchRound measure_round(const BenchRow& row, RowRuns& runs, const BenchEffort& 
   return round;
 }
 
-/// The largest memory that this process has had, in bytes; absent where the system does not tell.
+/// Returns the peak resident memory of this process in bytes, if the system reports it.
 std::optional<double> peak_memory() {
   constexpr std::string_view kLabel = "VmHWM:";
   constexpr double kKilobyte = 1024.0;
@@ -91,7 +91,7 @@ std::optional<double> peak_memory() {
   return std::nullopt;
 }
 
-/// Makes the memory of now the largest. Returns whether the system does that.
+/// Resets the peak to the current resident memory. Returns false if the system does not support it.
 bool forget_peak_memory() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5";
@@ -124,7 +124,7 @@ double RowResult::rate() const { return work / median_seconds() * 1e-9; }
 double RowResult::share() const {
   std::vector<double> shares;
   for (const BenchRound& round : rounds) {
-    // What disturbs a measurement makes it lower, never higher.
+    // Disturbances can only lower a measured ceiling, so the higher one is closer to the truth.
     const double ceiling = std::max(round.ceiling_before, round.ceiling_after);
     shares.push_back(work / median(round.seconds) * 1e-9 / ceiling);
   }
@@ -168,8 +168,8 @@ std::vector<RowResult> measure_rows(const std::vector<BenchRow>& rows, const Ben
                        .allowed_error = errors.allowed,
                        .rounds = {}});
   }
-  // Round by round through all rows, so that a machine that is disturbed for a second spoils one
-  // round of some of them and not one row altogether.
+  // Rounds are the outer loop, so that a disturbance of a second affects one round of a few rows
+  // rather than all rounds of one row.
   kernels::ReadCeiling reading;
   for (int round = 0; round < effort.rounds; ++round) {
     for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -26,13 +26,13 @@
 namespace fovea::cli {
 namespace {
 
-// "window:3,0" is the rule "window" with the numbers 3 and 0.
+// A parsed option: "window:3,0" is the rule "window" with the numbers 3 and 0.
 struct Rule {
   std::string_view name;
   std::vector<double> numbers;
 };
 
-/// Splits `text`; a number that is none is as wrong as a missing one.
+/// Splits `text`. Returns an empty rule, which matches nothing, if a number cannot be parsed.
 Rule split_rule(std::string_view text) {
   const std::size_t colon = text.find(':');
   Rule rule = {.name = text.substr(0, colon), .numbers = {}};
@@ -47,16 +47,15 @@ bool is(const Rule& rule, std::string_view name, std::size_t numbers) {
   return rule.name == name && rule.numbers.size() == numbers;
 }
 
-/// The number as a whole one, if it is.
 bool is_whole(double number) {
-  constexpr double kFar = 1e15;  // below, doubles hold every whole number
+  constexpr double kFar = 1e15;  // doubles represent every integer up to this size
   return number >= -kFar && number <= kFar &&
          number == static_cast<double>(static_cast<std::int64_t>(number));
 }
 
 std::int64_t whole(double number) { return static_cast<std::int64_t>(number); }
 
-/// For each head of each batch item, the pairs of a query and a key that it sees.
+/// Returns the number of visible (query, key) pairs per head of a batch item.
 std::int64_t visible_pairs(const BenchProblem& problem) {
   std::int64_t pairs = 0;
   std::vector<std::uint8_t> visible;
@@ -67,7 +66,7 @@ std::int64_t visible_pairs(const BenchProblem& problem) {
   return pairs;
 }
 
-/// Two flop for so many numbers of each pair.
+/// Returns the flop of all visible pairs with `numbers` multiply-adds each.
 double flop_of_numbers(const BenchProblem& problem, std::int64_t numbers) {
   return 2.0 * static_cast<double>(numbers) * static_cast<double>(problem.batch * problem.q_heads) *
          static_cast<double>(visible_pairs(problem));
@@ -77,7 +76,8 @@ Tensor random_numbers(RandomState& random, const Shape& shape, DType dtype) {
   return convert(random.randn(shape), dtype);
 }
 
-/// Makes every query and key a multiple of one with numbers above 0, keys ever larger ones.
+/// Makes all elements of queries and keys non-negative and all keys of a head multiples of its last
+/// one, growing with the position, so that scores rise from key to key.
 void let_scores_rise(BenchTensors& tensors) {
   for_each_index(tensors.query.shape(), [&](const Index& at) {
     set_value(tensors.query, at, std::abs(tensors.query.value(at)));
@@ -107,7 +107,7 @@ void make_lenses(const BenchProblem& problem, BenchTensors& tensors) {
   tensors.lenses = tensors.watched.lenses();
 }
 
-/// Copies `tensor`, [batch, kv_heads, kv_len, dim], into the blocks that the table says.
+/// Copies `tensor` [batch, kv_heads, kv_len, dim] into blocks according to the block table.
 Tensor cut_into_blocks(const Tensor& tensor, const Tensor& table, std::int64_t block_size) {
   const std::int64_t heads = tensor.extent(1);
   Tensor blocks(tensor.dtype(), {table.size(), heads, block_size, tensor.extent(3)});
@@ -122,7 +122,8 @@ Tensor cut_into_blocks(const Tensor& tensor, const Tensor& table, std::int64_t b
   return blocks;
 }
 
-/// Keys and values in blocks, as they lie after sequences have come and gone: in random order.
+/// Copies keys and values into blocks in random order, as in a cache after many sequences have
+/// been added and evicted.
 void put_into_blocks(const BenchProblem& problem, RandomState& random, BenchTensors& tensors) {
   const std::int64_t each = (problem.kv_len + problem.block_size - 1) / problem.block_size;
   tensors.block_table = Tensor(DType::kInt64, {problem.batch, each});
@@ -248,7 +249,7 @@ double key_value_bytes(const BenchProblem& problem) {
 
 BenchTensors make_tensors(const BenchProblem& problem, bool backward) {
   constexpr std::uint64_t kSeed = 42;
-  constexpr std::int64_t kBuckets = 32;  // T5's own number
+  constexpr std::int64_t kBuckets = 32;  // as in T5
   constexpr double kCap = 30.0;
   const auto& [batch, q_heads, kv_heads, q_len, kv_len, head_dim, value_dim, mask, score, dtype,
                block_size, lenses, rising] = problem;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea-bench` measures: one attention problem, its random inputs, the work it is, and how it
-// is written on the command line and in a table.
+// One attention problem for `fovea-bench` to measure: its random inputs, its useful work, and its
+// notation on the command line and in tables.
 
 #pragma once
 
@@ -18,22 +18,22 @@
 
 namespace fovea::cli {
 
-/// What is added to plain scores.
+/// Modifications of the scores.
 struct BenchScore {
   double softcap = 0.0;   ///< 0: none
   bool alibi = false;     ///< with the paper's slopes
-  bool bias = false;      ///< random numbers [q_len, kv_len], alike for all heads
-  bool relative = false;  ///< random numbers in T5's 32 buckets, for each head
-  bool functor = false;   ///< a functor of one's own (functor.h)
+  bool bias = false;      ///< random numbers [q_len, kv_len], the same for all heads
+  bool relative = false;  ///< random numbers for T5's 32 buckets, per head
+  bool functor = false;   ///< the custom score of functor.h
 };
 
-/// What is watched in the same pass.
+/// Lenses to compute in the same call.
 struct BenchLenses {
   bool statistics = false;
   std::int64_t top = 0;       ///< keys per row; 0: none
   std::int64_t map_rows = 0;  ///< cells; 0: no map
   std::int64_t map_columns = 0;
-  bool received = false;   ///< by each key, in a pass of its own
+  bool received = false;   ///< weight received by each key, in a separate pass
   bool relevance = false;  ///< of each key, in the backward pass
 
   bool any() const { return statistics || top > 0 || map_rows > 0 || received || relevance; }
@@ -49,13 +49,13 @@ struct BenchProblem {
   std::int64_t value_dim = 0;
   Mask mask = {};
   BenchScore score = {};
-  /// What all tensors but the lse are stored in.
+  /// The type of all tensors except lse.
   DType dtype = DType::kFloat32;
-  /// Tokens in a block of keys and values, which then lie in random order; 0: all in one piece.
+  /// Tokens per block of keys and values, with blocks in random order; 0: contiguous.
   std::int64_t block_size = 0;
   BenchLenses lenses = {};
-  /// Whether scores rise from each key to the next, in every row: all of them are once among the
-  /// largest.
+  /// Whether scores rise from key to key in every row, so that each key enters the list of top keys
+  /// when it is processed.
   bool rising = false;
 
   ProblemShape shape() const {
@@ -64,37 +64,37 @@ struct BenchProblem {
   }
 };
 
-/// "causal", "window:LEFT,RIGHT" or "prefix:N". Throws InvalidArgument for anything else.
+/// Parses "causal", "window:LEFT,RIGHT" or "prefix:N". Throws InvalidArgument for anything else.
 Mask parse_mask(std::string_view text);
 
-/// Puts "softcap:CAP", "alibi", "bias", "relative" or "functor" into `score`. Throws
+/// Parses "softcap:CAP", "alibi", "bias", "relative" or "functor" into `score`. Throws
 /// InvalidArgument for anything else.
 void parse_score(std::string_view text, BenchScore& score);
 
-/// Puts "statistics", "top:K", "map:ROWS,COLUMNS", "received" or "relevance" into `lenses`. Throws
-/// InvalidArgument for anything else, and where relevance, which is the backward pass's, is not
-/// alone.
+/// Parses "statistics", "top:K", "map:ROWS,COLUMNS", "received" or "relevance" into `lenses`.
+/// Throws InvalidArgument for anything else, and if relevance, which needs the backward pass, is
+/// combined with another lens.
 void parse_lens(std::string_view text, BenchLenses& lenses);
 
-/// As a line of a table: "N 4096, D 64, 8 heads, causal()".
+/// Returns a description for a table row, such as "N 4096, D 64, 8 heads, causal()".
 std::string describe(const BenchProblem& problem);
 
-/// The flop of a call that leaves nothing out and does nothing twice: for each pair of a query and
-/// a key that it sees, a product of head_dim and one of value_dim numbers, two flop a number.
+/// Returns the flop of a call without redundant work: 2 (head_dim + value_dim) for each pair of a
+/// query and a visible key.
 double useful_flop(const BenchProblem& problem);
 
-/// The same for a call of attention_backward: three products of head_dim numbers, two of value_dim.
+/// Returns the same for attention_backward: 2 (3 head_dim + 2 value_dim) for each pair.
 double useful_backward_flop(const BenchProblem& problem);
 
-/// The bytes of all keys and values.
+/// Returns the size of all keys and values in bytes.
 double key_value_bytes(const BenchProblem& problem);
 
-/// The tensors of a problem and where its results go.
+/// The input and output tensors of a problem.
 struct BenchTensors {
   Tensor query;
   Tensor key;
   Tensor value;
-  /// Keys and values once more, where the problem has them in blocks.
+  /// A copy of keys and values in blocks, if the problem has a block size.
   Tensor key_blocks;
   Tensor value_blocks;
   Tensor block_table;
@@ -102,18 +102,18 @@ struct BenchTensors {
   AttentionOptions options;
   Tensor context;
   Tensor lse;
-  /// Where lenses write, and these.
+  /// Lens results, and the views that the engine writes them to.
   LensBuffers watched;
   Tensor received, relevance, magnitude;
   Lenses lenses;
-  /// Of the backward pass alone.
+  /// Only for the backward pass.
   Tensor grad_context, grad_query, grad_key, grad_value;
 
   PagedKeyValue paged() const { return {key_blocks, value_blocks, block_table, lengths}; }
 };
 
-/// Normal numbers, the same at every call, with those of the backward pass or without. Throws
-/// InvalidArgument when the options do not fit the problem.
+/// Returns tensors with normally distributed inputs, the same at every call, with or without those
+/// of the backward pass. Throws InvalidArgument if the options do not fit the problem.
 BenchTensors make_tensors(const BenchProblem& problem, bool backward);
 
 }  // namespace fovea::cli

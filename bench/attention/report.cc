@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reports of measurements (report.h).
+// Text and JSON reports of measurements (report.h).
 
 #include "bench/attention/report.h"
 
@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kMissed = "missed";
 constexpr std::string_view kNone = "-";
 
-/// With a space behind "s", so that units stand below each other.
+/// Returns time_text() with a space appended to "s", so that units line up.
 std::string aligned_time(double seconds) {
   const std::string text = time_text(seconds);
   return text.ends_with(" s") ? text + " " : text;
@@ -32,7 +32,7 @@ std::string aligned_time(double seconds) {
 
 constexpr std::string_view kSides = "<>";
 
-/// What a row is judged by, and whether it holds.
+/// A row's measured figure, its floor or limit, and whether it missed it.
 struct Verdict {
   std::string measured;
   std::string floor;
@@ -64,7 +64,7 @@ Verdict judge(const RowResult& result, const BenchReport& report) {
   return verdict;
 }
 
-/// Against what a row's speed is told, in the JSON.
+/// Returns the JSON value that names a row's comparison.
 Json against_json(BenchAgainst against) {
   if (against == BenchAgainst::kOneThread) return "one thread";
   if (against == BenchAgainst::kFloat32) return "float32";
@@ -267,7 +267,7 @@ std::string bench_json(const BenchReport& report) {
                       {"bytes", report.memory->bytes},
                       {"at_most", kMemoryLimit}};
   }
-  // A CPU may call itself anything; what is not UTF-8 is replaced.
+  // The CPU's name may contain invalid UTF-8, which is replaced.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

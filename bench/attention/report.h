@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `fovea-bench` says of its measurements: aligned tables, or one JSON object.
+// Reports of `fovea-bench`: aligned tables, or one JSON object.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace fovea::cli {
 
-/// Everything that one run measured; parts that were not asked for are empty.
+/// All measurements of one run; parts that were not selected are empty.
 struct BenchReport {
   BuildInfo build;
   Machine machine;
@@ -30,7 +30,7 @@ struct BenchReport {
   std::optional<MemoryResult> memory;
 };
 
-/// The machine and the build, in two lines.
+/// Returns two lines about the machine and the build.
 std::string heading_text(const BenchReport& report);
 std::string ceilings_text(const BenchReport& report);
 std::string forward_text(const BenchReport& report);
@@ -41,7 +41,7 @@ std::string looks_text(const BenchReport& report);
 std::string tiny_text(const BenchReport& report);
 std::string memory_text(const BenchReport& report);
 
-/// All of it, with every sample; the help page has the members.
+/// Returns the whole report as JSON, with every sample. The help page lists its members.
 std::string bench_json(const BenchReport& report);
 
 }  // namespace fovea::cli

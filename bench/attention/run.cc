@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Calls that are measured (run.h).
+// Execution and checks of measured calls (run.h).
 
 #include "bench/attention/run.h"
 
@@ -28,8 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The first, the middle and the last query, of the first, the middle and the last head of the first
-// and the last batch item.
+// Returns the first, middle and last query of the first, middle and last head of the first and last
+// batch item.
 std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
   std::vector<reference::Row> rows;
   for (const std::int64_t batch : std::set<std::int64_t>{0, problem.batch - 1}) {
@@ -44,8 +44,9 @@ std::vector<reference::Row> rows_to_check(const BenchProblem& problem) {
   return rows;
 }
 
-/// The engine may be as far off as the naive computation in the same type, and some roundings more:
-/// what one row hits by luck, another order of sums need not.
+/// Returns the engine's error and its tolerance: the error of a naive computation in the same type
+/// plus some roundings. The naive error may be small by chance, and the engine adds in another
+/// order.
 BenchErrors compare(const TensorView& engine, const TensorView& naive, const TensorView& oracle,
                     DType dtype) {
   constexpr double kRoundings = 32.0 * 0x1p-24;
@@ -64,7 +65,7 @@ void require_right(const BenchErrors& errors, const BenchProblem& problem, const
                   describe(problem), what, errors.error, errors.allowed));
 }
 
-/// The largest length of a row.
+/// Returns the largest Euclidean norm of a row.
 double longest_row(const Tensor& tensor) {
   const Shape shape = tensor.shape();
   double longest = 0.0;
@@ -147,7 +148,7 @@ BenchErrors BenchRun::check() {
 }
 
 BenchErrors BenchRun::check_context() {
-  // What the engine does not write stays wrong.
+  // Elements that the engine fails to write stay NaN.
   fill(tensors_.context, std::numeric_limits<double>::quiet_NaN());
   fill(tensors_.lse, std::numeric_limits<double>::quiet_NaN());
   run();
@@ -178,8 +179,8 @@ BenchErrors BenchRun::check_context() {
 }
 
 BenchErrors BenchRun::check_gradients() {
-  // The loss has something of a few rows only: all keys have gradients, and few queries have to be
-  // looked at for what they are.
+  // grad_context is zero except in a few rows. All keys still have gradients, but the reference
+  // only needs to process these queries.
   const std::vector<reference::Row> rows = rows_to_check(problem_);
   Tensor all_rows = std::move(tensors_.grad_context);
   tensors_.grad_context = Tensor(all_rows.dtype(), all_rows.shape());
@@ -207,7 +208,9 @@ BenchErrors BenchRun::check_gradients() {
   const reference::Gradients naive = gradients(problem_.dtype);
   tensors_.grad_context = std::move(all_rows);
   BenchErrors worst;
-  // A gradient of a weight less its row's mean: of products of whole rows, however little is left.
+  // A score's gradient is proportional to the gradient of its weight minus the row's weighted mean
+  // of these gradients. They are dot products of whole rows, so the rounding error scales with the
+  // norms of the rows, even if the difference nearly cancels.
   const double products = longest_row(tensors_.grad_context) * longest_row(tensors_.value);
   const double scale = 1.0 / std::sqrt(static_cast<double>(problem_.head_dim));
   const auto compare_one = [&](const Tensor& found, const Tensor& plain, const Tensor& exact,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of the calls that `fovea-bench` measures, with its tensors.
+// A call measured by `fovea-bench`, with its tensors.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace fovea::cli {
 
-/// Of the context, or the gradient that is farthest off, against the reference in float64: the
-/// largest error, and how much was allowed.
+/// The largest error against the float64 reference, and its tolerance: of the context, or of the
+/// gradient with the largest error.
 struct BenchErrors {
   double error = 0.0;
   double allowed = 0.0;
@@ -18,16 +18,17 @@ struct BenchErrors {
 
 class BenchRun {
  public:
-  /// `threads`: 0 as in a call that says nothing of them. Throws InvalidArgument when the options
-  /// do not fit the problem.
+  /// Prepares the call with this many threads; 0 selects the library's default. Throws
+  /// InvalidArgument if the options do not fit the problem.
   BenchRun(BenchCall call, const BenchProblem& problem, int threads);
 
   void run();
   double timed_run();
-  /// Of inputs and outputs.
+  /// Returns the size of query, key, value, context and lse.
   double bytes() const;
 
-  /// Runs, and compares some rows with the reference. Throws WrongResult.
+  /// Runs the call and compares some rows with the reference. Throws WrongResult if an error
+  /// exceeds its tolerance.
   BenchErrors check();
 
  private:

@@ -41,7 +41,7 @@ BenchProblem in_blocks(BenchProblem problem, std::int64_t block_size) {
   return problem;
 }
 
-/// One query for each head against a cache.
+/// Returns a decoding problem: one query per head against a cache of `keys` keys.
 BenchProblem cached(std::int64_t q_heads, std::int64_t kv_heads, std::int64_t keys,
                     std::int64_t dim, DType dtype) {
   return {.q_heads = q_heads,
@@ -53,7 +53,8 @@ BenchProblem cached(std::int64_t q_heads, std::int64_t kv_heads, std::int64_t ke
           .dtype = dtype};
 }
 
-/// AVX3, with dot products of bfloat16 or without: they change nothing for float32.
+/// Returns whether the target is AVX3, with or without bfloat16 dot products, which do not affect
+/// float32.
 bool is_avx3(const std::string& target) { return target == "AVX3" || target == "AVX3_BF16"; }
 
 bool known(CpuKind cpu, const std::string& target) {
@@ -161,7 +162,7 @@ void add_backward_rows(Table& table, int cpus, bool bf16_dots) {
 void add_decode_rows(Table& table, int cpus, bool bf16_dots) {
   constexpr std::int64_t kKeys = 16384;
   constexpr std::int64_t kDim = 128;
-  // Floors for AVX2 were not set; one that only waits for memory would hold them too.
+  // There are no floors for AVX2. A memory-bound AVX2 run would meet these as well.
   const BenchFloors whole = {.avx3 = 0.90};
   const BenchProblem f32 = cached(8, 8, kKeys, kDim, DType::kFloat32);
   const BenchProblem bf16 = cached(8, 8, kKeys, kDim, DType::kBFloat16);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The standard tables of `fovea-bench forward`, `backward`, `decode` and `lenses`, and the speed
-// below which no row may fall.
+// The standard tables of `fovea-bench forward`, `backward`, `decode` and `lenses`, with the
+// performance floors of their rows.
 
 #pragma once
 
@@ -15,30 +15,30 @@
 
 namespace fovea::cli {
 
-/// What is measured: attention_forward or attention_backward, beside what the arithmetic units can
-/// do, attention_decode, beside how fast memory can be read, or attention_forward with lenses,
-/// beside itself without.
+/// The call to measure: attention_forward or attention_backward against the arithmetic ceiling,
+/// attention_decode against the memory read ceiling, or attention_forward with lenses against the
+/// same call without them.
 enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode, kLenses };
 
-/// What a row's time is compared with.
+/// The comparison for a row's time.
 enum class BenchAgainst : std::uint8_t {
   kCeiling,
-  kOneThread,  ///< the same on one thread, measured in alternation
-  kFloat32,    ///< the same with tensors in float32, measured in alternation
-  kPlain,      ///< the same without lenses, measured in alternation
+  kOneThread,  ///< the same call on one thread, measured in alternation
+  kFloat32,    ///< the same call with float32 tensors, measured in alternation
+  kPlain,      ///< the same call without lenses, measured in alternation
 };
 
-/// Floors on Zen 4; 0 where none was set.
+/// Performance floors and limits on Zen 4; 0 means none.
 struct BenchFloors {
-  /// Of the share of the ceiling, or of the speed as a multiple of what it is compared with.
+  /// Minimum share of the ceiling, or minimum speedup over the comparison.
   double avx3 = 0.0;
   double avx2 = 0.0;
-  /// How much lower they are on Zen 5, whose multiply-adds are twice as fast, its loads and the
-  /// rest of the work not.
+  /// Subtracted from the floors on Zen 5. Its FMA throughput is twice that of Zen 4, but its loads
+  /// and the remaining work are not twice as fast.
   double zen5_allowance = 0.0;
-  /// What a call takes at most.
+  /// Maximum time of a call.
   double seconds = 0.0;
-  /// What it takes at most as a multiple of what it is compared with: of lenses.
+  /// Maximum time with lenses as a multiple of the time without.
   double cost = 0.0;
 };
 
@@ -50,26 +50,28 @@ struct BenchRow {
   BenchFloors floors = {};
 };
 
-/// All rows of a call, with `threads`. For one thread they have floors, and on more than one CPU
-/// some rows for two follow. `bf16_dots`: whether the target in use
-/// multiplies bfloat16.
+/// Returns all rows of a call for `threads` threads. With one thread, rows have floors, and some
+/// rows with two threads follow if there is more than one CPU. `bf16_dots`: whether the current
+/// SIMD target has bfloat16 dot products.
 std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots);
 
-/// The floor of a row's share or multiple on this machine with this SIMD target, if there is one.
+/// Returns the floor of a row's share or speedup, if one is set for this CPU and SIMD target.
 std::optional<double> row_floor(const BenchRow& row, CpuKind cpu, const std::string& target);
 
-/// What a call of the row takes at most, if that was set.
+/// Returns the time limit of a row's call in seconds, if one is set for this CPU and SIMD target.
 std::optional<double> row_limit(const BenchRow& row, CpuKind cpu, const std::string& target);
 
-/// The multiple of its time without lenses that a row takes at most, if that was set.
+/// Returns the maximum of the row's time with lenses divided by its time without, if one is set for
+/// this CPU and SIMD target.
 std::optional<double> row_cost(const BenchRow& row, CpuKind cpu, const std::string& target);
 
-/// The problem whose memory is measured, and the bytes beyond inputs and outputs that it takes at
-/// most. `quick` makes it short.
+/// Returns the problem for the memory measurement, with a shorter sequence if `quick`. Its memory
+/// in addition to inputs and outputs is limited to kMemoryLimit bytes.
 BenchProblem memory_problem(bool quick);
 inline constexpr double kMemoryLimit = 96e6;
 
-/// A call on 4 x 4 x 3 numbers takes at most this many seconds.
+/// Returns the time limit in seconds of the call measured by measure_tiny(), if one is set for this
+/// CPU and SIMD target.
 std::optional<double> tiny_limit(CpuKind cpu, const std::string& target);
 
 }  // namespace fovea::cli

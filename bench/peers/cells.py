@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The problems that every contender is given, and what counts as work in them.
+"""The problems measured for every contender, and their useful work.
 
-A cell is one problem of batch 1: as many queries as keys, or in decoding a few against a long
-cache; tensors in float32 or bfloat16; attention itself, or the gradients of query, key and value.
-Standard library only: the driver and the workers both read this.
+A cell is one problem of batch 1. It has equal numbers of queries and keys, or for decoding a few queries
+against a long cache; tensors in float32 or bfloat16; and it computes attention, or the gradients of query,
+key and value. Both the driver and the workers import this module, so it uses only the standard library.
 """
 
 import dataclasses
 
 
-# Of lenses: the largest weights of each row, and the cells of a map in each direction.
+# For lenses: the number of top weights per row, and the number of map cells per side.
 TOP = 8
 MAP = 256
 LENSES = ("entropy", "maximum", "maximum_key", "mean_distance", "distance_variance", "first_key", "top_weights",
@@ -26,15 +26,15 @@ class Cell:
     kv_heads: int
     mask: str = "full"  # full, causal, window, padding or documents
     score: str = "plain"  # plain, softcap, alibi or bias
-    window: int = 0  # window: a query sees itself and as many keys before it
-    keys: int = 0  # padding: the keys that are real
-    documents: int = 0  # documents: how many, of equal length
+    window: int = 0  # window: a query sees itself and this many keys before it
+    keys: int = 0  # padding: number of real (not padding) keys
+    documents: int = 0  # documents: count, all of equal length
     softcap: float = 0.0
-    queries: int = 0  # decoding: so many, against `length` keys; 0: as many as keys
-    backward: bool = False  # the gradients, of results that were there before the clock ran
-    lenses: bool = False  # and what Problem.lenses() has of the weights
-    dtype: str = "float32"  # or bfloat16: what query, key, value and context are stored in
-    two_threads: bool = False  # measured on two threads as well
+    queries: int = 0  # decoding: number of queries against `length` keys; 0: as many as keys
+    backward: bool = False  # gradients; the forward pass is computed before timing
+    lenses: bool = False  # also the lens results of Problem.lenses()
+    dtype: str = "float32"  # or bfloat16: type of query, key, value and context
+    two_threads: bool = False  # measured with two threads as well
     quick: bool = False  # part of --quick
     tiny: bool = False  # reported in microseconds per call
 
@@ -43,7 +43,7 @@ class Cell:
         return self.queries or self.length
 
     def visible_pairs(self):
-        """(query, key) pairs of one head whose score counts."""
+        """Returns the number of visible (query, key) pairs of one head."""
         n = self.length
         if self.mask == "causal":
             return n * (n + 1) // 2
@@ -57,11 +57,11 @@ class Cell:
         return self.q_len * n
 
     def key_value_bytes(self):
-        """Of all keys and values, read once: what decoding cannot do without."""
+        """Returns the size of all keys and values, which decoding has to read at least once."""
         return self.length * self.kv_heads * (self.key_dim + self.value_dim) * (2 if self.dtype == "bfloat16" else 4)
 
     def useful_flop(self):
-        """Of the products Q K' and P V; in backward of Q K', dO V', P' dO, dS K and dS' Q."""
+        """Returns the flop of the products Q K' and P V, or for gradients of Q K', dO V', P' dO, dS K and dS' Q."""
         dims = 3 * self.key_dim + 2 * self.value_dim if self.backward else self.key_dim + self.value_dim
         return 2 * self.visible_pairs() * self.q_heads * dims
 

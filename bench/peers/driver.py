@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs contenders side by side: one persistent worker process each, taking turns in every round."""
+"""Measures contenders in alternation, each in a persistent worker process."""
 
 import dataclasses
 import json
@@ -13,11 +13,11 @@ import time
 
 from environment import PEERS
 
-# A batch lasts about as long as this, whatever one call takes.
+# Approximate duration of a batch of calls, which determines the number of calls.
 BATCH_SECONDS = 0.12
-# Before each batch, for the threads of the contender before to fall asleep.
+# Pause before each batch, in which the threads of the previous contender go to sleep.
 PAUSE_SECONDS = 0.02
-# Compiling a kernel counts as preparing.
+# Preparation includes the compilation of kernels.
 PREPARE_LIMIT = 240
 TIME_LIMIT = 120
 
@@ -35,7 +35,7 @@ def log(text):
 
 
 class Worker:
-    """A process that answers lines of JSON; every request has a time limit, after which it is ended."""
+    """A process that exchanges lines of JSON. It is killed if a request exceeds its time limit."""
 
     def __init__(self, name, command, environment):
         environment = {**os.environ, **environment}
@@ -50,7 +50,7 @@ class Worker:
             self.process.stdin.flush()
         except BrokenPipeError:
             raise WorkerDied(self.end()) from None
-        # One line comes per request, so nothing is left in the buffer when select looks.
+        # Each request has a one-line answer, so no data is left in the buffer, which select would not see.
         if not select.select([self.process.stdout], [], [], limit)[0]:
             self.end()
             raise WorkerDied(f"took longer than {limit} s")
@@ -60,7 +60,7 @@ class Worker:
         return json.loads(line)
 
     def end(self):
-        """Ends the process, at once; how it ended."""
+        """Ends the process and returns a text with its exit status."""
         if self.process.poll() is None and self.process.stdin.closed is False:
             try:
                 self.process.wait(timeout=0.5)
@@ -76,13 +76,13 @@ class Worker:
 
 
 def worker_command(python, name, threads):
-    # The last ones: the first serves most of the system's interrupts.
+    # Use the last CPUs, because the first one handles most of the system's interrupts.
     cpus = cpus_available()[-threads:]
     return [python, str(PEERS / "worker.py"), name, str(threads), ",".join(map(str, cpus))]
 
 
 class Team:
-    """The workers of one thread count. A worker that dies is started anew for the next cell."""
+    """The workers of one thread count. A worker that has died is restarted for the next cell."""
 
     def __init__(self, python, names, threads, environment):
         self.python, self.names, self.threads, self.environment = python, names, threads, environment
@@ -113,7 +113,8 @@ class Team:
             raise
 
     def prepare(self, cell):
-        """{contender: answer}: checked and warm, or why not."""
+        """Prepares all contenders, including check and warm-up. Returns {contender: answer}; an answer may be a reason
+        for failure."""
         answers = {}
         for name in self.names:
             if name == "numpy" and not cell.tiny:
@@ -131,7 +132,7 @@ class Team:
         return answers
 
     def measure(self, cell, rounds, seed):
-        """One cell's record: {contender: {"samples_us": [...], ...} or {"cannot" ...}}."""
+        """Returns one cell's record: {contender: {"samples_us": [...], ...} or {"cannot" ...}}."""
         record = self.prepare(cell)
         active = [name for name in record if "seconds" in record[name]]
         repeats = {name: max(1, round(BATCH_SECONDS / record[name]["seconds"])) for name in active}

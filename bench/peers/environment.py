@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measurement stands on: the virtual environment, Fovea's built library, the machine."""
+"""Environment of a measurement: the virtual environment, Fovea's built library and the machine."""
 
 import ctypes
 import datetime
@@ -16,11 +16,12 @@ VENV_PYTHON = BUILD / "venv" / "bin" / "python"
 RELEASE = ROOT / "build" / "release"
 
 sys.path.insert(0, str(PEERS.parent))
-import report  # noqa: E402: bench/report.py, for what all records of measurements say
+import report  # noqa: E402: bench/report.py, for the facts that all records share
 
 
 def make_venv(folder, requirements, note, hint, log):
-    """A virtual environment as a requirements file says; made anew when that or Python changed."""
+    """Creates a virtual environment from a requirements file, again if the file or the version of Python has
+    changed."""
     wanted = hashlib.sha256(sys.version.encode() + requirements.read_bytes()).hexdigest()
     stamp = folder / "made-from"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -43,7 +44,7 @@ def make_venv(folder, requirements, note, hint, log):
 
 
 def set_up_venv(log):
-    """build/peers/venv."""
+    """Creates build/peers/venv."""
     make_venv(BUILD / "venv", PEERS / "requirements.txt", "about 1.6 GB, once",
               "its comments say where a CPU build of torch comes from", log)
 
@@ -53,7 +54,7 @@ def newest_below(folder):
 
 
 def compile_against(library, source, target):
-    """Compiles C functions against the tree's headers and a shared library of a build, into a library."""
+    """Compiles `source` into the shared library `target`, with the tree's headers, linked to `library` of a build."""
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
                f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", f"-l{library.stem[3:]}", "-lfovea",
                f"-Wl,-rpath,{library.parent}", "-Wl,--no-undefined", "-o", str(target)]
@@ -64,14 +65,14 @@ def compile_against(library, source, target):
 
 
 def build_fovea_call(build, log):
-    """fovea_call.cc compiled against the libfovea.so of a build tree; its path."""
-    # There; the tests leave other copies in the tree.
+    """Compiles fovea_call.cc, linked to the libfovea.so of a build tree, and returns the path of the result."""
+    # Not searched for: tests leave other copies in the build tree.
     library = build.resolve() / "src" / "libfovea.so"
     if not library.exists():
         raise SystemExit(f"bench/peers: no {library}; run make first")
     built = library.stat().st_mtime
     if newest_below("include") > built:
-        # Compiled here against other structures than the library's, calls would go wrong.
+        # The structures in the headers may differ from those of the library.
         raise SystemExit(f"bench/peers: a public header is newer than {library}; run make first")
     if newest_below("src") > built:
         log(f"note: a source is newer than {library}; run make to measure what is in the tree")
@@ -79,14 +80,15 @@ def build_fovea_call(build, log):
 
 
 def for_workers(threads, fovea_call):
-    """The environment of workers with so many threads. JAX counts the CPUs of its affinity mask."""
+    """Returns the environment variables of workers with this many threads. JAX instead counts the CPUs in its
+    affinity mask."""
     count = str(threads)
     return {
         **{f"{library}_NUM_THREADS": count for library in ("OMP", "OPENBLAS", "MKL")},
         "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={'true' if threads > 1 else 'false'}",
         "JAX_PLATFORMS": "cpu",
         "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"),
-        # Compiles in the worker itself, without processes that stay and compete.
+        # Compile in the worker itself: background processes would stay and compete for CPUs.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "FOVEA_CALL_LIBRARY": str(fovea_call),
@@ -95,7 +97,7 @@ def for_workers(threads, fovea_call):
 
 
 def provenance(arguments, fovea_call):
-    """Where, when and with what a run measures; versions of the contenders come later."""
+    """Returns the facts about a run: date, machine, compiler and commit. Versions of the contenders are added later."""
     compiler = ctypes.CDLL(str(fovea_call)).fovea_call_compiler
     compiler.restype = ctypes.c_char_p
     commit, dirty = report.commit()

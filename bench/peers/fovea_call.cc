@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fovea's side of bench/peers: attention_forward, attention_decode and attention_backward behind a
-// C function, for a worker process that has the inputs in NumPy arrays. bench/peers/run compiles it
-// against build/release.
+// C interface to attention_forward, attention_decode and attention_backward for the Python workers
+// of bench/peers, whose inputs are NumPy arrays. bench/peers/run compiles this file and links it to
+// the library in build/release.
 
 #include <array>
 #include <cstdint>
@@ -17,8 +17,8 @@
 #include "fovea/info.h"
 #include "fovea/weights.h"
 
-/// One problem of batch 1; contiguous arrays [heads, length, dim] of float32, or of bfloat16. A
-/// null pointer or -1 means that the problem has no such thing.
+/// One problem of batch 1 with contiguous arrays [heads, length, dim] of float32 or bfloat16. A
+/// null pointer or -1 means that an array or option is absent.
 struct fovea_call {
   std::int64_t q_heads, kv_heads, q_len, kv_len, key_dim, value_dim;
   const void* query;
@@ -27,13 +27,13 @@ struct fovea_call {
   void* context;
   const float* bias;                 // [q_heads, q_len, kv_len]
   const std::int64_t* document_ids;  // [q_len]
-  float* lse;                        // [q_heads, q_len]; for the gradients, like those below
+  float* lse;                        // [q_heads, q_len]; for gradients and lenses
   const void* grad_context;
   void* grad_query;
   void* grad_key;
   void* grad_value;
-  // Of lenses: [q_heads, q_len], of top ones [q_heads, q_len, top], of the map [q_heads, map_cells,
-  // map_cells], received [q_heads, kv_len].
+  // Lens results: [q_heads, q_len]; for top keys [q_heads, q_len, top]; for the map [q_heads,
+  // map_cells, map_cells]; received [q_heads, kv_len].
   float *entropy, *maximum;
   std::int64_t* maximum_key;
   float *mean_distance, *distance_variance, *first_key, *top_weights;
@@ -87,9 +87,10 @@ fovea::Shape shape_of(std::int64_t heads, std::int64_t length, std::int64_t dim)
 
 extern "C" {
 
-/// The same call as often as asked: attention_forward, with lenses also attention_received, or what
-/// `decode` or `backward` says; the latter reads the context and lse that a call without it has
-/// written. Null, or what went wrong.
+/// Makes the same call `repeats` times: attention_decode or attention_backward if `decode` or
+/// `backward` is set, otherwise attention_forward, with lenses followed by attention_received.
+/// `backward` reads the context and lse written by an earlier call without it. Returns null, or the
+/// message of an error.
 const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
   static thread_local std::string message;
   try {
@@ -141,13 +142,13 @@ const char* fovea_call_run(const fovea_call* call, std::int64_t repeats) {
   }
 }
 
-/// "0.1.0"
+/// Returns the library's version, such as "0.1.0".
 const char* fovea_call_version() {
   static const std::string version = fovea::build_info().version;
   return version.c_str();
 }
 
-/// "GCC 12.2.0": what the library was compiled with.
+/// Returns the compiler that built the library, such as "GCC 12.2.0".
 const char* fovea_call_compiler() {
   static const std::string compiler = fovea::build_info().compiler;
   return compiler.c_str();

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's inputs and what is right for them: seeded float32 arrays, and float64 attention and its
-gradients.
+"""A cell's inputs and expected results: seeded float32 arrays, and attention and its gradients in float64.
 
-Everything a contender needs is here in plain form: the arrays, which keys a query sees, what is
-added to the scores; each contender turns that into its own terms.
+The inputs, the visible keys of each query and the bias of the scores are NumPy arrays here. Each contender
+converts them to its own types.
 """
 
 import zlib
@@ -14,8 +13,8 @@ import cells
 
 
 class Problem:
-    """query, key, value, and grad_context where gradients are asked for: float32 [1, heads, length, dim],
-    normal, seeded by the cell's name; numbers that the cell's type has, whatever they are to be stored in."""
+    """query, key, value, and for gradients grad_context: float32 arrays [1, heads, length, dim], normally
+    distributed, seeded by the cell's name and rounded to values of the cell's dtype."""
 
     def __init__(self, cell):
         self.cell = cell
@@ -34,7 +33,7 @@ class Problem:
         return self.rng.standard_normal((1, *shape), dtype=np.float32)
 
     def stored(self, array):
-        """Rounded to the cell's type, to nearest, ties to even."""
+        """Rounds to the cell's dtype, to nearest with ties to even; the result is still a float32 array."""
         if self.cell.dtype == "float32":
             return array
         bits = array.view(np.uint32)
@@ -45,12 +44,12 @@ class Problem:
         return self.cell.key_dim**-0.5
 
     def slopes(self):
-        """ALiBi's, for a power of two of heads."""
+        """Returns ALiBi's slopes; the number of heads must be a power of two."""
         heads = self.cell.q_heads
         return np.array([2.0 ** (-8.0 * (head + 1) / heads) for head in range(heads)])
 
     def visible(self, queries):
-        """bool [queries, length]: the keys that each of these queries sees."""
+        """Returns bool [queries, length], true for keys visible to the query."""
         cell, i, j = self.cell, np.asarray(queries)[:, None], np.arange(self.cell.length)[None, :]
         if cell.mask == "causal":
             return j <= i
@@ -63,7 +62,7 @@ class Problem:
         return np.ones((len(i), cell.length), bool)
 
     def bias_tensor(self):
-        """What is added to the scores, [1, q_heads, length, length] float32, or None."""
+        """Returns the tensor to add to the scores, float32 [1, q_heads, length, length], or None."""
         if self.cell.score == "bias":
             return self.dense_bias
         if self.cell.score == "alibi":
@@ -73,14 +72,15 @@ class Problem:
         return None
 
     def mask_tensor(self):
-        """bool [1, 1, length or 1, length], true where visible; None without a mask."""
+        """Returns bool [1, 1, length or 1, length], true for visible keys; None without a mask."""
         if self.cell.mask == "full":
             return None
         queries = [0] if self.cell.mask == "padding" else range(self.cell.length)
         return np.ascontiguousarray(self.visible(queries))[None, None]
 
     def additive_mask(self):
-        """mask_tensor() as float32: 0 where visible, -inf where not; the bias where there is one."""
+        """Returns mask_tensor() as float32, 0 or the bias for visible keys and -inf for others; the bias if there is no
+        mask; None without either."""
         visible, bias = self.mask_tensor(), self.bias_tensor()
         if visible is None:
             return bias
@@ -88,7 +88,7 @@ class Problem:
         return mask if bias is None else mask + bias
 
     def rows_to_check(self):
-        """The first query, the last and three between."""
+        """Returns the first query, the last, and three in between."""
         n = self.cell.q_len
         if n < 5:
             return list(range(n))
@@ -96,7 +96,7 @@ class Problem:
         return sorted({0, n - 1, *map(int, between)})
 
     def weights(self, head, rows):
-        """float64 [rows, length]: softmax(scores) of one head as the textbook has it."""
+        """Returns softmax(scores) of one head, float64 [rows, length], by the plain formula."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         query = self.query[0, head, rows].astype(np.float64)
         key = self.key[0, head // group].astype(np.float64)
@@ -113,7 +113,8 @@ class Problem:
         return weights / weights.sum(axis=1, keepdims=True)
 
     def context_rows(self, rows):
-        """float64 [q_heads, rows, value_dim], and beside it the same of the values' sizes."""
+        """Returns the context, float64 [q_heads, rows, value_dim], and the same sums with the absolute values of the
+        value tensor."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         context = np.empty((cell.q_heads, len(rows), cell.value_dim))
         size = np.empty_like(context)
@@ -123,8 +124,8 @@ class Problem:
         return context, size
 
     def gradients(self):
-        """float64 gradients of query, key and value, [1, heads, length, dim], for scores that have no
-        softcap; and beside them the same sums without any signs, so that nothing cancels."""
+        """Returns the gradients of query, key and value, float64 [1, heads, length, dim], and the same sums of absolute
+        values, in which nothing cancels. Softcap is not supported."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         assert cell.score != "softcap"
         arrays = (self.query, self.key, self.value)
@@ -146,8 +147,8 @@ class Problem:
         return gradients, sizes
 
     def lenses(self, given):
-        """Of cells.LENSES: what was given, what is right in float64, and the sizes of what is summed up in it;
-        all [1, q_heads, ...]. Of keys, which rounding may exchange, the weights that they have."""
+        """Returns for each of cells.LENSES the given result, the float64 result, and the sum of the absolute values of
+        its terms, all [1, q_heads, ...]. Keys are replaced by their weights, because rounding can swap keys."""
         found = dict(zip(cells.LENSES, given, strict=True))
         rows = []
         n = self.cell.length
@@ -172,13 +173,13 @@ class Problem:
         return [[np.stack(heads)[None] for heads in zip(*of_all, strict=True)] for of_all in zip(*rows, strict=True)]
 
     def check(self, results):
-        """The difference from float64 of the number that comes nearest to what its own may be, and what
-        that is: of all gradients, or of the context in the rows checked. inf for a wrong shape or NaN.
+        """Returns (error, tolerance) of the number with the largest ratio of the two, among all gradients, or in the
+        checked rows of the context and in all lens results. The error is infinite for a wrong shape or NaN.
 
-        What rounding explains follows from the size of what was summed. Each weight is off by as much as
-        its score is (a few ulp of |q| |k| scale, here below 16): 64 roundings in float32, of which one key
-        too many or too few among a thousand is hundreds. In bfloat16 weights, what leads to them and
-        results are rounded too: four of its roundings."""
+        The tolerance is proportional to the sum of the absolute values of the terms. The relative error of a weight
+        is the absolute error of its score (a few ulp of |q| |k| scale, which is below 16 here): 64 roundings in
+        float32. One key too many or too few among a thousand changes a result by hundreds of roundings. In
+        bfloat16, the weights, their intermediate values and the results are also rounded: four bfloat16 roundings."""
         if self.cell.backward:
             rights, sizes = self.gradients()
         else:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results: kept in a JSON file, merged cell by cell, and turned into the tables of a page.
+"""Results of bench/peers: saved in a JSON file, merged cell by cell, and formatted as tables.
 
 {"runs": {id: {date, cpu, commit, versions, ...}},
  "results": {"full_512_64/1": {"run": id, "cell": {...}, "threads": 1, "useful_gflop": ...,
                                "measured": {contender: {"samples_us", "median_us", ...} or a reason}}}}
 
-A cell that is measured again replaces the old one as a whole: figures that are compared with each
-other come from the same rounds. A run that no cell names any more is dropped.
+A new measurement of a cell replaces its whole record, so that results compared with each other come
+from the same rounds. Runs without any cell are dropped.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ HEADINGS = {
     "jax": "JAX",
     "numpy": "NumPy, five calls",
 }
-# numpy is there for the tiny problem, which has a table of its own.
+# numpy is only measured for the tiny problem, which has a separate table.
 PEERS_OF_THE_TABLE = [name for name in HEADINGS if name not in ("fovea", "numpy")]
 REASONS = ("cannot", "wrong", "failed")
 
@@ -38,7 +38,7 @@ def load(path):
 
 
 def save(path, kept):
-    """In one step: a reader, or a run that is interrupted, finds the old file or the new one."""
+    """Saves atomically: a reader finds the old or the new file, also after an interruption."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps(kept, indent=1) + "\n")
@@ -50,7 +50,7 @@ def key_of(cell, threads):
 
 
 def merge(kept, run_id, run, cell, threads, measured):
-    """kept with this cell's record in the place of an older one."""
+    """Returns `kept` with this cell's record added or replaced."""
     results = dict(kept["results"])
     results[key_of(cell, threads)] = {
         "run": run_id,
@@ -66,13 +66,13 @@ def merge(kept, run_id, run, cell, threads, measured):
 
 
 def rate(result, name):
-    """GFLOP/s of useful work by the median sample, or in decoding GB/s; None where there is none."""
+    """Returns GFLOP/s of useful work, or GB/s for decoding, at the median time; None if not measured."""
     median = result["measured"].get(name, {}).get("median_us")
     return result.get("key_value_gbytes", result["useful_gflop"]) / median * 1e6 if median else None
 
 
 def in_order(kept):
-    """The results as every_cell has them; those of cells that are no more come last."""
+    """Returns the results in the order of every_cell(), followed by those of removed cells."""
     places = {cell.name: place for place, cell in enumerate(cells.every_cell())}
     return sorted(
         kept["results"].values(),
@@ -81,12 +81,12 @@ def in_order(kept):
 
 
 def multiple(ours, theirs):
-    """Rounded down, so that what is slower never reads as 1.00."""
+    """Formats the ratio rounded down, so that a slower result never reads 1.00."""
     return f"{math.floor(ours / theirs * 100 + 1e-6) / 100:.2f}"
 
 
 def peer_text(result, name):
-    """A peer's entry: its rate, and ours as a multiple of it."""
+    """Returns a peer's table entry: its rate, and Fovea's rate as a multiple of it."""
     measured = result["measured"].get(name)
     if measured is None:
         return ""
@@ -100,7 +100,7 @@ def peer_text(result, name):
 
 
 def verdict(result, peers):
-    """Ours against the best of the peers."""
+    """Returns Fovea's rate as a multiple of the fastest peer's, marked as lost if below 1."""
     theirs, ours = [rate(result, name) for name in peers if rate(result, name)], rate(result, "fovea")
     if not theirs or not ours:
         return ""
@@ -141,7 +141,7 @@ def tiny_table(results):
 
 
 def sentence(runs):
-    """What was measured where, when and with what; one per run that the tables draw on."""
+    """Returns one line per run with machine, compiler, commit, date and versions."""
     lines = []
     for run in sorted(runs.values(), key=lambda run: run["date"]):
         versions = ", ".join(f"{name} {version}" for name, version in sorted(run["versions"].items()))
@@ -154,7 +154,7 @@ def sentence(runs):
 
 
 def footnotes(results):
-    """Why entries are missing or marked, each reason once."""
+    """Returns the reasons for missing or failed entries, each reason once."""
     reasons = {}
     for result in results:
         for name, measured in result["measured"].items():
@@ -194,7 +194,7 @@ def rounds_text(results):
 
 
 def page(kept):
-    """The body between the markers of docs/benchmarks.md."""
+    """Returns the text between the markers of docs/benchmarks.md."""
     results = in_order(kept)
     lines = ["## Compared with other libraries", ""]
     if not results:

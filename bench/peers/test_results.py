@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of bench/peers needs no other library: the problems' arithmetic, merging, the tables.
+"""Tests of bench/peers that need no other library: arithmetic of the problems, merging and tables.
 
     python3 -m unittest discover -s bench/peers
 """
@@ -16,7 +16,7 @@ import results  # noqa: E402
 
 
 def counted(cell):
-    """visible_pairs by looking at every pair."""
+    """Computes visible_pairs by testing every pair."""
     rules = {
         "full": lambda i, j: True,
         "causal": lambda i, j: j <= i,

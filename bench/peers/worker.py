@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One contender in a process of its own, doing what the driver says: python worker.py NAME THREADS CPUS
+"""A worker process with one contender, controlled by the driver: python worker.py NAME THREADS CPUS
 
-Lines of JSON on standard input and output. A request is {"do": ..., ...}; the answer to
+Requests and answers are lines of JSON on standard input and output. A request is {"do": ..., ...}:
 
     {"do": "versions"}                  {"versions": {...}}
-    {"do": "prepare", "cell": {...}}    {"how", "note", "error", "tolerance", "seconds"} after the
-                                        result was checked and two calls more; or {"cannot": reason},
-                                        {"wrong": what}, {"failed": what}
-    {"do": "time", "repeats": n}        {"seconds": per call, "cpu": share of the threads' time,
-                                         "beside": {name: seconds per call} of what is measured beside}
-    {"do": "forget"}                    {} once the problem's memory is free
+    {"do": "prepare", "cell": {...}}    {"how", "note", "error", "tolerance", "seconds"} after checking
+                                        the result and two more calls; or {"cannot": reason},
+                                        {"wrong": text} or {"failed": text}
+    {"do": "time", "repeats": n}        {"seconds": per call, "cpu": CPU time / (threads * time),
+                                         "beside": {name: seconds per call} for Prepared.beside}
+    {"do": "forget"}                    {} after freeing the problem's memory
 
-Ends when its input does. The environment (OMP_NUM_THREADS and the like) is the driver's to set.
+Exits at the end of its input. The driver sets the environment (OMP_NUM_THREADS and similar).
 """
 
 import gc
@@ -23,7 +23,7 @@ import time
 import cells
 import contenders
 
-# Turns of what is measured beside each other, in one of a contender's turns.
+# Number of alternations between run and Prepared.beside in one "time" request.
 SPELLS = 12
 
 
@@ -76,8 +76,8 @@ class Worker:
         ways = {"": self.prepared, **self.prepared.beside}
         names = list(ways)
         elapsed, cpu = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-        # What is compared takes turns in short spells, so that what slows the machine for a while slows
-        # all of it; each way is first in its turn.
+        # Alternate in short spells, so that a temporary slowdown of the machine affects all ways of calling.
+        # The order rotates, so that each is first equally often.
         spells = min(SPELLS, request["repeats"]) if len(ways) > 1 else 1
         for spell in range(spells):
             calls = request["repeats"] * (spell + 1) // spells - request["repeats"] * spell // spells
@@ -102,9 +102,9 @@ class Worker:
 
 def main():
     name, threads, cpus = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    # Before any library counts the CPUs.
+    # Must precede the import of libraries, which count the CPUs.
     os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-    # Whatever libraries print goes to standard error; the answers keep the real output.
+    # Redirect the output of libraries to standard error; answers use the original standard output.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker(name, threads)
@@ -113,7 +113,7 @@ def main():
         request = json.loads(line)
         try:
             answer = actions[request["do"]](request)
-        except Exception as error:  # any library, any kind: the driver puts it on record
+        except Exception as error:  # libraries raise any type; the driver records the message
             worker.forget(request)
             answer = {"failed": first_line(error)}
         print(json.dumps(answer), file=answers, flush=True)

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/training keeps, and the tables it makes of that.
+"""Saved results of bench/training, their checks, and their tables.
 
 {"run": {date, cpu, commit, versions, ...}, "task": {...}, "gflop": ...,
  "check": {"losses": {contender: [...]}, "norms": {...}, "largest_difference": ...},
- "speed": {"1": {"rounds": [{contender: [seconds of each step], "ceiling": [before, after]}], ...}},
- "curves": {contender: {seed: [loss of each step]}}}
+ "speed": {"1": {"rounds": [{contender: [seconds per step], "ceiling": [before, after]}], ...}},
+ "curves": {contender: {seed: [loss per step]}}}
 """
 
 import math
 import statistics
 
 CONTENDERS = ("fovea", "torch")
-# Losses in the table are means over so many steps.
+# Losses in the table are means over this many steps.
 WINDOW = 20
-# Of dropout.
+# Seeds of dropout.
 SEEDS = (1, 2, 3)
-# What Student's distribution exceeds once in a hundred times, with as many seeds of both.
+# Quantile of Student's t distribution that is exceeded with a probability of 1 %, for len(SEEDS) seeds of each
+# contender.
 MOST_ERRORS = 4.6
-# By how much of itself the same computation in float32, added up in another order, may differ: the first loss by
-# some units in the last place. Gradients by more, for a number that relu was given is then on the other side of 0
-# now and then, and losses after steps, for Adam's first ones have one size for large gradients and for tiny ones.
+# Tolerances for the relative difference of the same float32 computation with another summation order. The first
+# loss may differ by a few ulp. Gradients may differ more, because an input of relu occasionally has the other sign.
+# Later losses may differ more, because Adam's first steps are equally large for large and for tiny gradients.
 FIRST_DIFFERENCE = 2e-6
 LATER_DIFFERENCE = 1e-4
 
 
 def worst_difference(ours, theirs):
-    """The largest relative difference of pairs of numbers; inf where one is none."""
+    """Returns the largest relative difference of corresponding numbers; inf if one is None or the lengths differ."""
     if len(ours) != len(theirs):
         return math.inf
     pairs = zip(ours, theirs, strict=True)
@@ -33,7 +34,7 @@ def worst_difference(ours, theirs):
 
 
 def judge_check(answers):
-    """The record of the check: both did the same steps without dropout."""
+    """Returns the record of the check, in which both contenders made the same steps without dropout."""
     ours, theirs = (answers[name] for name in CONTENDERS)
     first = worst_difference(ours["losses"][:1], theirs["losses"][:1])
     norm = worst_difference(ours["norms"][:1], theirs["norms"][:1])
@@ -49,13 +50,13 @@ def median_seconds(speed, name):
 
 
 def ratio(speed):
-    """How many times as fast as PyTorch: the median over rounds, whose steps were taken in alternation."""
+    """Returns Fovea's speedup over PyTorch: the median over rounds, in which the contenders alternate."""
     return statistics.median(statistics.median(one["torch"]) / statistics.median(one["fovea"])
                              for one in speed["rounds"])  # fmt: skip
 
 
 def share(speed, name, gflop):
-    """Of the ceiling measured around each round, the higher of the two."""
+    """Returns the share of the ceiling: the higher of those measured before and after each round."""
     return statistics.median(gflop / statistics.median(one[name]) / max(one["ceiling"]) for one in speed["rounds"])
 
 
@@ -64,9 +65,9 @@ def windows(losses):
 
 
 def judge_curves(curves):
-    """{"difference", "error", "equal"}: of the losses of the second half, their mean over the seeds of one contender
-    against that of the other; the standard error of this difference by what lies between seeds; and whether
-    it is one that chance alone makes."""
+    """Compares the contenders' mean losses over all seeds and the second half of the steps. Returns {"difference",
+    "error", "equal"}: the difference of these means, its standard error estimated from the variance between seeds,
+    and whether chance explains the difference."""
     means = [[statistics.fmean(losses[len(losses) // 2 :]) for losses in curves[name].values()]
              for name in CONTENDERS]  # fmt: skip
     difference = abs(statistics.fmean(means[0]) - statistics.fmean(means[1]))
@@ -98,7 +99,7 @@ def speed_table(kept):
             seconds = median_seconds(speed, name)
             cells += [f"{seconds * 1e3:.0f} ms", f"{kept['gflop'] / seconds:.1f}",
                       f"{share(speed, name, kept['gflop']) * 100:.1f} %"]  # fmt: skip
-        # Rounded down: what is slower never reads as 1.00.
+        # Rounded down, so that a slower result never reads 1.00.
         rows.append([threads, *cells, f"{math.floor(ratio(speed) * 100 + 1e-6) / 100:.2f} x"])
     heading = ["threads", "Fovea", "GFLOP/s", "of ceiling", "PyTorch", "GFLOP/s", "of ceiling", "Fovea / PyTorch"]
     return table(heading, rows)
@@ -115,7 +116,7 @@ def curves_table(kept):
 
 
 def page(kept):
-    """The body between the markers of docs/benchmarks.md."""
+    """Returns the text between the markers of docs/benchmarks.md."""
     check, rounds = kept["check"], {len(speed["rounds"]) for speed in kept["speed"].values()}
     lines = [sentence(kept["run"]) + f" Medians of {max(rounds)} rounds.", "", *speed_table(kept), ""]
     steps = len(check["losses"]["fovea"])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/training trains: the model's sizes, its work, and batches to learn from.
+"""The training task of bench/training: the model's sizes, its work, and the batches.
 
-The task is to say a sequence backwards. Its symbols are drawn as words of a language are, the n-th as often as
-1 / n, so that there is something to be learned at once (which are frequent), and something that takes a
-while (where to look).
+The task is to reverse a sequence. Symbols follow Zipf's law, as words of a language do: the n-th has a frequency
+proportional to 1 / n. The model thus learns something quickly (which symbols are frequent) and something slowly
+(which position to attend to).
 """
 
 import dataclasses
@@ -11,11 +11,11 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A transformer with embeddings, sines and cosines for places, and a linear map to the vocabulary."""
+    """A transformer with embeddings, sinusoidal positions and a linear projection to the vocabulary."""
 
     width: int = 256
     heads: int = 4
-    layers: int = 3  # of the encoder, and as many of the decoder
+    layers: int = 3  # of the encoder and of the decoder, each
     inner: int = 1024
     vocabulary: int = 1000
     batch: int = 64
@@ -26,16 +26,17 @@ class Task:
     clip: float = 1.0
 
     def parameters_of_products(self):
-        """Numbers in the matrices by which rows of the encoder's side, and of the decoder's, are multiplied."""
+        """Returns the number of matrix elements that multiply each source position and each target position."""
         square, wide = self.width**2, self.width * self.inner
-        # Queries, keys, values and the context, then the two of the feed-forward block.
-        encoder = self.layers * (4 * square + 2 * wide) + self.layers * 2 * square  # keys, values of the memory
+        # Projections of queries, keys, values and context, and the two matrices of the feed-forward block.
+        encoder = self.layers * (4 * square + 2 * wide) + self.layers * 2 * square  # cross-attention keys and values
         decoder = self.layers * (4 * square + 2 * square + 2 * wide) + self.width * self.vocabulary
         return encoder, decoder
 
     def flop(self):
-        """Of a step's products: each is done once forward and twice backward; attention 2 (2 head_dim) forward
-        and 2 (5 head_dim) backward for each pair of a query and a key that it sees."""
+        """Returns the flop of the matrix products of a step. Each product is computed once in the forward pass, twice
+        in the backward pass. Attention takes 2 (2 head_dim) flop in the forward pass and 2 (5 head_dim) in the
+        backward pass for each pair of a query and a visible key."""
         rows = self.batch * self.length
         products = 3 * 2 * rows * sum(self.parameters_of_products())
         causal = self.length * (self.length + 1) // 2
@@ -43,13 +44,13 @@ class Task:
         return products + pairs * 2 * 7 * (self.width // self.heads)
 
 
-# Symbol 0 begins a target; it is never part of a sequence.
+# Symbol 0 starts a target and never occurs in a sequence.
 BEGIN = 0
 
 
 def batches(task, seed):
-    """{"source", "target", "wanted"}: int64 [batches, batch, length]; wanted is source from its end, and
-    target the same, one place later."""
+    """Returns {"source", "target", "wanted"}, int64 [batches, batch, length]: `wanted` is `source` reversed, and
+    `target` is `wanted` shifted by one position."""
     import numpy
 
     random = numpy.random.default_rng(seed)

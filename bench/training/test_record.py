@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of bench/training needs neither PyTorch nor a measurement: the work counted, the verdicts, the tables.
+"""Tests of bench/training that need neither PyTorch nor measurements: flop counts, checks and tables.
 
     python3 bench/training/test_record.py
 """
@@ -35,9 +35,9 @@ def curve(offset):
 class Work(unittest.TestCase):
     def test_products_of_a_small_model(self):
         task = tasks.Task(width=4, heads=2, layers=1, inner=8, vocabulary=10, batch=1, length=1)
-        # Three kinds of attention with four square projections, two blocks 4 x 8 x 4, and 4 x 10.
+        # Three attention layers with four square projections, two feed-forward blocks 4 x 8 x 4, and 4 x 10.
         parameters = 12 * 16 + 2 * 64 + 40
-        # Three kinds of attention, two heads, one pair each: two products forward, five backward.
+        # Three attention layers, two heads, one pair each: two products forward, five backward.
         self.assertEqual(task.flop(), 6 * parameters + 3 * 2 * 14 * 2)
 
     def test_causal_pairs(self):

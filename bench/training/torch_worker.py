@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's side of bench/training: python torch_worker.py TASK PARAMETERS BATCHES, eager.
+"""Worker of bench/training for PyTorch in eager mode: python torch_worker.py TASK PARAMETERS BATCHES
 
-Requests and answers as in training_worker.cc, which has the same model. With --make FILES are written
-instead: the initial parameters and the batches, of the seed that follows.
+Requests and answers are those of training_worker.cc, which has the same model.
+`torch_worker.py --make TASK PARAMETERS BATCHES SEED` instead writes the initial parameters and the batches.
 """
 
 import json
@@ -47,7 +47,7 @@ class Training:
         self.task = task
         self.model = Translator(task, dropout)
         self.model.load_state_dict(safetensors.torch.load_file(parameters))
-        # The fastest of PyTorch's own: one pass over each parameter.
+        # PyTorch's fastest AdamW: one pass over each parameter.
         self.adam = torch.optim.AdamW(
             self.model.parameters(), lr=task.learning_rate, weight_decay=task.weight_decay, fused=True
         )
@@ -69,7 +69,7 @@ class Training:
             start = time.perf_counter()
             loss, norm = self.step(*of_step)
             result["seconds"].append(time.perf_counter() - start)
-            # JSON has no nan.
+            # JSON has no NaN.
             result["losses"].append(loss if math.isfinite(loss) else None)
             result["norms"].append(norm if math.isfinite(norm) else None)
             self.made += 1

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fovea's side of bench/training: steps of training a transformer with the layers of fovea::nn, as
-// the driver (bench/training/run) asks for them. The same model in PyTorch is torch_worker.py.
+// Worker of bench/training for Fovea: trains a transformer with the layers of fovea::nn, controlled
+// by bench/training/run. torch_worker.py has the same model in PyTorch.
 //
 //   training_worker TASK PARAMETERS BATCHES
 //
-// TASK is task.json, the other two are .safetensors. Lines of JSON on standard input and output; a
-// request is {"do": ...}, the answer to
+// TASK is task.json, the other two are .safetensors files. Requests and answers are lines of JSON
+// on standard input and output. Requests {"do": ...} and their answers:
 //
 //   "versions"                        {"versions": {...}, "compiler": ..., "target": ...}
-//   "begin", "dropout": p, "seed": n  {}; the parameters are those of the file, no step is made
-//   "steps", "count": n               {"losses", "norms", "seconds"}: of each step; its loss, the
-//   norm
-//                                     of its gradients and how long it took
-//   "ceiling", "threads": n           {"gflops"}: of multiply-adds in float32
+//   "begin", "dropout": p, "seed": n  {}; loads the parameters from the file, makes no step
+//   "steps", "count": n               {"losses", "norms", "seconds"}: loss, gradient norm and time
+//                                     of each step
+//   "ceiling", "threads": n           {"gflops"}: peak rate of float32 multiply-adds
 //
-// Ends when its input does.
+// Exits at the end of its input.
 
 #include <chrono>
 #include <cstdint>
@@ -45,7 +44,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What the model is like; the names are those of task.json.
+/// Sizes of the model and options of the optimizer, with the names of task.json.
 struct Task {
   std::int64_t width, heads, layers, inner, vocabulary, length;
   double learning_rate, weight_decay, clip;
@@ -58,8 +57,8 @@ struct Task {
   }
 };
 
-/// Embeddings, the transformer and a linear map to the vocabulary, under the names that the modules
-/// of torch_worker.py have.
+/// Embeddings, the transformer and a linear projection to the vocabulary, with the same parameter
+/// names as in torch_worker.py.
 class Translator {
  public:
   Translator(const Task& task, double dropout, std::uint64_t seed)
@@ -98,14 +97,14 @@ class Translator {
   fovea::nn::CrossEntropy loss_;
 };
 
-/// Number `number` of the first dimension.
+/// Returns the matrix at index `number` of the first dimension.
 fovea::TensorView item(const fovea::TensorView& of, std::int64_t number) {
   const std::int64_t bytes = of.strides()[0] * static_cast<std::int64_t>(sizeof(std::int64_t));
   return {static_cast<const std::byte*>(of.data()) + number * bytes, of.dtype(),
           fovea::Shape{of.extent(1), of.extent(2)}, fovea::Strides{of.strides()[1], 1}};
 }
 
-/// What steps change.
+/// The state of the training.
 class Training {
  public:
   Training(const Task& task, const fovea::TensorFile& parameters, double dropout,
@@ -115,7 +114,7 @@ class Training {
         adam_((load(parameters), translator_.model().parameters()),
               {.weight_decay = task.weight_decay}) {}
 
-  /// A step on batch number `steps`, beginning anew after the last.
+  /// Makes `count` steps. The batch number is the step number modulo the number of batches.
   json steps(const fovea::TensorFile& batches, std::int64_t count) {
     const fovea::TensorRef source = batches.read("source"), target = batches.read("target"),
                            wanted = batches.read("wanted");

@@ -84,12 +84,12 @@ void AttendCommand::add_output_options() {
       "NAME (default: context); \"-\": as .npy to standard output.");
   add("--lse", to.lse,
       "Write each row's log-sum-exp of the scores: [batch, heads, length] in either layout, "
-      "float32 (float64 with f64), as the tensor NAME (default: lse). May be the same .npz or "
-      ".safetensors file as that of --output.");
+      "float32 (float64 with f64), as the tensor NAME (default: lse). May be the .npz or "
+      ".safetensors file of --output.");
   add_threads_option(*app_, to);
   app_->add_flag("--verify", to.verify,
-                 "Recompute some rows with the reference before anything is written; exit 1 if the "
-                 "result is wrong.");
+                 "Recompute some rows with the reference before anything is written; exit with "
+                 "code 1 if the result is wrong.");
   app_->add_flag("--json", to.json, "Print one JSON object instead of text.");
 }
 

@@ -11,7 +11,7 @@
 
 namespace fovea::cli {
 
-/// The destination of one tensor, which is not written if the path is empty.
+/// The destination of one tensor. If the path is empty, the tensor is not written.
 struct OutputPlace {
   std::string path;
   std::string name;  ///< in an .npz or .safetensors file

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the line of a tensor. Titles are padded to the width of those below the tensors.
+/// Returns the line of a tensor. Its title is padded to the width of the titles of the other lines.
 Cells line_of(std::string_view title, const TensorView& tensor, const std::string& place) {
   return {fmt::format("{:<7}", title), std::string(dtype_name(tensor.dtype())),
           to_string(tensor.shape()), visible(place)};

@@ -166,7 +166,7 @@ TensorView row_of(const TensorView& tensor, const Row& row) {
   return tensor[row.batch][row.head][row.query];
 }
 
-/// The tolerance for rounding beyond that of the naive computation.
+/// The tolerance for rounding, in addition to the error of the naive computation.
 class Allowance {
  public:
   Allowance(const AttendInputs& inputs, DType coarsest)

@@ -26,7 +26,7 @@ struct AttendError {
 
 struct AttendVerdict {
   std::int64_t rows = 0;
-  std::optional<AttendError> context;  ///< absent without such an output or without rows
+  std::optional<AttendError> context;  ///< absent if the output is not computed or has no rows
   std::optional<AttendError> lse;
 };
 

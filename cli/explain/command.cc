@@ -93,8 +93,8 @@ void ExplainCommand::add_options() {
   add_choice(
       *app_, "--color", color_,
       {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
-      "Colours in text: always, never, or auto (the default): if standard output is a terminal "
-      "with colours.")
+      "Use colours in text: always, never, or only if standard output is a terminal with colours "
+      "(auto, the default).")
       ->type_name("WHEN");
   add_integer(
       *app_, "--width", width_, {std::int64_t{scene::kMinWidth}, std::int64_t{scene::kMaxWidth}},
@@ -110,7 +110,7 @@ void ExplainCommand::add_options() {
               "The embedding dimension (default 4).");
   add_integer(*app_, "--seed", sentence_.seed,
               {std::uint64_t{0}, std::uint64_t{std::numeric_limits<std::uint32_t>::max()}},
-              "The seed of the random numbers, which equal NumPy's (default 42).");
+              "The seed of the random numbers (default 42). The numbers equal NumPy's.");
   app_->add_flag("--causal", sentence_.causal, "No word attends to later words.");
   add_integer(*app_, "--heads", sentence_.heads, {std::int64_t{1}, kMaxDim},
               "The number of heads, which split the embedding (default 1).");

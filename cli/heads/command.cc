@@ -57,7 +57,7 @@ HeadsCommand::HeadsCommand(CLI::App& parent)
     add_integer(
         *app_, "--blocks", blocks_, {std::int64_t{1}, kMaxBlocks},
         "The number of equal blocks of keys for the column \"block\" (default 16). If there are "
-        "fewer keys, each is a block.");
+        "fewer keys, each key is a block.");
     add_choice(
         *app_, "--sort", sort_, head_orders(),
         "Sort heads in descending order by share (the default), the largest of first, prev, own "

@@ -29,11 +29,11 @@ struct HeadsResult {
 
 /// Returns the values of `--sort`, the default first.
 std::vector<std::string> head_orders();
-/// Sorts in descending order with NaN last. The sort is stable; "head" keeps the order.
+/// Sorts in descending order with NaN last. The sort is stable; "head" leaves the order unchanged.
 void sort_heads(std::vector<HeadTold>& heads, std::string_view order);
 
 /// Computes the statistics of all heads. `rules` must be valid for the inputs. Throws
-/// InvalidArgument that names the option.
+/// InvalidArgument with a message that names the option.
 HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
                           int threads, Progress& progress);
 

@@ -119,8 +119,8 @@ void MapCommand::add_look_options() {
   add_choice(
       *app_, "--color", color_,
       {{"auto", ColorWish::kAuto}, {"always", ColorWish::kAlways}, {"never", ColorWish::kNever}},
-      "Colours of the map in the terminal: always, never, or auto (the default): if standard "
-      "output is a terminal with colours.")
+      "Use colours for the map in the terminal: always, never, or only if standard output is a "
+      "terminal with colours (auto, the default).")
       ->type_name("WHEN");
 }
 

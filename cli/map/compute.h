@@ -30,8 +30,8 @@ enum class TileOf : std::uint8_t { kWeights, kScores };
 Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const MapRequest& request,
                     TileOf what, int threads, Progress& progress);
 
-/// Computes a map. `rules` must be valid for the inputs. Throws InvalidArgument that names the
-/// option.
+/// Computes a map. `rules` must be valid for the inputs. Throws InvalidArgument with a message that
+/// names the option.
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress);
 

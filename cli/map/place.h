@@ -41,7 +41,7 @@ struct MapPlace {
   Span keys;
 };
 
-/// The values that --head accepts: an index, or also mean and max.
+/// The values that --head accepts: only an index, or an index, mean and max.
 enum class HeadChoice : std::uint8_t { kOne, kOneOrAll };
 
 struct WeightArguments {
@@ -49,12 +49,12 @@ struct WeightArguments {
   PlaceArguments place;
 };
 
-/// Adds the options of add_problem_options, with those of the selection before those that `own`
+/// Adds the options of add_problem_options. The selection's options come before those that `own`
 /// adds.
 void add_weight_options(CLI::App& app, WeightArguments& to, const char* heading, HeadChoice heads,
                         const std::function<void()>& own);
-/// Calls check_problem_usage for the options of `fovea map` or `fovea tile`; `own` has the
-/// command's own options with a text.
+/// Calls check_problem_usage for the options of `fovea map` or `fovea tile`. `own` lists the
+/// command's own options that take a string.
 void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
                         std::vector<OptionText> own);
 
@@ -64,7 +64,8 @@ struct WeightProblem {
   AttendRules rules;
   MapPlace place;
 };
-/// Reads the inputs and rules. Throws InvalidArgument if they do not fit together, IoError.
+/// Reads the inputs and rules. Throws IoError, or InvalidArgument if inputs and rules do not fit
+/// together.
 WeightProblem read_weight_problem(const WeightArguments& arguments);
 
 }  // namespace fovea::cli

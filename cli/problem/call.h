@@ -17,7 +17,7 @@
 
 namespace fovea::cli {
 
-/// The function that computes. All give the same result up to rounding.
+/// The function that computes the outputs. All three give the same result up to rounding.
 enum class AttendEngine {
   kForward,   ///< attention_forward
   kDecode,    ///< attention_decode, for a few queries per key head
@@ -64,11 +64,12 @@ int threads_of(const Execution& execution);
 /// Returns views of the result with heads first, as the engine writes it and --verify reads it.
 AttentionOutputs outputs_of(const TensorLayout& layout, AttendResult& result);
 
-/// Throws InvalidArgument that names the option if the options do not fit the problem.
+/// If the options do not fit the problem, throws InvalidArgument with a message that names the
+/// option.
 void require_fit(const AttentionOptions& options, const ProblemShape& shape);
 
-/// Computes the outputs. `options` must be valid for the inputs. Throws InvalidArgument that names
-/// the option, before anything is written, if a number does not fit float32.
+/// Computes the outputs. `options` must be valid for the inputs. If a number does not fit float32,
+/// throws InvalidArgument with a message that names the option before anything is written.
 AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
                    const AttentionOutputs& outputs, Progress& progress);
 

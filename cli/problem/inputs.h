@@ -52,11 +52,12 @@ struct AttendInputs {
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }
 };
 
-/// Whether values are needed. If only weights are computed and no value is given, the key is used.
+/// Whether the value tensor is required. If only weights are computed, the key replaces a missing
+/// value.
 enum class ValueWish : std::uint8_t { kNeeded, kIfGiven };
 
-/// Reads and validates the inputs. Throws InvalidArgument and IoError that name the option and
-/// file, the expected and the actual value.
+/// Reads and validates the inputs. Throws InvalidArgument or IoError with a message that names the
+/// option and file, the expected and the actual value.
 AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish = ValueWish::kNeeded);
 
 template <class Pointee>

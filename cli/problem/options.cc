@@ -20,7 +20,7 @@
 namespace fovea::cli {
 namespace {
 
-/// Returns the common options with a text.
+/// Returns the common options that take a string.
 std::vector<OptionText> texts_of(const AttendArguments& arguments) {
   return {{"--query", &arguments.query},         {"--key", &arguments.key},
           {"--value", &arguments.value},         {"--input", &arguments.input},

@@ -14,13 +14,13 @@
 
 namespace fovea::cli {
 
-/// An option and its text.
+/// An option and its value as typed.
 struct OptionText {
   const char* name = nullptr;
   const std::string* text = nullptr;
 };
 
-/// Add options, each function under a heading of its own. The arguments must outlive the app.
+/// Each function adds options under its own heading. The arguments must outlive the app.
 void add_tensor_options(CLI::App& app, AttendArguments& to);
 void add_mask_options(CLI::App& app, AttendArguments& to);
 void add_score_options(CLI::App& app, AttendArguments& to);
@@ -33,7 +33,7 @@ void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading
                          const std::function<void()>& own);
 
 /// Throws UsageError for options without a value and for incompatible options. `tensors` are the
-/// options required without --input; `outputs` are the command's own options with a text.
+/// options required without --input; `outputs` are the command's own options that take a string.
 void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,
                          const std::vector<std::string>& tensors,
                          const std::vector<OptionText>& outputs);

@@ -14,7 +14,7 @@ namespace fovea::cli {
 /// A callback that shows the progress at intervals, once the call has taken half a second.
 class CallProgress {
  public:
-  /// `flop` is that of the whole call.
+  /// `flop` is the flop count of the whole call.
   CallProgress(Progress& line, double flop) : line_(line), flop_(flop) {}
 
   void operator()(std::int64_t done, std::int64_t total);

@@ -66,8 +66,8 @@ class CommandGroup : public Command {
   std::vector<std::unique_ptr<Command>> commands_;
 };
 
-/// Creates a placeholder for a command that this program does not have. It throws InvalidArgument
-/// with `message`, whatever its arguments are. It is hidden if `description` is empty.
+/// Creates a placeholder for a command that this program does not have. The placeholder throws
+/// InvalidArgument with `message` for any arguments, and is hidden if `description` is empty.
 std::unique_ptr<Command> make_absent(CLI::App& parent, const std::string& name,
                                      const std::string& description, const std::string& message);
 

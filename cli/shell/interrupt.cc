@@ -24,7 +24,8 @@ volatile std::sig_atomic_t delayed = 0;
 volatile std::sig_atomic_t noted = 0;
 
 // Not sanitized: before a call that does not return, AddressSanitizer allocates memory if the
-// handler runs on an alternate stack. If the signal interrupted its allocator, that would deadlock.
+// handler runs on an alternate stack. The allocation would deadlock if the signal had interrupted
+// AddressSanitizer's allocator.
 extern "C" [[gnu::no_sanitize_address]] void end_process(int signal) {
   if (delayed != 0 && noted == 0) {
     noted = signal;
@@ -55,7 +56,7 @@ void handle_signals() {
   }
   action.sa_handler = end_at_lost_memory;
   sigaction(SIGBUS, &action, nullptr);
-  // The write then fails with EPIPE or EFBIG.
+  // If these signals are ignored, the write fails with EPIPE or EFBIG.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }

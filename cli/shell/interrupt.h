@@ -9,8 +9,8 @@ namespace fovea::cli {
 
 /// Installs signal handlers. SIGINT, SIGTERM and SIGHUP end the process without a message, unless
 /// they were ignored when the program started (nohup). SIGBUS, which the system sends if a mapped
-/// file becomes shorter, ends it with a message and exit code 2. SIGPIPE and SIGXFSZ are ignored,
-/// so that a closed pipe or a file over the size limit is an error of the write.
+/// file becomes shorter, ends the process with a message and exit code 2. SIGPIPE and SIGXFSZ are
+/// ignored, so that a closed pipe or a file over the size limit is reported as a write error.
 void handle_signals();
 
 /// Delays SIGINT, SIGTERM and SIGHUP during its lifetime: the first one is only recorded, so that

@@ -34,7 +34,7 @@ std::string escaped(std::string_view text) {
     if (c == '\\') {
       result += "\\e";
     } else if (c == '-') {
-      result += "\\-";  // stays a minus sign, so that options can be copied
+      result += "\\-";  // remains a minus sign, so that options can be copied
     } else {
       result += c;
     }

@@ -29,7 +29,7 @@ std::optional<std::vector<Number>> parse_numbers(std::string_view text) {
   }
 }
 
-/// Returns the number in `text`, which must have nothing else; nullopt if malformed.
+/// Returns the number in `text`, which must contain nothing else; nullopt if malformed.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   const auto numbers = parse_numbers<Number>(text);

@@ -28,7 +28,7 @@ void write_file(const std::string& path, std::string_view text) {
 void require_writable(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  // The reader of a FIFO would take opening and closing it for an empty output.
+  // If a FIFO were opened and closed, its reader would see an empty output.
   const bool special =
       fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status);
   if (!special) static_cast<void>(OutputFile(path));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A progress line for long runs on standard error; nothing is shown if that is not a terminal.
+// A progress line for long runs on standard error; not shown if standard error is not a terminal.
 
 #pragma once
 

@@ -195,7 +195,8 @@ void TrainTranslateCommand::add_options() {
   size("--width", model_.width, "The embedding dimension");
   size("--heads", model_.heads, "The transformer's head count, a divisor of the width");
   size("--inner", model_.inner, "The inner dimension of the transformer's feed-forward blocks");
-  size("--layers", layers_, "The number of layers in the transformer's encoder and decoder each");
+  size("--layers", layers_,
+       "The number of layers in each of the transformer's encoder and decoder");
   add_real(*app_, "--rotary-base", rotary_base_,
            fmt::format("The base of the rotary embeddings in the transformer's self-attention; 0: "
                        "no rotary embeddings (default {}).",

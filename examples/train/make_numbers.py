@@ -77,7 +77,7 @@ def without_connector(text: str, language: str) -> str:
 
 
 def digit_places(number: int, language: str) -> Places:
-    """Returns the range of each digit's words. A zero inside a number has none."""
+    """Returns the range of each digit's words. A zero inside a number has no words."""
     text = words(number, language)
     whole = Range(0, len(text))
     if number < 10:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exact attention close to the speed of the hardware: one fused pass over the keys, O(N) memory,
+// Exact attention near the hardware's peak speed: one fused pass over the keys, O(N) memory,
 // multithreaded.
 
 #pragma once
@@ -37,8 +37,9 @@ struct AttentionOutputs {
 /// rows.
 ///
 /// Query, key, value and context are float32, float16 or bfloat16 (types may be mixed), and lse is
-/// float32. Alternatively all are float64, which the reference computes. Lengths and dimensions may
-/// be 0. For packed sequences of different lengths, see AttentionOptions::sequences.
+/// float32. Alternatively, all tensors are float64; the reference implementation then computes the
+/// call. Lengths and dimensions may be 0. For packed sequences of different lengths, see
+/// AttentionOptions::sequences.
 ///
 /// Masking  causal is bottom-right aligned; q_len = 2, kv_len = 5:
 ///            1 1 1 1 0
@@ -66,8 +67,8 @@ FOVEA_API Tensor attention(const TensorView& query, const TensorView& key, const
                            const AttentionOptions& options = {});
 
 /// Returns the size of Execution::workspace in bytes for the same call with the same options and
-/// lenses. The size is sufficient for the thread count available now, and for one thread. Throws as
-/// attention_forward does.
+/// lenses. The size is sufficient for the current maximum thread count and for a single thread.
+/// Throws as attention_forward does.
 FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const TensorView& key,
                                                   const TensorView& value,
                                                   const AttentionOptions& options,

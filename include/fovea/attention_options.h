@@ -68,7 +68,7 @@ struct RelativeTable {
   TensorRef table;
   /// Whether keys before and after the query have separate buckets.
   bool bidirectional = true;
-  /// All distances from this one on share the last bucket.
+  /// All distances >= max_distance share the last bucket.
   std::int64_t max_distance = 128;
 };
 
@@ -132,7 +132,7 @@ struct ScoreOptions {
 /// per sequence. Tensors that are laid out along queries or keys (bias, dense masks, document ids)
 /// are packed in the same way as the inputs.
 struct PackedSequences {
-  /// 0, ..., q_len: nondecreasing, one entry more than there are sequences. Both empty: not packed.
+  /// 0, ..., q_len: nondecreasing, with one more entry than sequences. Both empty: not packed.
   std::vector<std::int64_t> query_starts;
   /// 0, ..., kv_len, in the same form.
   std::vector<std::int64_t> key_starts;

@@ -201,7 +201,7 @@ struct DerivativeOf {
   }
 };
 
-/// Computes scores = factor * functor(scores) from lane `i` of a row on, in full vectors of D.
+/// Computes scores = factor * functor(scores) for a row in full vectors of D, starting at lane `i`.
 /// Returns the first lane that no full vector covers.
 template <class D, class Functor>
 HWY_INLINE std::int64_t score_lanes(D d, const Functor& functor, ScoreTile tile, ScorePosition at,
@@ -225,7 +225,7 @@ HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
     at.key = tile.first.key + k;
     float* scores = tile.scores + k * tile.stride;
     const std::int64_t rest = score_lanes(hn::CappedTag<float, 16>(), functor, tile, at, scores, 0);
-    // Lanes are left over only if the engine's vectors are shorter than these.
+    // A remainder exists only if the engine's vectors are shorter than the vectors used above.
     score_lanes(hn::CappedTag<float, 1>(), functor, tile, at, scores, rest);
   }
 }

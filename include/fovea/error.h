@@ -18,7 +18,7 @@ namespace fovea {
 class FOVEA_API InvalidArgument : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
-  /// For an error in one argument: the message is "argument: mistake".
+  /// Creates an error about one argument, with the message "argument: mistake".
   InvalidArgument(std::string_view argument, std::string_view mistake)
       : std::invalid_argument(std::string(argument).append(": ").append(mistake)),
         argument_size_(argument.size()) {}
@@ -37,7 +37,7 @@ class FOVEA_API IoError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A failure to write a file or standard output. The message has its name and the reason.
+/// A failure to write a file or standard output. The message names the output and the reason.
 class FOVEA_API OutputError : public IoError {
  public:
   using IoError::IoError;

@@ -34,7 +34,7 @@ struct TensorInfo {
   /// The type as the file spells it: "<f4", "|u1" or "BF16".
   std::string stored_type = {};
   Shape shape = {};
-  /// The size of its elements in bytes, uncompressed.
+  /// The uncompressed size of all elements in bytes.
   std::int64_t bytes = 0;
   /// The reason why the tensor cannot be read; `shape` is then unreliable. Empty if the tensor can
   /// be read.
@@ -104,9 +104,9 @@ struct TensorSpec {
   std::string name;
 };
 
-/// Parses "FILE" or "FILE:NAME". If a file exists under the whole text, it is that file. Otherwise
-/// it is the longest prefix before a colon that names an existing file, so that paths may contain
-/// colons. If there is none, the file ends at the first colon after ".npy", ".npz" or
+/// Parses "FILE" or "FILE:NAME". If the whole text names an existing file, FILE is the whole text.
+/// Otherwise FILE is the longest prefix before a colon that names an existing file, so paths may
+/// contain colons. If no prefix names a file, FILE ends at the first colon after ".npy", ".npz" or
 /// ".safetensors".
 FOVEA_API TensorSpec parse_tensor_spec(std::string_view text);
 

@@ -18,7 +18,7 @@ constexpr float rounded_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   const double error = static_cast<double>(nearest) - x;
   auto bits = std::bit_cast<std::uint32_t>(nearest);
-  // Exact, NaN, or so large that the result is infinite in either 16-bit type.
+  // The result is exact, NaN, or so large that it is infinite in either 16-bit type.
   if (!(error != 0.0) || (bits & 0x7fffffff) >= 0x7f800000) return nearest;
   const bool away_from_zero = (error > 0.0) == (x > 0.0);
   if (away_from_zero) --bits;

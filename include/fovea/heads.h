@@ -66,8 +66,8 @@ inline constexpr std::array<HeadNumber, 9> kHeadNumbers{
 /// weights near the diagonal. The weight matrix is never stored. inputs.lse is ignored.
 ///
 /// Memory   20 bytes per query and head; Execution::workspace is not used.
-/// Cost     that of attention_forward without a context. If requested, the weights on
-///          and near the diagonal cost 1 / `blocks` of a product of queries and keys more.
+/// Cost     that of attention_forward without a context. If requested, the weights on and near the
+///          diagonal add 1 / `blocks` of the cost of one product of queries and keys.
 ///          even_entropy evaluates the mask for every pair, unless each row sees a contiguous range
 ///          of keys.
 /// Threads  bit-identical for any number of threads.

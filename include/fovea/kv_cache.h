@@ -72,7 +72,7 @@ class FOVEA_API KvCache {
   void append(const TensorView& key, const TensorView& value, const Rotary* rotary = nullptr);
 
   /// Removes all tokens except the first `length`, without releasing memory. Tokens appended later
-  /// overwrite the removed ones, also in existing views.
+  /// overwrite the removed ones, including in existing views.
   void truncate(std::int64_t length);
 
   /// Increases the capacity to at least `capacity` tokens. If the capacity changes, all views

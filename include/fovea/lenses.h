@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lenses: per-row and per-cell results about the attention weights, which attention_forward
-// computes in the fused pass and fused attention otherwise discards. The weight matrix is never
-// stored. A lens whose tensors are undefined costs nothing.
+// Lenses: per-row and per-cell statistics of the attention weights, computed by attention_forward
+// in the fused pass. The weight matrix is never stored. A lens whose tensors are undefined costs
+// nothing.
 
 #pragma once
 
@@ -25,7 +25,7 @@ namespace fovea {
 struct RowStatistics {
   MutableTensorView entropy = {};            ///< -sum_j w_j ln(w_j), in nats
   MutableTensorView maximum = {};            ///< the largest weight, the maximum over keys
-  MutableTensorView maximum_key = {};        ///< its key; the lowest key on ties
+  MutableTensorView maximum_key = {};        ///< the key of the maximum; the lowest key on ties
   MutableTensorView mean_distance = {};      ///< sum_j w_j (i + offset - j) / sum_j w_j
   MutableTensorView distance_variance = {};  ///< sum_j w_j (i + offset - j - mean)^2 / sum_j w_j
   MutableTensorView first_key = {};          ///< the weight of key 0 of the row's sequence
@@ -64,7 +64,7 @@ struct PooledMap {
 
 /// All results that one pass can compute.
 ///
-/// Weights are those before dropout; calls with dropout are refused. With a sink, the weights of a
+/// Weights are those before dropout; calls with dropout are rejected. With a sink, the weights of a
 /// row sum to 1 minus the sink's share. Maps of packed sequences are not supported.
 struct Lenses {
   RowStatistics rows = {};

@@ -66,7 +66,7 @@ struct AttentionMap {
   MapCells map;
   /// Covers all keys that a query sees, even if the map shows only some of them. Shapes are
   /// [1, 1, queries], and [1, 1, queries, top] for top keys. Tensors that were not requested are
-  /// undefined, and so are cells and pairs.
+  /// undefined, and so are the tensors `cells` and `pairs`.
   LensBuffers statistics;
 };
 
@@ -77,11 +77,12 @@ struct AttentionMap {
 ///
 /// The result for one head is float32 (float64 for float64 inputs). The result for all heads is
 /// float64; heads are accumulated in double, one after another:
-///   cells       a mean cell is pooled over the heads with a visible pair in it, a sum or maximum
-///               cell over all heads; pair counts are added
+///   cells       with kMean, a cell is pooled over the heads with a visible pair in that cell;
+///               sums and maxima are pooled over all heads; pair counts are summed
 ///   statistics  pooled over the heads in which the query sees a key. With kMax, maximum_key comes
-///               from the head with the largest weight; with kMean it is -1. A query that sees no
-///               key in any head has 0 or NaN as in RowStatistics. Top keys are not supported.
+///               from the head with the largest weight; with kMean it is -1. For a query that sees
+///               no key in any head, values are 0 or NaN as in RowStatistics. Top keys are not
+///               supported.
 ///
 /// Cost     per head, one fused pass over all keys for the requested queries, without a context. If
 ///          the map shows only some of the keys, their rectangle is computed in addition. If lse is

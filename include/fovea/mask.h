@@ -87,16 +87,17 @@ class FOVEA_API Mask {
   /// For rules combined with `&` or `|`, kSome may be returned although nothing or everything is
   /// visible. A block without queries or keys is kNone.
   ///
-  /// Cost: O(1) per rule; documents() O(queries + keys) / 64; dense() reads the block until it has
-  ///       found both values, and reads repeated rows and columns once.
+  /// Cost: O(1) per rule; documents() O(queries + keys) / 64; dense() reads the block until both
+  ///       values have occurred, and reads repeated rows and columns once.
   Visibility classify(const ScoreBlock& block) const;
 
   /// Returns a range within [0, kv_len) that contains every key the query sees. row.key is ignored.
   /// The empty range is [0, 0) and exact. The range is exact for causal, window, prefix and
   /// key_lengths, for documents() with nondecreasing ids along these keys, and for dense() that
-  /// repeats along keys. Otherwise documents() and dense() return [0, kv_len), not exact. `&`
+  /// repeats along keys. Otherwise documents() and dense() return [0, kv_len), marked inexact. `&`
   /// intersects the ranges: exact if both are exact or the intersection is empty. `|` returns the
-  /// hull: exact if both are exact and leave no gap, or if an exact one contains the other.
+  /// hull: exact if both are exact and leave no gap, or if one range is exact and contains the
+  /// other.
   ///
   /// Cost: O(1) per rule; documents() O(log kv_len).
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
@@ -109,8 +110,8 @@ class FOVEA_API Mask {
   bool allows_all() const { return node_ == nullptr; }
 
   /// Returns the number of keys without padding of a batch item or packed sequence, if
-  /// key_lengths() is combined with the other rules by `&` only. The default alignment counts from
-  /// that length.
+  /// key_lengths() is combined with the other rules by `&` only. The default alignment uses this
+  /// number as kv_len.
   std::optional<std::int64_t> key_length(std::int64_t item) const;
 
   /// Throws InvalidArgument if a rule does not fit the problem, naming the rule. `key_starts` are

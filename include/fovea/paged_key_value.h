@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values in blocks of tokens, the input of paged decoding. A plain struct, which any block
-// allocator can fill; PagedKvCache (fovea/paged_kv_cache.h) is one.
+// Keys and values in blocks of tokens, the input of paged decoding. Any block allocator can fill
+// this plain struct; Fovea's own allocator is PagedKvCache (fovea/paged_kv_cache.h).
 
 #pragma once
 
@@ -14,7 +14,7 @@ namespace fovea {
 ///
 /// Token t of batch item b is in block block_table[b, t / block_size], at index t % block_size.
 /// Items may share blocks. Table entries beyond the last block that an item's length needs are not
-/// read, nor are tokens beyond its length.
+/// read, nor are tokens beyond the item's length.
 ///
 /// Pools with another order of dimensions are described by strides. For vLLM's [blocks, block_size,
 /// kv_heads, head_dim], the key is
@@ -36,7 +36,7 @@ struct PagedKeyValue {
 
 /// Throws InvalidArgument if shapes, types or strides do not fit, if a length is out of bounds, or
 /// if a table entry that a length needs is not in 0 .. blocks - 1. The message names the tensor,
-/// the expected and the actual value. Reads each of those entries once.
+/// the expected and the actual value. Reads each needed table entry once.
 FOVEA_API void validate(const PagedKeyValue& paged);
 
 }  // namespace fovea

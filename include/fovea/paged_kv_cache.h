@@ -61,10 +61,10 @@ struct PagedBatch {
 ///   const PagedBatch batch = cache.view(std::array{answer, other_answer});
 /// \endcode
 ///
-/// Blocks  are allocated when a sequence first has a token in them, and are freed when no sequence
-///         has one. A fork shares the blocks of its prefix. A shared block that is not full is
-///         copied for the first sequence that appends to it (copy on write), so the others do not
-///         change.
+/// Blocks  are allocated when a sequence first stores a token in them, and are freed when no
+///         sequence uses them. A fork shares the blocks of its prefix. A shared block that is not
+///         full is copied when a sequence first appends to it (copy on write), so the other
+///         sequences do not change.
 /// Memory  address space for all blocks is reserved at once, in 2 MB pages if the system has them.
 ///         Physical memory is allocated when a block is first written, and released when the cache
 ///         is destroyed. Freed blocks are reused before untouched ones.
@@ -113,7 +113,7 @@ class FOVEA_API PagedKvCache {
   /// Returns the number of sequences.
   std::int64_t sequences() const { return static_cast<std::int64_t>(sequences_.size()); }
 
-  /// Returns how many free blocks appending `tokens` tokens would take, including the copy of a
+  /// Returns the number of free blocks needed to append `tokens` tokens, including the copy of a
   /// shared block.
   std::int64_t blocks_needed(SequenceId id, std::int64_t tokens) const;
   std::int64_t free_blocks() const;
@@ -139,8 +139,8 @@ class FOVEA_API PagedKvCache {
   std::int64_t blocks_of(std::int64_t tokens) const;
   bool copies_last_block(const Sequence& of, std::int64_t tokens) const;
   std::int64_t blocks_needed(const Sequence& of, std::int64_t tokens) const;
-  /// Returns the blocks that the next `count` calls of take_next_block will take. Reserves the
-  /// memory to record that they are in use and, later, free.
+  /// Returns the blocks that the next `count` calls of take_next_block will take. Reserves memory
+  /// for the bookkeeping of these blocks, so that taking and freeing them cannot fail.
   std::vector<std::int64_t> next_blocks(std::int64_t count);
   void take_next_block();
   void release_block(std::int64_t block);
@@ -155,7 +155,7 @@ class FOVEA_API PagedKvCache {
   /// The number of sequences that share each block. Has entries only for blocks that were ever in
   /// use, which are the first ones of the pool.
   std::vector<std::int64_t> owners_;
-  /// Blocks that were in use before and are now free.
+  /// Blocks that were used and have been freed.
   std::vector<std::int64_t> free_;
 };
 

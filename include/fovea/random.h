@@ -46,18 +46,18 @@ class FOVEA_API RandomState {
   /// takes one word if the range fits into 32 bits, else two (the high one first); high - low == 1
   /// takes none.
   std::int64_t randint(std::int64_t low, std::int64_t high);
-  /// Returns an int64 tensor of such integers.
+  /// Returns an int64 tensor of uniform integers in low .. high - 1.
   Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape);
 
   /// Returns a uniform double in [0, 1), a multiple of 2^-53, from two words.
   double rand();
-  /// Returns a float64 tensor of such values.
+  /// Returns a float64 tensor of uniform values.
   Tensor rand(const Shape& shape);
 
   /// Returns a standard normal double. Values are generated in pairs; the second is stored for the
   /// next call.
   double randn();
-  /// Returns a float64 tensor of such values.
+  /// Returns a float64 tensor of standard normal values.
   Tensor randn(const Shape& shape);
 
  private:

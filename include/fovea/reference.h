@@ -2,8 +2,8 @@
 //
 // The reference implementation: attention in plain scalar arithmetic, one query at a time, in
 // textbook order. It is the oracle for everything else in Fovea and returns every intermediate
-// step. It is slow, and written to be read (src/reference/row_attention.h, and gradients.cc for the
-// gradients).
+// step. The code favours readability over speed (src/reference/row_attention.h, and gradients.cc
+// for the gradients).
 
 #pragma once
 
@@ -46,7 +46,7 @@ enum class Normalization : std::uint8_t {
   /// exp(s) / sum, the softmax formula as usually written; overflows to inf / inf = NaN.
   kSoftmaxUnshifted,
   /// s / sum: weights sum to 1 but may be negative. Without an exponential, lse and sinks have no
-  /// meaning: lse is NaN, and sinks are refused.
+  /// meaning: lse is NaN, and sinks are rejected.
   kSum,
 };
 
@@ -54,7 +54,7 @@ struct ReferenceOptions {
   ScoreKind score_kind = DotScore{};
   Normalization normalization = Normalization::kSoftmax;
   /// kFloat64: the oracle. kFloat32: every product, sum, exponential and division is rounded to
-  /// float32, in plain order. This is the naive computation; faster ones must be at least as
+  /// float32, in plain order. This is the naive computation; the engine must be at least as
   /// accurate. kBFloat16, kFloat16: the naive computation for tensors stored in these types, in
   /// float32, except that weights are rounded to the type before they multiply the values, and the
   /// context is rounded at the end.
@@ -79,16 +79,16 @@ FOVEA_API Tensor project(const TensorView& rows, const TensorView& weights,
 ///                                              head h / (q_heads / kv_heads)
 /// value  [batch, kv_heads, kv_len, value_dim]
 ///
-/// key_dim equals head_dim for DotScore. The other score kinds have weight matrices for different
-/// dimensions.
+/// key_dim equals head_dim for DotScore. The other score kinds allow different dimensions, because
+/// they multiply by weight matrices.
 struct Inputs {
   TensorView query;
   TensorView key;
   TensorView value;
 };
 
-/// Every intermediate array, of the arithmetic's type (float32 for the 16-bit types). Steps that
-/// the options do not have are undefined tensors.
+/// Every intermediate array, of the arithmetic's type (float32 for the 16-bit types). The tensors
+/// of unused steps are undefined.
 struct Steps {
   Tensor hidden;             ///< [batch, q_heads, q_len, kv_len, hidden_dim]  tanh(q W + k U)
   Tensor scores;             ///< [batch, q_heads, q_len, kv_len]
@@ -164,7 +164,7 @@ struct OutputGradients {
 };
 
 /// The gradients of the loss with respect to attention's inputs, of the arithmetic's type (float32
-/// for the 16-bit types). Tensors are undefined if the options do not have the input.
+/// for the 16-bit types). The gradients of inputs that were not used are undefined.
 struct Gradients {
   Tensor query = {};     ///< the query's shape
   Tensor key = {};       ///< the key's shape; summed over the query heads that share a key head

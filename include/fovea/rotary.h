@@ -31,8 +31,8 @@ struct Rotary {
   /// rotary embedding). 0: all of head_dim.
   std::int64_t dims = 0;
   Pairs pairs = Pairs::kHalves;
-  /// Explicit frequencies, one per pair; replace those of `base`. For scaled variants (Llama 3,
-  /// YaRN), and for rotating one token at a time, because the powers are then not recomputed.
+  /// Explicit frequencies, one per pair, used instead of `base`. Useful for scaled variants (Llama
+  /// 3, YaRN), and for rotating one token at a time without recomputing the powers.
   /// For YaRN's factor on queries and keys, multiply ScoreOptions::scale by its square.
   std::vector<double> inverse_frequencies = {};
 };
@@ -45,9 +45,9 @@ FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64
 /// Writes `source`, rotated, to `target`.
 ///
 /// source  [..., length, dim]  any float type, any strides; at least 2 dimensions
-/// target  [..., length, dim]  any float type, any strides. Its memory must either not overlap that
-///                             of source, from its first to its last element, or be the same
-///                             element for element.
+/// target  [..., length, dim]  any float type, any strides. The memory ranges of source and target,
+///                             from first to last element, must not overlap, unless every element
+///                             of target has the same address as in source.
 ///
 /// Token t of each sequence has position first_position + t. For a key at position 7 of a cache:
 /// \code
@@ -55,9 +55,9 @@ FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64
 /// \endcode
 ///
 /// Numerics angles, sines and cosines in float64, for positions from -2^53 to 2^53; products and
-///          their sum in float32 (float64 if source or target is), rounded once to the target's
-///          type. If one element of a pair is infinite, both results may be NaN, as IEEE arithmetic
-///          gives.
+///          their sum in float32 (float64 if source or target is float64), rounded once to the
+///          target's type. If one element of a pair is infinite, both results may be NaN, as in
+///          IEEE arithmetic.
 /// Cost     one sine and one cosine per position and pair, independent of the number of heads.
 /// Threads  re-entrant; runs on the calling thread.
 /// Errors   throws InvalidArgument naming the argument, the expected and the actual value, before

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes and traces. A scene is a small attention problem with words as tokens. A trace has every
-// step of it, computed by the reference, and can be rendered as text, JSON, Markdown or one
-// self-contained HTML page. The functions return strings and never print. The file format is
+// Scenes and traces. A scene is a small attention problem with words as tokens. A trace holds every
+// step of the scene's computation by the reference, and can be rendered as text, JSON, Markdown or
+// one self-contained HTML page. The functions return strings and never print. The file format is
 // described in docs/scene.md.
 
 #pragma once
@@ -46,7 +46,7 @@ struct Projections {
   Tensor query;  ///< [dim, heads * head_dim] float64
   Tensor key;    ///< [source dim, kv_heads * key_dim]
   Tensor value;  ///< [source dim, kv_heads * value_dim]
-  /// How each was drawn, such as "randint(0, 3), seed 42"; empty if it was specified.
+  /// How each matrix was drawn, such as "randint(0, 3), seed 42"; empty if it was specified.
   std::string query_drawn, key_drawn, value_drawn;
 };
 
@@ -77,7 +77,7 @@ struct Expectation {
   std::vector<std::string> words;   ///< expected tokens, instead of values
   Tolerance tolerance;
   std::string note;   ///< the author's note, such as the reason for a wide tolerance
-  std::string place;  ///< its JSON path, "expect[3]"
+  std::string place;  ///< JSON path of the expectation, such as "expect[3]"
 };
 
 /// The token whose computation is shown in detail.
@@ -94,7 +94,7 @@ struct Wish {
   std::int64_t query = 0;
   std::int64_t key = 0;
   double weight = 0.0;     ///< the minimum weight; 0: the query should not attend to the key
-  std::string place = {};  ///< its JSON path, "learn.one.journey"
+  std::string place = {};  ///< JSON path of the wish, such as "learn.one.journey"
 };
 
 /// The author's notes: pairs of a step's name and a text, in the order of the scene file.
@@ -137,8 +137,9 @@ FOVEA_API Scene parse_scene(std::string_view json);
 FOVEA_API Scene load_scene(const std::string& path);
 
 /// Returns the scene with these projections, written into its JSON with full precision, so that
-/// parsing the JSON gives the same results. Removes the author's expectations, which were for other
-/// projections. Throws InvalidArgument if the JSON would no longer be a valid scene.
+/// parsing the JSON gives the same results. Removes the author's expectations, because they apply
+/// to the original projections. Throws InvalidArgument if the JSON would no longer be a valid
+/// scene.
 FOVEA_API Scene with_projections(const Scene& scene, const Projections& projections);
 
 /// Options for a scene made from a sentence, with random embeddings and no trained weights.

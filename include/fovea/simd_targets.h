@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The SIMD targets that Fovea's vector code is not compiled for. The library and custom score
-// functions (fovea/custom_score.h) share this list. Include it before Highway, which reads
-// HWY_DISABLED_TARGETS. To disable more targets, define that macro first, in addition to this list:
+// functions (fovea/custom_score.h) share this list. Include this header before Highway, which reads
+// HWY_DISABLED_TARGETS. To disable further targets, first define that macro as follows:
 //
 //   #define HWY_DISABLED_TARGETS (FOVEA_DISABLED_TARGETS | HWY_AVX3)
 //   #include <fovea/simd_targets.h>

@@ -183,7 +183,7 @@ class BasicTensorView {
     return {advance(i * strides_[0]), dtype_, rest, rest_strides};
   }
 
-  /// Returns a view with two dimensions exchanged.
+  /// Returns a view with two dimensions swapped.
   BasicTensorView transposed(int dim_a, int dim_b) const {
     BasicTensorView result = *this;
     std::swap(result.shape_[dim_a], result.shape_[dim_b]);
@@ -230,8 +230,8 @@ class FOVEA_API Tensor {
   explicit Tensor(const TensorView& source);
   /// Returns a float64 matrix with these rows. Throws InvalidArgument if rows differ in length.
   static Tensor matrix(std::initializer_list<std::initializer_list<double>> rows);
-  /// Returns a tensor of `values` in row-major order. Throws InvalidArgument if their count does
-  /// not fit `shape`.
+  /// Returns a tensor of `values` in row-major order. Throws InvalidArgument if the value count
+  /// does not fit `shape`.
   template <class T>
   static Tensor from(const Shape& shape, std::span<const T> values) {
     Tensor result(dtype_of<T>(), shape);
@@ -240,7 +240,7 @@ class FOVEA_API Tensor {
     return result;
   }
   template <class T>
-  requires(!std::is_same_v<T, bool>)  // vector<bool> holds no bools
+  requires(!std::is_same_v<T, bool>)  // vector<bool> is a bit set, not an array of bool
       static Tensor from(const Shape& shape, const std::vector<T>& values) {
     return from(shape, std::span<const T>(values));
   }
@@ -303,8 +303,8 @@ class FOVEA_API Tensor {
 };
 
 /// A tensor that is referenced beyond one call. Constructed from a view or an lvalue tensor, it
-/// does not own the elements, which must outlive it. Constructed from a temporary tensor or with an
-/// owner, it shares ownership with its copies.
+/// does not own the elements, which must outlive the reference. Constructed from a temporary tensor
+/// or with an owner, it shares ownership with its copies.
 class TensorRef {
  public:
   TensorRef() = default;

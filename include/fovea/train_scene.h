@@ -28,7 +28,7 @@ struct LearnOptions {
   double learning_rate = 0.05;
   /// If set, random numbers are added to the initial weights, to learn another solution: normal,
   /// with standard deviation 0.01, from a stream with this seed (0 .. 2^32 - 1). If not set,
-  /// learning starts from the weights as they are.
+  /// learning starts from the unchanged weights.
   std::optional<std::uint64_t> seed = std::nullopt;
   /// Called before each step; learning stops if it returns false.
   std::function<bool(const LearnProgress&)> progress = {};
@@ -61,15 +61,14 @@ struct Learned {
 /// unchanged.
 ///
 /// Start    the scene's projections; if it has none, the identity, which changes nothing.
-/// Wishes   apply to every head. A wish is met if the weight is at least the wanted one; a wish for
-///          0 is met if the weight is at most 0.005. Softmax gives every key a non-zero weight, so
-///          if the wishes of one query sum to more than 0.995, they are met at proportionally
+/// Wishes   apply to every head. A wish is met if the weight is at least the target weight; a wish
+///          for 0 is met if the weight is at most 0.005. Softmax gives every key a non-zero weight,
+///          so if the wishes of one query sum to more than 0.995, they are met at proportionally
 ///          smaller weights that sum to 0.995.
 /// Loss     for each query with wishes and each head, the Kullback-Leibler divergence from the
-///          target to the weights, with all keys without a wish as one class; the mean over these.
-///          The target gives the named keys their wanted weights and a tenth of the remaining
-///          weight. The rest goes to the other keys together, which leaves the row otherwise
-///          unconstrained.
+///          target to the weights, with all keys without a wish as one class; the mean over these
+///          queries and heads. The target assigns the named keys their wanted weights and a tenth
+///          of the remaining weight. The other keys share the rest in any proportion.
 /// Numerics gradients by reference::attention_gradients in float64, steps by nn::Adam. Wishes are
 ///          evaluated on the weights that trace_scene() returns, in the scene's own arithmetic. The
 ///          same scene and options give bit-identical results.

@@ -16,7 +16,8 @@
 namespace fovea {
 
 /// The query and key of attention_forward, and the lse it returned for them with the same options.
-/// Types and strides are as there; packed sequences and dropout are not supported.
+/// Types and strides are those of attention_forward; packed sequences and dropout are not
+/// supported.
 struct WeightInputs {
   TensorView query;     ///< [batch, q_heads,  q_len,  head_dim]
   TensorView key;       ///< [batch, kv_heads, kv_len, head_dim]
@@ -36,8 +37,7 @@ struct WeightTile {
 /// weights  [queries, keys]  float32 (float64 for float64 inputs), last dimension contiguous
 ///
 /// Numerics bit-identical to the same part of any larger rectangle. Full rows sum to 1 minus the
-/// sink's
-///          share, up to the rounding of lse.
+///          sink's share, up to the rounding of lse.
 /// Cost     2 * queries * keys * head_dim flop.
 /// Errors   throws InvalidArgument naming the argument, the expected and the actual value; Stopped
 ///          after Execution::stop.

@@ -54,8 +54,8 @@ def map(  # noqa: A001
     Returns [batch, q_heads, rows, columns], a NumPy array of float32 (float64 for float64 inputs), without
     the batch and head dimensions that query lacks, and without heads if head or heads is given.
 
-    Cost    one fused pass over all heads; with head, queries, keys or lse the cost of the part, preceded
-            by the fused pass if lse is not given.
+    Cost    one fused pass over all heads; with head, queries, keys or lse, the cost of the selected part,
+            plus the fused pass if lse is None.
     Raises  TypeError and ValueError; the message has the argument, the expected and the actual value.
             Ctrl-C interrupts long calls.
 

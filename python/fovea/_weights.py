@@ -52,7 +52,7 @@ def _count(name: str, number: SupportsIndex) -> int:
 
 
 def _part_of(name: str, part: slice | None, length: int) -> range:
-    """Returns the queries or keys of a part. Raises for an empty part."""
+    """Returns the queries or keys of a part. Raises ValueError if the part is empty."""
     if part is None:
         return range(length)
     if not isinstance(part, slice):
@@ -132,7 +132,7 @@ class Weights(_Matrix):
     mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  as in attention()
     batch, head  the batch item and the query head
     lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
-               None: computed on first access by a pass over all heads, then kept
+               None: computed by a pass over all heads on first access, and cached
 
     W[i], W[i, j], W[a:b], W[:, j] and W[a:b, c:d] index like a NumPy array, including negative indices;
     slices must not have a step. Overlapping rectangles are bit-identical where they overlap.
@@ -197,8 +197,8 @@ class Weights(_Matrix):
 
     @property
     def lse(self) -> _Input:
-        """[batch, q_heads, q_len], of all heads, without the dimensions that query lacks: as given, or
-        computed once. Can be passed to the Weights of another head."""
+        """The lse of all heads, [batch, q_heads, q_len] without the dimensions that query lacks: the argument
+        lse, or computed once. Can be passed to the Weights of another head."""
         if self._lse is None:
             found: NDArray[Any] = _engine._observe(self._query, self._key, **self._options)
             self._lse = found
@@ -257,20 +257,20 @@ class Weights(_Matrix):
 
         k  1 to 64, and at most kv_len
 
-        Returns (keys, weights), both [q_len, k]; if a row has fewer visible keys, the rest is key -1, weight
-        0. One pass over all heads.
+        Returns (keys, weights), both [q_len, k]; if a row has fewer visible keys, the remaining entries have
+        key -1 and weight 0. One pass over all heads.
         """
         seen = self._observe(Lenses(top=k))
         return seen.top_keys, seen.top_weights
 
     def statistics(self) -> Seen:
         """Returns entropy, maximum, maximum_key, mean_distance, distance_variance and first_key of each row,
-        [q_len], as Lenses(statistics=True). One pass over all heads."""
+        [q_len], as with Lenses(statistics=True). One pass over all heads."""
         return self._observe(Lenses(statistics=True))
 
     def received(self, *, recent: int | None = None, bins: int | None = None) -> Received:
-        """Computes the weight that each key receives from all queries, as fovea.received(): sum and largest
-        of its weights, [kv_len].
+        """Computes the weight that each key receives from all queries, as fovea.received() does: the sum and
+        the maximum of the key's weights, [kv_len].
 
         recent  1 to q_len: also the sum over the last `recent` queries, [kv_len]
         bins    1 to 4096: also a histogram of the visible weights, [bins]

@@ -192,7 +192,7 @@ def attention(
         "dropout": dropout,
         "threads": threads,
     }
-    # Autograd saves tensors, so they are passed as arguments, not inside options.
+    # Passed as arguments, not inside options, because autograd saves only tensor arguments.
     table = None
     if isinstance(relative, RelativeTable):
         table = relative.table
@@ -213,7 +213,7 @@ def _scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """fovea.scaled_dot_product_attention() for tensors of which at least one requires a gradient."""
+    """fovea.scaled_dot_product_attention() if at least one tensor requires a gradient."""
     arrays = [one.detach() if isinstance(one, Tensor) else one for one in (query, key, value, attn_mask)]
     if not torch.is_grad_enabled():
         return _engine.scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)

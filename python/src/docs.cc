@@ -51,7 +51,7 @@ value      [batch, kv_heads, kv_len, value_dim]
 
 Accepts NumPy arrays (bfloat16 through ml_dtypes), torch and JAX arrays on the CPU, and any other
 object with DLPack or the buffer protocol. Dtypes are float32, float16 and bfloat16, in any mix, or
-float64 for all arrays, which the slow reference computes. An array is copied only if its last
+float64 for all arrays (computed by the slow reference). An array is copied only if its last
 dimension is not contiguous; read-only arrays are accepted.
 
 {problem}threads    maximum number of threads; by default OpenMP's (OMP_NUM_THREADS, else one per CPU)
@@ -106,7 +106,7 @@ wanted        list of the gradients to compute, by name; by default all that app
 The other keywords are those of attention() and must have the same values, dropout included.
 All arrays have the rank of query, lse and grad_lse one less. Query, key, value, context and
 grad_context are float32, float16 or bfloat16, in any mix, with lse and grad_lse in float32; or all
-arrays are float64, which the slow reference computes.
+arrays are float64 (computed by the slow reference).
 
 Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each with the array library,
 shape and dtype of its input; relative, [buckets, q_heads], and sinks, [q_heads], have query's array
@@ -127,8 +127,8 @@ Cost       2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flo
            of keys that a mask hides; O(q_len + kv_len) memory.
 Threads    bit-identical for any number of threads. Releases the GIL if the call is long enough.
            Ctrl-C interrupts a long call in the main thread.
-Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
-           the actual value.
+Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
+           and the actual value.
 Source     Dao et al. 2022 (FlashAttention); for relevance Barkan et al. 2021, Chefer et al. 2021.
 
     >>> import numpy, fovea
@@ -145,7 +145,7 @@ constexpr std::string_view kDecodeDoc =
 --
 
 Computes attention() for one or a few queries against many keys, as in text generation. This case is
-memory-bound, and attention() would leave most of its lanes empty. Faster than attention() up to
+memory-bound, and attention() would leave most SIMD lanes empty. Faster than attention() up to
 about 32 queries per key head.
 
 query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in attention()
@@ -182,8 +182,8 @@ rounding of lse; a fully masked row is 0.
 
 Cost       2 * rows * cols * head_dim flop; without lse also 2 * batch * q_heads * q_len * kv_len *
            head_dim, less the masked blocks.
-Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
-           the actual value. Ctrl-C interrupts a long call in the main thread.
+Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
+           and the actual value. Ctrl-C interrupts a long call in the main thread.
 
     >>> words = np.eye(3, dtype=np.float32)
     >>> fovea.weights(words, words, rows=(1, 3), mask=fovea.causal(), scale=1.0).round(2)
@@ -201,8 +201,8 @@ query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without ba
 key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
 lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
            None: computed here, by one more pass
-recent     1 to q_len: also returns the sum over the last `recent` queries, as methods that evict
-           keys from a cache use it
+recent     1 to q_len: also returns the sum over the last `recent` queries, as used by methods that
+           evict keys from a cache
 bins       1 to 4096: also returns a histogram of the visible weights; bin b counts
            2^-(b + 1) < w <= 2^-b, the last bin all smaller weights
 
@@ -213,8 +213,8 @@ Returns a Received of NumPy arrays: sum, largest, and recent [batch, q_heads, kv
 None unless requested.
 
 Cost       2 * batch * q_heads * q_len * kv_len * head_dim flop, less the masked blocks.
-Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
-           the actual value. Ctrl-C interrupts a long call in the main thread.
+Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
+           and the actual value. Ctrl-C interrupts a long call in the main thread.
 Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums; Li et al. 2024 (SnapKV)
            keep the keys that the last queries attend to.
 
@@ -248,9 +248,9 @@ first_key, previous_key, own_key and next_key are the weights of key 0 and of th
 and after the query's own position i + offset; block_diagonal is the weight of all keys in the
 query's block. The weight of a position outside the keys is 0.
 
-Cost       that of attention() without values, and 1 / blocks of it for the blocks.
-Raises     TypeError and ValueError as attention(); the message has the argument, the expected and
-           the actual value. Ctrl-C interrupts a long call in the main thread.
+Cost       that of attention() without values, plus 1 / blocks of this cost for block_diagonal.
+Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
+           and the actual value. Ctrl-C interrupts a long call in the main thread.
 
     >>> words = np.eye(8, dtype=np.float32)
     >>> query = np.stack([words, np.roll(words, 1, axis=0)])  # of this word, and of the one before

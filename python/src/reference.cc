@@ -40,7 +40,7 @@ constexpr std::array<const char*, kShared + 2> kStepsNames = [] {
   return names;
 }();
 
-// Arguments of attention_gradients: the gradients of results are between inputs and options.
+// Arguments of attention_gradients, in order: inputs, gradients of the results, options.
 enum GradientsArgument : std::size_t {
   kGradContext = kMask,
   kGradLse,

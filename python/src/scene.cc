@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes and traces. The library renders them as text, JSON, Markdown and HTML, as it does for the
-// command line.
+// Scenes and traces. The library renders them as text, JSON, Markdown and HTML, with the same code
+// as for the command line.
 
 #include "fovea/scene.h"
 
@@ -122,7 +122,7 @@ the message has the file, the location, the expected and the actual value.)")
           R"(Returns a scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is
 trained: the weights show how attention is computed, not what a model would attend to.
 
-seed                seed of the random numbers, NumPy's
+seed                seed of NumPy's legacy random stream
 causal              words do not attend to later words
 heads               number of heads that split the embedding
 random_projections  project the embeddings to queries, keys and values with random weights;
@@ -131,8 +131,8 @@ random_projections  project the embeddings to queries, keys and values with rand
 Raises ValueError for text without words and for invalid numbers.)")
       .def(
           "with_focus", with_focus, "query"_a,
-          R"(Returns the same scene, explained for another of its words: the word, "@INDEX" counted from
-0, or "@ITEM:INDEX" in a batch. Raises ValueError for an unknown word; the message lists the
+          R"(Returns the same scene with another word as the focus: the word, "@INDEX" counted
+from 0, or "@ITEM:INDEX" in a batch. Raises ValueError for an unknown word; the message lists the
 words.)")
       .def_ro("title", &Scene::title)
       .def_prop_ro("tokens", tokens_of,

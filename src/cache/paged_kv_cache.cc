@@ -32,8 +32,8 @@ View tokens_of(const View& view, std::int64_t begin, std::int64_t end) {
   return {view.address({0, begin, 0}), view.dtype(), shape, view.strides()};
 }
 
-/// Returns `tokens` as [kv_heads, n, dim]. Throws InvalidArgument unless the shape is that or
-/// [1, kv_heads, n, dim].
+/// Returns `tokens` as [kv_heads, n, dim]. Throws InvalidArgument unless the shape is
+/// [kv_heads, n, dim] or [1, kv_heads, n, dim].
 TensorView validated(const TensorView& tokens, std::int64_t kv_heads, std::int64_t n,
                      std::int64_t dim, std::string_view name) {
   const std::string_view dim_name = name == "key" ? "head_dim" : "value_dim";
@@ -46,7 +46,7 @@ TensorView validated(const TensorView& tokens, std::int64_t kv_heads, std::int64
   return tokens;
 }
 
-/// Reserves capacity for `count` elements in total, so that appending up to `count` never fails.
+/// Reserves capacity for `count` elements in total, so that growing to that size never fails.
 template <class T>
 void reserve(std::vector<T>& list, std::size_t count) {
   if (count > list.capacity()) list.reserve(std::max(count, 2 * list.capacity()));
@@ -166,7 +166,7 @@ std::vector<std::int64_t> PagedKvCache::next_blocks(std::int64_t count) {
     blocks.push_back(static_cast<std::int64_t>(block));
   }
   reserve(owners_, ever_used);
-  reserve(free_, ever_used);  // all of them may become free
+  reserve(free_, ever_used);  // all blocks may become free
   return blocks;
 }
 
@@ -211,7 +211,8 @@ void PagedKvCache::append(SequenceId id, const TensorView& key, const TensorView
   const std::int64_t length = to.length + tokens;
   const std::vector<std::int64_t> fresh = next_blocks(needed);
   reserve(to.blocks, static_cast<std::size_t>(blocks_of(length)));
-  // All data is written first, to memory that is not in use yet: after the length, and free blocks.
+  // All data is written first, to memory that holds no tokens yet: after the length, and in free
+  // blocks.
   const bool copies = copies_last_block(to, tokens);
   const std::size_t kept = to.blocks.size() - (copies ? 1 : 0);
   if (copies) copy_block(to.blocks.back(), fresh.front(), to.length % options_.block_size);

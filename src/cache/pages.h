@@ -14,11 +14,11 @@
 
 namespace fovea {
 
-/// Returns the size of a contiguous tensor in bytes. Throws InvalidArgument if it exceeds
+/// Returns the size of a contiguous tensor in bytes. Throws InvalidArgument if the size exceeds
 /// kMaxTensorBytes; `name` is the tensor's name in the message.
 std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name);
 
-/// Returns uninitialised memory, aligned to 64 bytes, and in large pages if it is large enough.
+/// Returns uninitialised memory that is aligned to 64 bytes and, if large enough, in large pages.
 /// Returns null for 0 bytes. Physical memory is only used for pages that are written. Throws
 /// std::bad_alloc.
 std::shared_ptr<std::byte> allocate_pages(std::int64_t bytes);

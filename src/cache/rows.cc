@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversion and rotation of rows (rows.h), in a buffer of one row in float32 or float64. So there
-// is one loop per source type and one per target type instead of one per pair of types, and a row
-// may be written in place.
+// Conversion and rotation of rows (rows.h), in a buffer of one row in float32 or float64. The
+// buffer allows one loop per source type and one per target type instead of one per pair of types,
+// and writing a row in place.
 
 #include "cache/rows.h"
 

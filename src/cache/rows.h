@@ -35,7 +35,7 @@ class Rotation {
   std::vector<double> cosines_;
   std::vector<double> sines_;
   std::int64_t partner_ = 1;  // offset from the first element of a pair to the second
-  std::int64_t step_ = 2;     // offset from a pair to the next
+  std::int64_t step_ = 2;     // offset from one pair to the next
   std::optional<std::int64_t> position_;
 };
 

@@ -17,8 +17,8 @@ namespace fovea {
 void validate_tokens(const TensorView& tensor, const Shape& expected, std::string_view name,
                      std::string_view what);
 
-/// Throws InvalidArgument unless `part` is from 0 to `length`; `name` is the operation's name in
-/// the message.
+/// Throws InvalidArgument unless 0 <= part <= length; `name` is the operation's name in the
+/// message.
 void validate_part(std::int64_t part, std::int64_t length, std::string_view name);
 
 }  // namespace fovea

@@ -8,8 +8,8 @@
 // they fill the sixteen registers of SSE4 and AVX2. On Zen 4, twelve chains are as fast with FMA
 // instructions, but 6 % slower on SSE4.
 //
-// Reading. Each thread repeatedly sums its own part of one buffer. It uses eight accumulators, so
-// that additions do not wait for each other.
+// Reading. Each thread repeatedly sums its own part of one buffer. Eight accumulators keep
+// additions from waiting for each other.
 //
 // Threads. All threads start at a barrier and stop at the same time, and each counts its own work.
 // No thread is timed while another has not started or has already finished.
@@ -72,7 +72,7 @@ double multiply_add(std::int64_t rounds, float& used) {
   return 2.0 * static_cast<double>(rounds) * static_cast<double>(kChains * hn::Lanes(d));
 }
 
-// Returns the sum of `count` numbers. `count` must be a multiple of the lanes of 8 vectors.
+// Returns the sum of `count` numbers. `count` must be a multiple of 8 times the vector's lane count.
 float read(const float* HWY_RESTRICT numbers, std::size_t count) {
   constexpr std::size_t kSums = 8;
   const hn::ScalableTag<float> d;
@@ -101,7 +101,7 @@ HWY_EXPORT(read);
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 9;
-// The amount of work between two readings of the clock, which takes some tens of microseconds.
+// The amount of work between two readings of the clock: some tens of microseconds.
 constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 
@@ -212,7 +212,7 @@ class ReadCeiling::Buffer {
     return static_cast<std::byte*>(data_) + index * kBytesAtOnce;
   }
 
-  std::vector<std::uint8_t> written_;  // 1 for each piece that has been written
+  std::vector<std::uint8_t> written_;  // 1 for each written piece, else 0
   void* data_;
 };
 
@@ -222,7 +222,7 @@ ReadCeiling::~ReadCeiling() = default;
 double ReadCeiling::gb_per_s(const CeilingOptions& options) {
   choose_target();
   if (options.threads != threads_) {
-    buffer_.reset();  // before the new allocation, so that both never exist at once
+    buffer_.reset();  // before the new allocation, so that the two buffers never coexist
     threads_ = options.threads;
   }
   const auto most_threads = static_cast<std::size_t>(std::max(1, options.threads));

@@ -13,21 +13,21 @@ namespace fovea::kernels {
 struct CeilingOptions {
   /// The number of concurrent threads, whose rates are summed. Subject to the limits of OpenMP.
   int threads = 1;
-  /// The approximate duration of the measurement, without the allocation of memory.
+  /// The approximate duration of the measurement, excluding memory allocation.
   double seconds = 1.0;
 };
 
-/// Returns the peak rate of float32 multiply-adds on the active target, without waits for memory or
-/// earlier results, in 10^9 floating-point operations per second (two per multiply-add). The result
-/// is the median of several rounds.
+/// Returns the peak rate of float32 multiply-adds on the active target, with no waiting for memory
+/// or earlier results, in 10^9 floating-point operations per second (two per multiply-add). The
+/// result is the median of several rounds.
 ///
-/// Errors  throws InvalidArgument if `threads` is less than 1, and as choose_target does.
+/// Errors  throws InvalidArgument if `threads` is less than 1, or if choose_target() throws it.
 double fma_ceiling_gflops(const CeilingOptions& options = {});
 
 /// Returns the peak rate for pairs of bfloat16 (vdpbf16ps of AVX-512; two products and two sums are
 /// four flop), or 0 if the active target does not support them.
 ///
-/// Errors  as fma_ceiling_gflops.
+/// Errors  same as fma_ceiling_gflops().
 double bf16_ceiling_gflops(const CeilingOptions& options = {});
 
 /// The read bandwidth of memory in address order, from a buffer far larger than the last-level
@@ -40,13 +40,14 @@ class ReadCeiling {
 
   /// Returns the bandwidth in 10^9 bytes per second, the median of several rounds.
   ///
-  /// Errors  as fma_ceiling_gflops; std::bad_alloc if the buffer (up to 1 GiB) cannot be allocated.
+  /// Errors  same as fma_ceiling_gflops(); also throws std::bad_alloc if the buffer (up to 1 GiB)
+  ///         cannot be allocated.
   double gb_per_s(const CeilingOptions& options = {});
 
  private:
   class Buffer;
   std::unique_ptr<Buffer> buffer_;
-  int threads_ = 0;  ///< the thread count that the buffer's placement fits
+  int threads_ = 0;  ///< the thread count for which the buffer was allocated
 };
 
 }  // namespace fovea::kernels

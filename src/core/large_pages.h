@@ -12,8 +12,8 @@ namespace fovea {
 
 inline constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
-/// Advises the system to back this memory with large pages, as far as whole large pages fit in it.
-/// The memory must not have been written yet. This is only a hint.
+/// Advises the system to use large pages for the part of this memory that consists of whole large
+/// pages. The memory must not have been written yet. This is only a hint.
 void prefer_large_pages(void* memory, std::size_t bytes) noexcept;
 
 }  // namespace fovea

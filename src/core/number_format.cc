@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NumPy's number formatters (number_format.h). Digits come from std::to_chars, which is exact and
-// locale-independent. Its shortest form gives NumPy's "unique" digits, and its form with an
-// explicit precision gives correctly rounded digits.
+// locale-independent. Without a precision, std::to_chars gives NumPy's "unique" digits; with a
+// precision, it gives correctly rounded digits.
 
 #include "core/number_format.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tensor storage, copies and conversion (fovea/tensor.h). Shapes whose sizes would overflow are
-// rejected here, so that other code need not check for it.
+// rejected here, so that other code need not check for overflow.
 
 #include "fovea/tensor.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The memory that a tensor covers: checks that its extents and strides are possible, and whether it
-// overlaps other tensors.
+// Memory ranges of tensors, with checks for valid extents and strides and for overlap with other
+// tensors.
 
 #pragma once
 
@@ -12,21 +12,22 @@
 
 namespace fovea {
 
-/// Limit for extents and byte distances. It is far below 2^63, because these are multiplied and
-/// added in 64 bits.
+/// Limit for extents and byte distances. The limit is far below 2^63, because extents and distances
+/// are multiplied and added in 64 bits.
 inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;
 
-/// The addresses of a tensor's elements, in [begin, end); begin == end if the tensor is empty. They
-/// form runs of `run` bytes, each starting at a multiple of `period` bytes after `begin`. This
-/// shows that queries, keys and values in the rows of one wider matrix share no address. If
-/// `period` is 0, there is a single run.
+/// The addresses of a tensor's elements, in [begin, end); begin == end if the tensor is empty. The
+/// elements form runs of `run` bytes, each starting at a multiple of `period` bytes after `begin`.
+/// With runs, queries, keys and values in the rows of one wider matrix are known to share no
+/// address. If `period` is 0, there is a single run.
 struct Memory {
   std::intptr_t begin = 0;
   std::intptr_t end = 0;
   std::int64_t run = 0;
   std::int64_t period = 0;
 
-  /// Whether the two may share an address. Conservative: false only if they certainly do not.
+  /// Returns whether the two may share an address. Conservative: returns false only if a shared
+  /// address is impossible.
   bool overlaps(const Memory& other) const;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elements as stored in files. They become a view if Fovea can use the stored bytes directly, and a
-// converted copy otherwise.
+// Elements as stored in files. The tensor is a view of the stored bytes if Fovea can use them
+// directly, and a converted copy otherwise.
 
 #pragma once
 

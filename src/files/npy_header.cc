@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Parser for the Python literals in a header (npy_header.h). It does not recurse: only record types
-// nest, and they are skipped by counting brackets.
+// are nested, and the parser skips them by counting brackets.
 
 #include "files/npy_header.h"
 
@@ -229,8 +229,8 @@ std::optional<StoredType> parse_descr(std::string_view descr) {
   if (ordered) descr.remove_prefix(1);
   if (descr.size() != 2) return std::nullopt;  // a letter and a digit
   const int size = descr[1] - '0';
-  // Single-byte types have no byte order; wider types need one. V2 may omit it and is
-  // little-endian, as npy_header_text() writes it.
+  // Single-byte types have no byte order; wider types need one. Only V2 may omit its byte order: it
+  // is always little-endian, as npy_header_text() writes it.
   const bool has_order = order == '<' || order == '>';
   const bool swapped = size > 1 && order == (kLittleEndian ? '>' : '<');
   const bool wide = size == 2 || size == 4 || size == 8;
@@ -327,8 +327,8 @@ std::string npy_header_text(DType dtype, const Shape& shape) {
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
-  // As in NumPy: padding that lets the first extent grow in place, then up to a multiple of 64
-  // bytes.
+  // The padding is that of NumPy: space for the first extent to grow in place, then spaces up to a
+  // multiple of 64 bytes.
   constexpr std::size_t kMaxDigits = 21;
   constexpr std::size_t kPrefix = 10;
   if (shape.rank() > 0) text.append(kMaxDigits - std::to_string(shape[0]).size(), ' ');

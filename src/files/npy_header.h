@@ -27,7 +27,8 @@ struct NpyHeader {
   StoredArray array;
   /// The type as written in the header, for display.
   std::string descr;
-  /// Why Fovea cannot read the elements; empty if it can. `array` is valid only if this is empty.
+  /// The reason why Fovea cannot read the elements; empty if it can. `array` is valid only if
+  /// `unreadable` is empty.
   std::string unreadable = {};
   /// Offset of the first element, and total size of the elements, in bytes.
   std::size_t end = 0;

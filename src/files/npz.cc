@@ -82,7 +82,7 @@ class MemberReader {
         static_cast<std::size_t>(std::min<std::uint64_t>(kNpyPrefix, left_)));
     read(first);
     const std::size_t end = npy_header_end(first, place_);
-    // At least as large as the prefix, which has already been read.
+    // The buffer is at least as large as the prefix, which has already been read.
     std::vector<std::byte> bytes(std::max(end, kNpyPrefix));
     std::copy(prefix.begin(), prefix.end(), bytes.begin());
     if (bytes.size() > kNpyPrefix + left_) {

@@ -253,7 +253,7 @@ class SafetensorsContent : public TensorFile::Content {
   std::vector<JsonEntry> entries_;
 };
 
-/// Returns the length of the header. Throws if it does not fit into the file.
+/// Returns the length of the header. Throws if the header would extend beyond the file.
 std::size_t header_length(std::span<const std::byte> bytes, const std::string& path) {
   if (bytes.size() < kLengthBytes) {
     throw InvalidArgument(

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kFirst = std::size_t{1} << 16;
 
-/// Growing byte buffer. It uses realloc, which on Linux can move large blocks without copying.
+/// Growing byte buffer, based on realloc, which on Linux can move large blocks without copying.
 class Arrived {
  public:
   explicit Arrived(const std::string& name) : name_(name) { reserve(kFirst); }

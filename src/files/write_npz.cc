@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kMax16 = std::numeric_limits<std::uint16_t>::max();
 constexpr std::uint64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
-// Python's zipfile does not use the sign bit.
+// Python's zipfile does not use the sign bit of 32-bit sizes and offsets.
 constexpr std::uint64_t kMaxPlain = std::numeric_limits<std::int32_t>::max();
 constexpr int kZip64Version = 45;
 constexpr int kUnix = 3;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole-file reads through stdio (file_io.h). Scenes are small, and errno stays intact for the
+// Reads whole files through stdio (file_io.h): scenes are small, and stdio preserves errno for the
 // error message.
 
 #include "io/file_io.h"

@@ -98,8 +98,8 @@ class OutputFile::Descriptor {
   int fd_;
 };
 
-/// Temporary file in the directory of `target`. It is deleted, also on a signal, unless it is
-/// renamed to the target.
+/// Temporary file in the directory of `target`. Unless it has been renamed to the target, it is
+/// deleted by the destructor or on a signal.
 class OutputFile::Temporary {
  public:
   Temporary(const fs::path& target, std::string_view name) : target_(target.string()) {

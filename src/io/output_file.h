@@ -43,8 +43,8 @@ class FOVEA_API OutputFile {
   class Descriptor;
 
   OutputFile();
-  /// Opens a temporary file next to `name_`. `permissions` are those of an existing file, which the
-  /// new file keeps.
+  /// Opens a temporary file next to `name_`. `permissions` are the permissions of the existing
+  /// file, if there is one; the new file gets the same.
   void replace(std::optional<unsigned> permissions);
 
   std::string name_;  // for messages

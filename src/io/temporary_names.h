@@ -12,9 +12,9 @@
 
 namespace fovea {
 
-/// Registration of a temporary file: while it exists, a signal handler deletes `path`. It is
-/// created before the file and destroyed after the file has been deleted or renamed, so that no
-/// signal can leave the file behind. A name without a file is harmless.
+/// Registration of a temporary file: while this object exists, a signal handler deletes `path`. The
+/// object is created before the file and destroyed after the file has been deleted or renamed, so
+/// that no signal can leave the file behind. A name without a file is harmless.
 class TemporaryName {
  public:
   TemporaryName() = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A layer over the JSON library (json_reader.h). It adds the path of every value, limits that
-// reject oversized input before it costs time or memory, and readable error messages.
+// A layer over the JSON library (json_reader.h) that adds the path of every value, readable error
+// messages, and limits that reject oversized input before it costs time or memory.
 
 #include "json/json_reader.h"
 

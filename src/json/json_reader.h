@@ -23,7 +23,7 @@ namespace fovea::scene {
 
 using Json = nlohmann::ordered_json;
 
-/// Lightweight handle to a value and its path. Its JsonDocument must outlive it. (Only
+/// Lightweight handle to a value and its path. The JsonDocument must outlive the handle. (Only
 /// json_reader.cc includes the JSON library's headers, which are large.)
 class FOVEA_API JsonNode {
  public:
@@ -88,7 +88,7 @@ class JsonDocument {
  public:
   explicit JsonDocument(std::shared_ptr<const Json> json) : json_(std::move(json)) {}
 
-  /// Returns the top-level value. `place` is the name of its path in messages.
+  /// Returns the top-level value. `place` is its path in messages.
   JsonNode root(std::string place = "scene") const { return JsonNode(*json_, std::move(place)); }
 
  private:
@@ -99,7 +99,7 @@ class JsonDocument {
 /// keys in an object, and for nesting or objects beyond the limits for scenes.
 FOVEA_API JsonDocument parse_json(std::string_view text);
 
-/// Runs a check that throws InvalidArgument. Replaces the option name at the start of its message
+/// Runs `check`. If it throws InvalidArgument, replaces the option name at the start of the message
 /// with the path of `node`.
 FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 

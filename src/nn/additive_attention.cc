@@ -16,8 +16,8 @@
 namespace fovea::nn {
 namespace {
 
-/// The number of partial sums, which compilers keep in vectors. It is fixed, so that every machine
-/// adds in the same order.
+/// The number of partial sums, which compilers keep in vectors. The number is fixed, so that sums
+/// have the same order on every machine.
 constexpr std::int64_t kLanes = 16;
 
 template <class Real, class Term>
@@ -176,8 +176,8 @@ void AdditiveAttention::start_backward() {
   zero_rows(grad_v_);
 }
 
-/// Adds the contributions of queries [begin, end) of each item to the gradients. The gradients of
-/// their contexts are [batch * (end - begin), value_dim].
+/// Adds the contributions of queries [begin, end) of each item to the gradients. `grad_context`,
+/// [batch * (end - begin), value_dim], contains the gradients of the contexts of these queries.
 void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
                                     const TensorView& grad_context) {
   with_real(context_.dtype(), [&](auto zero) {
@@ -192,7 +192,7 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
       const Real* const weights = static_cast<const Real*>(weights_.data()) + number * kv_len_;
       Real* const grad_query = row<Real>(grad_projected_queries_, number);
       Real* const grad_weights = row<Real>(grad_weights_, item);
-      Real mean = 0;  // of the weights' gradients, weighted by the weights
+      Real mean = 0;  // the gradients of the weights, averaged with the weights
       for (std::int64_t j = 0; j < length; ++j) {
         grad_weights[j] = dot(grad, row<Real>(values_, first_key + j), value_dim);
         mean += weights[j] * grad_weights[j];
@@ -205,7 +205,7 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
                    row<Real>(grad_projected_keys_, first_key + j), row<Real>(grad_v_, item));
       }
     };
-    // Items share no gradients, so different threads can process them.
+    // Items share no gradients, so they can be processed in parallel.
     for_each_rows(batch(), steps * kv_len_ * dim_, [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t item = from; item < to; ++item) {
         for (std::int64_t step = begin; step < end; ++step) back(item, step);

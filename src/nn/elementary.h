@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // exp, tanh and the logistic function without branches or calls, so that compilers vectorize loops
-// over them. The C library's versions would take most of the time of a small recurrent layer.
-// Doubles, which serve to check gradients by finite differences, use the C library.
+// over them. The C library's versions would take most of the time of a small recurrent layer. For
+// float64, which is only used to check gradients by finite differences, the C library is used.
 
 #pragma once
 

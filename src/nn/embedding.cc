@@ -68,7 +68,7 @@ void Embedding::backward(const TensorView& grad_y) {
   with_real(dtype, [&](auto zero) {
     using Real = decltype(zero);
     Real* const sums = weight_.gradient.span<Real>().data();
-    // Threads share out columns, not rows, because many rows may hold the same token.
+    // Columns, not rows, are distributed over threads, because many rows may hold the same token.
     for_each_range(width_, 32, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = 0; i < grad.extent(0); ++i) {
         if (numbers[i] == padding_) continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gated recurrent units along sequences (fovea/nn/gru.h). Everything that does not depend on the
-// previous step is one matrix product for all steps: the product of the inputs, and all gradients
-// except that of the hidden state.
+// Gated recurrent units along sequences (fovea/nn/gru.h). Products that do not depend on the
+// previous step are computed as one matrix product for all steps: the product of the inputs, and
+// all gradients except the gradient of the hidden state.
 
 #include "fovea/nn/gru.h"
 
@@ -118,8 +118,8 @@ Gru::Gradients Gru::backward(const TensorView& grad_y, const TensorView& grad_fi
   return {reshaped(grad_x, {batch_, length_, in_}), grad_initial};
 }
 
-/// Runs one direction backward. `grad_hidden` is the gradient of the final state on entry and that
-/// of the initial state on return.
+/// Computes the backward pass of one direction. `grad_hidden` contains the gradient of the final
+/// state on entry and the gradient of the initial state on return.
 void Gru::run_back(Direction& direction, const TensorView& grad_y,
                    const MutableTensorView& grad_hidden, const MutableTensorView& grad_x) {
   const DType dtype = grad_x.dtype();

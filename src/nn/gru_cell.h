@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The element-wise part of one GRU step (fovea/nn/gru.h), between the matrix products, forward and
+// The elementwise part of one GRU step (fovea/nn/gru.h), between the matrix products, forward and
 // backward, for all items of a batch. Rows may have any stride.
 
 #pragma once
@@ -35,9 +35,9 @@ struct GruStep {
 void gru_step(const GruStep& at, const StepItems& items);
 
 struct GruStepBack {
-  TensorView gates, before, product;    ///< as gru_step left them
+  TensorView gates, before, product;    ///< as computed by gru_step
   TensorView grad_y;                    ///< [batch, hidden]; may be undefined
-  MutableTensorView grad_hidden;        ///< in: of h'; out: of h, without the part through W_hh
+  MutableTensorView grad_hidden;        ///< in: of h'; out: of h, without the term through W_hh
   MutableTensorView grad_gates;         ///< [batch, 3 hidden] out: of W_ih x + b_ih
   MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] out: of W_hh h + b_hh
 };

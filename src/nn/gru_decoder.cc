@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A recurrent decoder with attention (fovea/nn/gru_decoder.h). The cell's input [embedding;
-// context] is never concatenated. The weight columns of the embedding are multiplied for all steps
-// at once, those of the context step by step.
+// context] is never concatenated: products with the weight columns of the embedding are computed
+// for all steps at once, and products with the columns of the context step by step.
 
 #include "fovea/nn/gru_decoder.h"
 
@@ -46,8 +46,8 @@ GruDecoder::Step GruDecoder::step(const TensorView& embedding, const TensorView&
   return {y_, after_, {weights.data(), dtype, shape, contiguous_strides(shape)}};
 }
 
-/// Runs all steps from the hidden state `first`. `first` may be `after_`, the state that the last
-/// step left.
+/// Runs all steps, starting from the hidden state `first`, which may be `after_`, the state after
+/// the previous step.
 void GruDecoder::run(const TensorView& embeddings, std::int64_t length, const TensorView& first) {
   const DType dtype = cell_.weight_ih.value.dtype();
   const std::int64_t rows = batch_ * length, hidden = dims_.hidden;
@@ -92,8 +92,8 @@ GruDecoder::Gradients GruDecoder::backward(const TensorView& grad_y) {
   const MutableTensorView grad_weight(cell_.weight_ih.gradient);
   const TensorView context_weight = columns(weight, dims_.embed_dim, dims_.encoder_dim);
 
-  // Start with the gradients that reach contexts and embeddings directly from the outputs. The
-  // steps add theirs.
+  // Contexts and embeddings receive gradients directly from the outputs. The steps below add the
+  // gradients through the cell and the attention.
   copy_rows(columns(grad, hidden, dims_.encoder_dim), grad_context);
   copy_rows(columns(grad, hidden + dims_.encoder_dim, dims_.embed_dim), grad_embeddings);
   zero_rows(grad_hidden);

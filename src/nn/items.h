@@ -16,12 +16,13 @@
 namespace fovea::nn {
 
 /// Returns [batch, length, width] as [batch * length, width]. Throws InvalidArgument, naming the
-/// tensor, if the rank or the batch size differs (a `batch` of -1 accepts any), and as as_rows().
+/// tensor, if the rank or the batch size differs (a `batch` of -1 accepts any size). Also throws as
+/// as_rows().
 TensorView as_rows_of_items(const TensorView& tensor, DType dtype, std::int64_t batch,
                             std::int64_t width, std::string_view name);
 
-/// Copies the item lengths to `kept`; if there are none, all are `longest`. Throws InvalidArgument
-/// if their count is not `batch` or a length is outside 0 .. longest.
+/// Copies the item lengths to `kept`, or sets all to `longest` if `lengths` is empty. Throws
+/// InvalidArgument if the number of lengths is not `batch` or a length is outside 0 .. longest.
 void keep_lengths(std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t longest,
                   std::vector<std::int64_t>& kept);
 

@@ -31,8 +31,8 @@ double element(const Factor& f, std::int64_t row, std::int64_t column) {
 // threads, most bits of a 30 x 30 x 3000 product change. Therefore Fovea splits the result into
 // blocks that do not depend on the thread count, and computes each block on one thread. With
 // AVX-512, oneDNN distributes the whole product, because blocks would take up to 1.8 times as long
-// for long sums in small results on two threads. No dependence on the thread count was found there,
-// but oneDNN does not guarantee its absence.
+// for long sums in small results on two threads. With AVX-512, no result was found to depend on the
+// thread count, but oneDNN does not guarantee this.
 bool in_blocks() {
   static const bool blocks =
       (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) != dnnl_cpu_isa_avx512_core;
@@ -61,7 +61,7 @@ void leave_threads_out_of_forked_children() {
 
 void sgemm(const Factor& left, const Factor& right, const MutableTensorView& result, bool add) {
   const std::int64_t rows = rows_of(left), inner = columns_of(left), columns = columns_of(right);
-  // A single row may have any stride, but oneDNN refuses strides below the row's width.
+  // A single row may have any stride, but oneDNN rejects strides below the row's width.
   const auto pitch = [](const auto& matrix) {
     return std::max(matrix.strides()[0], std::max<std::int64_t>(1, matrix.extent(1)));
   };
@@ -119,7 +119,8 @@ void multiply(const Factor& left, const Factor& right, const MutableTensorView& 
   assert(rows_of(right) == columns_of(left) && result.shape() == Shape({rows, columns}));
   if (rows == 0 || columns == 0) return;
   if (result.dtype() == DType::kFloat64) return multiply_float64(left, right, result, add);
-  // With an empty inner dimension, blocks have no first element to address, and no sums to split.
+  // If the inner dimension is empty, blocks have no first element to address, and there are no sums
+  // to split.
   if (in_blocks() && columns_of(left) > 0) {
     sgemm_in_blocks(left, right, result, add);
   } else {

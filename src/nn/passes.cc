@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise and row-wise passes (passes.h). These are plain loops that compilers vectorize for
-// each target. Their time goes into one read and one write per element, and into the random number
-// generator. Sums use the same number of lanes on every target, and products are not fused with
-// sums, so that every target rounds in the same way.
+// Elementwise and row-wise passes (passes.h). These are plain loops that compilers vectorize for
+// each target. Most of the time is spent on one read and one write per element, and on the random
+// number generator. Sums use the same number of lanes on every target, and products are not fused
+// with sums, so that every target rounds in the same way.
 
 #include "nn/passes.h"
 
@@ -215,7 +215,7 @@ void add_columns(const Real* rows, std::int64_t stride, const Real* factors,
   }
 }
 
-/// Returns the maximum. NaN is skipped, except as the first number, which then is the result.
+/// Returns the maximum. NaN is skipped, unless it is the first number: then the result is NaN.
 template <class Real>
 HWY_INLINE Real largest_of(const Real* numbers, std::int64_t count) {
   constexpr std::int64_t kMaxima = 32;

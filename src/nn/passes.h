@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Element-wise and row-wise loops of the layers: the parts of a training step other than matrix
+// Elementwise and row-wise loops of the layers: the parts of a training step other than matrix
 // products. Each loop is compiled once per SIMD target and processes a range, so that callers can
 // distribute ranges over threads.
 
@@ -20,8 +20,8 @@ struct Drop {
   bool relu;         // applies ReLU first
   Real* numbers;     // changed in place
   const Real* past;  // a residual to add, or null
-  /// Receives 1 for each kept element and 0 for each dropped one. Its size is rounded up to a
-  /// multiple of kDrawnTogether. If null, the flags are not stored.
+  /// Receives 1 for each kept element and 0 for each dropped one; not stored if null. The size of
+  /// the array is the number of elements, rounded up to a multiple of kDrawnTogether.
   std::uint8_t* kept;
   std::int64_t begin, end;
 };

@@ -21,14 +21,14 @@ namespace fovea::nn {
 /// Throws InvalidArgument, naming the tensor, if it is undefined, has another dtype or is not
 /// contiguous.
 void check_numbers(const TensorView& tensor, DType dtype, std::string_view name);
-/// As check_numbers(), and throws if the shape differs.
+/// Same as check_numbers(), but also throws if the shape differs.
 void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
 
 /// Returns [..., width] as [rows, width]. Throws as check_numbers(), and if the width differs.
 TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
                    std::string_view name);
-/// As as_rows(), and throws if the shape differs.
+/// Same as as_rows(), but also throws if the shape differs.
 TensorView as_rows_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
 

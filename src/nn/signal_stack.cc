@@ -11,7 +11,7 @@
 namespace fovea::nn {
 namespace {
 
-// A signal frame stores all registers: 11 KB with those of AMX.
+// A signal frame stores all registers, which takes 11 KB if AMX is in use.
 constexpr std::size_t kStackBytes = 64 << 10;
 
 }  // namespace

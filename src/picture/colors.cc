@@ -24,8 +24,8 @@ constexpr Ramp kViridis = {0x440154, 0x482576, 0x414487, 0x35608d, 0x2a788e, 0x2
 constexpr Ramp kMagma = {0x000004, 0x140e36, 0x3b0f70, 0x641a80, 0x8c2981, 0xb73779,
                          0xde4968, 0xf7705c, 0xfe9f6d, 0xfecf92, 0xfcfdbf};
 
-// Bottom of the logarithmic scale as a fraction of the largest weight. Smaller weights look the
-// same.
+// Bottom of the logarithmic scale as a fraction of the largest weight. All smaller weights have the
+// same colour.
 constexpr double kDepth = 1e-6;
 
 double channel(const Ramp& ramp, std::size_t stop, int shift) {

@@ -27,7 +27,7 @@ std::array<png_color, kPalette> palette_of(ColorMap colors) {
   const auto set = [&](std::size_t place, Rgb color) {
     palette[place] = {color.red, color.green, color.blue};
   };
-  // Shown by viewers that do not support transparency.
+  // The colour of masked cells in viewers that do not support transparency.
   set(kMaskedPlace, {0xe4, 0xe4, 0xe4});
   set(kNanPlace, nan_color(colors));
   for (std::size_t i = 0; i < kLevels; ++i) {

@@ -158,8 +158,8 @@ Drawing make_drawing(const MapCells& map, const MapLook& look, const MapWords& w
     drawing.left = std::max(drawing.left, reach);
   }
   drawing.top = kMargin + title_height;
-  // The legend and the colour bar are beside the plot and need this height even if the plot is
-  // lower.
+  // The legend and the colour bar are next to the plot and need this height even if the plot is
+  // shorter.
   constexpr double kBesides = 200.0;
   drawing.width = drawing.left + drawing.across.length + kBar;
   drawing.height = drawing.top + std::max(drawing.down.length + below, kBesides);

@@ -16,8 +16,8 @@
 namespace fovea {
 
 /// Returns the strides of `tensor` when broadcast to [batch, q_heads, q_len, kv_len], with 0 for
-/// repeated dimensions. All are 0 for a tensor of more than four dimensions, which
-/// validate_broadcast rejects.
+/// repeated dimensions. All strides are 0 for a tensor of more than four dimensions, which
+/// validate_broadcast() rejects.
 std::array<std::int64_t, 4> broadcast_strides(const TensorView& tensor);
 
 /// Returns the element of the broadcast tensor at position `at`.

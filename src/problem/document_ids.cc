@@ -87,7 +87,7 @@ bool DocumentIds::sorted(std::int64_t batch, std::int64_t begin, std::int64_t co
   const std::span<const Group> grouped = groups(batch);
   const std::int64_t end = begin + count;
   // The descent counts cover the ids from the first one of group `first` to the first one of group
-  // `last`. Only the ids before and after these are compared individually.
+  // `last`. Only the ids before and after this range are compared individually.
   const std::int64_t first = (begin + kGroup - 1) / kGroup;
   const std::int64_t last = (end - 1) / kGroup;
   if (first > last) return std::ranges::is_sorted(part(all, begin, end));

@@ -61,7 +61,7 @@ struct IntervalRule {
     std::memset(visible + begin, 1, static_cast<std::size_t>(end - begin));
   }
 
-  /// Returns the rule unchanged. A part shifts positions by its own alignment.
+  /// Returns the rule unchanged: positions are shifted by the alignment of the part.
   Rule part(const PartSpan&) const { return self(); }
 
  private:

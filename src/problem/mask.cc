@@ -45,7 +45,7 @@ struct Window : IntervalRule<Window> {
   KeyInterval interval(const ScorePosition& row) const {
     const std::int64_t position = row.query + row.offset;
     KeyInterval seen;
-    // If the sum would overflow, the side is treated as unbounded.
+    // If a bound would overflow, the interval is unbounded on that side.
     if (left >= 0 && position >= KeyInterval::kLowest + left) seen.begin = position - left;
     if (right >= 0 && position < KeyInterval::kHighest - right) seen.end = position + right + 1;
     return seen;
@@ -86,8 +86,8 @@ struct KeyLengths : IntervalRule<KeyLengths> {
       }
       return;
     }
-    // One length for all packed sequences. It may exceed the length of shorter sequences, all of
-    // whose keys are then visible.
+    // One length for all packed sequences. If it exceeds the length of a sequence, all keys of that
+    // sequence are visible.
     if (!key_starts.empty()) {
       std::int64_t longest = 0;
       for (std::size_t item = 0; item + 1 < key_starts.size(); ++item) {
@@ -128,7 +128,7 @@ struct Documents {
     const auto q = queries.bounds(first.batch, first.query_start + first.query, block.queries);
     const auto k = keys.bounds(first.batch, first.key_start + first.key, block.keys);
     if (q.most < k.least || k.most < q.least) return Visibility::kNone;
-    // The ranges overlap. If both are a single id, it is the same one.
+    // The ranges overlap. If each contains a single id, the two ids are equal.
     return q.least == q.most && k.least == k.most ? Visibility::kAll : Visibility::kSome;
   }
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {

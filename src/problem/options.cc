@@ -17,7 +17,7 @@
 namespace fovea {
 namespace {
 
-constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // keeps positions far from overflow
+constexpr std::int64_t kMaxOffset = std::int64_t{1} << 40;  // so that positions cannot overflow
 constexpr std::int64_t kMaxWord = std::numeric_limits<std::uint32_t>::max();
 
 void validate_float(const TensorView& tensor, const char* name) {

@@ -30,13 +30,13 @@ struct PartSpan {
   std::int64_t first_key = 0, keys = 0;
 };
 
-/// Returns the mask of the part. In it, query i of batch item 0 and head 0 sees key j exactly if
-/// `mask` lets query i of the part see key j of the part. The caller shifts the alignment.
+/// Returns the mask of the part: query i of batch item 0 and head 0 sees key j exactly if `mask`
+/// lets query i of the part see key j of the part. The caller shifts the alignment.
 Mask part_of(const Mask& mask, const PartSpan& part);
 
 /// Returns the part of a tensor that broadcasts to [batch, q_heads, q_len, kv_len]. The result
-/// broadcasts to [queries, keys]; it is undefined if `tensor` is undefined. It is a view of
-/// `tensor`, which must outlive it.
+/// broadcasts to [queries, keys]; it is undefined if `tensor` is undefined. The result is a view of
+/// `tensor`, which must outlive the view.
 TensorRef part_of(const TensorRef& tensor, const PartSpan& part);
 
 /// Returns `key` as a value tensor with value_dim 0, for calls that compute only weights.
@@ -47,8 +47,8 @@ TensorView no_value(const TensorView& key);
 class ProblemPart {
  public:
   /// `options` must be valid for `shape`, and the tensors they refer to must outlive the part.
-  /// Throws InvalidArgument if `place` is outside the problem, or with dropout, whose random
-  /// numbers depend on positions in the whole problem.
+  /// Throws InvalidArgument if `place` is outside the problem, or if the options include dropout,
+  /// because its random numbers depend on positions in the whole problem.
   ProblemPart(const AttentionOptions& options, const ProblemShape& shape, const PartPlace& place);
 
   /// Returns the shape of the part's scores, [1, 1, queries, keys].

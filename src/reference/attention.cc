@@ -38,7 +38,8 @@ Steps all_steps(const Problem& problem) {
     if (after >= 0) shape.push_back(after);
     return Tensor(dtype_of<Real>(), shape);
   };
-  // With packed sequences, scores of keys of other sequences are never computed; they stay -inf.
+  // With packed sequences, scores across sequences are never computed, so they keep their initial
+  // value, -inf.
   const auto make_scores = [&](bool present) {
     Tensor scores = make(present, p.kv_len);
     if (present && p.sequences > 0) {

@@ -48,7 +48,7 @@ double largest_finite(const TensorView& values) {
 Rounding rounding_of(DType type) {
   switch (type) {
     case DType::kBFloat16:
-      return {0x1p-8, 0x1p-126};  // its products flush subnormals to 0 (docs/numerics.md)
+      return {0x1p-8, 0x1p-126};  // bfloat16 products flush subnormals to 0 (docs/numerics.md)
     case DType::kFloat16:
       return {0x1p-11, 0x1p-25};
     case DType::kFloat64:

@@ -22,9 +22,9 @@ struct Deviations {
   double result = 0.0;
   double naive = 0.0;
 
-  /// Adds tensors of the same shape. A naive element that is not finite is no yardstick; there, the
-  /// result may equal either naive or the oracle. Any other NaN or infinity that the oracle does
-  /// not have counts as an infinite deviation.
+  /// Adds tensors of the same shape. Where a naive element is not finite, its error is not
+  /// counted, and the result may equal either the naive element or the oracle. Any other NaN or
+  /// infinity that the oracle does not have counts as an infinite deviation.
   void add(const TensorView& result, const TensorView& naive, const TensorView& oracle);
 };
 

@@ -32,7 +32,7 @@ class Contiguous {
     if (owner_ == nullptr) owner_ = std::make_shared<const Tensor>(std::move(owner));
   }
 
-  /// Returns false if constructed without a tensor or from an undefined view.
+  /// Returns false if this object was constructed without a tensor or from an undefined view.
   bool defined() const { return view_.defined(); }
   const Shape& shape() const { return view_.shape(); }
   std::span<const Real> span() const { return elements_; }
@@ -70,7 +70,8 @@ Tensor multiply(const Contiguous<Real>& rows, const Contiguous<Real>& weights) {
   const std::span<Real> y = result.span<Real>();
   for (std::size_t row = 0; row * dim < x.size(); ++row) {
     for (std::size_t d = 0; d < dim; ++d) {
-      // For each column, the sum still runs from the first dimension to the last.
+      // Despite the loop order, each column's sum is accumulated from the first dimension to the
+      // last.
       for (std::size_t column = 0; column < columns; ++column) {
         y[row * columns + column] += x[row * dim + d] * w[d * columns + column];
       }

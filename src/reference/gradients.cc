@@ -62,7 +62,8 @@ class RowGradients {
     for (std::size_t j = 0; j < place.kv_len; ++j) {
       if (s.visible[j]) keys.push_back(j);
     }
-    // One number per key: first the gradient of its weight, at the end that of its score.
+    // One number per key: first the gradient of the key's weight, at the end the gradient of its
+    // score.
     std::vector<Real> gradient(place.kv_len, Real(0));
 
     // Context: the sum of the values, multiplied by their weights after dropout.
@@ -89,8 +90,8 @@ class RowGradients {
       sums_.magnitude.at<Real>(at) += std::abs(s.unrounded[j] * gradient[j]);
     }
 
-    // Softmax: a gain of one weight is a loss of the others, so the weighted mean of the gradients
-    // is subtracted. The derivative of lse with respect to a score is its weight.
+    // Softmax: increasing one weight decreases the others, so the weighted mean of the gradients is
+    // subtracted. The derivative of lse with respect to a score is the weight of that score.
     Real mean = 0;
     for (const std::size_t j : keys) mean += s.unrounded[j] * gradient[j];
     const Real lse = lse_gradient(row);
@@ -132,8 +133,8 @@ class RowGradients {
   }
 
  private:
-  /// Returns the row of key j in `sums`, the gradients of keys or values, whose elements are
-  /// `numbers`.
+  /// Returns the row of key j in `sums`, the gradients of keys or values. `numbers` are the
+  /// elements of `sums`.
   static std::span<Real> sum_of_key(std::span<Real> numbers, const Tensor& sums,
                                     const RowPlace& place, std::size_t j) {
     return row_of<Real>(numbers, sums.shape(), place.row.batch, place.kv_head, place.number(j));
@@ -155,7 +156,8 @@ class RowGradients {
     sums_.sinks.at<Real>({head}) += std::exp(sink - lse) * gain;
   }
 
-  /// Adds the gradient of a score to those of its biases. A bias element may belong to many scores.
+  /// Adds the gradient of a score to the gradients of its biases. A bias element may be broadcast
+  /// to many scores.
   void add_to_biases(const ScorePosition& at, Real gradient) {
     if (sums_.bias.defined()) {
       const std::int64_t number = at.batch * bias_strides_[0] + at.head * bias_strides_[1] +
@@ -211,7 +213,7 @@ Gradients all_gradients(const Problem& problem, const OutputGradients& outputs) 
   return result;
 }
 
-/// Returns a checked problem. Throws InvalidArgument if its options have no gradients.
+/// Returns a checked problem. Throws InvalidArgument if an option does not support gradients.
 Problem make_differentiable(const Inputs& inputs, const AttentionOptions& options,
                             const ReferenceOptions& how) {
   const Problem problem = make_problem(inputs, options, how);

@@ -24,10 +24,10 @@ Gradients zero_gradients(const Inputs& inputs, const AttentionOptions& options,
 /// gives the result of attention_gradients() before its final rounding of the gradients of query,
 /// key and value.
 ///
-/// Calls may run in parallel if they write to different elements. Two kv heads, with the query
-/// heads that read them, write to different elements of query, key, value, relative and sinks; and
-/// of bias, unless bias is broadcast over heads. Throws as attention_gradients(). Rows must be
-/// within the problem; this is not checked.
+/// Calls may run in parallel if they write to different elements. The query heads of different kv
+/// heads write to different elements of query, key, value, relative and sinks, and also of bias
+/// unless bias is broadcast over heads. Throws as attention_gradients(). Rows must be within the
+/// problem; this is not checked.
 void add_row_gradients(const Inputs& inputs, const OutputGradients& outputs,
                        const AttentionOptions& options, std::span<const Row> rows,
                        const ReferenceOptions& how, Gradients& sums);

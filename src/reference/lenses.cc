@@ -32,7 +32,7 @@ RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& pla
     row.mean_distance = row.distance_variance = kNan;
     return row;
   }
-  // Keys are counted from the first of their sequence.
+  // Distances use key positions relative to the first key of the sequence.
   const auto distance = [&](std::size_t j) {
     return static_cast<double>(place.query + place.offset -
                                (static_cast<std::int64_t>(j) - place.key_start));

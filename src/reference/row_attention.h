@@ -47,7 +47,7 @@ struct RowPlace {
   }
 };
 
-/// All steps of one row, for the keys of its place. `visible[j]` is false if key j is masked.
+/// All steps of one row, for the keys of its RowPlace. `visible[j]` is false if key j is masked.
 /// `weights` and `dropped` are rounded to the storage type (ReferenceOptions::arithmetic),
 /// `unrounded` is not. Dropout multiplies the weights by `kept`.
 template <class Real>
@@ -190,8 +190,8 @@ class RowAttention {
   /// Returns the batch item or packed sequence that a query belongs to.
   std::int64_t item_of(const Row& row) const {
     if (problem_.shape.sequences == 0) return row.batch;
-    // The last sequence that starts at or before the query. Earlier ones with the same start are
-    // empty.
+    // The last sequence that starts at or before the query. Earlier sequences with the same start
+    // are empty.
     const auto& starts = problem_.options.sequences.query_starts;
     return std::upper_bound(starts.begin(), starts.end(), row.query) - starts.begin() - 1;
   }
@@ -217,8 +217,8 @@ class RowAttention {
     return sum;
   }
 
-  /// Returns the sum of all biases, or nothing if one of them is -inf, which masks the key whatever
-  /// the others are.
+  /// Returns the sum of all biases, or nothing if one of them is -inf, which masks the key
+  /// regardless of the other biases.
   std::optional<Real> position_bias(const ScorePosition& at) const {
     const ScoreOptions& score = problem_.options.score;
     const std::int64_t distance = at.key - (at.query + at.offset);
@@ -253,7 +253,7 @@ class RowAttention {
     return factors;
   }
 
-  /// Fills unrounded weights and lse from the masked scores.
+  /// Computes the unrounded weights and lse from the masked scores.
   void normalize(const Row& row, RowSteps<Real>& s) const {
     constexpr Real kInfinity = std::numeric_limits<Real>::infinity();
     const auto& sinks = problem_.options.score.sinks;

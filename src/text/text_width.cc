@@ -89,8 +89,8 @@ bool cannot_be_seen(std::int32_t code_point) {
     case UTF8PROC_CATEGORY_ZP:
       return true;
     case UTF8PROC_CATEGORY_CF:
-      // Joiners are harmless: emoji and scripts need them. Other format characters (direction
-      // overrides, tags, invisible operators) change how the surrounding text reads.
+      // Joiners are harmless: emoji and some scripts need them. Other format characters (direction
+      // overrides, tags, invisible operators) change how the surrounding text is displayed or read.
       return code_point != 0x200C && code_point != 0x200D;
     default:
       break;

@@ -26,7 +26,7 @@ void shuffle(std::span<Item> items, RandomState& random) {  // Fisher-Yates
   }
 }
 
-/// Returns the maximum of length(number) over all numbers.
+/// Returns the maximum of length(number) over all `numbers`.
 template <class Length>
 std::int64_t longest(std::span<const std::int64_t> numbers, const Length& length) {
   std::size_t most = 0;

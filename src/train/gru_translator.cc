@@ -109,7 +109,8 @@ MutableTensorView GruTranslator::step(const TensorView& tokens) {
 }
 
 void GruTranslator::reorder(std::span<const std::int64_t> rows) {
-  // All sequences share one memory, so it is prepared again only if their number changes.
+  // All sequences have the same memory, which is prepared again only if the number of sequences
+  // changes.
   hidden_ = items(hidden_, rows);
   if (static_cast<std::int64_t>(rows.size()) != memory_.extent(0)) {
     memory_ = items(memory_, rows);

@@ -23,7 +23,7 @@ struct RunState {
   std::int64_t steps = 0;
   double best = -1.0;            ///< the best validation score so far
   std::int64_t best_step = 0;    ///< the step of that validation
-  std::int64_t worse = 0;        ///< number of validations since then
+  std::int64_t worse = 0;        ///< number of validations since the best one
   std::int64_t fingerprint = 0;  ///< hash of the pairs and settings that determine further steps
 };
 
@@ -53,7 +53,7 @@ class RunFolder {
   /// Throws InvalidArgument if the file does not fit the model.
   void load_best(Translator& translator) const;
 
-  /// Saves the state with the optimizer's moments and the parameters that it updates.
+  /// Saves the state, the optimizer's moments, and the parameters that the optimizer updates.
   void save_checkpoint(const nn::Adam& adam, const RunState& state) const;
   /// Throws InvalidArgument if the file does not fit the model.
   RunState load_checkpoint(nn::Adam& adam) const;

@@ -22,8 +22,8 @@ class SceneWeights {
   /// Returns the weights that trace_scene() would show with these projections [dim, columns].
   Found forward(const TensorView& query, const TensorView& key) const;
 
-  /// Adds the loss's gradients to those of the parameters. `gradient` is the gradient of the
-  /// weights. Computes in float64, whatever the scene's arithmetic.
+  /// Adds the gradients of the loss to the parameters' gradients. `gradient` is the gradient of the
+  /// weights. Computes in float64, regardless of the scene's arithmetic.
   void backward(const TensorView& gradient, nn::Parameter& query, nn::Parameter& key) const;
 
  private:

@@ -26,8 +26,9 @@ std::vector<Translation> translate_greedily(Translator& translator,
                                             std::span<const std::vector<std::int64_t>> sources,
                                             std::int64_t most);
 
-/// Translates a source by beam search over `beams` hypotheses. Returns the one with the highest
-/// mean log-probability per token. With one beam, the result is that of translate_greedily().
+/// Translates a source by beam search over `beams` hypotheses. Returns the hypothesis with the
+/// highest mean log-probability per token. With one beam, the result equals that of
+/// translate_greedily().
 Translation translate_with_beams(Translator& translator, const std::vector<std::int64_t>& source,
                                  std::int64_t beams, std::int64_t most);
 

@@ -31,7 +31,7 @@ struct RunSettings {
   std::int64_t threads = 0;     ///< 0: as many as OpenMP provides
 };
 
-/// Converts settings to and from JSON. Parsing throws InvalidArgument, naming the place.
+/// Converts settings to and from JSON. Parsing throws InvalidArgument with the path of the value.
 std::string to_json(const RunSettings& settings);
 RunSettings parse_run_settings(std::string_view json);
 

@@ -52,15 +52,15 @@ class Translator {
 
   /// Returns the logits of the next token, [batch, length, target_symbols].
   virtual MutableTensorView forward(const Batch& batch) = 0;
-  /// Adds to the gradients of all parameters, from the gradient of the logits.
+  /// Adds to the gradients of all parameters. `grad_logits` is the gradient of the logits.
   virtual void backward(const TensorView& grad_logits) = 0;
 
   /// Encodes sources, int64 [batch, length], and starts decoding `sequences` outputs: one per
   /// source, or any number for a single source. The model must be in evaluation mode.
   virtual void begin(const TensorView& source, const std::vector<std::int64_t>& lengths,
                      std::int64_t sequences) = 0;
-  /// Appends a token to each sequence, int64 [sequences]. Returns the logits of the token after it,
-  /// [sequences, target_symbols].
+  /// Appends a token to each sequence; `tokens` is int64 [sequences]. Returns the logits of the
+  /// following token, [sequences, target_symbols].
   virtual MutableTensorView step(const TensorView& tokens) = 0;
   /// Replaces sequence i by sequence rows[i]. Only for a single source.
   virtual void reorder(std::span<const std::int64_t> rows) = 0;

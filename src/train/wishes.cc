@@ -15,10 +15,10 @@
 namespace fovea::train {
 namespace {
 
-// The tolerance at 0 and 1, because softmax never gives a weight of exactly 0 or 1.
+// The tolerance for wishes of 0 and 1, because softmax weights are never exactly 0 or 1.
 constexpr double kOutOfReach = 0.005;
-// The share of the remaining weight that is added to the target. Aiming at the wish itself would
-// only approach it, without meeting it.
+// The share of the remaining weight that is added to the target. With the wished weight itself as
+// the target, training would approach it but never meet it.
 constexpr double kBeyond = 0.1;
 // A lower bound that keeps logarithms and quotients finite.
 constexpr double kMin = 1e-300;

@@ -22,8 +22,8 @@ class Wishes {
 
   // Weights are [batch, heads, queries, keys], of any floating-point dtype.
 
-  /// Returns the mean of sum(aim log(aim / weight)) over the rows with wishes. The sum is over the
-  /// row's wished keys, and over all its other keys as one class.
+  /// Returns the mean of sum(target log(target / weight)) over the rows with wishes. The sum is
+  /// over the row's wished keys, and all other keys of the row count as one class.
   double loss(const TensorView& weights) const;
   /// Returns the gradient of the loss with respect to the weights, in float64. A wanted weight that
   /// has underflowed to 0 cannot be learned, because softmax passes no gradient to its score.

@@ -52,5 +52,5 @@ class AttendTest(CliTest):
         numbers = Array.normal((16,), 1).values * rows
         path = self.write_array("slow.npy", Array((4, rows, 4), numbers, "float64"))
         wide = self.write("wide.npy", npy("<f8", "(4, 65536, 4)", bytes(8 * 4 * 65536 * 4)))
-        # One thread, so that it takes seconds on any machine.
+        # One thread, so that the run takes seconds on any machine.
         return ["attend", "--query", path, "--key", wide, "--value", wide, "--threads", "1"]

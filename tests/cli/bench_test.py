@@ -148,7 +148,7 @@ class BenchTest(CliTest):
         memory = report["memory"]
         self.assertEqual(memory["problem"]["mask"], "window(1023, 0)")
         self.assertEqual(memory["at_most"], 96e6)
-        # At least the program itself, but no 16384 x 16384 matrix.
+        # Includes the program itself, but no 16384 x 16384 matrix.
         self.assertTrue(1e5 < memory["bytes"] < 16384 * 16384, memory)
 
     def test_every_target(self):

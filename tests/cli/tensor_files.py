@@ -85,7 +85,7 @@ class Array:
         return self.at(*(0 if extent == 1 else i for extent, i in zip(self.shape, index)))
 
     def exchanged(self, a, b):
-        """Returns a copy with two dimensions exchanged."""
+        """Returns a copy with two dimensions swapped."""
         order = list(range(len(self.shape)))
         order[a], order[b] = order[b], order[a]
         shape = [self.shape[dim] for dim in order]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the commands and programs in README.md and in the pages of docs/ that are named below.
 
-```sh    every command must succeed. It runs in a copy of examples/ and docs/ that has build/release/fovea and
+```sh    every command must succeed. The block runs in a copy of examples/ and docs/ with build/release/fovea and
          fovea-bench. Lines that start with `make` would run these tests again or install packages, so the test
          only checks that the target exists.
 ```cpp   a complete program: compiled, linked to the installed library with the flags of pkg-config, and run.

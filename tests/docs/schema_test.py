@@ -3,7 +3,7 @@
 
 Valid scenes are those of examples/scenes, the complete scenes of docs/scene.md, and those of
 tests/data/scene_schema_cases.json, which has the invalid ones too; tests/unit/scene/read/schema_test.cc
-passes the same cases to the parser. FOVEA_SOURCE is the source directory, by default the one of this file.
+passes the same cases to the parser. FOVEA_SOURCE is the source directory; default: the one that has this file.
 """
 
 import json

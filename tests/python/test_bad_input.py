@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Invalid arguments: the error has the argument, the expected and the actual value, and outputs are untouched."""
+"""Invalid arguments: the error names the argument, the expected and the actual value; outputs are unchanged."""
 
 import contextlib
 import gc

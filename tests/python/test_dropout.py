@@ -119,7 +119,7 @@ def test_threads_share_the_stream():
 
 
 def test_scaled_dot_product_attention():
-    """Each call takes the next call number; dimensions before batch and heads take one per index."""
+    """Each call uses the next call number; with dimensions before batch and heads, each of their indices uses one."""
     arrays = tensors((2, 3, 5, 8), kv_len=6)
     for _ in range(2):
         fovea.manual_seed(5)

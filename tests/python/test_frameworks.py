@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests arrays of other libraries: DLPack, buffers, torch and JAX; results are in the argument's library. The tests
-of torch and JAX run if they are installed."""
+"""Tests arrays of other libraries: DLPack, buffers, torch and JAX; results are arrays of the argument's library. The
+tests of torch and JAX run if these are installed."""
 
 import array
 import gc

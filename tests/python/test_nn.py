@@ -342,7 +342,7 @@ def test_gradients_of_another_shape(case):
             layer.backward(wrong)
     with raises(ValueError, ": expected float64, as the parameters are, got float32"):
         layer.backward(y.astype("float32"))
-    # A failed forward invalidates the one before.
+    # A failed forward invalidates the state of the previous one.
     with pytest.raises(ValueError, match="expected"):
         layer.forward(*[x.astype("float32") for x in inputs], **options)
     with raises(RuntimeError, "backward: expected a forward before it"):
@@ -436,7 +436,7 @@ def page():
 
 def test_signal_handlers_do_not_corrupt_the_heap():
     # oneDNN's kernels use the stack pointer for other memory (fovea/nn/signal_stack.h). With several threads,
-    # the next alarm could reach another thread while one is in the handler, so there is one.
+    # the next alarm could reach another thread while one is in the handler, so the test uses one thread.
     program = """
 import signal, time
 import numpy as np

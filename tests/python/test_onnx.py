@@ -3,7 +3,7 @@
 pytest runs them on the default target, and starts this file as a program for each target. Cases whose name ends with
 _expanded are excluded: they are graphs of other operators, without an Attention node.
 
-Every Y is the engine's: each case has to call attention_forward exactly once.
+Every Y must come from the engine: each case has to call attention_forward exactly once.
 """
 
 import functools

@@ -4,7 +4,7 @@ attention with every option, on a grid of types, shapes, masks and layouts; grad
 rely on.
 
 By the 1x rule (docs/numerics.md): the oracle is PyTorch's autograd through step-by-step attention in float64, and the
-tolerance is the error of the same computation in the dtype of the tensors. It gets Fovea's dropout as a mask.
+tolerance is the error of the same computation in the dtype of the tensors. Both apply Fovea's dropout as a mask.
 """
 
 import collections

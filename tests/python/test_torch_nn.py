@@ -295,7 +295,7 @@ def judge(kind, dtype, ours, right, theirs=None):
 
 def drawn(case, seed):
     """Returns a float64 module with non-zero parameters, inputs, and the gradient of the result. All values are exact
-    in float32, so that both dtypes have the same ones."""
+    in float32, so that both dtypes have the same values."""
     torch.manual_seed(seed)
     module = case.theirs().double()
     with torch.no_grad():

@@ -316,7 +316,7 @@ def test_the_size_of_the_grid(judge, say):
 
 
 def refused():
-    """Returns {name: (query, key, value, options)} that both PyTorch and Fovea refuse."""
+    """Returns {name: (query, key, value, options)} of calls that both PyTorch and Fovea reject."""
     q, k, v = draw("refused", torch.float32, (2, 4, 5, 8), (2, 4, 6, 8), (2, 4, 6, 3))
     some = torch.ones(5, 6, dtype=torch.bool)
     return {

@@ -3,8 +3,8 @@
 
     try_installed.py README.md SCENE.json
 
-tests/python/try_wheel.py runs it in a new environment, tests/python/try_wheel_debian.py on a bare Debian. It imports
-nothing of the repository, as there is none on the latter.
+tests/python/try_wheel.py runs this file in a new environment, tests/python/try_wheel_debian.py on a bare Debian. It
+imports nothing from the repository, which the bare Debian does not have.
 """
 
 import html.parser
@@ -53,7 +53,7 @@ def run(*command):
 
 
 def check_command_line(scene):
-    """Both ways to start it; its exit status is its own."""
+    """Checks that `fovea` and `python -m fovea` print the same, and that the exit status is the program's."""
     script = pathlib.Path(sysconfig.get_path("scripts")) / "fovea"
     said = run(script, "explain", "--text", "one two three")
     if "three" not in said or said != run(sys.executable, "-m", "fovea", "explain", "--text", "one two three"):
@@ -66,7 +66,7 @@ def check_command_line(scene):
 
 
 class Words(html.parser.HTMLParser):
-    """Collects the words of a page and of the pages in its frames."""
+    """Collector of the words of a page and of the pages in its frames."""
 
     def __init__(self):
         super().__init__()
@@ -84,7 +84,7 @@ class Words(html.parser.HTMLParser):
 
 
 def check_notebook():
-    """What a notebook shows below a cell that ends with fovea.explain(...)."""
+    """Checks the HTML that a notebook shows below a cell that ends with fovea.explain(...)."""
     page = Words()
     page.feed(fovea.explain("one two three")._repr_html_())
     if "three" not in page.words:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the wheel in build/wheel, which tools/wheel.py has built for the Python that runs this file: its files,
-that its binaries need no library beyond those of every Linux and no newer glibc than its tag says, and, with
-try_installed.py, that it works in a new environment. `make wheel` runs it.
+"""Checks the wheel in build/wheel that tools/wheel.py has built for the Python that runs this file: the list of files;
+that the binaries need only libraries of every Linux and a glibc no newer than the wheel's tag; and, with
+try_installed.py, that the wheel works in a new environment. `make wheel` runs this file.
 """
 
 import io
@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHEELS = ROOT / "build" / "wheel"
-# Part of every Linux that the manylinux tags name (PEP 600).
+# Libraries that every Linux with a manylinux tag has (PEP 600).
 SYSTEM = r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so\.\d|ld-linux[-_a-z0-9]*\.so\.\d"
 
 
@@ -41,14 +41,14 @@ def check_files(wheel):
     modules = [name for name in names if re.fullmatch(r"fovea/_(fovea|nn)\..*so", name)]
     places = r"fovea/|fovea\.libs/lib|fovea-[^/]*\.dist-info/|fovea-[^/]*\.data/scripts/fovea$"
     strangers = [name for name in names if not re.match(places, name)]
-    # The benchmarks are not in it.
+    # The wheel must not have the benchmarks.
     strangers += [name for name in names if name.startswith("fovea/bin/") and name != "fovea/bin/fovea"]
     if missing or len(libraries) != 5 or len(modules) != 2 or strangers:
         sys.exit(f"{wheel.name}: missing {missing}, libraries {libraries}, modules {modules}, strangers {strangers}")
 
 
 def check_binaries(wheel):
-    """Reads each ELF file: what it needs, which glibc, and whether it is stripped."""
+    """Checks the libraries and the glibc version that each ELF file needs, and that the file is stripped."""
     tag = re.search(r"-manylinux_(\d+)_(\d+)_", wheel.name)
     if not tag:
         sys.exit(f"{wheel.name}: expected a manylinux tag")
@@ -75,26 +75,26 @@ def check_binaries(wheel):
 
 
 def import_time(python, folder, environment):
-    """Returns the milliseconds that `import fovea` takes beyond `import numpy`, at best: other load only adds."""
+    """Returns the minimum of the milliseconds that `import fovea` takes beyond `import numpy`; other load adds time."""
     times = []
     for _ in range(5):
         command = [python, "-X", "importtime", "-c", "import fovea"]
         log = subprocess.run(command, capture_output=True, encoding="utf-8", cwd=folder, env=environment).stderr
-        # A module's line comes after those of its imports, with the time of all of them.
+        # The time in a module's line includes that of its imports, so fovea's includes numpy's.
         took = {name: int(time) for time, name in re.findall(r"\| +(\d+) \| +(fovea|numpy)$", log, re.MULTILINE)}
         times.append((took["fovea"] - took["numpy"]) / 1000)
     return min(times)
 
 
 def try_out(wheel, folder):
-    # The pip of this environment installs into the other: a new pip would take seconds to set up.
+    # This environment's pip installs into the new one, because setting up a new pip would take seconds.
     run(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
     python = folder / "venv" / "bin" / "python"
     run(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "install", wheel)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     scene = ROOT / "examples" / "scenes" / "learn_journey.json"
     script = ROOT / "tests" / "python" / "try_installed.py"
-    # -P: not beside the script, in the repository.
+    # -P: no modules are imported from the script's folder, which is in the repository.
     said = run(python, "-P", script, ROOT / "README.md", scene, cwd=folder, env=environment).strip()
     took = import_time(python, folder, environment)
     return f"{said}; imported in {took:.1f} ms beyond NumPy"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries the wheel on bare Debian systems, which have Python and nothing to compile with: `make test-wheel`.
+"""Tries the wheel on bare Debian systems, which have Python but no compiler: `make test-wheel`.
 
-debootstrap makes a root of Debian 12 and one of Debian 13 in build/roots, once. Each is entered by chroot in a mount
-namespace of its own, so that nothing stays mounted; this needs root. A wheel for the root's version of Python is built
-where an interpreter of that version is found (tools/wheel.py), or else taken from build/wheel. NumPy is downloaded
-outside: the roots need no network.
+debootstrap creates root directories of Debian 12 and Debian 13 in build/roots, once. Each is entered by chroot in its
+own mount namespace, so that nothing remains mounted; this needs the root user. A wheel for the system's version of
+Python is built if an interpreter of that version is found (tools/wheel.py), or else taken from build/wheel. NumPy is
+downloaded outside, since the systems need no network.
 """
 
 import os
@@ -24,7 +24,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 
 
 def make_root(suite):
-    """Returns the folder of a bare root, made where it is missing."""
+    """Returns the root directory of a bare system; creates it if it is missing."""
     root = ROOTS / suite
     finished = ROOTS / f"{suite}.made"
     if not finished.exists():
@@ -37,8 +37,8 @@ def make_root(suite):
 
 
 def inside(root, script):
-    """Runs a script of the shell in `root` and returns its output."""
-    # Processes end and mounts vanish with the first process of the namespaces.
+    """Runs a shell script in `root` and returns its output."""
+    # When the first process of the namespaces ends, its processes are killed and its mounts removed.
     enter = ["unshare", "--mount", "--pid", "--fork", "sh", "-c"]
     mount = 'mount -t proc proc "$1/proc" && exec chroot "$1" sh -euc "$2"'
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
@@ -46,9 +46,9 @@ def inside(root, script):
 
 
 def find_or_build(version, suite):
-    """Returns the wheel for `version` of Python, or None after a line that says why there is none.
+    """Returns the wheel for `version` of Python; if there is none, prints the reason and returns None.
 
-    The wheel for the Python that runs this is the one that `make wheel` has just built.
+    The wheel for the Python that runs this file is the one that `make wheel` has just built.
     """
     if version != tools_wheel.OWN_VERSION and tools_wheel.find_python(version) is not None:
         return tools_wheel.build(version)

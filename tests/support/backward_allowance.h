@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The 1x rule's allowance for gradients, on top of the error of the naive computation (derived in
-// docs/numerics.md, "Gradients"). It is summed weight by weight: a product of each factor's maximum
-// would be far too permissive.
+// docs/numerics.md, "Gradients"). The allowance is summed weight by weight: a product of each
+// factor's maximum would be far too permissive.
 
 #pragma once
 
@@ -31,8 +31,8 @@ struct GradientAllowance {
   double query = 0.0, key = 0.0, value = 0.0, bias = 0.0, relative = 0.0, sinks = 0.0;
 };
 
-/// Error bounds for each element of each gradient. Independent errors add in squares; errors shared
-/// by a whole row, those of lse and delta, add linearly.
+/// Error bounds for each element of each gradient. Independent errors add in squares; errors of
+/// lse and delta, which a whole row shares, add linearly.
 class GradientErrors {
  public:
   GradientErrors(const reference::Inputs& in, const AttentionOptions& options,

@@ -69,7 +69,8 @@ struct Loss {
   }
 };
 
-/// Returns the central difference of the loss by each element of `numbers`, which keeps its values.
+/// Returns the central difference of the loss with respect to each element of `numbers`, whose
+/// values are restored.
 inline Tensor differences(const MutableTensorView& numbers, const std::function<double()>& loss) {
   constexpr double kStep = 1e-5;
   Tensor result(DType::kFloat64, numbers.shape());

@@ -24,7 +24,7 @@ inline std::vector<std::filesystem::path> example_scenes() {
   return paths;
 }
 
-/// Reads a whole file. Throws IoError if that fails, which fails the test.
+/// Reads a whole file. Throws IoError on failure, which fails the test.
 inline std::string read_file(const std::filesystem::path& path) {
   return fovea::read_file(path.string(), std::int64_t{1} << 26);
 }

@@ -209,7 +209,7 @@ struct Allowance {
   double lse = 0.0;
 };
 
-/// `exact` holds the oracle's results; `type` is that of the naive computation.
+/// `exact` holds the oracle's results; `type` is the type of the naive computation.
 inline Allowance allowance_of(const reference::Inputs& in, const AttentionOptions& options,
                               std::span<const reference::Row> rows, const Forward& exact,
                               DType type = storage()) {
@@ -229,7 +229,7 @@ inline Allowance allowance_of(const reference::Inputs& in, const AttentionOption
 }
 
 /// Checks the engine's results for some rows, or all if `rows` is empty, by the 1x rule. `luck` is
-/// added to the allowance.
+/// an additional allowance.
 inline void expect_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}, const Allowance& luck = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));

@@ -16,7 +16,7 @@
 
 namespace fovea::test {
 
-/// A shape large enough for all of those paths.
+/// A shape large enough to reach all code paths of the kernels.
 inline constexpr ProblemShape kOptionShape{2, 6, 3, 200, 700};
 
 struct OptionSet {

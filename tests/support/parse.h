@@ -11,7 +11,7 @@
 
 namespace fovea::test {
 
-/// Parses the whole text as a number. Fails the test if it is not one.
+/// Parses the whole text as a number. Fails the test if the text is not a number.
 template <class T>
 T parse(const std::string& text) {
   T value{};

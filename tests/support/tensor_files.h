@@ -64,7 +64,7 @@ inline std::string safetensors_of(std::string_view dtype, std::string_view shape
                           data);
 }
 
-/// Opens a file from memory. Messages call it "file"; `bytes` must outlive it.
+/// Opens a file from memory. Messages use "file" as its name; `bytes` must outlive the result.
 inline TensorFile open_bytes(FileFormat format, const std::string& bytes) {
   return TensorFile::from_memory(std::as_bytes(std::span(bytes)), format, "file");
 }
@@ -73,7 +73,7 @@ inline TensorFile open_bytes(FileFormat format, const std::string& bytes) {
 class Folder {
  public:
   Folder() {
-    // One test may use several folders, and two runs of it may overlap.
+    // One test may use several folders, and two runs of the same test may overlap.
     static int number = 0;
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = std::filesystem::path(testing::TempDir()) /

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One module per library, one class per contender; NAMES says which is where.
+"""One module per library, one class per contender; NAMES maps contenders to modules and classes.
 
-A contender is made with its number of threads, inside a process whose affinity and environment
-already say so, and has
+A contender is constructed with its number of threads, in a process whose affinity and environment are already
+set accordingly. Its methods:
 
-    versions()         {"torch": "2.13.0"}: what its figures depend on
-    prepare(problem)   a Prepared, or raises Cannot with the reason why it does not apply
+    versions()         returns the versions that its results depend on, such as {"torch": "2.13.0"}
+    prepare(problem)   returns a Prepared, or raises Cannot with the reason if the problem is not supported
 
-It imports its library when it is made, not when its module is: every worker has one library only.
+A contender imports its library in the constructor, so that every worker loads only one library.
 """
 
 import dataclasses
@@ -16,20 +16,20 @@ from collections.abc import Callable
 
 
 class Cannot(Exception):
-    """The contender has no way to say this problem."""
+    """The contender does not support this problem."""
 
 
 @dataclasses.dataclass
 class Prepared:
-    run: Callable  # run(repeats): as many calls, one after the other, finished when it returns
-    # The last call's context, or its gradients of query, key and value: float32 NumPy arrays
+    run: Callable  # run(repeats) makes this many calls in sequence and returns when all have finished
+    # Returns the last call's context, or its gradients of query, key and value: float32 NumPy arrays
     # [1, heads, length, dim].
     results: Callable
-    how: str = "native"  # native, or "mask tensor": what the problem needs was written out N x N
-    note: str = ""  # what else a reader of the figure should know
-    # By name, other ways to compute the same, measured in alternation with run in this very process: two
-    # processes differ by more, in where their memory lies, than a thin layer costs.
-    beside: dict = dataclasses.field(default_factory=dict)  # of further Prepared
+    how: str = "native"  # native, or "mask tensor": the mask or bias is passed as a tensor
+    note: str = ""  # a remark on the measurement
+    # Other ways to make the same calls, by name: further Prepared, measured in alternation with run in the same
+    # process. Differences in memory placement between two processes exceed the cost of a thin layer.
+    beside: dict = dataclasses.field(default_factory=dict)
 
 
 NAMES = {
@@ -41,7 +41,7 @@ NAMES = {
     "ort_attention": ("onnx_runtime", "OrtAttention"),
     "jax": ("jax_nn", "Jax"),
     "numpy": ("numpy_calls", "NumPy"),
-    # bench/python/run's own; bench/peers/run leaves it out.
+    # Only for bench/python/run; bench/peers/run omits it.
     "fovea_package": ("fovea_package", "FoveaPackage"),
 }
 

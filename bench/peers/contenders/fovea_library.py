@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea itself: attention_forward, attention_decode and attention_backward of build/release's shared
-library, through fovea_call.cc.
+"""Fovea's C++ library: attention_forward, attention_decode and attention_backward of the shared library in
+build/release, called through fovea_call.cc.
 
-The batch of calls loops in C++, as a C++ program would make them.
+Repeated calls are made by a loop in C++.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ REST = ("causal", "window_left", "window_right", "key_length", "alibi", "threads
 
 
 class Call(ctypes.Structure):
-    """struct fovea_call of fovea_call.cc."""
+    """struct fovea_call in fovea_call.cc."""
 
     _fields_ = [
         *[(name, ctypes.c_int64) for name in EXTENTS],
@@ -106,7 +106,7 @@ class Fovea:
 
 
 def watched(cell):
-    """Where the lenses write."""
+    """Returns output arrays for the lenses."""
     rows = (1, cell.q_heads, cell.length)
     arrays = {name: np.full(rows, np.nan, np.float32) for name in cells.LENSES}
     arrays["maximum_key"] = np.zeros(rows, np.int64)
@@ -117,7 +117,8 @@ def watched(cell):
 
 
 def in_type(array, bfloat16):
-    """The numbers of a float32 array, which bfloat16 has, as they are stored in it: the upper halves."""
+    """Returns a float32 array in its storage type. For bfloat16, whose values the array must have, these are the upper
+    16 bits of each element."""
     return (array.view(np.uint32) >> 16).astype(np.uint16) if bfloat16 else array
 
 

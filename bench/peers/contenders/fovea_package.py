@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fovea through its Python package: fovea.attention and fovea.decode of build/release/python, on NumPy
-arrays, each call with a new array for its result, as bench/python/run measures it; and beside it the same
-calls into an array that is there, as C++ makes them, and those from C++."""
+"""Fovea's Python package, for bench/python/run: fovea.attention and fovea.decode of build/release/python on NumPy
+arrays, with a new array for each result. Measured in alternation: the same calls into an existing array, and the
+same calls from C++, which also write to an existing array."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class FoveaPackage:
         options = {"mask": self.fovea.causal()} if cell.mask == "causal" else {}
         last = []
 
-        # As a caller would write them: **{} would cost a tenth of the smallest call.
+        # A separate loop without options: passing **{} would take a tenth of the time of the smallest call.
         def run(repeats):
             query, key, value = arrays
             for _ in range(repeats):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jax.nn.dot_product_attention, compiled. It writes out the N x N scores whatever the mask, and keeps the
-weights for the gradients."""
+"""jax.nn.dot_product_attention, compiled. It stores the N x N scores with any mask, and keeps the weights for the
+gradients."""
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Jax:
         tensors = {name: jax.device_put(tensor) for name, tensor in tensors.items()}
         attention = jax.jit(lambda q, k, v, rest: jax.nn.dot_product_attention(q, k, v, **rest, **options))
         if cell.backward:
-            # What forward leaves for backward is computed here, and is an argument of what is timed.
+            # The residuals of the forward pass are computed here and passed to the timed function.
             left = jax.jit(lambda q, k, v: jax.vjp(lambda *qkv: attention(*qkv, tensors), q, k, v)[1])(*inputs)
             backward, grad_context = jax.jit(lambda left, grad: left(grad)), length_before_heads(problem.grad_context)
         last = []

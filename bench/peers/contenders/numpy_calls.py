@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention in five NumPy calls, for the tiny problem: what one writes without any library for it."""
+"""Attention in five NumPy calls, for the tiny problem: the usual code without an attention library."""
 
 import numpy as np
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime's three attention operators, each as a model of one node, float32 on the CPU."""
+"""ONNX Runtime's three attention operators, each in a model with one node, in float32 on the CPU."""
 
 import numpy as np
 
@@ -28,8 +28,8 @@ class OnnxRuntime:
         return {"onnxruntime": self.onnxruntime.__version__}
 
     def prepared(self, node, feeds, outputs, context, how, *, opset):
-        """A session of one node. feeds: the named inputs in the node's order, None where it has none;
-        context: from the first output to [1, heads, length, dim]."""
+        """Prepares a session with one node. `feeds` holds the named inputs in the node's order, None for absent ones.
+        `context` converts the first output to [1, heads, length, dim]."""
         import onnx
         from onnx import TensorProto, helper
 
@@ -72,7 +72,7 @@ class OnnxRuntime:
 
 
 def packed(array):
-    """[1, heads, length, dim] as the contrib operators take it: [1, length, heads * dim]."""
+    """Converts [1, heads, length, dim] to the contrib operators' layout [1, length, heads * dim]."""
     _, heads, length, dim = array.shape
     return np.ascontiguousarray(array.transpose(0, 2, 1, 3)).reshape(1, length, heads * dim)
 
@@ -156,6 +156,6 @@ class OrtAttention(OnnxRuntime):
             ("nonpad_kv_seqlen", lengths),
         ]
         node = ("Attention", "", attributes)
-        # The lengths came with opset 24.
+        # nonpad_kv_seqlen requires opset 24.
         opset = 23 if lengths is None else 24
         return self.prepared(node, feeds, ["context"], lambda context: context, how, opset=opset)

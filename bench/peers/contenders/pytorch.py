@@ -51,7 +51,7 @@ class TorchSdpa(Torch):
         if cell.mask == "causal" and cell.score == "plain":
             options["is_causal"] = True
         elif (mask := problem.additive_mask()) is not None:
-            # Float: a mask of bools is turned into one at every call.
+            # A float mask, because PyTorch converts a boolean mask to float at every call.
             options["attn_mask"] = torch.from_numpy(mask)
             how = "native" if cell.score == "bias" and cell.mask == "full" else "mask tensor"
         if cell.q_heads != cell.kv_heads:
@@ -70,9 +70,9 @@ class TorchSdpa(Torch):
 
 
     def stored(self, problem, query, key, value):
-        """Through the weights, as fused calls do not give them away."""
+        """Prepares a call that stores the weights, because fused calls do not return them."""
         torch, n = self.torch, problem.cell.length
-        places = torch.arange(n, dtype=torch.float32) - (n - 1) / 2  # from the middle, to keep digits
+        places = torch.arange(n, dtype=torch.float32) - (n - 1) / 2  # centred, to reduce rounding errors
         moments = torch.stack([places, places**2], dim=1)
         side = n // cells.MAP
 

@@ -26,8 +26,8 @@ class FOVEA_API AdditiveAttention {
  public:
   /// Creates query_proj.weight [dim, query_dim] and key_proj.weight [dim, key_dim], initialised
   /// like nn.Linear; v [dim], uniform within 1 / sqrt(dim); and with `bias`, b [dim], zeros. The
-  /// names are those of Espresso's BahdanauAttention, except its value_proj, whose values are the
-  /// keys.
+  /// names are those of Espresso's BahdanauAttention, except that it calls key_proj value_proj,
+  /// because its keys are also the values.
   AdditiveAttention(const Scope& scope, std::int64_t query_dim, std::int64_t key_dim,
                     std::int64_t dim, bool bias = false);
 
@@ -47,8 +47,8 @@ class FOVEA_API AdditiveAttention {
 
   struct Gradients {
     MutableTensorView query, keys;
-    MutableTensorView values;  ///< undefined if the values were; the gradient of the keys then
-                               ///< includes it
+    MutableTensorView values;  ///< undefined if forward had undefined values; then included in
+                               ///< the gradient of the keys
   };
   /// grad_context [batch, q_len, value_dim]
   Gradients backward(const TensorView& grad_context);
@@ -62,7 +62,7 @@ class FOVEA_API AdditiveAttention {
   void prepare(const TensorView& keys, const TensorView& values = {},
                std::span<const std::int64_t> lengths = {});
   void start(const TensorView& query);
-  /// Returns the context of query `step` of each item, [batch, value_dim], as rows of contexts().
+  /// Returns the context of query `step` of each item, [batch, value_dim], a view into contexts().
   MutableTensorView attend(std::int64_t step);
   /// Returns the contexts of all steps, [batch * q_len, value_dim].
   MutableTensorView contexts() const { return context_; }

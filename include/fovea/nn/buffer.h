@@ -11,7 +11,7 @@ namespace fovea::nn {
 class Buffer {
  public:
   /// Returns a contiguous tensor with unspecified contents, in memory that grows but never shrinks.
-  /// Invalidates the view returned before.
+  /// Invalidates the previously returned view.
   MutableTensorView of(DType dtype, const Shape& shape) {
     if (!memory_.defined() || memory_.dtype() != dtype || memory_.size() < element_count(shape)) {
       memory_ = Tensor(dtype, {element_count(shape)});
@@ -19,7 +19,7 @@ class Buffer {
     last_ = {memory_.view().data(), dtype, shape, contiguous_strides(shape)};
     return last_;
   }
-  /// Returns the last result of `of`.
+  /// Returns the result of the last call to of().
   const MutableTensorView& last() const { return last_; }
 
  private:

@@ -11,7 +11,7 @@
 
 namespace fovea::nn {
 
-/// Writes all parameters under their names and in their type. The path's extension selects the
+/// Writes all parameters by name, without converting types. The path's extension selects the
 /// format (fovea/files.h); .safetensors matches PyTorch's state_dict() of the same modules. An
 /// existing file is replaced atomically or left unchanged. Throws as write_tensors does.
 FOVEA_API void save_parameters(const Parameters& parameters, const std::string& path);
@@ -21,8 +21,8 @@ FOVEA_API void save_parameters(const Parameters& parameters, const std::string& 
 /// of the parameters. Gradients are unchanged.
 ///
 /// Throws as TensorFile does, and InvalidArgument naming the tensors that are missing or
-/// unexpected, or that have another shape or a type that is not float. No parameter is changed in
-/// that case.
+/// unexpected, or that have another shape or a non-float type. No parameter is changed in that
+/// case.
 FOVEA_API void load_parameters(Parameters& parameters, const std::string& path);
 
 }  // namespace fovea::nn

@@ -26,13 +26,13 @@ class FOVEA_API DropoutLayer {
   void forward_add(const MutableTensorView& x, const TensorView& residual);
   /// Sets x to dropout(relu(x)).
   void forward_relu(const MutableTensorView& x);
-  /// Returns the gradient of x, given that of the result. The gradient of `residual` is grad_y
-  /// itself. Returns grad_y if nothing was dropped, otherwise memory of the layer, valid until the
-  /// next backward.
+  /// Returns the gradient of x, given the gradient of the result. The gradient of `residual` is
+  /// grad_y itself. Returns grad_y if nothing was dropped, otherwise memory of the layer, valid
+  /// until the next backward.
   TensorView backward(const TensorView& grad_y);
-  /// Computes the same in place.
+  /// Replaces the gradient of the result by the gradient of x.
   void backward_in_place(const MutableTensorView& grad);
-  /// Computes the same after forward_relu, given its result y, in place.
+  /// Computes the gradient for forward_relu in place, given the result y of forward_relu.
   void backward_relu(const MutableTensorView& grad, const TensorView& y) const;
 
  private:

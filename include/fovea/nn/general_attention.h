@@ -23,7 +23,7 @@ namespace fovea::nn {
 class FOVEA_API GeneralAttention {
  public:
   /// Creates query_proj.weight [key_dim, query_dim], uniform within 1 / sqrt(query_dim), like
-  /// nn.Linear. It corresponds to OpenNMT's linear_in and Fairseq's input_proj.
+  /// nn.Linear. The parameter corresponds to OpenNMT's linear_in and Fairseq's input_proj.
   GeneralAttention(const Scope& scope, std::int64_t query_dim, std::int64_t key_dim);
 
   /// query    [batch, q_len,  query_dim]
@@ -42,8 +42,8 @@ class FOVEA_API GeneralAttention {
 
   struct Gradients {
     MutableTensorView query, keys;
-    MutableTensorView values;  ///< undefined if the values were; the gradient of the keys then
-                               ///< includes it
+    MutableTensorView values;  ///< undefined if forward had undefined values; then included in
+                               ///< the gradient of the keys
   };
   /// grad_context [batch, q_len, value_dim]
   Gradients backward(const TensorView& grad_context);

@@ -63,8 +63,8 @@ class FOVEA_API Gru {
     MutableTensorView x;        ///< [batch, length, in]; zeros from lengths[item] on
     MutableTensorView initial;  ///< [directions, batch, hidden]
   };
-  /// grad_y      [batch, length, directions * hidden]; undefined: zeros. Its contents from step
-  ///             lengths[item] on do not matter.
+  /// grad_y      [batch, length, directions * hidden]; undefined: zeros. Steps from lengths[item]
+  ///             on are ignored.
   /// grad_final  [directions, batch, hidden]; undefined: zeros
   Gradients backward(const TensorView& grad_y, const TensorView& grad_final = {});
 

@@ -58,7 +58,7 @@ class FOVEA_API GruDecoder {
   Gradients backward(const TensorView& grad_y);
 
   /// Stepwise decoding: call `prepare` once for the encoder's outputs, which must stay valid, then
-  /// `step` any number of times. There is no backward pass for these.
+  /// `step` any number of times. These functions have no backward pass.
   void prepare(const TensorView& encoder, std::span<const std::int64_t> lengths = {});
   struct Step {
     MutableTensorView y;       ///< [batch, y_dim]
@@ -77,7 +77,7 @@ class FOVEA_API GruDecoder {
   GruParameters cell_;
   std::int64_t batch_ = 0, length_ = 0;
   TensorView embeddings_;                                   // flattened to rows
-  MutableTensorView gates_, product_, before_, after_, y_;  // rows of all steps; after_: last
+  MutableTensorView gates_, product_, before_, after_, y_;  // rows of all steps; after_: last step
   Buffer gates_buffer_, product_buffer_, before_buffer_, after_buffer_, y_buffer_, hidden_gates_;
   Buffer grad_gates_, grad_hidden_gates_, grad_embeddings_, grad_context_, grad_hidden_;
 };

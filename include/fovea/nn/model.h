@@ -35,7 +35,7 @@ class FOVEA_API Model {
   const nn::Parameters& parameters() const { return parameters_; }
   RandomState& random() { return random_; }
 
-  /// Enables dropout for this training step. The same step drops the same elements.
+  /// Enables dropout for this training step. Equal step numbers drop the same elements.
   void train(std::uint32_t step);
   /// Disables dropout, the initial state.
   void evaluate() { training_ = false; }
@@ -75,7 +75,7 @@ class FOVEA_API Scope {
   Parameter& add_normal(std::string_view name, const Shape& shape, double deviation) const;
   Parameter& add_constant(std::string_view name, const Shape& shape, double value) const;
 
-  /// Reinitialises all matrices in this scope and below, uniform within Glorot's bound.
+  /// Reinitialises all matrices in this scope and its subscopes, uniformly within Glorot's bound.
   void redraw_glorot() const;
 
  private:

@@ -54,18 +54,18 @@ class FOVEA_API MultiHeadAttention {
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
   /// Decodes the next tokens of sequences, x [batch, n, width] in float32, with a small n. Appends
-  /// their keys and values to `cache`, which holds those of the earlier tokens. The result equals
-  /// the corresponding rows of forward with a causal mask. Stores nothing for backward.
+  /// the keys and values of these tokens to `cache`, after those of the earlier tokens. The result
+  /// equals the corresponding rows of forward with a causal mask. Stores nothing for backward.
   MutableTensorView step(const TensorView& x, KvCache& cache);
-  /// The same for cross-attention: keep_memory appends the keys and values of a memory to a cache;
-  /// look lets queries attend to them. If the cache has one item, all items of x share it.
+  /// Equivalents for cross-attention: keep_memory appends the keys and values of a memory to a
+  /// cache; look lets queries attend to them. If the cache has one item, all items of x share it.
   void keep_memory(const TensorView& memory, KvCache& cache);
   MutableTensorView look(const TensorView& x, const KvCache& memory, const Mask& mask);
-  /// Returns a cache for these functions, with room for `capacity` tokens; 0: it grows.
+  /// Returns a cache for these functions, with room for `capacity` tokens; 0: grows on demand.
   KvCache new_cache(std::int64_t batch, std::int64_t capacity = 0) const;
 
   /// Recomputes the weights of the last forward or look, without dropout: [batch, heads, length,
-  /// kv_len]. For inspection; this needs the memory and time that fused attention saves.
+  /// kv_len]. Meant for inspection: takes the memory and time that fused attention saves.
   Tensor weights() const;
 
  private:
@@ -86,7 +86,8 @@ class FOVEA_API MultiHeadAttention {
                                  const MutableTensorView& of_memory) const;
   /// Rotates queries or keys by the angles of their positions, or by the negative angles if `back`.
   void rotate(const MutableTensorView& rows, std::int64_t first_position, bool back) const;
-  /// Multiplies rows [batch, length, width] by these rows of in_proj and stores the result in `to`.
+  /// Multiplies x [batch, length, width] by `count` rows of in_proj, starting at `first`, and
+  /// stores the result in `to`.
   MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
                             std::int64_t count, Buffer& to);
   /// Returns the output for queries, the first columns of `projected_`, that attend to a cache.

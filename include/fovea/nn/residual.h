@@ -47,7 +47,7 @@ class FOVEA_API Residual {
   }
 
  private:
-  /// Computes gradient += past and returns it.
+  /// Adds `past` to `gradient` and returns `gradient`.
   static MutableTensorView with(const MutableTensorView& gradient, const TensorView& past);
 
   NormPlace place_;

@@ -8,7 +8,8 @@
 
 namespace fovea::nn {
 
-/// Gives the calling thread an alternate stack for SA_ONSTACK signal handlers, unless it has one.
+/// Installs an alternate stack for SA_ONSTACK signal handlers in the calling thread, unless the
+/// thread has one.
 ///
 /// Call this once, from the main thread, in a program whose signal handlers return while layers
 /// compute. Kernels of oneDNN (2.6.3, and maybe later versions) use the stack pointer for other

@@ -58,7 +58,7 @@ class FOVEA_API TransformerDecoderLayer {
   /// Takes x [batch, length, width] and memory [batch, kv_len, width]. Returns x's shape.
   MutableTensorView forward(const TensorView& x, const TensorView& memory, const Mask& mask,
                             const Mask& memory_mask);
-  /// Returns the gradient of x and adds that of memory to `grad_memory`.
+  /// Returns the gradient of x and adds the gradient of memory to `grad_memory`.
   MutableTensorView backward(const TensorView& grad_y, const MutableTensorView& grad_memory);
 
   /// Keys and values of the decoded tokens (own) and of the memory.

@@ -32,7 +32,7 @@ class FOVEA_API TransformerDecoding {
   /// Returns the cross-attention weights of each sequence's last token, [sequences, kv_len],
   /// averaged over all layers and heads.
   Tensor weights() const;
-  /// Returns the number of tokens so far.
+  /// Returns the number of tokens decoded so far.
   std::int64_t length() const { return length_; }
 
  private:

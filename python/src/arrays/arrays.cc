@@ -148,7 +148,7 @@ void Array::release() noexcept {
 }
 
 MutableTensorView Array::writable_view() const {
-  // Only for requests with `writable`, for which the constructor rejects read-only memory.
+  // Called only if the request had `writable`; the constructor then rejected read-only memory.
   return {const_cast<void*>(view_.data()), view_.dtype(), view_.shape(), view_.strides()};
 }
 
@@ -197,7 +197,7 @@ bool Array::read_numpy(PyObject* source, const ArrayRequest& request) {
     raise_value_error("{}: expected aligned elements, got an array whose elements are not",
                       request.name);
   }
-  if (owned_ != nullptr) return true;  // reading the copy, which is contiguous
+  if (owned_ != nullptr) return true;  // `array` is already the contiguous copy
   owned_ = PyArray_NewCopy(array, NPY_CORDER);
   if (owned_ == nullptr) nb::raise_python_error();
   return read_numpy(owned_, request);
@@ -390,7 +390,7 @@ bool Array::read_buffer(const ArrayRequest& request) {
 }
 
 TensorRef keep_array(PyObject* source, const ArrayRequest& request) {
-  // The last owner may be a thread of a call that runs without the GIL, so the destructor takes it.
+  // The last owner may be a thread of a call without the GIL, so the destructor acquires the GIL.
   struct Kept {
     Array array;
     PyObject* source;

@@ -21,7 +21,7 @@ namespace fovea::python {
 /// nb::python_error.
 void import_numpy();
 
-/// The array library of an argument, which results are returned in.
+/// The array library of an argument; results use the same library.
 enum class Framework : std::uint8_t { kNumpy, kTorch, kJax };
 
 /// The accepted element types.

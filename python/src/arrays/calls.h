@@ -76,14 +76,14 @@ class Signature {
 };
 
 /// Minimum operations for releasing the GIL, about 20 us on one core. A shorter call ends before
-/// another thread could use the GIL, and getting it back may take Python's 5 ms switch interval.
+/// another thread could use the GIL, and reacquiring it may take Python's 5 ms switch interval.
 inline constexpr double kWorthReleasing = 1e6;
 inline bool worth_running_apart(double operations) { return operations >= kWorthReleasing; }
 
 /// Runs `engine`, which takes about `operations` flop. Small calls run directly, others with the
 /// GIL released. In the main thread, SIGINT stops a long call through execution.stop, and this
-/// function throws the exception of Python's handler. If the handler raises nothing, the call
-/// starts again.
+/// function throws the exception that Python's handler raised. If the handler raises no exception,
+/// the call starts again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
 
 /// Adds a CPython function to the module as `attribute`. Its __module__ is `shown_in` and its name

@@ -12,8 +12,8 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-/// The type torch.Tensor, never released, and its exchange API. Null until the first tensor, or if
-/// torch lacks the API.
+/// The type torch.Tensor, never released, and its exchange API. The API is null before the first
+/// call of know_torch(), or if torch lacks it.
 struct Torch {
   PyTypeObject* tensor = nullptr;
   const Exchange* exchange = nullptr;
@@ -27,7 +27,7 @@ const Exchange* exchange_of(PyTypeObject* type) {
     PyErr_Clear();
     return nullptr;
   }
-  // The capsule is an attribute of the type, which is never released.
+  // The capsule stays valid, because it is an attribute of the type, which is never released.
   const auto* const exchange =
       static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
   return exchange->major == 1 && exchange->tensor_of != nullptr ? exchange : nullptr;

@@ -34,8 +34,8 @@ struct ManagedVersioned {
 
 inline constexpr std::uint64_t kReadOnlyFlag = 1;
 
-/// DLPack's C exchange API, which newer torch versions have: no Python objects, and a fraction of
-/// the microseconds that torch's __dlpack__() takes.
+/// DLPack's C exchange API, available in newer torch versions: it creates no Python objects and
+/// takes a fraction of the time of torch's __dlpack__(), which takes microseconds.
 struct Exchange {
   std::uint32_t major;
   std::uint32_t minor;
@@ -66,8 +66,8 @@ bool is_tensor_of_torch(PyObject* object);
 /// Returns whether an attribute is False, or a method without arguments returns False.
 bool is_false(PyObject* object, const char* name, bool method);
 
-/// Looks up the exchange API of torch. Called after the first torch tensor has come through
-/// __dlpack__(), so that later ones use the exchange API.
+/// Looks up the exchange API of torch. Called after the first torch tensor was converted by
+/// __dlpack__(), so that later tensors use the exchange API.
 void know_torch();
 /// Returns the exchange API of torch.Tensor; null before know_torch(), or if torch lacks it.
 const Exchange* torch_exchange();

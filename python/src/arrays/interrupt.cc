@@ -37,7 +37,7 @@ std::atomic<Waiter*> waiter = nullptr;
 
 extern "C" void note_interrupt(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  // Null in a process forked during a call, which does not have the thread.
+  // Null in a process forked during a call, because only the parent has the waiting thread.
   if (Waiter* const there = waiter.load()) sem_post(&there->wake);
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
@@ -94,7 +94,7 @@ InterruptWatch::InterruptWatch(std::stop_source& source) {
   if (there == nullptr) return;
   {
     const std::lock_guard lock(there->mutex);
-    while (sem_trywait(&there->wake) == 0) {  // drains posts of signals that came as a watch ended
+    while (sem_trywait(&there->wake) == 0) {  // discards signals that arrived as a watch ended
     }
     there->source = &source;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `attention`, `decode` and `reference_attention`: one path from arguments to outputs, with an
-// overhead of less than a microsecond over the engine's time. So the code avoids Python objects
-// where it can, and an unused option costs one comparison.
+// overhead of less than a microsecond over the engine's time. The code therefore avoids Python
+// objects where possible, and an unused option costs one comparison.
 
 #include "fovea/attention.h"
 
@@ -178,7 +178,7 @@ PyObject* call_decode(PyObject*, PyObject* const* arguments, Py_ssize_t count, P
   });
 }
 
-/// Converts the inputs to float64, which the engine computes with the reference.
+/// Converts the inputs to float64; for float64 the engine calls the reference.
 PyObject* call_reference(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                          PyObject* keywords) {
   return guarded([&] {

@@ -55,7 +55,7 @@ constexpr std::array<const char*, kArguments> kNames = [] {
 using Given = std::array<PyObject*, kArguments>;
 }  // namespace backward
 
-/// Returns the requested gradients: by default those of all inputs present, without the lenses.
+/// Returns which gradients are requested: by default those of all inputs present, without lenses.
 std::array<bool, kGradients> wanted_of(PyObject* given, const AttentionOptions& options) {
   std::array<bool, kGradients> there{};
   there.fill(true);
@@ -169,7 +169,7 @@ class Backward {
         .grad_relative = plain(kGradRelative),
         .grad_sinks = plain(kGradSinks),
         .lenses = &lenses};
-    // Five matrix products, against two in attention().
+    // The backward pass has five matrix products, attention() has two.
     run(2.5 * operations(inputs.query, inputs.key, inputs.value), options_.options.execution, [&] {
       backward_calls.fetch_add(1, std::memory_order_relaxed);
       attention_backward(inputs, options_.options, gradients);

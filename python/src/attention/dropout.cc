@@ -177,7 +177,7 @@ call         0 to 2^32 - 1, a different number for each call with the same seed;
           R"(Returns the kept weights as a matrix, True where kept, for other programs or inspection.
 
 shape  batch, q_heads, q_len, kv_len; or without batch, or without batch and heads. For packed
-       sequences, batch is their number and the lengths are those of the longest one.
+       sequences, batch is the sequence count, and q_len and kv_len are the maximum lengths.
 
 Returns a NumPy array of bool.)")
       .def("__repr__", [](const Dropout& self) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream of call numbers started by manual_seed(), which gives each call independent dropout.
+// The stream of dropout call numbers that manual_seed() starts. Each call drops independently.
 
 #pragma once
 

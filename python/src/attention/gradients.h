@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Gradients, the result of attention_backward: a named tuple of three items with further
-// fields by name only, as os.stat_result.
+// fovea.Gradients, the result of attention_backward: a named tuple of three items, with further
+// fields that are accessible by name only, like os.stat_result.
 
 #pragma once
 

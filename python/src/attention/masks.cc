@@ -126,7 +126,7 @@ Raises ValueError for a negative n.)");
   module.def("documents", make_documents, "query_ids"_a, "key_ids"_a = nb::none(),
              nb::sig("def documents(query_ids: numpy.typing.ArrayLike, key_ids: "
                      "numpy.typing.ArrayLike | None = None) -> Mask"),
-             R"(A key is visible iff its document is the query's.
+             R"(A key is visible iff key and query have the same document id.
 
 query_ids  integers, [q_len] or [batch, q_len]
 key_ids    [kv_len] or [batch, kv_len]; query_ids by default, if q_len == kv_len
@@ -148,7 +148,7 @@ every score.
 
 table          floats, [buckets, q_heads]; not copied
 bidirectional  keys before and after the query have separate buckets
-max_distance   all distances from here on share the last bucket)")
+max_distance   all distances >= max_distance share the last bucket)")
       .def(
           "__init__",
           [](RelativeTable* self, nb::handle table, bool bidirectional, std::int64_t max_distance) {

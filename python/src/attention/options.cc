@@ -38,7 +38,7 @@ std::optional<Alibi> alibi_of(PyObject* object) {
   if (object == Py_False) return std::nullopt;
   if (object == Py_True) return Alibi{};
   std::vector<double> slopes = numbers(object, "alibi");
-  // The engine takes an empty list as the paper's default slopes.
+  // The engine would interpret an empty list as the paper's default slopes.
   if (slopes.empty())
     raise_value_error("alibi: expected True, or a slope per query head, got none");
   return Alibi{std::move(slopes)};

@@ -65,7 +65,7 @@ backward(grad_y)  after forward: adds to the gradients of the parameters, return
 
 Accepts NumPy and torch arrays and others with DLPack, of the model's dtype; returns new NumPy
 arrays. Raises TypeError and ValueError; the message has the argument, the expected and the actual
-value. Raises RuntimeError for a backward without a forward.)";
+value. Raises RuntimeError if backward is called without a preceding forward.)";
 
 }  // namespace
 

@@ -125,7 +125,7 @@ std::pair<NumpyArray, NumpyArray> numpy_array(const std::pair<TensorView, Tensor
 using ThreeArrays = std::tuple<NumpyArray, NumpyArray, std::optional<NumpyArray>>;
 ThreeArrays numpy_array(const std::tuple<TensorView, TensorView, TensorView>& results);
 
-/// A layer in Python: also a Model, which it shares with other layers or owns.
+/// A layer in Python. It is also a Model: a shared one, or one that only this layer uses.
 class Layer : public Model {
  public:
   explicit Layer(const Place& place) : Model(place.model) {}
@@ -134,7 +134,7 @@ class Layer : public Model {
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change
-  /// the arrays. The input of a None argument is undefined. `whole`: backward may follow.
+  /// the arrays. A None argument becomes an undefined input. If `whole`, backward may be called next.
   template <class Work>
   NumpyArray forward(std::initializer_list<Input> given, const Work& work, bool whole = true) {
     const Call call(in_use());

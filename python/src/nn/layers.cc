@@ -30,7 +30,7 @@ constexpr const char* kBackwardDoc =
 void add_linear(nb::module_& module) {
   auto layer = add_layer(
       module, "Linear",
-      R"(y = x W^T + b, as torch.nn.Linear: weight [out_features, in_features] and bias [out_features],
+      R"(y = x W^T + b, like torch.nn.Linear: weight [out_features, in_features] and bias [out_features],
 initialised uniformly within +-1 / sqrt(in_features).)",
       +[](const nn::Scope& scope, std::int64_t in, std::int64_t out, bool bias) {
         return nn::Linear(scope, in, out, bias);
@@ -43,7 +43,7 @@ void add_layer_norm(nb::module_& module) {
   auto layer = add_layer(
       module, "LayerNorm",
       R"(Normalises each row to mean 0 and variance 1 (Ba et al. 2016), then multiplies by weight and
-adds bias, as torch.nn.LayerNorm: weight [width], initially ones; bias [width], initially zeros.)",
+adds bias, like torch.nn.LayerNorm: weight [width], initially ones; bias [width], initially zeros.)",
       +[](const nn::Scope& scope, std::int64_t width, double epsilon) {
         return nn::LayerNorm(scope, width, epsilon);
       },
@@ -54,7 +54,7 @@ adds bias, as torch.nn.LayerNorm: weight [width], initially ones; bias [width], 
 void add_embedding(nb::module_& module) {
   add_layer(
       module, "Embedding",
-      R"(Looks up rows of a table by index, as torch.nn.Embedding: weight [count, width], initialised
+      R"(Looks up rows of a table by index, like torch.nn.Embedding: weight [count, width], initialised
 standard normal. The row `padding`, if set, is zeros and gets no gradient.)",
       +[](const nn::Scope& scope, std::int64_t count, std::int64_t width,
           std::optional<std::int64_t> padding) {

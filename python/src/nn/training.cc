@@ -49,7 +49,7 @@ double forward(CrossEntropy& self, const GivenArray& logits, const GivenIntegers
   Tensor kept(ContiguousArray({logits, "logits"}).view());
   const Tensor numbers = int64_tensor(targets.object.ptr(), "targets");
   const double loss = call.run([&] { return self.loss.forward(kept, numbers); });
-  self.logits = std::move(kept);  // the data pointer, which `loss` refers to, stays valid
+  self.logits = std::move(kept);  // a move keeps the data pointer that `loss` refers to
   return loss;
 }
 
@@ -62,7 +62,7 @@ NumpyArray backward(CrossEntropy& self, double factor) {
 void add_cross_entropy(nb::module_& module) {
   nb::class_<CrossEntropy>(
       module, "CrossEntropy",
-      R"(Mean of -log softmax(logits)[target] over the targets not ignored, as torch.nn.CrossEntropyLoss.
+      R"(Mean of -log softmax(logits)[target] over the targets not ignored, like torch.nn.CrossEntropyLoss.
 
 ignored          target index to ignore: padding (torch's ignore_index)
 label_smoothing  this share of each target is spread over all classes (Szegedy et al. 2016))")
@@ -152,8 +152,8 @@ void add_clipping(nb::module_& module) {
       },
       "model"_a, "largest"_a,
       R"(Scales all gradients of a model so that their Euclidean norm, as one vector, is at most `largest`,
-as torch.nn.utils.clip_grad_norm_. Returns the norm before scaling. If it is not finite, the
-gradients stay unchanged.)");
+like torch.nn.utils.clip_grad_norm_. Returns the norm before scaling. If the norm is not finite, the
+gradients are unchanged.)");
   module.def(
       "gradient_norm",
       [](const Model& model) {
@@ -168,8 +168,8 @@ void add_schedule(nb::module_& module) {
       module, "Schedule",
       R"(Learning rates that grow linearly to `peak` over `warmup` steps, then follow `kind`.
 
-kind  "constant"; "inverse_root" of the step (Vaswani et al. 2017, sec. 5.3); "cosine", down to 0 at
-      step `total`)")
+kind  "constant"; "inverse_root", decay by 1 / sqrt(step) (Vaswani et al. 2017, sec. 5.3); "cosine",
+      decay to 0 at step `total`)")
       .def(
           "__init__",
           [](nn::Schedule* self, double peak, const ScheduleWord& kind, std::int64_t warmup,

@@ -190,7 +190,7 @@ void add_decoder_layer(nb::module_& module) {
   add_block<nn::TransformerDecoderLayer>(
       module, "TransformerDecoderLayer",
       R"(Self-attention, attention to a memory, then feed-forward. The arguments are the same as for
-TransformerEncoderLayer. Parameters as in torch.nn.TransformerDecoderLayer: self_attn,
+TransformerEncoderLayer. Parameters are those of torch.nn.TransformerDecoderLayer: self_attn,
 multihead_attn, linear1, linear2, norm1 to norm3.)")
       .def(
           "forward",
@@ -232,7 +232,7 @@ void add_whole(nb::module_& module) {
   add_layer(
       module, "Transformer",
       R"(Encoder and decoder, each a stack of layers with a final norm. The arguments are the same as for
-TransformerEncoderLayer. Parameters as in torch.nn.Transformer: encoder.layers.0, encoder.norm,
+TransformerEncoderLayer. Parameters are those of torch.nn.Transformer: encoder.layers.0, encoder.norm,
 decoder.layers.0, decoder.norm. Matrices have Glorot uniform initialisation.)",
       +[](const nn::Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
           std::int64_t width, std::int64_t heads, std::int64_t inner,

@@ -41,7 +41,7 @@ struct NumpyArrays {
   nanobind::object object;
 };
 
-// Enumerations as text; converted later, for the same reason.
+// Enumerations as text; converted later, to give specific error messages.
 struct DTypeWord {
   static constexpr auto kName =
       nanobind::detail::const_name("typing.Literal[\"float32\", \"float64\"]");

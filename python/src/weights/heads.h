@@ -23,7 +23,7 @@ class HeadArrays {
   /// `query` has 2, 3 or 4 dimensions. Throws nb::python_error.
   HeadArrays(const Array& query, DType type);
 
-  /// Returns the engine's summary, which writes to the arrays.
+  /// Returns views of the arrays, for the engine to write to.
   HeadSummary summary(std::int64_t blocks) const;
   /// Returns the fovea.HeadSummary, a new reference.
   PyObject* release();

@@ -133,8 +133,8 @@ Seen::Seen(const LensRequest& request, const Array& query, std::int64_t kv_len)
     : reduce_(request.reduce) {
   const Shape& shape = query.view().shape();
   const std::int64_t q_len = shape[shape.rank() - 2];
-  // The engine checks this too, but with its own names, and only after oversized arrays would have
-  // been allocated.
+  // The engine also checks this, but its message uses other names, and the oversized arrays would
+  // already have been allocated.
   if (request.top > kv_len) {
     raise_value_error("lenses: expected top of at most kv_len = {}, got {}", kv_len, request.top);
   }

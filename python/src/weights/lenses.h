@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Lenses, the statistics requested of a call, and fovea.Seen, their results: a named tuple
-// with None for fields not requested.
+// fovea.Lenses, the statistics that a call requests, and fovea.Seen, the results: a named tuple
+// with None for fields that were not requested.
 
 #pragma once
 

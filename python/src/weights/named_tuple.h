@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Named tuples for results (struct sequences, as os.stat_result).
+// Named tuples for results (struct sequences, like os.stat_result).
 
 #pragma once
 
@@ -16,8 +16,8 @@ namespace fovea::python {
 PyTypeObject* add_named_tuple(nanobind::module_& module, const char* attribute,
                               PyStructSequence_Desc& description);
 
-/// Returns an instance with `items`, which it moves from; invalid items become None. A new
-/// reference.
+/// Returns a new reference to an instance with `items`, which are moved from; invalid items become
+/// None.
 PyObject* make_named_tuple(PyTypeObject* type, std::span<nanobind::object> items);
 
 }  // namespace fovea::python

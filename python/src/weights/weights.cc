@@ -41,7 +41,7 @@ constexpr const char* kReceivedDoc =
     "for float64 inputs), counts int64. The arrays lack the batch and head dimensions that query\n"
     "lacks.";
 
-// Every function here takes these options last: all but packed sequences and dropout.
+// The last parameters of every function here: all options except packed sequences and dropout.
 constexpr std::size_t kScoreOptions = kAlignment - kMask + 1;
 constexpr std::size_t kOptions = kScoreOptions + 1;  // threads
 
@@ -62,7 +62,7 @@ Parameters parameters(std::span<PyObject* const> options) {
   return given;
 }
 
-/// Returns an index below `count`, 0 by default; `name` is the argument.
+/// Returns an index below `count`, 0 by default; `name` is the argument's name in error messages.
 std::int64_t place(PyObject* object, const char* name, const char* count_name, std::int64_t count) {
   const std::int64_t at = object == nullptr ? 0 : integer(object, name);
   if (at < 0 || at >= count) {
@@ -110,7 +110,7 @@ Range range_of(PyObject* object, const char* name, const char* length_name, std:
 /// Query, key, options and lse of a call.
 class Weighing {
  public:
-  /// `arguments` end with the options.
+  /// `arguments` must end with the options.
   Weighing(std::span<PyObject* const> arguments, PyObject* lse)
       : query_(arguments[0], {.name = "query", .contiguous_rows = true}),
         key_(arguments[1], {.name = "key", .contiguous_rows = true}),
@@ -147,9 +147,9 @@ class Weighing {
     return static_cast<double>(batch() * q_heads()) * product(q_len(), kv_len());
   }
 
-  /// Returns the index of a head; the same for all batch items.
+  /// Returns the index of a head, which applies to all batch items.
   std::int64_t head(PyObject* head) const { return tile({}, {}, nullptr, head).head; }
-  /// `batch` and `head` are arguments.
+  /// `batch` and `head` are the caller's Python arguments.
   WeightTile tile(Range rows, Range columns, PyObject* batch, PyObject* head) const {
     return {.batch = place(batch, "batch", "batch", this->batch()),
             .head = place(head, "head", "q_heads", q_heads()),
@@ -180,7 +180,7 @@ class Weighing {
     run(work, options().execution, [&] { engine(inputs_, options()); });
   }
 
-  /// Runs the fused pass without a context; `outputs` has none.
+  /// Runs the fused pass without a context; `outputs.context` must be undefined.
   void observe(const AttentionOutputs& outputs) {
     run(whole(), options().execution,
         [&] { forward(inputs_.query, inputs_.key, inputs_.key, options(), outputs); });
@@ -231,7 +231,8 @@ PyObject* call_tile(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyO
   });
 }
 
-/// Returns a cell count from 1 to `length`. `name` is the argument, `things` is queries or keys.
+/// Returns a cell count from 1 to `length`. Error messages use `name`, the argument's name, and
+/// `things`, which is "queries" or "keys".
 std::int64_t cells_of(PyObject* object, const char* name, std::int64_t length, const char* things) {
   const std::int64_t cells = integer(object, name);
   if (cells < 1 || cells > length) {

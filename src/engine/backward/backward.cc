@@ -176,8 +176,8 @@ void run_item(const Call& call, std::int64_t number, int thread) {
                          problem.options.execution.stop);
 }
 
-/// Zeroes the gradients of keys and values if there are no query heads. Items then have no panels
-/// and write nothing.
+/// Zeroes the gradients of keys and values if there are no query heads. Work items write nothing in
+/// this case, because they have no panels.
 void clear_unread(const Call& call) {
   if (call.problem.shape.q_heads > 0) return;
   for (const MutableTensorView* to : {&call.gradients.grad_key, &call.gradients.grad_value}) {

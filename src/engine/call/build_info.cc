@@ -41,7 +41,7 @@ struct CpuSetDelete {
 
 // Returns the number of CPUs in the affinity mask, or 0 if it cannot be read.
 int affinity_count() {
-  // A machine may have more CPUs than cpu_set_t has bits. The call then fails with EINVAL.
+  // If the machine has more CPUs than the set has bits, sched_getaffinity() fails with EINVAL.
   constexpr int kMaxCpus = 1 << 20;
   for (int cpus = CPU_SETSIZE; cpus <= kMaxCpus; cpus *= 2) {
     const std::unique_ptr<cpu_set_t, CpuSetDelete> set(CPU_ALLOC(static_cast<std::size_t>(cpus)));

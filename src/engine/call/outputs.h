@@ -35,7 +35,7 @@ struct OutputSpec {
 /// Checks the outputs of a call, and records the memory of inputs and outputs to detect overlap.
 class OutputChecks {
  public:
-  /// Keeps a reference to `problem`, which must outlive it. Records the problem's inputs.
+  /// Keeps a reference to `problem`, which must outlive this object. Records the problem's inputs.
   explicit OutputChecks(const Problem& problem);
   explicit OutputChecks(const Problem&& problem) = delete;
 

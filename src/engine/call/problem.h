@@ -14,7 +14,8 @@
 
 namespace fovea::engine {
 
-/// The validated inputs of a call. `options` refers to the caller's object, which must outlive it.
+/// The validated inputs of a call. `options` refers to the caller's object, which must outlive the
+/// problem.
 struct Problem {
   TensorView query;
   TensorView key;
@@ -24,7 +25,7 @@ struct Problem {
 
   std::int64_t head_dim() const { return query.extent(3); }
   std::int64_t value_dim() const { return value.extent(3); }
-  /// Whether the inputs are float64. Either all of them are or none.
+  /// Whether the inputs are float64. Either all inputs are float64 or none of them.
   bool is_float64() const { return query.dtype() == DType::kFloat64; }
   double scale() const { return score_scale(options.score, head_dim()); }
 };

@@ -18,7 +18,7 @@ thread_local Workspace::Owned Workspace::kept_;
 namespace {
 
 // Small pages scatter a workspace over the sets of the L2 cache, and each one needs its own TLB
-// entry. A large page avoids both.
+// entry. A large page avoids both problems.
 constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::byte* allocate(std::size_t bytes) {

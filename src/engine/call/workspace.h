@@ -19,10 +19,10 @@ inline constexpr std::size_t kWorkspaceAlignment = 64;
 class FOVEA_API Workspace {
  public:
   /// Takes `bytes` aligned bytes from `given`. If `given` is empty, reuses the memory that this
-  /// thread cached after an earlier call, or allocates new memory if that is too small. Throws
-  /// InvalidArgument if `given` is too small but not empty.
+  /// thread cached after an earlier call, or allocates new memory if the cached memory is too
+  /// small. Throws InvalidArgument if `given` is too small but not empty.
   Workspace(std::span<std::byte> given, std::size_t bytes);
-  /// Caches the memory that it owns for this thread's next call.
+  /// Caches the memory for this thread's next call, unless the caller provided it.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_decode: validates the arguments, splits the keys into parts, computes the parts on
-// threads, and merges them.
+// attention_decode: validates the arguments, splits the keys into parts, computes the parts in
+// parallel, and merges them.
 
 #include <algorithm>
 #include <cmath>
@@ -193,8 +193,8 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const std::int64_t kv_len = lengths.empty() ? 0 : *std::ranges::max_element(lengths);
   AttentionOptions with_lengths = options;
   with_lengths.mask = options.mask & key_lengths(lengths);
-  // Run the usual checks on views that are as long as the longest item and have stride 0 along
-  // tokens. validate() above has already checked the real blocks.
+  // Run the usual checks on views with the length of the longest item and stride 0 along tokens.
+  // validate() above has already checked the real blocks.
   const auto as_long = [&](const TensorView& pool) {
     return TensorView(pool.data(), pool.dtype(),
                       {query.extent(0), pool.extent(1), kv_len, pool.extent(3)},

@@ -21,7 +21,7 @@ constexpr std::int64_t kCachedChunkBytes = 512 << 10;
 constexpr std::int64_t kMinChunkKeys = 64;
 constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts are long enough to make merging negligible, and short enough to keep many threads busy.
-// They depend only on the shape, so that every thread count merges the same parts.
+// Parts depend only on the shape, so that the same parts are merged for any number of threads.
 constexpr std::int64_t kPartBytes = 2 << 20;
 // An item has several kv heads as long as their scores fit into half of a 1 MiB L2 cache, and
 // enough items remain to keep all threads busy.
@@ -99,7 +99,8 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
 }
 
 /// Returns the number of kv heads per item, at most `kv_heads`. `items` is the number of items per
-/// thread with one head per item. The result affects no sum, so it may depend on the thread count.
+/// thread with one head per item. May depend on the thread count, because it does not affect
+/// rounding.
 std::int64_t DecodePlan::heads_together(std::int64_t items, std::int64_t kv_heads) const {
   const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
                                    setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));

@@ -99,7 +99,7 @@ class DecodePlan {
 
   kernels::DecodeSetup setup_;
   std::int64_t keys_per_part_ = 0;
-  std::int64_t parts_ = 1;  // parts of the longest sequence
+  std::int64_t parts_ = 1;  // number of parts of the longest sequence
   std::int64_t items_of_heads_ = 0;
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0, part_bytes_ = 0;

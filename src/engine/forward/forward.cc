@@ -155,7 +155,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
 
 Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
                  const AttentionOptions& options) {
-  // With any other rank the context has no shape. This call then throws InvalidArgument.
+  // With any other rank, the shape of the context is undefined and this call throws InvalidArgument.
   if (query.rank() != 4 || value.rank() != 4) attention_forward(query, key, value, options, {});
   Tensor context(query.dtype(),
                  {query.extent(0), query.extent(1), query.extent(2), value.extent(3)});
@@ -171,7 +171,7 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   engine::validate_lenses(problem, lenses, checks);
   if (problem.is_float64()) return 0;
   kernels::choose_target();
-  // Items are largest with one thread.
+  // Work items are largest with a single thread.
   AttentionOptions on_one_thread = options;
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.shape};

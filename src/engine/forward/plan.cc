@@ -15,9 +15,9 @@ namespace {
 
 // The packed keys and values of a block take an eighth of a 1 MiB L2 cache, and every panel of an
 // item reads them. The queries and contexts of an item are read and written once per block, so they
-// may fill most of the rest. Both sizes were measured on Zen 4 (docs/benchmarks.md). Smaller blocks
-// rescale more often; with larger blocks, the weights of a panel no longer fit in L1 and move to
-// L2. Larger items pack less often.
+// may fill most of the remaining L2 cache. Both sizes were measured on Zen 4 (docs/benchmarks.md).
+// Smaller blocks rescale more often; with larger blocks, the weights of a panel no longer fit in L1
+// and move to L2. With larger items, keys and values are packed less often.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
 // Limit for the map cells that the queries of an item accumulate, for maps with many columns.
@@ -98,7 +98,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
   const std::int64_t count = chunks(q_len);
   std::int64_t items = (count + chunks_per_item_ - 1) / chunks_per_item_;
-  // Look for an item count that gives all threads equally many items.
+  // Look for an item count that gives every thread the same number of items.
   const std::int64_t heads = problem_.shape.q_heads * problem_.shape.items();
   const std::int64_t before = items;
   while (items > 1 && items < count && items < 2 * before && items * heads % cut_for_ != 0) ++items;

@@ -31,8 +31,8 @@ class ForwardPlan {
   std::int64_t items() const { return items_; }
   int threads() const { return threads_; }
 
-  /// Returns the size of the workspace in bytes. It holds the index of the first item of each
-  /// packed sequence, followed by the scratch memory of each thread.
+  /// Returns the size of the workspace in bytes. The workspace holds the index of the first item of
+  /// each packed sequence, followed by the scratch memory of each thread.
   std::size_t workspace_bytes() const;
   std::byte* scratch_of(std::byte* workspace, int thread) const;
 

@@ -84,7 +84,7 @@ struct Chunk {
   std::int64_t begin = 0, end = 0;
 };
 
-/// All chunks of a call, with the sums of each.
+/// All chunks of a call, with the sums of each chunk.
 class Chunks {
  public:
   Chunks(const Problem& problem, std::int64_t queries)

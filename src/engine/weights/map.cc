@@ -2,8 +2,8 @@
 //
 // Maps (fovea/map.h). Each head is computed as a separate problem with the requested queries. A map
 // of all keys takes one fused pass, which pools the weights as they are computed. A map of some
-// keys first needs the lse of the rows, and then costs as much as the rectangle. Heads are
-// processed one after another, each on all threads.
+// keys takes a pass that computes the lse of the rows, followed by a pass over the rectangle. Heads
+// are processed one after another, each by all threads.
 
 #include "fovea/map.h"
 

@@ -176,7 +176,8 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
       item.q_end = item.q_begin + queries;
       std::int64_t key = 0;
       for (std::int64_t keys = 0; key < tile.keys; key += keys) {
-        // Align the ends of blocks with those in the whole matrix. Otherwise each would span two.
+        // End blocks at block boundaries of the whole matrix. Otherwise, each block of the tile
+        // would span two blocks of the matrix.
         keys =
             std::min(kWeightBlockKeys - (tile.first_key + key) % kWeightBlockKeys, tile.keys - key);
         item.k_begin = tile.first_key + key;

@@ -9,7 +9,7 @@
 #include "kernels/simd/target.h"
 
 namespace fovea::engine {
-/// The keys are passed as values too, because values are not read.
+/// Passes the keys in place of the values, which are not read.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options) {
   if (!inputs.key.defined()) fail_argument("key", "expected a tensor, got nothing");
   Problem problem = make_problem(inputs.query, inputs.key, inputs.key, options);
@@ -75,7 +75,7 @@ kernels::WeightsItem WeightsCall::item(std::int64_t batch, std::int64_t head) co
     item.lse = &inputs_.lse.at<float>({batch, head, 0});
     item.lse_stride = inputs_.lse.strides()[2];
   } else {
-    // Scores need no lse: 0 is subtracted from them.
+    // Scores do not depend on the lse: subtract 0 instead.
     static constexpr float kNothing = 0.0f;
     item.lse = &kNothing;
   }

@@ -22,7 +22,7 @@ namespace fovea::engine {
 /// block share the L2 cache with a panel of scores.
 inline constexpr std::int64_t kWeightBlockKeys = 512;
 
-/// Validates the inputs, except for lse. Throws InvalidArgument if they are invalid.
+/// Validates the inputs, except for lse. Throws InvalidArgument if any of them is invalid.
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions& options);
 Problem weights_problem(const WeightInputs& inputs, const AttentionOptions&& options) = delete;
 void check_lse(const Problem& problem, const TensorView& lse);
@@ -34,7 +34,7 @@ void check_index(std::string_view name, std::int64_t index, std::string_view mos
 /// Setup and scratch memory of a call that recomputes weights.
 class WeightsCall {
  public:
-  /// Keeps references to both arguments, which must outlive it.
+  /// Keeps references to both arguments, which must outlive this object.
   WeightsCall(const WeightInputs& inputs, const Problem& problem);
   WeightsCall(const WeightInputs& inputs, const Problem&& problem) = delete;
 

@@ -22,8 +22,8 @@
 //
 // The products. Scores and dP have queries along the lanes, as in the forward pass (tile-inl.h).
 // dQ, dK and dV have dimensions along the lanes (row_tile-inl.h): dK and dV sum over queries, dQ
-// sums over keys, and they read P and dS in either direction. So no product needs a transpose of
-// weights.
+// sums over keys, and they read P and dS in either direction. No product therefore needs a
+// transpose of weights.
 //
 // NaN. A hidden key has weight 0, and its score gradient is 0 whatever dP is. Rows with a NaN or
 // infinity that products would multiply by zero are packed as zeros: keys and queries (for visible
@@ -73,7 +73,7 @@ class BackwardPass {
     for (std::int64_t i = 0; i < item_.group; ++i) {
       const BackwardHead head = item_.head(item_.heads_of, i);
       if (i == 0) keys = pack(head.forward);
-      // If heads share a bias, their gradients are summed before they are added to its gradient.
+      // If heads share a bias, their score gradients are summed before they are added to grad_bias.
       const bool one_bias = head.grad_bias_place.head_stride == 0;
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);

@@ -25,7 +25,7 @@ struct BackwardSetup {
   bool grad_query = false, grad_key = false, grad_value = false, grad_bias = false;
   bool relevance = false;
 
-  /// Returns whether score gradients are needed, and not only those of values.
+  /// Returns whether score gradients are needed, as for all outputs except grad_value.
   bool of_scores() const { return grad_query || grad_key || grad_bias || buckets > 0 || relevance; }
 };
 
@@ -48,7 +48,7 @@ struct BackwardHead {
   std::int64_t grad_query_stride = 0;
   /// [buckets]; all elements are overwritten.
   float* grad_relative = nullptr;
-  /// Accumulated into. Broadcast along queries or keys if the bias is.
+  /// The gradients are added to it. Broadcast along queries or keys if the bias is broadcast.
   float* grad_bias = nullptr;
   BiasRows grad_bias_place;
   /// Outputs of BackwardLenses for this head, [kv_len]; null if not requested.
@@ -65,8 +65,8 @@ struct BackwardItem {
   const void* heads_of = nullptr;
   // Null if not requested.
   OutputRows grad_key, grad_value;
-  /// Counters for Turn. `progress` has the items that add to the same query gradients, among which
-  /// this is item `turn`. `bias_progress` has all items, if they share bias gradients.
+  /// Counters for Turn. `progress` has one counter per item that adds to the same query gradients;
+  /// `turn` is this item's index. `bias_progress` has one per item, if items share bias gradients.
   std::atomic<std::int64_t>* progress = nullptr;
   std::int64_t turn = 0;
   std::atomic<std::int64_t>* bias_progress = nullptr;
@@ -93,8 +93,8 @@ bool has_bf16_backward(const BackwardSetup& setup);
 /// Writes log2_sum, delta and bounds of a range of queries, and zeros their grad_query.
 void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows);
 
-/// Computes an item. `scratch` is aligned to 64 bytes. If a stop is requested, returns early with
-/// results unspecified.
+/// Computes an item. `scratch` is aligned to 64 bytes. If a stop is requested, returns early and
+/// leaves the results unspecified.
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop);
 

@@ -26,7 +26,8 @@ struct BackwardScratchSizes {
 };
 
 struct BackwardScratch {
-  /// Its scores are overwritten by pairs of score gradients, or by the weights if rows are pairs.
+  /// Buffers of the recomputed forward pass. The scores are overwritten by pairs of score
+  /// gradients, or by the weights if rows are pairs.
   ForwardScratch forward;
   float* value_keys;       // values packed like keys, in tiles of [value_steps][tile_rows]
   float* grad_panel;       // [value_steps][lanes], gradient of the context

@@ -49,8 +49,8 @@ class BiasGradient {
                 whole_panels(head.q_len) + setup_.forward.block_keys + kTileRows, 0.0f);
   }
 
-  /// Adds the score gradients of a tile. Its first key is key `key` of the block; its first query
-  /// is query `query` of the head, in lane `lane` of its panel.
+  /// Adds the score gradients of a tile. The tile's first key is key `key` of the block; its first
+  /// query is query `query` of the head, in lane `lane` of the panel.
   void add(const float* gradients, std::int64_t key, std::int64_t query, std::int64_t lane,
            std::int64_t lanes) {
     const Floats d;

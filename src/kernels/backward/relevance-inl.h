@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lens of the backward pass (fovea/attention_backward.h): the effect of each key's weights on
-// the loss, summed over the queries. It is accumulated in scratch memory, for one block of keys and
-// one query head at a time, so that every sum has a fixed order and threads share no sums.
+// the loss, summed over the queries. The sums are accumulated in scratch memory, for one block of
+// keys and one query head at a time, so that every sum has a fixed order and threads share no sums.
 //
 // Queries are laid out across lanes, so each key has a vector of sums, which is reduced when the
 // head is done.

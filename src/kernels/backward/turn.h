@@ -18,15 +18,15 @@ namespace fovea::kernels {
 /// one position apart. No item waits for a later one; items must be started in item order.
 class Turn {
  public:
-  /// `progress[i]` is the number of positions that item i has passed, initially 0; this is item
-  /// `mine`. If `progress` is null, nothing is waited for.
+  /// `progress[i]` is the number of positions that item i has passed, initially 0; `mine` is the
+  /// index of this item. If `progress` is null, wait() returns immediately.
   Turn(std::atomic<std::int64_t>* progress, std::int64_t mine) : progress_(progress), mine_(mine) {}
   ~Turn() { pass(std::numeric_limits<std::int64_t>::max() - 1); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
   /// Waits until all earlier items have passed `position`. Returns false if a stop is requested
-  /// meanwhile.
+  /// while waiting.
   bool wait(std::int64_t position, const std::stop_token& stop) {
     if (progress_ == nullptr) return true;
     for (std::int64_t item = first_; item < mine_; ++item) {

@@ -138,7 +138,7 @@ struct Bf16Rows {
   /// vector of values has two accumulators per row.
   static constexpr int kMaxVectors = 4;
 
-  // Rows of weights, and weights per row, that are rounded at a time.
+  // The number of rows of weights, and of weights per row, that are rounded together.
   static constexpr std::int64_t kMaxWeightRows = 4;
   static constexpr std::int64_t kWeightsTogether = 16;
 

@@ -123,8 +123,8 @@ struct DecodeScratch {
   }
 };
 
-/// Rows [first, first + count) of the query rows of each key head. Their scores are laid out as
-/// [heads][count]; a slot is a row's index in that layout.
+/// Rows [first, first + count) of the query rows of each key head. The scores of these rows are
+/// laid out as [heads][count]; a slot is a row's index in that layout.
 struct RowsOfHeads {
   std::int64_t of_head = 0;  // query rows per key head
   std::int64_t first = 0;
@@ -481,7 +481,7 @@ class DecodePass {
     });
   }
 
-  /// Same for one row, only for its runs of visible keys.
+  /// Same for one row, but only for the row's runs of visible keys.
   void add_visible(const float* weights, std::int64_t row, std::int64_t first, std::int64_t count) {
     const std::int64_t head = row / rows_of_head_;
     const RowsOfHeads one{rows_of_head_, row % rows_of_head_, 1};

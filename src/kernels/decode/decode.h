@@ -20,7 +20,7 @@ namespace fovea::kernels {
 /// Keys or values of adjacent heads, stored in runs of rows: one run per head, or the blocks listed
 /// in a table.
 struct CacheRows {
-  InputRows rows;                        // first head: rows of its run, or of block 0
+  InputRows rows;                        // rows of the first head, in its run or in block 0
   std::int64_t head_stride = 0;          // in elements
   const std::int64_t* blocks = nullptr;  // block table; null: one run
   std::int64_t table_stride = 0;         // stride of the block table
@@ -56,7 +56,7 @@ struct CacheRows {
     }
   }
 
-  /// Returns the rows of head `head` and the heads after it.
+  /// Returns the rows of head `head` and of all later heads.
   CacheRows of_head(std::int64_t head) const {
     CacheRows from = *this;
     from.rows.data = InputRows{rows.data, head_stride, rows.dtype}.row(head);
@@ -90,11 +90,11 @@ struct DecodeSetup {
 /// A range of keys of adjacent key heads, with the queries that attend to them. Row r is query
 /// origin.query + r % q_len of head origin.head + r / q_len.
 struct DecodeItem {
-  ScorePosition origin;    // batch, first head and query, offset and starts; the key is 0
+  ScorePosition origin;    // batch, first head, first query, offset and sequence starts; key is 0
   std::int64_t heads = 1;  // key heads
   std::int64_t q_len = 0;
   std::int64_t kv_len = 0;
-  InputRows query;                     // first head, from the first query on
+  InputRows query;                     // of the first head, from the first query on
   std::int64_t query_head_stride = 0;  // in elements
   CacheRows key, value;
   std::int64_t key_begin = 0;  // a multiple of chunk_keys

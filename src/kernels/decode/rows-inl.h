@@ -32,7 +32,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 constexpr int kHeldVectors = 4;
 constexpr int kWeightRows = 4;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
-// CPUs without AVX2 are rare by now, and each vector count adds to the compile time.
+// CPUs without AVX2 are rare, and each vector count adds to the compile time.
 constexpr int kHeldVectors = 4;
 constexpr int kWeightRows = 2;
 #elif HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
@@ -42,8 +42,8 @@ constexpr int kWeightRows = 2;
 constexpr int kHeldVectors = 16;
 constexpr int kWeightRows = 4;
 #endif
-/// Bytes of adjacent keys or values that successive groups of queries or rows of weights are
-/// multiplied with: few enough to stay in the L1 cache.
+/// Bytes of adjacent keys or values that are reused for successive groups of queries or rows of
+/// weights: few enough to stay in the L1 cache.
 constexpr std::int64_t kBytesTogether = 4 << 10;
 
 /// Keeps the compiler from interleaving the loads of one row with those of the next. Memory only
@@ -122,7 +122,7 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 }
 
 /// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
-/// grouped as by for_rows. Keys are visited in groups that stay in the L1 cache, unless
+/// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache, unless
 /// `one_visit_may_do` and all rows (one, two or four) fit in a single group.
 template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
@@ -238,7 +238,7 @@ void score_long_runs(const Run<T>& run) {
   });
 }
 
-/// Returns the loop for keys of `dim` elements. It is chosen once for thousands of runs.
+/// Returns the loop for keys of `dim` elements. Called once for thousands of runs.
 template <class T, int kVectors = kHeldVectors>
 RunLoop<T>* score_loop(std::int64_t dim) {
   if (dim == 0 || dim > kVectors * kLanes) return &score_long_runs<T>;

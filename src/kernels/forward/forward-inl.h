@@ -28,14 +28,14 @@
 // Alternatives tried. Keys along the lanes (6 x 64 tiles, the layout of most kernels): slower by 2
 // to 3 percentage points of the ceiling, and it needs a padded head dimension and horizontal
 // reductions per row. Reading keys in place instead of packing them: the first product is 10 %
-// slower because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 points faster,
-// twice the error.
+// slower because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 percentage points
+// faster, but twice the error.
 //
 // Arithmetic. The element type and packed layout of the products are a template parameter: float32
 // (float_arithmetic-inl.h), or pairs of bfloat16 (bf16_arithmetic-inl.h).
 //
 // NaN. A hidden key has weight 0, but 0 * NaN is NaN. Packing therefore detects non-finite values
-// and packs them as zeros. They are added afterwards to the rows that see their keys.
+// and packs them as zeros. The actual values are added afterwards to the rows that see their keys.
 
 #if defined(FOVEA_KERNELS_FORWARD_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
@@ -421,7 +421,7 @@ class ItemPass {
           width, values + first_step * width, weights, steps<Arithmetic>(segment.keys),
           panel.context + c * kPanelLanes + lane, scratch_.factor + lane);
     }
-    // The context of earlier blocks is now rescaled; it must not be rescaled again.
+    // The context of earlier blocks has been rescaled and must not be rescaled again.
     for (std::int64_t v = 0; v < kVectors; ++v) {
       hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
     }

@@ -12,10 +12,10 @@
 //               which may be a million keys away, would lose it. Within a block, sums are about a
 //               key of the block.
 //     map       sums within a cell and a block of keys, relative to the running maximum of that
-//               block. When the row is finished, each is multiplied by f 2^(m block - m final).
-// All of this adds two FMAs, a product and two additions to the softmax pass over the scores.
-// If only the top keys are requested, the usual softmax pass runs. The softmax sum has the same
-// order either way, so lenses change no bit of the context.
+//               block. When the row is finished, each sum is multiplied by f 2^(m block - m final).
+// Together, these sums add two FMAs, a product and two additions to the softmax pass over the
+// scores. If only the top keys are requested, the usual softmax pass runs. The softmax sum has the
+// same order either way, so the context is bit-identical with and without lenses.
 //
 // Maxima are kept per tile, not only per block: to find the key of a maximum, or the top keys of a
 // row, it is usually enough to compare one number in kTileRows.
@@ -82,7 +82,7 @@ class ItemLenses {
     for (std::int64_t c = 0; lenses_.map && c < lenses_.map_columns; ++c) {
       own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
     }
-    // Keys that pad the last tile belong to the last column, to which they add nothing.
+    // Padding keys of the last tile are part of the last column, to which they add nothing.
     if (lenses_.map) own_.column_begin[lenses_.map_columns] = kNever;
   }
 
@@ -170,7 +170,7 @@ class ItemLenses {
   /// Returns whether compute_weights() replaces the usual softmax pass.
   bool watches_weights() const { return lenses_.statistics || lenses_.map; }
 
-  /// Same as ItemPass::compute_weights, with lenses.
+  /// Same as ItemPass::compute_weights(), but also updates the lenses.
   template <int kVectors>
   void compute_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
@@ -218,7 +218,7 @@ class ItemLenses {
   }
 
  private:
-  /// Returns whether scores are needed before they become weights. A map only needs weights.
+  /// Returns whether scores are needed before they become weights. A map needs only weights.
   bool looks_at_scores() const { return lenses_.statistics || lenses_.top > 0; }
 
   enum class Pooling { kNone, kSum, kMax };
@@ -250,8 +250,9 @@ class ItemLenses {
   }
 
   /// Updates maximum_key of the rows whose running maximum is in this block. Sets own_.row to the
-  /// old key minus the new one, own_.centre to the key of the block that is nearest to maximum_key,
-  /// about which the block's sums are taken, and own_.off to that key minus maximum_key.
+  /// old maximum_key minus the new one, own_.centre to the key of the block that is nearest to
+  /// maximum_key, and own_.off to the centre minus maximum_key. The block's sums are about the
+  /// centre.
   void find_maximum_keys(const Panel& panel, std::int64_t block, std::int64_t tiles,
                          PanelLenses& seen) {
     const Floats d;

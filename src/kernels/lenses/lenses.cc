@@ -12,7 +12,7 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
   if (!s.setup.any()) return 0;
   Arena arena(base);
   const std::int64_t blocks = (s.most_keys + s.block_keys - 1) / s.block_keys;
-  // Space for one score before the first, and whole vectors from the first on.
+  // Space for one score before the first one, and whole vectors starting at the first one.
   top_pad = s.vector_lanes;
   top_stride = s.setup.top == 0
                    ? 0

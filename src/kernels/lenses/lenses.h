@@ -16,7 +16,7 @@ struct PanelLenses {
   // With x = (score - running maximum) * log2(e): sums of 2^x x, of 2^x times the distance from
   // maximum_key, and of 2^x times its square.
   double *exponents, *distances, *squares;  // [lanes]
-  std::int64_t* maximum_key;                // [lanes], -1 before the first
+  std::int64_t* maximum_key;                // [lanes], initially -1
   float* first_score;                       // [lanes], of key 0
   float* top_scores;       // [lanes][top_stride], in descending order from top_pad on
   std::int32_t* top_keys;  // [lanes][top_stride], keys of top_scores

@@ -30,7 +30,7 @@ struct RowSums {
 RowSums row_sums(const WeightRowLogs& row);
 
 /// Writes the keys and logarithms of the `most` largest weights in descending order, with ties
-/// broken by the lower key. Returns how many were written: fewer than `most` if fewer keys are
+/// broken by the lower key. Returns the number of keys written, less than `most` if fewer keys are
 /// visible. The row must not contain NaN.
 std::int64_t row_top(const WeightRowLogs& row, std::int64_t most, std::int64_t* keys,
                      float* log2_weights);

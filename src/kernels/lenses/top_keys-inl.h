@@ -3,10 +3,10 @@
 // The largest weights of each row (lenses-inl.h). Each row has a list of scores in descending
 // order; a score is inserted if it exceeds the last one.
 //
-// The number of insertions decides the cost. With random scores, about k / j of the scores at key j
-// enter the list, so the first block is the most expensive. Therefore a bound is computed for it
-// beforehand: the k-th largest of its tiles' maxima, which are scores themselves, is at most the
-// row's k-th largest score.
+// The number of insertions determines the cost. With random scores, about k / j of the scores at
+// key j enter the list, so the first block is the most expensive. A lower bound of the row's k-th
+// largest score is therefore computed before this block: the k-th largest of the maxima of the
+// block's tiles, which are scores themselves.
 
 #if defined(FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_

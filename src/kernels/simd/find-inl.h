@@ -54,7 +54,7 @@ HWY_INLINE std::int64_t list_lanes(hn::Mask<Floats> mask, std::int32_t first, st
   }
 }
 
-/// The comparisons of rows_that_are().
+/// The comparison operators of rows_that_are().
 enum class Than { kEqual, kGreater };
 
 /// Returns the rows of a tile whose element in one lane is equal to (kEqual) or greater than

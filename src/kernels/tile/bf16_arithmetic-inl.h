@@ -61,7 +61,7 @@ struct Bf16Arithmetic {
     pack_pairs(rows.row_as<BFloat16>(first), rows.stride, count, dim, to, kPanelLanes);
     if (factor >= 0.0f) return;
     // The factor applied to the scores later is positive, so that the largest product gives the
-    // largest score. The sign is applied here.
+    // largest score. The sign of the factor is applied here.
     const hn::RebindToUnsigned<Floats> du;
     auto* words = reinterpret_cast<std::uint32_t*>(to);
     for (std::int64_t c = 0; c < (dim + 1) / 2; ++c, words += kPanelLanes) {
@@ -132,7 +132,8 @@ struct Bf16Arithmetic {
     return std::bit_cast<float>(key % 2 == 0 ? word << 16 : word & 0xffff0000);
   }
 
-  // For the backward pass. Rows hold pairs of queries; store_weights() stores pairs of keys.
+  // Used by the backward pass. Rows hold pairs of queries, whereas store_weights() stores pairs of
+  // keys.
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 

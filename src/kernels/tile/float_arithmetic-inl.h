@@ -80,7 +80,7 @@ struct FloatArithmetic {
     std::fill_n(tile + key * width, width, 0.0f);
   }
 
-  /// Returns 2^x for x <= 0, as accurately as the second product represents weights.
+  /// Returns 2^x for x <= 0, with the precision of the weights in the second product.
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
     return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
   }

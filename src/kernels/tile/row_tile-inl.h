@@ -7,8 +7,8 @@
 // where i counts keys and c the queries of a panel, or i counts queries and c keys; lanes hold
 // dimensions. A contains the weights or score gradients in the layout of score tiles, read along
 // either axis, and its elements are broadcast one at a time. As in tile-inl.h, the tile of C stays
-// in registers. Its shape depends on the number of dimensions, so that few lanes are wasted, and
-// neither inputs nor outputs need a transpose.
+// in registers. The tile's shape depends on the number of dimensions, so that few lanes are wasted.
+// Neither inputs nor outputs need a transpose.
 
 #if defined(FOVEA_KERNELS_TILE_ROW_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_TILE_ROW_TILE_INL_H_

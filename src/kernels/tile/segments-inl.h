@@ -40,7 +40,8 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
     VectorRange& seen = panel.ranges[v];
     seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
     for (std::int64_t lane = v * kLanes; lane < (v + 1) * kLanes; ++lane) {
-      // Lanes without a row copy the last row, so that they do not narrow all_begin to all_end.
+      // Lanes without a row copy the range of the last row, which leaves [all_begin, all_end)
+      // unchanged.
       const std::int64_t row = std::min(lane, panel.rows - 1);
       const KeyRange range =
           row == lane ? mask.key_range(head.place(panel.first_query + row, 0), head.kv_len)

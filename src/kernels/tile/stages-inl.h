@@ -47,9 +47,9 @@ class ScoreStages {
 
   float query_factor() const { return kernels::query_factor(score_, setup_.scale); }
   /// Returns the factor that the softmax multiplies scores by: the absolute value of
-  /// query_factor(), or 1 if that is applied earlier. It is never 0, because the scores of hidden
-  /// keys are -inf and 0 * -inf is NaN. On finite scores, the smallest normal number has
-  /// practically the same effect as 0.
+  /// query_factor(), or 1 if query_factor() is applied earlier. The result is never 0, because the
+  /// scores of hidden keys are -inf and 0 * -inf is NaN. For finite scores, the smallest normal
+  /// number is practically equivalent to 0.
   float score_factor() const {
     if (scores_are_scaled_ || any()) return 1.0f;
     return std::max(std::abs(query_factor()), std::numeric_limits<float>::min());
@@ -67,7 +67,7 @@ class ScoreStages {
                         static_cast<std::size_t>(last - first_distance_ + setup_.block_keys)});
   }
 
-  /// Returns whether any stage is active. If not, run() may be skipped.
+  /// Returns whether any stage is active. If none is active, run() may be skipped.
   bool any() const {
     return score_.softcap > 0 || score_.custom.tile != nullptr || score_.bias.defined() ||
            has_position_bias();
@@ -181,7 +181,7 @@ class ScoreStages {
 
   /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` to
   /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless it is already loaded. Keys
-  /// beyond the last get the bias of the last.
+  /// beyond the last key get the bias of the last key.
   void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     key = key / kBiasKeys * kBiasKeys;
     const std::int64_t query = panel.first_query + lane;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Recomputed weights. With the lse of a row known, each weight is 2^(score - log2(e) lse),
-// independent of the others. So the cost of a rectangle of weights depends only on its size. Sums
-// over queries cost one more product of queries and keys; the fused pass cannot compute them,
-// because it does not have the lse yet.
+// independent of the others. The cost of a rectangle of weights therefore depends only on its size.
+// Sums over queries cost one more product of queries and keys; the fused pass cannot compute these
+// sums, because it does not have the lse yet.
 //
 // The order. Keys are packed one block at a time, and all panels of queries are processed for each
 // block, with the tiles, stages and masks of the forward pass (forward-inl.h). Sums over columns
@@ -71,7 +71,8 @@ class WeightsPass {
   }
 
   void run(const std::stop_token& stop) {
-    // Biases are loaded in aligned groups of kBiasKeys keys, so blocks start at a multiple of it.
+    // Biases are loaded in aligned groups of kBiasKeys keys, so blocks start at multiples of
+    // kBiasKeys.
     const std::int64_t first = item_.k_begin / kBiasKeys * kBiasKeys;
     for (std::int64_t block = first; block < item_.k_end; block += setup_.block_keys) {
       const std::int64_t count = std::min(setup_.block_keys, item_.k_end - block);
@@ -186,7 +187,7 @@ class WeightsPass {
     const bool keeps = item_.keeps();
     const bool columns = item_.of_columns();
     const bool of_maxima = item_.maxima != nullptr;
-    const std::int64_t old = item_.recent_begin - panel.first_query;  // lanes that are not recent
+    const std::int64_t old = item_.recent_begin - panel.first_query;  // lanes before recent_begin
     const bool recent = item_.recent != nullptr && old < panel.rows;
     Vector log2_sum[kVectors];
     hn::Mask<Floats> rows[kVectors];
@@ -295,7 +296,7 @@ class WeightsPass {
     }
   }
 
-  /// Returns the larger of two; NaN if either is NaN.
+  /// Returns the elementwise maximum; NaN where either element is NaN.
   static HWY_INLINE Vector larger(Vector a, Vector b) {
     const auto keep = hn::Or(hn::Gt(a, b), hn::Not(hn::Eq(a, a)));
     return hn::IfThenElse(keep, a, b);

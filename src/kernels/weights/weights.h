@@ -60,9 +60,10 @@ using WeightsSetup = ForwardSetup;
 /// Returns the scratch bytes that one thread needs, a multiple of 64.
 std::size_t weights_scratch_bytes(const WeightsSetup& setup);
 
-/// Computes an item. `scratch` is aligned to 64 bytes. If a stop is requested, returns early with
-/// results unspecified. The bits of a weight or score depend only on its query and key. Those of
-/// results per key also depend on block boundaries, so k_begin should be a multiple of block_keys.
+/// Computes an item. `scratch` is aligned to 64 bytes. If a stop is requested, returns early and
+/// leaves the results unspecified. Weights and scores of a query and key are bit-identical for all
+/// items. Rounding of per-key results also depends on block boundaries, so k_begin should be a
+/// multiple of block_keys.
 void weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
                   const std::stop_token& stop);
 

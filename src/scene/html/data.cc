@@ -25,9 +25,9 @@ namespace fovea::scene::html {
 namespace {
 
 /// Maximum total of numbers per encoding: exact text, float32, two bytes, one byte. Base64 uses
-/// four characters for three bytes, which limits the data to 3.2 MB, except for weights that exceed
-/// kMaxBytes by themselves: they are kept completely, at one byte each. The page's tables and the
-/// scene's words are not included.
+/// four characters for three bytes, which limits the data to 3.2 MB. The only exception: more than
+/// kMaxBytes weights are kept completely, at one byte each. The limit does not include the page's
+/// tables and the scene's words.
 constexpr std::int64_t kMaxExact = 6000;
 constexpr std::int64_t kMaxFloats = 600'000;
 constexpr std::int64_t kMaxShorts = 1'200'000;

@@ -12,8 +12,8 @@
 namespace fovea::scene::html {
 
 /// Returns a <math> element for the step with this name ("scores", "focus.weights[sum]"), with the
-/// score kind, scale and normalisation of the scene. Focus steps are written for one row, other
-/// steps for the whole matrix if they are computed as a whole.
+/// score kind, scale and normalisation of the scene. Formulas of focus steps are for one row; the
+/// others are for the whole matrix if the step is a matrix operation.
 std::string step_mathml(std::string_view name, const Scene& scene);
 
 }  // namespace fovea::scene::html

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story of one word (story.h). Its numbers are rows of the whole-matrix steps. page.js builds
-// the same tables from the same rows for other words (FILL), so both must change together.
+// The story of one word (story.h), with numbers from rows of the whole-matrix steps. page.js builds
+// the same tables from the same rows for other words (FILL), so both files must change together.
 
 #include "scene/html/story.h"
 

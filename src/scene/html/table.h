@@ -19,7 +19,7 @@ inline constexpr std::int64_t kMaxTableCols = 24;
 /// Maximum number of cells of a step in tables, over all heads and batch items.
 inline constexpr std::int64_t kMaxTableCells = 6000;
 /// Maximum number of matrices of a hidden layer, which has one per query. If there are more
-/// queries, the page shows the matrix of only one.
+/// queries, the page shows only the matrix of one query.
 inline constexpr std::int64_t kMaxPlanes = 12;
 
 bool fits_table(const StepLayout& layout);

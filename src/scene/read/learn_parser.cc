@@ -15,7 +15,7 @@
 namespace fovea::scene {
 namespace {
 
-/// Returns the result of `find`. If it throws, the message begins with the path of `node`.
+/// Returns the result of `find`. If `find` throws, the path of `node` is prepended to the message.
 template <class Find>
 auto found_at(const JsonNode& node, Find&& find) {
   try {

@@ -36,11 +36,11 @@ class Drawer {
   /// Draws an array as `node` describes. `drawn` receives a description of the call.
   Tensor draw(const JsonNode& node, const Shape& shape, std::string* drawn = nullptr);
 
-  /// Returns a matrix of `rows` rows, given or drawn. `rows_are` describes the rows in messages.
+  /// Reads or draws a matrix of `rows` rows. `rows_are` describes the rows in messages.
   Tensor matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
                 std::int64_t default_columns, std::string* drawn = nullptr);
 
-  /// Returns a vector, given or drawn.
+  /// Reads or draws a vector.
   Tensor vector(const JsonNode& node, std::int64_t default_length);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Creates a scene from a sentence. It is written as JSON and parsed like any other scene, so that
-// the JSON offered on the page is exactly the scene that was computed.
+// Creates a scene from a sentence. The scene is written as JSON and parsed like any other scene, so
+// the JSON offered on the page describes exactly the scene that was computed.
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps of a trace: names, titles, formulas and explanations. One table serves the text, the
-// page, JSON and the checks.
+// The steps of a trace: names, titles, formulas and explanations, in one table that is used by the
+// text, the page, JSON and the checks.
 
 #pragma once
 

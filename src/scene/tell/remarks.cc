@@ -82,7 +82,7 @@ class MatrixRemarks {
   RowFacts look_at_row(std::int64_t i) const {
     RowFacts facts;
     for (std::int64_t j = 0; j < weights_.cols; ++j) {
-      // A weight of 0 does not imply a mask: a sink can absorb all the weight of an unmasked key.
+      // A weight of 0 does not imply a mask: a sink can absorb the whole weight of the row.
       if (model_.masked(item_, head_, i, j)) continue;
       ++facts.visible;
       const double weight = weights_.at(item_, head_, 0, i, j);

@@ -173,9 +173,9 @@ class TextRenderer {
 
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
-  /// Returns the columns that fit: the required ones and then optional ones from left to right. If
-  /// even the required ones are too wide, returns the first and the last with kLeftOut between
-  /// them.
+  /// Returns the columns that fit: the required columns and then optional columns from left to
+  /// right. If even the required columns are too wide, returns the first columns that fit,
+  /// kLeftOut, and the last column.
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
     const int indent = static_cast<int>(kIndent.size()) + label_width;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Looks up the rows behind a score in the steps of a trace (score_terms.h). Only q W of the general
-// score, which is not a step, is computed.
+// score is computed here, because it is not a step.
 
 #include "scene/trace/score_terms.h"
 

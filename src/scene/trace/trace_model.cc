@@ -27,8 +27,9 @@ int own_rank(std::string_view base) {
   return base == "hidden" ? 3 : 2;
 }
 
-/// Returns a sample that is sufficient to choose a number format for millions of numbers. It
-/// includes the largest and the smallest, which determine whether scientific notation is used.
+/// Returns a sample that is sufficient to choose a number format for millions of numbers. The
+/// sample includes the largest and the smallest number, which determine whether scientific notation
+/// is used.
 Tensor typical_numbers(const Tensor& all) {
   constexpr std::int64_t kSample = 10'000;
   if (all.size() <= kSample) return all;

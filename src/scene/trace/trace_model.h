@@ -89,7 +89,7 @@ class TraceModel {
 
   /// Returns the layout of a step, which must have numbers.
   StepLayout layout(const Step& step) const;
-  /// Returns the number format of a step. It is computed once per step.
+  /// Returns the number format of a step, which is computed once per step and cached.
   const StepNumbers& numbers(const Step& step) const;
 
   /// Returns the whole-matrix step with this base name and variant, or nullptr if there is none.

@@ -233,7 +233,7 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWrite) {
   const Id child = both.fork(parent, 10);
   const Id other = both.fork(parent, 5);
   EXPECT_EQ(both.cache.free_blocks(), 17);
-  // The child needs its own block for tokens from 8 on; the parent's is then no longer shared.
+  // The child needs its own block for tokens from 8 on; the parent's block is then unshared.
   EXPECT_EQ(both.cache.blocks_needed(child, 0), 0);
   EXPECT_EQ(both.cache.blocks_needed(child, 1), 1);
   EXPECT_EQ(both.cache.blocks_needed(child, 2), 1);
@@ -244,7 +244,8 @@ TEST(PagedKvCache, ForksShareBlocksAndCopyTheLastOnWrite) {
   both.append(parent, random, 2);
   EXPECT_EQ(both.cache.free_blocks(), 16);
   expect_same_pages(both.cache, both.model);
-  // All three share the block of token 5: truncated into it, each would copy it on append.
+  // All three sequences share the block of token 5: a sequence truncated within this block would
+  // copy the block on append.
   both.append(other, random, 3);
   EXPECT_EQ(both.cache.free_blocks(), 15);
   both.truncate(parent, 7);
@@ -295,8 +296,7 @@ TEST(PagedKvCache, FullPoolThrowsAndChangesNothing) {
   EXPECT_EQ(full_message_of([&] { both.cache.append(fork, one, one); }),
             "cache: expected 1 free blocks for 1 tokens after 6, got 0");
   expect_same_pages(both.cache, both.model);
-  // The fork's last block still has room, and is no longer shared once the other sequence is
-  // removed.
+  // The fork's last block still has free slots, and is unshared once the other sequence is removed.
   both.remove(first);
   both.append(fork, random, 2);
   EXPECT_EQ(both.cache.length(fork), 8);

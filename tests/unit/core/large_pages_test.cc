@@ -84,7 +84,7 @@ class Pages {
 
 constexpr auto kPage = static_cast<std::ptrdiff_t>(kLargePage);
 
-/// Returns whether the system accepts and reports the hints.
+/// Returns true if the system accepts and reports the hints.
 bool hints_show() {
 #if defined(MADV_HUGEPAGE)
   const Pages pages(1);

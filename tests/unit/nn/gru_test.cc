@@ -149,7 +149,8 @@ TEST(NnGru, MatchesPyTorch) {
 }
 
 TEST(NnGru, ItemsAreIndependent) {
-  // Each item of a batch of different lengths has the bits that it has alone, cut to its length.
+  // Each item of a batch of different lengths is bit-identical to a separate call for this item,
+  // cut to its length.
   for (const bool bidirectional : {false, true}) {
     const std::int64_t directions = bidirectional ? 2 : 1;
     const Lengths lengths{4, 1, 0, 5};

@@ -160,7 +160,7 @@ TEST(NnDropout, KeepsTheExpectedShareIndependently) {
     EXPECT_NEAR(static_cast<double>(kept), kCount * (1 - p), 4 * deviation);
 
     // Repeating a step keeps the same elements. Other steps and layers keep statistically
-    // independent ones.
+    // independent sets of elements.
     EXPECT_EQ(test::max_difference(run(layer, 1), first), 0.0);
     for (const Tensor& independent : {run(layer, 2), run(other, 1)}) {
       std::int64_t both = 0;

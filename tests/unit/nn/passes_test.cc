@@ -22,7 +22,7 @@
 namespace fovea::nn::passes {
 namespace {
 
-// More than two vectors and than the lanes of the sums, and a multiple of neither.
+// kWidth exceeds two vectors and the lane count of the sums, and is a multiple of neither.
 constexpr std::int64_t kWidth = 171, kRows = 5;
 
 std::vector<float> normal(std::uint64_t seed, std::int64_t count) {

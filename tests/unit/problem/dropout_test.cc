@@ -100,8 +100,8 @@ std::vector<int> kept(const Dropout& dropout, std::int64_t item = 0, std::int64_
 TEST(DropoutRule, RowsAndColumnsKeepTheExpectedShare) {
   for (const double probability : {0.1, 0.5, 0.9}) {
     const std::vector<int> of = kept({.probability = probability, .seed = 5});
-    // The sum of squared deviations over their variance: chi-squared, with the number of lines as
-    // mean and twice that as variance.
+    // The sum of squared deviations, divided by their variance, follows a chi-squared distribution,
+    // whose mean is the number of lines and whose variance is twice that number.
     const auto spread = [&](std::int64_t lines, std::int64_t length, std::int64_t line_step,
                             std::int64_t step) {
       double sum = 0.0;

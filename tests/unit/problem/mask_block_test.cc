@@ -59,7 +59,7 @@ Tensor drawn_mask(const Shape& shape, std::uint64_t seed) {
 
 struct NamedMask {
   Mask mask;
-  /// Whether key_range is exact for every row (documents: for every row whose key ids ascend).
+  /// True if key_range is exact for every row (documents: for every row whose key ids ascend).
   bool exact = true;
   bool documents = false;
 };
@@ -107,7 +107,7 @@ ScorePosition place(bool packed, std::int64_t item, std::int64_t head, std::int6
   return {item, head, 0, 0, offset, query_start, key_start};
 }
 
-/// A mask's answer for every score of an item.
+/// The visibility of every score of an item under a mask.
 struct Truth {
   std::array<std::array<bool, kBlockKeys>, kBlockQueries> visible;
 

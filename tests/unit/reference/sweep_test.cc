@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reference against an independent computation: straight float64 loops with their own
+// The reference against an independent computation: plain float64 loops with their own
 // broadcasting, masks, buckets, slopes and softmax, which share only tensors and the random stream
 // with the library. Compares every step of hundreds of random combinations of options; the number
 // of a combination is its seed.
@@ -46,8 +46,8 @@ struct Pair {
   std::int64_t batch, head, query, key, position;
 };
 
-/// A mask, its predicate, and the key length per item from which the default alignment counts, if
-/// the mask sets it.
+/// A mask, its predicate, and the key length per item, if the mask sets one; the default alignment
+/// then uses this length.
 struct Rule {
   Mask mask;
   std::function<bool(const Pair&)> sees;
@@ -225,7 +225,7 @@ struct Problem {
       drawn.push_back("rank " + std::to_string(bias.rank()) + (holes ? " with holes" : ""));
     }
     if (one_of(2)) {
-      // The paper's slopes for four heads; for six heads, every other slope of eight heads follows.
+      // The paper's slopes for four heads, then, for six heads, every other slope of eight heads.
       const bool paper = one_of(2);
       slopes = {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125};
       slopes.resize(at(shape.q_heads));

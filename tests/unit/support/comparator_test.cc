@@ -96,7 +96,7 @@ TEST_F(AttentionComparator, FailsOnAnotherShape) {
 
 TEST_F(AttentionComparator, FailsJustBeyondTheBound) {
   const Deviation of_naive = deviation(naive_, oracle_);
-  Tensor almost = oracle_;  // float64, to come arbitrarily close to the bound
+  Tensor almost = oracle_;  // float64, to get arbitrarily close to the bound
   double& x = almost.at<double>({0, 0, 0});
   x += of_naive.largest + kAllowance * 0.999;
   EXPECT_TRUE(as_exact_as(almost, naive_, oracle_, kAllowance));

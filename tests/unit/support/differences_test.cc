@@ -30,7 +30,7 @@ namespace {
 constexpr ProblemShape kShape{2, 2, 1, 3, 4};
 constexpr std::int64_t kHeadDim = 2, kValueDim = 3;
 
-/// Checks options that have no differentiable tensors.
+/// Checks the gradients for options that have no differentiable tensors.
 std::int64_t expect_differences(const AttentionOptions& options,
                                 const ProblemShape& shape = kShape) {
   RandomProblem p(shape, kHeadDim, kValueDim);

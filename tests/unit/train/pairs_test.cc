@@ -36,7 +36,7 @@ std::vector<Pair> read(const std::string& text) {
   try {
     return read_pairs(path);
   } catch (const InvalidArgument& error) {
-    // Removes the folder, whose name differs between runs.
+    // Removes the folder from the message, as its name differs between runs.
     const std::string message = error.what();
     throw InvalidArgument(message.substr(message.find("pairs.tsv")));
   }

@@ -39,7 +39,7 @@ Scene scene_with(const std::string& members) {
 }
 const std::string kDrawn = R"("embeddings": {"draw": "randn", "dim": 4})";
 
-/// One scene for each kind of option with which scenes can learn.
+/// One scene for each kind of option that learning supports.
 const std::vector<std::string> kScenes = {
     kDrawn + R"(, "learn": {"be": {"or": 0.9}})",
     kDrawn + R"(, "learn": {"be": {"or": 0.5, "@3": 0.3, "think": 0}, "@3": {"@0": 0.6}})",
@@ -118,7 +118,7 @@ TEST(TrainScene, EverySceneReachesItsWishes) {
       ASSERT_EQ(learned.wishes[i].after.size(), static_cast<std::size_t>(scene.heads));
       EXPECT_TRUE(learned.wishes[i].met);
       for (std::int64_t head = 0; head < scene.heads; ++head) {
-        // The reported weight is the one that the scene shows, and it meets the wish.
+        // The reported weight equals the weight in the scene's trace, and meets the wish.
         const double found = weights.value({wish.item, head, wish.query, wish.key});
         EXPECT_EQ(found, learned.wishes[i].after[static_cast<std::size_t>(head)]);
         if (wish.weight == 0.0) {
@@ -178,7 +178,7 @@ TEST(TrainScene, WrittenScenesHoldTheLearnedWeights) {
     EXPECT_TRUE(test::same_bits(read.projections->value, learned.scene.projections->value));
     EXPECT_TRUE(
         test::same_bits(weights_of(trace_scene(read)), weights_of(trace_scene(learned.scene))));
-    // The written scene can learn again, and needs no further step.
+    // Learning from the written scene again takes no further step.
     EXPECT_EQ(learn_scene(read).steps, 0);
   }
 }
@@ -193,7 +193,7 @@ TEST(TrainScene, SameSeedGivesTheSameBits) {
   EXPECT_EQ(seeded.scene.json, seeded_again.scene.json);
   EXPECT_NE(seeded.scene.json, plain.scene.json);
   EXPECT_NE(seeded.scene.json, learned({.seed = 4}).scene.json);
-  // The initial weight of a wish is the one that the scene shows.
+  // The initial weight of a wish equals the weight in the scene's trace.
   EXPECT_EQ(seeded.wishes[0].before, plain.wishes[0].before);
 }
 

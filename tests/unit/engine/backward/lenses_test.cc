@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The lens of the backward pass: the effect of each weight on the loss, summed over the queries.
-// Checked by definition and against the oracle; gradients are unaffected by it.
+// The lens is checked by definition and against the oracle, and must not affect gradients.
 
 #include <cmath>
 #include <cstddef>
@@ -57,8 +57,8 @@ Tensor sizes_of(const TensorView& tensor) {
 }
 
 /// Checks a lens against the oracle. The relative error of a weight comes from the rounding of its
-/// score and lse and, in bfloat16, from the polynomial; that of dP from its products, without
-/// credit for cancellation.
+/// score and lse and, in bfloat16, from the polynomial; the error of dP comes from the
+/// products summed in dP, ignoring cancellation.
 void expect_right(const Watched& found, const reference::Inputs& in,
                   const AttentionOptions& options, const ResultLoss& loss) {
   const ProblemShape shape = shape_of(in, options);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NaN and infinity in gradients: masked values do not change a single bit; visible ones spread as
-// in the reference, and everything else keeps its bits.
+// NaN and infinity in gradients: masked values do not change a single bit; NaN and
+// infinity in visible values spread as in the reference, and all other bits are unchanged.
 
 #include <cmath>
 #include <cstdint>

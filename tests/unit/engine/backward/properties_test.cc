@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Properties of gradients: linear in the loss, the same bits alone and together, equivariant under
-// permutations of keys, zero where nothing is visible, and empty problems.
+// Properties of gradients: linear in the loss, bit-identical when requested separately or together,
+// equivariant under permutations of keys, zero where nothing is visible, and empty problems.
 
 #include <cmath>
 #include <cstdint>
@@ -151,7 +151,7 @@ TEST_F(AttentionBackwardProperties, BiasGradientsOfARowSumToZero) {
   const Tensor bias = convert(RandomState(4).randn({2, 4, 53, 270}), DType::kFloat32);
   const auto found =
       gradients({.mask = causal(), .score = {.bias = bias}}, random_loss(problem_.inputs(), false));
-  // Rounding the stored context affects delta.
+  // The tolerance covers the rounding of the stored context, which affects delta.
   const double tolerance = 100 * rounding_of(storage());
   for_each_index({2, 4, 53}, [&](const Index& at) {
     double sum = 0.0;

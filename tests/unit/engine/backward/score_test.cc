@@ -175,7 +175,7 @@ TEST_F(AttentionBackwardScore, Sinks) {
   for (const std::vector<double>& sinks :
        {std::vector<double>{-3, 0, 5, 90}, {-kInfinity, 1, 20, -90}, {1e4, -1e4, 1e2, -1e2}}) {
     check({.score = {.sinks = sinks}});
-    // Rows without a visible key have only the sink.
+    // Rows without a visible key attend only to the sink.
     check({.mask = causal(), .score = {.sinks = sinks}, .alignment = Alignment::offset(-30)});
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stop tokens in the backward pass, also while items wait for each other, progress callbacks, and
-// exceptions thrown by a progress callback.
+// Stop tokens in the backward pass (also while work items wait for each other), progress callbacks,
+// and exceptions thrown by a progress callback.
 
 #include <atomic>
 #include <chrono>
@@ -90,7 +90,7 @@ TEST_F(AttentionBackwardStop, RequestedByProgress) {
   for (const int threads : {1, 3}) {
     std::stop_source source;
     std::int64_t last = -1, total = 0;
-    // Few queries see each key, so that items are short.
+    // Few queries see each key, so work items are short.
     AttentionOptions options{.mask = window(3, 3)};
     options.execution = {.threads = threads,
                          .stop = source.get_token(),
@@ -99,7 +99,7 @@ TEST_F(AttentionBackwardStop, RequestedByProgress) {
                            total = all;
                            if (done == 3) source.request_stop();
                          }};
-    // With the window, lse has another value, which builds with assertions check.
+    // The window changes the value of lse, which builds with assertions verify.
     lse_ = Tensor::from<float>({1}, {60.0F / std::sqrt(8.0F) + std::log(4.0F)});
     EXPECT_THROW(run(options), Stopped);
     EXPECT_GE(last, 3);

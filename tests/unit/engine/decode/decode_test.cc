@@ -51,7 +51,7 @@ bool rounds_weights(const reference::Inputs& in) {
 }
 
 /// Checks a float32 context by the 1x rule of float32, also for 16-bit inputs, which convert to
-/// float32 exactly; by that of bfloat16 where weights are rounded.
+/// float32 exactly. Where weights are rounded, the 1x rule of bfloat16 applies.
 void expect_decode_exact(const reference::Inputs& in, const AttentionOptions& options = {},
                          RowList rows = {}) {
   if (rows.empty()) rows = all_rows(shape_of(in));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention(), which returns the context, has the same bits and the same errors as
-// attention_forward.
+// attention() returns a context bit-identical to that of attention_forward, and throws the same
+// errors.
 
 #include "fovea/attention.h"
 

@@ -79,7 +79,7 @@ RandomProblem weights_problem(const ProblemShape& shape) {
   return p;
 }
 
-/// Returns true if the rule keeps a weight; false outside of sequences.
+/// Returns true if the rule keeps a weight, and false for weights outside all sequences.
 bool kept(const AttentionOptions& options, const ProblemShape& shape, const Index& at) {
   for (std::int64_t item = 0; item < shape.items(); ++item) {
     const SequenceSpan span = sequence_span(options, shape, item);

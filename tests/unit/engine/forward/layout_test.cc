@@ -39,7 +39,7 @@ TEST(AttentionLayout, FewerKeysThanQueries) {
     for (const Alignment& alignment : {Alignment::bottom_right(), Alignment::top_left()}) {
       expect_exact(p.inputs(), {.mask = causal(), .alignment = alignment});
     }
-    // The first rows come before all keys.
+    // The first rows precede all keys and see none.
     const Forward found = forward(p.inputs(), {.mask = causal()});
     for (std::int64_t row = 0; row < 77 - kv_len; ++row) {
       EXPECT_EQ(found.lse.value({0, 1, row}), -HUGE_VAL);

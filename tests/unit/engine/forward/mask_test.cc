@@ -155,7 +155,7 @@ TEST_F(AttentionMask, RangesWithEveryBoundAroundBlockEdges) {
 /// Checks every row, with diagonals that cross panels and blocks in every way.
 TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   const ProblemShape shape{1, 1, 1, 150, 200};
-  // Rows of 2 KiB give blocks of 128 keys.
+  // With these dimensions, blocks have 64 keys, or 128 in the kernels for bfloat16 pairs.
   const RandomProblem p = stored_problem(shape, 256, 256);
   for (const Mask& mask : {causal(), window(40, 0), window(3, 60)}) {
     for (const Alignment& alignment :
@@ -165,7 +165,7 @@ TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   }
 }
 
-/// A dense mask with one bit set: each key in turn, visible to a single row.
+/// A dense mask with one bit set: a single row sees a single key, for each key.
 TEST_F(AttentionMask, SingleVisibleKey) {
   const ProblemShape shape{1, 1, 1, 50, 70};
   const RandomProblem p = stored_problem(shape, 3, 9);
@@ -186,7 +186,8 @@ TEST_F(AttentionMask, SingleVisibleKey) {
 }
 
 TEST_F(AttentionMask, CausalMatchesTheDocumentedMatrices) {
-  // With equal scores the context is the mean of the visible values; one-hot values show which.
+  // With equal scores the context is the mean of the visible values; one-hot values
+  // identify these.
   const auto context_of = [](std::int64_t q_len, std::int64_t kv_len) {
     const Tensor query(storage(), {1, 1, q_len, 1});
     const Tensor key(storage(), {1, 1, kv_len, 1});

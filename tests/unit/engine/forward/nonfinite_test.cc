@@ -48,7 +48,8 @@ std::vector<Poison> poisons() {
   return all;
 }
 
-/// A single element is in another column for each key, to cover full tiles of columns and the rest.
+/// Poisons a whole row or a single element. The element's column varies with the key, to cover full
+/// tiles of columns and the remainder.
 void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
   const std::int64_t dim = tensor.extent(3);
   for (std::int64_t c = 0; c < dim; ++c) {
@@ -58,7 +59,8 @@ void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
 
 class AttentionNonfinite : public testing::Test {
  protected:
-  /// Poisons some keys: rows that see none of them keep their bits, the others match the reference.
+  /// Poisons some keys. Rows that see no poisoned key must be bit-identical to the clean run, all
+  /// other rows must match the reference.
   void check(const AttentionOptions& options, const std::vector<std::int64_t>& keys,
              const Poison& poison) {
     const Forward clean = forward(problem_.inputs(), options);
@@ -216,7 +218,7 @@ TEST_F(AttentionNonfinite, NonfiniteQueriesAffectOnlyTheirRow) {
 
 TEST_F(AttentionNonfinite, OverflowingScoresMatchNaive) {
   // These scores are finite in the oracle, but overflow in float32, so the naive computation is the
-  // reference. In float16 they only overflow with a large scale.
+  // reference. In float16, scores overflow only with a large scale.
   const bool small = storage() == DType::kFloat16;
   const double number = small ? 65504.0 : 1e25;
   RandomProblem large = problem_;
@@ -239,7 +241,7 @@ TEST_F(AttentionNonfinite, OverflowingScoresMatchNaive) {
 }
 
 TEST_F(AttentionNonfinite, LargestOfWidelySpacedScoresDominates) {
-  // However large the scores are, their rounding errors may exceed the range of exponents.
+  // The rounding errors of large scores may exceed the argument range of the exponential.
   const double most = storage() == DType::kFloat16 ? 0x1p15 : 0x1p50;
   for (const double size : {0x1p8, 0x1p12, 0x1p15, most}) {
     for (const double sign : {1.0, -1.0}) {
@@ -316,8 +318,9 @@ TEST_F(AttentionNonfinite, FullyMaskedRowsAreZeroAndMinusInfinityOrTheSink) {
   }
 }
 
-/// Additive masks of other libraries use the lowest finite number instead of -inf. Their keys are
-/// not masked, unlike those with a bias of -inf, but have no weight next to any other key.
+/// Additive masks of other libraries use the lowest finite number instead of -inf. Keys with this
+/// bias are not masked, unlike keys with a bias of -inf, but their weights are 0 if the row has any
+/// other key.
 TEST_F(AttentionNonfinite, LowestFiniteBiasHasNoWeightNextToOthers) {
   Tensor bias(DType::kFloat32, {kNonfiniteShape.kv_len});
   const Tensor none = bias;

@@ -113,7 +113,7 @@ std::vector<MaskCase> masks() {
   const MaskCase own_lengths{key_lengths(lengths), [lengths](std::int64_t sequence) {
                                return key_lengths({lengths[at(sequence)]});
                              }};
-  // In sequences with fewer keys, all keys are valid.
+  // In sequences with fewer than two keys, all keys are valid.
   const MaskCase one_length{
       key_lengths({2}), [](std::int64_t sequence) {
         return key_lengths({std::min<std::int64_t>(2, span_of(sequence).kv_len)});

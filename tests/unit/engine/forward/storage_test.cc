@@ -203,7 +203,8 @@ void expect_exact_bfloat16(const reference::Inputs& in, const AttentionOptions& 
 }
 
 TEST(AttentionStorage, OnlyBfloat16PairKernelsRoundWeights) {
-  // The weights are 1 and 2^-x for many x: they have the rounding error of bfloat16 or of float32.
+  // The weights are 1 and 2^-x for many x; their rounding error shows whether they are bfloat16 or
+  // float32.
   Tensor query(DType::kBFloat16, {1, 1, 40, 2}), key(DType::kBFloat16, {1, 1, 2, 2});
   Tensor value(DType::kBFloat16, {1, 1, 2, 1});
   for (std::int64_t row = 0; row < 40; ++row) {
@@ -266,7 +267,7 @@ TEST(AttentionStorage, NanInOneOfAPairDoesNotAffectTheOther) {
       const AttentionOptions hidden{.mask = dense(open)};
       EXPECT_TRUE(same_bits(forward(poisoned.inputs(), hidden), forward(clean.inputs(), hidden)))
           << number << " at " << key;
-      // A value in one column of a visible key affects only this column.
+      // A value in one column of a visible key affects only this column of the context.
       RandomProblem column = clean;
       const std::int64_t c = key % 11;
       set_value(column.value, {0, 0, key, c}, number);

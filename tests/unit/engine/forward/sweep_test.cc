@@ -75,8 +75,8 @@ TEST(AttentionSweep, EveryKeyCountAndDimensionWithEveryQueryCount) {
   int problems = 0;
   for (std::int64_t kv_len = 1; kv_len <= most; ++kv_len) {
     for (std::int64_t head_dim = 1; head_dim <= most && !testing::Test::HasFailure(); ++head_dim) {
-      // All pairs of dimensions would take `most` times as long; each pair occurs for one key
-      // count.
+      // Testing all pairs of dimensions for each key count would take `most` times as long; here
+      // each pair occurs for only one key count.
       const std::int64_t value_dim = (head_dim + 5 * kv_len) % most + 1;
       problems += check_queries(most, kv_len, head_dim, value_dim);
     }
@@ -93,7 +93,7 @@ TEST(AttentionSweep, EveryQueryCountPastTwoPanels) {
 }
 
 TEST(AttentionSweep, EveryKeyCountPastTwoBlocks) {
-  // Rows of 2 KiB, the largest size that is taken into account, give blocks of 64 keys.
+  // With these dimensions, blocks have 64 keys, the minimum.
   constexpr std::int64_t kBlock = 64;
   for (std::int64_t kv_len = 1; kv_len <= 2 * kBlock + 1; ++kv_len) {
     const RandomProblem p = stored_problem({1, 1, 1, 3, kv_len}, 512, 512);

@@ -174,7 +174,7 @@ TEST(AttentionLenses, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(AttentionLenses, CellsOfLongMapsSumToTheQueryCount) {
-  // So many queries that a chunk of the map spans several panels.
+  // Enough queries for a chunk of the map to span several panels.
   for (const std::int64_t tokens : {60'000, 100'003}) {
     const RandomProblem p = stored_problem({1, 1, 1, tokens, tokens}, 4, 4);
     AttentionOptions options{.mask = window(6, 0)};

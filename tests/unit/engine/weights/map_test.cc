@@ -96,7 +96,7 @@ class Oracle {
   double rounding_ = 0.0;
 };
 
-/// Pools the values of the heads that have one; NaN if none has.
+/// Pools the values of all heads that have a value. Returns NaN if no head has one.
 double together(Pool how, const std::vector<double>& numbers) {
   if (numbers.empty()) return kNan;
   if (how == Pool::kMax) return *std::ranges::max_element(numbers);

@@ -38,7 +38,7 @@ namespace {
 
 class Target : public testing::Test {
  protected:
-  // Starts each child from scratch instead of as a copy that has already chosen.
+  // Starts each child as a new process, not as a fork, which would already have chosen a target.
   void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
 
@@ -114,7 +114,7 @@ TEST_F(Target, AvailableTargetsAreDistinctAndIndependentOfTheChoice) {
 
 #if defined(__x86_64__)
 /// Returns the targets that Highway reports for an x86 CPU whose best target is `best`: that
-/// target, all that rank below it, and both fallbacks, of which a build has one.
+/// target, all targets that rank below it, and both fallbacks (a build has only one of them).
 std::int64_t cpu_up_to(std::int64_t best) {
   constexpr std::int64_t kX86 = (std::int64_t{1} << (HWY_HIGHEST_TARGET_BIT_X86 + 1)) - 1;
   return (kX86 & ~(best - 1)) | HWY_EMU128 | HWY_SCALAR;

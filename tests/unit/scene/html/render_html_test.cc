@@ -207,7 +207,7 @@ TEST(RenderHtml, ScriptsInWordsAreEscaped) {
   const std::string page = page_of(scene.dump());
   EXPECT_EQ(xml_error(page), "");
   const std::string shown = content(page);
-  EXPECT_EQ(count(shown, "<script"), 2);  // the data and the page's own
+  EXPECT_EQ(count(shown, "<script"), 2);  // the data and the page's script
   EXPECT_EQ(count(shown, "</script"), 2);
   EXPECT_THAT(shown, Not(HasSubstr("<img")));
   EXPECT_THAT(shown, Not(HasSubstr("<b>&lt;")));

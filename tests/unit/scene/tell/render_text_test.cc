@@ -323,7 +323,8 @@ TEST(NumberText, WholeNumbersDecimalsAndScientific) {
   EXPECT_THAT(show({0.43, 0.9, -1}, 4), ElementsAre(" 0.43", " 0.90", "-1.00"));
   EXPECT_THAT(show({1.0 / 3, 2}, 4), ElementsAre("0.3333", "2.0000"));
   EXPECT_THAT(show({1.0 / 3, 2}, 0), ElementsAre("0", "2"));
-  // A column switches to scientific notation if half of its numbers are small, but not for a third.
+  // A column switches to scientific notation if half of its numbers are small, but not if only a
+  // third are.
   EXPECT_THAT(show({0.5, 0.25, 1e-9}, 4), ElementsAre("0.50", "0.25", "0.00"));
   EXPECT_THAT(show({0.5, 1e-9}, 2), ElementsAre("5e-01", "1e-09"));
   EXPECT_THAT(show({0.5, HUGE_VAL, -HUGE_VAL}, 4), ElementsAre(" 0.5", " inf", "-inf"));

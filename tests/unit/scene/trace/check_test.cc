@@ -137,7 +137,7 @@ TEST(Check, TheFirstTokenThatDiffersIsNamed) {
 }
 
 TEST(Check, ManyFailuresOverManyLongWordsStaySmall) {
-  // Each failure used to quote the whole sentence.
+  // Regression test: each failure used to quote the whole sentence.
   std::string tokens, rows, expect;
   for (int i = 0; i < 1000; ++i) {
     tokens += (i == 0 ? "\"" : ", \"") + std::string(i == 0 ? 100'000 : 100, 'w') + '"';
