@@ -171,7 +171,7 @@ def footnotes(results):
 
 
 HOW_TO_READ = """\
-`bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The libraries take turns
+`bench/peers/run` measures and writes this part; every sample is in `bench/results/peers.json`. The libraries alternate
 in random order, each in its own process on the same CPUs and with the same inputs. Each result is compared with float64
 before timing. A rate is the median of {rounds}. Batch is 1, and tensors are float32 unless another type is named. D is
 the key dimension, or key/value dimension; H is the number of heads, or query/key heads. Useful work is 2 (key dim + value

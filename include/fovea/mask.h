@@ -114,8 +114,8 @@ class FOVEA_API Mask {
   /// number as kv_len.
   std::optional<std::int64_t> key_length(std::int64_t item) const;
 
-  /// Throws InvalidArgument if a rule does not fit the problem, naming the rule. `key_starts` are
-  /// those of the packed sequences (PackedSequences).
+  /// Throws InvalidArgument if a rule does not fit the problem, naming the rule. `key_starts` is
+  /// PackedSequences::key_starts.
   void validate(const ProblemShape& shape, std::span<const std::int64_t> key_starts = {}) const;
 
   /// Returns the rules in C++ syntax, such as "causal() & window(3, 0)"; "all" without rules.

@@ -181,7 +181,7 @@ Changing the cache while another thread decodes from it raises RuntimeError.)")
 
 key     [batch, kv_heads, n, head_dim], any floating-point dtype; [kv_heads, n, head_dim] or
         [n, head_dim] if batch, or batch and kv_heads, are 1
-value   [batch, kv_heads, n, value_dim], or with fewer dimensions as key
+value   [batch, kv_heads, n, value_dim], or with fewer dimensions like key
 rotary  rotates the keys, at positions from `length` on, before they are rounded
 
 Raises ValueError naming the argument, and CacheFull if a fixed capacity is exceeded.)")

@@ -72,7 +72,7 @@ double multiply_add(std::int64_t rounds, float& used) {
   return 2.0 * static_cast<double>(rounds) * static_cast<double>(kChains * hn::Lanes(d));
 }
 
-// Returns the sum of `count` numbers. `count` must be a multiple of 8 times the vector's lane count.
+// Returns the sum of `count` numbers. `count` must be a multiple of 8 * Lanes(d).
 float read(const float* HWY_RESTRICT numbers, std::size_t count) {
   constexpr std::size_t kSums = 8;
   const hn::ScalableTag<float> d;

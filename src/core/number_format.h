@@ -14,7 +14,7 @@
 
 namespace fovea {
 
-/// Number format that is chosen once from all numbers shown together, then applied to each of them.
+/// Common format of numbers that are shown together: chosen once, then applied to each number.
 class FOVEA_API NumberFormat {
  public:
   /// Uses only `precision`, `suppress` and `mode` of the options; the caller handles the layout.

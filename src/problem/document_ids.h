@@ -37,7 +37,7 @@ class DocumentIds {
   /// Reads the summaries of whole groups and the individual ids before and after them.
   Bounds bounds(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
 
-  /// Whether the ids of this range never decrease.
+  /// Returns whether the ids of this range are in non-decreasing order.
   bool sorted(std::int64_t batch, std::int64_t begin, std::int64_t count) const;
 
  private:

@@ -26,7 +26,7 @@ namespace mask_rules {
 
 // Each rule implements visible(), classify(), key_range(), fill(), validate(), part() and
 // to_string(). Arguments of classify() and fill() contain at least one score. key_range() may
-// return any range with begin >= end as empty.
+// return any range with begin >= end to denote an empty one.
 
 struct Causal : IntervalRule<Causal> {
   KeyInterval interval(const ScorePosition& row) const {

@@ -20,7 +20,7 @@ void validate_input(const TensorView& tensor, std::string_view name);
 /// Returns the problem shape of query [batch, q_heads, q_len, dim], key [batch, kv_heads, kv_len,
 /// dim] and value [batch, kv_heads, kv_len, value_dim]. Each tensor must have passed
 /// validate_input. The count of packed sequences comes from `options`. Throws InvalidArgument if
-/// the shapes do not match. The dims of query and key are left to the caller, because the
+/// the shapes do not match. The caller must compare the dims of query and key, because the
 /// comparison depends on the kind of score.
 ProblemShape problem_shape(const TensorView& query, const TensorView& key, const TensorView& value,
                            const AttentionOptions& options);

@@ -14,8 +14,8 @@
 
 namespace fovea::nn {
 
-/// Sequences that a transformer's decoder extends token by token. The transformer must outlive
-/// this. float32 only, and without dropout: the model must be in evaluation mode.
+/// Sequences that a transformer's decoder extends token by token. The transformer must outlive this
+/// object. Supports float32 only, and no dropout: the model must be in evaluation mode.
 class FOVEA_API TransformerDecoding {
  public:
   /// Takes the encoder's memory [batch, kv_len, width] and its source_lengths (empty: no padding).

@@ -86,8 +86,8 @@ inline bool worth_running_apart(double operations) { return operations >= kWorth
 /// the call starts again.
 void run(double operations, Execution& execution, const std::function<void()>& engine);
 
-/// Adds a CPython function to the module as `attribute`. Its __module__ is `shown_in` and its name
-/// that of the definition. `definition` must live as long as the program.
+/// Adds a CPython function to the module as `attribute`. The function's __module__ is `shown_in`,
+/// and its name is that of `definition`, which must live as long as the program.
 void add_function(nanobind::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition);
 

@@ -135,8 +135,8 @@ The ids are copied.)");
   module.def("key_lengths", make_key_lengths, "lengths"_a,
              nb::sig("def key_lengths(lengths: int | collections.abc.Sequence[int] | "
                      "numpy.typing.NDArray[numpy.integer[typing.Any]]) -> Mask"),
-             R"(Key j of batch item b is visible iff j < lengths[b]; the rest is padding, which the
-default alignment does not count. A single length applies to all items.)");
+             R"(Key j of batch item b is visible iff j < lengths[b]; later keys are padding, which
+the default alignment ignores. A single length applies to all items.)");
   module.def("dense", make_dense, "visible"_a, nb::sig("def dense(visible: typing.Any) -> Mask"),
              R"(A bool array, NumPy or DLPack, True where visible. It broadcasts to
 [batch, q_heads, q_len, kv_len] from the right. Not copied: the mask refers to it.)");

@@ -134,7 +134,7 @@ class Layer : public Model {
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change
-  /// the arrays. A None argument becomes an undefined input. If `whole`, backward may be called next.
+  /// the arrays. A None argument becomes an undefined input. If `whole`, backward may follow.
   template <class Work>
   NumpyArray forward(std::initializer_list<Input> given, const Work& work, bool whole = true) {
     const Call call(in_use());

@@ -42,8 +42,9 @@ initialised uniformly within +-1 / sqrt(in_features).)",
 void add_layer_norm(nb::module_& module) {
   auto layer = add_layer(
       module, "LayerNorm",
-      R"(Normalises each row to mean 0 and variance 1 (Ba et al. 2016), then multiplies by weight and
-adds bias, like torch.nn.LayerNorm: weight [width], initially ones; bias [width], initially zeros.)",
+      R"(Normalises each row to mean 0 and variance 1 (Ba et al. 2016), then multiplies by weight
+and adds bias, like torch.nn.LayerNorm: weight [width], initially ones; bias [width], initially
+zeros.)",
       +[](const nn::Scope& scope, std::int64_t width, double epsilon) {
         return nn::LayerNorm(scope, width, epsilon);
       },

@@ -232,8 +232,8 @@ void add_whole(nb::module_& module) {
   add_layer(
       module, "Transformer",
       R"(Encoder and decoder, each a stack of layers with a final norm. The arguments are the same as for
-TransformerEncoderLayer. Parameters are those of torch.nn.Transformer: encoder.layers.0, encoder.norm,
-decoder.layers.0, decoder.norm. Matrices have Glorot uniform initialisation.)",
+TransformerEncoderLayer. Parameters are those of torch.nn.Transformer: encoder.layers.0,
+encoder.norm, decoder.layers.0, decoder.norm. Matrices have Glorot uniform initialisation.)",
       +[](const nn::Scope& scope, std::int64_t encoder_layers, std::int64_t decoder_layers,
           std::int64_t width, std::int64_t heads, std::int64_t inner,
           std::optional<std::int64_t> kv_heads, double dropout, const ActivationWord& activation,

@@ -22,7 +22,7 @@ class FOVEA_API Workspace {
   /// thread cached after an earlier call, or allocates new memory if the cached memory is too
   /// small. Throws InvalidArgument if `given` is too small but not empty.
   Workspace(std::span<std::byte> given, std::size_t bytes);
-  /// Caches the memory for this thread's next call, unless the caller provided it.
+  /// Returns owned memory to this thread's cache, unless the cache has at least as much.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -74,7 +74,7 @@ class DecodePlan {
   int threads() const { return threads_; }
 
   /// Returns the item of part `part` of the keys, with `queries` queries starting at `first_query`.
-  /// `head` is the first query head; the item covers as many kv heads as items may have.
+  /// `head` is the item's first query head. An item covers at most setup().most_heads kv heads.
   kernels::DecodeItem item(const Problem& problem, const Cache& cache, std::int64_t item_number,
                            std::int64_t head, std::int64_t first_query, std::int64_t queries,
                            std::int64_t part) const;

@@ -155,7 +155,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
 
 Tensor attention(const TensorView& query, const TensorView& key, const TensorView& value,
                  const AttentionOptions& options) {
-  // With any other rank, the shape of the context is undefined and this call throws InvalidArgument.
+  // With any other rank, the context has no defined shape, and this call throws InvalidArgument.
   if (query.rank() != 4 || value.rank() != 4) attention_forward(query, key, value, options, {});
   Tensor context(query.dtype(),
                  {query.extent(0), query.extent(1), query.extent(2), value.extent(3)});

@@ -132,7 +132,7 @@ struct DecodeWeights {
 std::size_t decode_scratch_bytes(const DecodeSetup& setup);
 
 /// Computes the partial softmax of an item. `scratch` is aligned to 64 bytes. If a stop is
-/// requested, returns early with `part` unspecified.
+/// requested, returns early and leaves `part` unspecified.
 void decode_item(const DecodeSetup& setup, const DecodeItem& item, const DecodePart& part,
                  std::byte* scratch, const std::stop_token& stop);
 

@@ -4,8 +4,8 @@
 // order; a score is inserted if it exceeds the last one.
 //
 // The number of insertions determines the cost. With random scores, about k / j of the scores at
-// key j enter the list, so the first block is the most expensive. A lower bound of the row's k-th
-// largest score is therefore computed before this block: the k-th largest of the maxima of the
+// key j enter the list, so the first block is the most expensive. For this block, a lower bound of
+// the row's k-th largest score is therefore computed first: the k-th largest of the maxima of the
 // block's tiles, which are scores themselves.
 
 #if defined(FOVEA_KERNELS_LENSES_TOP_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
