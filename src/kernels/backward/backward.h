@@ -25,7 +25,7 @@ struct BackwardSetup {
   bool grad_query = false, grad_key = false, grad_value = false, grad_bias = false;
   bool relevance = false;
 
-  /// Returns whether score gradients are needed, as for all outputs except grad_value.
+  /// Returns whether a requested output depends on score gradients; grad_value does not.
   bool of_scores() const { return grad_query || grad_key || grad_bias || buckets > 0 || relevance; }
 };
 
