@@ -36,8 +36,8 @@ TSAN_ENVIRONMENT = TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
 export PYTHON FOVEA_PYTHON
 # In the source tree, so that `make clean` also removes cached objects.
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
-# ccache compares paths relative to the build tree. build/release and build/wheel-... are equally deep, so they
-# share objects, including those of the sources that CMake generates in each of them (cmake/unity.cmake).
+# ccache compares paths relative to the build tree. build/release and build/wheel-... have the same
+# depth, so they share objects, including those of the sources that CMake generates in each of them (cmake/unity.cmake).
 export CCACHE_BASEDIR ?= $(CURDIR)
 
 # Folders with C++ sources. Files are not listed with git, so that checks also work in a source archive.

@@ -284,7 +284,7 @@ def looks_table(looks):
 
 
 def best_first(kept):
-    """Returns (target, record) pairs with AVX2 last, which is measured in addition to the best target."""
+    """Returns (target, record) pairs, with AVX2 last because it is measured in addition to the best target."""
     return sorted(kept.items(), key=lambda item: item[0] == "AVX2")
 
 
@@ -349,7 +349,7 @@ PEERS_TEXT = ("Right: Fovea's speed as a multiple of each library's fastest call
 
 
 def problem_of(cell):
-    """Converts a cell of bench/peers to a problem of `fovea-bench`, which may not be among its rows."""
+    """Converts a cell of bench/peers to a problem of `fovea-bench`; its tables may lack this problem."""
     masks = {"full": "all", "causal": "causal()", "window": f"window({cell.window}, 0)"}
     return {"batch": 1, "q_heads": cell.q_heads, "kv_heads": cell.kv_heads, "q_len": cell.length,
             "kv_len": cell.length, "head_dim": cell.key_dim, "value_dim": cell.value_dim,

@@ -43,8 +43,8 @@ target_compile_options(fovea_flags INTERFACE
   -ffp-contract=off
   $<$<BOOL:${FOVEA_WERROR}>:-Werror>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # False warnings of GCC 12: overlapping copies in every `"text" + std::string()` (GCC bug 105651), and, with
-  # optimisation, uninitialised members of std::optional and std::vector.
+  # False warnings of GCC 12: about overlapping copies in every `"text" + std::string()` (GCC bug 105651) and, if
+  # optimising, about uninitialised members of std::optional and std::vector.
   target_compile_options(fovea_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
 endif()
 if(FOVEA_SANITIZE)

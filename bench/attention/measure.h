@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measurement of attention calls: results are compared with the reference first, then calls and
-// ceilings are timed in alternation.
+// Measurement of attention calls: results are compared with the reference first, then
+// timings of calls and ceilings alternate.
 
 #pragma once
 
@@ -34,7 +34,7 @@ struct CeilingResult {
 /// One round of one row.
 struct BenchRound {
   std::vector<double> seconds;          ///< per call
-  std::vector<double> against_seconds;  ///< per call of the comparison, in alternation
+  std::vector<double> against_seconds;  ///< per call of the comparison, timed alternately
   double ceiling_before = 0.0;          ///< GFLOP/s, or GB/s read
   double ceiling_after = 0.0;
 };

@@ -32,7 +32,7 @@ struct Rule {
   std::vector<double> numbers;
 };
 
-/// Splits `text`. Returns an empty rule, which matches nothing, if a number cannot be parsed.
+/// Splits `text`. If a number cannot be parsed, returns an empty rule, which matches nothing.
 Rule split_rule(std::string_view text) {
   const std::size_t colon = text.find(':');
   Rule rule = {.name = text.substr(0, colon), .numbers = {}};
@@ -66,7 +66,7 @@ std::int64_t visible_pairs(const BenchProblem& problem) {
   return pairs;
 }
 
-/// Returns the flop of all visible pairs with `numbers` multiply-adds each.
+/// Returns the flop count of all visible pairs, for `numbers` multiply-adds per pair.
 double flop_of_numbers(const BenchProblem& problem, std::int64_t numbers) {
   return 2.0 * static_cast<double>(numbers) * static_cast<double>(problem.batch * problem.q_heads) *
          static_cast<double>(visible_pairs(problem));

@@ -72,8 +72,8 @@ Mask parse_mask(std::string_view text);
 void parse_score(std::string_view text, BenchScore& score);
 
 /// Parses "statistics", "top:K", "map:ROWS,COLUMNS", "received" or "relevance" into `lenses`.
-/// Throws InvalidArgument for anything else, and if relevance, which needs the backward pass, is
-/// combined with another lens.
+/// Throws InvalidArgument for anything else, and for relevance combined with another lens, because
+/// only relevance needs the backward pass.
 void parse_lens(std::string_view text, BenchLenses& lenses);
 
 /// Returns a description for a table row, such as "N 4096, D 64, 8 heads, causal()".
@@ -112,8 +112,9 @@ struct BenchTensors {
   PagedKeyValue paged() const { return {key_blocks, value_blocks, block_table, lengths}; }
 };
 
-/// Returns tensors with normally distributed inputs, the same at every call, with or without those
-/// of the backward pass. Throws InvalidArgument if the options do not fit the problem.
+/// Returns tensors whose inputs are normally distributed and the same at every call. If `backward`,
+/// includes those of the backward pass. Throws InvalidArgument if the options do not fit the
+/// problem.
 BenchTensors make_tensors(const BenchProblem& problem, bool backward);
 
 }  // namespace fovea::cli

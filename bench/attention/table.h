@@ -23,9 +23,9 @@ enum class BenchCall : std::uint8_t { kForward, kBackward, kDecode, kLenses };
 /// The comparison for a row's time.
 enum class BenchAgainst : std::uint8_t {
   kCeiling,
-  kOneThread,  ///< the same call on one thread, measured in alternation
-  kFloat32,    ///< the same call with float32 tensors, measured in alternation
-  kPlain,      ///< the same call without lenses, measured in alternation
+  kOneThread,  ///< the same call on one thread, timed alternately
+  kFloat32,    ///< the same call with float32 tensors, timed alternately
+  kPlain,      ///< the same call without lenses, timed alternately
 };
 
 /// Performance floors and limits on Zen 4; 0 means none.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures contenders in alternation, each in a persistent worker process."""
+"""Measures contenders alternately, each in a persistent worker process."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ class Worker:
             self.process.stdin.flush()
         except BrokenPipeError:
             raise WorkerDied(self.end()) from None
-        # Each request has a one-line answer, so no data is left in the buffer, which select would not see.
+        # Each request has a one-line answer, so nothing is left in Python's buffer, where select would not see it.
         if not select.select([self.process.stdout], [], [], limit)[0]:
             self.end()
             raise WorkerDied(f"took longer than {limit} s")
@@ -60,7 +60,7 @@ class Worker:
         return json.loads(line)
 
     def end(self):
-        """Ends the process and returns a text with its exit status."""
+        """Ends the process and returns a message with its exit status."""
         if self.process.poll() is None and self.process.stdin.closed is False:
             try:
                 self.process.wait(timeout=0.5)

@@ -72,7 +72,7 @@ def build_fovea_call(build, log):
         raise SystemExit(f"bench/peers: no {library}; run make first")
     built = library.stat().st_mtime
     if newest_below("include") > built:
-        # The structures in the headers may differ from those of the library.
+        # The library may have been compiled with other structures than those in the headers.
         raise SystemExit(f"bench/peers: a public header is newer than {library}; run make first")
     if newest_below("src") > built:
         log(f"note: a source is newer than {library}; run make to measure what is in the tree")

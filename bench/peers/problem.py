@@ -124,8 +124,8 @@ class Problem:
         return context, size
 
     def gradients(self):
-        """Returns the gradients of query, key and value, float64 [1, heads, length, dim], and the same sums of absolute
-        values, in which nothing cancels. Softcap is not supported."""
+        """Returns the gradients of query, key and value, float64 [1, heads, length, dim], and the same sums over
+        absolute values, in which nothing cancels. Softcap is not supported."""
         cell, group = self.cell, self.cell.q_heads // self.cell.kv_heads
         assert cell.score != "softcap"
         arrays = (self.query, self.key, self.value)
@@ -148,7 +148,8 @@ class Problem:
 
     def lenses(self, given):
         """Returns for each of cells.LENSES the given result, the float64 result, and the sum of the absolute values of
-        its terms, all [1, q_heads, ...]. Keys are replaced by their weights, because rounding can swap keys."""
+        its terms, all [1, q_heads, ...]. Top keys are replaced by their weights, because rounding can change
+        their order."""
         found = dict(zip(cells.LENSES, given, strict=True))
         rows = []
         n = self.cell.length
@@ -173,8 +174,9 @@ class Problem:
         return [[np.stack(heads)[None] for heads in zip(*of_all, strict=True)] for of_all in zip(*rows, strict=True)]
 
     def check(self, results):
-        """Returns (error, tolerance) of the number with the largest ratio of the two, among all gradients, or in the
-        checked rows of the context and in all lens results. The error is infinite for a wrong shape or NaN.
+        """Returns (error, tolerance) of the number with the largest error relative to its tolerance, among all
+        gradients, or among the checked rows of the context and all lens results. The error is infinite for a
+        wrong shape or NaN.
 
         The tolerance is proportional to the sum of the absolute values of the terms. The relative error of a weight
         is the absolute error of its score (a few ulp of |q| |k| scale, which is below 16 here): 64 roundings in

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker of bench/training for PyTorch in eager mode: python torch_worker.py TASK PARAMETERS BATCHES
 
-Requests and answers are those of training_worker.cc, which has the same model.
+The model, the requests and the answers are those of training_worker.cc.
 `torch_worker.py --make TASK PARAMETERS BATCHES SEED` instead writes the initial parameters and the batches.
 """
 

@@ -44,7 +44,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Sizes of the model and options of the optimizer, with the names of task.json.
+/// Sizes of the model and options of the optimizer, named as in task.json.
 struct Task {
   std::int64_t width, heads, layers, inner, vocabulary, length;
   double learning_rate, weight_decay, clip;

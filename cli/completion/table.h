@@ -34,7 +34,7 @@ struct Completion {
   std::string description;
   std::vector<std::string> subcommands;
   std::vector<CompletionOption> options;
-  /// All positional arguments together.
+  /// The candidates for any positional argument.
   CompletionValue argument;
 };
 

@@ -28,7 +28,7 @@ ProblemPart part_of(const AttendInputs& inputs, const AttendRules& rules,
            .queries = request.queries.size()}};
 }
 
-/// Returns the flop of a pass over the part that computes no context.
+/// Returns the flop count of a pass over the part, without computing a context.
 double flop_of(const ProblemPart& part, const AttendInputs& inputs) {
   return useful_flop(part.shape(), inputs.head_dim(), part.options());
 }

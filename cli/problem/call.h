@@ -52,10 +52,9 @@ struct AttendTimes {
   std::optional<double> share() const;
 };
 
-/// Returns the flop of a call without skipped or repeated work. Rows are sampled evenly if there
-/// are very many pairs and the mask does not give each row a contiguous range of keys. `dims` is
-/// head_dim
-/// + value_dim.
+/// Returns the flop count of a call, excluding skipped and repeated work. Rows are sampled evenly
+/// if there are very many pairs and the mask does not give each row a contiguous range of keys.
+/// `dims` is head_dim + value_dim.
 double useful_flop(const ProblemShape& shape, std::int64_t dims, const AttentionOptions& options);
 
 /// Returns the maximum number of threads of a call.

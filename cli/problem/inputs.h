@@ -22,7 +22,8 @@ struct TensorLayout {
 
   /// Returns the shape in a file of a tensor [batch, heads, length, dim].
   Shape shape(std::int64_t batch, std::int64_t heads, std::int64_t length, std::int64_t dim) const;
-  /// Returns the shape in a file of a tensor [batch, heads, length], the same in either layout.
+  /// Returns the shape that a tensor [batch, heads, length] has in a file. The layout does not
+  /// affect it.
   Shape shape(std::int64_t batch, std::int64_t heads, std::int64_t length) const;
 
   /// Returns a view of a tensor in a file as [batch, heads, length, dim].
@@ -52,8 +53,8 @@ struct AttendInputs {
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }
 };
 
-/// Whether the value tensor is required. If only weights are computed, the key replaces a missing
-/// value.
+/// Whether the value tensor is required. If only weights are computed, the value is optional, and
+/// the key tensor stands in for a missing one.
 enum class ValueWish : std::uint8_t { kNeeded, kIfGiven };
 
 /// Reads and validates the inputs. Throws InvalidArgument or IoError with a message that names the

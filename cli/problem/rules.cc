@@ -121,7 +121,7 @@ ScoreOptions read_score(const AttendArguments& arguments) {
   return score;
 }
 
-/// Returns the first numbers, and the count of the others.
+/// Returns text with the first few numbers and the count of the omitted ones.
 template <class Number>
 std::string some(const std::vector<Number>& numbers) {
   constexpr std::size_t kMaxShown = 4;

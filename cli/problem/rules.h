@@ -29,7 +29,8 @@ struct MaskParts {
   std::optional<std::vector<std::int64_t>> key_lengths;
   TensorRef dense;
 
-  /// Returns (causal | prefix) & window & documents & key_lengths & dense, without absent rules.
+  /// Returns (causal | prefix) & window & documents & key_lengths & dense, omitting the rules that
+  /// were not given.
   Mask joined() const;
 };
 

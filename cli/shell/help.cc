@@ -154,8 +154,8 @@ void write_options(PageWriter& writer, const std::string& heading,
   writer.definitions(definitions);
 }
 
-// Returns the listed commands by purpose, which is the group that a command has in CLI11. There are
-// no subheadings if all commands are in the same group.
+// Returns the visible commands, grouped by their CLI11 group (their purpose). There are no
+// subheadings if all commands are in the same group.
 std::vector<DefinitionGroup> command_groups(const CLI::App& app) {
   std::vector<DefinitionGroup> groups;
   for (const CLI::App* command : listed_commands(app)) {

@@ -23,8 +23,8 @@ constexpr std::array kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t delayed = 0;
 volatile std::sig_atomic_t noted = 0;
 
-// Not sanitized: before a call that does not return, AddressSanitizer allocates memory if the
-// handler runs on an alternate stack. The allocation would deadlock if the signal had interrupted
+// Not sanitized: in a handler on an alternate stack, AddressSanitizer allocates memory before each
+// call of a noreturn function. The allocation would deadlock if the signal had interrupted
 // AddressSanitizer's allocator.
 extern "C" [[gnu::no_sanitize_address]] void end_process(int signal) {
   if (delayed != 0 && noted == 0) {

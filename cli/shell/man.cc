@@ -95,7 +95,7 @@ class RoffWriter : public PageWriter {
   void gap() override { gap_ = true; }
 
  private:
-  // Definitions have a gap of their own, and there is none after a heading.
+  // No .PP before definitions, which add their own gap, or after a heading, which needs none.
   void begin_paragraph() {
     if (gap_) page_ += ".PP\n";
     gap_ = false;

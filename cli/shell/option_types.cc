@@ -30,8 +30,8 @@ std::string suggestion(std::string_view value, const std::vector<std::string>& c
   return nearest;
 }
 
-// Prefix of a validator's name, which stores its choices: the only text of a validator that CLI11
-// does not print.
+// A validator's name stores its choices after this prefix, because the name is the only text of a
+// validator that CLI11 does not print.
 constexpr std::string_view kChoices = "choices:";
 
 }  // namespace

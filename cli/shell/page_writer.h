@@ -14,7 +14,7 @@ namespace fovea::cli {
 /// A term, such as an option, and its description.
 using Definition = std::pair<std::string, std::string>;
 
-/// Definitions with a subheading, which is empty if there is none.
+/// Definitions with an optional subheading; an empty string means none.
 struct DefinitionGroup {
   std::string heading;
   std::vector<Definition> definitions;
@@ -36,7 +36,7 @@ class PageWriter {
   virtual void verbatim(const std::vector<std::string_view>& lines) = 0;
   /// Writes groups one after another, with all descriptions in the same column.
   virtual void groups(const std::vector<DefinitionGroup>& groups) = 0;
-  /// Writes a gap between two of the above within a section.
+  /// Writes a gap between two blocks (of the kinds above) within a section.
   virtual void gap() = 0;
 
   void definitions(const std::vector<Definition>& definitions) { groups({{"", definitions}}); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A progress line for long runs on standard error; not shown if standard error is not a terminal.
+// A progress line on standard error for long runs; shown only if standard error is a terminal.
 
 #pragma once
 

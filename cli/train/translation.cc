@@ -98,7 +98,8 @@ std::int64_t useful_threads(const train::Model& model, const train::TrainingData
   }
   const double tokens = characters / 2 / static_cast<double>(data.training.size()) *
                         static_cast<double>(options.batch);
-  // Each parameter costs two flop per token, and two more for each of two gradients.
+  // Per token, each parameter costs 2 flop in the forward pass and 4 in the backward pass (2 for
+  // the gradient of the input, 2 for the gradient of the parameter).
   const double flop =
       6.0 * tokens * static_cast<double>(model.translator->model().parameters().count());
   return flop < kFlop ? 1 : omp_get_max_threads();

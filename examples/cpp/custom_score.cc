@@ -26,13 +26,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct Cap {
   CapParameters with;
-  template <class D, class V>  // D: a tag of float or double; V: its vector
+  template <class D, class V>  // D: a Highway tag for float or double; V: its vector type
   HWY_ATTR V operator()(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
     using T = hn::TFromD<D>;
     const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));
     return hn::Mul(hn::Set(d, static_cast<T>(with.cap)), fovea::HWY_NAMESPACE::tanh(d, share));
   }
-  template <class D, class V>  // with respect to the score, for gradients
+  template <class D, class V>  // derivative with respect to the score, for gradients
   HWY_ATTR V derivative(D d, V score, const fovea::HWY_NAMESPACE::ScoreLanes<D>& /*at*/) const {
     using T = hn::TFromD<D>;
     const V share = hn::Mul(score, hn::Set(d, static_cast<T>(1 / with.cap)));

@@ -19,7 +19,7 @@ LENSES = fovea.Lenses(statistics=True)
 
 
 class Recorder:
-    """An attention implementation that keeps its lens results by layer number."""
+    """An attention implementation that keeps the lens results of each layer, by layer number."""
 
     def __init__(self, lenses: fovea.Lenses) -> None:
         self.lenses = lenses
@@ -43,7 +43,7 @@ class Recorder:
 
 
 def watch(model: Any, recorder: Recorder) -> None:  # noqa: ANN401
-    """Makes the model compute its attention with the recorder."""
+    """Makes the model use the recorder as its attention implementation."""
     transformers.AttentionInterface.register("fovea_lenses", recorder)
     AttentionMaskInterface.register("fovea_lenses", sdpa_mask)
     model.set_attn_implementation("fovea_lenses")

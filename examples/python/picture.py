@@ -64,7 +64,7 @@ def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (
         parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="rgb({color})" stroke="{LINE}"/>\n')
         if matrix.dtype != bool:
             number = f"{value:.0f}" if value == round(value) else f"{value:.2f}"
-            # At this share, white and ink have equal contrast to the green.
+            # At a share of 0.74, light and dark text contrast equally with the green.
             ink = SOFT if value == 0 else LIGHT if share > 0.74 else INK
             parts.append(text(x + width / 2, y + height / 2 + 5, number, "middle", ink))
     # The title may be wider than its matrix.

@@ -13,9 +13,9 @@ and those of SKELETONS, with and without the weekday. Each numeric format is als
 two-digit year, month and day. A source starts with its language, which decides what 03/04/05 means.
 
 Years run from 1950 to 2049, so a two-digit year is 19.. from 50 on and 20.. below. No two pairs have the same date, so
-the dates of the test set are held out. Its languages and formats are not: every name of a month or weekday occurs in
-the training pairs, and a month's name occurs equally often in each language. The alignment covers year, month and day,
-but not the weekday, which adds no information.
+the dates of the test set are held out. Languages and formats are not held out: every name of a month or weekday occurs
+in the training pairs, and a month's name occurs equally often in each language. The alignment covers year, month and
+day, but not the weekday, which adds no information.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ YEAR, MONTH, DAY = Range(0, 4), Range(5, 7), Range(8, 10)
 PLACES = {"y": YEAR, "M": MONTH, "L": MONTH, "d": DAY}
 MONTHS_AND_WEEKDAYS = ("M", "L", "E", "c")
 
-# A CLDR pattern in parts: a field as its letter and the repeated letter, such as ("M", "MMMM"), or a literal text as ""
-# and the text.
+# The parts of a CLDR pattern. A field is its letter and the repeated letter, such as ("M", "MMMM"); a literal text is
+# "" and the text.
 Parts = tuple[tuple[str, str], ...]
 
 

@@ -43,19 +43,19 @@ THOUSAND = {"de": "tausend", "en": " thousand", "es": " mil", "fr": " mille", "p
 
 IN_EVERY_LANGUAGE = range(100)
 MOST = 100_000
-# The digit count of a number and its digits are drawn from these. Its first digit is never 0.
+# The digit count of a number is drawn from LENGTHS, its digits from DIGITS. The first digit is never 0.
 LENGTHS = (3, 4, 4, 5, 5, 5, 6, 6, 6, 6)
 DIGITS = "0000123456789"
 
-# Maps the power of ten of a digit to the range of its words.
+# Maps a digit's power of ten to the range of the digit's words.
 Places = dict[int, Range]
 
 
 def is_spelled_wrongly(number: int, language: str) -> bool:
     """Returns whether num2words misspells the number.
 
-    Before "thousand", one is "ein" in German and "un" in Spanish, but num2words writes "eins" and "uno", unless the
-    number of thousands is 1.
+    Before "thousand", a final one is "ein" in German and "un" in Spanish. num2words writes "eins" and "uno" instead,
+    except if the number of thousands is 1.
     """
     thousands = number // 1000
     if language == "de":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pairs of texts for training and their files: code shared by make_dates.py and make_numbers.py.
+"""Training pairs of texts, and files of such pairs: code shared by make_dates.py and make_numbers.py.
 
 A line is `source<TAB>target<TAB>alignment`. The alignment gives the source characters that each run of target
 characters comes from. In `0-4=20-24,5-7=12-17`, the first four target characters come from source characters 20 to 23.

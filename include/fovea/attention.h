@@ -76,12 +76,12 @@ FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const
 
 /// Computes the same as attention_forward, optimized for one or a few queries against a long cache,
 /// as in text generation. This case is memory-bound, and attention_forward, which is optimized for
-/// arithmetic, would leave most SIMD lanes empty. All queries of a group of heads share each key
-/// that is read.
+/// arithmetic, would leave most SIMD lanes empty. Each key read from memory is used for all queries
+/// of its group of heads.
 ///
 /// Arguments and options are those of attention_forward. Calls with dropout, and calls with lenses
-/// and more than 4 queries, are forwarded to it. Up to about 32 queries per key head,
-/// attention_decode is faster.
+/// and more than 4 queries, are forwarded to attention_forward. Up to about 32 queries per key
+/// head, attention_decode is faster.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read once per key head; keys that no query sees
 ///          are not read. With lenses, the keys are read once more for each query.
@@ -92,9 +92,9 @@ FOVEA_API void attention_decode(const TensorView& query, const TensorView& key,
                                 const AttentionOutputs& outputs);
 
 /// As above, with keys and values in blocks of tokens. Each batch item has its own number of keys,
-/// which the default alignment uses, as if the mask were combined with key_lengths() by `&`; kv_len
-/// is the maximum over items. Supports float32, float16 and bfloat16 only. Packed sequences and
-/// dropout are not supported.
+/// which has the same effect as combining the mask with key_lengths() by `&`: the default alignment
+/// uses it, and kv_len is the maximum over items. Supports float32, float16 and bfloat16 only.
+/// Packed sequences and dropout are not supported.
 FOVEA_API void attention_decode(const TensorView& query, const PagedKeyValue& cache,
                                 const AttentionOptions& options, const AttentionOutputs& outputs);
 

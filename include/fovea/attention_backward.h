@@ -24,9 +24,9 @@ struct BackwardInputs {
   TensorView grad_lse = {};  ///< [batch, q_heads, q_len]; undefined: the loss is independent of lse
 };
 
-/// The first-order effect of each key's weights on the loss, a by-product of attention_backward:
-/// each weight times the gradient of the loss with respect to it, P dP below, summed over the
-/// queries. Undefined views are skipped.
+/// The first-order effect of each key's weights on the loss, a by-product of attention_backward. It
+/// is the sum over the queries of each weight times its gradient (P dP below). Undefined views are
+/// skipped.
 ///
 /// If all weights of a key are set to 0 and the others are unchanged, the loss decreases by
 /// `relevance`, to first order. A positive relevance means that the key raised the loss, a negative
@@ -35,8 +35,8 @@ struct BackwardInputs {
 /// dropped weights contribute nothing.
 ///
 /// Both are [batch, q_heads, kv_len], float32 (float64 for float64 inputs), last dimension
-/// contiguous. Masked pairs and grad_lse contribute nothing; a key that no query sees gets 0. A row
-/// with NaN or +infinity among its scores makes the results of all keys that it sees NaN.
+/// contiguous. Masked pairs and grad_lse contribute nothing; a key that no query sees gets 0. If a
+/// row has NaN or +infinity among its scores, the results of all keys visible to it are NaN.
 ///
 /// Source   gradient x input: Shrikumar et al. 2016; of attention: Barkan et al. 2021, Chefer et
 ///          al. 2021.

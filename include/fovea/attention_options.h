@@ -106,8 +106,8 @@ struct CustomScore {
   std::shared_ptr<const void> state = nullptr;
 };
 
-/// How a score is computed from query . key; in this order: scale, softcap, custom function,
-/// biases.
+/// The operations that turn query . key into a score, applied in this order: scale, softcap, custom
+/// function, biases.
 struct ScoreOptions {
   /// Factor on query . key; defaults to 1 / sqrt(head_dim) (1 if head_dim is 0).
   std::optional<double> scale = std::nullopt;
@@ -116,7 +116,7 @@ struct ScoreOptions {
   CustomScore custom = {};
   /// Added to the scores; any float type. Broadcast to [batch, q_heads, q_len, kv_len] from the
   /// right: missing leading dimensions and extents of 1 repeat. A bias of -inf masks the pair,
-  /// whatever its score and other biases are; so does any score of -inf.
+  /// regardless of its score and other biases. A score of -inf masks the pair as well.
   TensorRef bias = {};
   std::optional<Alibi> alibi = std::nullopt;
   std::optional<RelativeTable> relative = std::nullopt;
@@ -125,16 +125,16 @@ struct ScoreOptions {
 };
 
 /// Sequences of different lengths, concatenated along the length dimension of tensors with batch 1
-/// (FlashAttention's cumulative lengths). Sequence s has queries query_starts[s] to before
-/// query_starts[s + 1] and keys key_starts[s] to before key_starts[s + 1]; its queries see only
-/// these keys. Each sequence is an independent problem, like a batch item: masks, alignment and
-/// position biases are relative to it, and per-item options (offsets, key_lengths) have one entry
-/// per sequence. Tensors that are laid out along queries or keys (bias, dense masks, document ids)
-/// are packed in the same way as the inputs.
+/// (FlashAttention's cumulative lengths). Sequence s has the queries in the half-open range
+/// [query_starts[s], query_starts[s + 1]) and the keys in [key_starts[s], key_starts[s + 1]); its
+/// queries see only these keys. Each sequence is an independent problem, like a batch item: masks,
+/// alignment and position biases are relative to it, and per-item options (offsets, key_lengths)
+/// have one entry per sequence. Tensors that are laid out along queries or keys (bias, dense masks,
+/// document ids) are packed in the same way as the inputs.
 struct PackedSequences {
   /// 0, ..., q_len: nondecreasing, with one more entry than sequences. Both empty: not packed.
   std::vector<std::int64_t> query_starts;
-  /// 0, ..., kv_len, in the same form.
+  /// 0, ..., kv_len, in the same format as query_starts.
   std::vector<std::int64_t> key_starts;
 
   /// Returns the number of sequences (ProblemShape::sequences); 0: not packed.
@@ -165,7 +165,7 @@ struct AttentionOptions {
   Dropout dropout = {};
   Alignment alignment = {};
   PackedSequences sequences = {};
-  /// How the call runs: threads, workspace, stopping, progress. Ignored by the reference.
+  /// Execution settings: threads, workspace, stop token, progress. Ignored by the reference.
   Execution execution = {};
 };
 
@@ -173,8 +173,8 @@ struct AttentionOptions {
 /// and the actual value.
 FOVEA_API void validate(const AttentionOptions& options, const ProblemShape& shape);
 
-/// The location in the tensors of one item of a problem (ProblemShape::items), a batch item or a
-/// packed sequence: batch index, first query and key, and the number of each.
+/// The part of the tensors that belongs to one item of a problem (ProblemShape::items), that is, to
+/// a batch item or a packed sequence: batch index, first query, first key, query count, key count.
 struct SequenceSpan {
   std::int64_t batch = 0;
   std::int64_t query_start = 0;

@@ -225,7 +225,7 @@ HWY_INLINE void score_tile(const Functor& functor, const ScoreTile& tile) {
     at.key = tile.first.key + k;
     float* scores = tile.scores + k * tile.stride;
     const std::int64_t rest = score_lanes(hn::CappedTag<float, 16>(), functor, tile, at, scores, 0);
-    // A remainder exists only if the engine's vectors are shorter than the vectors used above.
+    // Lanes are left over only if the engine's vectors are shorter than the vectors used above.
     score_lanes(hn::CappedTag<float, 1>(), functor, tile, at, scores, rest);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a call runs: threads, memory, stopping, progress. Results are bit-identical for all settings.
+// Execution settings of a call: threads, workspace, stop token, progress. Results are bit-identical
+// for all settings.
 
 #pragma once
 
@@ -18,15 +19,15 @@ struct Execution {
   /// own limits apply in either case. A forked child process uses one thread.
   int threads = 0;
   /// Memory for intermediate results, of any alignment, with at least the size that the operation's
-  /// workspace function returns. If empty, the calling thread caches a workspace of its own, which
-  /// grows to the largest size needed, is reused by later calls without allocation, and is freed
-  /// when the thread ends. Float64 calls allocate from the heap instead.
+  /// workspace function returns. If empty, the call uses a thread-local workspace of the calling
+  /// thread. That workspace grows to the largest size needed, is reused by later calls without
+  /// allocation, and is freed when the thread ends. Float64 calls allocate from the heap instead.
   std::span<std::byte> workspace = {};
   /// A stop request ends the call within a fraction of a second with the exception Stopped.
   std::stop_token stop = {};
   /// Called with the number of finished work items and their total, at the start and after each
-  /// item. Any thread may call it, but never two at the same time. An exception that it throws
-  /// stops the call and is passed to the caller.
+  /// item. It may be called from any thread, but never concurrently. If it throws an exception, the
+  /// attention call stops and rethrows the exception.
   std::function<void(std::int64_t done, std::int64_t total)> progress = {};
 };
 

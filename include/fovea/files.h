@@ -61,13 +61,13 @@ class FOVEA_API TensorFile {
   /// extension.
   static TensorFile open(const std::string& path);
 
-  /// Opens a file that is already in memory. `bytes` must outlive everything that is read from it.
-  /// Messages refer to it by `name`.
+  /// Opens a file that is already in memory. `bytes` must outlive all tensors read from it.
+  /// Messages refer to the file by `name`.
   static TensorFile from_memory(std::span<const std::byte> bytes, FileFormat format,
                                 const std::string& name);
 
-  /// Reads one .npy from standard input, to its end. Memory grows with the bytes that arrive,
-  /// regardless of the header.
+  /// Reads one .npy file from standard input until end of file. Memory grows with the number of
+  /// bytes received, whatever size the header claims.
   static TensorFile from_standard_input();
 
   const std::string& path() const;

@@ -21,16 +21,16 @@ namespace fovea {
 /// Every tensor is [batch, q_heads] with any strides, float32 (float64 for float64 inputs). The
 /// means include only rows with at least one non-negligible weight. Rows that see no key are
 /// excluded, and so are rows whose weights all underflow to 0 because a sink is far larger. If no
-/// row of a head is included, all its statistics are NaN. A row with NaN or +infinity among its
-/// scores makes all statistics of its head NaN.
+/// row of a head is included, all statistics of the head are NaN. They are also NaN if any visible
+/// score of the head is NaN or +infinity.
 ///
 /// Query i is at position i + offset (AttentionOptions::alignment), as in RowStatistics. A position
 /// outside 0 .. kv_len - 1 has weight 0. Weights are those before dropout; calls with dropout are
 /// rejected. With a sink, the weights of a row sum to 1 minus the sink's share.
 struct HeadSummary {
   MutableTensorView entropy = {};  ///< mean of RowStatistics::entropy, in nats
-  /// Mean entropy of uniform weights: ln(number of keys that the mask makes visible to the row). An
-  /// upper bound of `entropy` if there are no sinks.
+  /// Mean of ln(number of visible keys of the row), the entropy of uniform weights. An upper bound
+  /// on `entropy` if there are no sinks.
   MutableTensorView even_entropy = {};
   MutableTensorView maximum = {};        ///< mean of the largest weight
   MutableTensorView mean_distance = {};  ///< mean of RowStatistics::mean_distance, in keys
@@ -39,13 +39,14 @@ struct HeadSummary {
   MutableTensorView own_key = {};        ///< mean weight of the key at the query's position
   MutableTensorView next_key = {};       ///< mean weight of the key after the query's position
   /// Mean total weight of the keys in the same block as the query's position. Keys are divided into
-  /// `blocks` blocks of nearly equal size: block b has the keys from floor(b kv_len / blocks) to
-  /// before floor((b + 1) kv_len / blocks). If kv_len < blocks, each key is a block.
+  /// `blocks` blocks of nearly equal size: block b has the keys in the half-open range
+  /// [floor(b kv_len / blocks), floor((b + 1) kv_len / blocks)). If kv_len < blocks, each key is a
+  /// block.
   MutableTensorView block_diagonal = {};
   std::int64_t blocks = 16;  ///< 1 or more
 };
 
-/// A statistic of HeadSummary with its name.
+/// The name of a statistic and the corresponding member of HeadSummary.
 struct HeadNumber {
   std::string_view name;
   MutableTensorView HeadSummary::*output;

@@ -30,7 +30,7 @@ struct KvCacheOptions {
   std::int64_t capacity = 0;
 };
 
-/// Keys and values of one layer, to which tokens are appended. One decoding step:
+/// A growing sequence of the keys and values of one layer. One decoding step:
 /// \code
 ///   KvCache cache({.dtype = DType::kBFloat16, .kv_heads = 8, .head_dim = 128});
 ///   ...
@@ -117,7 +117,7 @@ class FOVEA_API KvCache {
   void copy_rows(const Rows& from, const Rows& to, std::int64_t length) const;
   /// Allocates memory for `capacity` tokens and copies the first `length` tokens of this cache.
   Room make_room(std::int64_t capacity, std::int64_t length) const;
-  /// Returns a view of the tokens from `begin` to before `end`.
+  /// Returns a view of the tokens in [begin, end).
   MutableTensorView view_of(const Rows& rows, std::int64_t begin, std::int64_t end) const;
 
   KvCacheOptions options_;

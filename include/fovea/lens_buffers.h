@@ -31,9 +31,9 @@ struct LensBuffers {
   Pool pool = Pool::kSum;
 
   LensBuffers() = default;
-  /// Allocates zeroed tensors with the shapes that the lenses of a problem need. Element types are
-  /// int64 for keys and pair counts; the others are float64 if `inputs`, the type of query, is
-  /// float64, else float32.
+  /// Allocates zeroed tensors with the shapes that the lenses of a problem need. Keys and pair
+  /// counts are int64. All other tensors are float64 if `inputs` (the query's type) is float64,
+  /// else float32.
   FOVEA_API LensBuffers(const ProblemShape& shape, DType inputs, const LensChoice& choice);
 
   /// Returns views of the tensors, for attention_forward to write to.

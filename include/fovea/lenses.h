@@ -24,7 +24,7 @@ namespace fovea {
 /// maximum_key is -1.
 struct RowStatistics {
   MutableTensorView entropy = {};            ///< -sum_j w_j ln(w_j), in nats
-  MutableTensorView maximum = {};            ///< the largest weight, the maximum over keys
+  MutableTensorView maximum = {};            ///< the largest weight of the row
   MutableTensorView maximum_key = {};        ///< the key of the maximum; the lowest key on ties
   MutableTensorView mean_distance = {};      ///< sum_j w_j (i + offset - j) / sum_j w_j
   MutableTensorView distance_variance = {};  ///< sum_j w_j (i + offset - j - mean)^2 / sum_j w_j
@@ -42,19 +42,19 @@ struct TopKeys {
 };
 inline constexpr std::int64_t kMaxTopKeys = 64;
 
-/// How the weights in a cell of a map are combined.
+/// The pooling operation for the weights in a cell of a map.
 enum class Pool : std::uint8_t { kSum, kMean, kMax };
 
 /// Returns "sum", "mean" or "max".
 FOVEA_API const char* pool_name(Pool pool);
 
-/// The weight matrix of each head, pooled to R x C cells. Cell row r covers the queries from
-/// floor(r q_len / R) to before floor((r + 1) q_len / R). Cell columns divide the keys in the same
-/// way.
+/// The weight matrix of each head, pooled to R x C cells. Cell row r covers the queries in the
+/// half-open range [floor(r q_len / R), floor((r + 1) q_len / R)). Cell columns divide the keys in
+/// the same way.
 struct PooledMap {
   /// [batch, q_heads, R, C], 1 <= R <= q_len, 1 <= C <= kv_len; float32 (float64 for float64
-  /// inputs), last dimension contiguous. A cell without visible pairs is 0, or NaN with kMean. A
-  /// NaN row makes every cell NaN from its first visible key to its last.
+  /// inputs), last dimension contiguous. A cell without visible pairs is 0, or NaN with kMean. If a
+  /// row is NaN, all its cells from the row's first visible key to its last are NaN.
   MutableTensorView cells = {};
   /// int64 of the same shape: the number of visible (query, key) pairs in each cell, the divisor of
   /// kMean.

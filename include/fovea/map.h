@@ -17,7 +17,7 @@
 
 namespace fovea {
 
-/// A range of consecutive queries or keys, from `begin` to before `end`.
+/// A half-open range [begin, end) of queries or keys.
 struct IndexRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -29,18 +29,18 @@ struct IndexRange {
 struct MapRequest {
   std::int64_t batch = 0;
   std::int64_t head = 0;           ///< index of a query head
-  std::optional<Pool> heads = {};  ///< kMean or kMax pools all heads, and `head` is ignored
+  std::optional<Pool> heads = {};  ///< if set: pools all heads, by kMean or kMax; ignores `head`
   IndexRange queries = {};         ///< must not be empty
   IndexRange keys = {};            ///< must not be empty
   std::int64_t rows = 1;           ///< cell rows, from 1 to the number of queries
   std::int64_t columns = 1;        ///< cell columns, from 1 to the number of keys
-  Pool pool = Pool::kMean;         ///< how the weights in a cell are combined
+  Pool pool = Pool::kMean;         ///< pooling operation for the weights in a cell
   bool statistics = false;         ///< whether to compute RowStatistics of the queries
   std::int64_t top = 0;            ///< number of top keys per query, up to kMaxTopKeys; 0: none
 };
 
-/// The cells of a map. With R cell rows over n queries, row r covers the queries from
-/// floor(r n / R) to before floor((r + 1) n / R). Cell columns divide the keys in the same way.
+/// The cells of a map. With R cell rows over n queries, row r covers the queries in the half-open
+/// range [floor(r n / R), floor((r + 1) n / R)). Cell columns divide the keys in the same way.
 struct MapCells {
   IndexRange queries;
   IndexRange keys;
@@ -65,8 +65,8 @@ struct MapCells {
 struct AttentionMap {
   MapCells map;
   /// Covers all keys that a query sees, even if the map shows only some of them. Shapes are
-  /// [1, 1, queries], and [1, 1, queries, top] for top keys. Tensors that were not requested are
-  /// undefined, and so are the tensors `cells` and `pairs`.
+  /// [1, 1, queries], and [1, 1, queries, top] for top keys. `cells`, `pairs` and all tensors that
+  /// were not requested are undefined.
   LensBuffers statistics;
 };
 

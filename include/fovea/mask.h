@@ -46,7 +46,7 @@ struct ScoreBlock {
 /// The visibility of a block of scores: none visible, all visible, or each score must be checked.
 enum class Visibility : std::uint8_t { kNone, kAll, kSome };
 
-/// The keys from `begin` to before `end`. `exact` is true if the query sees all of them.
+/// The keys in [begin, end). `exact` is true if the query sees all of them.
 struct KeyRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -87,23 +87,23 @@ class FOVEA_API Mask {
   /// For rules combined with `&` or `|`, kSome may be returned although nothing or everything is
   /// visible. A block without queries or keys is kNone.
   ///
-  /// Cost: O(1) per rule; documents() O(queries + keys) / 64; dense() reads the block until both
+  /// Cost: O(1) per rule; documents() O((queries + keys) / 64); dense() reads the block until both
   ///       values have occurred, and reads repeated rows and columns once.
   Visibility classify(const ScoreBlock& block) const;
 
   /// Returns a range within [0, kv_len) that contains every key the query sees. row.key is ignored.
   /// The empty range is [0, 0) and exact. The range is exact for causal, window, prefix and
-  /// key_lengths, for documents() with nondecreasing ids along these keys, and for dense() that
-  /// repeats along keys. Otherwise documents() and dense() return [0, kv_len), marked inexact. `&`
-  /// intersects the ranges: exact if both are exact or the intersection is empty. `|` returns the
-  /// hull: exact if both are exact and leave no gap, or if one range is exact and contains the
-  /// other.
+  /// key_lengths, for documents() if ids along these keys are nondecreasing, and for dense() if its
+  /// tensor is broadcast along keys. Otherwise documents() and dense() return [0, kv_len), marked
+  /// inexact. `&` intersects the ranges: exact if both are exact or the intersection is empty. `|`
+  /// returns the hull: exact if both are exact and leave no gap, or if one range is exact and
+  /// contains the other.
   ///
   /// Cost: O(1) per rule; documents() O(log kv_len).
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
 
-  /// Writes, for `count` keys from first.key on, 1 if the query first.query may see the key, else
-  /// 0. Fast for long runs. Does not allocate.
+  /// Writes one element for each of the `count` keys starting at first.key: 1 if the query
+  /// first.query may see the key, else 0. Most efficient for a large `count`. Does not allocate.
   void fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const;
 
   /// Returns whether the mask has no rules.
@@ -151,8 +151,8 @@ FOVEA_API Mask prefix(std::int64_t n);
 
 /// A query sees the keys with the same document id. Ids are int64 [length], or [batch, length] if
 /// batch items differ. For packed sequences, ids are packed in the same way. Other rules still use
-/// positions in the whole sequence. A separate alignment per document therefore requires
-/// q_len = kv_len, where positions in the sequence and in the document give the same result.
+/// positions in the whole sequence. To align them per document, q_len = kv_len is therefore
+/// required: positions in the sequence and in the document then give the same result.
 FOVEA_API Mask documents(const Tensor& query_ids, const Tensor& key_ids);
 
 /// As above, with one array for queries and keys; requires q_len == kv_len.

@@ -152,8 +152,8 @@ class FOVEA_API PagedKvCache {
   std::shared_ptr<std::byte> value_;
   std::unordered_map<SequenceId, Sequence> sequences_;
   SequenceId next_id_ = 0;
-  /// The number of sequences that share each block. Has entries only for blocks that were ever in
-  /// use, which are the first ones of the pool.
+  /// The number of sequences that share each block. Has entries only for blocks that have ever been
+  /// in use; these are the first blocks of the pool.
   std::vector<std::int64_t> owners_;
   /// Blocks that were used and have been freed.
   std::vector<std::int64_t> free_;

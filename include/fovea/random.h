@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // NumPy's legacy random stream: reproduces arrays defined by `numpy.random.seed(...)` bit for bit.
-// Depends only on the tensors, not on attention. Meant for reproducible examples and tests; it is
-// not fast and not cryptographically secure.
+// Depends only on fovea/tensor.h, not on attention. Meant for reproducible examples and tests; it
+// is not fast and not cryptographically secure.
 
 #pragma once
 

@@ -39,7 +39,7 @@ struct AdditiveScore {
 
 using ScoreKind = std::variant<DotScore, GeneralScore, AdditiveScore>;
 
-/// How a row of scores is normalized to a row of weights.
+/// The normalization that turns a row of scores into a row of weights.
 enum class Normalization : std::uint8_t {
   /// exp(s - max) / sum; does not overflow for scores of any size.
   kSoftmax,
@@ -114,8 +114,8 @@ struct Steps {
 /// Order    query . key, then scale, softcap, custom function, bias (additive, ALiBi, relative
 ///          table), mask.
 /// Masking  a masked key is ignored, whatever its key and value contain: NaN and infinity in it
-///          never propagate. A key with score -inf is also ignored, whether the -inf occurs before
-///          or after the biases, and whether it comes from an overflow, a key of -inf or a bias. A
+///          never propagate. A key with score -inf, before or after the biases, is also ignored,
+///          regardless of the cause of the -inf (an overflow, a key of -inf or a bias). A
 ///          bias of -inf masks regardless of the score and other biases, even NaN. A fully masked
 ///          row has context 0 and lse -inf; with a sink, lse equals the sink. NaN in visible keys
 ///          and values propagates as in plain arithmetic.
@@ -142,7 +142,7 @@ struct Rows {
   Tensor context;  ///< [rows, value_dim]
   Tensor lse;      ///< [rows]
   Tensor weights;  ///< [rows, kv_len]
-  /// The position of each row, with the first key of its sequence.
+  /// The position of each row; `key` is the first key of the row's sequence.
   std::vector<ScorePosition> places = {};
 };
 
@@ -190,8 +190,8 @@ struct Gradients {
 ///          have no gradient. A custom function needs its derivative.
 /// Masking  a hidden key (see attention_steps) has zero gradients and contributes nothing, whatever
 ///          the key, its value and the gradients of its weights contain. A fully masked row
-///          contributes nothing either, except that the gradient of its lse is added to the sink's
-///          if there is one. NaN in visible keys and values propagates.
+///          contributes nothing either. Exception: with a sink, the gradient of the row's lse is
+///          added to the gradient of the sink. NaN in visible keys and values propagates.
 /// Numerics every operation is rounded as in the forward pass. Sums run over batch items, heads,
 ///          queries and keys in this order, each in ascending order. In kBFloat16 and kFloat16, Z P
 ///          and dS S' are rounded to the type before they multiply dO, K and Q; the gradients of

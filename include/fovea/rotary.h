@@ -19,7 +19,7 @@ namespace fovea {
 ///   a cos - b sin
 ///   b cos + a sin
 struct Rotary {
-  /// How dimensions are paired. With d rotated dimensions, pair i has dimensions
+  /// The pairing of dimensions. With d rotated dimensions, pair i has dimensions
   enum class Pairs : std::uint8_t {
     kHalves,       ///< i and i + d / 2, as in Llama in `transformers` ("rotate_half") and GPT-NeoX
     kInterleaved,  ///< 2 i and 2 i + 1, as in the paper and GPT-J
@@ -37,7 +37,7 @@ struct Rotary {
   std::vector<double> inverse_frequencies = {};
 };
 
-/// Returns base^(-2 i / dims) for i from 0 to before dims / 2, the starting point of scaled
+/// Returns base^(-2 i / dims) for all integers i in [0, dims / 2), the starting point of scaled
 /// variants. Throws InvalidArgument if `dims` is odd or negative, or if `base` is not a positive
 /// finite number.
 FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64_t dims);
@@ -65,8 +65,8 @@ FOVEA_API std::vector<double> rotary_inverse_frequencies(double base, std::int64
 FOVEA_API void apply_rotary(const TensorView& source, std::int64_t first_position,
                             const Rotary& rotary, const MutableTensorView& target);
 
-/// As above, at explicit positions: int64 [length] for all sequences, or [batch, length], where
-/// batch is the first of at least three dimensions of source.
+/// As above, at explicit positions: int64 [length] for all sequences, or [batch, length]. The
+/// latter requires a source of at least three dimensions, the first of which is batch.
 FOVEA_API void apply_rotary(const TensorView& source, const TensorView& positions,
                             const Rotary& rotary, const MutableTensorView& target);
 

@@ -35,7 +35,7 @@ struct Sequence {
   bool numeric = false;
   /// [batch, length, dim] float64
   Tensor embeddings;
-  /// How the embeddings were drawn, such as "rand, seed 42"; empty if they were specified.
+  /// The random source of the embeddings, such as "rand, seed 42"; empty if they were specified.
   std::string drawn;
 
   std::int64_t length() const { return static_cast<std::int64_t>(tokens.front().size()); }
@@ -46,7 +46,7 @@ struct Projections {
   Tensor query;  ///< [dim, heads * head_dim] float64
   Tensor key;    ///< [source dim, kv_heads * key_dim]
   Tensor value;  ///< [source dim, kv_heads * value_dim]
-  /// How each matrix was drawn, such as "randint(0, 3), seed 42"; empty if it was specified.
+  /// The random source of each matrix, such as "randint(0, 3), seed 42"; empty if it was specified.
   std::string query_drawn, key_drawn, value_drawn;
 };
 
@@ -68,7 +68,7 @@ struct FOVEA_API Tolerance {
   double allowed(double expected, double computed) const;
 };
 
-/// An array or scalar that the author of the scene expects a step to have.
+/// The expected array or scalar of a step, specified by the author of the scene.
 struct Expectation {
   std::string step;                 ///< the name of a step, such as "focus.key"
   std::vector<std::int64_t> index;  ///< leading indices of the part to compare; empty for the whole
@@ -88,7 +88,7 @@ struct Focus {
   friend bool operator==(const Focus&, const Focus&) = default;
 };
 
-/// A weight that a query should have on a key after learning (fovea/train_scene.h).
+/// The attention weight to be learned for a query and a key (fovea/train_scene.h).
 struct Wish {
   std::int64_t item = 0;  ///< index in the batch
   std::int64_t query = 0;
@@ -112,7 +112,7 @@ struct Scene {
 
   reference::ScoreKind score_kind;
   AttentionOptions options;
-  /// How `options.score.scale` was specified: "1/sqrt(head_dim)" or a number.
+  /// `options.score.scale` as text: "1/sqrt(head_dim)" or a number.
   std::string scale_text;
 
   /// Normalizations to show side by side; the last one is used for the context.

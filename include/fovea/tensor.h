@@ -30,7 +30,7 @@ enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt6
 /// Returns "float32", "float64", "float16", "bfloat16", "int64" or "bool".
 FOVEA_API std::string_view dtype_name(DType dtype);
 
-/// Returns the bytes per element.
+/// Returns the size of an element in bytes.
 FOVEA_API std::size_t dtype_size(DType dtype);
 
 /// Returns whether the elements are floating-point numbers.
@@ -302,9 +302,9 @@ class FOVEA_API Tensor {
   bool defined_ = false;
 };
 
-/// A tensor that is referenced beyond one call. Constructed from a view or an lvalue tensor, it
-/// does not own the elements, which must outlive the reference. Constructed from a temporary tensor
-/// or with an owner, it shares ownership with its copies.
+/// A reference to a tensor that is used beyond one call. If constructed from a view or an lvalue
+/// tensor, it does not own the elements, which must outlive the reference. If constructed from a
+/// temporary tensor or with an owner, it shares ownership of the elements with its copies.
 class TensorRef {
  public:
   TensorRef() = default;

@@ -26,8 +26,8 @@ struct LearnOptions {
   /// The maximum number of steps.
   std::int64_t steps = 2000;
   double learning_rate = 0.05;
-  /// If set, random numbers are added to the initial weights, to learn another solution: normal,
-  /// with standard deviation 0.01, from a stream with this seed (0 .. 2^32 - 1). If not set,
+  /// If set, normal random numbers with standard deviation 0.01 are added to the initial weights,
+  /// to learn another solution. This is the seed of their stream, 0 .. 2^32 - 1. If not set,
   /// learning starts from the unchanged weights.
   std::optional<std::uint64_t> seed = std::nullopt;
   /// Called before each step; learning stops if it returns false.

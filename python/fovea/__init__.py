@@ -7,7 +7,7 @@
     fovea.torch                     attention in PyTorch's autograd; imported separately
     fovea.nn                        trainable layers; imported separately
     causal, window, prefix, ...     masks as rules, combined with & and |
-    Lenses, weights, Weights        statistics and parts of the weights, which are never stored
+    Lenses, weights, Weights        statistics of the weights, and parts of the unstored matrix
     map, received, heads            weights pooled to a picture, or summarised per key and per head
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       attention in plain float64, the oracle

@@ -45,8 +45,8 @@ def map(  # noqa: A001
     reduce  reduction of the weights in a cell: "sum", "mean" (over the visible pairs of a query and a
             key, NaN if there are none) or "max"
     head    computes only this query head
-    heads   reduces over all heads: the "mean" or "max" of each cell; with reduce="mean" only over heads
-            with a visible pair in the cell
+    heads   reduces over all heads: the "mean" or "max" of each cell; if reduce="mean", only heads with a
+            visible pair in the cell count
     queries, keys  restrict the map to a part: slices without a step; None: all
     lse     [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options
     mask, scale, softcap, bias, alibi, relative, sinks, alignment, threads  as in attention()
@@ -54,8 +54,8 @@ def map(  # noqa: A001
     Returns [batch, q_heads, rows, columns], a NumPy array of float32 (float64 for float64 inputs), without
     the batch and head dimensions that query lacks, and without heads if head or heads is given.
 
-    Cost    one fused pass over all heads; with head, queries, keys or lse, the cost of the selected part,
-            plus the fused pass if lse is None.
+    Cost    one fused pass over all heads. If head, queries, keys or lse is given: the cost of the selected
+            part, plus the fused pass if lse is None.
     Raises  TypeError and ValueError; the message has the argument, the expected and the actual value.
             Ctrl-C interrupts long calls.
 

@@ -109,8 +109,8 @@ class _Matrix:
 
 
 class Scores(_Matrix):
-    """The scores of one head, [q_len, kv_len], the input of the softmax, computed on access: with scale,
-    softcap and biases, -inf for masked keys. Indexed like Weights; needs no lse."""
+    """The scores of one head, [q_len, kv_len], computed on access. They are the input of the softmax, after
+    scale, softcap and biases, and -inf for masked keys. Indexed like Weights; needs no lse."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights, self._shape = weights, weights.shape
@@ -139,9 +139,9 @@ class Weights(_Matrix):
     numpy.asarray(W) computes and stores the whole matrix. Query and key are not copied and must not
     change while W is in use.
 
-    All results are NumPy arrays of float32 (float64 for float64 inputs), keys int64. Raises TypeError,
-    ValueError, and IndexError for an integer out of range; the message has the argument, the expected and
-    the actual value. Ctrl-C interrupts long calls.
+    All results are NumPy arrays of float32 (float64 for float64 inputs), except that key indices are int64.
+    Raises TypeError, ValueError, and IndexError for an integer out of range; the message has the argument,
+    the expected and the actual value. Ctrl-C interrupts long calls.
 
         >>> words = np.eye(3, dtype=np.float32)
         >>> w = fovea.Weights(words, words, mask=fovea.causal(), scale=1.0)
@@ -197,8 +197,8 @@ class Weights(_Matrix):
 
     @property
     def lse(self) -> _Input:
-        """The lse of all heads, [batch, q_heads, q_len] without the dimensions that query lacks: the argument
-        lse, or computed once. Can be passed to the Weights of another head."""
+        """The lse of all heads, [batch, q_heads, q_len] without the dimensions that query lacks. It is the
+        argument lse if given, and otherwise computed once. Can be passed to the Weights of another head."""
         if self._lse is None:
             found: NDArray[Any] = _engine._observe(self._query, self._key, **self._options)
             self._lse = found
@@ -206,7 +206,7 @@ class Weights(_Matrix):
 
     @property
     def scores(self) -> Scores:
-        """The scores behind these weights, with the same indexing: W.scores[i, j], W.scores[a:b, c:d]."""
+        """The scores of these weights, with the same indexing: W.scores[i, j], W.scores[a:b, c:d]."""
         return Scores(self)
 
     def _part(self, rows: slice, cols: slice) -> NDArray[Any]:
@@ -300,7 +300,7 @@ class Weights(_Matrix):
 
         Fully masked cells are masked in the image: blank, unless the colormap sets a color for them.
 
-        Returns the Axes. Raises ImportError without matplotlib.
+        Returns the Axes. Raises ImportError if matplotlib is not installed.
         """
         down, across = _part_of("queries", queries, self._shape[0]), _part_of("keys", keys, self._shape[1])
         if ax is None:

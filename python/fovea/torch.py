@@ -57,8 +57,9 @@ def _given(
 
 
 class _Once(torch.autograd.Function):
-    """Identity for a gradient that depends on `sources` but can't be differentiated. once_differentiable() is
-    not enough: it treats the gradient as a constant if the incoming gradients are constants."""
+    """Identity function that makes a gradient depend on `sources` in the graph, but raises RuntimeError when it is
+    differentiated. once_differentiable() is not enough: it treats the gradient as a constant if the incoming
+    gradients are constants."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, *sources: Tensor) -> Tensor:

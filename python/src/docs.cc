@@ -35,7 +35,8 @@ alignment  the position i + offset of query i among the keys, for causal, window
            relative: "bottom-right" aligns the last query with the last key; "top-left" is
            offset 0; or an integer offset, or one per batch item
 query_starts, key_starts  packed sequences: 0, ..., length, for tensors of batch 1; sequence s
-           has queries query_starts[s] to query_starts[s + 1] and sees only its own keys
+           has the queries from query_starts[s] to before query_starts[s + 1], which attend only
+           to the sequence's own keys
 dropout    a Dropout, for training: selects the weights to drop
 )";
 
@@ -61,15 +62,16 @@ lenses     a Lenses: weight statistics to collect during the pass, for example e
            and largest weights, or a map of all weights; not supported with dropout
 
 Returns [batch, q_heads, q_len, value_dim], with query's array library, rank and dtype; with
-return_lse=True also lse [batch, q_heads, q_len], float32 (float64 for float64 inputs); with
-lenses also, last, a Seen of NumPy arrays.
+return_lse=True also lse [batch, q_heads, q_len], float32 (float64 for float64 inputs). With lenses,
+the last result is a Seen of NumPy arrays.
 
 Order      query . key, then scale, softcap, biases, mask.
 Masking    causal() with q_len = 2, kv_len = 5, the last query aligned with the last key:
              1 1 1 1 0
              1 1 1 1 1
-           A fully masked row gives context 0 and lse -inf (with a sink: the sink). NaN and
-           infinity in a masked key or value never leak; in a visible one they propagate.
+           A fully masked row has context 0 and lse -inf (with a sink, lse is the sink's logit).
+           NaN and infinity in a masked key or value never affect the result; in a visible one
+           they propagate.
 Gradients  attention_backward(); fovea.torch.attention() is this function for PyTorch's autograd.
 Numerics   float32 accumulation, online softmax; docs/numerics.md has the bounds and their tests.
 Cost       2 * batch * q_heads * q_len * kv_len * (head_dim + value_dim) flop, less the blocks of
@@ -93,28 +95,29 @@ constexpr std::string_view kAttentionBackwardDoc =
 --
 
 Computes the gradients of a loss with respect to the inputs of attention(), given the gradients with
-respect to its results. One fused pass, which recomputes the weights and never stores them.
+respect to its results. Runs one fused pass, which recomputes the weights and never stores them.
 
 query, key, value  the inputs of attention()
 context       [batch, q_heads, q_len, value_dim]   the result of attention()
 lse           [batch, q_heads, q_len]              its lse, from return_lse=True
 grad_context  [batch, q_heads, q_len, value_dim]   gradient of the loss with respect to context
-grad_lse      [batch, q_heads, q_len]              and to lse; None if the loss does not use lse
+grad_lse      [batch, q_heads, q_len]              gradient with respect to lse; None if the loss
+              does not use lse
 wanted        list of the gradients to compute, by name; by default all that apply; may also
               contain "relevance" and "magnitude"
 
 The other keywords are those of attention() and must have the same values, dropout included.
-All arrays have the rank of query, lse and grad_lse one less. Query, key, value, context and
-grad_context are float32, float16 or bfloat16, in any mix, with lse and grad_lse in float32; or all
-arrays are float64 (computed by the slow reference).
+All arrays have the rank of query, except that the rank of lse and grad_lse is one less. Query, key,
+value, context and grad_context are float32, float16 or bfloat16, in any mix, with lse and grad_lse
+in float32; or all arrays are float64 (computed by the slow reference).
 
 Returns Gradients: .query, .key, .value, .bias, .relative and .sinks, each with the array library,
 shape and dtype of its input; relative, [buckets, q_heads], and sinks, [q_heads], have query's array
 library and the dtype of lse. The gradient of an input that is absent or not in `wanted` is None.
 
 Also .relevance and .magnitude, [batch, q_heads, kv_len], with query's array library and the dtype
-of lse: each key's effect on the loss, the sums over queries of P dP and of |P dP|. To first order,
-the loss falls by a key's relevance if its weights become 0 and the other weights stay unchanged.
+of lse: each key's effect on the loss, as the sums over queries of P dP and of |P dP|. To first
+order, the loss falls by a key's relevance if the key's weights become 0 and no others change.
 
 With P = exp(S - lse), and Z = 1 / (1 - p) where dropout keeps a weight and 0 elsewhere:
   dV = (Z P)^T dO,  dP = Z dO V^T,  dS = P (dP - rowsum(dO O) + dlse),  dQ = dS K,  dK = dS^T Q
@@ -122,7 +125,7 @@ and the chain rule through scale and softcap; dbias = dS, summed over the broadc
 
 Masking    masked keys and fully masked rows have zero gradients and contribute nothing, even if
            they hold NaN or infinity.
-Numerics   float32 accumulation; docs/numerics.md.
+Numerics   float32 accumulation; see docs/numerics.md.
 Cost       2 * batch * q_heads * q_len * kv_len * (3 head_dim + 2 value_dim) flop, less the blocks
            of keys that a mask hides; O(q_len + kv_len) memory.
 Threads    bit-identical for any number of threads. Releases the GIL if the call is long enough.
@@ -145,19 +148,20 @@ constexpr std::string_view kDecodeDoc =
 --
 
 Computes attention() for one or a few queries against many keys, as in text generation. This case is
-memory-bound, and attention() would leave most SIMD lanes empty. Faster than attention() up to
-about 32 queries per key head.
+memory-bound, and attention() would leave most SIMD lanes empty. For up to about 32 queries per key
+head, decode() is faster than attention().
 
 query      [batch, q_heads, q_len, head_dim], or with fewer dimensions, as in attention()
 key        [batch, kv_heads, kv_len, head_dim]; or a KvCache, which also has the values
 value      [batch, kv_heads, kv_len, value_dim]; omitted with a KvCache
 
 All keywords, results and errors are those of attention(). Calls attention() if dropout is set, or
-for lenses on more than a few queries.
+if lenses are used with more than a few queries.
 
 Cost       kv_len * (head_dim + value_dim) elements read once per key head; keys that no query
            sees are not read. Lenses read the keys once more for each query.
-Source     Dao et al. 2023 (Flash-Decoding): splits the keys into parts and merges them by lse.)";
+Source     Dao et al. 2023 (Flash-Decoding): attends to parts of the keys separately, and merges the
+           results by lse.)";
 
 constexpr std::string_view kWeightsDoc =
     R"(weights(query, key, *, rows=None, cols=None, batch=0, head=0, lse=None, {score}threads=None)
@@ -177,8 +181,8 @@ lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with th
 Everything else is as in attention(); packed sequences and dropout are not supported.
 
 Returns [rows, cols], a NumPy array of float32 (float64 for float64 inputs). Overlapping rectangles
-are bit-identical where they overlap. A full row adds up to 1, less the share of a sink, up to the
-rounding of lse; a fully masked row is 0.
+are bit-identical where they overlap. Apart from the rounding of lse, a full row adds up to 1
+minus the sink's share, if there is a sink; a fully masked row is 0.
 
 Cost       2 * rows * cols * head_dim flop; without lse also 2 * batch * q_heads * q_len * kv_len *
            head_dim, less the masked blocks.
@@ -194,8 +198,8 @@ constexpr std::string_view kReceivedDoc =
     R"(received(query, key, *, lse=None, recent=None, bins=None, {score}threads=None)
 --
 
-Computes the total weight that each key receives from all queries, per head. Multiplies queries and
-keys once more; the product is never stored.
+Computes the total weight that each key receives from all queries, per head. Recomputes the product
+of queries and keys, and never stores it.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
 key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
@@ -204,7 +208,7 @@ lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with th
 recent     1 to q_len: also returns the sum over the last `recent` queries, as used by methods that
            evict keys from a cache
 bins       1 to 4096: also returns a histogram of the visible weights; bin b counts
-           2^-(b + 1) < w <= 2^-b, the last bin all smaller weights
+           2^-(b + 1) < w <= 2^-b, and the last bin also counts all smaller weights
 
 Everything else is as in attention(); packed sequences and dropout are not supported.
 
@@ -215,8 +219,8 @@ None unless requested.
 Cost       2 * batch * q_heads * q_len * kv_len * head_dim flop, less the masked blocks.
 Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
            and the actual value. Ctrl-C interrupts a long call in the main thread.
-Source     Zhang et al. 2023 (H2O) keep the keys with the largest sums; Li et al. 2024 (SnapKV)
-           keep the keys that the last queries attend to.
+Source     Zhang et al. 2023 (H2O), who keep the keys with the largest sums; Li et al. 2024
+           (SnapKV), who keep the keys that the last queries attend to.
 
     >>> words = np.eye(3, dtype=np.float32)
     >>> found = fovea.received(words, words, mask=fovea.causal(), scale=1.0, bins=3)
@@ -229,9 +233,8 @@ constexpr std::string_view kHeadsDoc =
     R"(heads(query, key, *, blocks=16, {score}threads=None)
 --
 
-Summarises where each head attends, in a few statistics that distinguish, for example, a
-previous-token head from an attention sink and from a uniform head. The weight matrix is never
-stored.
+Summarises where each head attends, in a few statistics. For example, they tell a previous-token
+head from an attention sink and from a uniform head. The weight matrix is never stored.
 
 query      [batch, q_heads,  q_len,  head_dim]   or without batch, or without batch and heads;
 key        [batch, kv_heads, kv_len, head_dim]   same rank; the dtypes of attention()
@@ -242,13 +245,13 @@ blocks     number of equal blocks of keys for block_diagonal: block b has the ke
 Everything else is as in attention(); packed sequences and dropout are not supported.
 
 Returns a HeadSummary of arrays [batch, q_heads], float32 (float64 for float64 inputs): means over
-the rows of each head that have a visible key. entropy is in nats, and even_entropy is the entropy
+each head's rows that have a visible key. entropy is in nats, and even_entropy is the entropy
 of equal weights on all visible keys; maximum is the largest weight; mean_distance is in keys;
 first_key, previous_key, own_key and next_key are the weights of key 0 and of the keys before, at
 and after the query's own position i + offset; block_diagonal is the weight of all keys in the
-query's block. The weight of a position outside the keys is 0.
+query's block. For a position without a key, the weight is 0.
 
-Cost       that of attention() without values, plus 1 / blocks of this cost for block_diagonal.
+Cost       the cost of attention() without values, plus 1 / blocks of that for block_diagonal.
 Raises     TypeError and ValueError as attention() does; the message has the argument, the expected
            and the actual value. Ctrl-C interrupts a long call in the main thread.
 
@@ -279,9 +282,9 @@ Computes attention and keeps every intermediate array: O(q_len * kv_len) memory,
 
 normalization  turns a row of scores into weights: "softmax"; "softmax_unshifted", exp(s) / sum,
                which may overflow; "sum", s / sum
-arithmetic     "float64"; "float32": rounds every operation, the naive computation whose error
-               bounds that of the faster kernels; "bfloat16", "float16": the same for tensors of
-               these dtypes, with weights rounded before the product with the values
+arithmetic     "float64"; "float32": rounds every operation, as in the naive computation, whose
+               error is an upper bound for the faster kernels; "bfloat16", "float16": the same for
+               tensors of these dtypes, with weights rounded before the product with the values
 
 Other arguments are those of fovea.attention(). Returns Steps.)";
 
@@ -292,14 +295,15 @@ constexpr std::string_view kReferenceGradientsDoc =
 The oracle for fovea.attention_backward(): gradients in plain scalar float64, one query at a time.
 Slow.
 
-grad_context  [batch, q_heads, q_len, value_dim]  gradient of the loss with respect to context,
-grad_lse      [batch, q_heads, q_len]             to lse
-grad_weights  [batch, q_heads, q_len, kv_len]     and to the weights before dropout, for a loss on
-              the weights themselves; None if the loss does not use the result
+grad_context, grad_lse, grad_weights  gradients of the loss with respect to the results; None if the
+              loss does not use the result:
+                context                     [batch, q_heads, q_len, value_dim]
+                lse                         [batch, q_heads, q_len]
+                the weights before dropout  [batch, q_heads, q_len, kv_len]
 arithmetic    as in attention_steps()
 
 Other arguments are those of fovea.attention(), of any floating-point dtype. Returns Gradients of
-NumPy arrays, float64 (float32 for the other arithmetics).)";
+NumPy arrays: float64, or float32 if arithmetic is not "float64".)";
 
 constexpr std::string_view kScaledDotProductAttentionDoc =
     R"(scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False)
@@ -308,7 +312,7 @@ constexpr std::string_view kScaledDotProductAttentionDoc =
 Equivalent to torch.nn.functional.scaled_dot_product_attention, with the same arguments, semantics
 and results, for arrays of torch, NumPy, JAX and others.
 
-query      [..., q_len,  head_dim]    the leading dimensions of all three broadcast
+query      [..., q_len,  head_dim]    leading dimensions are broadcast
 key        [..., kv_len, head_dim]
 value      [..., kv_len, value_dim]
 attn_mask  broadcasts to [..., q_len, kv_len]: bool, True where the key is visible; or float, added
@@ -318,7 +322,8 @@ dropout_p  in [0, 1): probability of dropping a weight. Each call drops differen
            dimensions before batch and heads)
 is_causal  key j is visible iff j <= i, aligned top left; not supported with attn_mask
 scale      1 / sqrt(head_dim) by default
-enable_gqa  [..., heads, length, dim], where query's heads are a multiple of key's and value's
+enable_gqa  True: in [..., heads, length, dim], the number of query heads may be a multiple of the
+           number of key heads and of value heads
 
 Returns [..., q_len, value_dim], with query's array library and dtype. A fully masked row gives 0.
 Torch tensors may require a gradient, attn_mask included; the result is then part of the graph.

@@ -46,9 +46,10 @@ nb::object randint(RandomState& self, std::int64_t low, std::optional<std::int64
 void add_random(nb::module_& module) {
   nb::class_<RandomState>(
       module, "RandomState",
-      R"(NumPy's legacy stream, numpy.random.RandomState(seed), bit for bit (normal values within an ulp if
-the C library's log differs): MT19937 (Matsumoto and Nishimura 1998), normal values by Marsaglia's
-polar method. Scenes use it, so that they can reproduce the random arrays of a notebook.
+      R"(Bit-identical to NumPy's legacy stream, numpy.random.RandomState(seed) (normal values
+within an ulp if the C library's log differs): MT19937 (Matsumoto and Nishimura 1998), normal values
+by Marsaglia's polar method. Scenes use it, so that they can reproduce the random arrays of
+a notebook.
 
     >>> fovea.random.RandomState(42).randint(0, 10, size=3)
     array([6, 3, 7]))")

@@ -22,7 +22,7 @@ namespace {
 
 /// Initial capacity of a growing cache, in tokens.
 constexpr std::int64_t kMinCapacity = 64;
-/// Alignment of each head in bytes: a cache line, and the longest vector.
+/// Alignment of each head in bytes: the size of a cache line and of the longest SIMD vector.
 constexpr std::int64_t kHeadAlignment = 64;
 
 }  // namespace

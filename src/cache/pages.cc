@@ -22,9 +22,8 @@ constexpr std::size_t kWorthLargePages = kLargePage / 4;
 
 std::shared_ptr<std::byte> map_pages(std::size_t bytes) {
   const std::size_t rounded = (bytes + kLargePage - 1) / kLargePage * kLargePage;
-  // One more page, so that the memory can start at a multiple of the page size. Mapped without
-  // reservation: a capacity is a limit that may exceed the machine's memory, and few sequences
-  // reach it.
+  // One more page, so that the memory can start at a multiple of the page size. No memory is
+  // reserved: the capacity is only a limit, may exceed the machine's memory, and is rarely reached.
   const std::size_t mapped = rounded + kLargePage;
   void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

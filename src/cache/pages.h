@@ -23,11 +23,11 @@ std::int64_t bytes_of(const Shape& shape, DType dtype, std::string_view name);
 /// std::bad_alloc.
 std::shared_ptr<std::byte> allocate_pages(std::int64_t bytes);
 
-/// Throws InvalidArgument unless a cache can store keys and values in `dtype`: float32, float16 or
+/// Throws InvalidArgument unless `dtype` is one that caches can store: float32, float16 or
 /// bfloat16.
 void validate_cache_dtype(DType dtype);
 
-/// Throws InvalidArgument if `number` is less than `least`; `name` is its name in the message.
+/// Throws InvalidArgument if `number` is less than `least`; the message calls the number `name`.
 void validate_at_least(std::int64_t number, std::int64_t least, std::string_view name);
 
 }  // namespace fovea

@@ -29,7 +29,7 @@ Memory check_rows(const TensorView& tensor, std::string_view name) {
   return memory_of(tensor, name);
 }
 
-/// Returns whether two tensors of the same shape have the same elements in memory.
+/// Returns whether two tensors of the same shape view the same memory with the same layout.
 bool same_elements(const TensorView& a, const TensorView& b) {
   if (a.data() != b.data() || a.dtype() != b.dtype()) return false;
   for (int dim = 0; dim < a.rank(); ++dim) {

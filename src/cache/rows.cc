@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Conversion and rotation of rows (rows.h), in a buffer of one row in float32 or float64. The
-// buffer allows one loop per source type and one per target type instead of one per pair of types,
-// and writing a row in place.
+// Conversion and rotation of rows (rows.h), in a buffer of one row in float32 or float64. With the
+// buffer, one loop per source type and one per target type replace a loop per pair of types. The
+// buffer also makes it possible to rotate a row in place.
 
 #include "cache/rows.h"
 

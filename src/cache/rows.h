@@ -39,8 +39,8 @@ class Rotation {
   std::optional<std::int64_t> position_;
 };
 
-/// Positions of rows: those in `given`, int64 [length] or [batch, length], if it is defined;
-/// otherwise consecutive positions from `first` on.
+/// Positions of rows. If `given` (int64, [length] or [batch, length]) is defined, its elements are
+/// the positions; otherwise, positions are consecutive and start at `first`.
 struct Positions {
   std::int64_t first = 0;
   TensorView given = {};
@@ -52,8 +52,8 @@ struct Positions {
   }
 };
 
-/// Writes source [..., length, dim] to target of the same shape. Both may have any floating-point
-/// type and any strides; each element is rounded once. `rotation` may be null.
+/// Writes source [..., length, dim] to target of the same shape. Both tensors may have any
+/// floating-point type and any strides; each element is rounded once. `rotation` may be null.
 void write_rows(const TensorView& source, const MutableTensorView& target, Rotation* rotation,
                 const Positions& positions);
 

@@ -13,7 +13,7 @@ namespace fovea {
 
 /// Throws InvalidArgument unless `tensor` has a floating-point type and shape `expected`. If the
 /// second-to-last extent of `expected` (the length) is negative, any length is accepted. `name` and
-/// `what`, for example "[batch, kv_heads, n, head_dim]", are used in the message.
+/// `what` (for example "[batch, kv_heads, n, head_dim]") appear in the message.
 void validate_tokens(const TensorView& tensor, const Shape& expected, std::string_view name,
                      std::string_view what);
 

@@ -12,7 +12,7 @@
 // additions from waiting for each other.
 //
 // Threads. All threads start at a barrier and stop at the same time, and each counts its own work.
-// No thread is timed while another has not started or has already finished.
+// Time is measured only while all threads are running.
 
 #include "ceilings/ceilings.h"
 
@@ -47,7 +47,8 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Returns the sum of all lanes of `count` vectors, so that the compiler keeps their computation.
+// Returns the sum of all lanes of `count` vectors. It depends on every vector, so the compiler
+// cannot eliminate their computation.
 template <class D, class V>
 float sum_of(D d, const V* vectors, std::size_t count) {
   V sum = vectors[0];
@@ -55,7 +56,7 @@ float sum_of(D d, const V* vectors, std::size_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Runs `rounds` rounds of independent multiply-adds and returns their flop. `used` receives a
+// Runs `rounds` rounds of independent multiply-adds and returns their flop count. `used` receives a
 // result that depends on all of them.
 double multiply_add(std::int64_t rounds, float& used) {
   constexpr std::size_t kChains = 14;
@@ -112,8 +113,8 @@ double seconds_since(Clock::time_point start) {
 /// Prevents the compiler from eliminating the computation of `value`.
 void keep(float value) { [[maybe_unused]] volatile float kept = value; }
 
-/// Returns the median over rounds of the total rate of all threads. `work(thread, threads)` runs a
-/// piece of work and returns its amount.
+/// Returns the median over rounds of the total rate of all threads. `work(thread, threads)`
+/// performs some work and returns the amount.
 template <class Work>
 double total_rate(const CeilingOptions& options, const Work& work) {
   if (options.threads < 1) {
@@ -180,7 +181,7 @@ double bf16_ceiling_gflops(const CeilingOptions& options) {
   return total_rate(options, work) * 1e-9;
 }
 
-/// A buffer of pieces of kBytesAtOnce, in huge pages if the system has them.
+/// A buffer divided into pieces of kBytesAtOnce bytes, in huge pages if the system has them.
 class ReadCeiling::Buffer {
  public:
   /// Allocates at least one piece per thread.

@@ -30,9 +30,9 @@ double fma_ceiling_gflops(const CeilingOptions& options = {});
 /// Errors  same as fma_ceiling_gflops().
 double bf16_ceiling_gflops(const CeilingOptions& options = {});
 
-/// The read bandwidth of memory in address order, from a buffer far larger than the last-level
-/// cache and in huge pages if the system has them. Allocating and writing the buffer takes longer
-/// than a measurement, so it is reused by later measurements with the same number of threads.
+/// The memory bandwidth of sequential reads from a buffer far larger than the last-level cache. The
+/// buffer is in huge pages if the system has them. Allocating and writing it takes longer than a
+/// measurement, so later measurements with the same number of threads reuse it.
 class ReadCeiling {
  public:
   ReadCeiling();

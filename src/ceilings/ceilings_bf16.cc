@@ -26,8 +26,8 @@ double multiply_add(std::int64_t rounds, float& used) {
   // On Zen 4, vdpbf16ps has a latency of six cycles and a throughput of one per cycle.
   constexpr std::size_t kChains = 14;
   constexpr double kFlop = 2.0 * 32.0;
-  // The operands are pairs of one and zero with zero products, so sums do not overflow. The speed
-  // does not depend on the values.
+  // The operands are the pairs (1, 0) and (0, 1). Both products are 0, so sums do not overflow. The
+  // speed does not depend on the values.
   const __m512i factor = _mm512_set1_epi32(0x3f80);
   const __m512i term = _mm512_set1_epi32(0x3f800000);
   __m512 chains[kChains];

@@ -9,8 +9,8 @@
 
 namespace fovea::kernels {
 
-/// Runs `rounds` rounds of independent vdpbf16ps and returns their flop. `used` receives a result
-/// that depends on all of them. Returns 0 in a build without vdpbf16ps. Requires
+/// Runs `rounds` rounds of independent vdpbf16ps instructions and returns their flop count. `used`
+/// receives a result that depends on all of them. Returns 0 in a build without vdpbf16ps. Requires
 /// bf16_dots_active().
 double multiply_add_bf16(std::int64_t rounds, float& used);
 

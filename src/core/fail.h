@@ -20,7 +20,7 @@ template <class... Args>
   throw InvalidArgument(argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws InvalidArgument without naming a single argument.
+/// Throws InvalidArgument for an error that is not about one particular argument.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw InvalidArgument(fmt::format(format, std::forward<Args>(args)...));

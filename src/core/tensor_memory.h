@@ -18,8 +18,8 @@ inline constexpr std::int64_t kMaxTensorBytes = std::int64_t{1} << 48;
 
 /// The addresses of a tensor's elements, in [begin, end); begin == end if the tensor is empty. The
 /// elements form runs of `run` bytes, each starting at a multiple of `period` bytes after `begin`.
-/// With runs, queries, keys and values in the rows of one wider matrix are known to share no
-/// address. If `period` is 0, there is a single run.
+/// Runs show that queries, keys and values do not overlap if they are stored side by side in the
+/// rows of one matrix. If `period` is 0, there is a single run.
 struct Memory {
   std::intptr_t begin = 0;
   std::intptr_t end = 0;
@@ -36,8 +36,8 @@ struct Memory {
 /// the message.
 Memory memory_of(const TensorView& tensor, std::string_view name);
 
-/// Whether different indices address different elements. The test is sufficient, not necessary:
-/// each stride must exceed the reach of all smaller ones. The tensor must have passed memory_of.
+/// Whether different indices address different elements. Conservative: returns true only if each
+/// stride exceeds the reach of all smaller ones. The tensor must have passed memory_of.
 bool elements_are_distinct(const TensorView& tensor);
 
 }  // namespace fovea

@@ -29,8 +29,8 @@ class TensorFile::Content {
   /// Returns the index of the tensor with exactly this name, if there is one.
   std::optional<std::size_t> place_of(std::string_view name) const;
 
-  /// Returns the tensor at index `place`, which must be readable. `bfloat16` interprets untyped
-  /// two-byte elements as bfloat16. Thread-safe.
+  /// Returns the tensor at index `place`. The tensor must be readable. If `bfloat16` is set,
+  /// untyped two-byte elements are interpreted as bfloat16. Thread-safe.
   virtual TensorRef read(std::size_t place, bool bfloat16) const = 0;
 
   /// Returns "model.npz: query", for messages.

@@ -38,13 +38,13 @@ struct StoredArray {
   std::int64_t byte_count(const std::string& place) const;
 };
 
-/// Converts elements of a file to `type.dtype()` and stores them at `output`. `place` and `first`,
-/// the number of preceding elements, are used in the error about a value outside the range of
+/// Converts elements of a file to `type.dtype()` and stores them at `output`. `place` and `first`
+/// (the number of preceding elements) are used in the error about a value outside the range of
 /// int64.
 void decode(const StoredType& type, std::span<const std::byte> input, std::byte* output,
             const std::string& place, std::int64_t first = 0);
 
-/// Buffer for decoded elements in file order, and the tensor over them.
+/// Buffer for decoded elements in file order, and a tensor that is a view of the buffer.
 class DecodedArray {
  public:
   /// Allocates memory for all elements. The array's type must have a dtype().

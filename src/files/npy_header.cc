@@ -201,7 +201,7 @@ Literal parse_literal(std::string_view text, const std::string& place) {
   return literal;
 }
 
-/// Returns why NumPy types with this letter cannot be read.
+/// Returns the reason why NumPy types with this letter cannot be read.
 std::string foreign_type(char letter) {
   switch (letter) {
     case 'c':
@@ -327,8 +327,8 @@ std::string npy_header_text(DType dtype, const Shape& shape) {
   std::string text =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
-  // The padding is that of NumPy: space for the first extent to grow in place, then spaces up to a
-  // multiple of 64 bytes.
+  // The padding is the same as NumPy's: spaces that allow the first extent to grow in place, then
+  // spaces up to a multiple of 64 bytes.
   constexpr std::size_t kMaxDigits = 21;
   constexpr std::size_t kPrefix = 10;
   if (shape.rank() > 0) text.append(kMaxDigits - std::to_string(shape[0]).size(), ' ');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .npz files: zip archives of .npy files, read by libzip from the mapped file. Claimed sizes are
-// trusted only as far as the compressed bytes can produce them, and memory is allocated only if the
+// .npz files: zip archives of .npy files, read by libzip from the mapped file. A claimed size is
+// accepted only if the compressed bytes could expand to it, and memory is allocated only if the
 // member's own header agrees.
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 // Maximum compression ratio of deflate: 1032 to 1.
 constexpr std::uint64_t kMaxDeflated = 1032;
 constexpr std::string_view kEnding = ".npy";
-// A multiple of every element size.
+// Chunk size in bytes, a multiple of every element size.
 constexpr std::size_t kChunk = std::size_t{1} << 16;
 
 struct CloseArchive {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The elements of a tensor as a sequence of byte blocks in row-major order. A contiguous tensor is
-// passed directly, others through a small buffer.
+// The elements of a tensor as a sequence of byte blocks, in C order. Contiguous tensors are passed
+// directly, others through a small buffer.
 
 #pragma once
 

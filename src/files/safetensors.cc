@@ -180,7 +180,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     throw InvalidArgument(fmt::format("{}: header: {}", path_, message));
   }
 
-  /// Throws because `value` is not valid at the current position.
+  /// Throws an error that says that `value` is not valid at the current position.
   [[noreturn]] bool refuse(const std::string& value) const {
     switch (level_) {
       case Level::kOutside:

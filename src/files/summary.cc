@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Minimum, maximum and sum (summary.h). Blocks that fit into the L1 cache are converted to float if
-// necessary and reduced in loops with enough accumulators for compilers to vectorise.
+// Minimum, maximum and sum (summary.h). Elements are processed in blocks that fit into the L1 cache
+// and are converted to float if necessary. The loops over a block have one accumulator per lane, so
+// that compilers vectorise them.
 
 #include "files/summary.h"
 
@@ -31,7 +32,7 @@ struct Totals {
   std::int64_t infinities = 0;
   std::int64_t least_integer = std::numeric_limits<std::int64_t>::max();
   std::int64_t greatest_integer = std::numeric_limits<std::int64_t>::min();
-  // The sum of int64 values in two halves, so that neither overflows.
+  // Sums of the upper and lower halves of int64 values, separate so that neither overflows.
   std::int64_t upper_sum = 0;
   std::uint64_t lower_sum = 0;
 };
@@ -93,8 +94,8 @@ void add_floats(std::span<const Float> block, Totals& totals) {
 void add_block(std::span<const float> block, Totals& totals) { add_floats(block, totals); }
 void add_block(std::span<const double> block, Totals& totals) { add_floats(block, totals); }
 
-/// Converts without the branches of Float16's own conversion: shifts the bits into a float and
-/// scales it by 2^112.
+/// Converts a float16 to float without the branches of Float16's own conversion: shifts the bits
+/// into a float and scales it by 2^112.
 float widened(Float16 half) {
   const std::uint32_t size = static_cast<std::uint32_t>(half.bits & 0x7fff) << 13;
   const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000) << 16;

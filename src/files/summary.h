@@ -15,7 +15,7 @@ struct Summary {
   std::int64_t count = 0;
   std::int64_t nans = 0;
   std::int64_t infinities = 0;
-  /// Over the finite values, if any; true counts as 1.
+  /// Minimum, maximum and mean of the finite values, if there are any; true counts as 1.
   double least = 0.0;
   double greatest = 0.0;
   double mean = 0.0;

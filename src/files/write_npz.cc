@@ -2,9 +2,9 @@
 //
 // Writes .npz files, byte for byte as numpy.savez does. Members are stored uncompressed. Local
 // headers always have 64-bit sizes; the directory has them only if 31 bits do not suffice. The
-// format is simple enough to write directly, which streams each tensor from its memory to the file;
-// libzip would need a source object for each tensor and would write the file itself. The checksum
-// precedes the data, so the data is read twice.
+// format is simple, so it is written without libzip: each tensor is streamed from its memory to the
+// file, whereas libzip would need a source object for each tensor and would write the file itself.
+// The checksum precedes the data, so the data is read twice.
 
 #include <algorithm>
 #include <cstdint>

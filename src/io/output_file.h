@@ -21,9 +21,9 @@ namespace fovea {
 /// path that is not a regular file (a FIFO, /dev/stdout) is written to directly. There is no fsync:
 /// after a power failure the file may be truncated.
 ///
-/// Errors   throws OutputError. The file is unchanged after an error and if `finish` is not called.
-///          The temporary file is deleted in both cases; remove_temporary_files() (fovea/files.h)
-///          deletes it on a signal.
+/// Errors   throws OutputError. If an error occurs or `finish` is not called, an existing file is
+///          unchanged and the temporary file is deleted. On a signal, remove_temporary_files()
+///          (fovea/files.h) deletes the temporary file.
 class FOVEA_API OutputFile {
  public:
   explicit OutputFile(const std::string& path);

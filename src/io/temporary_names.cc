@@ -24,7 +24,7 @@ constinit std::array<Slot, kSlots> slots;
 
 void TemporaryName::keep(const std::string& path) {
   forget();
-  if (path.size() >= PATH_MAX) return;  // too long for any file
+  if (path.size() >= PATH_MAX) return;  // no file can have so long a path
   for (Slot& slot : slots) {
     int free = Slot::kFree;
     if (!slot.state.compare_exchange_strong(free, Slot::kTaken)) continue;

@@ -39,7 +39,8 @@ class FOVEA_API JsonNode {
   bool is_number() const;
   bool is_integer() const;
 
-  /// Returns this value as the named type. Throws InvalidArgument if it has another type.
+  /// Returns this value as the type in the function's name. Throws InvalidArgument if the value has
+  /// another type.
   std::string string() const;
   bool boolean() const;
   double number() const;
@@ -58,7 +59,7 @@ class FOVEA_API JsonNode {
   std::optional<JsonNode> find(std::string_view key) const;
 
   /// Returns nested arrays of numbers as a float64 tensor of rank `least` to `most`. Throws for
-  /// ragged arrays. `special` also accepts the strings "-inf", "inf" and "nan".
+  /// ragged arrays. If `special` is set, the strings "-inf", "inf" and "nan" are also accepted.
   Tensor numbers(int least, int most, bool special = false) const;
 
   /// Returns nested arrays of integers as an int64 tensor, exactly.
@@ -99,8 +100,8 @@ class JsonDocument {
 /// keys in an object, and for nesting or objects beyond the limits for scenes.
 FOVEA_API JsonDocument parse_json(std::string_view text);
 
-/// Runs `check`. If it throws InvalidArgument, replaces the option name at the start of the message
-/// with the path of `node`.
+/// Runs `check`. If `check` throws InvalidArgument, the option name at the start of the message is
+/// replaced with the path of `node`.
 FOVEA_API void at_place(const JsonNode& node, const std::function<void()>& check);
 
 }  // namespace fovea::scene

@@ -14,9 +14,9 @@ namespace fovea {
 /// Returns `text` (UTF-8) in quotes. Escapes only what JSON does not allow in a string.
 std::string json_string(std::string_view text);
 
-/// As json_string, but also escapes, as \uXXXX, every code point for which cannot_be_seen()
-/// (text_width.h) returns true, so that a terminal displays it instead of interpreting it. A byte
-/// that is not valid UTF-8 becomes the code point of the same value.
+/// Same as json_string(), but also writes \uXXXX for every code point for which cannot_be_seen()
+/// (text_width.h) returns true. A terminal then displays the code point instead of interpreting it.
+/// A byte that is not valid UTF-8 becomes the code point of the same value.
 FOVEA_API std::string harmless_json_string(std::string_view text);
 
 /// Returns scene::html::visible(text) (text/html_escape.h) in quotes, safe inside a <script>:

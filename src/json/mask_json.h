@@ -18,7 +18,8 @@ namespace fovea::scene {
 /// the path of the value if it is malformed or a number exceeds `most`.
 FOVEA_API Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most);
 
-/// Returns the alignment that `node` describes. Throws as parse_mask does.
+/// Returns the alignment that `node` describes. Throws InvalidArgument in the same way as
+/// parse_mask().
 FOVEA_API Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape);
 
 }  // namespace fovea::scene

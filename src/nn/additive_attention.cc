@@ -16,8 +16,8 @@
 namespace fovea::nn {
 namespace {
 
-/// The number of partial sums, which compilers keep in vectors. The number is fixed, so that sums
-/// have the same order on every machine.
+/// Number of partial sums of a dot product; compilers keep them in vectors. The number is fixed, so
+/// that sums have the same order on every machine.
 constexpr std::int64_t kLanes = 16;
 
 template <class Real, class Term>
@@ -192,7 +192,7 @@ void AdditiveAttention::attend_back(std::int64_t begin, std::int64_t end,
       const Real* const weights = static_cast<const Real*>(weights_.data()) + number * kv_len_;
       Real* const grad_query = row<Real>(grad_projected_queries_, number);
       Real* const grad_weights = row<Real>(grad_weights_, item);
-      Real mean = 0;  // the gradients of the weights, averaged with the weights
+      Real mean = 0;  // mean of the gradients of the weights, each weighted by its weight
       for (std::int64_t j = 0; j < length; ++j) {
         grad_weights[j] = dot(grad, row<Real>(values_, first_key + j), value_dim);
         mean += weights[j] * grad_weights[j];

@@ -30,7 +30,7 @@ std::string counted(std::string_view what, const std::vector<std::string>& names
                      names.size() > kShown ? ", ..." : "");
 }
 
-/// Returns why the tensor does not fit the parameter, or an empty string if it fits.
+/// Returns the reason why the tensor does not fit the parameter, or an empty string if it fits.
 std::string mismatch(const TensorInfo& tensor, const Parameter& parameter) {
   if (!tensor.unreadable.empty()) return fmt::format("{}: {}", tensor.name, tensor.unreadable);
   if (tensor.shape != parameter.value.shape()) {

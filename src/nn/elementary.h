@@ -23,7 +23,7 @@ inline ExpParts exp_parts(float x) {
   constexpr float kLog2E = 1.44269504f;
   constexpr float kLn2High = 0.693359375f;      // few significant bits, so that k * this is exact
   constexpr float kLn2Low = -2.12194440e-4f;    // ln(2) - kLn2High
-  constexpr float kRounder = 1.5f * 0x1p23f;    // floats of this size have an ulp of 1
+  constexpr float kRounder = 1.5f * 0x1p23f;    // floats of this magnitude have an ulp of 1
   const float shifted = x * kLog2E + kRounder;  // the low bits hold the exponent as an integer
   const float k = shifted - kRounder;
   const float r = (x - k * kLn2High) - k * kLn2Low;

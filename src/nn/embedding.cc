@@ -130,7 +130,7 @@ void Positions::forward(const MutableTensorView& x, std::int64_t first) {
 void Positions::backward(const TensorView& grad_y) {
   if (weight_ == nullptr) return;
   as_rows_of(grad_y, weight_->value.dtype(), shape_, "grad_y");
-  // Each element of each position is a column, which is summed over the batch.
+  // Each element of each position is one column; each column is summed over the batch.
   const std::int64_t numbers = grad_y.extent(1) * width_;
   add_column_sums({grad_y.data(), grad_y.dtype(), {grad_y.extent(0), numbers}, {numbers, 1}},
                   MutableTensorView(weight_->gradient.view().address({first_, 0}), grad_y.dtype(),

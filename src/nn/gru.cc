@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Gated recurrent units along sequences (fovea/nn/gru.h). Products that do not depend on the
-// previous step are computed as one matrix product for all steps: the product of the inputs, and
+// previous step are computed as one matrix product for all steps: the products with the inputs, and
 // all gradients except the gradient of the hidden state.
 
 #include "fovea/nn/gru.h"

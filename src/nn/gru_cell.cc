@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The elementwise part of one GRU step (gru_cell.h).
+// The element-by-element part of one GRU step (gru_cell.h).
 
 #include "nn/gru_cell.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The elementwise part of one GRU step (fovea/nn/gru.h), between the matrix products, forward and
-// backward, for all items of a batch. Rows may have any stride.
+// The element-by-element part of one GRU step (fovea/nn/gru.h), between the matrix products,
+// forward and backward, for all items of a batch. Rows may have any stride.
 
 #pragma once
 
@@ -37,9 +37,9 @@ void gru_step(const GruStep& at, const StepItems& items);
 struct GruStepBack {
   TensorView gates, before, product;    ///< as computed by gru_step
   TensorView grad_y;                    ///< [batch, hidden]; may be undefined
-  MutableTensorView grad_hidden;        ///< in: of h'; out: of h, without the term through W_hh
-  MutableTensorView grad_gates;         ///< [batch, 3 hidden] out: of W_ih x + b_ih
-  MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] out: of W_hh h + b_hh
+  MutableTensorView grad_hidden;        ///< in: for h'; out: for h, without the term through W_hh
+  MutableTensorView grad_gates;         ///< [batch, 3 hidden] out: for W_ih x + b_ih
+  MutableTensorView grad_hidden_gates;  ///< [batch, 3 hidden] out: for W_hh h + b_hh
 };
 void gru_step_back(const GruStepBack& at, const StepItems& items);
 

@@ -46,8 +46,8 @@ GruDecoder::Step GruDecoder::step(const TensorView& embedding, const TensorView&
   return {y_, after_, {weights.data(), dtype, shape, contiguous_strides(shape)}};
 }
 
-/// Runs all steps, starting from the hidden state `first`, which may be `after_`, the state after
-/// the previous step.
+/// Runs all steps, starting from the hidden state `first`. `first` may be a view of `after_`, the
+/// state after the previous step.
 void GruDecoder::run(const TensorView& embeddings, std::int64_t length, const TensorView& first) {
   const DType dtype = cell_.weight_ih.value.dtype();
   const std::int64_t rows = batch_ * length, hidden = dims_.hidden;

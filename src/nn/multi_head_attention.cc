@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Attention with learned projections (fovea/nn/multi_head_attention.h). One matrix product computes
-// queries, keys and values; attention reads and writes its result in place, through strided views.
+// queries, keys and values. Attention accesses them in place, through strided views.
 
 #include "fovea/nn/multi_head_attention.h"
 

@@ -20,12 +20,12 @@ inline Factor transposed(const TensorView& matrix) { return {matrix, true}; }
 void multiply(const Factor& left, const Factor& right, const MutableTensorView& result,
               bool add = false);
 
-/// Computes y = x W^T + b. The bias may be undefined. x and y are rows.
+/// Computes y = x W^T + b for each row of x. The bias may be undefined.
 void affine(const TensorView& x, const TensorView& weight, const TensorView& bias,
             const MutableTensorView& y);
 
-/// Computes the gradients of `affine`. Adds to the gradients of the weight and of the bias, which
-/// may be undefined. Writes the gradient of x, or adds to it if `add_to_grad_x` is set.
+/// Computes the gradients of `affine`. Adds to `grad_weight` and to `grad_bias`; `grad_bias` may be
+/// undefined. Writes the gradient of x, or adds to it if `add_to_grad_x` is set.
 void affine_backward(const TensorView& grad_y, const TensorView& x, const TensorView& weight,
                      const MutableTensorView& grad_weight, const MutableTensorView& grad_bias,
                      const MutableTensorView& grad_x, bool add_to_grad_x = false);

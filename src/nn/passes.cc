@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise and row-wise passes (passes.h). These are plain loops that compilers vectorize for
-// each target. Most of the time is spent on one read and one write per element, and on the random
-// number generator. Sums use the same number of lanes on every target, and products are not fused
-// with sums, so that every target rounds in the same way.
+// Passes over elements and rows (passes.h). These are plain loops that compilers vectorize for each
+// SIMD target. Most of the time is spent on one read and one write per element, and on the random
+// number generator. Sums use the same number of lanes on every SIMD target, and products are not
+// fused with sums, so that rounding is the same on every SIMD target.
 
 #include "nn/passes.h"
 
@@ -65,7 +65,7 @@ HWY_INLINE void multiply_wide(D d, V x, std::uint32_t by, V& high, V& low) {
 #endif
 }
 
-/// Writes 1 (kept) or 0 (dropped) for the kDrawnTogether elements from element `first` on.
+/// Writes 1 (kept) or 0 (dropped) for kDrawnTogether elements, starting at element `first`.
 HWY_INLINE void draw(const Dropout& rule, std::uint32_t threshold, std::int64_t first,
                      std::uint8_t* kept) {
   const hn::CappedTag<std::uint32_t, kCounters> d;
@@ -122,7 +122,7 @@ void drop(const Drop<Real>& of) {
         numbers[i] = past[i] + (kept[i] ? numbers[i] * factor : 0);
       }
     } else if (of.relu) {
-      // Written so that NaN stays NaN; a maximum could return 0.
+      // Written so that NaN stays NaN; std::max could return 0.
       for (std::int64_t i = 0; i < count; ++i) {
         numbers[i] = !kept[i] || numbers[i] < 0 ? 0 : numbers[i] * factor;
       }

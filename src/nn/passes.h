@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise and row-wise loops of the layers: the parts of a training step other than matrix
+// Loops of the layers over elements and rows: the parts of a training step other than matrix
 // products. Each loop is compiled once per SIMD target and processes a range, so that callers can
 // distribute ranges over threads.
 
@@ -44,7 +44,7 @@ struct Logits {
   std::int64_t classes, row_stride;
   const Real* logits;
   const std::int64_t* wanted;
-  std::int64_t ignored;  // the target to skip; -1, which is no class, skips none
+  std::int64_t ignored;  // rows whose wanted class is this are skipped; -1 skips none
   double smoothing;
   double* results;  // [rows, 3]: loss, 1 if the argmax is the target (else 0), lse
 };
@@ -56,15 +56,15 @@ struct AdamStep {
 };
 
 /// The passes of one SIMD target. Ranges of rows or elements are [begin, end). Results depend only
-/// on the range and the inputs: they are bit-identical on every target.
+/// on the range and the inputs, and have the same bits on every SIMD target.
 template <class Real>
 struct Table {
   void (*drop)(const Drop<Real>& drop);
   /// Computes to = kept ? factor * from : 0. May run in place.
   void (*restore)(const std::uint8_t* kept, Real factor, const Real* from, Real* to,
                   std::int64_t count);
-  /// Multiplies `gradient` by `factor` where `after`, the output of ReLU and dropout, is above 0,
-  /// and by 0 elsewhere.
+  /// Multiplies `gradient` by `factor` where `after` is positive, and by 0 elsewhere. `after` is
+  /// the output of ReLU and dropout.
   void (*restore_relu)(const Real* after, Real factor, Real* gradient, std::int64_t count);
   void (*norm_forward)(const Norm<Real>& norm, const Real* x, Real* y, std::int64_t begin,
                        std::int64_t end);
@@ -72,8 +72,8 @@ struct Table {
   void (*norm_backward)(const Norm<Real>& norm, const Real* grad_y, Real* grad_x, Real* weight_sums,
                         Real* bias_sums, std::int64_t begin, std::int64_t end);
   void (*add)(Real* to, const Real* from, std::int64_t count);
-  /// Adds `count` rows to sums[width]. If `factors` is not null, its rows multiply `rows` first,
-  /// element by element.
+  /// Adds `count` rows to sums[width]. If `factors` is not null, `rows` is first multiplied by
+  /// `factors`, element by element.
   void (*add_columns)(const Real* rows, std::int64_t stride, const Real* factors,
                       std::int64_t factor_stride, std::int64_t count, std::int64_t width,
                       Real* sums);
@@ -87,7 +87,8 @@ struct Table {
   void (*scale)(Real* numbers, Real by, std::int64_t count);
 };
 
-/// Returns the passes for the SIMD target that the kernels use. Throws as kernels::choose_target().
+/// Returns the passes for the SIMD target that the kernels use. Throws the errors of
+/// kernels::choose_target().
 template <class Real>
 const Table<Real>& table();
 

@@ -25,7 +25,8 @@ void check_numbers(const TensorView& tensor, DType dtype, std::string_view name)
 void check_numbers_of(const TensorView& tensor, DType dtype, const Shape& shape,
                       std::string_view name);
 
-/// Returns [..., width] as [rows, width]. Throws as check_numbers(), and if the width differs.
+/// Returns [..., width] as [rows, width]. Same checks as check_numbers(), but also throws if the
+/// width differs.
 TensorView as_rows(const TensorView& tensor, DType dtype, std::int64_t width,
                    std::string_view name);
 /// Same as as_rows(), but also throws if the shape differs.
@@ -102,8 +103,8 @@ void add_sums_of_rows(std::int64_t rows, std::int64_t width, Real* sums, const C
   }
 }
 
-/// Adds the sum of each column of `rows` to `sums`. `factors`, of the same shape, multiply the rows
-/// element by element first.
+/// Adds the sum of each column of `rows` to `sums`. If `factors` (of the same shape) is defined,
+/// the rows are first multiplied by it, element by element.
 void add_column_sums(const TensorView& rows, const MutableTensorView& sums,
                      const TensorView& factors = {});
 

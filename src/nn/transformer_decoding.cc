@@ -15,8 +15,8 @@
 namespace fovea::nn {
 namespace {
 
-/// Returns batch items `rows` of a tensor [batch, heads, ...], which may have any strides in its
-/// first two dimensions but is contiguous in the others.
+/// Returns batch items `rows` of the tensor `of`, [batch, heads, ...]. `of` may have any strides in
+/// its first two dimensions but must be contiguous in the others.
 Tensor items(const TensorView& of, std::span<const std::int64_t> rows) {
   Shape shape = of.shape();
   shape[0] = static_cast<std::int64_t>(rows.size());

@@ -56,7 +56,7 @@ std::string picture_as_text(const Picture& picture) {
     text += pad_right(target[static_cast<std::size_t>(t)], 2) + "|";
     for (std::int64_t s = 0; s < columns; ++s) {
       const double weight = picture.weights.value({t, s});
-      // Weights below 0.1 are blank, and weights from 0.5 are solid.
+      // Weights below 0.1 are blank, and weights of at least 0.5 are solid.
       const std::size_t shade = weight < 0.1    ? 0
                                 : weight < 0.2  ? 1
                                 : weight < 0.35 ? 2

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Colours of maps (colors.h). Viridis and magma are the colour maps of van der Walt and Smith
-// (CC0), which are perceptually uniform, also with colour blindness and in black-and-white print.
+// (CC0). They are perceptually uniform, even with colour blindness and in black-and-white print.
 // They are sampled at eleven stops and interpolated linearly.
 
 #include "picture/colors.h"

@@ -31,7 +31,7 @@ namespace {
 
 using scene::html::escape;
 
-constexpr double kSide = 720.0;        // longer side of the plot, unless it has more cells
+constexpr double kSide = 720.0;        // length of the longer side, unless it has more cells
 constexpr double kLargestCell = 44.0;  // maximum side of a cell
 constexpr double kThinnest = 28.0;     // minimum side of the plot; keeps a map of one query visible
 constexpr std::int64_t kMaxRects = 2500;
@@ -80,7 +80,7 @@ double label_width(const Axis& axis) {
   return columns * kLetter;
 }
 
-/// Labels every cell with its token if there is room, otherwise with round numbers.
+/// Labels every cell with its token if there is room; otherwise labels the round numbers.
 void add_labels(Axis& axis, const std::vector<std::string>& tokens) {
   const double cell = axis.length / static_cast<double>(axis.cells);
   const auto middle = [&axis](std::int64_t number) {

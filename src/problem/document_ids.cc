@@ -22,7 +22,7 @@ std::span<const std::int64_t> part(std::span<const std::int64_t> ids, std::int64
 }  // namespace
 
 DocumentIds::DocumentIds(const Tensor& ids) : shape_(ids.shape()) {
-  // Empty tensors, and tensors of a rank that validate() rejects, are never queried.
+  // Ids are never read if the tensor is empty or if validate() rejects its rank.
   if (ids.size() == 0 || shape_.rank() < 1 || shape_.rank() > 2) return;
   const std::span<const std::int64_t> given = ids.span<std::int64_t>();
   ids_.assign(given.begin(), given.end());

@@ -21,7 +21,7 @@
 #include "problem/part.h"
 
 namespace fovea {
-// A named namespace, because Mask::Node, which has these types as members, has external linkage.
+// Not an anonymous namespace: Mask::Node has external linkage and has members of these types.
 namespace mask_rules {
 
 // Each rule implements visible(), classify(), key_range(), fill(), validate(), part() and
@@ -86,8 +86,7 @@ struct KeyLengths : IntervalRule<KeyLengths> {
       }
       return;
     }
-    // One length for all packed sequences. If it exceeds the length of a sequence, all keys of that
-    // sequence are visible.
+    // One length for all packed sequences. All keys of a shorter sequence are visible.
     if (!key_starts.empty()) {
       std::int64_t longest = 0;
       for (std::size_t item = 0; item + 1 < key_starts.size(); ++item) {
@@ -128,7 +127,7 @@ struct Documents {
     const auto q = queries.bounds(first.batch, first.query_start + first.query, block.queries);
     const auto k = keys.bounds(first.batch, first.key_start + first.key, block.keys);
     if (q.most < k.least || k.most < q.least) return Visibility::kNone;
-    // The ranges overlap. If each contains a single id, the two ids are equal.
+    // The ranges overlap. If each range contains a single id, the two ids are equal.
     return q.least == q.most && k.least == k.most ? Visibility::kAll : Visibility::kSome;
   }
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const {

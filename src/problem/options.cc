@@ -41,7 +41,8 @@ void validate_per_head(const std::vector<double>& values, const char* name, std:
 
 void validate_relative(const RelativeTable& relative, std::int64_t q_heads) {
   const TensorView& table = relative.table;
-  // Half of the buckets, or a quarter per direction if bidirectional, are for exact distances.
+  // Half of the buckets are for exact distances. If bidirectional, each direction gets half of
+  // these.
   const std::int64_t least = relative.bidirectional ? 4 : 2;
   if (!table.defined() || table.rank() != 2 || table.extent(1) != q_heads ||
       table.extent(0) < least) {
@@ -153,7 +154,7 @@ std::int64_t relative_bucket(std::int64_t relative_position, const RelativeTable
   }
   const std::int64_t exact = buckets / 2;
   if (distance < exact) return first + distance;
-  // In float32, as in T5, because rounding affects the boundaries between buckets.
+  // Computed in float32, as in T5, because rounding affects the boundaries between buckets.
   const float ratio = std::log(static_cast<float>(distance) / static_cast<float>(exact)) /
                       static_cast<float>(std::log(static_cast<double>(relative.max_distance) /
                                                   static_cast<double>(exact)));

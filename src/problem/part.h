@@ -42,8 +42,8 @@ TensorRef part_of(const TensorRef& tensor, const PartSpan& part);
 /// Returns `key` as a value tensor with value_dim 0, for calls that compute only weights.
 TensorView no_value(const TensorView& key);
 
-/// A part as a problem of one batch item and one head. The reference computes bit-identical results
-/// for the part and for the same rows of the whole problem.
+/// A part as a problem of one batch item and one head. The reference computes exactly the same
+/// results for the part as for the same rows of the whole problem.
 class ProblemPart {
  public:
   /// `options` must be valid for `shape`, and the tensors they refer to must outlive the part.
@@ -53,9 +53,9 @@ class ProblemPart {
 
   /// Returns the shape of the part's scores, [1, 1, queries, keys].
   ProblemShape shape() const;
-  /// Returns the part's mask, score options and alignment, and the execution options. ALiBi slopes
-  /// are explicit, even if the whole problem uses the default slopes. Custom score functions
-  /// receive positions in the whole problem.
+  /// Returns the part's mask, score options and alignment, and the execution options. The part has
+  /// explicit ALiBi slopes, even if the whole problem uses the default slopes. Custom score
+  /// functions receive positions in the whole problem.
   const AttentionOptions& options() const { return options_; }
   const PartSpan& span() const { return span_; }
 

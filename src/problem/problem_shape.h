@@ -25,7 +25,7 @@ void validate_input(const TensorView& tensor, std::string_view name);
 ProblemShape problem_shape(const TensorView& query, const TensorView& key, const TensorView& value,
                            const AttentionOptions& options);
 
-/// Returns the factor of the scores: score.scale if set, else 1 / sqrt(head_dim).
+/// Returns the factor that scores are multiplied by: score.scale if set, else 1 / sqrt(head_dim).
 double score_scale(const ScoreOptions& score, std::int64_t head_dim);
 
 }  // namespace fovea

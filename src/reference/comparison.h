@@ -31,8 +31,8 @@ struct Deviations {
 /// Returns the largest absolute value among the finite elements, or 0 if there are none.
 double largest_finite(const TensorView& values);
 
-/// The maximum error of rounding to a type, half an ulp: relative to the value, and absolute for
-/// the smallest values.
+/// The maximum error of rounding to a type (half an ulp): the relative error, and the absolute
+/// error for values near zero.
 struct Rounding {
   double relative;
   double near_zero;

@@ -14,7 +14,7 @@
 
 namespace fovea::reference {
 
-/// The elements of a view as contiguous Real: the view itself if it already qualifies, else a copy.
+/// The elements of a view as contiguous numbers of type Real. Copies them only if necessary.
 template <class Real>
 class Contiguous {
  public:

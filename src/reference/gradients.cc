@@ -83,7 +83,8 @@ class RowGradients {
       }
     }
 
-    // Relevance: each weight times its gradient, its first-order effect on the loss.
+    // Relevance: each weight times its gradient. This is the weight's first-order effect on the
+    // loss.
     for (const std::size_t j : keys) {
       const Index at{row.batch, row.head, place.number(j)};
       sums_.relevance.at<Real>(at) += s.unrounded[j] * gradient[j];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses (fovea/lenses.h) in float64, computed from materialised weights. They are the oracle
-// for the engine's lenses, and the engine's own implementation for float64.
+// The lenses (fovea/lenses.h) in float64, computed from complete rows of weights. They are the
+// oracle for the engine's lenses, and the engine's own implementation for float64.
 
 #pragma once
 
@@ -34,8 +34,8 @@ RowNumbers row_numbers(std::span<const double> weights, const ScorePosition& pla
 std::vector<std::pair<std::int64_t, double>> top_keys(std::span<const double> weights,
                                                       std::int64_t k);
 
-/// Writes the statistics and top keys of row `number` of `rows` to the lenses' elements for `row`,
-/// in float64.
+/// Computes the statistics and top keys of row `number` of `rows` in float64, and writes them to
+/// the elements of `lenses` that belong to `row`.
 void write_lenses(const Lenses& lenses, const Row& row, const Rows& rows, std::int64_t number);
 
 /// Accumulates weights into one row of cells of a map.

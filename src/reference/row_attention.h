@@ -124,7 +124,7 @@ class RowAttention {
     RowSteps<Real> s;
     s.place = place;
 
-    // Scores: how well the query matches each key.
+    // Scores: the similarity of the query to each key.
     const std::span<const Real> q = query(place);
     s.scores.resize(kv_len);
     for (std::size_t j = 0; j < kv_len; ++j) s.scores[j] = match(q, key(place, j), s.hidden);

@@ -14,12 +14,12 @@
 
 namespace fovea::scene::html {
 
-/// Whether line breaks and tabs are layout (notes, JSON) or visible parts of a word.
+/// Treatment of line breaks and tabs: kept as layout (notes, JSON), or shown as parts of a word.
 enum class Lines : std::uint8_t { kKeep, kShow };
 
 /// Returns `text` with invisible characters replaced: control characters by pictures (U+2400 and
-/// up), other code points that cannot_be_seen() (text_width.h) by escapes ("\u202e"), the spaces of
-/// an all-space word by an open box, and bytes that are not valid UTF-8 by U+FFFD.
+/// up), other code points for which cannot_be_seen() (text_width.h) is true by escapes ("\u202e"),
+/// the spaces of an all-space word by an open box, and bytes that are not valid UTF-8 by U+FFFD.
 std::string visible(std::string_view text, Lines lines = Lines::kShow);
 
 /// Returns visible(text) with & < > and quotes escaped, for text and attribute values.

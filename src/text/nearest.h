@@ -14,7 +14,7 @@
 namespace fovea {
 
 /// Returns the candidate with the smallest edit distance (insertions, deletions, replacements and
-/// swaps of neighbours; case is ignored), or nothing if the distance is too large for a
+/// transpositions of neighbours; case is ignored), or nothing if the distance is too large for a
 /// misspelling. The first candidate wins ties.
 std::optional<std::string> nearest(std::string_view word,
                                    const std::vector<std::string>& candidates);

@@ -25,12 +25,12 @@ bool cannot_be_seen(std::int32_t code_point);
 /// Splits `text` into code points. A byte that is not valid UTF-8 is an element of its own.
 FOVEA_API std::vector<std::string_view> code_points(std::string_view text);
 
-/// Returns cannot_be_seen() of the first code point of `text`.
+/// Returns cannot_be_seen() for the first code point of `text`.
 FOVEA_API bool is_unseen(std::string_view text);
 
-/// Returns `text` with invisible characters escaped: control characters (including escape sequences
-/// and line breaks), code points that cannot_be_seen() and bytes that are not valid UTF-8 become
-/// \n, \x1b or \u202e.
+/// Returns `text` with invisible characters escaped in forms such as \n, \x1b or \u202e: control
+/// characters (including line breaks and the start of escape sequences), code points for which
+/// cannot_be_seen() is true, and bytes that are not valid UTF-8.
 FOVEA_API std::string visible(std::string_view text);
 
 /// Returns the width of visible text in columns.

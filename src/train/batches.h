@@ -30,8 +30,8 @@ struct Batch {
 /// Returns the examples at the indices `numbers` as one batch. The indices are not checked.
 Batch make_batch(std::span<const Example> examples, std::span<const std::int64_t> numbers);
 
-/// Returns the indices of all examples, once each, as batches of `size`, in the order of this
-/// epoch. The examples are shuffled and then sorted by length within windows of several batches,
+/// Returns this epoch's batches of `size` indices, in order. Each example is in exactly one batch.
+/// The examples are shuffled and then sorted by length within windows of several batches,
 /// which keeps padding low; the batches are shuffled again.
 std::vector<std::vector<std::int64_t>> batches_of_epoch(std::span<const Example> examples,
                                                         std::int64_t size, std::uint64_t seed,

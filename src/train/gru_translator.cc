@@ -109,7 +109,7 @@ MutableTensorView GruTranslator::step(const TensorView& tokens) {
 }
 
 void GruTranslator::reorder(std::span<const std::int64_t> rows) {
-  // All sequences have the same memory, which is prepared again only if the number of sequences
+  // All sequences attend to the same memory. It is prepared again only if the number of sequences
   // changes.
   hidden_ = items(hidden_, rows);
   if (static_cast<std::int64_t>(rows.size()) != memory_.extent(0)) {

@@ -18,8 +18,8 @@ namespace fovea::train {
 /// definition is that of sacreBLEU.
 double chrf(std::span<const std::string> texts, std::span<const std::string> references);
 
-/// Accuracy of alignments, over the target characters with a known origin. A character is right if
-/// the step that wrote it has its largest weight on that origin.
+/// Accuracy of alignments, over the target characters with a known origin. A character counts as
+/// correct if the largest weight of the step that wrote it is on its origin.
 struct Aligned {
   std::int64_t right = 0;
   std::int64_t counted = 0;

@@ -112,7 +112,7 @@ Model parse_model(std::string_view json) {
   return model;
 }
 
-/// Returns parse(contents of the file). Prepends the path to the messages of errors.
+/// Returns parse(contents of the file). Prepends the path to error messages.
 template <class Parse>
 auto read_json(const std::string& path, const Parse& parse) {
   const FileBytes file = map_file(path);

@@ -20,8 +20,8 @@ struct Translation {
   Tensor weights;                    ///< [tokens, source tokens]: the attention of each step
 };
 
-/// Translates several sources at once, with the most likely token at each step and at most `most`
-/// tokens each. The model must be in evaluation mode.
+/// Translates several sources at once, choosing the most likely token at each step. A translation
+/// has at most `most` tokens. The model must be in evaluation mode.
 std::vector<Translation> translate_greedily(Translator& translator,
                                             std::span<const std::vector<std::int64_t>> sources,
                                             std::int64_t most);

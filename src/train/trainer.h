@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trains a translator: steps over batches, validations, and a folder that stores the run's state. A
-// run that is interrupted at any moment can be resumed with bit-identical results.
+// run that is interrupted at any moment can be resumed, with exactly the same results.
 
 #pragma once
 

@@ -36,7 +36,7 @@ struct TranslatorOptions {
   std::int64_t encoder_layers = 2;
   std::int64_t decoder_layers = 2;
   /// The base of the rotary embeddings of self-attention; 0: none. The base is small because texts
-  /// have tens of characters, so that neighbouring positions must be easy to distinguish.
+  /// have only tens of characters, and neighbouring positions must be easy to distinguish.
   double rotary_base = 100.0;
   double dropout = 0.05;
   std::uint64_t seed = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loss of a scene's wishes, its gradient, and the test of whether wishes are met (wishes.h).
+// The loss of a scene's wishes, its gradient, and the check that wishes are met (wishes.h).
 
 #include "train/wishes.h"
 
@@ -79,7 +79,7 @@ void Wishes::add_row(const std::vector<const scene::Wish*>& wishes, std::int64_t
     if (row.keys.empty()) return;  // fully masked, and only wishes for 0
     fail(*wishes[0], "expected another visible key, got none: the query sees no other");
   }
-  // If the query sees no other key, the wished keys share the whole weight.
+  // If no other key is visible to the query, the wished keys share the whole weight.
   const double left = std::max(0.0, 1.0 - sum);
   for (Key& key : row.keys) {
     if (sum > 0.0) key.aim += key.aim / sum * left * (alone ? 1.0 : kBeyond);

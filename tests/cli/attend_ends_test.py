@@ -85,7 +85,7 @@ class EarlyEndTest(AttendTest):
         self.assertEqual((self.dir / "c.npy").read_text(), "old")
 
     def test_verify_rejects_a_wrong_result(self):
-        # Keys and values change during the computation, which only --verify can detect.
+        # Keys and values change during the computation; only --verify can detect this.
         arguments = self.slow_problem(rows=128)  # few enough for the run to finish
         path = self.write("c.npy", "old")
         with subprocess.Popen([FOVEA, *arguments, "--output", path, "--verify"], stderr=subprocess.PIPE,

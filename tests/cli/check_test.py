@@ -79,8 +79,8 @@ class MutationTest(CliTest):
                 rewritten = write_exactly(parse_exactly(text))
                 unchanged = run("explain", "-", "--check", stdin=rewritten)
                 self.assertEqual(unchanged.returncode, 0, path)
-                # Memory is used in the same way in all cases, so sanitizer builds run every ninth one;
-                # 9 is odd, so changes up and down alternate.
+                # Memory is used in the same way in all cases, so sanitizer builds run every ninth one.
+                # Upward and downward changes still alternate, because 9 is odd.
                 cases = list(mutations(text))[::9 if SANITIZED else 1]
                 codes = pool.map(
                     lambda case: run("explain", "-", "--check", stdin=case[1]).returncode, cases)

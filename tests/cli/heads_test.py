@@ -31,7 +31,7 @@ LENGTH = 48
 
 
 def made_heads():
-    """Returns the names of the kinds, and queries and keys with one head per kind.
+    """Returns the names of the kinds of heads, and a query and a key tensor with one head of each kind.
 
     Row i is 20 in column place(i) and 0 elsewhere, so a query attends to the keys in the same column.
     """

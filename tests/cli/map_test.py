@@ -18,7 +18,7 @@ from tensor_files import Array
 
 
 class NumbersTest(MapTest):
-    """The first and last head of each batch item, whole and in part, compared with the formula."""
+    """Complete and partial maps of the first and last head of each batch item, compared with the formula."""
 
     PARTS = [{}, {"rows": (1, 4)}, {"cols": (2, 6)}, {"rows": (2, 5), "cols": (0, 5)}]
 

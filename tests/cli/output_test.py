@@ -88,7 +88,7 @@ class OutputTest(CliTest):
     def test_fifo_output(self):
         path = self.dir / "pipe.html"
         os.mkfifo(path)
-        # Opened for reading and writing, so that neither side blocks waiting for the other.
+        # Opened for reading and writing, so that neither open blocks until the other side opens.
         pipe = os.open(path, os.O_RDWR)
         self.addCleanup(os.close, pipe)
         self.succeed("explain", "-", "--format", "text", "--output", str(path), stdin=scene())

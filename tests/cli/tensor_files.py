@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensor files for tests, written and read byte by byte, and attention in plain Python."""
+"""Code for tests: a reader and writer of tensor files without NumPy, and attention in plain Python."""
 
 import ast
 import io

@@ -19,7 +19,7 @@ SMALL = ("--width", "16", "--heads", "2", "--inner", "32", "--layers", "1", "--b
 
 
 def words(count, seed=1):
-    """Returns lines of a word, the reversed word, and the origins of its characters."""
+    """Returns lines, each with a random word, its reversal, and the origins of the reversed characters."""
     draw = random.Random(seed)
     lines = []
     for _ in range(count):

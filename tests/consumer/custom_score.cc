@@ -96,7 +96,7 @@ int main() {
   const fovea::AttentionOptions ours = {
       .score = {.custom = consumer::make_distance({.slope = 0.25})}};
 
-  // In tiles by the engine, and score by score by the reference.
+  // The engine calls the function for tiles of scores, the reference for single scores.
   fovea::Tensor lse(fovea::DType::kFloat32, {1, 1, 50});
   fovea::attention_forward(query, key, value, ours, {.lse = lse});
   const auto expected = fovea::reference::attention_steps({query, key, value}, built_in);

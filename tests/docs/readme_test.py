@@ -24,7 +24,7 @@ import tempfile
 import unittest
 
 SOURCE = pathlib.Path(os.environ["FOVEA_SOURCE"])
-# The environment without the variables of a make that started ctest, which would affect the make started here.
+# The environment, except variables of a make that started ctest: they would affect the make started here.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"}}
 
@@ -103,7 +103,7 @@ class Document:
                     self.assertIn(excerpt, output)
 
     def test_languages(self):
-        # No test would run a block of another language.
+        # Blocks in other languages would not be tested.
         self.assertLessEqual({block.language for block in self.blocks}, self.LANGUAGES)
 
     def test_commands(self):

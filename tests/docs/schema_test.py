@@ -2,8 +2,8 @@
 """docs/scene.schema.json is a JSON Schema that accepts every valid scene and rejects invalid ones.
 
 Valid scenes are those of examples/scenes, the complete scenes of docs/scene.md, and those of
-tests/data/scene_schema_cases.json, which has the invalid ones too; tests/unit/scene/read/schema_test.cc
-passes the same cases to the parser. FOVEA_SOURCE is the source directory; default: the one that has this file.
+tests/data/scene_schema_cases.json, which also holds the invalid scenes. tests/unit/scene/read/schema_test.cc
+passes the same cases to the parser. FOVEA_SOURCE is the source directory; default: the one that contains this file.
 """
 
 import json

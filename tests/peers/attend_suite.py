@@ -21,7 +21,7 @@ import suite
 
 TYPES = {"f32": np.dtype(np.float32), "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16),
          "f64": np.dtype(np.float64)}
-# Covers the rounding of weights and of context, plus that of float32 sums.
+# Covers the rounding of the weights, of the context and of float32 sums.
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 2e-2, "f64": 1e-13}
 ENDINGS = (".npy", ".npz", ".safetensors")
 NAMES = ("query", "key", "value")
@@ -53,7 +53,7 @@ class Attend:
         self.folder = pathlib.Path(folder)
 
     def write(self, name, ending, array):
-        """Writes an array to a file of its own and returns its spec."""
+        """Writes an array to a separate file and returns the file's spec."""
         path = self.folder / f"{name}{ending}"
         bfloat16 = ":bf16" if array.dtype == TYPES["bf16"] and ending != ".safetensors" else ""
         if ending == ".npy":

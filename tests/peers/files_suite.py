@@ -17,7 +17,7 @@ import safetensors.numpy
 
 import suite
 
-# OWN_TYPES keep their type when read, INTEGERS become int64.
+# Arrays of OWN_TYPES keep their type when read; those of INTEGERS become int64.
 OWN_TYPES = ["float32", "float64", "float16", "bfloat16", "int64", "bool"]
 INTEGERS = ["int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"]
 SHAPES = [(), (1,), (7,), (0,), (3, 0, 2), (2, 3), (3, 5, 7), (1, 2, 1, 3, 1, 2), (1000, 33)]

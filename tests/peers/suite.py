@@ -10,7 +10,7 @@ class Mismatch(Exception):
 
 def compare(what, got, expected, rtol, atol):
     """Returns the largest error. Raises Mismatch unless |got - expected| <= atol + rtol |expected| everywhere;
-    NaN matches nothing, infinity only itself."""
+    NaN matches nothing; infinity matches only itself."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         raise Mismatch(f"{what}: {got.dtype} {list(got.shape)}, expected {expected.dtype} {list(expected.shape)}")
     if got.size == 0:

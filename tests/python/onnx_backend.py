@@ -17,7 +17,7 @@ KNOWN = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "s
 KNOWN_INPUTS = ("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen")
 KNOWN_OUTPUTS = ("Y", "present_key", "present_value", "qk_matmul_output")
 
-# The steps up to each qk_matmul_output_mode. The last step that the problem has is the output.
+# For each qk_matmul_output_mode, the steps up to it. The output is the last of them that the problem has.
 STEPS = (
     ("scores", "scaled_scores"),
     ("scores", "scaled_scores", "softcapped_scores"),
@@ -48,7 +48,7 @@ class Node(BackendRep):
         self.attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
         self.graph_inputs = [one.name for one in model.graph.input]
         self.graph_outputs = [one.name for one in model.graph.output]
-        # The graph's names of the node's inputs, and the operator's names of its outputs.
+        # Maps the operator's input names to the graph's, and the graph's output names to the operator's.
         self.inputs = {own: name for own, name in zip(KNOWN_INPUTS, node.input, strict=False) if name}
         self.outputs = {name: own for own, name in zip(KNOWN_OUTPUTS, node.output, strict=False) if name}
 
@@ -62,7 +62,7 @@ class Node(BackendRep):
         query = with_heads(given["Q"], q_heads)
         key, value = (self.after_the_past(given, name, past) for name, past in (("K", "past_key"), ("V", "past_value")))
         options = self.options(given, key.shape[2])
-        # In the operator's output layout: with three dimensions, the heads of a row are adjacent.
+        # The operator's output layout: if inputs have three dimensions, the heads of a row are adjacent.
         batch, heads, q_len, _ = query.shape
         three = given["Q"].ndim == 3
         width = value.shape[3]

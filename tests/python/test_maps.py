@@ -66,7 +66,7 @@ def test_maps(shape, more, reduce, part):
 
 
 def test_means_of_sums_add_up_to_the_queries():
-    """This also holds if a cell is fully masked for a head: the cell then counts as 0."""
+    """The sums also add up if a cell is fully masked for a head: the cell then counts as 0."""
     query, key, mask, _ = problem((3, 40, 8))
     mask[..., 0] = True
     np.testing.assert_allclose(fovea.map(query, key, (5, 6), mask=mask, heads="mean").sum(), 40, rtol=1e-5)
@@ -91,7 +91,7 @@ def test_float64():
 
 
 def test_passes():
-    """A map of all heads takes one pass. A part takes one for the shared lse, or none if lse is passed."""
+    """A map of all heads takes one pass. A map of a part takes one for the shared lse, or none if lse is passed."""
     query, key, _ = tensors((2, 3, 20, 8))
     calls = fovea._fovea._forward_calls
     for more, passes in [

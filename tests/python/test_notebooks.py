@@ -38,7 +38,7 @@ def contents(cell):
 
 
 def difference(kept, found):
-    """Describes briefly where two cells first differ, because a page has 100 kB. Returns None if they are equal."""
+    """Returns a brief description of the first difference between two cells (a page has 100 kB), or None if equal."""
     if [form for form, _ in kept] != [form for form, _ in found]:
         return f"kept {[form for form, _ in kept]}, found {[form for form, _ in found]}"
     for (form, old), (_, new) in zip(kept, found, strict=True):
@@ -109,7 +109,7 @@ def test_form(path):
     assert all(re.fullmatch(r"[a-z][a-z0-9-]{0,63}", one) for one in ids)
     assert all(cell["metadata"] == {} for cell in notebook["cells"])
     assert [cell["execution_count"] for cell in code_cells(notebook)] == list(range(1, len(code_cells(notebook)) + 1))
-    # The width that Jupyter shows without wrapping or scrolling.
+    # Jupyter shows lines of up to 88 characters without wrapping or scrolling.
     assert [
         line for cell in code_cells(notebook) for line in "".join(cell["source"]).split("\n") if len(line) > 88
     ] == []

@@ -16,7 +16,7 @@ from problems import tensors
 
 import fovea
 
-# Minutes of computation: millions of keys in a few bytes, through a stride of 0.
+# A call that takes minutes: millions of keys that share a few bytes, because their stride is 0.
 LONG = """
 import os, signal, sys, threading, time
 import numpy as np

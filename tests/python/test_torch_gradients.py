@@ -33,8 +33,8 @@ AT_LEAST = 1000
 
 
 def plain(query, key, value, visible=None, bias=None, scale=None, softcap=None, table=None, sinks=None, kept=None):
-    """Computes context, lse and weights step by step, for autograd. `visible` is bool; `kept` has the factors of
-    dropout."""
+    """Computes context, lse and weights step by step, for autograd. `visible` is bool; `kept` has the dropout
+    factors."""
     if query.dim() > 2 and query.shape[-3] != key.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     if query.dim() > 2 and query.shape[-3] != value.shape[-3]:
@@ -59,12 +59,12 @@ def plain(query, key, value, visible=None, bias=None, scale=None, softcap=None, 
 
 
 def leaves(tensors, dtype=None):
-    """Returns copies in a dtype, with the same layout, that require a gradient; None stays None."""
+    """Returns copies that require a gradient, in the given dtype and with the same layout; keeps None."""
     return [None if x is None else x.detach().to(dtype or x.dtype).requires_grad_() for x in tensors]
 
 
 def gradients(function, tensors, cotangents):
-    """Returns the gradients of the tensors; the loss is the sum of products with the cotangents."""
+    """Returns the gradients with respect to the tensors; the loss is the sum of each result times its cotangent."""
     results = function(*tensors)
     results = results if isinstance(results, tuple) else (results,)
     pairs = [(y, g.to(y.dtype)) for y, g in zip(results, cotangents, strict=False) if g is not None]
@@ -137,7 +137,7 @@ class Judge:
 
     def check(self, name, dtype, tensors, cotangents, ours, theirs, fused=None, **known):
         """Checks one case. `ours` and `theirs` are functions of the tensors, `fused` is PyTorch's own attention;
-        `known` has the scale and the factors of dropout."""
+        `known` has the scale and the dropout factors."""
         found = gradients(ours, leaves(tensors), cotangents)
         right = gradients(theirs, leaves(tensors, torch.float64), cotangents)
         naive = gradients(theirs, leaves(tensors), cotangents)

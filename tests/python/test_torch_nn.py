@@ -26,7 +26,7 @@ WIDTH, HEADS, INNER, BATCH, LENGTH, KV_LEN = 24, 4, 40, 3, 7, 9
 X, MEMORY = (BATCH, LENGTH, WIDTH), (BATCH, KV_LEN, WIDTH)
 BLOCK = {"width": WIDTH, "heads": HEADS, "inner": INNER}
 LENGTHS, OWN_LENGTHS = [9, 4, 1], [7, 5, 2]
-# By kind and dtype: the largest error, and the largest share of the tolerance.
+# Per kind and dtype: the largest error, and the largest ratio of error to tolerance.
 WORST = collections.defaultdict(lambda: (0.0, 0.0))
 
 
@@ -501,7 +501,7 @@ def test_training_agrees_with_pytorch():
         adam.step(1e-3)
     assert np.allclose(*np.transpose(losses), rtol=1e-10)
     for name, parameter in module.named_parameters():
-        # Looser tolerance: Adam divides by roots of squares that may be tiny.
+        # The tolerance is looser, because Adam divides by the root of the second moment, which may be tiny.
         assert np.abs(layer.parameters[name] - parameter.detach().numpy()).max() < 1e-8, name
 
 

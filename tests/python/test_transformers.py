@@ -90,7 +90,7 @@ def test_models_agree(make, length, padding, say):
 
 @torch.no_grad()
 def test_generation_agrees():
-    """With a cache, prompts of different lengths, then one token at a time."""
+    """Generation with a cache: first prompts of different lengths, then one token at a time."""
     ids, padded = tokens(2, 9)
     options = {"attention_mask": padded, "max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False}
     right = llama("sdpa").generate(ids, **options)

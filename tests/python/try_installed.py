@@ -66,7 +66,7 @@ def check_command_line(scene):
 
 
 class Words(html.parser.HTMLParser):
-    """Collector of the words of a page and of the pages in its frames."""
+    """Collects the words of a page and of the pages in its frames."""
 
     def __init__(self):
         super().__init__()

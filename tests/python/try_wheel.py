@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the wheel in build/wheel that tools/wheel.py has built for the Python that runs this file: the list of files;
-that the binaries need only libraries of every Linux and a glibc no newer than the wheel's tag; and, with
-try_installed.py, that the wheel works in a new environment. `make wheel` runs this file.
+"""Checks the wheel in build/wheel that tools/wheel.py has built for the Python that runs this file. Checks its list of
+files. The binaries may need only libraries that every Linux has, and a glibc no newer than the wheel's tag says.
+try_installed.py checks that the wheel works in a new environment. `make wheel` runs this file.
 """
 
 import io

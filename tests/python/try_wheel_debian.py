@@ -2,9 +2,9 @@
 """Tries the wheel on bare Debian systems, which have Python but no compiler: `make test-wheel`.
 
 debootstrap creates root directories of Debian 12 and Debian 13 in build/roots, once. Each is entered by chroot in its
-own mount namespace, so that nothing remains mounted; this needs the root user. A wheel for the system's version of
-Python is built if an interpreter of that version is found (tools/wheel.py), or else taken from build/wheel. NumPy is
-downloaded outside, since the systems need no network.
+own mount namespace, so that nothing remains mounted; this needs the root user. If an interpreter of the system's
+Python version is found, the wheel for it is built (tools/wheel.py); otherwise it is taken from build/wheel. NumPy is
+downloaded outside, so that the systems need no network.
 """
 
 import os

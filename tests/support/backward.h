@@ -63,8 +63,8 @@ inline ResultLoss random_loss(const reference::Inputs& in, bool with_lse = true,
 // ---- calls --------------------------------------------------------------------------------------
 
 /// Returns tensors filled with kUntouched for the requested gradients, except those of operands
-/// that the options lack. Gradients of query, key and value have type `type`, the others the type
-/// of lse.
+/// that the options lack. Gradients of query, key and value have type `type`; all others have the
+/// type of lse.
 inline reference::Gradients fresh_gradients(const reference::Inputs& in,
                                             const AttentionOptions& options, const Asked& asked,
                                             DType type) {

@@ -69,8 +69,8 @@ inline std::string name_of_case(const testing::TestParamInfo<BadCall>& info) {
   return name;
 }
 
-/// Checks the message of the error, which is thrown either by the call or while the options are
-/// built (masks throw).
+/// Checks the error message. The call throws it, or the construction of the options does (masks
+/// throw).
 inline void expect_refused(const BadCall& bad) {
   Call call;
   EXPECT_EQ(message_of([&] {

@@ -29,7 +29,7 @@ struct Blocks {
     const std::int64_t batch = p.key.extent(0), heads = p.key.extent(1);
     const std::int64_t per_item = (p.key.extent(2) + block_size - 1) / block_size + 1;
     const std::int64_t blocks = batch * per_item + 3;
-    // Unwritten tokens are NaN, so that reading them shows.
+    // Unwritten tokens are NaN, so that reading them shows in the results.
     key = of_nan(dtype, {blocks, heads, block_size, p.key.extent(3)});
     value = of_nan(dtype, {blocks, heads, block_size, p.value.extent(3)});
     table = Tensor(DType::kInt64, {batch, per_item});
@@ -48,7 +48,7 @@ struct Blocks {
       }
       const std::int64_t length = lengths_of[static_cast<std::size_t>(b)];
       for (std::int64_t i = (length + block_size - 1) / block_size; i < per_item; ++i) {
-        // Entries past the length must not be read: this block number is far out of range.
+        // Entries past the length must not be read; their block number is far out of range.
         table.at<std::int64_t>({b, i}) = std::numeric_limits<std::int64_t>::max();
       }
       write(p.key, key, b, length);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finite differences: a loss that is linear in the outputs of attention, its central differences by
-// each element of the problem, and the comparison with reference::attention_gradients. Tested in
-// unit/support/differences_test.cc.
+// Finite differences: a loss that is linear in the outputs of attention, its central differences
+// with respect to each element of the problem, and the comparison with
+// reference::attention_gradients. Tested in unit/support/differences_test.cc.
 
 #pragma once
 
@@ -88,7 +88,7 @@ inline Tensor differences(const MutableTensorView& numbers, const std::function<
 }
 
 /// Checks gradients to the accuracy of central differences: the error is of order step^2 = 1e-10,
-/// plus a rounding of the loss divided by the step, 1e-16 / 1e-5.
+/// plus the rounding error of the loss divided by the step, 1e-16 / 1e-5.
 inline testing::AssertionResult same_gradient(const Tensor& found, const Tensor& by_differences) {
   if (!found.defined() || found.shape() != by_differences.shape()) {
     return testing::AssertionFailure() << "shapes: found " << to_string(found.shape())

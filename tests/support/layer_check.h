@@ -59,7 +59,8 @@ inline void expect_gradients(const LayerCheck& check) {
   }
 }
 
-/// Checks values against those printed to 15 digits by another program, in row-major order.
+/// Checks the elements, last dimension fastest, against those that another program printed to 15
+/// digits.
 inline void expect_numbers(const TensorView& found, const std::vector<double>& expected) {
   ASSERT_EQ(found.size(), static_cast<std::int64_t>(expected.size()));
   std::size_t next = 0;

@@ -246,7 +246,7 @@ class LensCheck {
   double rounding_ = 0.0;
 };
 
-/// Checks against the oracle under all of `sets`; `look` is a function like look().
+/// Checks against the oracle under all of `sets`; `look` has the signature of look().
 template <class Look>
 void expect_lenses_under(const std::vector<OptionSet>& sets, const Look& look,
                          const RandomProblem& problem, const std::vector<LensSizes>& all_sizes) {

@@ -27,7 +27,7 @@ inline void copy_parameters(const nn::Model& from, nn::Model& to) {
 
 /// Checks that no element is off by more than `roundings` float32 roundings of the largest
 /// magnitude, or of 1 if all are smaller. Callers pass the number of terms in the longest chain of
-/// sums.
+/// additions.
 inline testing::AssertionResult within_roundings(const TensorView& found, const TensorView& exact,
                                                  double roundings) {
   if (found.shape() != exact.shape()) {

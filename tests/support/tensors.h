@@ -11,7 +11,7 @@
 
 namespace fovea::test {
 
-/// Returns the elements in row-major order.
+/// Returns the elements, last dimension fastest.
 template <class T>
 std::vector<T> elements(const Tensor& tensor) {
   const auto span = tensor.span<T>();

@@ -27,7 +27,7 @@ class Prepared:
     results: Callable
     how: str = "native"  # native, or "mask tensor": the mask or bias is passed as a tensor
     note: str = ""  # a remark on the measurement
-    # Other ways to make the same calls, by name: further Prepared, measured in alternation with run in the same
+    # Other ways to make the same calls, by name: further Prepared, timed alternately with run in the same
     # process. Differences in memory placement between two processes exceed the cost of a thin layer.
     beside: dict = dataclasses.field(default_factory=dict)
 

@@ -117,8 +117,8 @@ def watched(cell):
 
 
 def in_type(array, bfloat16):
-    """Returns a float32 array in its storage type. For bfloat16, whose values the array must have, these are the upper
-    16 bits of each element."""
+    """Returns a float32 array in its storage type. If `bfloat16`, all values must be exact in bfloat16, and the result
+    holds the upper 16 bits of each element."""
     return (array.view(np.uint32) >> 16).astype(np.uint16) if bfloat16 else array
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fovea's Python package, for bench/python/run: fovea.attention and fovea.decode of build/release/python on NumPy
-arrays, with a new array for each result. Measured in alternation: the same calls into an existing array, and the
+arrays, with a new array for each result. Timed alternately: the same calls into an existing array, and the
 same calls from C++, which also write to an existing array."""
 
 import numpy as np
@@ -34,7 +34,7 @@ class FoveaPackage:
         options = {"mask": self.fovea.causal()} if cell.mask == "causal" else {}
         last = []
 
-        # A separate loop without options: passing **{} would take a tenth of the time of the smallest call.
+        # A separate loop without options: passing **{} would add a tenth to the time of the smallest call.
         def run(repeats):
             query, key, value = arrays
             for _ in range(repeats):

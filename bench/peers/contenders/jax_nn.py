@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jax.nn.dot_product_attention, compiled. It stores the N x N scores with any mask, and keeps the weights for the
-gradients."""
+"""jax.nn.dot_product_attention, compiled. It stores the N x N scores regardless of the mask, and keeps the weights
+for the gradients."""
 
 import numpy as np
 

@@ -28,8 +28,8 @@ class OnnxRuntime:
         return {"onnxruntime": self.onnxruntime.__version__}
 
     def prepared(self, node, feeds, outputs, context, how, *, opset):
-        """Prepares a session with one node. `feeds` holds the named inputs in the node's order, None for absent ones.
-        `context` converts the first output to [1, heads, length, dim]."""
+        """Prepares a session with one node. `feeds` holds (name, array) pairs in the node's order; the array of an
+        absent input is None. `context` converts the first output to [1, heads, length, dim]."""
         import onnx
         from onnx import TensorProto, helper
 

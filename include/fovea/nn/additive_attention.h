@@ -26,8 +26,8 @@ class FOVEA_API AdditiveAttention {
  public:
   /// Creates query_proj.weight [dim, query_dim] and key_proj.weight [dim, key_dim], initialised
   /// like nn.Linear; v [dim], uniform within 1 / sqrt(dim); and with `bias`, b [dim], zeros. The
-  /// names are those of Espresso's BahdanauAttention, except that it calls key_proj value_proj,
-  /// because its keys are also the values.
+  /// names are those of Espresso's BahdanauAttention, except for key_proj: Espresso calls it
+  /// value_proj, because its keys are also the values.
   AdditiveAttention(const Scope& scope, std::int64_t query_dim, std::int64_t key_dim,
                     std::int64_t dim, bool bias = false);
 
@@ -41,8 +41,8 @@ class FOVEA_API AdditiveAttention {
   MutableTensorView forward(const TensorView& query, const TensorView& keys,
                             const TensorView& values = {},
                             std::span<const std::int64_t> lengths = {});
-  /// Returns [batch, q_len, kv_len], zeros from key lengths[item] on. Valid until the next forward
-  /// or start.
+  /// Returns [batch, q_len, kv_len], with zeros for keys at or beyond lengths[item]. Valid until
+  /// the next forward or start.
   TensorView weights() const { return weights_; }
 
   struct Gradients {
@@ -57,8 +57,8 @@ class FOVEA_API AdditiveAttention {
   /// once. forward is equivalent to prepare, start, and attend for all steps; backward is
   /// equivalent to start_backward, attend_backward for all steps, and end_backward.
   ///
-  /// `prepare` sets the keys for any number of starts. `start` takes a view of the queries
-  /// [batch, q_len, query_dim]; the query of step s is first read by attend(s).
+  /// `prepare` sets the keys for any number of calls of `start`. `start` takes a view of the
+  /// queries [batch, q_len, query_dim]; the query of step s is first read by attend(s).
   void prepare(const TensorView& keys, const TensorView& values = {},
                std::span<const std::int64_t> lengths = {});
   void start(const TensorView& query);

@@ -14,9 +14,10 @@
 namespace fovea::nn {
 
 struct CrossEntropyOptions {
-  /// Targets with this id are ignored, such as padding.
+  /// Targets with this id, such as padding, are ignored.
   std::optional<std::int64_t> ignored = std::nullopt;
-  /// The share of each target that is spread over all classes (Szegedy et al. 2016), in [0, 1).
+  /// Label smoothing (Szegedy et al. 2016): the share of the probability, in [0, 1), that is spread
+  /// evenly over all classes.
   double label_smoothing = 0.0;
 };
 

@@ -27,8 +27,8 @@ class FOVEA_API DropoutLayer {
   /// Sets x to dropout(relu(x)).
   void forward_relu(const MutableTensorView& x);
   /// Returns the gradient of x, given the gradient of the result. The gradient of `residual` is
-  /// grad_y itself. Returns grad_y if nothing was dropped, otherwise memory of the layer, valid
-  /// until the next backward.
+  /// grad_y itself. Returns grad_y if nothing was dropped, otherwise a view of a buffer owned by
+  /// the layer, valid until the next backward.
   TensorView backward(const TensorView& grad_y);
   /// Replaces the gradient of the result by the gradient of x.
   void backward_in_place(const MutableTensorView& grad);

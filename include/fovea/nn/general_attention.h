@@ -36,8 +36,8 @@ class FOVEA_API GeneralAttention {
   MutableTensorView forward(const TensorView& query, const TensorView& keys,
                             const TensorView& values = {},
                             std::span<const std::int64_t> lengths = {});
-  /// Returns [batch, q_len, kv_len], zeros from key lengths[item] on. Computed on demand from the
-  /// last forward, whose keys must still be valid.
+  /// Returns [batch, q_len, kv_len], with zeros for keys at or beyond lengths[item]. Computed on
+  /// demand from the last forward, whose keys must still be valid.
   TensorView weights();
 
   struct Gradients {

@@ -14,11 +14,11 @@ namespace fovea::nn {
 
 /// Computes y = x W^T + b.
 ///
-/// Conventions of all layers: forward returns memory of the layer, which the caller may modify and
-/// which is valid until the layer's next forward. backward must follow forward, whose `x` must
-/// still be valid. It adds to the gradients of the parameters and returns the gradient of `x`,
-/// valid until the next backward. Errors are InvalidArgument naming the tensor, the expected and
-/// the actual value.
+/// Conventions of all layers: forward returns a view of a buffer owned by the layer. The caller may
+/// modify it, and it is valid until the layer's next forward. backward must follow forward, whose
+/// `x` must still be valid. It adds to the gradients of the parameters and returns the gradient of
+/// `x`, valid until the next backward. Errors are InvalidArgument naming the tensor, the expected
+/// and the actual value.
 class FOVEA_API Linear {
  public:
   /// Creates weight [out, in] and bias [out], uniform within 1 / sqrt(in), as in PyTorch's

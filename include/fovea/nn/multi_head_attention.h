@@ -22,7 +22,7 @@ namespace fovea::nn {
 struct MultiHeadAttentionOptions {
   std::int64_t width = 0;
   std::int64_t heads = 1;     ///< must divide width
-  std::int64_t kv_heads = 0;  ///< must divide heads, which share them (grouped heads); 0: heads
+  std::int64_t kv_heads = 0;  ///< must divide heads (grouped heads); 0: equal to heads
   double dropout = 0.0;       ///< dropout probability of the weights
   bool bias = true;
   std::optional<Rotary> rotary = std::nullopt;  ///< rotation of queries and keys, for
@@ -90,7 +90,7 @@ class FOVEA_API MultiHeadAttention {
   /// stores the result in `to`.
   MutableTensorView project(const TensorView& x, std::string_view name, std::int64_t first,
                             std::int64_t count, Buffer& to);
-  /// Returns the output for queries, the first columns of `projected_`, that attend to a cache.
+  /// Returns the output of attention to a cache. The queries are the first columns of `projected_`.
   MutableTensorView decode(const Shape& shape, const KvCache& cache, const Mask& mask);
 
   Model& model_;

@@ -73,7 +73,7 @@ struct FOVEA_API Schedule {
   std::int64_t warmup = 0;
   std::int64_t total = 0;
 
-  /// Returns the learning rate of the next step after `steps` steps.
+  /// Returns the learning rate of the next step, after `steps` completed steps.
   double rate(std::int64_t steps) const;
 };
 

@@ -25,8 +25,8 @@ struct Parameter {
 /// All parameters of a model, in the order of creation.
 class FOVEA_API Parameters {
  public:
-  /// float32, or float64, which is slow and meant for comparison with finite differences. Throws
-  /// InvalidArgument for other types.
+  /// `dtype` is float32 or float64; float64 is slow and meant for comparing gradients with finite
+  /// differences. Throws InvalidArgument for other types.
   explicit Parameters(DType dtype = DType::kFloat32);
 
   DType dtype() const { return dtype_; }

@@ -12,7 +12,7 @@
 
 namespace fovea::nn {
 
-/// Where a residual block applies its layer norm.
+/// The position of the layer norm in a residual block.
 enum class NormPlace : std::uint8_t {
   kAfter,   ///< norm(x + dropout(f(x))), as in Vaswani et al. 2017
   kBefore,  ///< x + dropout(f(norm(x))), which trains deep stacks more easily (Xiong et al. 2020)
@@ -34,8 +34,8 @@ class FOVEA_API Residual {
     return before ? y : norm_.forward(y);
   }
 
-  /// `f_backward` has the same signature as `f`: it takes a gradient and returns one that backward
-  /// modifies.
+  /// `f_backward` has the same signature as `f`: it takes the gradient of f's result and returns
+  /// the gradient of f's argument, which backward modifies.
   template <class Layer>
   MutableTensorView backward(const TensorView& grad_y, const Layer& f_backward) {
     if (place_ == NormPlace::kBefore) {

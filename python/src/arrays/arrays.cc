@@ -148,7 +148,7 @@ void Array::release() noexcept {
 }
 
 MutableTensorView Array::writable_view() const {
-  // Called only if the request had `writable`; the constructor then rejected read-only memory.
+  // Called only if `writable` was requested, so the constructor has rejected read-only memory.
   return {const_cast<void*>(view_.data()), view_.dtype(), view_.shape(), view_.strides()};
 }
 

@@ -41,8 +41,8 @@ struct ArrayRequest {
 class Array {
  public:
   /// Throws nb::type_error for objects that are not arrays and for other element types,
-  /// nb::value_error for memory that is not the CPU's or not writable, naming the argument;
-  /// nb::python_error.
+  /// nb::value_error for memory that is not on the CPU or not writable; both name the argument.
+  /// Also throws nb::python_error.
   Array(PyObject* source, const ArrayRequest& request);
   Array(Array&& other) noexcept;
   Array& operator=(Array&&) = delete;

@@ -20,7 +20,7 @@ namespace nb = nanobind;
 namespace fovea::python {
 namespace {
 
-// Minimum operations for InterruptWatch: a call of this size takes up to a fifth of a second on a
+// Minimum flop for InterruptWatch: a call of this size takes up to a fifth of a second on a
 // slow machine without SIMD. Watching costs a few system calls; the first watch starts a thread.
 constexpr double kWorthWatching = 3e8;
 

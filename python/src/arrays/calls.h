@@ -91,7 +91,7 @@ void run(double operations, Execution& execution, const std::function<void()>& e
 void add_function(nanobind::module_& module, const char* attribute, const char* shown_in,
                   PyMethodDef& definition);
 
-/// Convert a number, an integer or a bool. Throw nb::type_error naming the argument.
+/// Convert an object to a number, an integer or a bool. Throw nb::type_error naming the argument.
 double number(PyObject* object, const char* name);
 std::int64_t integer(PyObject* object, const char* name);
 bool truth(PyObject* object, const char* name);

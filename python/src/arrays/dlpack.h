@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DLPack, which exchanges tensors with torch and JAX: the structures that nanobind lacks, names of
+// DLPack, for exchanging tensors with torch and JAX: the structures that nanobind lacks, names of
 // types and devices, and the fast exchange API of newer torch versions.
 
 #pragma once
@@ -63,7 +63,7 @@ PyObject* imported(const char* name);
 bool is_instance(PyObject* object, const char* module_name, const char* type_name);
 /// Returns whether the object is a torch tensor. Fast for torch.Tensor itself.
 bool is_tensor_of_torch(PyObject* object);
-/// Returns whether an attribute is False, or a method without arguments returns False.
+/// Returns whether an attribute is False, or is a method that returns False without arguments.
 bool is_false(PyObject* object, const char* name, bool method);
 
 /// Looks up the exchange API of torch. Called after the first torch tensor was converted by

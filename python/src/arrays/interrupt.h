@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ctrl-C in a long call. Python's SIGINT handler only sets a flag, which the interpreter checks
-// between bytecode instructions, so not during a call into C++. Therefore a dedicated waiting
-// thread also turns the signal into a stop request.
+// between bytecode instructions, and thus not during a call into C++. A dedicated waiting
+// thread therefore also turns the signal into a stop request.
 
 #pragma once
 

@@ -104,7 +104,7 @@ NewArray::NewArray(const Array& like, Framework framework, DType dtype, const Sh
   const auto extents = numpy_shape(shape);
   PyArray_Descr* descr = nullptr;
   if (dtype == DType::kBFloat16) {
-    // Only a NumPy bfloat16 array provides the dtype for the result.
+    // NumPy's bfloat16 dtype is only available from an existing NumPy bfloat16 array.
     if (!PyArray_Check(like.source()) || like.dtype() != DType::kBFloat16) {
       raise_type_error(
           "{}: expected an array of NumPy, torch or JAX where it is of bfloat16, got {}", name,

@@ -14,8 +14,8 @@
 
 namespace fovea::python {
 
-/// A new row-major array of a framework. A NumPy bfloat16 array has the dtype of `like`. Throws
-/// nb::python_error (MemoryError), and nb::type_error that calls the argument `like` by `name`.
+/// A new row-major array of a framework. A NumPy bfloat16 array takes its dtype from `like`. Throws
+/// nb::python_error (MemoryError), and nb::type_error, whose message calls `like` by `name`.
 class NewArray {
  public:
   NewArray(const Array& like, Framework framework, DType dtype, const Shape& shape,

@@ -20,7 +20,7 @@ enum Gradient : std::size_t {
   kGradBias,
   kGradRelative,
   kGradSinks,
-  kRelevance,  // not gradients, but by-products of the backward pass
+  kRelevance,  // this and kMagnitude are not gradients, but by-products of the backward pass
   kMagnitude,
   kGradients
 };

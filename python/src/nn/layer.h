@@ -34,7 +34,7 @@
 
 namespace fovea::python {
 
-/// A call on an object that owns its result buffers, so that only one call runs at a time. Throws
+/// A call on an object. Only one runs at a time, because the object owns the result buffers. Throws
 /// RuntimeError if another thread is inside a call.
 class Call {
  public:
@@ -90,8 +90,8 @@ struct Place {
   std::string name;
 };
 
-/// Returns the place described by the keywords common to all layers: in `model`, or in a new model
-/// if it is null.
+/// Returns the place described by the keywords common to all layers. It is in `model`, or in a new
+/// model if `model` is null.
 Place place_of(const Model* model, const std::string& name, std::optional<std::int64_t> seed,
                const std::optional<DTypeWord>& dtype);
 DType dtype_of(const DTypeWord& word);
@@ -134,7 +134,7 @@ class Layer : public Model {
   using Inputs = std::array<MutableTensorView, kMaxInputs>;
 
   /// Runs work(inputs) on copies that live until the next forward, so that the caller may change
-  /// the arrays. A None argument becomes an undefined input. If `whole`, backward may follow.
+  /// the arrays. A None argument becomes an undefined input. Backward may follow only if `whole`.
   template <class Work>
   NumpyArray forward(std::initializer_list<Input> given, const Work& work, bool whole = true) {
     const Call call(in_use());

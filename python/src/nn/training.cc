@@ -100,7 +100,7 @@ NumpyArrays moments(nb::handle_t<Adam> self, const Which& which) {
 void add_adam(nb::module_& module) {
   nb::class_<Adam>(
       module, "Adam",
-      R"(Adam (Kingma and Ba 2015), and with a weight_decay AdamW (Loshchilov and Hutter 2019), as in
+      R"(Adam (Kingma and Ba 2015), or with weight_decay, AdamW (Loshchilov and Hutter 2019), as in
 torch.optim. Optimises all parameters that the model has at construction.
 
 model         a Model, or a layer with its own model
@@ -198,9 +198,10 @@ void add_checkpoints(nb::module_& module) {
         call.run([&] { nn::save_parameters(model.parameters(), name); });
       },
       "model"_a, "path"_a,
-      R"(Writes all parameters of a model by name, to .safetensors, as safetensors.torch.save_file writes the
-state_dict of the same torch modules, or to .npz. An existing file is replaced atomically or stays
-unchanged. Raises OSError, and ValueError for another file extension.)");
+      R"(Writes all parameters of a model by name to a .safetensors or .npz file. A .safetensors
+file has the format that safetensors.torch.save_file writes for the state_dict of the same torch
+modules. An existing file is replaced atomically, or not changed if writing fails. Raises OSError,
+and ValueError for another file extension.)");
   module.def(
       "load",
       [](const Model& model, const GivenPath& path) {
@@ -209,7 +210,7 @@ unchanged. Raises OSError, and ValueError for another file extension.)");
         call.run([&] { nn::load_parameters(model.parameters(), name); });
       },
       "model"_a, "path"_a,
-      R"(Reads parameters that save() wrote. The file must have one floating-point tensor for every
+      R"(Reads parameters written by save(). The file must have one floating-point tensor for every
 parameter, with its name and shape, and no others; float32 and float64 are converted. Raises
 ValueError listing missing, unexpected and mismatched tensors, before any parameter changes; OSError
 if the file cannot be read.)");

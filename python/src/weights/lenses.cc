@@ -27,8 +27,8 @@ constexpr const char* kLensesDoc =
 stored, and statistics not requested cost nothing.
 
 statistics  True: for each row (query) the entropy, in nats; the largest weight and its key; mean
-            and variance of the distance to the keys, in positions back from the query's own; the
-            weight of the first key
+            and variance of the distance to the keys, in positions before the query's own (negative
+            for later keys); the weight of the first key
 top         the k largest weights of each row, and their keys; 1 to 64, and at most kv_len
 map         (rows, columns): pools the matrix to rows x columns cells; row r has the queries from
             floor(r q_len / rows) to before floor((r + 1) q_len / rows), columns in the same way

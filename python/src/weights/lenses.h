@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// fovea.Lenses, the statistics that a call requests, and fovea.Seen, the results: a named tuple
-// with None for fields that were not requested.
+// fovea.Lenses, the statistics that a call requests, and fovea.Seen, their results. A Seen is a
+// named tuple with None for fields that were not requested.
 
 #pragma once
 
@@ -52,7 +52,7 @@ enum SeenField : std::size_t {
 class Seen {
  public:
   /// `query` has 2, 3 or 4 dimensions. Throws nb::value_error naming lenses if the request exceeds
-  /// the problem's size; nb::python_error.
+  /// the problem's size, and nb::python_error.
   Seen(const LensRequest& request, const Array& query, std::int64_t kv_len);
 
   Lenses lenses() const;

@@ -272,8 +272,8 @@ void backward_fused(const Problem& problem, const BackwardInputs& inputs,
   write_sinks(call);
 }
 
-/// Computes float64 gradients by the reference. Heads or batch items that share gradient elements
-/// are processed in order by the same work item.
+/// Computes float64 gradients with the reference implementation. Heads or batch items that share
+/// gradient elements are processed in order by the same work item.
 void backward_float64(const Problem& problem, const BackwardInputs& inputs,
                       const AttentionGradients& gradients) {
   const ProblemShape& shape = problem.shape;

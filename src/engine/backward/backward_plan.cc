@@ -33,8 +33,8 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return parts_of(number, multiple) * multiple;
 }
 
-/// Returns the keys per block for `heads` heads of up to `keys` keys: few enough for a sufficient
-/// number of items, and evenly divided, so that the last block is not much shorter.
+/// Returns the number of keys per block for `heads` heads of up to `keys` keys. Blocks are short
+/// enough to give a sufficient number of items, and the last one is not much shorter than the rest.
 std::int64_t block_keys(std::int64_t heads, std::int64_t keys) {
   const std::int64_t wanted = std::clamp(round_up(heads * keys / kWantedItems, kBlockKeysMultiple),
                                          kMinBlockKeys, kMaxBlockKeys);

@@ -13,8 +13,8 @@
 namespace fovea::engine {
 namespace {
 
-/// Validates a result of the forward pass, or the gradient with respect to one. `sums` selects the
-/// requirements of lse: float32, or float64 if the inputs are float64, with any strides.
+/// Validates a result of the forward pass, or the gradient with respect to such a result. If `sums`
+/// is true, the requirements of lse apply: any strides, and float32, or float64 for float64 inputs.
 void check_result(const Problem& problem, const TensorView& tensor, std::string_view name,
                   const Shape& expected, std::string_view expected_name, bool sums) {
   if (!tensor.defined()) {

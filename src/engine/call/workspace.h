@@ -20,9 +20,9 @@ class FOVEA_API Workspace {
  public:
   /// Takes `bytes` aligned bytes from `given`. If `given` is empty, reuses the memory that this
   /// thread cached after an earlier call, or allocates new memory if the cached memory is too
-  /// small. Throws InvalidArgument if `given` is too small but not empty.
+  /// small. Throws InvalidArgument if `given` is not empty but too small.
   Workspace(std::span<std::byte> given, std::size_t bytes);
-  /// Returns owned memory to this thread's cache, unless the cache has at least as much.
+  /// Returns owned memory to this thread's cache, unless the cache already holds at least as much.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

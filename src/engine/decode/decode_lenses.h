@@ -20,8 +20,8 @@ namespace fovea::engine {
 inline constexpr std::int64_t kMaxWatchedQueries = 4;
 
 /// Fills the lenses of all rows. `lenses` must be valid, and `lse` is float32 [batch, q_heads,
-/// q_len]. Results are bit-identical for any number of threads. Allocates one row of weights per
-/// thread for each query head of a group.
+/// q_len]. Results do not depend on the number of threads. Allocates one row of weights per thread
+/// for each query head of a group.
 void watch_decoding(const Problem& problem, const Cache& cache, const TensorView& lse,
                     const Lenses& lenses);
 

@@ -23,8 +23,8 @@ constexpr std::int64_t kMaxChunkKeys = 8192;
 // Parts are long enough to make merging negligible, and short enough to keep many threads busy.
 // Parts depend only on the shape, so that the same parts are merged for any number of threads.
 constexpr std::int64_t kPartBytes = 2 << 20;
-// An item has several kv heads as long as their scores fit into half of a 1 MiB L2 cache, and
-// enough items remain to keep all threads busy.
+// An item has several kv heads if their scores fit into half of a 1 MiB L2 cache and enough items
+// remain to keep all threads busy.
 constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys, starting threads costs more than it saves.
@@ -98,9 +98,9 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
                 kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-/// Returns the number of kv heads per item, at most `kv_heads`. `items` is the number of items per
-/// thread with one head per item. May depend on the thread count, because it does not affect
-/// rounding.
+/// Returns the number of kv heads per item, at most `kv_heads`. `items` is the number of items that
+/// each thread would get with one head per item. The result may depend on the thread count, because
+/// it does not affect rounding.
 std::int64_t DecodePlan::heads_together(std::int64_t items, std::int64_t kv_heads) const {
   const std::int64_t score_bytes = std::max<std::int64_t>(1, setup_.most_rows_of_head()) *
                                    setup_.chunk_keys * static_cast<std::int64_t>(sizeof(float));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioning of decoding into work items. An item is a part of the keys of one kv head, or of
-// several kv heads of a paged cache, with the queries that attend to them.
+// Partitioning of decoding into work items. An item is a part of the keys of one kv head, with the
+// queries that attend to them. With a paged cache, an item may cover several kv heads.
 
 #pragma once
 
@@ -57,7 +57,8 @@ struct DecodeSize {
   std::int64_t value_dim = 0;     // 0 if values are not read
   bool heads_together = false;    // whether an item may have several kv heads
 
-  /// Returns the size of decoding all queries over all keys. Values are read only if `context`.
+  /// Returns the size of a call that decodes all queries with all keys. Values are read only if
+  /// `context` is true.
   static DecodeSize of(const Problem& problem, bool context);
 };
 
@@ -69,7 +70,7 @@ class DecodePlan {
   const kernels::DecodeSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
   std::int64_t parts() const { return parts_; }
-  /// Returns the number of items per sequence and part, each with different kv heads.
+  /// Returns the number of items into which the kv heads of one part of a sequence are divided.
   std::int64_t items_of_heads() const { return items_of_heads_; }
   int threads() const { return threads_; }
 

@@ -89,7 +89,7 @@ void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
   }
 }
 
-/// Computes float64 attention by the reference, with rows in parallel.
+/// Computes float64 attention with the reference implementation, with rows in parallel.
 void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
   // Strided tensors are copied once here. The reference would copy them at every call.

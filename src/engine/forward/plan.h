@@ -2,7 +2,7 @@
 //
 // Partitioning of a forward pass into work items. Panels of queries and blocks of keys determine
 // the rounding, and depend only on the shape and on cache sizes. The thread count only determines
-// the number of panels per work item, so results are bit-identical for any number of threads.
+// the number of panels per work item, so it does not affect results.
 
 #pragma once
 
@@ -36,7 +36,7 @@ class ForwardPlan {
   std::size_t workspace_bytes() const;
   std::byte* scratch_of(std::byte* workspace, int thread) const;
 
-  /// Writes the list that item() reads to the workspace. Does nothing without packed sequences.
+  /// Writes to the workspace the list that item() reads. Does nothing without packed sequences.
   void prepare(std::byte* workspace) const;
   /// Returns work item `number`. Within a head, later queries come first: under a causal mask they
   /// take longer, and short items should come last.

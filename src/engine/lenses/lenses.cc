@@ -35,8 +35,8 @@ const char* pool_name(Pool pool) {
 namespace fovea::engine {
 namespace {
 
-// Few enough that the partial rows at chunk boundaries take little memory, and enough to keep all
-// threads busy.
+// Few enough chunks that the partial rows at their boundaries take little memory, but enough to
+// keep all threads busy.
 constexpr std::int64_t kMaxChunks = 1024;
 
 bool asked_for(const RowStatistics& rows) {

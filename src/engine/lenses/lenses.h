@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lenses of a call: validation, setup for the kernels, and pooled maps, which combine the
+// Validation and kernel setup of a call's lenses, and pooled maps. A pooled map combines the
 // results of the chunks of each head.
 
 #pragma once

@@ -191,8 +191,8 @@ class Diagonal {
     item_.numbers = nullptr;
   }
 
-  /// Adds the weights of the diagonal blocks: for each block, the queries positioned in it, with
-  /// all keys of the block.
+  /// Adds the weights of the diagonal blocks. A diagonal block contains all keys of a range of
+  /// positions, and the chunk's queries at these positions.
   void add_blocks(std::int64_t blocks, Sums& sums) {
     const std::int64_t offset = chunk_.origin.offset;
     const std::int64_t end = std::min(chunk_.end + offset, kv_len_);

@@ -72,7 +72,7 @@ void MapOfHeads::add(const AttentionMap& head) {
   const std::span<const std::int64_t> pairs = head.map.pairs.span<std::int64_t>();
   if (!pairs_.defined()) pairs_ = Tensor(DType::kInt64, head.map.pairs.shape());
   const std::span<std::int64_t> all = pairs_.span<std::int64_t>();
-  // A cell without visible pairs is 0 if cells are sums or maxima, and takes part in the pooling.
+  // If cells are sums or maxima, a cell without visible pairs is 0 and is pooled like any other.
   // If cells are means, a cell without visible pairs has no value and is skipped.
   std::vector<char> has(pairs.size(), 1);
   for (std::size_t i = 0; i < pairs.size(); ++i) {

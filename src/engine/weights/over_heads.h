@@ -13,11 +13,11 @@
 
 namespace fovea::engine {
 
-/// Element-wise mean or maximum of float32 or float64 tensors over heads, accumulated in double in
-/// the order of the heads. NaN propagates.
+/// Mean or maximum over heads of each element of float32 or float64 tensors, accumulated in double
+/// in the order of the heads. NaN propagates.
 class NumbersOfHeads {
  public:
-  /// `how` is kMean or kMax. `none` is the result of an element that no head has.
+  /// `how` is kMean or kMax. `none` is the result for elements that no head has.
   NumbersOfHeads(Pool how, double none) : how_(how), none_(none) {}
 
   /// Adds the tensor of one head. Elements with has[i] == 0 are skipped.

@@ -75,7 +75,7 @@ void rectangle(const WeightInputs& inputs, const Problem& problem, const WeightT
   });
 }
 
-/// Computes weights, or scores, by the reference, one row at a time.
+/// Computes weights or scores with the reference implementation, one row at a time.
 void rectangle_float64(const Problem& problem, const WeightTile& tile, bool scores,
                        const MutableTensorView& numbers) {
   const Contiguous query(problem.query), key(problem.key);
@@ -222,7 +222,8 @@ void pooled_float64(const Problem& problem, const WeightTile& tile, const Pooled
   });
 }
 
-/// Validates the arguments and computes weights, or scores if `scores` is true (without lse).
+/// Validates the arguments and computes weights. If `scores` is true, computes scores instead,
+/// which need no lse.
 void compute_rectangle(const WeightInputs& inputs, const WeightTile& tile,
                        const AttentionOptions& options, bool scores,
                        const MutableTensorView& numbers) {

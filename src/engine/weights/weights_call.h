@@ -18,8 +18,8 @@
 
 namespace fovea::engine {
 
-/// Keys per block, and per work item of per-key sums. The packed keys and the accumulators of a
-/// block share the L2 cache with a panel of scores.
+/// Keys per block, and keys per work item for per-key sums. The packed keys and the accumulators of
+/// a block share the L2 cache with a panel of scores.
 inline constexpr std::int64_t kWeightBlockKeys = 512;
 
 /// Validates the inputs, except for lse. Throws InvalidArgument if any of them is invalid.

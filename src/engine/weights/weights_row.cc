@@ -24,12 +24,12 @@ namespace fovea {
 namespace engine {
 namespace {
 
-/// One query of one head or of all heads, and the output location of its weights.
+/// A query of one head or of all heads, and the output location of its weights.
 struct RowOfHeads {
   std::int64_t batch = 0, query = 0;
   std::int64_t first_head = 0, heads = 0;
   void* weights = nullptr;
-  std::int64_t stride = 0;  // elements from head to head
+  std::int64_t stride = 0;  // from one head to the next, in elements
 
   template <class T>
   T* weights_of(std::int64_t number) const {

@@ -15,19 +15,20 @@
 // the block are processed, one panel at a time, last panels first. For each panel: scores = Q K^T
 // as in the forward pass, then dP = dO V^T, tile by tile; both are turned into P and dS while they
 // are in the L1 cache; then the sums dV, dK and dQ. All items process panels in the same order, so
-// items that run on adjacent blocks at the same time add to the same query gradients shortly after
-// each other (turn.h): each sum has a fixed order, and threads need no private copies. Last panels
-// come first because under a causal mask the last queries attend to all blocks, so that no item
-// has to wait for another one to reach its first panel.
+// concurrent items on adjacent blocks add to the same query gradients shortly after each other
+// (turn.h). Each sum has a fixed order, and threads need no private copies. Last panels come first
+// because under a causal mask the last queries attend to all blocks, so that no item has to wait
+// for another one to reach its first panel.
 //
 // The products. Scores and dP have queries along the lanes, as in the forward pass (tile-inl.h).
-// dQ, dK and dV have dimensions along the lanes (row_tile-inl.h): dK and dV sum over queries, dQ
-// sums over keys, and they read P and dS in either direction. No product therefore needs a
+// dQ, dK and dV have dimensions along the lanes (row_tile-inl.h): dK and dV sum over queries, and
+// dQ sums over keys. These products read P and dS along either axis. No product therefore needs a
 // transpose of weights.
 //
 // NaN. A hidden key has weight 0, and its score gradient is 0 whatever dP is. Rows with a NaN or
-// infinity that products would multiply by zero are packed as zeros: keys and queries (for visible
-// pairs dS is NaN already), and rows of dO, which are added afterwards to the keys visible to them.
+// infinity are packed as zeros, because products would multiply them by the zeros of hidden pairs.
+// For keys and queries, dS of the visible pairs is NaN already. Rows of dO are added afterwards to
+// the gradients of the keys visible to them.
 
 #if defined(FOVEA_KERNELS_BACKWARD_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_BACKWARD_INL_H_

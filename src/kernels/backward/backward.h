@@ -66,7 +66,8 @@ struct BackwardItem {
   // Null if not requested.
   OutputRows grad_key, grad_value;
   /// Counters for Turn. `progress` has one counter per item that adds to the same query gradients;
-  /// `turn` is this item's index. `bias_progress` has one per item, if items share bias gradients.
+  /// `turn` is this item's index. If items share bias gradients, `bias_progress` has one counter
+  /// per item.
   std::atomic<std::int64_t>* progress = nullptr;
   std::int64_t turn = 0;
   std::atomic<std::int64_t>* bias_progress = nullptr;

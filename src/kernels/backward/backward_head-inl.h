@@ -61,9 +61,9 @@ BackwardScratchSizes backward_scratch_sizes(const BackwardSetup& setup) {
           .relevance = setup.relevance ? kRelevanceSums : 0};
 }
 
-/// Packs `count` rows from `first` on with Arithmetic::pack_rows. Rows with a NaN or infinity are
-/// packed as zeros. Returns the number of these rows, and lists them in `doubtful` unless it is
-/// null.
+/// Packs `count` rows, starting at row `first`, with Arithmetic::pack_rows. Rows with a NaN or
+/// infinity are packed as zeros. Returns the number of these rows, and lists them in `doubtful`
+/// unless it is null.
 template <class Arithmetic>
 std::int32_t pack_finite_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                               std::int64_t kept, std::int64_t dim, float* to, std::int64_t width,
@@ -151,8 +151,8 @@ class HeadPass {
   }
 
  private:
-  /// Prefetches the inputs of the next panel, and the rows of grad_query that the current panel is
-  /// added to.
+  /// Prefetches the inputs of the next panel, and the rows of grad_query to which the current
+  /// panel's gradients are added.
   void prefetch_next(std::int64_t tiles) {
     const std::int64_t next = panel_.first_query - kPanelLanes;
     const std::int64_t rows = next < 0 ? 0 : kPanelLanes;
@@ -332,8 +332,8 @@ class HeadPass {
     }
   }
 
-  /// Stores score gradients that are already added to bias_, multiplied by the derivative of the
-  /// stages before the bias.
+  /// Multiplies score gradients by the derivative of the stages before the bias, and stores them.
+  /// The unmultiplied gradients have already been added to bias_.
   template <int kVectors>
   HWY_INLINE void store_gradients(std::int64_t k, std::int64_t lane) {
     const Floats d;
@@ -374,7 +374,8 @@ class HeadPass {
     }
   }
 
-  /// Adds the contributions of rows of dO that were packed as zeros, for the keys visible to them.
+  /// Adds the contributions of the rows of dO that were packed as zeros to the gradients of the
+  /// keys visible to these rows.
   void add_doubtful(const Segment& segment) {
     for (std::int32_t i = 0; i < doubtful_; ++i) {
       const std::int32_t r = scratch_.doubtful[i];

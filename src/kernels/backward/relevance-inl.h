@@ -4,8 +4,8 @@
 // the loss, summed over the queries. The sums are accumulated in scratch memory, for one block of
 // keys and one query head at a time, so that every sum has a fixed order and threads share no sums.
 //
-// Queries are laid out across lanes, so each key has a vector of sums, which is reduced when the
-// head is done.
+// Queries are laid out across lanes, so each key has a vector of sums, whose lanes are added up
+// when the head is done.
 
 #if defined(FOVEA_KERNELS_BACKWARD_RELEVANCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_BACKWARD_RELEVANCE_INL_H_

@@ -14,8 +14,8 @@
 namespace fovea::kernels {
 
 /// Lets work items add to shared rows in item order. At each position, an item waits until all
-/// earlier items have passed that position, so items that run at the same time follow each other
-/// one position apart. No item waits for a later one; items must be started in item order.
+/// earlier items have passed that position, so concurrent items follow each other at least one
+/// position apart. No item waits for a later one; items must be started in item order.
 class Turn {
  public:
   /// `progress[i]` is the number of positions that item i has passed, initially 0; `mine` is the

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products of decoding (rows-inl.h) in bfloat16, with AVX-512's vdpbf16ps. For scores, queries
-// and keys already are pairs of adjacent dimensions in memory. For the context, two rows of values
-// are interleaved into pairs of adjacent keys. Interleaving works within 128 bits, so the columns
-// of a context are permuted until the end. Weights are rounded to bfloat16.
+// The products of decoding (rows-inl.h) in bfloat16, with AVX-512's vdpbf16ps. The first product
+// needs pairs of adjacent dimensions, which queries and keys already are in memory. The second
+// product needs pairs of adjacent keys, so two rows of values are interleaved. Interleaving works
+// within 128-bit blocks, so the columns of a context are permuted while it is accumulated. Weights
+// are rounded to bfloat16.
 //
 // Included only by decode_bf16.cc, which is compiled for processors with the instruction.
 
@@ -72,7 +73,8 @@ struct Bf16Rows {
         _mm512_dpbf16_ps(sum.raw, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
   }
 
-  /// Maximum number of vectors per query that stay in registers for two queries; half for four.
+  /// Maximum number of vectors per query that stay in registers if two queries are processed
+  /// together. If four are, the maximum is half as large.
   static constexpr int kMaxHeld = 8;
 
   /// Same as score_runs in rows-inl.h.
@@ -196,8 +198,8 @@ struct Bf16Rows {
     return &add_runs<kVectors>;
   }
 
-  /// Adds weighted values to the sums of kVectors vectors of columns, or of fewer vectors if
-  /// `columns` ends earlier.
+  /// Adds weighted values to the sums of the first `columns` columns, but of at most kVectors
+  /// vectors of columns.
   template <int kRows, int kVectors>
   static HWY_INLINE void add_columns(const BFloat16* values, std::int64_t value_stride,
                                      std::int64_t count, std::int64_t columns,

@@ -3,27 +3,27 @@
 // Decoding: a few queries against a long cache. Computes the softmax over one part of the cache.
 //
 // The limit is memory bandwidth. Each element of a key or value is read once and takes part in two
-// flop per query, so one query uses a tenth of the FMA throughput, and only the order of the loads
-// matters: strictly sequential in memory, one row after the other (rows-inl.h). So nothing is
+// flop per query, so one query uses a tenth of the FMA throughput. Only the order of the loads
+// matters: it is strictly sequential in memory, one row after the other (rows-inl.h). So nothing is
 // packed, and keys are not laid out across lanes. A score is a horizontal sum, reduced for four
 // keys at a time (store_sums_of_4). A context is accumulated in registers, over whole vectors of
 // columns.
 //
 // The order. Per chunk of keys, some megabytes at most: scores of all queries that share the head
 // -> softcap, biases, masks -> weights, with the running maximum of forward-inl.h -> sums of
-// values. Queries are multiplied two at a time (four in bfloat16) with a few keys, which stay in
-// the L1 cache for the next queries, and kDecodeRowsTogether at a time with the chunk, which stays
-// in the L2 cache. In a paged cache, an item has several heads, because they are adjacent within a
-// block.
+// values. Two queries at a time (four in bfloat16) are multiplied with a few keys, which stay in
+// the L1 cache for the next queries. kDecodeRowsTogether queries at a time are processed for a
+// chunk, which stays in the L2 cache. In a paged cache, an item has several heads, because they are
+// adjacent within a block.
 //
-// What was tried, on Zen 4. Software prefetch hurts where the hardware prefetchers already cover
-// the addresses, and helps from one block of a paged cache to the next. When the compiler
-// interleaves the loads of several rows, decoding takes three times as long. Other loads between
-// short runs cost up to half of the speed, and a cache in 4 KB pages costs a third.
+// Measurements on Zen 4. Software prefetch hurts where the hardware prefetchers already cover the
+// addresses, and helps from one block of a paged cache to the next. When the compiler interleaves
+// the loads of several rows, decoding takes three times as long. Other loads between short runs
+// reduce the speed by up to half, and storing the KV cache in 4 KB pages reduces it by a third.
 // docs/benchmarks.md has the figures.
 //
 // Hidden keys. A key with a score of -inf, for whatever reason, has weight 0, and its value is not
-// read: if a chunk has hidden keys, each row sums its runs of visible keys separately.
+// read. If a chunk has hidden keys, each row therefore sums its runs of visible keys separately.
 
 #if defined(FOVEA_KERNELS_DECODE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_DECODE_DECODE_INL_H_
@@ -70,7 +70,7 @@ struct FloatRows {
     });
   }
 
-  /// Calls act with a null pointer to the element type of keys or values.
+  /// Calls act(static_cast<const T*>(nullptr)), where T is the element type of keys or values.
   template <class Act>
   static HWY_INLINE void with_type(DType dtype, const Act& act) {
     with_element_type(dtype, act);
@@ -236,7 +236,8 @@ class DecodePass {
     keys_end_ = is_first ? last : std::max(keys_end_, last);
   }
 
-  /// Computes the scores of `rows` and `count` keys from `first` on; -inf for hidden keys.
+  /// Computes the scores of `rows` and `count` keys, starting at key `first`. Scores of hidden keys
+  /// are -inf.
   void score(const RowsOfHeads& rows, std::int64_t first, std::int64_t count) {
     const CacheRows& keys = item_.key;
     const std::int64_t dim = setup_.head_dim;
@@ -516,7 +517,7 @@ class DecodePass {
   const std::int64_t rows_of_head_;
   const std::int64_t rows_;
   DecodeScratch scratch_;
-  // Range that contains the item's visible keys of all rows.
+  // Range that contains all keys of the item that are visible to any row.
   std::int64_t keys_begin_ = item_.key_begin;
   std::int64_t keys_end_ = item_.key_begin;
 };

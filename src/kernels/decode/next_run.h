@@ -26,10 +26,10 @@ class NextRun {
   /// removes calls to functions that only prefetch.
   [[gnu::always_inline]] void fetch(std::int64_t part) const {
     const std::byte* const from = first_ + part * part_bytes_;
-    // Each prefetch is followed by a few dummy loads, which slow the prefetches down. Issued back
-    // to back, they would occupy all outstanding requests of a core (24 on Zen 4) and leave none
-    // for the current block. The counts were found by measurement: four loads per line of floats,
-    // two per line of 16-bit types.
+    // Each prefetch is followed by a few dummy loads, which spread the prefetches over time. Issued
+    // back to back, they would occupy all outstanding requests of a core (24 on Zen 4) and leave
+    // none for the current block. The counts were found by measurement: four loads per line of
+    // floats, two per line of 16-bit types.
     const volatile std::byte at_hand{};
     for (std::int64_t at = 0; at < part_bytes_; at += step_) {
       __builtin_prefetch(from + at, 0, 2);

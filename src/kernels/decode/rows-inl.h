@@ -99,8 +99,8 @@ using RunLoop = void(const Run<T>& run);
 /// Attributes of lambdas. Unless they are always inlined, GCC keeps their captures in memory.
 #define FOVEA_LAMBDA HWY_ATTR __attribute__((always_inline))
 
-/// Returns how many keys or values of `dim` elements fit in kBytesTogether: a multiple of 4, and at
-/// least 4.
+/// Returns the number of keys or values of `dim` elements that fit in kBytesTogether: a multiple of
+/// 4, and at least 4.
 template <class T>
 std::int64_t keys_together(std::int64_t dim) {
   const std::int64_t row_bytes = dim * static_cast<std::int64_t>(sizeof(T));
@@ -122,8 +122,9 @@ HWY_INLINE void for_rows(std::int64_t rows, const Visit& visit) {
 }
 
 /// Calls visit(head, row, key, key_count, several) for all rows and keys of a run, with rows
-/// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache, unless
-/// `one_visit_may_do` and all rows (one, two or four) fit in a single group.
+/// grouped as in for_rows(). Keys are visited in groups that stay in the L1 cache. Exception: if
+/// `one_visit_may_do` is set and all rows (one, two or four) fit in a single group of rows, all
+/// keys are visited at once.
 template <int kMaxRows, class T, class Visit>
 HWY_INLINE void for_rows_and_keys(const Run<T>& run, bool one_visit_may_do, const Visit& visit) {
   const bool one_visit = run.rows <= kMaxRows && run.rows != 3;
@@ -179,9 +180,9 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 
 // ---- products in floats -------------------------------------------------------------------------
 
-/// Computes the scores of queries of kVectors vectors. Queries are held in registers, two at a time
-/// if they fit: if queries were reloaded for each key, loads would wait for each other instead of
-/// for memory.
+/// Computes scores for queries that each occupy kVectors SIMD vectors. Queries are held in
+/// registers, two at a time if they fit: if queries were reloaded for each key, loads would wait
+/// for each other instead of for memory.
 template <int kVectors, bool kWholeVectors, class T>
 void score_runs(const Run<T>& run) {
   constexpr int kMaxRows = kVectors <= kHeldVectors / 2 ? 2 : 1;
@@ -306,8 +307,8 @@ HWY_INLINE void add_all_columns(const T* values, std::int64_t value_stride, std:
   }
 }
 
-/// Adds weighted values to the contexts of a run: kVectors vectors of columns at a time for one row
-/// of weights, half as many for several rows.
+/// Adds weighted values to the contexts of a run. Processes kVectors vectors of columns at a time
+/// for one row of weights, and half as many for several rows.
 template <int kVectors, class T>
 void add_runs(const Run<T>& run) {
   for_rows_and_keys<kWeightRows>(run, run.dim <= (run.rows == 1 ? kVectors : kVectors / 2) * kLanes,

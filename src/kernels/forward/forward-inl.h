@@ -31,11 +31,12 @@
 // slower because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 percentage points
 // faster, but twice the error.
 //
-// Arithmetic. The element type and packed layout of the products are a template parameter: float32
-// (float_arithmetic-inl.h), or pairs of bfloat16 (bf16_arithmetic-inl.h).
+// Arithmetic. A template parameter selects the element type and packed layout of the products'
+// operands: float32 (float_arithmetic-inl.h), or pairs of bfloat16 (bf16_arithmetic-inl.h).
 //
 // NaN. A hidden key has weight 0, but 0 * NaN is NaN. Packing therefore detects non-finite values
-// and packs them as zeros. The actual values are added afterwards to the rows that see their keys.
+// and packs them as zeros. The actual values are added afterwards to the contexts of the rows that
+// see the keys.
 
 #if defined(FOVEA_KERNELS_FORWARD_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_FORWARD_FORWARD_INL_H_
@@ -241,8 +242,9 @@ class ItemPass {
     }
   }
 
-  /// Starts prefetching the queries of the next panel, if it is not loaded yet, or of the next
-  /// item; and the context rows of this panel if its last block is being processed.
+  /// Starts prefetching the queries of the next panel (if it is not loaded yet) or of the next
+  /// item. While the last block of this panel is processed, also prefetches the panel's context
+  /// rows.
   void prefetch_around(std::int64_t p, std::int64_t tiles, bool last) {
     const Panel& panel = scratch_.panels[p];
     if (p + 1 < panels_) {

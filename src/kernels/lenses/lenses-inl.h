@@ -8,17 +8,18 @@
 //     distance  with c the key of the running maximum, and d = j - c:
 //               mean = c + sum 2^x d / sum 2^x, and the variance from sum 2^x d^2. As the weight w
 //               of c is the largest, the distance of c from the mean is at most sqrt(variance / w).
-//               So sums about c keep their precision, whereas sums about the row's own position,
-//               which may be a million keys away, would lose it. Within a block, sums are about a
-//               key of the block.
+//               Sums about c therefore keep their precision. Sums about the row's own position
+//               would lose it, because c may be a million keys away. Within a block, sums are about
+//               a key of the block.
 //     map       sums within a cell and a block of keys, relative to the running maximum of that
 //               block. When the row is finished, each sum is multiplied by f 2^(m block - m final).
 // Together, these sums add two FMAs, a product and two additions to the softmax pass over the
 // scores. If only the top keys are requested, the usual softmax pass runs. The softmax sum has the
-// same order either way, so the context is bit-identical with and without lenses.
+// same order either way, so lenses do not change a single bit of the context.
 //
-// Maxima are kept per tile, not only per block: to find the key of a maximum, or the top keys of a
-// row, it is usually enough to compare one number in kTileRows.
+// Maxima are kept per tile, not only per block. To find the key of a maximum, or the top keys of a
+// row, it is usually enough to compare the maximum of each tile instead of all its kTileRows
+// scores.
 
 #if defined(FOVEA_KERNELS_LENSES_LENSES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_LENSES_INL_H_
@@ -48,7 +49,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Lenses of a pass without any: all functions are empty and compile to nothing.
+/// The implementation for passes without lenses: all functions are empty and compile to nothing.
 struct NoLenses {
   NoLenses(const ForwardSetup&, const ForwardHead&, ForwardScratch&, std::byte*, float) {}
   static std::size_t scratch_bytes(const ForwardSetup&) { return 0; }

@@ -60,8 +60,8 @@ class TopKeyLens {
       raise_least(panel, tiles, tile_maximum, seen.top_least);
       seen.top_begun = true;
     }
-    // Which lanes of which tiles have candidates is unpredictable, so they are listed without a
-    // branch first, and then processed.
+    // The positions of candidates are unpredictable, so candidates are first listed without
+    // branches, and then processed.
     const std::int64_t count = list_candidates(segments, scratch, tile_maximum, seen.top_least);
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t tile = candidates_[n] >> kLaneBits;
@@ -103,8 +103,7 @@ class TopKeyLens {
   }
 
  private:
-  /// Raises `least` [lanes] to a bound that the k-th largest score of a row's first block reaches
-  /// or exceeds.
+  /// Raises `least` [lanes] to a lower bound of the k-th largest score in each row's first block.
   void raise_least(const Panel& panel, std::int64_t tiles, const float* tile_maximum,
                    float* least) const {
     if (tiles < k_) return;
@@ -152,7 +151,8 @@ class TopKeyLens {
   }
 
   /// Updates the list of one row with the keys of a tile. `scores` points to the score of the first
-  /// key, `key`. Which scores qualify is unpredictable, so all are compared before any branch.
+  /// key, `key`. The qualifying scores are unpredictable, so all scores are compared before any
+  /// branch.
   HWY_INLINE void look_at_keys(const float* scores, std::int64_t key, std::int64_t lane,
                                PanelLenses& seen) const {
     const float least = seen.top_least[lane];

@@ -131,7 +131,7 @@ HWY_INLINE void write_numbers(const float* from, std::int64_t count, T* to) {
   for (; i < count; ++i) store_floats(one, hn::LoadU(one, from + i), to + i);
 }
 
-/// Calls `act` with a null pointer whose type is the C++ element type of `dtype`.
+/// Calls act(static_cast<const T*>(nullptr)), where T is the C++ element type of `dtype`.
 template <class Act>
 HWY_INLINE auto with_element_type(DType dtype, const Act& act) {
   switch (dtype) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Arithmetic of the tiled passes in bfloat16 with float32 accumulators, using vdpbf16ps of AVX-512.
-// Each lane multiplies two pairs of bfloat16 elementwise and adds both products, which is twice the
-// work of a fused multiply-add. All operands are therefore packed in pairs, 32-bit words stored as
-// float: dimensions 2c and 2c + 1 for the first product, keys 2k and 2k + 1 for the second.
+// Each lane computes the dot product of two pairs of bfloat16 and adds it to a float32 accumulator,
+// which is twice the work of a fused multiply-add. All operands are therefore packed in pairs,
+// 32-bit words stored as float: dimensions 2c and 2c + 1 for the first product, keys 2k and 2k + 1
+// for the second.
 //
 // Only the weights are rounded, to the type of the values, as in an unfused implementation. Queries
 // are used unchanged, and the scale is applied to the scores. vdpbf16ps treats subnormal numbers

@@ -29,7 +29,7 @@ struct FourWords {
 };
 
 #if HWY_TARGET == HWY_SCALAR
-/// Returns the random words of one query and the four keys from `key`, a multiple of four.
+/// Returns the random words of one query and four keys, starting at `key`, a multiple of four.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const auto words = philox::words(rule.counter(query, key), rule.key());
   const Words d;
@@ -47,7 +47,7 @@ HWY_INLINE void multiply_wide(WordVector x, std::uint32_t by, WordVector& high, 
   high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-/// Returns the random words of the queries from `query` on, one per lane, and the four keys from
+/// Returns the random words of one query per lane, starting at `query`, and four keys, starting at
 /// `key`, a multiple of four.
 HWY_INLINE FourWords philox_words(const DropoutRule& rule, std::int64_t query, std::int64_t key) {
   const Words d;
@@ -76,8 +76,8 @@ class DropoutLanes {
   explicit DropoutLanes(const DropoutRule& rule)
       : rule_(rule), factor_(static_cast<float>(rule.factor())) {}
 
-  /// Writes the factors of the kTileRows keys from `key` on and the `lanes` queries from `query` on
-  /// to [kTileRows][kPanelLanes].
+  /// Writes the factors of kTileRows keys, starting at `key`, and `lanes` queries, starting at
+  /// `query`, to a [kTileRows][kPanelLanes] buffer.
   HWY_INLINE void tile(std::int64_t query, std::int64_t key, std::int64_t lanes,
                        float* HWY_RESTRICT to) const {
     const Floats d;

@@ -28,14 +28,15 @@ namespace fovea::kernels::HWY_NAMESPACE {
 struct FloatArithmetic {
   /// The number of dimensions (first product) or keys (second product) per step of a tile.
   static constexpr std::int64_t kPerStep = 1;
-  /// Whether the scale is applied to queries as they are loaded; otherwise it is applied to scores.
+  /// True if the scale is applied to queries as they are loaded; otherwise it is applied to scores.
   static constexpr bool kScalesQueries = true;
 
   static HWY_INLINE Vector multiply_add(Vector a, Vector b, Vector sum) {
     return hn::MulAdd(a, b, sum);
   }
 
-  /// Loads `count` queries from `first` on to [dim][kPanelLanes], multiplied by `factor`.
+  /// Loads `count` queries, starting at `first` and multiplied by `factor`, into a
+  /// [dim][kPanelLanes] buffer.
   static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
                            std::int64_t dim, float factor, float* to) {
     with_element_type(rows.dtype, [&](auto* type) {
@@ -52,7 +53,7 @@ struct FloatArithmetic {
     }
   }
 
-  /// Packs `count` keys from `first` on into tiles of [dim][kTileRows], padded with zeros.
+  /// Packs `count` keys, starting at `first`, into tiles of [dim][kTileRows], padded with zeros.
   static void pack_keys(const InputRows& rows, std::int64_t first, std::int64_t count,
                         std::int64_t dim, float* to) {
     with_element_type(rows.dtype, [&](auto* type) {
@@ -85,7 +86,7 @@ struct FloatArithmetic {
     return fovea::HWY_NAMESPACE::exp2_of_nonpositive(Floats(), x);
   }
 
-  /// Stores the weights of two adjacent keys, `key` and key + 1, to [keys][kPanelLanes].
+  /// Stores the weights of two adjacent keys, `key` and key + 1, in a [keys][kPanelLanes] buffer.
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
     const Floats d;
@@ -98,7 +99,7 @@ struct FloatArithmetic {
 
   // For the backward pass, whose sums over queries read weights as one row per key.
 
-  /// Whether store_weights() uses the same layout as store_rows().
+  /// True if store_weights() uses the same layout as store_rows().
   static constexpr bool kRowsArePairs = true;
   /// The stride between the rows of adjacent keys; a row holds the weights of the panel's queries.
   static constexpr std::int64_t kRowStride = kPanelLanes;
@@ -113,8 +114,8 @@ struct FloatArithmetic {
     return rows[key * kRowStride + lane];
   }
 
-  /// Packs `count` rows from `first` on to [kept][width], padded with zeros beyond `dim` and
-  /// `count`. Returns whether all elements are finite.
+  /// Packs `count` rows, starting at row `first`, into a [kept][width] buffer, padded with zeros
+  /// beyond `dim` and `count`. Returns whether all elements are finite.
   static bool pack_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
                         std::int64_t kept, std::int64_t dim, float* to, std::int64_t width) {
     const Floats d;

@@ -30,7 +30,7 @@ class KeyBlock {
   KeyBlock(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
       : setup_(setup), head_(head), scratch_(scratch) {}
 
-  /// Packs `count` keys from `block` on, and their values, into tiles.
+  /// Packs `count` keys, starting at key `block`, and their values into tiles.
   void pack(std::int64_t block, std::int64_t count, std::int64_t tiles) {
     block_ = block;
     Arithmetic::pack_keys(head_.key, block, count, setup_.head_dim, scratch_.keys);
@@ -41,7 +41,7 @@ class KeyBlock {
     }
   }
 
-  /// Records the lanes that see each doubtful key, which are those with a score other than -inf.
+  /// Records the lanes that see each doubtful key: the lanes whose score for the key is not -inf.
   /// Call it before the weights overwrite the scores.
   void note_who_sees_doubtful(const Segment& segment) {
     if (doubtful_ == 0) return;

@@ -69,8 +69,8 @@ HWY_INLINE void transpose_4_rows(D d, Source from, std::int64_t from_stride, std
                to_stride);
 }
 
-/// Transposes the columns of 4 rows from `c` on, one full vector of columns at a time. Remaining
-/// columns use vectors of half the width, recursively.
+/// Transposes the columns of 4 rows, starting at column `c`, one full vector of columns at a time.
+/// Remaining columns use vectors of half the width, recursively.
 template <class D, class Source>
 HWY_INLINE void transpose_columns(D d, Source from, std::int64_t from_stride, std::int64_t c,
                                   std::int64_t columns, float* to, std::int64_t to_stride) {
@@ -109,7 +109,8 @@ HWY_NOINLINE void transpose(Source from, std::int64_t from_stride, std::int64_t 
   }
 }
 
-/// Packs one tile of `count` keys to [columns][kTileRows], padded with zeros to kTileRows keys.
+/// Packs one tile of `count` keys into a [columns][kTileRows] buffer, padded with zeros to
+/// kTileRows keys.
 template <class Source>
 HWY_INLINE void pack_key_tile(Source keys, std::int64_t stride, std::int64_t count,
                               std::int64_t columns, float* HWY_RESTRICT to) {

@@ -27,8 +27,8 @@ constexpr std::int64_t steps(std::int64_t count) {
   return (count + Arithmetic::kPerStep - 1) / Arithmetic::kPerStep;
 }
 
-/// Loads the panel's rows of a tensor with one row per query to [steps][kPanelLanes], multiplied by
-/// `factor` (Bf16Arithmetic applies only its sign).
+/// Loads the panel's rows of a tensor that has one row per query into a [steps][kPanelLanes]
+/// buffer. Multiplies the rows by `factor` (Bf16Arithmetic applies only its sign).
 template <class Arithmetic>
 void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
                 float* to) {

@@ -17,8 +17,8 @@ namespace fovea::kernels {
 template <class Pointee>
 class Prefetcher {
  public:
-  /// Schedules `count` rows from `first` on, of `dim` elements each, spread over `calls` calls of
-  /// fetch().
+  /// Schedules `count` rows of `dim` elements each, starting at row `first`, spread over `calls`
+  /// calls of fetch().
   void start(const RowsOf<Pointee>& rows, std::int64_t first, std::int64_t count, std::int64_t dim,
              std::int64_t calls) {
     left_ = 0;

@@ -10,9 +10,9 @@
 
 namespace fovea::kernels {
 
-/// Returns the product of all factors before the first stage: the scale; the division by the
-/// softcap, if any; otherwise log2(e), because the softmax uses 2^x, unless a custom function needs
-/// the unscaled score.
+/// Returns the product of all factors before the first stage. With a softcap: scale / softcap. With
+/// a custom function, which needs scores without log2(e): the scale. Otherwise: scale * log2(e),
+/// because the softmax uses 2^x.
 inline float query_factor(const ScoreOptions& score, double scale) {
   if (score.softcap > 0) return static_cast<float>(scale / score.softcap);
   const bool custom = score.custom.tile != nullptr;

@@ -35,7 +35,8 @@ struct Layout {
   static constexpr std::int64_t kStepStride = kStep;
 };
 
-/// Row counts are multiples of this, because they count keys of tiles or lanes of vectors.
+/// Every row count is a multiple of this, because rows are the keys of whole tiles or the lanes of
+/// whole vectors.
 constexpr int kRowsMultiple = kLanes == 1 ? 1 : 2;
 
 /// Returns the number of rows of a tile that is `vectors` vectors wide.

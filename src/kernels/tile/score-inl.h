@@ -85,8 +85,8 @@ HWY_INLINE void add_position_bias(float* HWY_RESTRICT scores, std::int64_t lanes
 
 /// Adds factor * bias to the scores of one tile, both [kTileRows][kPanelLanes]. If either the score
 /// or the bias is -inf, the result is -inf, even if the other is NaN or infinity. Finite biases
-/// never give -inf: -FLT_MAX, which some callers use as a mask, would overflow, so the sum is
-/// clamped.
+/// never give -inf: the sum is clamped, because -FLT_MAX, which some callers use as a mask, would
+/// overflow.
 HWY_INLINE void add_bias_tile(float* HWY_RESTRICT scores, std::int64_t lanes,
                               const float* HWY_RESTRICT bias, float factor) {
   const Floats d;

@@ -34,8 +34,7 @@ constexpr std::int64_t kBiasKeys = 16;
 
 class ScoreStages {
  public:
-  /// `queries_are_scaled`: whether query_factor() is applied to the queries; otherwise it is
-  /// applied to the scores.
+  /// If `queries_are_scaled`, query_factor() is applied to the queries, otherwise to the scores.
   ScoreStages(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
               bool queries_are_scaled)
       : setup_(setup),
@@ -77,8 +76,8 @@ class ScoreStages {
   bool has_derivative() const { return score_.softcap > 0 || score_.custom.tile != nullptr; }
 
   /// Applies all stages in order to the tile whose first key is block + key. Unless `derivative` is
-  /// null, also computes the derivatives of the scores with respect to scale * product, both
-  /// without the factor log2(e), to `derivative`, [kTileRows][kPanelLanes] from `lane` on. A
+  /// null, also writes to it, starting at lane `lane` of a [kTileRows][kPanelLanes] buffer, the
+  /// derivatives of the scores with respect to scale * product, both without the factor log2(e). A
   /// non-null `derivative` requires has_derivative().
   void run(const Panel& panel, std::int64_t block, std::int64_t key, std::int64_t lane,
            std::int64_t lanes, float* derivative = nullptr) {
@@ -179,9 +178,9 @@ class ScoreStages {
     });
   }
 
-  /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` to
-  /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless it is already loaded. Keys
-  /// beyond the last key get the bias of the last key.
+  /// Loads the additive bias of the aligned group of kBiasKeys keys that contains `key` into
+  /// bias_tile[key % kBiasKeys][lane], one cache line per row, unless the group is already loaded.
+  /// Keys beyond the last key get the bias of the last key.
   void load_bias(const Panel& panel, std::int64_t key, std::int64_t lane, std::int64_t lanes) {
     key = key / kBiasKeys * kBiasKeys;
     const std::int64_t query = panel.first_query + lane;

@@ -296,7 +296,7 @@ class WeightsPass {
     }
   }
 
-  /// Returns the elementwise maximum; NaN where either element is NaN.
+  /// Returns the maximum per lane; NaN in lanes where either input is NaN.
   static HWY_INLINE Vector larger(Vector a, Vector b) {
     const auto keep = hn::Or(hn::Gt(a, b), hn::Not(hn::Eq(a, a)));
     return hn::IfThenElse(keep, a, b);

@@ -23,8 +23,8 @@ struct WeightsItem {
   std::int64_t q_begin = 0, q_end = 0;
   std::int64_t k_begin = 0, k_end = 0;
 
-  /// A row for each query from q_begin on, with an element for each key from k_begin on: the
-  /// weight, or the score if `scores` is set.
+  /// One row per query, starting at query q_begin, with one element per key, starting at key
+  /// k_begin: the weight, or the score if `scores` is set.
   float* numbers = nullptr;
   std::int64_t stride = 0;
   bool scores = false;
@@ -36,8 +36,8 @@ struct WeightsItem {
   std::int64_t columns = 0;
   Pool pool = Pool::kSum;
 
-  /// For each key from k_begin on: the sum and maximum of its weights over all queries, and the sum
-  /// over queries from recent_begin on.
+  /// For each key, starting at k_begin: the sum and maximum of its weights over all queries, and
+  /// the sum over the queries at or after recent_begin.
   float* sums = nullptr;
   float* maxima = nullptr;
   float* recent = nullptr;
@@ -61,9 +61,9 @@ using WeightsSetup = ForwardSetup;
 std::size_t weights_scratch_bytes(const WeightsSetup& setup);
 
 /// Computes an item. `scratch` is aligned to 64 bytes. If a stop is requested, returns early and
-/// leaves the results unspecified. Weights and scores of a query and key are bit-identical for all
-/// items. Rounding of per-key results also depends on block boundaries, so k_begin should be a
-/// multiple of block_keys.
+/// leaves the results unspecified. The weight and score of a query and key have exactly the same
+/// bits, whichever item computes them. Rounding of per-key results also depends on block
+/// boundaries, so k_begin should be a multiple of block_keys.
 void weights_item(const WeightsSetup& setup, const WeightsItem& item, std::byte* scratch,
                   const std::stop_token& stop);
 

@@ -25,9 +25,9 @@ namespace fovea::scene::html {
 namespace {
 
 /// Maximum total of numbers per encoding: exact text, float32, two bytes, one byte. Base64 uses
-/// four characters for three bytes, which limits the data to 3.2 MB. The only exception: more than
-/// kMaxBytes weights are kept completely, at one byte each. The limit does not include the page's
-/// tables and the scene's words.
+/// four characters for three bytes, so the data is at most 3.2 MB. Exception: if there are more
+/// than kMaxBytes weights, all of them are still kept, at one byte each. The limit does not include
+/// the page's tables and the scene's words.
 constexpr std::int64_t kMaxExact = 6000;
 constexpr std::int64_t kMaxFloats = 600'000;
 constexpr std::int64_t kMaxShorts = 1'200'000;
@@ -37,7 +37,7 @@ constexpr std::int64_t kSmallStep = 20'000;
 
 enum class Encoding : std::uint8_t { kExact, kFloats, kShorts, kBytes };
 
-/// Returns the whole-matrix steps, which contain the rows of the focus.
+/// Returns the whole-matrix steps. Focus steps are omitted, because they are rows of these.
 std::vector<const Step*> matrix_steps(const TraceModel& model) {
   std::vector<const Step*> out;
   for (const Step& step : model.trace().steps) {
@@ -101,7 +101,7 @@ std::string floats(const Tensor& tensor) {
   return base64(bytes);
 }
 
-/// Quantizes numbers to evenly spaced levels from `low` to `high`, in `byte_count` bytes (1 or 2).
+/// Rounds numbers to evenly spaced levels from `low` to `high`, in `byte_count` bytes (1 or 2).
 /// The three codes after the levels are -inf, inf and NaN.
 std::string levels(const Tensor& tensor, double low, double high, int byte_count) {
   const long most = (1L << (8 * byte_count)) - 4;

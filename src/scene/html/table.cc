@@ -99,7 +99,7 @@ std::string table(const Plane& at, const Step* row_sums) {
   return out + "</tbody></table></div>";
 }
 
-/// Lists the largest numbers of a matrix, which cannot be read from its picture.
+/// Lists the largest numbers of a matrix, because a picture shows no numbers.
 std::string strongest(const Plane& at) {
   std::vector<std::tuple<double, std::int64_t, std::int64_t>> cells;
   for (std::int64_t row = 0; row < at.layout.rows; ++row) {

@@ -25,7 +25,8 @@ auto found_at(const JsonNode& node, Find&& find) {
   }
 }
 
-/// Throws if a wish for the same word exists. A word has two names, its text and its index.
+/// Throws if there is already a wish for the same word. A word has two names: its text and its
+/// index.
 template <class Same>
 void refuse_twice(const JsonNode& node, const std::vector<Wish>& wishes, const char* what,
                   Same&& same) {

@@ -33,10 +33,11 @@ class Drawer {
   /// Returns the keys of a JSON object that describes a draw.
   static const std::vector<std::string>& keys();
 
-  /// Draws an array as `node` describes. `drawn` receives a description of the call.
+  /// Draws an array as `node` describes. If `drawn` is not null, a description of the draw is
+  /// stored in `*drawn`.
   Tensor draw(const JsonNode& node, const Shape& shape, std::string* drawn = nullptr);
 
-  /// Reads or draws a matrix of `rows` rows. `rows_are` describes the rows in messages.
+  /// Reads or draws a matrix of `rows` rows. `rows_are` is the description of the rows in messages.
   Tensor matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
                 std::int64_t default_columns, std::string* drawn = nullptr);
 

@@ -15,11 +15,12 @@ namespace fovea::scene {
 /// lists all words) or occurs more than once.
 Focus find_word(const Scene& scene, std::string_view word);
 
-/// Returns the query named by a word, by "@INDEX", or by "@ITEM:INDEX" in a batch. Throws as
-/// find_word does.
+/// Returns the query named by a word, by "@INDEX", or by "@ITEM:INDEX" in a batch. Throws the
+/// errors of find_word().
 Focus find_query(const Scene& scene, std::string_view name);
 
-/// Returns the key of a batch item named by a word or "@INDEX". Throws as find_word does.
+/// Returns the key with this name, a word or "@INDEX", in a batch item. Throws the errors of
+/// find_word().
 std::int64_t find_key(const Scene& scene, std::int64_t item, std::string_view name);
 
 /// Returns the text of the focus token.

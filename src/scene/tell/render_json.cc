@@ -39,8 +39,8 @@ void append_nested(std::string& out, const TensorView& values, const std::string
   out += ']';
 }
 
-/// Returns tokens as nested arrays of this shape. `numeric` writes them as numbers, as in the
-/// scene.
+/// Returns tokens as nested arrays of this shape. If `numeric` is set, tokens are written as
+/// numbers, as in the scene.
 std::string nested_words(const std::vector<std::string>& words, const Shape& shape, bool numeric) {
   const auto one = [&](std::size_t i) {
     return numeric ? words[i] : harmless_json_string(words[i]);

@@ -141,8 +141,8 @@ class TextRenderer {
     }
   }
 
-  /// Returns the width of each column: the larger of its cell width and its header width, where the
-  /// header counts up to `header_limit`.
+  /// Returns the width of each column: the larger of its cell width and its header width. The
+  /// header width is limited to `header_limit`.
   static std::vector<int> column_widths(const Table& table, int header_limit) {
     std::vector<int> widths;
     for (std::size_t j = 0; j < table.columns.size(); ++j) {

@@ -87,7 +87,8 @@ std::vector<std::string> remarks_on_weights(const TraceModel& model);
 std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head);
 
 /// Describes how the projections were drawn: "rand, seed 42" if all three were drawn the same way,
-/// otherwise each drawn one ("W_Q: rand, seed 42; W_V: randn, seed 42"), or "" if none was drawn.
+/// otherwise one entry per drawn projection ("W_Q: rand, seed 42; W_V: randn, seed 42"), or "" if
+/// none was drawn.
 std::string how_drawn(const Projections& projections);
 
 }  // namespace fovea::scene

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One word in detail (story_parts.h): its scores, written out as products if they are short, its
-// weights by every normalization side by side, and its context as a weighted sum.
+// One word in detail (story_parts.h): its scores (written out as products if they are short), its
+// weights under every normalization side by side, and its context as a weighted sum.
 
 #include <algorithm>
 #include <cmath>
@@ -89,7 +89,7 @@ class WordTeller {
  private:
   // ---- Numbers ---------------------------------------------------------------------------------
 
-  /// Returns the value for the focus query and a key, in a step of queries by keys.
+  /// Returns the value for the focus query and a key, in a step of shape [..., queries, keys].
   double at_key(const Step& step, std::int64_t head, std::int64_t key) const {
     return model_.layout(step).at(focus_.item, head, 0, focus_.index, key);
   }
@@ -227,8 +227,8 @@ class WordTeller {
     return how != nullptr ? how->text(value) : fmt::format("{:.{}g}", value, scene_.precision);
   }
 
-  /// Returns the sum behind each shown score, "0.55*0.43 + 0.87*0.15 + ...", or nothing if it is
-  /// long.
+  /// Returns each shown score as a written-out sum, "0.55*0.43 + 0.87*0.15 + ...", or nothing if
+  /// the sums are long.
   std::vector<std::string> products(std::int64_t head) const {
     if (parts_.many()) return {};
     std::vector<std::vector<std::string>> terms;  // [term][key], to align each term

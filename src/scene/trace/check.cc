@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks expectations value by value, each with its own tolerance (check.h). The reported value is
-// the value that exceeds its tolerance most. A check takes time linear in the number of compared
-// values, even if it fails.
+// Checks expectations value by value, each value with its own tolerance (check.h). The reported
+// value is the one that exceeds its tolerance most. A check takes time linear in the number of
+// compared values, even if it fails.
 
 #include "scene/trace/check.h"
 
@@ -127,7 +127,7 @@ Check check_one(const Trace& trace, const Expectation& expectation) {
   }
   if (!step->values.defined()) {
     std::span<const std::string> words = step->words;
-    // Each index selects the words at that index along its dimension.
+    // Each index narrows `words` to the part at that index along its dimension.
     for (std::size_t i = 0; i < index.size(); ++i) {
       const auto part = words.size() / static_cast<std::size_t>(step->shape[static_cast<int>(i)]);
       words = words.subspan(static_cast<std::size_t>(index[i]) * part, part);

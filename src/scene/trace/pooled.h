@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mean pooling of a matrix of weights that is too large to display.
+// Mean pooling of weight matrices that are too large to display.
 
 #pragma once
 

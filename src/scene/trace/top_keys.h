@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keys with the largest weights for a query, which text, Markdown and the page list if there
-// are many keys.
+// The keys with the largest weights for a query. If there are many keys, text, Markdown and the
+// page list only these.
 
 #pragma once
 

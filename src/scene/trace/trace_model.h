@@ -42,7 +42,7 @@ struct StepLayout {
             std::int64_t col) const;
 };
 
-/// Calls `visit(double)` for every number, in row-major order.
+/// Calls `visit(double)` for every number, in C order.
 template <class Visit>
 void for_each_value(const Tensor& tensor, Visit&& visit) {
   switch (tensor.dtype()) {
@@ -87,9 +87,9 @@ class TraceModel {
   std::int64_t queries() const { return queries_; }
   std::int64_t keys() const { return keys_; }
 
-  /// Returns the layout of a step, which must have numbers.
+  /// Returns the layout of a step. The step must have numbers.
   StepLayout layout(const Step& step) const;
-  /// Returns the number format of a step, which is computed once per step and cached.
+  /// Returns the number format of a step. Formats are computed once per step and cached.
   const StepNumbers& numbers(const Step& step) const;
 
   /// Returns the whole-matrix step with this base name and variant, or nullptr if there is none.

@@ -135,9 +135,9 @@ Expected oracle(const TensorView& source, const Index& at, double position, cons
       std::complex<long double>(source.value(a), source.value(b)) * std::polar(1.0L, angle);
   const double number = static_cast<double>(second ? turned.imag() : turned.real());
   // Arithmetic: two products of a number and a rounded sine or cosine, and their sum, add up to
-  // three roundings of the computation type. Angle: its own rounding and that of the frequency, one
-  // each in float64, or two if the C library's pow is not correctly rounded. Storage: one more
-  // rounding.
+  // three roundings of the computation type. Angle: one float64 rounding of the frequency,
+  // or two if the C library's pow is not correctly rounded, and one of the angle itself. Storage:
+  // one more rounding.
   const bool wide = source.dtype() == DType::kFloat64 || target == DType::kFloat64;
   const double size = std::abs(source.value(a)) + std::abs(source.value(b));
   const double arithmetic = 3.0 * (wide ? 0x1p-53 : 0x1p-24) * size;
@@ -199,7 +199,7 @@ TEST(Rotary, AnyRankAndStrides) {
     apply_rotary(source, 5, rotary, target);
     expect_as_oracle(source, 5, rotary, target);
   }
-  // [length, heads, dim] viewed as [heads, length, dim], from rows to columns and back.
+  // [length, heads, dim] viewed as [heads, length, dim]: into transposed columns, then backwards.
   const Tensor memory = random.randn({5, 3, 4});
   const TensorView source = memory.view().transposed(0, 1);
   Tensor columns(DType::kFloat64, {3, 4, 5});
@@ -330,7 +330,8 @@ TEST(Rotary, EmptyInputs) {
             "no error");
 }
 
-/// Rows [2, 3, 6] at explicit positions [3], or from position `first` on if it is set.
+/// Rows [2, 3, 6] at explicit positions [2, 3], or at consecutive positions from `first` if it is
+/// set.
 struct RotaryCall {
   void run() {
     if (first.has_value()) {

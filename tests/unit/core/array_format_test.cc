@@ -174,7 +174,7 @@ TEST(ArrayFormat, IgnoresTheLocale) {
   };
   const std::string c_locale = std::setlocale(LC_ALL, nullptr);
   const std::locale cpp_locale = std::locale::global(std::locale(std::locale(), new Comma));
-  std::setlocale(LC_ALL, "de_DE.UTF-8");  // for C functions, if this locale is installed
+  std::setlocale(LC_ALL, "de_DE.UTF-8");  // affects C functions, if installed
   const std::string floats = format_array(Tensor::matrix({{1234.5, 0.25}}), {.suppress = true});
   const std::string integers = format_array(Tensor::from<std::int64_t>({1}, {1234567}));
   std::locale::global(cpp_locale);

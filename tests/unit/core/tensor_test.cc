@@ -30,7 +30,7 @@ using test::message_of;
 
 constexpr std::int64_t kBig = std::int64_t{1} << 40;
 
-// Returns a tensor of 0, 1, 2, ... in row-major order.
+// Returns a tensor of 0, 1, 2, ..., counted along the last dimension first.
 Tensor counting(const Shape& shape) {
   Tensor tensor(DType::kInt64, shape);
   std::int64_t next = 0;

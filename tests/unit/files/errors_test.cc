@@ -291,7 +291,7 @@ TEST(FilesErrors, DeepAndLongHeaders) {
               testing::StartsWith("header: expected the end of a list"));
 }
 
-/// An uncompressed archive with one array [1, 2] per name, whose bytes can be replaced.
+/// An uncompressed archive with one array [1, 2] per name. Its bytes can be replaced.
 class Archive {
  public:
   explicit Archive(std::vector<std::string> names = {"a"}) {

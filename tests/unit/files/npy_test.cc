@@ -170,7 +170,7 @@ TEST(FilesNpy, EmptyAndScalar) {
   const TensorRef empty = read_npy(npy_array("<f4", "(0, 3)", ""));
   EXPECT_EQ(empty->shape(), Shape({0, 3}));
   EXPECT_EQ(empty->size(), 0);
-  // An empty tensor may have any other extents.
+  // If one extent is 0, the others may have any size.
   EXPECT_EQ(read_npy(npy_array("<f4", "(9223372036854775807, 9, 0)", ""))->size(), 0);
   EXPECT_EQ(read_npy(npy_array("|u1", "(0, 9223372036854775807)", "", true))->size(), 0);
   EXPECT_EQ(read_npy(npy_array("|i1", "()", "\x05"))->value({}), 5.0);

@@ -31,7 +31,7 @@ Tensor filled(DType dtype, const Shape& shape) {
   return convert(values, dtype);
 }
 
-/// Returns the spec that reads the file; it names bfloat16 if the format does not store that type.
+/// Returns the spec that reads the file; it contains "bf16" if the format cannot store bfloat16.
 std::string spec_of(const std::string& path, DType dtype) {
   const bool untyped = dtype == DType::kBFloat16 && !path.ends_with(".safetensors");
   if (!untyped) return path;

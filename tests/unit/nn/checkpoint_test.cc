@@ -89,7 +89,7 @@ TEST_F(NnCheckpoint, ListsMismatchesAndChangesNothing) {
   Model model(1), before(1), other(2);
   const Linear one(model.scope("map"), 3, 2), same(before.scope("map"), 3, 2),
       two(model.scope("last"), 2, 2), same_two(before.scope("last"), 2, 2);
-  // A wrong shape, missing parameters, and more unexpected ones than the message lists.
+  // A wrong shape, missing parameters, and more unexpected parameters than the message lists.
   const Linear wide(other.scope("map"), 4, 2);
   std::vector<Linear> strangers;
   for (int i = 0; i < 2; ++i) {

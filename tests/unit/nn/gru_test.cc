@@ -50,7 +50,7 @@ TEST(NnGru, GradientsMatchFiniteDifferences) {
   for (const GruCase& c : kGruCases) {
     SCOPED_TRACE(c.name);
     const std::int64_t directions = c.bidirectional ? 2 : 1;
-    // Gradients of the outputs (bit 0), of the final state (bit 1), of both.
+    // Gradients of the outputs (bit 0), of the final state (bit 1), and of both.
     for (const int parts : {1, 2, 3}) {
       Model model(1, DType::kFloat64);
       Gru layer(model.scope(), kIn, kHidden, c.bidirectional);
@@ -149,7 +149,7 @@ TEST(NnGru, MatchesPyTorch) {
 }
 
 TEST(NnGru, ItemsAreIndependent) {
-  // Each item of a batch of different lengths is bit-identical to a separate call for this item,
+  // Each item of a batch of different lengths is bitwise equal to a separate call for this item,
   // cut to its length.
   for (const bool bidirectional : {false, true}) {
     const std::int64_t directions = bidirectional ? 2 : 1;
@@ -242,7 +242,7 @@ TEST(NnGru, Float32AgreesWithFloat64) {
     const TensorView exact_y = exact_layer.forward(wide_x, lengths, wide_initial);
     const Gru::Gradients g = layer.backward(grad, grad_final),
                          exact_g = exact_layer.backward(wide(grad), wide(grad_final));
-    // Each step sums in + hidden products, and errors accumulate over the steps.
+    // Each step adds `in + hidden` products, and errors accumulate over the steps.
     const double chain = static_cast<double>(in + 3 * hidden + length);
     EXPECT_TRUE(test::within_roundings(y, exact_y, chain));
     EXPECT_TRUE(test::within_roundings(layer.final_hidden(), exact_layer.final_hidden(), chain));

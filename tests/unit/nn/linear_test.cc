@@ -57,7 +57,7 @@ TEST(NnLinear, GradientsMatchFiniteDifferences) {
 }
 
 TEST(NnLinear, Float32AgreesWithFloat64) {
-  // One size for each special case of the matrix products: 1, small, large, odd.
+  // Sizes for each special case of the matrix products: 1, small, large, odd.
   for (const std::int64_t in : {1, 7, 64, 300}) {
     for (const std::int64_t rows : {0, 1, 33, 200}) {
       const std::int64_t out = 65;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elementwise passes (nn/passes.h): bit-identical to plain loops for every vector width. CTest runs
-// these tests on every SIMD target.
+// Passes over elements (nn/passes.h): bitwise equal to plain loops for every vector width. CTest
+// runs these tests on every SIMD target.
 
 #include "nn/passes.h"
 
@@ -32,8 +32,8 @@ std::vector<float> normal(std::uint64_t seed, std::int64_t count) {
   return result;
 }
 
-/// Whether Philox keeps element `number`. Each 16-bit half of a word decides one element; the words
-/// of 16 consecutive counters are drawn together.
+/// Returns whether Philox keeps element `number`. Each 16-bit half of a word decides one element;
+/// the words of 16 consecutive counters are drawn together.
 bool kept(const Dropout& rule, std::uint32_t threshold, std::int64_t number) {
   const std::int64_t within = number % kDrawnTogether, half = within / 16;
   const auto counter = static_cast<std::uint64_t>(number / kDrawnTogether * 16 + within % 16);

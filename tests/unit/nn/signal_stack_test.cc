@@ -25,7 +25,7 @@ volatile std::sig_atomic_t heard = 0;
 volatile std::sig_atomic_t heard_elsewhere = 0;
 
 extern "C" void hear(int signal) {
-  // The alarm may be delivered to an idle thread that an earlier test started; forward it.
+  // The alarm may be delivered to an idle thread that an earlier test started, which forwards it.
   if (pthread_equal(pthread_self(), computing) == 0) {
     pthread_kill(computing, signal);
     return;

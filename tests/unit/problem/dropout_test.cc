@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Dropout: its random numbers against published values, their statistics, and the dropped weights
-// of the reference.
+// Dropout: its random numbers against published values, their statistics, and the weights that
+// the reference drops.
 
 #include "problem/dropout.h"
 
@@ -87,7 +87,7 @@ TEST(DropoutRule, KeepsTheExpectedShareOfTenMillion) {
 
 constexpr std::int64_t kQueries = 400, kKeys = 700;
 
-/// Returns 1 for each kept weight and 0 for each dropped one, in rows of keys.
+/// Returns 1 for each kept weight and 0 for each dropped one, as [queries, keys].
 std::vector<int> kept(const Dropout& dropout, std::int64_t item = 0, std::int64_t head = 0) {
   const DropoutRule rule(dropout, item, head, 4);
   std::vector<int> result;
@@ -208,7 +208,7 @@ TEST(ReferenceDropout, OnlyTheContextUsesDroppedWeights) {
               : attention_steps(p.inputs(), without, {.arithmetic = DType::kFloat32}).weights;
     expect_dropped(steps, unrounded, arithmetic, with, shape);
 
-    // With the identity as value, the context is the dropped weights.
+    // If the value tensor is an identity matrix, the context equals the weights after dropout.
     RandomProblem identity({2, 4, 2, 5, 9}, 3, 9);
     identity.query = p.query;
     identity.key = p.key;

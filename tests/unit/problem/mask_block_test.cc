@@ -403,7 +403,7 @@ TEST(MaskBlocks, DocumentsCompareTheRangesOfIds) {
 }
 
 TEST(MaskBlocks, DocumentsFindTheKeyRangeIfIdsAscend) {
-  // Sequences of many lengths and positions in ids that fall back to 0 at several places.
+  // Sequences of many lengths and positions, within ids that restart at 0 in several places.
   const std::int64_t length = 330;
   std::vector<std::int64_t> all(at(length));
   for (std::int64_t i = 0; i < length; ++i) {

@@ -160,7 +160,7 @@ TEST(ProblemPartTest, CustomTilesAndDerivativesGetPositionsInTheWholeProblem) {
     EXPECT_EQ(positions[0].head, 3);
     EXPECT_EQ(positions[0].query, 3);
     EXPECT_EQ(positions[0].key, 5);
-    EXPECT_EQ(positions[0].offset, 4);  // query + offset is the same key position
+    EXPECT_EQ(positions[0].offset, 4);  // query + offset is unchanged
   }
   EXPECT_EQ(own.one_derivative(own.state.get(), 0.5, in_part), 35.5);
 }

@@ -106,7 +106,7 @@ Rule drawn_rule(std::int64_t kind, RandomState& random, const ProblemShape& shap
     const Integers n = drawn_integers(random, 1, 0, shape.kv_len);
     return {prefix(n[0]), [n](const Pair& p) { return p.key < n[0]; }};
   }
-  if (kind == 3) {  // ids per item, or shared
+  if (kind == 3) {  // ids per item, or the same for all
     const bool shared = random.randint(0, 2) == 0;
     const auto ids = [&](std::int64_t length) {
       return random.randint(0, 2, shared ? Shape{length} : Shape{shape.batch, length});
@@ -325,7 +325,7 @@ struct ByHand {
     }
   }
 
-  /// Returns the score of a key and `x`, the query, already multiplied by W if there is one.
+  /// Returns the score of a key and `x`: the query, multiplied by W if there is one.
   double score(const Problem& p, const Numbers& x, std::int64_t key_row) {
     const auto key = p.key.span<double>().subspan(at(key_row * p.key_dim));
     const Numbers y = p.score_kind == 2 ? times(p.key, key_row, p.u) : Numbers();
@@ -398,7 +398,7 @@ void compare(const char* step, const Tensor& found, bool present, const Numbers&
   }
 }
 
-/// Checks that attention_rows and attention_steps have bit-identical results for all rows.
+/// Checks that attention_rows and attention_steps have bitwise equal results for all rows.
 void compare_rows(const Problem& p, const Steps& all) {
   std::vector<Row> rows;
   for_each_index(all.lse.shape(), [&](const Index& i) { rows.push_back({i[0], i[1], i[2]}); });

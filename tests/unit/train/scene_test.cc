@@ -178,7 +178,7 @@ TEST(TrainScene, WrittenScenesHoldTheLearnedWeights) {
     EXPECT_TRUE(test::same_bits(read.projections->value, learned.scene.projections->value));
     EXPECT_TRUE(
         test::same_bits(weights_of(trace_scene(read)), weights_of(trace_scene(learned.scene))));
-    // Learning from the written scene again takes no further step.
+    // Learning again, from the written scene, takes no further steps.
     EXPECT_EQ(learn_scene(read).steps, 0);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layouts and types of gradients: bit-identical for all strides, no access outside the elements,
+// Layouts and types of gradients: bitwise equal for all strides, no access outside the elements,
 // and mixed types that match the same values in float32.
 
 #include <algorithm>

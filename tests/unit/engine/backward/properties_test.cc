@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Properties of gradients: linear in the loss, bit-identical when requested separately or together,
+// Properties of gradients: linear in the loss, bitwise equal when requested separately or together,
 // equivariant under permutations of keys, zero where nothing is visible, and empty problems.
 
 #include <cmath>
@@ -146,7 +146,8 @@ TEST_F(AttentionBackwardProperties, MaskedQueriesAndKeysHaveZeroGradients) {
   });
 }
 
-/// For a loss of the context only: adding a constant to all scores of a row changes nothing.
+/// If the loss depends only on the context, adding a constant to all scores of a row changes
+/// nothing.
 TEST_F(AttentionBackwardProperties, BiasGradientsOfARowSumToZero) {
   const Tensor bias = convert(RandomState(4).randn({2, 4, 53, 270}), DType::kFloat32);
   const auto found =

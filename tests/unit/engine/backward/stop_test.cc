@@ -29,7 +29,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A call that never ends in practice: 2^36 scores, from a few rows of memory.
+/// A call that never ends in practice: 2^36 scores, from views that repeat a few rows.
 class AttentionBackwardStop : public testing::Test {
  protected:
   static constexpr std::int64_t kLength = std::int64_t{1} << 18;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gradients are bit-identical for any number of threads, repeated calls, a caller's workspace, and
-// concurrent and nested calls. Items that add to the same elements do so in alternation
+// Gradients are bitwise equal for any number of threads, repeated calls, a caller's workspace, and
+// concurrent and nested calls. Items that add to the same elements take turns
 // (kernels/backward/turn.h).
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Tensor bias_of(const Shape& shape, DType dtype = DType::kFloat32) {
   return convert(RandomState(4).randn(shape), dtype);
 }
 
-/// Returns problems that cover all ways in which items share gradients.
+/// Returns problems that cover all ways in which work items share gradients.
 std::vector<ThreadCase> thread_cases() {
   constexpr ProblemShape kOneHead{1, 1, 1, 130, 500}, kGrouped{2, 6, 2, 70, 300},
       kPacked{1, 4, 2, 150, 600, 4};

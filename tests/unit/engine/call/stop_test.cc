@@ -29,7 +29,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// A call that never ends in practice: 2^42 scores, from three rows of memory.
+/// A call that never ends in practice: 2^42 scores, from views that repeat three rows.
 class AttentionStop : public testing::Test {
  protected:
   AttentionStop() : query_(far(row_)), key_(far(row_)), value_(far(row_)) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Results are bit-identical for any number of threads, repeated calls, a caller's workspace,
+// Results are bitwise equal for any number of threads, repeated calls, a caller's workspace,
 // concurrent and nested calls, and a forked child. Nothing is allocated once a thread has its
 // workspace.
 

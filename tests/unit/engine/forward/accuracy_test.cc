@@ -29,7 +29,7 @@ double root_mean_square(const TensorView& found, const TensorView& oracle) {
   return std::sqrt(sum / static_cast<double>(oracle.size()));
 }
 
-/// Returns an extra allowance for luck. If a few rows have by far the largest scores, one or two
+/// Returns an extra allowance for chance. If a few rows have by far the largest scores, one or two
 /// sums determine the largest error, and either computation may happen to round them almost
 /// exactly: a sum of D terms is typically off by sqrt(D) roundings. With 16-bit types the naive
 /// computation is exact more often: its products are exact, whereas the engine rounds queries when
@@ -89,7 +89,7 @@ TEST(AttentionAccuracy, FlashAttentionSizes) {
 
 TEST(AttentionAccuracy, BetterThanNaiveOnAverageForNormalInputs) {
   // The largest error depends on luck, but the average error does not: the average would reveal an
-  // exponential with one digit less, or sums in sequential order.
+  // exponential with one correct digit less, or sums in sequential order.
   for (const std::int64_t kv_len : {1024, 4096}) {
     const ProblemShape shape{1, 2, 1, 96, kv_len};
     const RandomProblem p = stored_problem(shape, 64, 64, InputKind::kNormal, 5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention() returns a context bit-identical to that of attention_forward, and throws the same
+// attention() returns a context bitwise equal to that of attention_forward, and throws the same
 // errors.
 
 #include "fovea/attention.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention_forward in float64 is bit-identical to the reference, for any options, layout and
+// attention_forward in float64 is bitwise equal to the reference, for any options, layout and
 // number of threads.
 
 #include <cmath>

@@ -165,7 +165,7 @@ TEST_F(AttentionMask, DiagonalsThroughEveryRowOfPanelsAndBlocks) {
   }
 }
 
-/// A dense mask with one bit set: a single row sees a single key, for each key.
+/// For each key, a dense mask with a single true element: one row sees this key, the others none.
 TEST_F(AttentionMask, SingleVisibleKey) {
   const ProblemShape shape{1, 1, 1, 50, 70};
   const RandomProblem p = stored_problem(shape, 3, 9);

@@ -59,7 +59,7 @@ void poison_row(Tensor& tensor, std::int64_t key, const Poison& poison) {
 
 class AttentionNonfinite : public testing::Test {
  protected:
-  /// Poisons some keys. Rows that see no poisoned key must be bit-identical to the clean run, all
+  /// Poisons some keys. Rows that see no poisoned key must be bitwise equal to the clean run; all
   /// other rows must match the reference.
   void check(const AttentionOptions& options, const std::vector<std::int64_t>& keys,
              const Poison& poison) {

@@ -214,7 +214,7 @@ Inputs inputs_of(const RandomProblem& problem, const SequenceSpan& span, RandomP
   return own.inputs();
 }
 
-/// Checks that the results of a sequence are bit-identical to its part of the packed results.
+/// Checks that the results of a sequence are bitwise equal to its part of the packed results.
 void compare(const Steps& all, const Steps& own, const SequenceSpan& span) {
   const auto pairs = [&](const Tensor& tensor) {
     return part(part(tensor, 2, span.query_start, span.q_len), 1, span.key_start, span.kv_len);
@@ -248,7 +248,7 @@ void compare(const Steps& all, const Steps& own, const SequenceSpan& span) {
   }
 }
 
-/// Checks that keys of other sequences have no effect at any step.
+/// Checks that keys of other sequences have no effect on any step.
 void check_others(const Steps& all) {
   for_each_index(all.weights.shape(), [&](const Index& place) {
     for (std::int64_t sequence = 0; sequence < kCount; ++sequence) {

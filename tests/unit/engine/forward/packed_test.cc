@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packed sequences in the engine: bit-identical to a separate call for each sequence, with masks
+// Packed sequences in the engine: bitwise equal to a separate call for each sequence, with masks
 // and positions relative to the sequence.
 
 #include <cmath>

@@ -78,7 +78,7 @@ TEST(AttentionLenses, UniformWeights) {
 }
 
 TEST(AttentionLenses, TiesGoToTheLowerKey) {
-  // Keys repeat with period 3; the best ones are keys 1, 4, 7 and so on.
+  // Keys repeat with period 3; the highest scores are those of keys 1, 4, 7 and so on.
   constexpr std::int64_t kKeys = 1700;
   RandomProblem p = stored_problem({1, 1, 1, 70, kKeys}, 3, 1);
   for (std::int64_t j = 0; j < kKeys; ++j) {

@@ -288,7 +288,7 @@ TEST(AttentionHeads, HeadsThatAttendToANeighbour) {
     }
     const Heads found = heads_of({zeros, zeros, zeros}, {.score = {.bias = std::move(bias)}});
     const int number = shift < 0 ? kPrevious : shift == 0 ? kOwn : kNext;
-    // The query without such a neighbour attends to itself.
+    // The query at the end has no such neighbour and attends to itself.
     EXPECT_NEAR(found.value(number, 0, 1), shift == 0 ? 1.0 : 1 - 1.0 / kLength, 1e-5);
     EXPECT_NEAR(found.value(kDistance, 0, 1),
                 shift == 0 ? 0.0 : -0.995 * static_cast<double>(shift), 1e-5);

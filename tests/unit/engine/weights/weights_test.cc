@@ -27,7 +27,7 @@
 namespace fovea::test {
 namespace {
 
-/// A problem, its lse computed by the engine, and the oracle's weights.
+/// A problem, the lse that the engine computes for it, and the oracle's weights.
 struct Known {
   Known(const RandomProblem& given, const AttentionOptions& with)
       : problem(given), options(with), lse(forward(given.inputs(), with).lse) {

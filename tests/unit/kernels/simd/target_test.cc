@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tests of kernels/simd/target.h: the requested target runs. A process chooses its target once, so
-// each case runs as a death test that exits with 0, in a process of its own.
+// each case runs in a separate process, as a death test that exits with 0.
 
 #include "kernels/simd/target.h"
 
@@ -24,8 +24,8 @@
 namespace fovea::kernels {
 namespace {
 
-/// In a new process: sets FOVEA_TARGET, prints the active target or the error to standard error and
-/// exits with 0.
+/// Sets FOVEA_TARGET, prints the active target or the error to standard error, and exits with 0.
+/// Must run in a new process.
 [[noreturn]] void report_active(const char* wish) {
   setenv("FOVEA_TARGET", wish, 1);
   try {

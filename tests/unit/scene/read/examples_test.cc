@@ -116,7 +116,7 @@ TEST(NotebookScenes, WidenedTolerancesHaveNotes) {
 }
 
 /// Checks the note of scene 000: the weights that the notebook prints and those of its results
-/// follow each other in one random stream.
+/// are consecutive in one random stream.
 TEST(NotebookScenes, GeneralAttentionWeightsComeFromOneStream) {
   RandomState stream(42);
   for (int i = 0; i < 72; ++i) stream.next_word();
@@ -143,7 +143,7 @@ TEST(NotebookScenes, GeneralAttentionWeightsComeFromOneStream) {
   }
 }
 
-/// Checks that the weights of notebook 004 are drawn and not stored in its file.
+/// Checks that the weights of notebook 004 are drawn from a seed and not stored in its file.
 TEST(NotebookScenes, SeededWeightsAreDrawn) {
   const auto json = nlohmann::json::parse(read_file(scene_path("004_seeded_weights.json")));
   EXPECT_EQ(json.at("seed"), 42);
