@@ -25,13 +25,15 @@ FUNCTION = re.compile(r"[^\s/#}][^=]*?[\s*&>](\w+)\(")
 TYPE = re.compile(r"(?:struct|class|enum|enum class|union) (\w+)")
 CONSTANT = re.compile(r"(?:constexpr|const|inline|static|thread_local)\b.*?[\s*&](\w+)(?:\[\w*\])?\s*[={;]")
 VARIABLE = re.compile(r"\w[\w:<>*&, ]*[\s*&](\w+) = ")
+# Lines of a docstring are not code.
+RAW_STRING = re.compile(r'R"(\w*)\(.*?\)\1"', re.DOTALL)
 # A named namespace without others in it.
 NAMED_INSIDE = re.compile(r"^namespace \w+ {\n(?:(?!namespace ).*\n)*?}  // namespace \w+\n", re.MULTILINE)
 
 
 def local_names(text: str) -> set[str]:
     """Returns the names that a file defines in its unnamed namespaces, except those in nested named namespaces."""
-    text = NAMED_INSIDE.sub("", text)
+    text = NAMED_INSIDE.sub("", RAW_STRING.sub('""', text))
     names = set()
     inside = False
     for line in text.splitlines():
