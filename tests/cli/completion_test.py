@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from support import TIMEOUT_S, TRAINS, CliTest, environment
+from support import SANITIZED, TIMEOUT_S, TRAINS, CliTest, environment
 
 COMMANDS = {"explain", "inspect", "attend", "map", "tile", "heads", "train", "translate", "info", "completion"}
 # The candidates for the last word of each line.
@@ -113,6 +113,8 @@ class CompletionTest(CliTest):
         if shutil.which(shell) is None:
             self.skipTest(f"no {shell}, which tools/setup.sh test installs")
         self.write("completion", self.succeed("completion", shell))
+        if SANITIZED:
+            self.skipTest("the shells run the program too often for sanitizers")
 
     def output_of(self, *command):
         result = subprocess.run(command, cwd=self.dir, env=environment(HOME=str(self.dir)), timeout=TIMEOUT_S,
