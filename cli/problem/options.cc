@@ -166,7 +166,7 @@ void add_score_options(CLI::App& app, AttendArguments& to) {
   app.add_flag("--relative-one-way", to.one_way,
                "Use a single bucket for all keys after the query, as in T5's decoder.");
   add_integer(app, "--relative-distance", to.distance, {std::int64_t{1}, kMaxCount},
-              "The distance from which all keys share a bucket (default 128).");
+              "Keys at this distance or farther share one bucket (default 128).");
   app.add_option("--sinks", to.sinks,
                  "Logits that are added only to the softmax denominator, one per query head, as "
                  "numbers or a tensor.")

@@ -42,7 +42,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// Returns the page of a command: "fovea-train-scene" for "fovea train scene".
+// Returns the name of a command's man page: "fovea-train-scene" for "fovea train scene".
 std::string page_name(std::string_view name) {
   std::string result(name);
   std::replace(result.begin(), result.end(), ' ', '-');

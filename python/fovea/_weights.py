@@ -226,8 +226,8 @@ class Weights(_Matrix):
     ) -> NDArray[Any]:
         """Pools the matrix, or a part of it, to rows x columns cells, in one pass over the part.
 
-        rows, columns  from 1 to the numbers of queries and keys; row r of R has the queries from
-                       floor(r queries / R) to before floor((r + 1) queries / R), columns in the same way
+        rows, columns  from 1 to the numbers of queries and keys; row r of R has queries floor(r queries / R)
+                       up to but not including floor((r + 1) queries / R); columns divide the keys alike
         reduce         reduction of the weights in a cell; the mean is over visible pairs, NaN if there are
                        none
         queries, keys  restrict to a part: slices without a step; None: all

@@ -43,7 +43,7 @@ class TranslateTest(CliTest):
         return self.succeed(*self.command("--data", self.data, *SMALL, *arguments))
 
     def digests(self, folder=None):
-        """Returns {file name: SHA-256} of the folder. Skips the page, which has the validations of only one process."""
+        """Returns {file name: SHA-256} of the folder. Skips the page: it depends on interruptions."""
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()
                 for path in sorted((folder or self.folder).iterdir()) if path.suffix != ".html"}
 

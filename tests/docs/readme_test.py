@@ -5,7 +5,7 @@
          fovea-bench. Lines that start with `make` would run these tests again or install packages, so the test
          only checks that the target exists.
 ```cpp   a complete program: compiled, linked to the installed library with the flags of pkg-config, and run.
-```python  checked by tests/python/test_readme.py, which has the package.
+```python  checked by tests/python/test_readme.py, which runs where the package is installed.
 ```json  part of a file; not checked.
 ```text  directly below one of these blocks: its exact output; after some words: an excerpt of its output.
 

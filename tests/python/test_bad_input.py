@@ -277,7 +277,7 @@ def test_errors_leak_nothing():
 
 
 def test_bfloat16_cache_with_other_arrays():
-    # The result has query's dtype; for bfloat16, a buffer provides none.
+    # The result has the dtype of the query, not of the cache.
     cache = fovea.KvCache(dtype="bfloat16", head_dim=8)
     cache.append(K[0, 0].astype(BFLOAT16), V[0, 0])
     assert fovea.decode(Q[0, 0], cache).dtype == np.float32

@@ -30,8 +30,8 @@ double root_mean_square(const TensorView& found, const TensorView& oracle) {
 }
 
 /// Returns an extra allowance for chance. If a few rows have by far the largest scores, one or two
-/// sums determine the largest error, and either computation may happen to round them almost
-/// exactly: a sum of D terms is typically off by sqrt(D) roundings. With 16-bit types the naive
+/// sums determine the largest error. A sum of D terms typically accumulates about sqrt(D) rounding
+/// errors, but in either computation they may happen to cancel. With 16-bit types the naive
 /// computation is exact more often: its products are exact, whereas the engine rounds queries when
 /// scaling them.
 Allowance luck_of_sums(InputKind kind, const reference::Inputs& in,
