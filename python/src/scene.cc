@@ -129,9 +129,8 @@ random_projections  project the embeddings to queries, keys and values with rand
                     otherwise all three are the embeddings
 
 Raises ValueError for text without words and for invalid numbers.)")
-      .def(
-          "with_focus", with_focus, "query"_a,
-          R"(Returns the same scene with another word as the focus: the word, "@INDEX" counted
+      .def("with_focus", with_focus, "query"_a,
+           R"(Returns the same scene with another word as the focus: the word, "@INDEX" counted
 from 0, or "@ITEM:INDEX" in a batch. Raises ValueError for an unknown word; the message lists the
 words.)")
       .def_ro("title", &Scene::title)
