@@ -31,7 +31,7 @@ inline constexpr std::int64_t kMaxFileBytes = std::int64_t{16} << 20;
 struct Sequence {
   /// [batch][length]; UTF-8. Token ids are stored in decimal.
   std::vector<std::vector<std::string>> tokens;
-  /// Whether the scene has numeric token ids; JSON output then has numbers too.
+  /// Whether the tokens of the scene are numeric ids, which JSON output then writes as numbers.
   bool numeric = false;
   /// [batch, length, dim] float64
   Tensor embeddings;

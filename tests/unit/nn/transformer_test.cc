@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Multi-head attention layers, transformer blocks and stacks: gradients against finite differences,
-// masking, parameter names, repeatable bits, and token-by-token decoding.
+// masking, parameter names, determinism, and token-by-token decoding.
 
 #include "fovea/nn/transformer.h"
 
