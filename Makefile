@@ -54,7 +54,7 @@ define configure_tests
 	  *) exit 1 ;; \
 	esac
 endef
-PYTHON_FOLDERS := python examples/python examples/train tests/python bench/python tools
+PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages bench/python tools
 
 # A new build tree is configured without tests, so that `make build` needs no test packages. `make test` enables
 # the tests, and later builds keep this setting.
@@ -63,7 +63,7 @@ first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 .DEFAULT_GOAL := build
 .PHONY: build setup demo test test-cpp test-python test-arm wheel test-wheel check check-full check-format check-release \
   check-python check-wheel build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
-  check-tsan check-tsan-full coverage test-peers fuzz bench bench-peers install clean help
+  check-tsan check-tsan-full coverage test-peers test-pages fuzz bench bench-peers install clean help
 # Targets share build trees, so they run one after another. Each target runs its own jobs in parallel.
 .NOTPARALLEL:
 
@@ -73,7 +73,7 @@ build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
 	$(BUILD) release
 
 setup: ## Install all Debian packages that the targets need
-	$(SETUP) build test check bench arm cover roots
+	$(SETUP) build test check pages bench arm cover roots
 
 demo: ## Explain a sentence as text and as a page in build/demo, and run attention over 16,384 tokens
 	$(SETUP) build
@@ -213,6 +213,12 @@ test-peers: ## Compare results with PyTorch and JAX (installs 1.6 GB once), and 
 	     tests/peers/run --without-package ;; \
 	  *) exit 1 ;; \
 	esac
+
+test-pages: ## Test the pages of `fovea explain` in Chromium: keyboard, phone, accessibility, every number
+	$(SETUP) build pages
+	$(CONFIGURE) release $(first_time)
+	$(BUILD) release --target fovea_cli
+	@tests/pages/run
 
 fuzz: ## Fuzz the file readers under sanitizers
 	$(SETUP) build check

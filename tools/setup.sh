@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, bench, arm, cover and
-# roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, because most make
-# targets call it first. FOVEA_SKIP_SETUP=1 skips it.
+# tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, pages, bench, arm, cover
+# and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, because most
+# make targets call it first. FOVEA_SKIP_SETUP=1 skips it.
 
 set -euo pipefail
 
@@ -45,6 +45,12 @@ check | CLANG-OMP          | OpenMP for Clang                            | libom
 bench | libbenchmark-dev   | benchmarks                                  | Google Benchmark 1.7
 bench | python3            | writes results and tables                   | Python 3.9
 bench | python3-venv       | environments for other libraries            | venv of Python 3.9
+pages | chromium           | opens the pages under test                  | Chromium 120
+pages | fonts-dejavu-core  | letters, mathematics and symbols of pages   | DejaVu 2.37
+pages | fonts-droid-fallback | Chinese words of pages                    | any font with Chinese characters
+pages | fonts-noto-color-emoji | emoji words of pages                    | any font with emoji
+pages | python3            | drives the browser                          | Python 3.10
+pages | python3-venv       | an environment for Playwright and axe       | venv of Python 3.10
 cover | gcovr              | reports line coverage                       | gcovr 5
 arm   | g++-aarch64-linux-gnu | compiles for 64-bit ARM                  | GCC 12 for aarch64
 arm   | qemu-user-static   | runs ARM programs                           | QEMU 7, user mode
@@ -58,12 +64,12 @@ fail() {
 }
 
 if [ $# -eq 0 ]; then
-  fail "expected one or more of: build test check bench arm cover roots"
+  fail "expected one or more of: build test check pages bench arm cover roots"
 fi
 for group in "$@"; do
   case $group in
-    build | test | check | bench | arm | cover | roots) ;;
-    *) fail "no group \"$group\"; there are: build test check bench arm cover roots" ;;
+    build | test | check | pages | bench | arm | cover | roots) ;;
+    *) fail "no group \"$group\"; there are: build test check pages bench arm cover roots" ;;
   esac
 done
 
