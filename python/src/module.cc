@@ -7,6 +7,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "arrays/arguments.h"
 #include "arrays/arrays.h"
 #include "arrays/calls.h"
 #include "functions.h"
@@ -42,4 +43,5 @@ NB_MODULE(_fovea, module) {
   add_scene(module);
   add_random(module);
   add_info(module);
+  name_arguments_in_errors(module);
 }

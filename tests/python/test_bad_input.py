@@ -3,6 +3,7 @@
 
 import contextlib
 import gc
+import re
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from problems import BFLOAT16, Producer, raises, tensors
 
 import fovea
+from fovea import _nn
 
 Q, K, V = tensors((2, 3, 5, 8), kv_len=6)
 
@@ -281,3 +283,74 @@ def test_bfloat16_cache_with_other_arrays():
     cache = fovea.KvCache(dtype="bfloat16", head_dim=8)
     cache.append(K[0, 0].astype(BFLOAT16), V[0, 0])
     assert fovea.decode(Q[0, 0], cache).dtype == np.float32
+
+
+CACHE = fovea.KvCache(head_dim=8)
+CALLS = {
+    "an integer": (TypeError, lambda: fovea.window("a", 3), ["left: expected an integer, got str"]),
+    "a float": (TypeError, lambda: fovea.window(3, 1.5), ["right: expected an integer, got float"]),
+    "None": (TypeError, lambda: fovea.prefix(None), ["n: expected an integer, got None"]),
+    "a number": (TypeError, lambda: fovea.Rotary(base="x"), ["base: expected a number, got str"]),
+    "numbers": (
+        TypeError,
+        lambda: fovea.Rotary(inverse_frequencies=["x"]),
+        ["inverse_frequencies: expected a list of numbers or None, got list of str"],
+    ),
+    "a choice": (TypeError, lambda: fovea.Rotary(pairs=2), ['pairs: expected "halves" or "interleaved", got int']),
+    "an array": (TypeError, lambda: CACHE.append(None, None), ["key: expected an array, got None"]),
+    "an object": (
+        TypeError,
+        lambda: CACHE.append(K[0, 0], V[0, 0], rotary=8),
+        ["rotary: expected a fovea.Rotary or None, got int"],
+    ),
+    "a sign": (ValueError, lambda: fovea.random.RandomState(-1), ["seed: expected 0 or more, got -1"]),
+    "64 bits": (ValueError, lambda: fovea.prefix(1 << 70), ["n: expected an integer of 64 bits, got", str(1 << 70)]),
+    "too many": (TypeError, lambda: fovea.causal(3), ["causal() takes 0 positional arguments but 1 were given"]),
+    "keyword-only": (
+        TypeError,
+        lambda: fovea.Rotary(1.0),
+        ["Rotary() takes 0 positional arguments but 1 were given; the others have names: base, dims"],
+    ),
+    "missing": (TypeError, lambda: fovea.window(3), ["window() missing the required argument 'right'"]),
+    "missing in a class": (TypeError, fovea.KvCache, ["KvCache() missing the required argument 'head_dim'"]),
+    "unknown": (
+        TypeError,
+        lambda: fovea.window(3, rigth=3),
+        ["window() got an unexpected keyword argument 'rigth'; there are left, right"],
+    ),
+    "twice": (TypeError, lambda: fovea.window(3, left=3), ["window() got multiple values for argument 'left'"]),
+}
+
+
+@pytest.mark.parametrize(("kind", "call", "parts"), CALLS.values(), ids=CALLS)
+def test_calls_of_small_functions(kind, call, parts):
+    with raises(kind, *parts):
+        call()
+
+
+def members(module):
+    for name, value in vars(module).items():
+        yield name, value
+        if isinstance(value, type):
+            for member, part in vars(value).items():
+                yield f"{name}.{member}", part
+                yield f"{name}.{member}", getattr(part, "fset", None)
+
+
+class Strange:
+    """Fits no parameter."""
+
+
+@pytest.mark.parametrize("module", [fovea._fovea, _nn])
+def test_no_error_shows_a_signature(module):
+    """Calls every function of the extension modules with wrong arguments, by position and by name."""
+    found = {name: value for name, value in members(module) if hasattr(value, "__nb_signature__")}
+    assert len(found) > 40
+    for name, function in found.items():
+        for arguments, keywords in (([Strange()] * 40, {}), ([], {"strange": Strange()}), ([], {})):
+            try:
+                function(*arguments, **keywords)
+            except (TypeError, ValueError) as error:
+                message = str(error)
+                assert "\n" not in message, name
+                assert not re.search("incompatible|Invoked|->|_fovea|_nn|typing", message), f"{name}: {message}"

@@ -24,7 +24,7 @@ MISTAKES = {
     "a list": (lambda: nn.LayerNorm(8).forward([[1.0] * 8]), TypeError, ["x: expected an array", "got list"]),
     "width": (lambda: nn.Linear(7, 2).forward(ONES), ValueError, ["x: expected [..., 7], got [2, 3, 8]"]),
     "a number": (lambda: nn.Linear(1, 2).forward(np.float32(3)), ValueError, ["x: expected [..., 1]"]),
-    "none": (lambda: nn.LayerNorm(8).forward(None), TypeError, ["forward(): incompatible", "NoneType"]),
+    "none": (lambda: nn.LayerNorm(8).forward(None), TypeError, ["x: expected an array, got None"]),
     "two dimensions": (
         lambda: nn.MultiHeadAttention(8, 2).forward(ONES[0]),
         ValueError,
@@ -108,6 +108,14 @@ MISTAKES = {
     ),
     "beta": (lambda: nn.Adam(nn.Linear(1, 1), beta1=1.0), ValueError, ["beta1: expected a number in [0, 1), got 1"]),
     "rate": (lambda: nn.Adam(nn.Linear(1, 1)).step(-1), ValueError, ["learning_rate: expected a number from 0 on"]),
+    "a word": (lambda: nn.Linear(8, "two"), TypeError, ["out_features: expected an integer, got str"]),
+    "no model": (lambda: nn.Linear(8, 2, model=8), TypeError, ["model: expected a fovea.nn.Model or None, got int"]),
+    "missing": (lambda: nn.Linear(8), TypeError, ["Linear() missing the required argument 'out_features'"]),
+    "steps": (
+        lambda: setattr(nn.Adam(nn.Linear(1, 1)), "steps", 1.5),
+        TypeError,
+        ["steps: expected an integer, got float"],
+    ),
     "norm to clip": (lambda: nn.clip_gradients(nn.Linear(1, 1), 0.0), ValueError, ["largest: expected a norm above 0"]),
     "threads": (lambda: nn.set_threads(0), ValueError, ["threads: expected 1 or more"]),
 }

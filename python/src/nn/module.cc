@@ -8,6 +8,7 @@
 
 #include "fovea/nn/signal_stack.h"
 
+#include "arrays/arguments.h"
 #include "arrays/arrays.h"
 #include "arrays/interrupt.h"
 #include "nn/layer.h"
@@ -20,6 +21,7 @@ NB_MODULE(_nn, module) {
   add_transformer(module);
   add_recurrent(module);
   add_training(module);
+  name_arguments_in_errors(module);
   // Python's signal handlers run and return while layers compute.
   if (in_main_thread()) fovea::nn::use_signal_stack();
 }

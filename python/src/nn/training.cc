@@ -128,6 +128,7 @@ weight_decay  each step subtracts weight_decay * learning_rate times the paramet
             if (steps < 0) raise_value_error("steps: expected 0 or more, got {}", steps);
             self.adam.set_steps(steps);
           },
+          nb::for_setter("steps"_a),
           "Number of steps made so far; set it to resume training from a checkpoint.")
       .def_prop_ro(
           "means",
