@@ -54,8 +54,7 @@ def explain(*arguments, text=None):
     result = subprocess.run(
         [FOVEA, "explain", *map(str, arguments)],
         input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         encoding="utf-8",
     )
     assert result.returncode == 0, result.stderr

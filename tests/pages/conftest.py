@@ -3,14 +3,10 @@
 
 import functools
 import pathlib
-import sys
 
 import axe_playwright_python
+import browser as pages
 import pytest
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
-import browser as pages  # noqa: E402
 
 AXE = (pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 FAILURES = pages.BUILD / "failures"

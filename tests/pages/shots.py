@@ -14,11 +14,8 @@ An argument may also be a page (.html), so that lessons and decks can be looked 
 
 import argparse
 import pathlib
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-
-import browser as pages  # noqa: E402
+import browser as pages
 
 
 def options():
