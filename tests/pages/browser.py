@@ -61,14 +61,17 @@ def explain(*arguments, text=None):
     return result.stdout
 
 
+def source(name):
+    """Returns the arguments of `fovea explain` for an example scene, the path of another one, or a sentence."""
+    return SENTENCES.get(name) or [name if name.endswith(".json") else SCENES / f"{name}.json"]
+
+
 def render(name, folder=None):
     """Writes the page of a scene (a name in examples/scenes or a path) or of a sentence, and returns its path."""
     folder = folder or BUILD / "html"
     path = folder / f"{pathlib.Path(name).stem}.html"
-    known = SENTENCES.get(name)
-    source = known or [name if name.endswith(".json") else SCENES / f"{name}.json"]
     folder.mkdir(parents=True, exist_ok=True)
-    explain(*source, "--format", "html", "--output", path)
+    explain(*source(name), "--format", "html", "--output", path)
     return path
 
 
