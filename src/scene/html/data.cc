@@ -37,11 +37,13 @@ constexpr std::int64_t kSmallStep = 20'000;
 
 enum class Encoding : std::uint8_t { kExact, kFloats, kShorts, kBytes };
 
-/// Returns the whole-matrix steps. Focus steps are omitted, because they are rows of these.
+/// Returns the whole-matrix steps. Focus steps are omitted, because they are rows of these, and so
+/// are the parts of softmax, which the script computes from the scores.
 std::vector<const Step*> matrix_steps(const TraceModel& model) {
   std::vector<const Step*> out;
   for (const Step& step : model.trace().steps) {
-    if (step.words.empty() && !step.name.starts_with("focus.")) out.push_back(&step);
+    if (!step.words.empty() || step.name.starts_with("focus.")) continue;
+    if (!is_softmax_part(step.name)) out.push_back(&step);
   }
   return out;
 }

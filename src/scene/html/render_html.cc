@@ -67,7 +67,8 @@ class Page {
     }
     part("all", "All words at once");
     for (const Step& step : trace_.steps) {
-      if (!is_focus(step) && !is_input(step) && base_name(step.name) != "row_sums") {
+      if (!is_focus(step) && !is_input(step) && base_name(step.name) != "row_sums" &&
+          !is_softmax_part(step.name)) {
         emit(step_section(step));
       }
     }
@@ -258,7 +259,11 @@ class Page {
     }
     const Step* sums = nullptr;
     if (base == "weights") {
-      sums = model_.find("row_sums" + step.name.substr(base.size()));
+      const std::string suffix = step.name.substr(base.size());
+      for (const char* part : {"shifted_scores", "exponentials", "exponential_sums"}) {
+        if (const Step* found = model_.find(part + suffix)) out.steps.push_back(found->name);
+      }
+      sums = model_.find("row_sums" + suffix);
       if (sums != nullptr) {
         out.steps.push_back(sums->name);
         out.formulas.push_back(html::step_mathml(sums->name, scene()));

@@ -255,6 +255,9 @@ class Story {
     for (const reference::Normalization kind : scene_.normalizations) {
       const bool last = kind == scene_.normalizations.back();
       const std::string suffix = last ? "" : fmt::format("[{}]", normalization_name(kind));
+      for (const char* part : {"shifted_scores", "exponentials", "exponential_sums"}) {
+        claim(out, part + suffix, false);
+      }
       if (claim(out, "weights" + suffix)) {
         columns.push_back({"weights" + suffix, std::string(normalization_label(kind))});
       }

@@ -14,7 +14,13 @@ namespace {
 
 constexpr std::string_view kFocus = "focus.";
 
-bool has_normalization(std::string_view base) { return base == "weights" || base == "row_sums"; }
+/// Returns whether a step with this base name has variants such as "weights[sum]", one of them for
+/// this normalization.
+bool has_variant(std::string_view base, std::string_view normalization) {
+  if (base == "weights" || base == "row_sums") return true;
+  if (base == "shifted_scores") return normalization == "softmax";
+  return base.starts_with("exponential") && normalization != "sum";
+}
 
 /// Returns whether a step belongs to the whole scene and has no row per query.
 bool only_whole(std::string_view base) {
@@ -48,6 +54,12 @@ const std::vector<StepInfo>& step_catalogue() {
        "What the positions alone say is added."},
       {"masked_scores", "Masked scores", "masked = score where visible, else -inf",
        "A dot is a word that may not be seen: its weight will be exactly 0."},
+      {"shifted_scores", "Shifted scores", "shifted[j] = score[j] - max",
+       "The distance of each score to the largest of its row, so that no exponential overflows."},
+      {"exponentials", "Exponentials", "exp(score[j])",
+       "Positive numbers that grow faster than the scores; a masked word has exactly 0."},
+      {"exponential_sums", "Sums of the exponentials", "sum of the exponentials",
+       "Each exponential is divided by the sum of its row."},
       {"weights", "Weights", "weight[j] = exp(score[j]) / sum",
        "The share of attention that each word gets; a row adds up to one."},
       {"row_sums", "Sums of the weights", "sum of weight[j]", "One, up to rounding."},
@@ -73,6 +85,11 @@ const StepInfo& step_info(std::string_view name) {
   return *found;
 }
 
+bool is_softmax_part(std::string_view name) {
+  const std::string_view base = base_name(name);
+  return base == "shifted_scores" || base.starts_with("exponential");
+}
+
 bool is_step_name(std::string_view name) {
   const auto names = all_step_names();
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -84,8 +101,8 @@ std::vector<std::string> all_step_names() {
     for (const StepInfo& info : step_catalogue()) {
       if (!prefix.empty() && only_whole(info.name)) continue;
       names.push_back(fmt::format("{}{}", prefix, info.name));
-      if (!has_normalization(info.name)) continue;
       for (const std::string& normalization : normalization_names()) {
+        if (!has_variant(info.name, normalization)) continue;
         names.push_back(fmt::format("{}{}[{}]", prefix, info.name, normalization));
       }
     }
@@ -107,7 +124,7 @@ std::string_view normalization_label(reference::Normalization normalization) {
     case reference::Normalization::kSoftmax:
       return "softmax";
     case reference::Normalization::kSoftmaxUnshifted:
-      return "exp, no shift";
+      return "naive softmax";
     case reference::Normalization::kSum:
       return "divided by sum";
   }
@@ -117,13 +134,18 @@ std::string_view normalization_label(reference::Normalization normalization) {
 std::string_view normalization_formula(reference::Normalization normalization) {
   switch (normalization) {
     case reference::Normalization::kSoftmax:
-      return "weight[j] = exp(score[j] - largest) / sum";
+      return "weight[j] = exp(score[j] - max) / sum";
     case reference::Normalization::kSoftmaxUnshifted:
       return "weight[j] = exp(score[j]) / sum";
     case reference::Normalization::kSum:
       return "weight[j] = score[j] / sum";
   }
   return "";
+}
+
+std::string_view exponential_formula(reference::Normalization normalization) {
+  return normalization == reference::Normalization::kSoftmax ? "exp(score[j] - max)"
+                                                             : "exp(score[j])";
 }
 
 }  // namespace fovea::scene

@@ -30,6 +30,10 @@ const StepInfo& step_info(std::string_view name);
 /// Returns the name without its "focus." prefix and "[...]" suffix.
 std::string_view base_name(std::string_view name);
 
+/// Returns whether a step is an intermediate result of softmax. Such steps are shown as columns of
+/// the softmax table, not as matrices.
+bool is_softmax_part(std::string_view name);
+
 /// Returns whether a trace can contain a step of this name.
 bool is_step_name(std::string_view name);
 
@@ -38,10 +42,12 @@ std::vector<std::string> all_step_names();
 
 /// Returns "softmax", "softmax_unshifted" or "sum".
 std::string_view normalization_name(reference::Normalization normalization);
-/// Returns the display name: "softmax", "exp, no shift" or "divided by sum".
+/// Returns the display name: "softmax", "naive softmax" or "divided by sum".
 std::string_view normalization_label(reference::Normalization normalization);
 /// Returns the formula in plain text.
 std::string_view normalization_formula(reference::Normalization normalization);
+/// Returns the formula of the exponential of a normalization that has one, in plain text.
+std::string_view exponential_formula(reference::Normalization normalization);
 /// Returns all normalization names in the order of the enumeration.
 const std::vector<std::string>& normalization_names();
 

@@ -15,6 +15,7 @@
 #include "scene/read/step_catalogue.h"
 #include "scene/trace/check.h"
 #include "scene/trace/heads.h"
+#include "scene/trace/softmax_steps.h"
 
 namespace fovea::scene {
 namespace {
@@ -52,7 +53,7 @@ class Tracer {
         }
       }
     }
-    for (const WholeStep& step : attention_) trace.steps.push_back(whole(step));
+    for (WholeStep& step : attention_) trace.steps.push_back(whole(std::move(step)));
     trace.visible = std::move(visible_);
     trace.checks = check_steps(trace);
     return trace;
@@ -107,19 +108,31 @@ class Tracer {
     add(attention_, "softcapped_scores", std::move(steps.softcapped_scores), true);
     add(attention_, "biased_scores", std::move(steps.biased_scores), true);
     add(attention_, "masked_scores", std::move(steps.masked_scores), true);
+    const Tensor final_scores = attention_.back().values;
     for (std::size_t i = 0; i + 1 < scene_.normalizations.size(); ++i) {
       how.normalization = scene_.normalizations[i];
       reference::Steps other = reference::attention_steps(in, scene_.options, how);
-      const std::string_view name = normalization_name(how.normalization);
-      add(attention_, fmt::format("weights[{}]", name), std::move(other.weights), true);
-      add(attention_, fmt::format("row_sums[{}]", name), std::move(other.row_sums), true);
+      const std::string suffix = fmt::format("[{}]", normalization_name(how.normalization));
+      add_softmax(final_scores, how.normalization, suffix);
+      add(attention_, "weights" + suffix, std::move(other.weights), true);
+      add(attention_, "row_sums" + suffix, std::move(other.row_sums), true);
     }
+    add_softmax(final_scores, scene_.normalizations.back(), "");
     add(attention_, "weights", std::move(steps.weights), true);
     add(attention_, "row_sums", std::move(steps.row_sums), true);
     if (scene_.heads > 1) add(attention_, "merged_context", merge_heads(steps.context), false);
     // The context precedes the merged context.
     const auto place = attention_.end() - (scene_.heads > 1 ? 1 : 0);
     attention_.insert(place, WholeStep{"context", std::move(steps.context), true, true});
+  }
+
+  /// Adds the parts of softmax, if the normalization has an exponential.
+  void add_softmax(const Tensor& scores, reference::Normalization kind, const std::string& suffix) {
+    if (kind == reference::Normalization::kSum) return;
+    SoftmaxSteps steps = softmax_steps(scores, visible_, scene_.options.score.sinks, kind);
+    add(attention_, "shifted_scores" + suffix, std::move(steps.shifted), true);
+    add(attention_, "exponentials" + suffix, std::move(steps.exponentials), true);
+    add(attention_, "exponential_sums" + suffix, std::move(steps.sums), true);
   }
 
   /// Converts [batch, heads, length, dim] to [batch, length, heads * dim].
@@ -140,7 +153,7 @@ class Tracer {
   }
 
   /// Returns the displayed step, without dimensions that the scene does not have.
-  Step whole(const WholeStep& step) const {
+  Step whole(WholeStep step) const {
     const Shape& full = step.values.shape();
     const bool weights = step.name.ends_with("_weights");
     Shape shape;
@@ -149,7 +162,7 @@ class Tracer {
                            (dim == 1 && step.has_heads && full[dim] == 1 && scene_.heads == 1);
       if (!dropped) shape.push_back(full[dim]);
     }
-    return make(step.name, Tensor(step.values).reshaped(shape));
+    return make(std::move(step.name), std::move(step.values).reshaped(shape));
   }
 
   /// Returns the focus query's part of a step: [(heads,) ...].
@@ -171,6 +184,7 @@ class Tracer {
     if (name.starts_with("focus.")) title = fmt::format("{} of \"{}\"", title, focus_word(scene_));
     std::string formula(info.formula);
     if (info.name == "weights") formula = normalization_formula(normalization(name));
+    if (info.name == "exponentials") formula = exponential_formula(normalization(name));
     if (info.name == "scores") formula = score_formula();
     const Shape shape = values.shape();
     return {std::move(name), std::move(title), std::move(formula), std::move(values), {}, shape};

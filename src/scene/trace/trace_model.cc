@@ -18,12 +18,18 @@ namespace {
 
 /// Returns whether a step has one number per query and key.
 bool is_query_by_key(std::string_view base) {
-  return base == "scores" || base == "weights" || base.ends_with("_scores");
+  return base == "scores" || base == "weights" || base == "exponentials" ||
+         base.ends_with("_scores");
+}
+
+/// Returns whether a step has one number per query.
+bool is_per_query(std::string_view base) {
+  return base == "row_sums" || base == "exponential_sums";
 }
 
 /// Returns the rank of a step without batch and heads.
 int own_rank(std::string_view base) {
-  if (base == "row_sums") return 1;
+  if (is_per_query(base)) return 1;
   return base == "hidden" ? 3 : 2;
 }
 
@@ -60,7 +66,7 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
   const int own = step->values.rank() - index.rank();
   if (own >= 3) index.push_back(plane);
   if (own >= 2) index.push_back(row);
-  if (own >= 1) index.push_back(own == 1 && base == "row_sums" ? row : col);
+  if (own >= 1) index.push_back(own == 1 && is_per_query(base) ? row : col);
   return step->values.value(index);
 }
 
@@ -116,7 +122,7 @@ StepLayout TraceModel::layout(const Step& step) const {
   if (out.has_batch) out.batch = shape[dim++];
   if (out.has_heads) out.heads = shape[dim++];
   if (base == "hidden" && shape.rank() - dim == 3) out.planes = shape[dim++];
-  if (base == "row_sums") {
+  if (is_per_query(base)) {
     out.rows = shape.rank() > dim ? shape[dim] : 1;
   } else {
     if (shape.rank() - dim >= 2) out.rows = shape[dim++];
@@ -132,7 +138,8 @@ StepLayout TraceModel::layout(const Step& step) const {
     out.row_axis = Axis::kQueries;
   }
   out.weights = base == "weights";
-  out.maskable = any_mask() && (base == "weights" || base == "masked_scores");
+  out.maskable = any_mask() && (base == "weights" || base == "masked_scores" ||
+                                base == "shifted_scores" || base == "exponentials");
   return out;
 }
 

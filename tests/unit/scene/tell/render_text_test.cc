@@ -50,7 +50,7 @@ TEST(RenderText, RendersTheJourneyScene) {
            "6 words, 3 numbers each; dot-product scores, not scaled, no trained weights",
            " > journey  0.55  0.87  0.66      the query\n",
            "   Your     0.55*0.43 + 0.87*0.15 + 0.66*0.89 =  0.9544  #############\n",
-           "            divided by sum  exp, no shift  softmax\n",
+           "            divided by sum  naive softmax  softmax\n",
            " > journey          0.2278         0.2379   0.2379  ####################\n",
            "   sum              1.0000         1.0000   1.0000\n",
            "   step     + 0.1581 * [0.05 0.80 0.55]\n            = [0.4419 0.6515 0.5683]\n",

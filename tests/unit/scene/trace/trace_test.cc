@@ -41,10 +41,12 @@ constexpr const char* kTwoWords = R"("tokens": ["a", "b"], "embeddings": [[1, 2]
 
 TEST(Trace, TheSimplestScene) {
   const Trace trace = trace_of(std::string("{") + kTwoWords + R"(, "score": {"scale": 1}})");
-  EXPECT_THAT(names(trace),
-              ElementsAre("tokens", "embeddings", "focus.tokens", "focus.embeddings",
-                          "focus.scores", "focus.weights", "focus.row_sums", "focus.context",
-                          "scores", "weights", "row_sums", "context"));
+  EXPECT_THAT(
+      names(trace),
+      ElementsAre("tokens", "embeddings", "focus.tokens", "focus.embeddings", "focus.scores",
+                  "focus.shifted_scores", "focus.exponentials", "focus.exponential_sums",
+                  "focus.weights", "focus.row_sums", "focus.context", "scores", "shifted_scores",
+                  "exponentials", "exponential_sums", "weights", "row_sums", "context"));
   EXPECT_EQ(shape_of(trace, "focus.scores"), (Shape{2}));
   EXPECT_EQ(shape_of(trace, "focus.row_sums"), Shape());
   EXPECT_EQ(shape_of(trace, "context"), (Shape{2, 2}));
@@ -63,17 +65,20 @@ TEST(Trace, EveryPossibleStep) {
     "mask": "causal", "normalizations": ["softmax_unshifted", "sum", "softmax"]})");
   EXPECT_THAT(
       names(trace),
-      ElementsAre("tokens", "embeddings", "source_tokens", "source_embeddings", "query_weights",
-                  "key_weights", "value_weights", "query", "key", "value", "focus.tokens",
-                  "focus.embeddings", "focus.query", "focus.hidden", "focus.scores",
-                  "focus.scaled_scores", "focus.softcapped_scores", "focus.biased_scores",
-                  "focus.masked_scores", "focus.weights[softmax_unshifted]",
-                  "focus.row_sums[softmax_unshifted]", "focus.weights[sum]", "focus.row_sums[sum]",
-                  "focus.weights", "focus.row_sums", "focus.context", "focus.merged_context",
-                  "hidden", "scores", "scaled_scores", "softcapped_scores", "biased_scores",
-                  "masked_scores", "weights[softmax_unshifted]", "row_sums[softmax_unshifted]",
-                  "weights[sum]", "row_sums[sum]", "weights", "row_sums", "context",
-                  "merged_context"));
+      ElementsAre(
+          "tokens", "embeddings", "source_tokens", "source_embeddings", "query_weights",
+          "key_weights", "value_weights", "query", "key", "value", "focus.tokens",
+          "focus.embeddings", "focus.query", "focus.hidden", "focus.scores", "focus.scaled_scores",
+          "focus.softcapped_scores", "focus.biased_scores", "focus.masked_scores",
+          "focus.exponentials[softmax_unshifted]", "focus.exponential_sums[softmax_unshifted]",
+          "focus.weights[softmax_unshifted]", "focus.row_sums[softmax_unshifted]",
+          "focus.weights[sum]", "focus.row_sums[sum]", "focus.shifted_scores", "focus.exponentials",
+          "focus.exponential_sums", "focus.weights", "focus.row_sums", "focus.context",
+          "focus.merged_context", "hidden", "scores", "scaled_scores", "softcapped_scores",
+          "biased_scores", "masked_scores", "exponentials[softmax_unshifted]",
+          "exponential_sums[softmax_unshifted]", "weights[softmax_unshifted]",
+          "row_sums[softmax_unshifted]", "weights[sum]", "row_sums[sum]", "shifted_scores",
+          "exponentials", "exponential_sums", "weights", "row_sums", "context", "merged_context"));
   EXPECT_EQ(shape_of(trace, "query_weights"), (Shape{2, 4}));
   EXPECT_EQ(shape_of(trace, "key_weights"), (Shape{1, 4}));
   EXPECT_EQ(shape_of(trace, "query"), (Shape{2, 2, 2}));
@@ -218,6 +223,111 @@ TEST(Trace, ScenesBuiltInCodeAreValidated) {
             "scene: expected at least one token in source, got none");
   EXPECT_EQ(message_after([](Scene& s) { s.precision = -1; }),
             "scene: expected a precision from 0 to 17, got -1");
+}
+
+// ---- The parts of softmax -----------------------------------------------------------------------
+
+/// Expects that every weight is its exponential divided by the sum of its row, bit for bit.
+template <class Real>
+void expect_weights_are_quotients(const Trace& trace, const std::string& suffix) {
+  const Tensor& weights = trace.find("weights" + suffix)->values;
+  const Tensor& exponentials = trace.find("exponentials" + suffix)->values;
+  const Tensor& sums = trace.find("exponential_sums" + suffix)->values;
+  ASSERT_EQ(weights.dtype(), dtype_of<Real>());
+  ASSERT_EQ(exponentials.shape(), weights.shape());
+  const std::int64_t keys = weights.extent(weights.rank() - 1);
+  ASSERT_EQ(sums.size() * keys, weights.size());
+  for (std::size_t i = 0; i < weights.span<Real>().size(); ++i) {
+    const Real sum = sums.span<Real>()[i / static_cast<std::size_t>(keys)];
+    const Real weight = weights.span<Real>()[i];
+    const Real expected = exponentials.span<Real>()[i] / sum;
+    if (std::isnan(weight)) {
+      EXPECT_TRUE(std::isnan(expected)) << suffix << i;
+    } else {
+      EXPECT_EQ(weight, expected) << suffix << i;
+    }
+  }
+}
+
+TEST(SoftmaxParts, WeightsAreTheQuotientsBitForBit) {
+  for (const char* dtype : {"float64", "float32"}) {
+    for (const char* options :
+         {"", R"("mask": "causal", )", R"("score": {"sinks": [0.5, -2], "scale": 40}, )",
+          R"("score": {"scale": 300, "softcap": 200}, "mask": {"window": [1, 0]}, )"}) {
+      const Trace trace = trace_of(std::string("{") + options + R"("dtype": ")" + dtype + R"(",
+          "text": "a b c d e", "seed": 5, "embeddings": {"draw": "randn", "dim": 4}, "heads": 2,
+          "normalizations": ["softmax_unshifted", "softmax"]})");
+      for (const char* suffix : {"", "[softmax_unshifted]"}) {
+        if (trace.scene.arithmetic == DType::kFloat32) {
+          expect_weights_are_quotients<float>(trace, suffix);
+        } else {
+          expect_weights_are_quotients<double>(trace, suffix);
+        }
+      }
+    }
+  }
+}
+
+TEST(SoftmaxParts, AreRowsOfTheFocusToo) {
+  const Trace trace = trace_of(R"({
+    "tokens": ["a", "b", "c"], "embeddings": [[1], [2], [3]], "focus": "b",
+    "score": {"scale": 1}, "normalizations": ["softmax", "sum"]})");
+  EXPECT_EQ(trace.find("shifted_scores"), nullptr);  // "sum", the last one, has no exponential
+  EXPECT_EQ(trace.find("exponentials[sum]"), nullptr);
+  const Tensor& shifted = trace.find("focus.shifted_scores[softmax]")->values;
+  EXPECT_EQ(shifted.shape(), (Shape{3}));
+  EXPECT_EQ(shifted.value({0}), -4.0);
+  EXPECT_EQ(shifted.value({2}), 0.0);
+  EXPECT_EQ(trace.find("focus.exponentials[softmax]")->values.value({1}), std::exp(-2.0));
+  EXPECT_EQ(trace.find("focus.exponential_sums[softmax]")->values.value({}),
+            std::exp(-4.0) + std::exp(-2.0) + 1.0);
+  EXPECT_EQ(trace.find("exponentials[softmax]")->formula, "exp(score[j] - max)");
+}
+
+TEST(SoftmaxParts, MaskedKeysAndRowsWithoutKeys) {
+  const Trace trace = trace_of(R"({"tokens": ["a", "b"], "embeddings": [[3], [3]],
+    "mask": "causal", "alignment": -1, "normalizations": ["softmax_unshifted", "softmax"]})");
+  for (const char* suffix : {"", "[softmax_unshifted]"}) {
+    const Tensor& exponentials = trace.find(std::string("exponentials") + suffix)->values;
+    EXPECT_EQ(exponentials.value({0, 0}), 0.0);
+    EXPECT_EQ(exponentials.value({1, 1}), 0.0);
+    EXPECT_EQ(trace.find(std::string("exponential_sums") + suffix)->values.value({0}), 0.0);
+  }
+  const Tensor& shifted = trace.find("shifted_scores")->values;
+  EXPECT_EQ(shifted.value({0, 0}), -HUGE_VAL);
+  EXPECT_EQ(shifted.value({1, 0}), 0.0);
+  EXPECT_EQ(shifted.value({1, 1}), -HUGE_VAL);
+  EXPECT_EQ(trace.find("exponentials")->values.value({1, 0}), 1.0);
+  EXPECT_EQ(trace.find("exponentials[softmax_unshifted]")->values.value({1, 0}), std::exp(9.0));
+}
+
+TEST(SoftmaxParts, MaximumAndSumIncludeTheSink) {
+  const Trace trace = trace_of(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]],
+    "score": {"sinks": [3]}, "mask": {"dense": [[true, true], [false, false]]}})");
+  const Tensor& sums = trace.find("exponential_sums")->values;
+  EXPECT_EQ(trace.find("shifted_scores")->values.value({0, 1}), 2.0 - 3.0);
+  EXPECT_EQ(sums.value({0}), std::exp(-2.0) + std::exp(-1.0) + 1.0);
+  EXPECT_EQ(sums.value({1}), 1.0);  // no visible key: only the sink
+}
+
+TEST(SoftmaxParts, NaiveExponentialsOverflow) {
+  const Trace trace = trace_of(R"({"tokens": ["a", "b"], "embeddings": [[30], [1]],
+    "normalizations": ["softmax_unshifted", "softmax"], "score": {"scale": 1}})");
+  EXPECT_EQ(trace.find("exponentials[softmax_unshifted]")->values.value({0, 0}), HUGE_VAL);
+  EXPECT_EQ(trace.find("exponentials[softmax_unshifted]")->values.value({0, 1}), std::exp(30.0));
+  EXPECT_EQ(trace.find("exponential_sums[softmax_unshifted]")->values.value({0}), HUGE_VAL);
+  EXPECT_EQ(trace.find("exponentials")->values.value({0, 1}), std::exp(30.0 - 900.0));
+  EXPECT_EQ(trace.find("exponential_sums")->values.value({0}), 1.0 + std::exp(30.0 - 900.0));
+}
+
+TEST(SoftmaxParts, CanBeExpected) {
+  const Trace trace = trace_of(R"({"tokens": ["a", "b"], "embeddings": [[1], [2]],
+    "expect": [{"step": "shifted_scores", "values": [[-1, 0], [-2, 0]]},
+               {"step": "focus.exponential_sums", "values": 1.3679, "digits": 4}]})");
+  EXPECT_TRUE(trace.passed());
+  EXPECT_THROW(trace_of(R"({"tokens": ["a"], "embeddings": [[1]],
+    "expect": [{"step": "exponentials[sum]", "values": [[1]]}]})"),
+               InvalidArgument);
 }
 
 // ---- JSON ---------------------------------------------------------------------------------------
