@@ -25,6 +25,8 @@ class NumberText {
   /// Returns the number without surrounding spaces.
   std::string trimmed(double value) const;
   int width() const { return width_; }
+  /// Returns whether all numbers are integers.
+  bool whole() const { return !format_; }
 
  private:
   std::optional<NumberFormat> format_;  // absent for integers

@@ -82,6 +82,7 @@ StepNumbers::StepNumbers(const Step& step, int precision)
     const std::size_t end = std::min(shown.find('e'), shown.size());
     const std::size_t point = shown.find('.');
     scientific_ = end < shown.size();
+    if (!text_.whole()) decimals_ = 0;
     if (point != std::string::npos) decimals_ = static_cast<int>(end - point - 1);
   });
   const std::string_view base = base_name(step.name);

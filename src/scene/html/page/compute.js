@@ -103,8 +103,9 @@ function relativeBucket(position, {table, bidirectional = true, max_distance: mo
 
 /**
  * Computes a scene of docs/scene.md whose score is "dot" and whose arrays are all literal.
- * @returns {{steps: ComputedStep[], visible: Uint8Array, mask: Mask | null, scale: number}} the
- *   steps in order; `visible` is [batch, heads, queries, keys]
+ * @returns {{steps: ComputedStep[], visible: Uint8Array, biases: Float64Array | null,
+ *   mask: Mask | null, scale: number}} the steps in order; `visible` and `biases`, the sums of all
+ *   biases, are [batch, heads, queries, keys]
  */
 function computeScene(scene) {
   const round = scene.dtype === "float32" ? Math.fround : (x) => x;
@@ -197,9 +198,10 @@ function computeScene(scene) {
       : alignment[alignment.length === 1 ? 0 : item];
   const all = batch * heads * queries * keys;
   const visible = new Uint8Array(all);
-  const pairs = (present = true) => present ? new Float64Array(all) : null;
-  const stages = {scores: pairs(), scaled_scores: pairs(scale !== 1), softcapped_scores: pairs(cap > 0),
-    biased_scores: pairs(bias || slopes || relative), masked_scores: pairs(mask)};
+  const pairs = (present) => present ? new Float64Array(all) : null;
+  const stages = {scores: pairs(true), scaled_scores: pairs(scale !== 1),
+    softcapped_scores: pairs(cap > 0), biased_scores: pairs(bias || slopes || relative),
+    masked_scores: pairs(mask)};
 
   /** Returns the sum of all biases, or -Infinity if one of them is -inf. */
   const biasAt = (at) => {
@@ -217,7 +219,7 @@ function computeScene(scene) {
       }
     }
   };
-  const final = pairs();
+  const final = pairs(true), biases = pairs(stages.biased_scores);
   forEachRow(({item, head, i, row, first}) => {
     const offset = offsetOf(item);
     for (let j = 0; j < keys; ++j) {
@@ -228,8 +230,8 @@ function computeScene(scene) {
       if (stages.scaled_scores) stages.scaled_scores[n] = x = round(x * factor);
       if (cap > 0) stages.softcapped_scores[n] = x = round(cap * round(Math.tanh(round(x / cap))));
       if (stages.biased_scores) {
-        const extra = x === -Infinity ? x : biasAt(at);
-        stages.biased_scores[n] = x = extra === -Infinity ? extra : round(x + extra);
+        const extra = biases[n] = biasAt(at);
+        stages.biased_scores[n] = x = [x, extra].includes(-Infinity) ? -Infinity : round(x + extra);
       }
       visible[n] = Number((!mask || mask.sees(at)) && x !== -Infinity);
       final[n] = visible[n] ? x : -Infinity;
@@ -243,7 +245,7 @@ function computeScene(scene) {
 
   const sinks = score.sinks?.map((x) => round(number(x)));
   const normalize = (kind) => {
-    const weights = pairs(), sums = new Float64Array(batch * heads * queries);
+    const weights = pairs(true), sums = new Float64Array(batch * heads * queries);
     forEachRow(({head, row}) => {
       const seen = [];
       for (let n = row * keys; n < (row + 1) * keys; ++n) if (visible[n]) seen.push(n);
@@ -296,5 +298,5 @@ function computeScene(scene) {
     });
     add("merged_context", merged, [batch, 1, queries, columns]);
   }
-  return {steps, visible, mask, scale};
+  return {steps, visible, biases, mask, scale};
 }

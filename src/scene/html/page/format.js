@@ -91,6 +91,6 @@ function stepFormat(base, values, precision, single) {
     digits = Math.max(digits, needed);
     format.exponent = Math.max(format.exponent, power.length - 1);
   }
-  format.decimals = digits || -1;
+  format.decimals = digits;
   return format;
 }
