@@ -21,7 +21,8 @@ ASK = """(text) => {
   const plain = (x) => Number.isFinite(x) ? x : special(x);
   const steps = computed.steps.map(({name, shape, dims, values}) => {
     const format = stepFormat(name.replace(/\\[.*/, ""), values, precision, author.dtype === "float32");
-    return {name, shape, dims, values: [...values].map(plain), texts: [...values].map((x) => show(format, x)), ...format};
+    const texts = [...values].map((x) => show(format, x));
+    return {name, shape, dims, values: [...values].map(plain), texts, ...format};
   });
   const mask = computed.mask ? computed.mask.text : null;
   return JSON.stringify({steps, mask, scale: computed.scale, visible: [...computed.visible],
@@ -100,7 +101,7 @@ def random_mask(generator, batch, queries, keys, depth=0):
                 rules[name] = [
                     random_mask(generator, batch, queries, keys, depth + 1) for _ in range(generator.randint(1, 3))
                 ]
-    return generator.choice(["none", "causal"]) if not rules else rules
+    return rules or generator.choice(["none", "causal"])
 
 
 def random_scene(seed):
@@ -254,7 +255,7 @@ def test_literal_scene_and_numpy_program(ask, name):
 
     found = {}
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
-        exec(compile(answer["program"], "program", "exec"), found)  # noqa: S102: the program under test
+        exec(compile(answer["program"], "program", "exec"), found)
     steps = {step["name"]: flat(step["values"]) for step in expected["steps"] if "tokens" not in step["name"]}
     for name, step in {
         "scores": "scores",

@@ -244,37 +244,40 @@ function computeScene(scene) {
   // ---- Weights; the context uses the last ones
 
   const sinks = score.sinks?.map((x) => round(number(x)));
-  const normalize = (kind) => {
-    const weights = pairs(true), sums = new Float64Array(batch * heads * queries);
-    forEachRow(({head, row}) => {
-      const seen = [];
-      for (let n = row * keys; n < (row + 1) * keys; ++n) if (visible[n]) seen.push(n);
-      if (seen.length === 0) return;
-      let shift = 0;
-      if (kind === "softmax") {
-        shift = final[seen[0]];
-        for (const n of seen) if (!(final[n] <= shift)) shift = final[n];
-        if (sinks && sinks[head] > shift) shift = sinks[head];
-      }
-      let sum = 0;
-      for (const n of seen) {
-        weights[n] = kind === "sum" ? final[n] : round(Math.exp(round(final[n] - shift)));
-        sum = round(sum + weights[n]);
-      }
-      if (sinks) sum = round(sum + round(Math.exp(round(sinks[head] - shift))));
-      for (const n of seen) {
-        weights[n] = round(weights[n] / sum);
-        sums[row] = round(sums[row] + weights[n]);
-      }
-    });
-    return {weights, sums};
-  };
   let weights;
   normalizations.forEach((kind, i) => {
-    const variant = i + 1 < normalizations.length ? `[${kind}]` : "", result = normalize(kind);
-    add("weights" + variant, result.weights, perPair, options);
-    add("row_sums" + variant, result.sums, [batch, heads, queries, 1], {split: true, flat: true});
-    ({weights} = result);
+    const variant = i + 1 < normalizations.length ? `[${kind}]` : "";
+    const parts = pairs(true), sums = new Float64Array(batch * heads * queries), rowSums = sums.slice();
+    const shifted = pairs(true).fill(-Infinity);
+    weights = pairs(true);
+    forEachRow(({head, row}) => {
+      const seen = [], sink = sinks ? sinks[head] : -Infinity;
+      for (let n = row * keys; n < (row + 1) * keys; ++n) if (visible[n]) seen.push(n);
+      let shift = 0;
+      if (kind === "softmax") {
+        shift = seen.length === 0 ? sink : final[seen[0]];
+        for (const n of seen) if (!(final[n] <= shift)) shift = final[n];
+        if (sink > shift) shift = sink;
+      }
+      for (const n of seen) {
+        shifted[n] = round(final[n] - shift);
+        parts[n] = kind === "sum" ? final[n] : round(Math.exp(shifted[n]));
+        sums[row] = round(sums[row] + parts[n]);
+      }
+      if (sinks) sums[row] = round(sums[row] + round(Math.exp(round(sink - shift))));
+      for (const n of seen) {
+        weights[n] = round(parts[n] / sums[row]);
+        rowSums[row] = round(rowSums[row] + weights[n]);
+      }
+    });
+    const perRow = [batch, heads, queries, 1], flat = {split: true, flat: true};
+    if (kind === "softmax") add("shifted_scores" + variant, shifted, perPair, options);
+    if (kind !== "sum") {
+      add("exponentials" + variant, parts, perPair, options);
+      add("exponential_sums" + variant, sums, perRow, flat);
+    }
+    add("weights" + variant, weights, perPair, options);
+    add("row_sums" + variant, rowSums, perRow, flat);
   });
 
   const context = new Float64Array(batch * heads * queries * valueDim);
