@@ -96,10 +96,12 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-def violations(page):
-    """Runs axe on a page and returns one line per violated rule."""
-    page.evaluate(f"() => {{ if (!window.axe) {{ {AXE} }} }}")
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
+def violations(page, contrast=True):
+    """Runs axe on a page and returns one line per violated rule. Contrast takes nine tenths of the time."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE)
+    options = {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    found = page.evaluate("(options) => axe.run(options)", options)["violations"]
     return [
         f"{rule['id']}: {rule['help']}, at " + "; ".join(str(node["target"][0]) for node in rule["nodes"][:5])
         for rule in found
