@@ -29,17 +29,43 @@ ASK = """(text) => {
     scene: sceneText(scene), program: numpyProgram(scene, computed, precision)});
 }"""
 
+# Ten random edits of a scene; then the edit must survive an address, and the scene to take away must have its numbers.
+EDIT = """(text) => {
+  const {author, read, draws} = JSON.parse(text), original = literalScene(author, (name) => read[name]);
+  const edit = startEdit(original), {scene} = edit, kinds = Object.values(inputsOf(scene));
+  const next = (most) => Math.floor(draws.pop() * most);
+  for (let i = 0; i < 10; ++i) {
+    const kind = next(8), words = wordsOf(scene), fixed = wordsFixedBy(scene);
+    if (kind === 0) setScale(scene, draws.pop());
+    else if (kind === 1) setCausal(scene, !isCausal(scene));
+    else if (kind === 2 && !fixed) addWord(edit, asToken(scene, typeof words[0] === "string" ? `new ${i}` : `${i}`), 4);
+    else if (kind === 3 && !fixed && words.length > 1) removeWord(edit, next(words.length));
+    else {
+      const rows = inputRows(scene, kinds[next(kinds.length)]), row = rows[next(rows.length)];
+      row[next(row.length)] = draws.pop() * 4 - 2;
+    }
+  }
+  const code = encodeEdit(original, edit), again = decodeEdit(original, code).scene;
+  const steps = (one) => computeScene(one).steps.map(({name, shape, values}) =>
+    ({name, shape, values: [...values].map((x) => Number.isFinite(x) ? x : special(x))}));
+  const same = JSON.stringify([wordsOf(again), steps(again)]) === JSON.stringify([wordsOf(scene), steps(scene)]);
+  return JSON.stringify({code, same, untouched: encodeEdit(original, startEdit(original)),
+    copied: sceneText(takeAway(original, edit, 0, 0, true)), steps: steps(scene)});
+}"""
+
 
 @pytest.fixture(scope="module")
 def ask(chromium):
     """Returns a function that computes a scene in the browser."""
     page = chromium.new_page()
-    page.evaluate(f'() => {{ window.ask = new Function({json.dumps(SOURCE)} + "; return " + {json.dumps(ASK)})(); }}')
+    for name, body in {"ask": ASK, "edit": EDIT}.items():
+        page.evaluate("([name, text]) => { window[name] = new Function(text)(); }", [name, f"{SOURCE}\nreturn {body}"])
 
     def answer(author, explained):
         read = {step["name"]: step["values"] for step in explained["steps"]}
         return json.loads(page.evaluate("(text) => ask(text)", json.dumps({"author": author, "read": read})))
 
+    answer.page = page
     yield answer
     page.close()
 
@@ -265,3 +291,21 @@ def test_literal_scene_and_numpy_program(ask, name):
     }.items():
         if name in found:
             assert_close(found[name].ravel().tolist(), steps[step], step, allowed(scene))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_edited_scenes(ask, name):
+    scene = SCENES[name]
+    read = {step["name"]: step["values"] for step in explained(scene)["steps"]}
+    generator = random.Random(name)
+    draws = [generator.random() for _ in range(60)]
+    text = json.dumps({"author": scene, "read": read, "draws": draws})
+    answer = json.loads(ask.page.evaluate("(text) => edit(text)", text))
+    assert answer["untouched"] == ""
+    assert answer["same"], answer["code"]
+    expected = explained(json.loads(answer["copied"]))
+    wanted = [step for step in expected["steps"] if not re.search(r"^focus\.|tokens$", step["name"])]
+    assert [step["name"] for step in answer["steps"]] == [step["name"] for step in wanted]
+    for ours, theirs in zip(answer["steps"], wanted, strict=True):
+        assert ours["shape"] == theirs["shape"]
+        assert_close([number(x) for x in ours["values"]], flat(theirs["values"]), ours["name"], allowed(scene))

@@ -57,30 +57,132 @@ function wordsFixedBy({tokens, mask, score, alignment, learn, questions}) {
   return learn ? "learn" : questions ? "questions" : "";
 }
 
-/** Calls change(rows) for each list that has one row per word, and replaces the list by the result. */
-function changeRows(scene, change) {
-  const own = scene.embeddings ? ["embeddings"] : scene.source ? ["query"] : ["query", "key", "value"];
-  for (const name of own) {
-    const nested = Array.isArray(scene[name][0][0]);
-    scene[name] = nested ? [change(scene[name][0])] : change(scene[name]);
+/** The steps that are inputs of a scene, each with a letter for addresses. */
+function inputsOf({embeddings, source, projections}) {
+  if (!embeddings) return {q: "query", k: "key", v: "value"};
+  return {e: "embeddings", ...source && {s: "source_embeddings"},
+    ...isObject(projections) && {q: "query_weights", k: "key_weights", v: "value_weights"}};
+}
+/** Returns the rows of an input: those of one batch item, if there are several. */
+function inputRows(scene, step, item = 0) {
+  const nested = step === "source_embeddings" ? scene.source.embeddings
+      : step.endsWith("_weights") ? scene.projections[step.replace("_weights", "")] : scene[step];
+  return Array.isArray(nested[0][0]) ? nested[item] : nested;
+}
+
+/**
+ * An edited scene. `origin` has the original position of each word, or -1 for a new word.
+ * @typedef {{scene: object, origin: number[]}} Edit
+ */
+/** @returns {Edit} */
+const startEdit = (original) => ({scene: structuredClone(original), origin: wordsOf(original).map((_, i) => i)});
+/** Returns the steps with one row for each word of the scene. */
+const stepsByWord = (scene) =>
+  scene.embeddings ? ["embeddings"] : scene.source ? ["query"] : ["query", "key", "value"];
+
+/** Replaces the words. `rowOf(rows, origin)` returns the row of a new word. */
+function setWords({scene, origin}, words, kept, rowOf) {
+  for (const step of stepsByWord(scene)) {
+    const rows = inputRows(scene, step);
+    rows.splice(0, rows.length, ...kept.map((i) => i < 0 ? rowOf(rows) : rows[i]));
   }
+  origin.splice(0, origin.length, ...kept.map((i) => i < 0 ? -1 : origin[i]));
+  if (Array.isArray(scene.tokens?.[0])) scene.tokens = [words];
+  else scene.tokens = words;
+  delete scene.text;
 }
-function setWords(scene, words) {
-  if (scene.text !== undefined && words.every((word) => !/\s/.test(word))) scene.text = words.join(" ");
-  else scene.tokens = Array.isArray(scene.tokens?.[0]) ? [words] : words;
-  if (scene.tokens) delete scene.text;
+/** Adds a word. Its row is that of the same word if there is one, otherwise the mean of all rows. */
+function addWord(edit, word, decimals) {
+  const words = wordsOf(edit.scene), same = words.indexOf(word);
+  const mean = (rows, column) => rows.reduce((sum, row) => sum + row[column], 0) / rows.length;
+  setWords(edit, [...words, word], [...words.keys(), -1], (rows) => same >= 0 ? [...rows[same]]
+      : rows[0].map((_, column) => Number(mean(rows, column).toFixed(decimals))));
 }
-/** Adds a word. Its row is that of the same word, or else the mean of all rows. */
-function addWord(scene, word, decimals) {
-  const words = wordsOf(scene), same = words.indexOf(word);
-  changeRows(scene, (rows) => [...rows, rows[0].map((_, column) => same >= 0 ? rows[same][column]
-      : Number((rows.reduce((sum, row) => sum + row[column], 0) / rows.length).toFixed(decimals)))]);
-  setWords(scene, [...words, word]);
+function removeWord(edit, index) {
+  const words = wordsOf(edit.scene), kept = [...words.keys()].filter((i) => i !== index);
+  setWords(edit, kept.map((i) => words[i]), kept, () => []);
 }
-function removeWord(scene, index) {
-  const others = (list) => list.filter((_, i) => i !== index);
-  changeRows(scene, others);
-  setWords(scene, others(wordsOf(scene)));
+
+/** Returns the difference of an edited scene and its original as text for an address. */
+function encodeEdit(original, {scene, origin}) {
+  const parts = [], batch = scene.tokens && Array.isArray(scene.tokens[0]) ? scene.tokens.length : 1;
+  const words = wordsOf(scene);
+  if (origin.length !== wordsOf(original).length || origin.some((from, i) => from !== i)) {
+    parts.push("w" + origin.map((from, i) => from < 0 ? "+" + encodeURIComponent(words[i]) : from).join(","));
+  }
+  if (scaleOf(scene) !== scaleOf(original)) parts.push("x" + scaleOf(scene));
+  if (isCausal(scene) !== isCausal(original)) parts.push(isCausal(scene) ? "c1" : "c0");
+  for (const [letter, step] of Object.entries(inputsOf(scene))) {
+    const byWord = stepsByWord(scene).includes(step);
+    for (let item = 0; item < (step.endsWith("_weights") ? 1 : batch); ++item) {
+      const before = inputRows(original, step, item);
+      inputRows(scene, step, item).forEach((row, r) => row.forEach((x, c) => {
+        const from = byWord && batch === 1 ? origin[r] : r;
+        if (x !== (from < 0 ? 0 : before[from][c])) parts.push([letter + item, r, c, x].join(","));
+      }));
+    }
+  }
+  return parts.join(";");
+}
+/** Returns the edit of encodeEdit, or throws. @returns {Edit} */
+function decodeEdit(original, text) {
+  const edit = startEdit(original), {scene} = edit, inputs = inputsOf(scene);
+  const finite = (x) => {
+    if (x.trim() === "" || !Number.isFinite(Number(x))) throw new RangeError(x);
+    return Number(x);
+  };
+  for (const part of text.split(";").filter(Boolean)) {
+    const values = part.slice(1).split(",");
+    if (part[0] === "w") {
+      const words = wordsOf(scene);
+      if (wordsFixedBy(scene) || values.length > 1024) throw new RangeError(part);
+      const kept = values.map((one) => one[0] === "+" ? -1 : words.indexOf(words[finite(one)]) < 0 ? NaN : Number(one));
+      if (kept.some(Number.isNaN)) throw new RangeError(part);
+      setWords(edit, values.map((one, i) => kept[i] < 0 ? asToken(scene, decodeURIComponent(one.slice(1))) : words[kept[i]]),
+          kept, (rows) => rows[0].map(() => 0));
+    } else if (part[0] === "x") {
+      setScale(scene, values[0] === "1/sqrt(head_dim)" ? values[0] : finite(values[0]));
+    } else if (part[0] === "c") {
+      setCausal(scene, values[0] === "1");
+    } else {
+      const [item, row, column, x] = values.map(finite), cells = inputRows(scene, inputs[part[0]], item)[row];
+      if (cells[column] === undefined) throw new RangeError(part);
+      cells[column] = x;
+    }
+  }
+  return edit;
+}
+
+/** Returns a word as a token of the scene, which may have integers. Throws if it cannot be one. */
+function asToken(scene, word) {
+  if (typeof wordsOf(scene)[0] === "string") {
+    if (word === "") throw new RangeError("expected a word");
+    return word;
+  }
+  if (!/^-?\d{1,15}$/.test(word)) throw new RangeError("expected a whole number");
+  return Number(word);
+}
+
+/**
+ * Returns the scene to take away: without the parts that belong to the original numbers, if they
+ * have changed, and without the notes of another word in focus.
+ * @param {object} original
+ * @param {Edit} edit
+ * @param {number} item
+ * @param {number} query the selected word
+ * @param {boolean} moved whether another word than the original one is selected
+ */
+function takeAway(original, edit, item, query, moved) {
+  const scene = structuredClone(edit.scene), edited = encodeEdit(original, edit) !== "";
+  if (edited) delete scene.expect;
+  if ((edited || moved) && scene.notes) {
+    for (const name of Object.keys(scene.notes)) if (name.startsWith("focus.")) delete scene.notes[name];
+  }
+  // A new word can make a word in focus ambiguous, and a removed one can shift positions.
+  if (moved || (edited && scene.focus !== null && scene.focus !== undefined)) {
+    scene.focus = Array.isArray(scene.tokens?.[0]) ? [item, query] : query;
+  }
+  return scene;
 }
 
 const isCausal = ({mask}) => mask === "causal" || mask?.causal === true;
