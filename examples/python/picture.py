@@ -40,22 +40,23 @@ def text(x: float, y: float, words: str, anchor: str, color: str = INK) -> str:
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{color}">{html.escape(words)}</text>\n'
 
 
-def heat(values: ArrayLike, rows: Sequence[str] = (), columns: Sequence[str] = (), title: str = "") -> Picture:
+def heat(values: ArrayLike, rows: Sequence[object] = (), columns: Sequence[object] = (), title: str = "") -> Picture:
     """Draws a matrix as coloured cells.
 
     values         [rows, columns]: numbers of 0 or more, printed in their cells (integers without decimals, so that 0
                    means exactly 0), or bools
-    rows, columns  optional labels to the left and above
+    rows, columns  optional labels, words or numbers, to the left and above
     """
     matrix = np.asarray(values)
+    left_names, top_names = list(map(str, rows)), list(map(str, columns))
     width, height = (20, 20) if matrix.dtype == bool else (52, 26)
-    if columns:
-        width = max(width, LETTER * max(map(len, columns)) + 8)
-    left = MARGIN + (LETTER * max(map(len, rows)) + 8 if rows else 0)
-    top = MARGIN + (TITLE if title else 0) + (TITLE if columns else 0)
+    if top_names:
+        width = max(width, LETTER * max(map(len, top_names)) + 8)
+    left = MARGIN + (LETTER * max(map(len, left_names)) + 8 if left_names else 0)
+    top = MARGIN + (TITLE if title else 0) + (TITLE if top_names else 0)
     parts = [text(left, MARGIN + 12, title, "start")] if title else []
-    parts += [text(left + (j + 0.5) * width, top - 7, word, "middle") for j, word in enumerate(columns)]
-    parts += [text(left - 8, top + (i + 0.5) * height + 5, word, "end") for i, word in enumerate(rows)]
+    parts += [text(left + (j + 0.5) * width, top - 7, word, "middle") for j, word in enumerate(top_names)]
+    parts += [text(left - 8, top + (i + 0.5) * height + 5, word, "end") for i, word in enumerate(left_names)]
     largest = float(matrix.max()) or 1.0
     for (i, j), value in np.ndenumerate(matrix):
         share = float(value) / largest

@@ -171,6 +171,8 @@ struct Step {
   std::vector<std::string> words;
   /// The shape of values or words.
   Shape shape;
+  /// Whether the words are numeric ids.
+  bool numeric = false;
 };
 
 /// The result of comparing one expectation.

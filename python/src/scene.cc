@@ -58,13 +58,40 @@ nb::object tokens_of(const Scene& self) {
   return self.batched ? nb::cast(items) : nb::cast(items.front());
 }
 
-Scene with_focus(const Scene& self, const std::string& query) {
+/// Returns a position that is counted from the end if it is negative.
+std::int64_t position(nb::handle given, std::int64_t count, const char* what) {
+  const std::int64_t index = integer(given.ptr(), "focus");
+  if (index < -count || index >= count) {
+    raise_value_error("focus: expected {} from {} to {}, got {}", what, -count, count - 1, index);
+  }
+  return index < 0 ? index + count : index;
+}
+
+Scene with_focus(const Scene& self, nb::handle query) {
   Scene result = self;
-  scene::set_focus(result, query);
+  const auto words = [&](nb::handle index) {
+    return position(index, self.words.length(), "a position");
+  };
+  if (PyUnicode_Check(query.ptr())) {
+    scene::set_focus(result, nb::cast<std::string>(query));
+  } else if (PySequence_Check(query.ptr()) != 0 && PySequence_Size(query.ptr()) == 2) {
+    const auto items = static_cast<std::int64_t>(self.words.tokens.size());
+    result.focus = scene::Focus{position(query[0], items, "an item"), words(query[1])};
+  } else if (PyIndex_Check(query.ptr()) && !PyBool_Check(query.ptr())) {
+    result.focus = scene::Focus{0, words(query)};
+  } else {
+    raise_type_error("focus: expected a word, a position or [item, position], got {}",
+                     describe(query.ptr()));
+  }
   return result;
 }
 
 nb::object values_of(const Step& step, nb::handle owner) {
+  if (step.numeric) {
+    nb::list ids;
+    for (const std::string& word : step.words) ids.append(nb::int_(nb::str(word.c_str())));
+    return ids;
+  }
   if (!step.words.empty()) return nb::cast(step.words);
   return nb::steal(numpy_view(step.values, owner.ptr()));
 }
@@ -129,10 +156,13 @@ random_projections  project the embeddings to queries, keys and values with rand
                     otherwise all three are the embeddings
 
 Raises ValueError for text without words and for invalid numbers.)")
-      .def("with_focus", with_focus, "query"_a,
-           R"(Returns the same scene with another word as the focus: the word, "@INDEX" counted
-from 0, or "@ITEM:INDEX" in a batch. Raises ValueError for an unknown word; the message lists the
-words.)")
+      .def(
+          "with_focus", with_focus, "query"_a,
+          nb::sig("def with_focus(self, query: str | typing.SupportsIndex | "
+                  "collections.abc.Sequence[typing.SupportsIndex]) -> Scene"),
+          R"(Returns the same scene with another word as the focus: the word; its position, counted from
+0, or from -1 at the end; [item, position] in a batch; or "@INDEX" and "@ITEM:INDEX". Raises
+ValueError for an unknown word; the message lists the words.)")
       .def_ro("title", &Scene::title)
       .def_prop_ro("tokens", tokens_of,
                    nb::sig("def tokens(self, /) -> list[str] | list[list[str]]"),
@@ -152,7 +182,7 @@ words.)")
           "values",
           [](nb::handle_t<Step> self) { return values_of(nb::cast<const Step&>(self), self); },
           nb::sig("def values(self, /) -> typing.Any"),
-          "The values, a read-only NumPy array; for tokens a list of words.")
+          "The values, a read-only NumPy array; for tokens a list of words or ids.")
       .def("__repr__", [](const Step& self) {
         return fmt::format("Step({:?}, {})", self.name, to_string(self.shape));
       });
@@ -180,8 +210,8 @@ words.)")
       .def(
           "__getitem__", item, "name"_a,
           nb::sig("def __getitem__(self, name: str, /) -> typing.Any"),
-          R"(Returns a step by name: a read-only NumPy array, or for tokens a list of words. Batch and heads
-are leading dimensions if greater than one. Raises KeyError.)")
+          R"(Returns a step by name: a read-only NumPy array, or for tokens a list of words or ids. Batch and
+heads are leading dimensions if the scene has them. Raises KeyError.)")
       .def(
           "__contains__",
           [](const Trace& self, nb::handle name) {

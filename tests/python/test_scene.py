@@ -126,7 +126,7 @@ def test_scene():
 
 REFUSED = {
     "nothing": (ValueError, lambda: fovea.explain(""), ["word"]),
-    "None": (TypeError, lambda: fovea.explain(None), ["scene", "NoneType"]),
+    "None": (TypeError, lambda: fovea.explain(None), ["scene", "None"]),
     "a list": (TypeError, lambda: fovea.explain(["a"]), ["scene", "list"]),
     "a name of a file": (ValueError, lambda: fovea.explain("lesson.json"), ["scene", "pathlib.Path"]),
     "a number": (TypeError, lambda: fovea.explain(JOURNEY, dim=3), ["dim", "sentence"]),

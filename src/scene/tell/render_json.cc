@@ -56,7 +56,7 @@ std::string nested_words(const std::vector<std::string>& words, const Shape& sha
   return shape.rank() == 1 ? rows : '[' + rows + ']';
 }
 
-std::string step_json(const Step& step, const Scene& scene) {
+std::string step_json(const Step& step) {
   std::string out = fmt::format(
       "    {{\n      \"name\": {},\n      \"title\": {},\n      \"formula\": {},\n"
       "      \"shape\": {},\n      \"values\": ",
@@ -65,8 +65,7 @@ std::string step_json(const Step& step, const Scene& scene) {
   if (step.values.defined()) {
     append_nested(out, step.values, "      ");
   } else {
-    const Sequence& sequence = step.name == "source_tokens" ? *scene.source : scene.words;
-    out += nested_words(step.words, step.shape, sequence.numeric);
+    out += nested_words(step.words, step.shape, step.numeric);
   }
   return out + "\n    }";
 }
@@ -102,7 +101,7 @@ std::string to_json(const Trace& trace) {
   if (scene.focus && scene.batched) {
     out += fmt::format("  \"focus_item\": {},\n", scene.focus->item);
   }
-  append_list(out, "steps", trace.steps, [&](const Step& step) { return step_json(step, scene); });
+  append_list(out, "steps", trace.steps, step_json);
   out += ",\n";
   append_list(out, "checks", trace.checks, check_json);
   return out + "\n}\n";

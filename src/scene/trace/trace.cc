@@ -46,6 +46,7 @@ class Tracer {
     }
     if (scene_.focus) {
       Step word{"focus.tokens", "The query", "", {}, {focus_word(scene_)}, Shape{}};
+      word.numeric = scene_.words.numeric;
       trace.steps.push_back(std::move(word));
       for (const auto* steps : {&inputs_, &attention_}) {
         for (const WholeStep& step : *steps) {
@@ -149,6 +150,7 @@ class Tracer {
     }
     if (scene_.batched) step.shape.push_back(static_cast<std::int64_t>(sequence.tokens.size()));
     step.shape.push_back(sequence.length());
+    step.numeric = sequence.numeric;
     trace.steps.push_back(std::move(step));
   }
 
