@@ -50,7 +50,7 @@ def plain(value: object, place: str, dtypes: set[str], level: int = 0) -> _Json:
     if level > _MOST_LEVELS:
         raise ValueError(f"{place.partition('[')[0]}: expected at most {_MOST_LEVELS} levels, got more")
     if isinstance(value, (np.ndarray, np.generic)):
-        return _numpy(np.asarray(value), place, dtypes, level)
+        return _numpy(np.asanyarray(value), place, dtypes, level)
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -100,16 +100,18 @@ def _reader(value: object) -> Callable[[], object] | None:
 
 def _numpy(array: np.ndarray[Any, Any], place: str, dtypes: set[str], level: int) -> _Json:
     kind = array.dtype.kind
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{place}: expected an array without masked elements, got MaskedArray")
     if kind in "biuU":
         return array.tolist()
     if kind == "O":
         return plain(array.tolist(), place, dtypes, level + 1)
     try:
-        if kind == "c":
-            raise TypeError
-        wide = array.astype(np.float64)  # also of ml_dtypes
+        wide = array.astype(np.float64) if kind in "fV" else None  # V: the types of ml_dtypes, or structures
     except (TypeError, ValueError):
-        raise TypeError(f"{place}: expected numbers, words or bools, got an array of {array.dtype}") from None
+        wide = None
+    if wide is None:
+        raise TypeError(f"{place}: expected numbers, words or bools, got an array of {array.dtype}")
     dtypes.add(array.dtype.name)
     # A list of numbers without an array's type, if some are not finite.
     return wide.tolist() if np.isfinite(wide).all() else plain(wide.tolist(), place, set(), level)
@@ -204,7 +206,9 @@ def scene_of_keywords(given: Mapping[str, object]) -> Scene:
 
 
 def _join_projections(scene: dict[str, _Json]) -> None:
-    """Replaces w_query, w_key and w_value by projections."""
+    """Replaces w_query, w_key, w_value and random_projections by projections."""
+    if scene.pop("random_projections", False):
+        scene.setdefault("projections", "random")
     names = ("query", "key", "value")
     weights = {name: scene.pop(f"w_{name}", None) for name in names}
     given = [name for name in names if weights[name] is not None]
