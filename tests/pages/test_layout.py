@@ -32,8 +32,12 @@ def test_axe_finds_nothing(opener, name):
         page.set_viewport_size(pages.VIEWPORTS[size])
         page.emulate_media(color_scheme=scheme)
         pages.settle(page)
-        # In one look of each page, and in both schemes of some.
-        contrast = i == NAMES.index(name) % len(LOOKS) or (name in DIVERSE and size == "desktop")
+        # Contrast: in one look of each page without its thousands of numbers, and everywhere on some pages.
+        contrast = None
+        if name in DIVERSE and size == "desktop":
+            contrast = {"include": ["html"]}
+        elif i == NAMES.index(name) % len(LOOKS):
+            contrast = {"include": ["html"], "exclude": ["tbody td"]}
         found += [f"{size}, {scheme}: {line}" for line in violations(page, contrast)]
     assert not found, "\n".join(found)
 
