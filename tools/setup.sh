@@ -42,6 +42,7 @@ check | clang              | second compiler, and the sanitizers         | Clang
 check | clang-format       | checks the format of the code               | clang-format 14
 check | CLANG-RT           | run-time library of the sanitizers          | compiler-rt 14
 check | CLANG-OMP          | OpenMP for Clang                            | libomp 14 (LLVM)
+check | node-typescript    | checks the types of scripts of pages        | TypeScript 4.8
 bench | libbenchmark-dev   | benchmarks                                  | Google Benchmark 1.7
 bench | python3            | writes results and tables                   | Python 3.9
 bench | python3-venv       | environments for other libraries            | venv of Python 3.9

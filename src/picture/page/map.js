@@ -7,6 +7,7 @@ mark.setAttribute("class", "mark");
 mark.style.display = "none";
 svg.append(mark);
 
+/** @returns {[number, number]} the begin and end of part i of a range */
 function part([begin, end], i, parts) {
   const cut = k => begin + Math.floor(k * (end - begin) / parts);
   return [cut(i), cut(i + 1)];

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the scripts of pages with TypeScript's compiler (part of `make check`; Debian's node-typescript).
+
+Types come from JSDoc comments, otherwise they are inferred. The parts of a script are joined as in the build
+(fovea_embed in src/CMakeLists.txt) into one function scope; messages name the parts and their lines. Values that may be
+null are not checked: the pages' elements exist, and most parameters have no declared type.
+"""
+
+import bisect
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "scripts"
+# What a page defines before its script.
+GIVEN = {"kMapPageScript": "const map = JSON.parse('{}');"}
+OPTIONS = {
+    "allowJs": True,
+    "checkJs": True,
+    "noEmit": True,
+    "strict": True,
+    "noImplicitAny": False,
+    "strictNullChecks": False,
+    "noUnusedLocals": True,
+    "noFallthroughCasesInSwitch": True,
+    "target": "es2022",
+    "lib": ["es2022", "dom", "dom.iterable"],
+    "types": [],
+}
+
+
+def scripts():
+    """Returns the parts of each script that the build embeds, by its C++ name."""
+    found = {}
+    text = (ROOT / "src" / "CMakeLists.txt").read_text(encoding="utf-8")
+    for call in re.findall(r"fovea_embed\(([^)]*)\)", text):
+        parts = [ROOT / "src" / word for word in call.split() if word.endswith(".js")]
+        if parts:
+            found[re.search(r"\bk[A-Z]\w+", call)[0]] = parts
+    return found
+
+
+def joined(name, parts):
+    """Returns the parts in one function, and the first line of each part in it."""
+    lines, starts = ["(() => {", GIVEN.get(name, "")], []
+    for part in parts:
+        starts.append(len(lines))
+        lines += part.read_text(encoding="utf-8").splitlines()
+    return "\n".join([*lines, "})();", ""]), starts
+
+
+def main():
+    BUILD.mkdir(parents=True, exist_ok=True)
+    found = scripts()
+    if not found:
+        raise SystemExit("tools/check_scripts.py: expected scripts in the fovea_embed calls of src/CMakeLists.txt")
+    starts = {}
+    for name, parts in found.items():
+        text, starts[name] = joined(name, parts)
+        (BUILD / f"{name}.js").write_text(text, encoding="utf-8")
+    project = {"compilerOptions": OPTIONS, "files": [f"{name}.js" for name in found]}
+    (BUILD / "jsconfig.json").write_text(json.dumps(project, indent=2))
+    result = subprocess.run(["tsc", "--pretty", "false", "-p", BUILD / "jsconfig.json"], cwd=BUILD, stdout=subprocess.PIPE, text=True)
+
+    def place(match):
+        name, line, column = match[1], int(match[2]), match[3]
+        part = max(0, bisect.bisect_left(starts[name], line) - 1)
+        return f"{found[name][part].relative_to(ROOT)}:{line - starts[name][part]}:{column}"
+
+    sys.stdout.write(re.sub(r"^(\w+)\.js\((\d+),(\d+)\)", place, result.stdout, flags=re.MULTILINE))
+    return result.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
