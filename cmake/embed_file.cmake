@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Run by fovea_embed: writes the contents of INPUT to OUTPUT as raw string literals that define SYMBOL in NAMESPACE.
+# Run by fovea_embed: writes the joined contents of the files INPUT to OUTPUT as raw string literals that define SYMBOL in NAMESPACE.
 # Literals longer than 64 KiB are not portable, so the text is split into pieces of 8,000 characters, which the
 # compiler concatenates.
 
-file(READ ${INPUT} text)
+set(text "")
+foreach(file IN LISTS INPUT)
+  file(READ ${file} part)
+  string(APPEND text "${part}")
+endforeach()
 string(LENGTH "${text}" length)
 set(pieces "")
 set(at 0)

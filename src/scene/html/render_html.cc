@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Renders a trace as one self-contained page that is both HTML5 and well-formed XML and loads no
-// other resources. All numbers are visible without a script; page/page.js adds interaction. The
+// other resources. All numbers are visible without a script; the scripts in page/ add interaction. The
 // other files in this folder render the parts, and this file assembles them.
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 
 namespace fovea::scene {
 
-// page/page.css and page/page.js, embedded by the build.
+// page/page.css and the scripts of page/, joined and embedded by the build.
 extern const std::string_view kPageStyle;
 extern const std::string_view kPageScript;
 
@@ -131,7 +131,7 @@ class Page {
   void scripts() {
     addf(
         "<script type=\"application/json\" id=\"data\">{}</script>\n"
-        "<script>//<![CDATA[\n{}//]]></script>\n",
+        "<script>//<![CDATA[\n(() => {{\n\"use strict\";\n{}}})();\n//]]></script>\n",
         html::page_data(model_), kPageScript);
   }
 
@@ -184,7 +184,7 @@ class Page {
           "<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span "
           "class=\"shape\">{}</span></div>",
           aside ? " aside" : "", html::step_id(step.name), step.name,
-          std::string(step_info(step.name).title), box_detail(step), html::shape_text(step.shape));
+          step_title(step.name), box_detail(step), html::shape_text(step.shape));
     }
     if (open >= 0) add("</li>\n");
     add("</ol>\n</nav>\n");
@@ -249,9 +249,9 @@ class Page {
     out.id = html::step_id(step.name);
     out.steps = {step.name};
     const std::string how = normalization_of(step);
-    out.title = fmt::format("{}{}{}", step_info(step.name).title, how.empty() ? "" : ": ", how);
+    out.title = fmt::format("{}{}{}", step_title(step.name), how.empty() ? "" : ": ", how);
     out.formulas = {html::step_mathml(step.name, scene())};
-    out.reading = escape(step_info(step.name).reading);
+    out.reading = escape(step_reading(step.name));
     const std::string_view base = base_name(step.name);
     if (!step.words.empty()) {
       out.body = word_lists(step);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story of one word (story.h), with numbers from rows of the whole-matrix steps. page.js builds
+// The story of one word (story.h), with numbers from rows of the whole-matrix steps. page/story.js builds
 // the same tables from the same rows for other words (FILL), so both files must change together.
 
 #include "scene/html/story.h"
@@ -172,7 +172,7 @@ class Story {
     PageSection out = section(name, title);
     const Step* step = model_.find(name);
     if (!claim(out, name) || step == nullptr) return;
-    out.reading = step_info(name).reading;
+    out.reading = step_reading(name);
     const StepLayout layout = model_.layout(*step);
     const StepNumbers& how = model_.numbers(*step);
     out.body = each_head("hidden", [&](std::int64_t head) {
@@ -264,7 +264,7 @@ class Story {
       if (claim(out, "row_sums" + suffix, false)) sums.push_back("row_sums" + suffix);
     }
     if (columns.empty()) return;
-    out.reading = step_info("weights").reading;
+    out.reading = step_reading("weights");
     if (columns.size() > 1) {
       out.reading = fmt::format(
           "Several ways to make the scores add up to one; {} is the one used from here on.",
@@ -292,7 +292,7 @@ class Story {
     const Step* weights = model_.find("weights");
     if (!claim(out, "context") || context == nullptr || weights == nullptr) return;
     claim(out, "merged_context");
-    out.reading = step_info("context").reading;
+    out.reading = step_reading("context");
     const StepLayout result = model_.layout(*context);
     const StepLayout share = model_.layout(*weights);
     const StepNumbers& result_how = model_.numbers(*context);

@@ -31,42 +31,29 @@ bool only_whole(std::string_view base) {
 
 const std::vector<StepInfo>& step_catalogue() {
   static const std::vector<StepInfo> catalogue = {
-      {"tokens", "Words", "", "The words, in order; everything else has one row for each."},
-      {"embeddings", "Embeddings", "one row of numbers per word",
-       "Each word enters as a row of numbers."},
-      {"source_tokens", "Source words", "", "The words that keys and values are made from."},
-      {"source_embeddings", "Source embeddings", "one row of numbers per source word",
-       "Keys and values come from this other sequence."},
-      {"query_weights", "Query weights", "W_Q", "Turns an embedding into what it asks for."},
-      {"key_weights", "Key weights", "W_K", "Turns an embedding into what it can be found by."},
-      {"value_weights", "Value weights", "W_V", "Turns an embedding into what it passes on."},
-      {"query", "Queries", "query = embedding W_Q", "What each word asks for."},
-      {"key", "Keys", "key = embedding W_K", "What each word can be found by."},
-      {"value", "Values", "value = embedding W_V", "What each word passes on when it is found."},
-      {"hidden", "Hidden layer", "hidden = tanh(query W + key U)",
-       "A small network looks at query and key together."},
-      {"scores", "Scores", "score[j] = query . key[j]", "How well does each word match?"},
-      {"scaled_scores", "Scaled scores", "scaled = scale * score",
-       "Scaling keeps long vectors from making large scores."},
-      {"softcapped_scores", "Softcapped scores", "capped = c * tanh(scaled / c)",
-       "No score can leave the range from -c to c."},
-      {"biased_scores", "Biased scores", "biased = score + bias",
-       "What the positions alone say is added."},
-      {"masked_scores", "Masked scores", "masked = score where visible, else -inf",
-       "A dot is a word that may not be seen: its weight will be exactly 0."},
-      {"shifted_scores", "Shifted scores", "shifted[j] = score[j] - max",
-       "The distance of each score to the largest of its row, so that no exponential overflows."},
-      {"exponentials", "Exponentials", "exp(score[j])",
-       "Positive numbers that grow faster than the scores; a masked word has exactly 0."},
-      {"exponential_sums", "Sums of the exponentials", "sum of the exponentials",
-       "Each exponential is divided by the sum of its row."},
-      {"weights", "Weights", "weight[j] = exp(score[j]) / sum",
-       "The share of attention that each word gets; a row adds up to one."},
-      {"row_sums", "Sums of the weights", "sum of weight[j]", "One, up to rounding."},
-      {"context", "Context", "context = sum of weight[j] * value[j]",
-       "The values, mixed by their weights: what the word knows after looking around."},
-      {"merged_context", "Merged context", "heads side by side",
-       "The contexts of all heads, joined into one row per word."},
+      {"tokens", ""},
+      {"embeddings", "one row of numbers per word"},
+      {"source_tokens", ""},
+      {"source_embeddings", "one row of numbers per source word"},
+      {"query_weights", "W_Q"},
+      {"key_weights", "W_K"},
+      {"value_weights", "W_V"},
+      {"query", "query = embedding W_Q"},
+      {"key", "key = embedding W_K"},
+      {"value", "value = embedding W_V"},
+      {"hidden", "hidden = tanh(query W + key U)"},
+      {"scores", "score[j] = query . key[j]"},
+      {"scaled_scores", "scaled = scale * score"},
+      {"softcapped_scores", "capped = c * tanh(scaled / c)"},
+      {"biased_scores", "biased = score + bias"},
+      {"masked_scores", "masked = score where visible, else -inf"},
+      {"shifted_scores", "shifted[j] = score[j] - max"},
+      {"exponentials", "exp(score[j])"},
+      {"exponential_sums", "sum of the exponentials"},
+      {"weights", "weight[j] = exp(score[j]) / sum"},
+      {"row_sums", "sum of weight[j]"},
+      {"context", "context = sum of weight[j] * value[j]"},
+      {"merged_context", "heads side by side"},
   };
   return catalogue;
 }
@@ -88,6 +75,14 @@ const StepInfo& step_info(std::string_view name) {
 bool is_softmax_part(std::string_view name) {
   const std::string_view base = base_name(name);
   return base == "shifted_scores" || base.starts_with("exponential");
+}
+
+std::string step_title(std::string_view name, const Texts& texts) {
+  return texts.plain(fmt::format("step.{}.title", base_name(name)));
+}
+
+std::string step_reading(std::string_view name, const Texts& texts) {
+  return texts.plain(fmt::format("step.{}.reading", base_name(name)));
 }
 
 bool is_step_name(std::string_view name) {
@@ -129,6 +124,10 @@ std::string_view normalization_label(reference::Normalization normalization) {
       return "divided by sum";
   }
   return "";
+}
+
+std::string normalization_label(reference::Normalization normalization, const Texts& texts) {
+  return texts.plain(fmt::format("normalization.{}", normalization_name(normalization)));
 }
 
 std::string_view normalization_formula(reference::Normalization normalization) {

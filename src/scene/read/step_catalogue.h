@@ -11,13 +11,13 @@
 
 #include "fovea/reference.h"
 
+#include "scene/texts/texts.h"
+
 namespace fovea::scene {
 
 struct StepInfo {
   std::string_view name;
-  std::string_view title;
   std::string_view formula;  ///< plain text
-  std::string_view reading;  ///< one sentence on how to read the numbers
 };
 
 /// Returns all steps in trace order.
@@ -34,6 +34,11 @@ std::string_view base_name(std::string_view name);
 /// the softmax table, not as matrices.
 bool is_softmax_part(std::string_view name);
 
+/// Returns the title of a step, which may have a prefix or suffix.
+std::string step_title(std::string_view name, const Texts& texts = english());
+/// Returns one sentence on how to read the numbers of a step.
+std::string step_reading(std::string_view name, const Texts& texts = english());
+
 /// Returns whether a trace can contain a step of this name.
 bool is_step_name(std::string_view name);
 
@@ -43,7 +48,8 @@ std::vector<std::string> all_step_names();
 /// Returns "softmax", "softmax_unshifted" or "sum".
 std::string_view normalization_name(reference::Normalization normalization);
 /// Returns the display name: "softmax", "naive softmax" or "divided by sum".
-std::string_view normalization_label(reference::Normalization normalization);
+std::string normalization_label(reference::Normalization normalization,
+                                const Texts& texts = english());
 /// Returns the formula in plain text.
 std::string_view normalization_formula(reference::Normalization normalization);
 /// Returns the formula of the exponential of a normalization that has one, in plain text.

@@ -14,10 +14,6 @@
 namespace fovea::scene {
 namespace {
 
-std::string plural(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 constexpr std::int64_t kMaxRemarked = 4;  // maximum number of matrices with remarks
 
 struct RowFacts {
@@ -34,46 +30,46 @@ struct RowFacts {
 /// Notable properties of the weights of one head and batch item.
 class MatrixRemarks {
  public:
-  MatrixRemarks(const TraceModel& model, const StepLayout& weights, std::int64_t item,
-                std::int64_t head)
-      : model_(model), weights_(weights), item_(item), head_(head) {}
+  MatrixRemarks(const TraceModel& model, const Texts& texts, const StepLayout& weights,
+                std::int64_t item, std::int64_t head)
+      : model_(model), texts_(texts), weights_(weights), item_(item), head_(head) {}
 
   std::vector<std::string> tell() {
     sort_rows();
     std::vector<std::string> remarks;
     if (!broken_.empty()) {
-      remarks.push_back(fmt::format(
-          "Not a number: the weights of {}; an exponential or a sum left the range of numbers.",
-          some_queries(broken_)));
+      remarks.push_back(texts_.plain("remark.broken", {{"queries", some_queries(broken_)}}));
     }
     if (!infinite_.empty()) {
-      remarks.push_back(fmt::format("Infinite: the weights of {}; they are divided by 0 or nearly.",
-                                    some_queries(infinite_)));
+      remarks.push_back(texts_.plain("remark.infinite", {{"queries", some_queries(infinite_)}}));
     }
     if (!blind_.empty()) {
-      remarks.push_back(
-          fmt::format("{} may see nothing: weights and context are 0.", some_queries(blind_)));
+      remarks.push_back(texts_.plain("remark.blind", {{"queries", some_queries(blind_)}}));
     }
     if (!zero_.empty()) {
       const bool sink = !model_.scene().options.score.sinks.empty();
-      remarks.push_back(fmt::format("The weights of {} are all 0{}.", some_queries(zero_),
-                                    sink ? ": the sink takes it all" : ""));
+      remarks.push_back(
+          texts_.plain(sink ? "remark.sink" : "remark.zero", {{"queries", some_queries(zero_)}}));
     }
     if (weights_.cols < 2) return remarks;
     if (strongest_ >= 0) {
-      remarks.push_back(fmt::format("Strongest link: {} looks at {} ({:.{}f}).", query(strongest_),
-                                    target(strongest_), facts(strongest_).most,
-                                    model_.scene().precision));
+      remarks.push_back(texts_.plain(
+          "remark.strongest",
+          {{"query", query(strongest_)},
+           {"key", target(strongest_)},
+           {"weight", fmt::format("{:.{}f}", facts(strongest_).most, model_.scene().precision)}}));
     }
     if (most_even_ >= 0 && weights_.rows > 1 && most_even_ != strongest_) {
-      remarks.push_back(fmt::format("Most even: {}, spread as if over {:.1f} words.",
-                                    query(most_even_), std::exp(facts(most_even_).entropy)));
+      remarks.push_back(texts_.plain(
+          "remark.most_even", {{"query", query(most_even_)},
+                               {"n", fmt::format("{:.1f}", std::exp(facts(most_even_).entropy))}}));
     }
     if (!single_.empty()) {
       remarks.push_back(
           single_.size() > 1
-              ? fmt::format("{} look at one word only.", some_queries(single_))
-              : fmt::format("{} looks only at {}.", query(single_[0]), target(single_[0])));
+              ? texts_.plain("remark.single.other", {{"queries", some_queries(single_)}})
+              : texts_.plain("remark.single.one",
+                             {{"query", query(single_[0])}, {"key", target(single_[0])}}));
     }
     return remarks;
   }
@@ -129,7 +125,7 @@ class MatrixRemarks {
   /// Returns the key with the largest weight for a query.
   std::string target(std::int64_t i) const {
     const std::int64_t key = facts(i).where;
-    return !model_.scene().source && key == i ? "itself" : quoted(Axis::kKeys, key);
+    return !model_.scene().source && key == i ? texts_.plain("remark.itself") : quoted(Axis::kKeys, key);
   }
 
   /// Returns a list such as: "a", "b" and 3 more
@@ -138,13 +134,16 @@ class MatrixRemarks {
     std::string list;
     for (std::size_t i = 0; i < which.size() && i < kShown; ++i) {
       const bool last = i + 1 == which.size();
-      list += (i == 0 ? "" : last ? " and " : ", ") + query(which[i]);
+      list += (i == 0 ? "" : last ? texts_.plain("list.and") : ", ") + query(which[i]);
     }
-    if (which.size() > kShown) list += fmt::format(" and {} more", which.size() - kShown);
+    if (which.size() > kShown) {
+      list += texts_.plain("list.more", {{"n", std::to_string(which.size() - kShown)}});
+    }
     return list;
   }
 
   const TraceModel& model_;
+  const Texts& texts_;
   const StepLayout& weights_;
   std::int64_t item_;
   std::int64_t head_;
@@ -156,7 +155,7 @@ class MatrixRemarks {
 
 }  // namespace
 
-std::vector<std::string> remarks_on_weights(const TraceModel& model) {
+std::vector<std::string> remarks_on_weights(const TraceModel& model, const Texts& texts) {
   std::vector<std::string> remarks;
   const Step* weights = model.find("weights");
   if (weights == nullptr) return remarks;
@@ -165,8 +164,8 @@ std::vector<std::string> remarks_on_weights(const TraceModel& model) {
   for (std::int64_t item = 0; item < layout.batch; ++item) {
     for (std::int64_t head = 0; head < layout.heads; ++head) {
       if (told++ == kMaxRemarked) return remarks;
-      const std::string where = place_of(layout, item, head);
-      for (const std::string& remark : MatrixRemarks(model, layout, item, head).tell()) {
+      const std::string where = place_of(layout, item, head, texts);
+      for (const std::string& remark : MatrixRemarks(model, texts, layout, item, head).tell()) {
         remarks.push_back(where.empty() ? remark : where + ": " + remark);
       }
     }
@@ -174,10 +173,15 @@ std::vector<std::string> remarks_on_weights(const TraceModel& model) {
   return remarks;
 }
 
-std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head) {
+std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,
+                     const Texts& texts) {
   std::string text;
-  if (layout.has_batch && layout.batch > 1) text = fmt::format("item {}", item);
-  if (layout.has_heads) text += fmt::format("{}head {}", text.empty() ? "" : ", ", head);
+  if (layout.has_batch && layout.batch > 1) {
+    text = texts.plain("place.item", {{"n", std::to_string(item)}});
+  }
+  if (layout.has_heads) {
+    text += (text.empty() ? "" : ", ") + texts.plain("place.head", {{"n", std::to_string(head)}});
+  }
   return text;
 }
 
@@ -193,41 +197,44 @@ std::string how_drawn(const Projections& projections) {
   return list;
 }
 
-std::string summarize(const Scene& scene) {
-  const std::int64_t dim = scene.words.embeddings.extent(2);
-  std::string text = plural(scene.words.length(), "word");
-  if (scene.batched)
-    text += " in " + plural(static_cast<std::int64_t>(scene.words.tokens.size()), "batch item");
-  text += fmt::format(", {} each", plural(dim, "number"));
-  if (scene.source)
-    text += fmt::format(", looking at {}", plural(scene.source->length(), "source word"));
-  text += "; ";
-  text += std::holds_alternative<reference::DotScore>(scene.score_kind)       ? "dot-product"
-          : std::holds_alternative<reference::GeneralScore>(scene.score_kind) ? "general"
-                                                                              : "additive";
-  text += " scores, ";
-  text += scene.scale_text == "1" ? "not scaled" : "scaled by " + scene.scale_text;
+std::string summarize(const Scene& scene, const Texts& texts) {
+  const auto counted = [&](std::string_view key, std::int64_t count) {
+    return texts.counted(fmt::format("summary.{}", key), count);
+  };
+  std::vector<std::string> parts = {counted("words", scene.words.length())};
+  const auto add = [&](std::string_view key, Texts::Values values = {}) {
+    parts.push_back(texts.plain(fmt::format("summary.{}", key), values));
+  };
+  if (scene.batched) {
+    parts.push_back(counted("items", static_cast<std::int64_t>(scene.words.tokens.size())));
+  }
+  parts.push_back(counted("numbers", scene.words.embeddings.extent(2)));
+  if (scene.source) parts.push_back(counted("source", scene.source->length()));
+  const bool dot = std::holds_alternative<reference::DotScore>(scene.score_kind);
+  add(dot                                                               ? "dot"
+      : std::holds_alternative<reference::GeneralScore>(scene.score_kind) ? "general"
+                                                                          : "additive");
+  if (scene.scale_text == "1") {
+    add("not_scaled");
+  } else {
+    add("scaled", {{"scale", scene.scale_text}});
+  }
   const ScoreOptions& score = scene.options.score;
-  if (score.softcap > 0) text += fmt::format(", softcapped at {}", score.softcap);
-  if (score.bias.defined()) text += ", biased";
-  if (score.alibi) text += ", ALiBi";
-  if (score.relative) text += ", relative positions";
-  if (!score.sinks.empty()) text += ", with a sink";
-  if (scene.heads > 1) text += ", " + plural(scene.heads, "head");
-  if (scene.kv_heads != scene.heads) {
-    text += fmt::format(" sharing {}", plural(scene.kv_heads, "key head"));
+  if (score.softcap > 0) add("softcap", {{"cap", fmt::format("{}", score.softcap)}});
+  if (score.bias.defined()) add("bias");
+  if (score.alibi) add("alibi");
+  if (score.relative) add("relative");
+  if (!score.sinks.empty()) add("sink");
+  if (scene.heads > 1) parts.push_back(counted("heads", scene.heads));
+  if (scene.kv_heads != scene.heads) parts.push_back(counted("kv_heads", scene.kv_heads));
+  if (scene.projections) {
+    add(how_drawn(*scene.projections).empty() ? "given_weights" : "random_weights");
+  } else {
+    add(dot ? "no_weights" : "no_projections");
   }
-  text +=
-      scene.projections
-          ? fmt::format(", {} weights", how_drawn(*scene.projections).empty() ? "given" : "random")
-          : std::string(std::holds_alternative<reference::DotScore>(scene.score_kind)
-                            ? ", no trained weights"
-                            : ", no projections");
-  if (!scene.options.mask.allows_all()) {
-    text += fmt::format("; mask: {}", scene.options.mask.to_string());
-  }
-  if (scene.arithmetic == DType::kFloat32) text += "; float32";
-  return text;
+  if (!scene.options.mask.allows_all()) add("mask", {{"mask", scene.options.mask.to_string()}});
+  if (scene.arithmetic == DType::kFloat32) parts.emplace_back("float32");
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace fovea::scene

@@ -62,7 +62,7 @@ Section tell_all(const StoryParts& parts) {
                                            "biased_scores", "masked_scores"};
   if (!parts.many()) {
     for (const std::string& stage : stages) {
-      parts.add_matrices(section, stage, std::string(step_info(stage).title));
+      parts.add_matrices(section, stage, step_title(stage));
     }
   }
   const auto& normalizations = parts.scene().normalizations;

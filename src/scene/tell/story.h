@@ -12,6 +12,7 @@
 
 #include "fovea/scene.h"
 
+#include "scene/texts/texts.h"
 #include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
@@ -76,15 +77,17 @@ Story tell_story(const Trace& trace);
 
 /// Describes the kind of attention in one line: "6 words, 3 numbers each; dot-product scores, not
 /// scaled, no trained weights".
-std::string summarize(const Scene& scene);
+std::string summarize(const Scene& scene, const Texts& texts = english());
 
 /// Describes notable weights: the strongest link, the most even row, rows that can attend only to
 /// themselves or to nothing, and NaN or infinite values. Covers the first few heads and batch
 /// items.
-std::vector<std::string> remarks_on_weights(const TraceModel& model);
+std::vector<std::string> remarks_on_weights(const TraceModel& model,
+                                            const Texts& texts = english());
 
 /// Returns "head 1", "item 0, head 1", or "" if there is only one head and batch item.
-std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head);
+std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,
+                     const Texts& texts = english());
 
 /// Describes how the projections were drawn: "rand, seed 42" if all three were drawn the same way,
 /// otherwise one entry per drawn projection ("W_Q: rand, seed 42; W_V: randn, seed 42"), or "" if

@@ -73,7 +73,7 @@ Section StoryParts::section(const std::string& title, const std::string& step) c
   const Step* found = find(step);
   return {title,
           found != nullptr ? found->formula : std::string(info.formula),
-          std::string(info.reading),
+          std::string(step_reading(step)),
           {},
           {},
           {}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Ranks keys by weight (top_keys.h). Weights can be NaN, so they are mapped to ranks that have a
-// strict weak order, as sorting requires. page.js uses the same order (listed).
+// strict weak order, as sorting requires. page/story.js uses the same order (listed).
 
 #include "scene/trace/top_keys.h"
 

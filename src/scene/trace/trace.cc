@@ -144,7 +144,7 @@ class Tracer {
 
   void add_words(Trace& trace, std::string name, const Sequence& sequence) const {
     Step step{std::move(name), {}, {}, {}, {}, {}};
-    step.title = step_info(step.name).title;
+    step.title = step_title(step.name);
     for (const auto& item : sequence.tokens) {
       step.words.insert(step.words.end(), item.begin(), item.end());
     }
@@ -182,7 +182,7 @@ class Tracer {
 
   Step make(std::string name, Tensor values) const {
     const StepInfo& info = step_info(name);
-    std::string title(info.title);
+    std::string title = step_title(name);
     if (name.starts_with("focus.")) title = fmt::format("{} of \"{}\"", title, focus_word(scene_));
     std::string formula(info.formula);
     if (info.name == "weights") formula = normalization_formula(normalization(name));

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Copying of numbers.
+
+function nested(step, write) {
+  let i = 0;
+  const exact = (x) => Number.isFinite(x) ? String(Number(x.toPrecision(step.digits))) : write(x);
+  const level = ([extent, ...rest]) => extent === undefined ? exact(step.values[i++])
+      : "[" + count(extent, () => level(rest)).join(", ") + "]";
+  return level(step.shape);
+}
+const FORMATS = {
+  NumPy: (step) => "np.array(" + nested(step, (x) => special(x).replace(/[a-z]+/, "np.$&")) + ")",
+  JSON: (step) => nested(step, (x) => `"${special(x)}"`),
+  LaTeX: (step) => {
+    const [batch, heads, planes, rows, cols] = step.dims;
+    const entry = (x) => Number.isFinite(x) ? show(step, x)
+        : special(x).replace("inf", "\\infty").replace("nan", "\\mathrm{nan}");
+    return count(batch * heads * planes, (m) => "\\begin{bmatrix}\n" + count(rows, (r) =>
+      count(cols, (c) => entry(step.values[(m * rows + r) * cols + c])).join(" & ")).join(" \\\\\n") +
+      "\n\\end{bmatrix}").join("\n");
+  },
+};
+
+async function copy(text, node) {
+  const name = node.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {  // the clipboard API is not permitted here
+    const area = make("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  node.textContent = "copied";
+  setTimeout(() => { node.textContent = name; }, 1200);
+}
+
+function setUpCopying() {
+  for (const section of all("section.step")) {
+    const step = steps.get(section.dataset.step.split(" ")[0]);
+    if (!step) continue;
+    section.querySelector("h3").append(make("span", {class: "tools"}, "copy as ",
+        ...Object.entries(FORMATS).map(([name, write]) => button({
+          "aria-label": `Copy ${step.title} as ${name}`,
+          onclick: (event) => copy(write(step), event.currentTarget)}, name))));
+  }
+  const scene = document.getElementById("scene-json");
+  scene?.before(button({class: "plain",
+    onclick: (event) => copy(scene.textContent, event.currentTarget)}, "copy"));
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// State of the page, its data, and number formats. The page is complete without its script. All
+// displayed data comes from the JSON in #data and is inserted as text nodes, so that words of a scene
+// can never become markup. The scripts of this folder are joined in the order of src/CMakeLists.txt
+// and run in one function scope in strict mode.
+
+const root = document.documentElement;
+const data = JSON.parse(document.getElementById("data").textContent);
+const state = {item: 0, query: 0, least: 0, heads: new Set()};
+// Okabe and Ito's colours, which are distinguishable with colour blindness. Further heads reuse
+// them with dashed lines.
+const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];
+const STAGES = ["scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"];
+const ARROWS = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1]};
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const count = (n, f) => Array.from({length: n}, (_, i) => f(i));
+const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
+const plain = (name) => name.replace("focus.", "");
+
+/** Creates an element with attributes, listeners (on...) and children; strings become text. */
+function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "path", "g", "text", "title"].includes(tag);
+  const node = document.createElementNS(svg ? "http://www.w3.org/2000/svg" : root.namespaceURI, tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+const bdi = (text) => make("bdi", {}, text);
+const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
+
+// ---- Numbers and their formats
+
+const NAMED = {inf: Infinity, "-inf": -Infinity, nan: NaN};
+const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+const number = (x) => typeof x === "number" ? x : NAMED[x];
+
+const steps = new Map();
+for (const step of data.steps) {
+  const {v, f32, u16, u8, low, high} = step;
+  step.digits = v ? 17 : f32 ? 7 : u16 ? 5 : 3;
+  if (v) step.values = v.map(number);
+  else if (f32) step.values = new Float32Array(bytes(f32).buffer);
+  else {  // levels between low and high, then the codes of -inf, inf and NaN
+    const codes = u16 ? new Uint16Array(bytes(u16).buffer) : bytes(u8), most = u16 ? 65532 : 252;
+    step.values = Float32Array.from(codes, (c) => c > most
+        ? [-Infinity, Infinity, NaN][c - most - 1] : low + c / most * (high - low));
+    step.sci = false;
+  }
+  // Show no more digits than rounding preserved.
+  const left = step.digits - Math.ceil(Math.log10(step.largest || 1));
+  if (!v && !step.sci) step.decimals = clamp(step.decimals, -1, Math.max(left, 0));
+  step.base = step.name.replace(/\[.*/, "");
+  steps.set(step.name, step);
+}
+const mask = data.mask && bytes(data.mask);
+const queries = data.tokens[0].length;
+const keys = (data.source || data.tokens)[0].length;
+const weights = steps.get("weights");
+const last = STAGES.filter((name) => steps.has(name)).pop();
+
+function at(step, item, head, plane, row, col) {
+  const [batch, heads, planes, rows, cols] = step.dims;
+  const b = batch > 1 ? item : 0, h = heads > 1 ? head : 0, p = planes > 1 ? plane : 0;
+  return step.values[(((b * heads + h) * planes + p) * rows + row) * cols + col];
+}
+function masked(item, head, query, key) {
+  const i = ((item * data.heads + head) * queries + query) * keys + key;
+  return mask !== null && (mask[i >> 3] >> (i & 7) & 1) === 1;
+}
+function word(axis, item, i) {
+  return axis === "d" ? String(i) : (axis === "k" && data.source || data.tokens)[item][i];
+}
+/** Returns a label. If there are many words, the position distinguishes repeated ones. */
+const many = queries > 40 || keys > 40;
+const placed = (axis, item, i) => word(axis, item, i) + (many && axis !== "d" ? ` \u00b7 ${i}` : "");
+
+/** toFixed with ties to even, as in the rest of the page. */
+function fixed(x, digits) {
+  const size = Math.abs(x), scaled = size * 10 ** digits, floor = Math.floor(scaled);
+  const tie = scaled - floor === 0.5 && Number.isInteger(size * 2 ** (digits + 1));
+  const text = (tie && floor % 2 === 0 ? floor / 10 ** digits : size).toFixed(digits);
+  return (x < 0 ? "-" : "") + text;
+}
+const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
+/** Formats a number as in the table of its step. */
+function show(step, x) {
+  if (!Number.isFinite(x)) return special(x);
+  const digits = Math.max(step.decimals, 0);
+  if (step.sci) return x.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+  return fixed(x, digits);
+}
+/** Formats a number that is not part of a step, without trailing zeros. */
+function factor(x) {
+  if (!Number.isFinite(x)) return special(x);
+  if (x !== 0 && Math.abs(x) < 10 ** -data.precision) return x.toExponential(2);
+  const text = fixed(x, data.precision);
+  return (text.includes(".") ? text.replace(/\.?0+$/, "") : text).replace(/^-0$/, "0");
+}
+/** Formats a1*b1 + a2*b2 + ...; if there are more than `most` products, only the largest. */
+function sumOf({pairs, left, right}, most = 12) {
+  const write = (step, x) => step ? show(step, x) : factor(x);
+  const size = ([a, b]) => Math.abs(a * b);
+  const shown = pairs.length <= most ? pairs
+      : [...pairs].sort((x, y) => size(y) - size(x)).slice(0, most);
+  return shown.map(([a, b]) => {
+    const second = write(right, b);
+    return write(left, a) + "\u00b7" + (b < 0 ? `(${second})` : second);
+  }).join(" + ") + (shown === pairs ? "" : ` + \u2026 (${pairs.length - most} more)`);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Explains how a number was computed, and from which cells.
+
+/** Returns the row of a query, key or value for one query head, and its location on the page. */
+function operand(name, item, head, i) {
+  const isKey = name !== "query", own = steps.get(name);
+  const h = isKey ? Math.floor(head * data.kvHeads / data.heads) : head;
+  const step = own || steps.get(isKey && data.source ? "source_embeddings" : "embeddings");
+  const size = own ? step.dims[4] : step.dims[4] / (isKey ? data.kvHeads : data.heads);
+  const first = own ? 0 : h * size;
+  return {step, numbers: count(size, (d) => at(step, item, h, 0, i, first + d)),
+    light: {step: step.name, item, head: own ? h : 0, row: i, first, size}};
+}
+
+function scoreTerms(item, head, query, key) {
+  const {v, general} = data.score, right = steps.get("hidden");
+  if (v) return {pairs: v.map((x, d) => [x, at(right, item, head, query, key, d)]), right};
+  const q = operand("query", item, head, query), k = operand("key", item, head, key);
+  const moved = general && k.numbers.map((_, e) =>
+      q.numbers.reduce((sum, x, d) => sum + x * general[d * k.numbers.length + e], 0));
+  return {pairs: k.numbers.map((x, d) => [(moved || q.numbers)[d], x]),
+    left: moved ? null : q.step, right: k.step};
+}
+
+/** Returns lines that explain how a cell was computed, and the cells that were its inputs. */
+function explain({step, item, head, plane, row, col}) {
+  const base = step.base, shown = show(step, at(step, item, head, plane, row, col));
+  const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
+  if (step.maskable && masked(item, head, row, col)) {
+    return [["masked: this key may not be seen, so its weight is exactly 0"], []];
+  }
+  const projection = steps.get(base + "_weights");
+  if (projection) {
+    const from = steps.get(base !== "query" && data.source ? "source_embeddings" : "embeddings");
+    const column = head * step.dims[4] + col;
+    const pairs = count(from.dims[4], (d) =>
+        [at(from, item, 0, 0, row, d), at(projection, 0, 0, 0, d, column)]);
+    return [[`${sumOf({pairs, left: from, right: projection})} = ${shown}`],
+      [{step: from.name, item, head: 0, row}, {step: projection.name, head: 0, col: column}]];
+  }
+  if (base === "hidden") {
+    return [[`tanh(q W + k U) = ${shown}`],
+      [operand("query", item, head, plane).light, operand("key", item, head, row).light]];
+  }
+  if (base === "scores") {
+    const lights = data.score.v ? [{step: "hidden", item, head, plane: row, row: col}]
+        : [operand("query", item, head, row).light, operand("key", item, head, col).light];
+    return [[`${sumOf(scoreTerms(item, head, row, col))} = ${shown}`], lights];
+  }
+  const stage = STAGES.indexOf(base);
+  if (stage > 0) {
+    const before = steps.get(STAGES.slice(0, stage).filter((name) => steps.has(name)).pop());
+    if (!before) return [[shown], []];
+    const x = at(before, item, head, 0, row, col), old = show(before, x);
+    const cap = factor(data.score.softcap);
+    const how = {scaled_scores: `${old} \u00b7 ${factor(data.score.scale)}`,
+      softcapped_scores: `${cap} \u00b7 tanh(${old} / ${cap})`,
+      biased_scores: `${old} + ${factor(at(step, item, head, 0, row, col) - x)}`,
+      masked_scores: "visible, so it stays"}[base];
+    return [[`${how} = ${shown}`], [light(before.name, row, col)]];
+  }
+  if (base === "weights" && last) {
+    const scores = steps.get(last), s = at(scores, item, head, 0, row, col);
+    const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
+    const others = count(keys, (k) => k).filter((k) => !masked(item, head, row, k))
+        .map((k) => at(scores, item, head, 0, row, k)).concat(sink);
+    const how = (/\[(.*)\]/.exec(step.name) || [0, data.score.how])[1];
+    const shift = how === "softmax" ? Math.max(...others) : 0;
+    const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
+    const sum = others.reduce((total, x) => total + part(x), 0);
+    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${show(scores, shift)}` : "");
+    return [[how === "sum" ? null : `exp(${power}) = ${factor(part(s))}`,
+      `${factor(part(s))} / ${factor(sum)} = ${shown}`,
+      `(${factor(sum)} is the sum over the row${sink.length ? " and the sink" : ""})`],
+    [light(last, row)]];
+  }
+  if (base === "row_sums") {
+    const from = steps.get(step.name.replace(base, "weights"));
+    const parts = keys > 16 ? `all ${keys} weights of the row`
+        : count(keys, (k) => show(from, at(from, item, head, 0, row, k))).join(" + ");
+    return [[`${parts} = ${shown}`], [light(from.name, row)]];
+  }
+  if (base === "context" && weights) {
+    const seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
+    const {step: right, light: from} = operand("value", item, head, 0);
+    const pairs = seen.map((k) => [at(weights, item, head, 0, row, k),
+      operand("value", item, head, k).numbers[col]]);
+    return [[`${sumOf({pairs, left: weights, right})} = ${shown}`], [light("weights", row),
+      {step: right.name, item, head: from.head, col: from.first + col}]];
+  }
+  if (base === "merged_context") {
+    const size = step.dims[4] / data.heads, h = Math.floor(col / size), c = col % size;
+    return [[`number ${c} of head ${h}: ${shown}`], [{step: "context", item, head: h, row, col: c}]];
+  }
+  return [[shown], []];
+}
