@@ -32,9 +32,9 @@ OPTIONS = {
 }
 
 
-def scripts():
+def scripts() -> dict[str, list[pathlib.Path]]:
     """Returns the parts of each script that the build embeds, by its C++ name."""
-    found = {}
+    found: dict[str, list[pathlib.Path]] = {}
     text = (ROOT / "src" / "CMakeLists.txt").read_text(encoding="utf-8")
     for call in re.findall(r"fovea_embed\(([^)]*)\)", text):
         parts = [ROOT / "src" / word for word in call.split() if word.endswith(".js")]
@@ -43,7 +43,7 @@ def scripts():
     return found
 
 
-def joined(name, parts):
+def joined(name: str, parts: list[pathlib.Path]) -> tuple[str, list[int]]:
     """Returns the parts in one function, and the first line of each part in it."""
     lines, starts = ["(() => {", GIVEN.get(name, "")], []
     for part in parts:
@@ -52,7 +52,7 @@ def joined(name, parts):
     return "\n".join([*lines, "})();", ""]), starts
 
 
-def main():
+def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     found = scripts()
     if not found:
@@ -63,9 +63,10 @@ def main():
         (BUILD / f"{name}.js").write_text(text, encoding="utf-8")
     project = {"compilerOptions": OPTIONS, "files": [f"{name}.js" for name in found]}
     (BUILD / "jsconfig.json").write_text(json.dumps(project, indent=2))
-    result = subprocess.run(["tsc", "--pretty", "false", "-p", BUILD / "jsconfig.json"], cwd=BUILD, stdout=subprocess.PIPE, text=True)
+    command = ["tsc", "--pretty", "false", "-p", "jsconfig.json"]
+    result = subprocess.run(command, cwd=BUILD, stdout=subprocess.PIPE, encoding="utf-8")
 
-    def place(match):
+    def place(match: re.Match[str]) -> str:
         name, line, column = match[1], int(match[2]), match[3]
         part = max(0, bisect.bisect_left(starts[name], line) - 1)
         return f"{found[name][part].relative_to(ROOT)}:{line - starts[name][part]}:{column}"
