@@ -2,7 +2,7 @@
 """Checks the scripts of pages with TypeScript's compiler (part of `make check`; Debian's node-typescript).
 
 Types come from JSDoc comments, otherwise they are inferred. The parts of a script are joined as in the build
-(fovea_embed in src/CMakeLists.txt) into one function scope; messages name the parts and their lines. Values that may be
+(src/CMakeLists.txt) into one function scope; messages name the parts and their lines. Values that may be
 null are not checked: the pages' elements exist, and most parameters have no declared type.
 """
 
@@ -15,8 +15,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "scripts"
-# What a page defines before its script.
-GIVEN = {"kMapPageScript": "const map = JSON.parse('{}');"}
 OPTIONS = {
     "allowJs": True,
     "checkJs": True,
@@ -32,20 +30,22 @@ OPTIONS = {
 }
 
 
-def scripts() -> dict[str, list[pathlib.Path]]:
-    """Returns the parts of each script that the build embeds, by its C++ name."""
-    found: dict[str, list[pathlib.Path]] = {}
+def scripts() -> dict[str, tuple[str, list[pathlib.Path]]]:
+    """Returns for each page what it defines before its script, and the parts of the script in their order."""
     text = (ROOT / "src" / "CMakeLists.txt").read_text(encoding="utf-8")
-    for call in re.findall(r"fovea_embed\(([^)]*)\)", text):
-        parts = [ROOT / "src" / word for word in call.split() if word.endswith(".js")]
-        if parts:
-            found[re.search(r"\bk[A-Z]\w+", call)[0]] = parts
-    return found
+    names = re.search(r"set\(scripts ([^)]*)\)", text)
+    if names is None:
+        raise SystemExit("tools/check_scripts.py: expected set(scripts ...) in src/CMakeLists.txt")
+    return {
+        "page": ("", [ROOT / "src/scene/html/page" / f"{name}.js" for name in names[1].split()]),
+        "map": ("const map = JSON.parse('{}');", [ROOT / "src/picture/page/map.js"]),
+    }
 
 
-def joined(name: str, parts: list[pathlib.Path]) -> tuple[str, list[int]]:
-    """Returns the parts in one function, and the first line of each part in it."""
-    lines, starts = ["(() => {", GIVEN.get(name, "")], []
+def joined(before: str, parts: list[pathlib.Path]) -> tuple[str, list[int]]:
+    """Returns the parts in one function, and the line before the first one of each part."""
+    lines = ["(() => {", '"use strict";', before]
+    starts = []
     for part in parts:
         starts.append(len(lines))
         lines += part.read_text(encoding="utf-8").splitlines()
@@ -55,11 +55,9 @@ def joined(name: str, parts: list[pathlib.Path]) -> tuple[str, list[int]]:
 def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     found = scripts()
-    if not found:
-        raise SystemExit("tools/check_scripts.py: expected scripts in the fovea_embed calls of src/CMakeLists.txt")
-    starts = {}
-    for name, parts in found.items():
-        text, starts[name] = joined(name, parts)
+    starts: dict[str, list[int]] = {}
+    for name, (before, parts) in found.items():
+        text, starts[name] = joined(before, parts)
         (BUILD / f"{name}.js").write_text(text, encoding="utf-8")
     project = {"compilerOptions": OPTIONS, "files": [f"{name}.js" for name in found]}
     (BUILD / "jsconfig.json").write_text(json.dumps(project, indent=2))
@@ -69,7 +67,7 @@ def main() -> int:
     def place(match: re.Match[str]) -> str:
         name, line, column = match[1], int(match[2]), match[3]
         part = max(0, bisect.bisect_left(starts[name], line) - 1)
-        return f"{found[name][part].relative_to(ROOT)}:{line - starts[name][part]}:{column}"
+        return f"{found[name][1][part].relative_to(ROOT)}:{line - starts[name][part]}:{column}"
 
     sys.stdout.write(re.sub(r"^(\w+)\.js\((\d+),(\d+)\)", place, result.stdout, flags=re.MULTILINE))
     return result.returncode

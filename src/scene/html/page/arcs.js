@@ -10,7 +10,7 @@ function shorten(text) {
 }
 
 function drawArcs() {
-  const old = document.getElementById("arcs"), width = old.parentNode.clientWidth;
+  const old = document.getElementById("arcs"), width = old.parentElement.clientWidth;
   const {item, query} = state;
   // If there are many words, only the strongest links of the selected one, in sentence order.
   const indices = many ? [[query], listed([...state.heads], 24, 24).sort((a, b) => a - b)]

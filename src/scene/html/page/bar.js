@@ -2,6 +2,7 @@
 //
 // Selection of a word; the bar with words, batch item and walk; the theme button.
 
+/** @param {{retell?: boolean}} options */
 function update({retell} = {}) {
   const {item, query} = state;
   for (const node of all("[data-item]")) {

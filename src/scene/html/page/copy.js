@@ -5,7 +5,7 @@
 function nested(step, write) {
   let i = 0;
   const exact = (x) => Number.isFinite(x) ? String(Number(x.toPrecision(step.digits))) : write(x);
-  const level = ([extent, ...rest]) => extent === undefined ? exact(step.values[i++])
+  const level = (/** @type {number[]} */ [extent, ...rest]) => extent === undefined ? exact(step.values[i++])
       : "[" + count(extent, () => level(rest)).join(", ") + "]";
   return level(step.shape);
 }

@@ -18,7 +18,10 @@ const count = (n, f) => Array.from({length: n}, (_, i) => f(i));
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const plain = (name) => name.replace("focus.", "");
 
-/** Creates an element with attributes, listeners (on...) and children; strings become text. */
+/**
+ * Creates an element with attributes, listeners (on...) and children; strings become text.
+ * @returns {any} an element of the tag's type
+ */
 function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "path", "g", "text", "title"].includes(tag);
   const node = document.createElementNS(svg ? "http://www.w3.org/2000/svg" : root.namespaceURI, tag);
@@ -100,7 +103,14 @@ function factor(x) {
   const text = fixed(x, data.precision);
   return (text.includes(".") ? text.replace(/\.?0+$/, "") : text).replace(/^-0$/, "0");
 }
-/** Formats a1*b1 + a2*b2 + ...; if there are more than `most` products, only the largest. */
+/**
+ * Products of pairs [a, b], and the steps whose formats a and b have; without a step, a factor's.
+ * @typedef {{pairs: any[], left?: any, right?: any}} Products
+ */
+/**
+ * Formats a1*b1 + a2*b2 + ...; if there are more than `most` products, only the largest.
+ * @param {Products} products
+ */
 function sumOf({pairs, left, right}, most = 12) {
   const write = (step, x) => step ? show(step, x) : factor(x);
   const size = ([a, b]) => Math.abs(a * b);

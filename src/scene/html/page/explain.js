@@ -13,6 +13,7 @@ function operand(name, item, head, i) {
     light: {step: step.name, item, head: own ? h : 0, row: i, first, size}};
 }
 
+/** @returns {Products} */
 function scoreTerms(item, head, query, key) {
   const {v, general} = data.score, right = steps.get("hidden");
   if (v) return {pairs: v.map((x, d) => [x, at(right, item, head, query, key, d)]), right};
