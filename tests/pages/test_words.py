@@ -46,15 +46,7 @@ def scene_of(page):
     return json.loads(text)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="the page rounds float32 twice"))
-        if name == "002_batch_of_one"
-        else name
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_chosen_word_is_told_as_by_explain(opener, name):
     page = opener(name)
     words = words_of(page)

@@ -166,7 +166,11 @@ std::string step_json(const TraceModel& model, const Step& step, Encoding encodi
       layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
       axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.largest(),
       layout.maskable);
-  if (encoding == Encoding::kExact) return out + "\"v\":" + list(step.values) + "}";
+  if (encoding == Encoding::kExact) {
+    // The shortest text of a float32 is not exact as float64, which all numbers of the script are.
+    if (step.values.dtype() == DType::kFloat32) out += "\"single\":true,";
+    return out + "\"v\":" + list(step.values) + "}";
+  }
   if (encoding == Encoding::kFloats) return out + "\"f32\":\"" + floats(step.values) + "\"}";
   double low = 0.0;
   double high = 0.0;

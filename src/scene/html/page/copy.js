@@ -4,7 +4,11 @@
 
 function nested(step, write) {
   let i = 0;
-  const exact = (x) => Number.isFinite(x) ? String(Number(x.toPrecision(step.digits))) : write(x);
+  const rounded = (x, digits) => Number(x.toPrecision(digits));
+  // A float32 as its shortest text, of up to nine digits.
+  const shortest = (x) => rounded(x, [6, 7, 8].find((n) => Math.fround(rounded(x, n)) === x) ?? 9);
+  const exact = (x) => !Number.isFinite(x) ? write(x)
+      : String(step.single ? shortest(x) : rounded(x, step.digits));
   const level = (/** @type {number[]} */ [extent, ...rest]) => extent === undefined ? exact(step.values[i++])
       : "[" + count(extent, () => level(rest)).join(", ") + "]";
   return level(step.shape);

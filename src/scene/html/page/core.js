@@ -43,9 +43,9 @@ const number = (x) => typeof x === "number" ? x : NAMED[x];
 
 const steps = new Map();
 for (const step of data.steps) {
-  const {v, f32, u16, u8, low, high} = step;
+  const {v, single, f32, u16, u8, low, high} = step;
   step.digits = v ? 17 : f32 ? 7 : u16 ? 5 : 3;
-  if (v) step.values = v.map(number);
+  if (v) step.values = v.map(single ? (x) => Math.fround(number(x)) : number);
   else if (f32) step.values = new Float32Array(bytes(f32).buffer);
   else {  // levels between low and high, then the codes of -inf, inf and NaN
     const codes = u16 ? new Uint16Array(bytes(u16).buffer) : bytes(u8), most = u16 ? 65532 : 252;
