@@ -230,8 +230,16 @@ FOVEA_API std::string to_markdown(const Trace& trace);
 /// in full precision.
 FOVEA_API std::string to_json(const Trace& trace);
 
-/// Renders the trace as one self-contained HTML page, without network access or other files.
-FOVEA_API std::string to_html(const Trace& trace);
+struct PageOptions {
+  std::string language = "en";  ///< of the page's own texts: one of page_languages()
+};
+
+/// Returns the codes of the languages that a page's own texts exist in, English first.
+FOVEA_API std::vector<std::string> page_languages();
+
+/// Renders the trace as one self-contained HTML page, without network access or other files. Throws
+/// InvalidArgument for an unknown language.
+FOVEA_API std::string to_html(const Trace& trace, const PageOptions& options = {});
 
 /// Renders only the weights of all words, in the format of to_text().
 FOVEA_API std::string weights_to_text(const Trace& trace, const TextOptions& options = {});

@@ -151,7 +151,8 @@ std::string_view axis(Axis axis) {
   return axis == Axis::kQueries ? "q" : axis == Axis::kKeys ? "k" : "d";
 }
 
-std::string step_json(const TraceModel& model, const Step& step, Encoding encoding) {
+std::string step_json(const TraceModel& model, const Texts& texts, const Step& step,
+                      Encoding encoding) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
   std::string shape;
@@ -162,8 +163,8 @@ std::string step_json(const TraceModel& model, const Step& step, Encoding encodi
   std::string out = fmt::format(
       "{{\"name\":{},\"title\":{},\"shape\":[{}],\"dims\":[{},{},{},{},{}],\"rows\":\"{}\","
       "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"largest\":{},\"maskable\":{},",
-      script_json_string(step.name), script_json_string(step.title), shape, layout.batch,
-      layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
+      script_json_string(step.name), script_json_string(step_title(step.name, texts)), shape,
+      layout.batch, layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
       axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.largest(),
       layout.maskable);
   if (encoding == Encoding::kExact) {
@@ -210,15 +211,16 @@ std::string score_json(const Scene& scene, const TraceModel& model) {
 
 }  // namespace
 
-std::string page_data(const TraceModel& model) {
+std::string page_data(const TraceModel& model, const Texts& texts) {
   const Scene& scene = model.scene();
   std::vector<const Step*> steps = matrix_steps(model);
   const Encoding encoding = choose(total_size(steps));
   std::string out = fmt::format(
-      "{{\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},\"kvHeads\":{},"
+      "{{\"texts\":{},\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},"
+      "\"kvHeads\":{},"
       "\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{}}},"
       "\"score\":{},\"mask\":{},\"steps\":[",
-      scene.precision, words(scene.words.tokens),
+      texts.json(), scene.precision, words(scene.words.tokens),
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
       scene.heads, scene.kv_heads, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
@@ -248,25 +250,22 @@ std::string page_data(const TraceModel& model) {
     if (!first) out += ",\n";
     first = false;
     const bool small = encoding > Encoding::kFloats && step->values.size() <= kSmallStep;
-    out += step_json(model, *step, small ? Encoding::kFloats : encoding);
+    out += step_json(model, texts, *step, small ? Encoding::kFloats : encoding);
   }
   return out + "]}";
 }
 
-std::string data_note(const TraceModel& model) {
+std::string data_note(const TraceModel& model, const Texts& texts) {
   const std::int64_t total = total_size(matrix_steps(model));
   switch (choose(total)) {
     case Encoding::kExact:
       return "";
     case Encoding::kFloats:
-      return "To keep this page small, the numbers behind its pictures are rounded to float32.";
+      return texts("data.floats");
     case Encoding::kShorts:
-      return "To keep this page small, the numbers behind its pictures are rounded to five digits "
-             "of "
-             "the largest.";
+      return texts("data.shorts");
     case Encoding::kBytes:
-      return "To keep this page small, the numbers behind its pictures are rounded to 253 levels "
-             "each; ask for JSON to have them in full.";
+      return texts("data.bytes");
   }
   return "";
 }

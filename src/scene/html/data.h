@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "scene/texts/texts.h"
 #include "scene/trace/trace_model.h"
 
 namespace fovea::scene::html {
@@ -19,10 +20,10 @@ namespace fovea::scene::html {
 ///  "steps": [{"name", "title", "shape", "dims": [batch, heads, planes, rows, cols], "rows": "q",
 ///             "cols": "k", "decimals", "sci", "largest", "maskable", and one of "v" (numbers),
 ///             "f32", "u16", "u8"; "u16" and "u8" also have "low" and "high"}]}
-std::string page_data(const TraceModel& model);
+std::string page_data(const TraceModel& model, const Texts& texts);
 
 /// Returns a sentence about the precision of the numbers in the page's script; "" if they are
 /// exact.
-std::string data_note(const TraceModel& model);
+std::string data_note(const TraceModel& model, const Texts& texts);
 
 }  // namespace fovea::scene::html

@@ -50,6 +50,7 @@ std::string call(std::string_view function, const std::string& argument) {
 /// Writes formulas for one row (of the focus) or for the whole matrix.
 struct Writer {
   const Scene& scene;
+  const Texts& texts;
   bool focus;
 
   std::string index(std::string_view key) const {
@@ -131,7 +132,7 @@ struct Writer {
     }
     if (per_item) {
       out += row({mo(","), sub(mi("p"), mi("i")), mo("="), mi("i"), mo("+"),
-                  mtext("the offset of the batch item")});
+                  mtext(texts("formula.offset"))});
     }
     return row({out});
   }
@@ -141,7 +142,8 @@ struct Writer {
     const std::string cases = fmt::format(
         "<mtable><mtr><mtd>{}</mtd><mtd>{}</mtd></mtr>"
         "<mtr><mtd>{}</mtd><mtd>{}</mtd></mtr></mtable>",
-        before, mtext("where visible"), row({mo("\u2212"), mi("\u221E")}), mtext("elsewhere"));
+        before, mtext(texts("formula.visible")), row({mo("\u2212"), mi("\u221E")}),
+        mtext(texts("formula.hidden")));
     // A separate row, so that the brace stretches to the height of the cases.
     return row({primed("s"), mo("="), row({mo("{"), cases})});
   }
@@ -211,7 +213,7 @@ struct Writer {
       return sup(mi("e"), sign.empty() ? exponent : row({exponent, mo(sign), shift}));
     };
     std::string below = row({sum_over(mi("k")), raised(entry("s", "k"))});
-    if (sinks) below = row({below, mo("+"), raised(mtext("sink"))});
+    if (sinks) below = row({below, mo("+"), raised(mtext(texts("formula.sink")))});
     return fraction(raised(score), below);
   }
 };
@@ -224,9 +226,9 @@ std::string_view normalization_of(std::string_view name, const Scene& scene) {
   return scene.normalizations.empty() ? "softmax" : normalization_name(scene.normalizations.back());
 }
 
-std::string formula(std::string_view name, const Scene& scene) {
+std::string formula(std::string_view name, const Scene& scene, const Texts& texts) {
   const std::string_view base = base_name(name);
-  const Writer w{scene, name.starts_with("focus.")};
+  const Writer w{scene, texts, name.starts_with("focus.")};
   const std::int64_t length = scene.words.tokens.empty() ? 0 : scene.words.length();
   const auto columns = [](const Tensor& matrix) {
     return matrix.rank() == 0 ? 0 : matrix.extent(matrix.rank() - 1);
@@ -265,9 +267,9 @@ std::string formula(std::string_view name, const Scene& scene) {
 
 }  // namespace
 
-std::string step_mathml(std::string_view name, const Scene& scene) {
+std::string step_mathml(std::string_view name, const Scene& scene, const Texts& texts) {
   return fmt::format("<math xmlns=\"http://www.w3.org/1998/Math/MathML\">{}</math>",
-                     formula(name, scene));
+                     formula(name, scene, texts));
 }
 
 }  // namespace fovea::scene::html

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Renders a trace as one self-contained page that is both HTML5 and well-formed XML and loads no
-// other resources. All numbers are visible without a script; the scripts in page/ add interaction. The
-// other files in this folder render the parts, and this file assembles them.
+// other resources. All numbers are visible without a script; the scripts in page/ add interaction.
+// The other files in this folder render the parts, and this file assembles them.
 
 #include <algorithm>
 #include <cmath>
@@ -45,27 +45,28 @@ bool is_focus(const Step& step) { return step.name.starts_with("focus."); }
 
 class Page {
  public:
-  explicit Page(const Trace& trace) : trace_(trace), model_(trace) {}
+  Page(const Trace& trace, const PageOptions& options)
+      : trace_(trace), model_(trace), texts_(options.language) {}
 
   std::string make() {
     head();
-    out_ += "<body>\n<a class=\"skip\" href=\"#steps\">Skip to the steps</a>\n";
+    addf("<body>\n<a class=\"skip\" href=\"#steps\">{}</a>\n", texts_("page.skip"));
     banner();
     sentence();
     out_ += "<div class=\"page\">\n";
     flow();
     out_ += "<main id=\"steps\">\n";
     // Filled by the script, and therefore hidden without one.
-    add("<section id=\"glance\" hidden=\"hidden\"><h2>Who looks at whom</h2></section>\n");
-    part("in", "What goes in");
+    addf("<section id=\"glance\" hidden=\"hidden\"><h2>{}</h2></section>\n", texts_("page.glance"));
+    part("in");
     for (const Step& step : trace_.steps) {
       if (!is_focus(step) && is_input(step)) emit(step_section(step));
     }
-    if (const auto story = html::story_sections(model_); !story.empty()) {
-      part("story", "One word at a time");
+    if (const auto story = html::story_sections(model_, texts_); !story.empty()) {
+      part("story");
       for (const PageSection& section : story) emit(section);
     }
-    part("all", "All words at once");
+    part("all");
     for (const Step& step : trace_.steps) {
       if (!is_focus(step) && !is_input(step) && base_name(step.name) != "row_sums" &&
           !is_softmax_part(step.name)) {
@@ -100,17 +101,17 @@ class Page {
 
   void head() {
     addf(
-        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\" "
-        "xml:lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"{0}\" "
+        "xml:lang=\"{0}\">\n<head>\n<meta charset=\"utf-8\"/>\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
         "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-        "<title>{}</title>\n<style>/*<![CDATA[*/\n{}/*]]>*/</style>\n</head>\n",
-        escape(scene().title), kPageStyle);
+        "<title>{1}</title>\n<style>/*<![CDATA[*/\n{2}/*]]>*/</style>\n</head>\n",
+        texts_.language(), escape(scene().title), kPageStyle);
   }
 
   void banner() {
     addf("<header class=\"banner\">\n<h1>{}</h1>\n<p class=\"kind\">{}</p>\n",
-         isolate(scene().title), escape(summarize(scene())));
+         isolate(scene().title), escape(summarize(scene(), texts_)));
     notes_for({"scene"});
     add("</header>\n");
   }
@@ -121,7 +122,8 @@ class Page {
     const auto& items = scene().words.tokens;
     for (std::size_t item = 0; item < items.size(); ++item) {
       addf("<ol class=\"chips\" data-item=\"{}\" aria-label=\"{}\">", item,
-           items.size() > 1 ? fmt::format("The words of item {}", item) : "The words");
+           items.size() > 1 ? texts_("page.words_of", {{"n", std::to_string(item + 1)}})
+                            : texts_("page.words"));
       for (const std::string& word : items[item]) addf("<li>{}</li>", isolate(word));
       add("</ol>\n");
     }
@@ -132,7 +134,7 @@ class Page {
     addf(
         "<script type=\"application/json\" id=\"data\">{}</script>\n"
         "<script>//<![CDATA[\n(() => {{\n\"use strict\";\n{}}})();\n//]]></script>\n",
-        html::page_data(model_), kPageScript);
+        html::page_data(model_, texts_), kPageScript);
   }
 
   // ---- Flow: a box per step, with its shape on the outgoing arrow ------------------------------
@@ -163,7 +165,7 @@ class Page {
   }
 
   void flow() {
-    add("<nav class=\"flow\" id=\"flow\" aria-label=\"The steps, in order\">\n<ol>\n");
+    addf("<nav class=\"flow\" id=\"flow\" aria-label=\"{}\">\n<ol>\n", texts_("page.flow"));
     std::vector<const Step*> boxes;
     for (const Step& step : trace_.steps) {
       if (!is_focus(step) && rank(step.name) >= 0) boxes.push_back(&step);
@@ -183,8 +185,8 @@ class Page {
       addf(
           "<div class=\"box{}\"><a href=\"#{}\" data-step=\"{}\"><b>{}</b>{}</a><span "
           "class=\"shape\">{}</span></div>",
-          aside ? " aside" : "", html::step_id(step.name), step.name,
-          step_title(step.name), box_detail(step), html::shape_text(step.shape));
+          aside ? " aside" : "", html::step_id(step.name), step.name, step_title(step.name, texts_),
+          box_detail(step), html::shape_text(step.shape));
     }
     if (open >= 0) add("</li>\n");
     add("</ol>\n</nav>\n");
@@ -197,10 +199,10 @@ class Page {
     if (base_name(step.name) != "weights" || kinds.size() < 2) return "";
     for (const reference::Normalization kind : kinds) {
       if (step.name.find(fmt::format("[{}]", normalization_name(kind))) != std::string::npos) {
-        return std::string(normalization_label(kind));
+        return normalization_label(kind, texts_);
       }
     }
-    return std::string(normalization_label(kinds.back()));
+    return normalization_label(kinds.back(), texts_);
   }
 
   /// Returns the words of the step, or the normalization of its weights.
@@ -217,8 +219,8 @@ class Page {
 
   // ---- Sections --------------------------------------------------------------------------------
 
-  void part(std::string_view id, std::string_view title) {
-    addf("<h2 id=\"part-{}\">{}</h2>\n", id, title);
+  void part(std::string_view id) {
+    addf("<h2 id=\"part-{}\">{}</h2>\n", id, texts_(fmt::format("page.{}", id)));
   }
 
   void emit(const PageSection& section) {
@@ -249,9 +251,9 @@ class Page {
     out.id = html::step_id(step.name);
     out.steps = {step.name};
     const std::string how = normalization_of(step);
-    out.title = fmt::format("{}{}{}", step_title(step.name), how.empty() ? "" : ": ", how);
-    out.formulas = {html::step_mathml(step.name, scene())};
-    out.reading = escape(step_reading(step.name));
+    out.title = fmt::format("{}{}{}", step_title(step.name, texts_), how.empty() ? "" : ": ", how);
+    out.formulas = {html::step_mathml(step.name, scene(), texts_)};
+    out.reading = escape(step_reading(step.name, texts_));
     const std::string_view base = base_name(step.name);
     if (!step.words.empty()) {
       out.body = word_lists(step);
@@ -266,10 +268,10 @@ class Page {
       sums = model_.find("row_sums" + suffix);
       if (sums != nullptr) {
         out.steps.push_back(sums->name);
-        out.formulas.push_back(html::step_mathml(sums->name, scene()));
+        out.formulas.push_back(html::step_mathml(sums->name, scene(), texts_));
       }
     }
-    out.body = drawn(base) + html::heat_maps(model_, step, sums);
+    out.body = drawn(base) + html::heat_maps(model_, texts_, step, sums);
     if (step.name == "weights") out.body += remarks();
     return out;
   }
@@ -298,12 +300,13 @@ class Page {
       if (base == "value_weights") how = weights->value_drawn;
     }
     return how.empty() ? ""
-                       : fmt::format("<p class=\"small\">Drawn at random: {}.</p>\n", escape(how));
+                       : fmt::format("<p class=\"small\">{}</p>\n",
+                                     texts_("page.drawn", {{"how", escape(how)}}));
   }
 
   std::string remarks() const {
     std::string out;
-    for (const std::string& remark : remarks_on_weights(model_)) {
+    for (const std::string& remark : remarks_on_weights(model_, texts_)) {
       out += fmt::format("<li>{}</li>\n", escape(remark));
     }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
@@ -320,11 +323,15 @@ class Page {
     const auto held = std::count_if(trace_.checks.begin(), trace_.checks.end(),
                                     [](const Check& check) { return check.passed; });
     addf(
-        "<section id=\"checks\">\n<h2>Checks</h2>\n<p class=\"reading\">{} of {} of the author's "
-        "numbers hold.</p>\n<div class=\"scroll\"><table class=\"checks\"><thead><tr>"
-        "<th scope=\"col\">step</th><th scope=\"col\">largest error</th>"
-        "<th scope=\"col\">allowed</th><th scope=\"col\">holds</th></tr></thead><tbody>\n",
-        held, trace_.checks.size());
+        "<section id=\"checks\">\n<h2>{}</h2>\n<p class=\"reading\">{}</p>\n<div class=\"scroll\">"
+        "<table class=\"checks\"><thead><tr>",
+        texts_("checks.title"),
+        texts_("checks.held",
+               {{"held", std::to_string(held)}, {"all", std::to_string(trace_.checks.size())}}));
+    for (const char* column : {"checks.step", "checks.error", "checks.allowed", "checks.holds"}) {
+      addf("<th scope=\"col\">{}</th>", texts_(column));
+    }
+    add("</tr></thead><tbody>\n");
     for (const Check& check : trace_.checks) {
       std::string place = check.step;
       for (const std::int64_t i : check.index) place += fmt::format("[{}]", i);
@@ -334,34 +341,36 @@ class Page {
         if (!more.empty()) addf("<span class=\"small\">{}</span>", escape(more));
       }
       addf("</th><td>{}</td><td>{}</td><td>{}</td></tr>\n", error_text(check.max_error),
-           error_text(check.tolerance), check.passed ? "yes" : "no");
+           error_text(check.tolerance), texts_(check.passed ? "checks.yes" : "checks.no"));
     }
     add("</tbody></table></div>\n</section>\n");
   }
 
   void scene_itself() {
-    add("<section id=\"scene\">\n<h2>The scene itself, to take away</h2>\n");
-    const std::string note = html::data_note(model_);
+    addf("<section id=\"scene\">\n<h2>{}</h2>\n", texts_("scene.title"));
+    const std::string note = html::data_note(model_, texts_);
     if (!note.empty()) addf("<p class=\"small\">{}</p>\n", note);
     if (scene().json.size() > kLongestScene) {
-      addf("<p>The scene is a file of {} KB, too long to repeat here.</p>\n",
-           scene().json.size() >> 10);
+      addf("<p>{}</p>\n", texts_("scene.long", {{"n", std::to_string(scene().json.size() >> 10)}}));
     } else if (!scene().json.empty()) {
       addf("<details><summary>scene.json</summary>\n<pre id=\"scene-json\">{}</pre></details>\n",
            escape(scene().json, html::Lines::kKeep));
     }
-    add("<p class=\"small\">Made by <code>fovea explain --format html</code>. Every number on this "
-        "page was computed from the scene.</p>\n</section>\n");
+    addf("<p class=\"small\">{}</p>\n</section>\n",
+         texts_("scene.made", {{"command", "<code>fovea explain --format html</code>"}}));
   }
 
   const Trace& trace_;
   TraceModel model_;
+  Texts texts_;
   std::string out_;
   int number_ = 0;
 };
 
 }  // namespace
 
-std::string to_html(const Trace& trace) { return Page(trace).make(); }
+std::string to_html(const Trace& trace, const PageOptions& options) {
+  return Page(trace, options).make();
+}
 
 }  // namespace fovea::scene

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The story of one word (story.h), with numbers from rows of the whole-matrix steps. page/story.js builds
-// the same tables from the same rows for other words (FILL), so both files must change together.
+// The story of one word (story.h), with numbers from rows of the whole-matrix steps. page/story.js
+// builds the same tables from the same rows for other words (FILL), so both files must change
+// together.
 
 #include "scene/html/story.h"
 
@@ -37,12 +38,12 @@ std::string factor(double value, int precision) {
 
 class Story {
  public:
-  explicit Story(const TraceModel& model)
-      : model_(model), scene_(model.scene()), focus_(*model.scene().focus) {}
+  Story(const TraceModel& model, const Texts& texts)
+      : model_(model), texts_(texts), scene_(model.scene()), focus_(*model.scene().focus) {}
 
   std::vector<PageSection> tell() {
     tell_word();
-    tell_matrix("hidden", "The hidden layer for ");
+    tell_matrix("hidden");
     tell_scores();
     tell_weights();
     tell_context();
@@ -55,15 +56,16 @@ class Story {
                        isolate(model_.word(Axis::kQueries, focus_.item, focus_.index)));
   }
 
-  PageSection section(std::string_view id, std::string_view title) const {
-    return {fmt::format("story-{}", id), {}, std::string(title) + word(), {}, {}, {}};
+  PageSection section(std::string_view id) const {
+    const std::string title = texts_(fmt::format("story.{}", id), {{"word", word()}});
+    return {fmt::format("story-{}", id), {}, title, {}, {}, {}};
   }
 
   /// Adds a step and its formula to the section. Returns false if the trace does not have the step.
   bool claim(PageSection& target, const std::string& name, bool with_formula = true) const {
     if (model_.find("focus." + name) == nullptr) return false;
     target.steps.push_back("focus." + name);
-    if (with_formula) target.formulas.push_back(step_mathml("focus." + name, scene_));
+    if (with_formula) target.formulas.push_back(step_mathml("focus." + name, scene_, texts_));
     return true;
   }
 
@@ -73,7 +75,10 @@ class Story {
     std::string out = "<div class=\"maps\">\n";
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
       out += fmt::format("<figure class=\"tale\" data-kind=\"{}\" data-head=\"{}\">", kind, head);
-      if (scene_.heads > 1) out += fmt::format("<figcaption>head {}</figcaption>", head);
+      if (scene_.heads > 1) {
+        out += fmt::format("<figcaption>{}</figcaption>",
+                           texts_("place.head", {{"n", std::to_string(head)}}));
+      }
       out += fmt::format("<div class=\"scroll\">{}</div></figure>\n", make(head));
     }
     return out + "</div>\n";
@@ -117,28 +122,27 @@ class Story {
   std::string rest_row(std::size_t columns) const {
     if (!cut()) return "";
     return fmt::format(
-        "<tr class=\"rest\"><th scope=\"row\">\u2026 {} more</th>"
-        "<td colspan=\"{}\">these have the largest weights</td></tr>\n",
-        model_.keys() - kTopKeys, columns);
+        "<tr class=\"rest\"><th scope=\"row\">{}</th><td colspan=\"{}\">{}</td></tr>\n",
+        texts_("story.more", {{"n", std::to_string(model_.keys() - kTopKeys)}}), columns,
+        texts_("story.most"));
   }
 
   // ---- Sections --------------------------------------------------------------------------------
 
   void tell_word() {
-    PageSection out = section("word", "The word ");
+    PageSection out = section("word");
     claim(out, "tokens", false);
     std::vector<std::string> parts;
     for (const char* name : {"embeddings", "query", "key", "value"}) {
       if (claim(out, name)) parts.emplace_back(name);
     }
-    out.reading = parts.size() > 1 ? "Its embedding, and the views of it that attention works with."
-                                   : "Its row of numbers; here it is query, key and value at once.";
-    if (parts.size() == 1 && scene_.source) out.reading = "Its row of numbers, which is its query.";
+    out.reading = texts_(parts.size() > 1 ? "story.views"
+                         : scene_.source  ? "story.query_row"
+                                          : "story.row");
     const auto table = [&](std::int64_t head) {
       std::string rows;
       for (const std::string& part : parts) {
         const bool whole = part == "embeddings";
-        const StepInfo& info = step_info(part);
         std::vector<double> numbers;
         const Step* step = model_.find(part);
         const StepLayout layout = model_.layout(*step);
@@ -150,7 +154,7 @@ class Story {
           numbers = operand(model_, part, head, focus_)->numbers;
         }
         rows += fmt::format("<tr data-step=\"focus.{}\"><th scope=\"row\">{}</th>", part,
-                            whole ? "embedding" : std::string(info.name));
+                            texts_("name." + part));
         rows += number_cells(numbers, model_.numbers(*step)) + "</tr>\n";
       }
       return "<table class=\"heat\"><tbody>\n" + rows + "</tbody></table>";
@@ -168,11 +172,11 @@ class Story {
     return out;
   }
 
-  void tell_matrix(const std::string& name, std::string_view title) {
-    PageSection out = section(name, title);
+  void tell_matrix(const std::string& name) {
+    PageSection out = section(name);
     const Step* step = model_.find(name);
     if (!claim(out, name) || step == nullptr) return;
-    out.reading = step_reading(name);
+    out.reading = escape(step_reading(name, texts_));
     const StepLayout layout = model_.layout(*step);
     const StepNumbers& how = model_.numbers(*step);
     out.body = each_head("hidden", [&](std::int64_t head) {
@@ -198,7 +202,9 @@ class Story {
   std::string key_table(std::int64_t head, const std::vector<Column>& columns, bool products,
                         const std::string& footer) const {
     std::string out = "<table class=\"list\"><thead><tr><td></td>";
-    if (products) out += "<th scope=\"col\" class=\"terms\">products</th>";
+    if (products) {
+      out += fmt::format("<th scope=\"col\" class=\"terms\">{}</th>", texts_("name.products"));
+    }
     for (const Column& c : columns) out += column(c.step, c.title);
     out += "<td></td></tr></thead><tbody>\n";
     std::vector<std::pair<StepLayout, const StepNumbers*>> steps;
@@ -212,7 +218,7 @@ class Story {
       for (const auto& [layout, how] : steps) {
         const double value = layout.at(focus_.item, head, 0, focus_.index, key);
         const bool hidden = layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
-        out += hidden ? masked_cell() : fmt::format("<td>{}</td>", how->text(value));
+        out += hidden ? masked_cell(texts_) : fmt::format("<td>{}</td>", how->text(value));
       }
       const auto& [layout, how] = steps.back();
       const double value = layout.at(focus_.item, head, 0, focus_.index, key);
@@ -231,16 +237,14 @@ class Story {
   }
 
   void tell_scores() {
-    PageSection out = section("scores", "Scores of ");
+    PageSection out = section("scores");
     std::vector<Column> columns;
-    for (const auto& [step, title] :
-         {Column{"scores", "score"}, Column{"scaled_scores", "scaled"},
-          Column{"softcapped_scores", "softcapped"}, Column{"biased_scores", "biased"},
-          Column{"masked_scores", "masked"}}) {
-      if (claim(out, step)) columns.push_back({step, title});
+    for (const std::string step :
+         {"scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"}) {
+      if (claim(out, step)) columns.push_back({step, texts_("column." + step)});
     }
     if (columns.empty()) return;
-    out.reading = "How well does each word match " + word() + "?";
+    out.reading = texts_("story.match", {{"word", word()}});
     const auto count = static_cast<std::int64_t>(score_terms(model_, 0, focus_, 0).factors.size());
     const bool products = count > 0 && count <= kMaxTerms;
     out.body = each_head("scores",
@@ -249,7 +253,7 @@ class Story {
   }
 
   void tell_weights() {
-    PageSection out = section("weights", "Weights of ");
+    PageSection out = section("weights");
     std::vector<Column> columns;
     std::vector<std::string> sums;
     for (const reference::Normalization kind : scene_.normalizations) {
@@ -259,16 +263,14 @@ class Story {
         claim(out, part + suffix, false);
       }
       if (claim(out, "weights" + suffix)) {
-        columns.push_back({"weights" + suffix, std::string(normalization_label(kind))});
+        columns.push_back({"weights" + suffix, escape(normalization_label(kind, texts_))});
       }
       if (claim(out, "row_sums" + suffix, false)) sums.push_back("row_sums" + suffix);
     }
     if (columns.empty()) return;
-    out.reading = step_reading("weights");
+    out.reading = escape(step_reading("weights", texts_));
     if (columns.size() > 1) {
-      out.reading = fmt::format(
-          "Several ways to make the scores add up to one; {} is the one used from here on.",
-          columns.back().title);
+      out.reading = texts_("story.normalizations", {{"name", columns.back().title}});
     }
     out.body = each_head("weights", [&](std::int64_t head) {
       std::string footer;
@@ -279,7 +281,8 @@ class Story {
             fmt::format("<td data-step=\"focus.{}\">{}</td>", name, model_.numbers(step).text(sum));
       }
       if (!footer.empty()) {
-        footer = "<tr><th scope=\"row\">sum</th>" + footer + "<td></td></tr>";
+        footer = fmt::format("<tr><th scope=\"row\">{}</th>{}<td></td></tr>", texts_("table.sum"),
+                             footer);
       }
       return key_table(head, columns, false, footer);
     });
@@ -287,12 +290,12 @@ class Story {
   }
 
   void tell_context() {
-    PageSection out = section("context", "Context of ");
+    PageSection out = section("context");
     const Step* context = model_.find("context");
     const Step* weights = model_.find("weights");
     if (!claim(out, "context") || context == nullptr || weights == nullptr) return;
     claim(out, "merged_context");
-    out.reading = step_reading("context");
+    out.reading = escape(step_reading("context", texts_));
     const StepLayout result = model_.layout(*context);
     const StepLayout share = model_.layout(*weights);
     const StepNumbers& result_how = model_.numbers(*context);
@@ -310,19 +313,20 @@ class Story {
             number_cells(value->numbers, model_.numbers(*value->step)));
       }
       if (rows.empty()) {
-        rows = "<tr><th scope=\"row\">\u2013</th><td colspan=\"3\">no key may be seen</td></tr>\n";
+        rows = fmt::format("<tr><th scope=\"row\">\u2013</th><td colspan=\"3\">{}</td></tr>\n",
+                           texts_("story.no_key"));
       }
       std::vector<double> numbers;
       for (std::int64_t d = 0; d < result.cols; ++d) {
         numbers.push_back(result.at(focus_.item, head, 0, focus_.index, d));
       }
       return fmt::format(
-          "<table class=\"heat list\"><thead><tr><td></td><th scope=\"col\">weight</th><td></td>"
-          "<th scope=\"colgroup\" colspan=\"{}\">value</th></tr></thead><tbody>\n{}{}</tbody>"
-          "<tfoot><tr data-step=\"focus.context\"><th scope=\"row\" colspan=\"2\">context</th>"
+          "<table class=\"heat list\"><thead><tr><td></td><th scope=\"col\">{}</th><td></td>"
+          "<th scope=\"colgroup\" colspan=\"{}\">{}</th></tr></thead><tbody>\n{}{}</tbody>"
+          "<tfoot><tr data-step=\"focus.context\"><th scope=\"row\" colspan=\"2\">{}</th>"
           "<td class=\"times\">=</td>{}</tr></tfoot></table>",
-          std::min(result.cols, kMaxShownNumbers + 1), rows, rest_row(3),
-          number_cells(numbers, result_how));
+          texts_("name.weight"), std::min(result.cols, kMaxShownNumbers + 1), texts_("name.value"),
+          rows, rest_row(3), texts_("name.context"), number_cells(numbers, result_how));
     });
     append_merged(out);
     sections_.push_back(std::move(out));
@@ -337,14 +341,17 @@ class Story {
       numbers.push_back(layout.at(focus_.item, 0, 0, focus_.index, d));
     }
     out.body += fmt::format(
-        "<figure class=\"tale\" data-kind=\"merged\" data-head=\"0\"><figcaption>heads side by "
-        "side</figcaption><div class=\"scroll\"><table class=\"heat\"><tbody>"
-        "<tr data-step=\"focus.merged_context\"><th scope=\"row\">context</th>{}</tr>"
+        "<figure class=\"tale\" data-kind=\"merged\" "
+        "data-head=\"0\"><figcaption>{}</figcaption><div class=\"scroll\"><table "
+        "class=\"heat\"><tbody>"
+        "<tr data-step=\"focus.merged_context\"><th scope=\"row\">{}</th>{}</tr>"
         "</tbody></table></div></figure>\n",
+        texts_("story.merged"), texts_("name.context"),
         number_cells(numbers, model_.numbers(*merged)));
   }
 
   const TraceModel& model_;
+  const Texts& texts_;
   const Scene& scene_;
   Focus focus_;
   std::vector<PageSection> sections_;
@@ -352,9 +359,9 @@ class Story {
 
 }  // namespace
 
-std::vector<PageSection> story_sections(const TraceModel& model) {
+std::vector<PageSection> story_sections(const TraceModel& model, const Texts& texts) {
   if (!model.scene().focus) return {};
-  return Story(model).tell();
+  return Story(model, texts).tell();
 }
 
 }  // namespace fovea::scene::html

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "scene/texts/texts.h"
 #include "scene/trace/trace_model.h"
 
 namespace fovea::scene::html {
@@ -29,6 +30,6 @@ inline constexpr std::int64_t kMaxTerms = 6;
 inline constexpr std::int64_t kMaxShownNumbers = 12;
 
 /// Returns the sections about the focus in order, or none if the scene has no focus.
-std::vector<PageSection> story_sections(const TraceModel& model);
+std::vector<PageSection> story_sections(const TraceModel& model, const Texts& texts);
 
 }  // namespace fovea::scene::html

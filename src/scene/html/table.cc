@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "scene/read/step_catalogue.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {
@@ -23,6 +24,7 @@ constexpr std::size_t kLongWord = 12;  // bytes; the style sheet never truncates
 /// One matrix of a step.
 struct Plane {
   const TraceModel& model;
+  const Texts& texts;
   const StepLayout& layout;
   const StepNumbers& numbers;
   std::int64_t item;
@@ -41,20 +43,26 @@ struct Plane {
   }
 };
 
-std::string axis_name(const TraceModel& model, const StepLayout& layout, Axis axis) {
-  if (axis == Axis::kNumbers) return "numbers";
-  if (layout.col_axis == Axis::kKeys) return axis == Axis::kKeys ? "keys" : "queries";
-  return model.scene().source && axis == Axis::kKeys ? "source words" : "words";
+std::string axis_name(const Plane& at, Axis axis) {
+  if (axis == Axis::kNumbers) return at.texts("axis.numbers");
+  if (at.layout.col_axis == Axis::kKeys) {
+    return at.texts(axis == Axis::kKeys ? "axis.keys" : "axis.queries");
+  }
+  return at.texts(at.model.scene().source && axis == Axis::kKeys ? "axis.source" : "axis.words");
 }
 
 /// Describes the dimensions of a matrix, such as "6 queries down, 6 keys across".
-std::string describe(const TraceModel& model, const StepLayout& layout) {
+std::string describe(const Plane& at) {
+  const StepLayout& layout = at.layout;
+  const std::string rows = std::to_string(layout.rows);
+  const std::string cols = std::to_string(layout.cols);
   if (layout.row_axis == Axis::kNumbers) {
-    return fmt::format("{} numbers in, {} numbers out", layout.rows, layout.cols);
+    return at.texts("table.in_out", {{"rows", rows}, {"cols", cols}});
   }
-  return fmt::format("{} {} down, {} {} across", layout.rows,
-                     axis_name(model, layout, layout.row_axis), layout.cols,
-                     axis_name(model, layout, layout.col_axis));
+  return at.texts("table.size", {{"rows", rows},
+                                 {"down", axis_name(at, layout.row_axis)},
+                                 {"cols", cols},
+                                 {"across", axis_name(at, layout.col_axis)}});
 }
 
 /// Returns "item 0, head 1", "head 1", or an empty string.
@@ -64,10 +72,12 @@ std::string plane_label(const Plane& at) {
     if (!out.empty()) out += ", ";
     out += text;
   };
-  if (at.layout.has_batch && at.layout.batch > 1) add(fmt::format("item {}", at.item));
-  if (at.layout.has_heads) add(fmt::format("head {}", at.head));
+  if (at.layout.has_batch && at.layout.batch > 1)
+    add(at.texts("place.item", {{"n", std::to_string(at.item)}}));
+  if (at.layout.has_heads) add(at.texts("place.head", {{"n", std::to_string(at.head)}}));
   if (at.layout.planes > 1) {
-    add(fmt::format("query {}", isolate(at.model.word(Axis::kQueries, at.item, at.plane))));
+    add(at.texts("place.query",
+                 {{"word", isolate(at.model.word(Axis::kQueries, at.item, at.plane))}}));
   }
   return out;
 }
@@ -76,19 +86,20 @@ std::string table(const Plane& at, const Step* row_sums) {
   const StepLayout& layout = at.layout;
   std::string out =
       fmt::format("<div class=\"scroll\"><table class=\"heat{}\"><caption>{}</caption>",
-                  layout.weights ? " share" : "", describe(at.model, layout));
+                  layout.weights ? " share" : "", describe(at));
   out += "<thead><tr><td></td>";
   for (std::int64_t col = 0; col < layout.cols; ++col) {
     out += heading("col", at.name(layout.col_axis, col), "");
   }
   if (row_sums != nullptr) {
-    out += heading("col", "sum", fmt::format(" data-step=\"{}\"", row_sums->name));
+    out += heading("col", at.texts.plain("table.sum"),
+                   fmt::format(" data-step=\"{}\"", row_sums->name));
   }
   out += "</tr></thead><tbody>\n";
   for (std::int64_t row = 0; row < layout.rows; ++row) {
     out += "<tr>" + heading("row", at.name(layout.row_axis, row), "");
     for (std::int64_t col = 0; col < layout.cols; ++col) {
-      out += at.masked(row, col) ? masked_cell() : heat_cell(at.numbers, at.at(row, col));
+      out += at.masked(row, col) ? masked_cell(at.texts) : heat_cell(at.numbers, at.at(row, col));
     }
     if (row_sums != nullptr) {
       const double sum = at.model.layout(*row_sums).at(at.item, at.head, 0, row, 0);
@@ -110,7 +121,8 @@ std::string strongest(const Plane& at) {
   }
   const std::size_t count = std::min(kStrongest, cells.size());
   std::partial_sort(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(count), cells.end());
-  std::string out = "<p class=\"small\">The strongest:</p><ol class=\"top\">";
+  std::string out =
+      fmt::format("<p class=\"small\">{}</p><ol class=\"top\">", at.texts("table.strongest"));
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [value, row, col] = cells[i];
     // The position distinguishes repeated words.
@@ -124,13 +136,14 @@ std::string strongest(const Plane& at) {
 
 std::string picture(const Plane& at) {
   const StepLayout& layout = at.layout;
-  const std::string about =
-      fmt::format("Heat map of {}: {}", escape(at.layout.step->title), describe(at.model, layout));
+  const std::string about = at.texts(
+      "table.picture",
+      {{"step", escape(step_title(at.layout.step->name, at.texts))}, {"size", describe(at)}});
   std::string out = fmt::format(
       "<div class=\"scroll\"><canvas class=\"{}\" width=\"{}\" height=\"{}\" role=\"img\" "
-      "aria-label=\"{}\">{} (drawn by the page's script)</canvas></div><p class=\"small\">{}</p>",
+      "aria-label=\"{}\">{} ({})</canvas></div><p class=\"small\">{}</p>",
       layout.weights ? "share" : "signed", layout.cols, layout.rows, about, about,
-      describe(at.model, layout));
+      at.texts("table.script"), describe(at));
   if (layout.weights) out += strongest(at);
   return out;
 }
@@ -150,7 +163,9 @@ std::string heading(std::string_view scope, std::string_view word, std::string_v
   return fmt::format("<th scope=\"{}\"{}{}>{}</th>", scope, attributes, title, isolate(word));
 }
 
-std::string masked_cell() { return "<td class=\"m\" aria-label=\"masked\">\u00B7</td>"; }
+std::string masked_cell(const Texts& texts) {
+  return fmt::format("<td class=\"m\" aria-label=\"{}\">\u00B7</td>", texts("table.masked"));
+}
 
 std::string heat_cell(const StepNumbers& numbers, double value) {
   const std::string text = numbers.text(value);
@@ -160,7 +175,8 @@ std::string heat_cell(const StepNumbers& numbers, double value) {
                      text);
 }
 
-std::string heat_maps(const TraceModel& model, const Step& step, const Step* row_sums) {
+std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& step,
+                      const Step* row_sums) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
   const bool as_table = fits_table(layout);
@@ -172,7 +188,7 @@ std::string heat_maps(const TraceModel& model, const Step& step, const Step* row
     for (std::int64_t head = 0; head < layout.heads; ++head) {
       for (std::int64_t plane = 0; plane < layout.planes; ++plane) {
         if (!all_planes && plane != focus) continue;
-        const Plane at{model, layout, numbers, item, head, plane};
+        const Plane at{model, texts, layout, numbers, item, head, plane};
         out +=
             fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\" data-head=\"{}\"",
                         step.name, layout.has_batch ? item : -1, head);
@@ -186,11 +202,13 @@ std::string heat_maps(const TraceModel& model, const Step& step, const Step* row
     }
   }
   out += "</div>\n";
-  if (!all_planes) out += "<p class=\"small\">One matrix per query; this is the chosen word's.</p>";
+  if (!all_planes) {
+    out += fmt::format("<p class=\"small\">{}</p>", texts("table.one_plane"));
+  }
   if (row_sums != nullptr && !as_table) {
-    out += fmt::format("<p class=\"small\" data-step=\"{}\">The largest row sum is {}.</p>",
-                       row_sums->name,
-                       model.numbers(*row_sums).text(model.numbers(*row_sums).largest()));
+    const StepNumbers& sums = model.numbers(*row_sums);
+    out += fmt::format("<p class=\"small\" data-step=\"{}\">{}</p>", row_sums->name,
+                       texts("table.largest_sum", {{"n", sums.text(sums.largest())}}));
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "scene/texts/texts.h"
 #include "scene/trace/trace_model.h"
 
 namespace fovea::scene::html {
@@ -26,12 +27,13 @@ bool fits_table(const StepLayout& layout);
 
 /// Returns every matrix of the step in a <figure> labelled with its batch item and head. `row_sums`
 /// (nullable) becomes the last column.
-std::string heat_maps(const TraceModel& model, const Step& step, const Step* row_sums);
+std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& step,
+                      const Step* row_sums);
 
 /// Returns one <td> with its background. The largest magnitude in `numbers` has full colour.
 std::string heat_cell(const StepNumbers& numbers, double value);
 /// Returns a cell with a dot, for a masked number.
-std::string masked_cell();
+std::string masked_cell(const Texts& texts);
 /// Returns the heading of a row or column: a word, with its full text if CSS may truncate it.
 std::string heading(std::string_view scope, std::string_view word, std::string_view attributes);
 

@@ -125,7 +125,8 @@ class MatrixRemarks {
   /// Returns the key with the largest weight for a query.
   std::string target(std::int64_t i) const {
     const std::int64_t key = facts(i).where;
-    return !model_.scene().source && key == i ? texts_.plain("remark.itself") : quoted(Axis::kKeys, key);
+    return !model_.scene().source && key == i ? texts_.plain("remark.itself")
+                                              : quoted(Axis::kKeys, key);
   }
 
   /// Returns a list such as: "a", "b" and 3 more
@@ -201,17 +202,19 @@ std::string summarize(const Scene& scene, const Texts& texts) {
   const auto counted = [&](std::string_view key, std::int64_t count) {
     return texts.counted(fmt::format("summary.{}", key), count);
   };
-  std::vector<std::string> parts = {counted("words", scene.words.length())};
+  // Groups about words, scores, mask and arithmetic.
+  std::vector<std::vector<std::string>> groups = {{counted("words", scene.words.length())}};
   const auto add = [&](std::string_view key, Texts::Values values = {}) {
-    parts.push_back(texts.plain(fmt::format("summary.{}", key), values));
+    groups.back().push_back(texts.plain(fmt::format("summary.{}", key), values));
   };
   if (scene.batched) {
-    parts.push_back(counted("items", static_cast<std::int64_t>(scene.words.tokens.size())));
+    groups.back().push_back(counted("items", static_cast<std::int64_t>(scene.words.tokens.size())));
   }
-  parts.push_back(counted("numbers", scene.words.embeddings.extent(2)));
-  if (scene.source) parts.push_back(counted("source", scene.source->length()));
+  groups.back().push_back(counted("numbers", scene.words.embeddings.extent(2)));
+  if (scene.source) groups.back().push_back(counted("source", scene.source->length()));
+  groups.emplace_back();
   const bool dot = std::holds_alternative<reference::DotScore>(scene.score_kind);
-  add(dot                                                               ? "dot"
+  add(dot                                                                 ? "dot"
       : std::holds_alternative<reference::GeneralScore>(scene.score_kind) ? "general"
                                                                           : "additive");
   if (scene.scale_text == "1") {
@@ -225,16 +228,23 @@ std::string summarize(const Scene& scene, const Texts& texts) {
   if (score.alibi) add("alibi");
   if (score.relative) add("relative");
   if (!score.sinks.empty()) add("sink");
-  if (scene.heads > 1) parts.push_back(counted("heads", scene.heads));
-  if (scene.kv_heads != scene.heads) parts.push_back(counted("kv_heads", scene.kv_heads));
+  if (scene.heads > 1) groups.back().push_back(counted("heads", scene.heads));
+  if (scene.kv_heads != scene.heads) groups.back().push_back(counted("kv_heads", scene.kv_heads));
   if (scene.projections) {
     add(how_drawn(*scene.projections).empty() ? "given_weights" : "random_weights");
   } else {
     add(dot ? "no_weights" : "no_projections");
   }
-  if (!scene.options.mask.allows_all()) add("mask", {{"mask", scene.options.mask.to_string()}});
-  if (scene.arithmetic == DType::kFloat32) parts.emplace_back("float32");
-  return fmt::format("{}", fmt::join(parts, ", "));
+  if (!scene.options.mask.allows_all()) {
+    groups.emplace_back();
+    add("mask", {{"mask", scene.options.mask.to_string()}});
+  }
+  if (scene.arithmetic == DType::kFloat32) groups.push_back({"float32"});
+  std::string text;
+  for (const auto& group : groups) {
+    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(group, ", "));
+  }
+  return text;
 }
 
 }  // namespace fovea::scene

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "fovea/scene.h"
+
 #include "core/fail.h"
 #include "json/json_text.h"
 #include "text/html_escape.h"
@@ -47,9 +49,8 @@ std::string filled(std::string text, Texts::Values values) {
 
 Texts::Texts(std::string_view language) : language_(language) {
   const auto& all = all_languages();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Language& one) {
-    return one.code == language;
-  });
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [&](const Language& one) { return one.code == language; });
   if (found == all.end()) {
     fail("language: expected one of {}, got \"{}\"", fmt::join(languages(), ", "), language);
   }
@@ -88,6 +89,8 @@ std::vector<std::string> Texts::languages() {
   for (const Language& language : all_languages()) codes.emplace_back(language.code);
   return codes;
 }
+
+std::vector<std::string> page_languages() { return Texts::languages(); }
 
 const Texts& english() {
   static const Texts texts("en");
