@@ -23,7 +23,6 @@ def test_nothing_is_wider_than_a_phone(opener, name):
         page.locator(".chips:visible button").last.click()
 
 
-@pytest.mark.xfail(reason="the bar is no landmark, and some tables that scroll have no tab stop")
 @pytest.mark.parametrize("name", NAMES)
 def test_axe_finds_nothing(opener, name):
     page = opener(name)

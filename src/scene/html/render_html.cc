@@ -118,7 +118,7 @@ class Page {
 
   /// Writes the words, which the script converts to buttons.
   void sentence() {
-    add("<div class=\"bar\" id=\"bar\">\n");
+    add("<div class=\"bar\" id=\"bar\" role=\"navigation\">\n");
     const auto& items = scene().words.tokens;
     for (std::size_t item = 0; item < items.size(); ++item) {
       addf("<ol class=\"chips\" data-item=\"{}\" aria-label=\"{}\">", item,

@@ -9,6 +9,16 @@ if (weights) setUpArcs();
 update();
 paintAll();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
+/** Gives areas that scroll sideways a tab stop, if nothing in them has one, for the arrow keys. */
+function setTabStops() {
+  const areas = all(".scroll, .formulas p, pre").filter((area) => !area.querySelector("[tabindex], button, input"));
+  const wider = areas.map((area) => area.scrollWidth > area.clientWidth);
+  areas.forEach((area, i) => {
+    if (wider[i]) area.tabIndex = 0;
+    else area.removeAttribute("tabindex");
+  });
+}
+new ResizeObserver(setTabStops).observe(document.querySelector("main"));
 let wide = innerWidth;
 addEventListener("resize", () => {
   if (weights && innerWidth !== wide) drawArcs();
