@@ -20,7 +20,7 @@ ASK = """(text) => {
   const computed = computeScene(scene), precision = author.precision ?? 4;
   const plain = (x) => Number.isFinite(x) ? x : special(x);
   const steps = computed.steps.map(({name, shape, dims, values}) => {
-    const format = stepFormat(name.replace(/\\[.*/, ""), values, precision, author.dtype === "float32");
+    const format = stepFormat(baseName(name), values, precision, author.dtype === "float32");
     const texts = [...values].map((x) => show(format, x));
     return {name, shape, dims, values: [...values].map(plain), texts, ...format};
   });

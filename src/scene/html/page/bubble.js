@@ -62,9 +62,9 @@ function tellCell(cell) {
   if (place.step) tell(place, cell.getBoundingClientRect(), edge);
 }
 
-for (const table of all("figure.map table")) {
+function setUpTable(table) {
   const first = table.querySelector("tbody td"), {step, item} = placeOf(table.closest("figure"));
-  if (!first || !step) continue;
+  if (!first || !step) return;
   first.tabIndex = 0;  // one tab stop per table; arrow keys move within it
   table.addEventListener("mouseover", (event) => tellCell(event.target));
   table.addEventListener("focusin", (event) => tellCell(event.target));
@@ -86,4 +86,5 @@ for (const table of all("figure.map table")) {
     next.focus();
   });
 }
+all("figure.map table").forEach(setUpTable);
 addEventListener("keydown", (event) => { if (event.key === "Escape") forget(); });

@@ -35,11 +35,9 @@ function make(tag, attributes = {}, ...children) {
 const bdi = (text) => make("bdi", {}, text);
 const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
 
-// ---- Numbers and their formats
+// ---- Numbers
 
-const NAMED = {inf: Infinity, "-inf": -Infinity, nan: NaN};
 const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-const number = (x) => typeof x === "number" ? x : NAMED[x];
 
 const steps = new Map();
 for (const step of data.steps) {
@@ -56,14 +54,22 @@ for (const step of data.steps) {
   // Show no more digits than rounding preserved.
   const left = step.digits - Math.ceil(Math.log10(step.largest || 1));
   if (!v && !step.sci) step.decimals = clamp(step.decimals, -1, Math.max(left, 0));
-  step.base = step.name.replace(/\[.*/, "");
+  step.base = baseName(step.name);
+  // The data omits the digits of exponents, which are more than two only if a number has three.
+  step.exponent = step.sci ? stepFormat(step.base, step.values, 0, false).exponent : 2;
   steps.set(step.name, step);
 }
-const mask = data.mask && bytes(data.mask);
-const queries = data.tokens[0].length;
-const keys = (data.source || data.tokens)[0].length;
-const weights = steps.get("weights");
-const last = STAGES.filter((name) => steps.has(name)).pop();
+/** What follows from the words and steps, which the editor can change. */
+let mask, queries, keys, weights, last, many;
+function derive() {
+  mask = data.mask && bytes(data.mask);
+  queries = data.tokens[0].length;
+  keys = (data.source || data.tokens)[0].length;
+  many = queries > 40 || keys > 40;
+  weights = steps.get("weights");
+  last = STAGES.filter((name) => steps.has(name)).pop();
+}
+derive();
 
 function at(step, item, head, plane, row, col) {
   const [batch, heads, planes, rows, cols] = step.dims;
@@ -78,24 +84,8 @@ function word(axis, item, i) {
   return axis === "d" ? String(i) : (axis === "k" && data.source || data.tokens)[item][i];
 }
 /** Returns a label. If there are many words, the position distinguishes repeated ones. */
-const many = queries > 40 || keys > 40;
 const placed = (axis, item, i) => word(axis, item, i) + (many && axis !== "d" ? ` \u00b7 ${i}` : "");
 
-/** toFixed with ties to even, as in the rest of the page. */
-function fixed(x, digits) {
-  const size = Math.abs(x), scaled = size * 10 ** digits, floor = Math.floor(scaled);
-  const tie = scaled - floor === 0.5 && Number.isInteger(size * 2 ** (digits + 1));
-  const text = (tie && floor % 2 === 0 ? floor / 10 ** digits : size).toFixed(digits);
-  return (x < 0 ? "-" : "") + text;
-}
-const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
-/** Formats a number as in the table of its step. */
-function show(step, x) {
-  if (!Number.isFinite(x)) return special(x);
-  const digits = Math.max(step.decimals, 0);
-  if (step.sci) return x.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
-  return fixed(x, digits);
-}
 /** Formats a number that is not part of a step, without trailing zeros. */
 function factor(x) {
   if (!Number.isFinite(x)) return special(x);

@@ -9,6 +9,7 @@
  * @typedef {{decimals: number, sci: boolean, exponent: number, largest: number}} NumberFormat
  */
 
+const baseName = (name) => name.replace(/\[.*/, "");
 const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
 
 /** Returns `write(x, digits)` with ties to even, where toFixed and toExponential round them up. */

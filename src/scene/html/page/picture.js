@@ -22,12 +22,12 @@ function paint(canvas) {
 }
 const paintAll = () => all("figure.map:not([hidden]) canvas").forEach(paint);
 
-for (const canvas of all("figure.map canvas")) {
+function setUpPicture(canvas) {
   const {width: cols, height: rows} = canvas;
   const figure = canvas.closest("figure"), {step} = placeOf(figure);
   if (!step) {
     canvas.replaceWith(make("p", {class: "small"}, "Too many numbers for this page; ask for JSON."));
-    continue;
+    return;
   }
   const enlarge = (n, most) => n * clamp(Math.floor(600 / n), 1, most) + "px";
   canvas.style.width = enlarge(cols, 24);
@@ -56,3 +56,4 @@ for (const canvas of all("figure.map canvas")) {
     point(here[0] + down, here[1] + right);
   });
 }
+all("figure.map canvas").forEach(setUpPicture);
