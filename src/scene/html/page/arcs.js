@@ -4,9 +4,9 @@
 
 const glance = document.getElementById("glance");
 
-function shorten(text) {
-  const letters = [...text];
-  return letters.length > 18 ? letters.slice(0, 12).join("") + "\u2026" + letters.slice(-4).join("") : text;
+function shorten(name) {
+  const letters = [...name];
+  return letters.length > 18 ? letters.slice(0, 12).join("") + "\u2026" + letters.slice(-4).join("") : name;
 }
 
 function drawArcs() {
@@ -21,7 +21,7 @@ function drawArcs() {
   // Words are laid out horizontally if they fit, otherwise vertically.
   const pen = document.createElement("canvas").getContext("2d"), gap = 26, line = 26;
   pen.font = "700 17px " + getComputedStyle(glance.querySelector("h2")).fontFamily;
-  const sizes = names.map((list) => list.map((text) => pen.measureText(text).width + gap));
+  const sizes = names.map((list) => list.map((name) => pen.measureText(name).width + gap));
   const sums = sizes.map((list) => list.reduce((a, b) => a + b, 0));
   const flat = Math.max(...sums) <= width, across = flat ? width : Math.min(width, 620);
   const widest = sizes.map((list) => Math.max(...list));
@@ -58,7 +58,7 @@ function drawArcs() {
     if (test(one)) group.append(one.arc);  // the last element is drawn on top
   });
   const chosen = ({q}) => q === query;
-  names.forEach((list, side) => list.forEach((text, n) => {
+  names.forEach((list, side) => list.forEach((name, n) => {
     const i = indices[side][n], place = places[side][n];
     svg.append(make("text", {
       "text-anchor": flat ? "middle" : side ? "start" : "end",
@@ -67,22 +67,22 @@ function drawArcs() {
       y: flat ? (side ? to + 22 : from - 10) : place + 5,
       onmouseenter: () => light(({q, k}) => (side ? k : q) === i),
       onmouseleave: () => light(chosen),
-      onclick: () => { if (!side) choose(item, i); }}, text));
+      onclick: () => { if (!side) choose(item, i); }}, name));
   }));
   light(chosen);
   const told = arcs.filter(chosen).sort((a, b) => b.w - a.w).slice(0, 8)
       .map(({arc}) => arc.textContent).join("; ");
-  svg.setAttribute("aria-label", `Arcs from words to the words they look at. ${told}`);
+  svg.setAttribute("aria-label", text("arcs.label", {strongest: told}));
   old.replaceWith(svg);
 }
 
 function setUpArcs() {
   glance.hidden = false;
-  const output = make("output", {}, "all"), controls = make("div", {class: "controls"},
-      make("label", {}, "Show weights from", make("input", {type: "range", min: 0, max: 100, value: 0,
+  const output = make("output", {}, text("arcs.all")), controls = make("div", {class: "controls"},
+      make("label", {}, text("arcs.from"), make("input", {type: "range", min: 0, max: 100, value: 0,
         oninput: (event) => {
           state.least = weights.largest * Number(event.target.value) / 100;
-          output.textContent = state.least ? fixed(state.least, 3) : "all";
+          output.textContent = state.least ? fixed(state.least, 3) : text("arcs.all");
           drawArcs();
         }}), output));
   for (let head = 0; head < data.heads; ++head) {
@@ -94,10 +94,10 @@ function setUpArcs() {
         event.currentTarget.setAttribute("aria-pressed", on);
         drawArcs();
       }}, make("span", {class: "swatch", style: `background:${HEADS[head % HEADS.length]}`}),
-      `head ${head}`));
+      text("place.head", {n: head})));
     }
   }
-  glance.append(make("p", {class: "reading"}, data.source ? "Two sentences" : "The sentence twice",
-      ": the words that ask, and the words they look at; the thicker, the more. Choose a word."),
+  glance.append(make("p", {class: "reading"}, 
+      text(data.source ? "arcs.reading_two" : "arcs.reading")),
   controls, make("div", {}, make("svg", {id: "arcs"})));
 }

@@ -43,18 +43,18 @@ function choose(item, query) {
 function setUpBar() {
   const bar = document.getElementById("bar");
   for (const list of all(".chips")) {
-    list.setAttribute("aria-label", "Choose the word that asks");
+    list.setAttribute("aria-label", text("bar.choose"));
     all("li", list).forEach((place, i) => place.append(button({title: place.textContent,
       onclick: () => choose(Number(list.dataset.item), i)}, ...place.childNodes)));
   }
   if (data.tokens.length > 1) {
-    bar.append(make("label", {class: "controls"}, "item", make("select", {
+    bar.append(make("label", {class: "controls"}, text("bar.item"), make("select", {
       onchange: (event) => choose(Number(event.target.value), state.query)},
     ...data.tokens.map((_, i) => make("option", {value: i, selected: i === state.item ? "" : null},
         String(i))))));
   }
-  document.querySelector(".banner").append(button({class: "plain", title: "Light or dark",
-    "aria-label": "Light or dark", onclick: () => {
+  document.querySelector(".banner").append(button({class: "plain", title: text("bar.theme"),
+    "aria-label": text("bar.theme"), onclick: () => {
       const dark = (root.dataset.theme ?? getComputedStyle(root).colorScheme) === "dark";
       root.dataset.theme = dark ? "light" : "dark";
       paintAll();
@@ -62,7 +62,7 @@ function setUpBar() {
 
   const sections = all("section.step"), output = make("output");
   const slider = make("input", {type: "range", min: 0, max: sections.length - 1, value: 0,
-    "aria-label": "Walk through the steps", oninput: () => {
+    "aria-label": text("bar.walk_through"), oninput: () => {
       jumped = Date.now();
       mark(Number(slider.value));
       sections[slider.value].scrollIntoView();
@@ -84,7 +84,7 @@ function setUpBar() {
     const above = sections.filter((one) => one.getBoundingClientRect().top < innerHeight * 0.4);
     mark(Math.max(0, above.length - 1));
   }, {passive: true});
-  bar.append(make("div", {class: "controls walk"}, make("label", {}, "Walk", slider), output));
+  bar.append(make("div", {class: "controls walk"}, make("label", {}, text("bar.walk"), slider), output));
   mark(0);
   new ResizeObserver(() => root.style.setProperty("--bar", bar.offsetHeight + "px")).observe(bar);
 }

@@ -26,19 +26,19 @@ const FORMATS = {
   },
 };
 
-async function copy(text, node) {
+async function copy(content, node) {
   const name = node.textContent;
   try {
-    await navigator.clipboard.writeText(text);
+    await navigator.clipboard.writeText(content);
   } catch {  // the clipboard API is not permitted here
     const area = make("textarea");
-    area.value = text;
+    area.value = content;
     document.body.append(area);
     area.select();
     document.execCommand("copy");
     area.remove();
   }
-  node.textContent = "copied";
+  node.textContent = text("copy.copied");
   setTimeout(() => { node.textContent = name; }, 1200);
 }
 
@@ -46,12 +46,12 @@ function setUpCopying() {
   for (const section of all("section.step")) {
     const step = steps.get(section.dataset.step.split(" ")[0]);
     if (!step) continue;
-    section.querySelector("h3").append(make("span", {class: "tools"}, "copy as ",
+    section.querySelector("h3").append(make("span", {class: "tools"}, text("copy.as") + " ",
         ...Object.entries(FORMATS).map(([name, write]) => button({
-          "aria-label": `Copy ${step.title} as ${name}`,
+          "aria-label": text("copy.step", {step: step.title, format: name}),
           onclick: (event) => copy(write(step), event.currentTarget)}, name))));
   }
   const scene = document.getElementById("scene-json");
   scene?.before(button({class: "plain",
-    onclick: (event) => copy(scene.textContent, event.currentTarget)}, "copy"));
+    onclick: (event) => copy(scene.textContent, event.currentTarget)}, text("copy.copy")));
 }

@@ -32,7 +32,10 @@ function make(tag, attributes = {}, ...children) {
   node.append(...children);
   return node;
 }
-const bdi = (text) => make("bdi", {}, text);
+/** Returns a text of the page with its {placeholders} replaced (texts/en.json). */
+const text = (key, values = {}) =>
+    data.texts[key].replace(/\{(\w+)\}/g, (mark, name) => name in values ? values[name] : mark);
+const bdi = (word) => make("bdi", {}, word);
 const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
 
 // ---- Numbers
@@ -90,8 +93,8 @@ const placed = (axis, item, i) => word(axis, item, i) + (many && axis !== "d" ? 
 function factor(x) {
   if (!Number.isFinite(x)) return special(x);
   if (x !== 0 && Math.abs(x) < 10 ** -data.precision) return x.toExponential(2);
-  const text = fixed(x, data.precision);
-  return (text.includes(".") ? text.replace(/\.?0+$/, "") : text).replace(/^-0$/, "0");
+  const long = fixed(x, data.precision);
+  return (long.includes(".") ? long.replace(/\.?0+$/, "") : long).replace(/^-0$/, "0");
 }
 /**
  * Products of pairs [a, b], and the steps whose formats a and b have; without a step, a factor's.
@@ -109,5 +112,5 @@ function sumOf({pairs, left, right}, most = 12) {
   return shown.map(([a, b]) => {
     const second = write(right, b);
     return write(left, a) + "\u00b7" + (b < 0 ? `(${second})` : second);
-  }).join(" + ") + (shown === pairs ? "" : ` + \u2026 (${pairs.length - most} more)`);
+  }).join(" + ") + (shown === pairs ? "" : ` + \u2026 (${text("sum.more", {n: pairs.length - most})})`);
 }

@@ -29,7 +29,7 @@ function explain({step, item, head, plane, row, col}) {
   const base = step.base, shown = show(step, at(step, item, head, plane, row, col));
   const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
   if (step.maskable && masked(item, head, row, col)) {
-    return [["masked: this key may not be seen, so its weight is exactly 0"], []];
+    return [[text("explain.masked")], []];
   }
   const projection = steps.get(base + "_weights");
   if (projection) {
@@ -58,7 +58,7 @@ function explain({step, item, head, plane, row, col}) {
     const how = {scaled_scores: `${old} \u00b7 ${factor(data.score.scale)}`,
       softcapped_scores: `${cap} \u00b7 tanh(${old} / ${cap})`,
       biased_scores: `${old} + ${factor(at(step, item, head, 0, row, col) - x)}`,
-      masked_scores: "visible, so it stays"}[base];
+      masked_scores: text("explain.visible")}[base];
     return [[`${how} = ${shown}`], [light(before.name, row, col)]];
   }
   if (base === "weights" && last) {
@@ -73,12 +73,12 @@ function explain({step, item, head, plane, row, col}) {
     const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${show(scores, shift)}` : "");
     return [[how === "sum" ? null : `exp(${power}) = ${factor(part(s))}`,
       `${factor(part(s))} / ${factor(sum)} = ${shown}`,
-      `(${factor(sum)} is the sum over the row${sink.length ? " and the sink" : ""})`],
+      `(${text(sink.length ? "explain.sum_sink" : "explain.sum", {sum: factor(sum)})})`],
     [light(last, row)]];
   }
   if (base === "row_sums") {
     const from = steps.get(step.name.replace(base, "weights"));
-    const parts = keys > 16 ? `all ${keys} weights of the row`
+    const parts = keys > 16 ? text("explain.all_weights", {n: keys})
         : count(keys, (k) => show(from, at(from, item, head, 0, row, k))).join(" + ");
     return [[`${parts} = ${shown}`], [light(from.name, row)]];
   }
@@ -92,7 +92,7 @@ function explain({step, item, head, plane, row, col}) {
   }
   if (base === "merged_context") {
     const size = step.dims[4] / data.heads, h = Math.floor(col / size), c = col % size;
-    return [[`number ${c} of head ${h}: ${shown}`], [{step: "context", item, head: h, row, col: c}]];
+    return [[text("explain.merged", {n: c, head: h, value: shown})], [{step: "context", item, head: h, row, col: c}]];
   }
   return [[shown], []];
 }

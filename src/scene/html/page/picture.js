@@ -26,7 +26,7 @@ function setUpPicture(canvas) {
   const {width: cols, height: rows} = canvas;
   const figure = canvas.closest("figure"), {step} = placeOf(figure);
   if (!step) {
-    canvas.replaceWith(make("p", {class: "small"}, "Too many numbers for this page; ask for JSON."));
+    canvas.replaceWith(make("p", {class: "small"}, text("picture.too_many")));
     return;
   }
   const enlarge = (n, most) => n * clamp(Math.floor(600 / n), 1, most) + "px";

@@ -29,7 +29,7 @@ function fillKeys(figure, head, cells) {
   }), ...rest);
   if (!body.rows.length) {
     body.append(make("tr", {}, make("th", {scope: "row"}, "\u2013"),
-        make("td", {colspan: 3}, "no key may be seen")));
+        make("td", {colspan: 3}, text("story.no_key"))));
   }
 }
 function fillWord(figure, head) {
@@ -48,7 +48,7 @@ function fillList(figure, head) {
         sumOf(scoreTerms(item, head, query, key)) + " =")] : [];
     for (const step of list) {
       cells.push(step.maskable && masked(item, head, query, key)
-          ? make("td", {class: "m", "aria-label": "masked"}, "\u00b7")
+          ? make("td", {class: "m", "aria-label": text("table.masked")}, "\u00b7")
           : make("td", {}, show(step, at(step, item, head, 0, query, key))));
     }
     const x = at(main, item, head, 0, query, key), v = Math.abs(x) / (main.largest || 1);
