@@ -128,12 +128,15 @@ function computeScene(scene) {
     return {shape: shape.length === 2 ? [1, ...shape] : shape, values};
   };
   /** Adds a step with values [batch, heads, rows, columns]. */
-  const add = (name, values, [batch, inHeads, length, columns], {split = false, flat = false} = {}) => {
+  const add = (name, values, /** @type {number[]} */ [batch, inHeads, length, columns], {split = false, flat = false} = {}) => {
     const shape = [...batched && batch ? [batch] : [], ...split && heads > 1 ? [inHeads] : [],
       length, ...flat ? [] : [columns]];
     steps.push({name, shape, dims: [batch || 1, inHeads, 1, length, flat ? 1 : columns], values});
   };
-  /** Returns x W: [batch, length, columns of W]. */
+  /**
+   * Returns x W: [batch, length, columns of W].
+   * @type {(x: Numbers, w: Numbers) => Numbers}
+   */
   const project = ({shape: [batch, length, dim], values}, {shape: [, columns], values: w}) => {
     const result = new Float64Array(batch * length * columns);
     for (let row = 0; row < batch * length; ++row) {
@@ -146,7 +149,10 @@ function computeScene(scene) {
     }
     return {shape: [batch, length, columns], values: result};
   };
-  /** Converts [batch, length, heads * dim] to [batch, heads, length, dim]. */
+  /**
+   * Converts [batch, length, heads * dim] to [batch, heads, length, dim].
+   * @type {(x: Numbers, parts: number) => Numbers}
+   */
   const splitHeads = ({shape: [batch, length, columns], values}, parts) => {
     const dim = columns / parts, result = new Float64Array(values.length);
     for (let i = 0; i < result.length; ++i) {
@@ -159,7 +165,7 @@ function computeScene(scene) {
   let query, key, value;
   if (scene.embeddings) {
     query = key = value = rows(scene.embeddings);
-    const whole = (name, {shape: [batch, length, columns], values}) =>
+    const whole = (name, /** @type {Numbers} */ {shape: [batch, length, columns], values}) =>
       add(name, values, [batch, 1, length, columns]);
     whole("embeddings", query);
     if (scene.source) {

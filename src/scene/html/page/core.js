@@ -63,7 +63,7 @@ for (const step of data.steps) {
   steps.set(step.name, step);
 }
 /** What follows from the words and steps, which the editor can change. */
-let mask, queries, keys, weights, last, many;
+let mask, queries, keys, /** @type {any} */ weights, last, many;
 function derive() {
   mask = data.mask && bytes(data.mask);
   queries = data.tokens[0].length;
