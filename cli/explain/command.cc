@@ -61,6 +61,7 @@ class ExplainCommand : public Command {
   std::string output_;
   ColorWish color_ = ColorWish::kAuto;
   std::int64_t width_ = 0;
+  scene::PageOptions page_;
   bool check_ = false;
   std::string text_;
   scene::SentenceOptions sentence_;
@@ -101,6 +102,11 @@ void ExplainCommand::add_options() {
       fmt::format("The width of text in columns, from {} to {}. Default: the terminal's width, "
                   "from 60 to 160; 100 without a terminal.",
                   scene::kMinWidth, scene::kMaxWidth));
+
+  add_choice(*app_, "--language", page_.language, scene::page_languages(),
+             fmt::format("The language of the page's own texts: {}. Default: en.",
+                         fmt::join(scene::page_languages(), ", ")))
+      ->type_name("LANGUAGE");
 
   // The group's name becomes a heading of the page.
   app_->option_defaults()->group("Options for a sentence");
@@ -151,6 +157,9 @@ void ExplainCommand::check_usage() const {
   if (given("--width") && format() != Format::kText) {
     throw UsageError("--width goes with text, which this output is not");
   }
+  if (given("--language") && format() != Format::kHtml) {
+    throw UsageError("--language goes with html, which this output is not");
+  }
   if (!check_) return;
   if (sentence)
     throw UsageError("--check goes with a SCENE that has \"expect\"; a sentence has none");
@@ -196,7 +205,7 @@ std::string ExplainCommand::story(const scene::Trace& trace) const {
     case Format::kMarkdown:
       return scene::to_markdown(trace);
     case Format::kHtml:
-      return scene::to_html(trace);
+      return scene::to_html(trace, page_);
     case Format::kText:
       break;
   }

@@ -244,8 +244,13 @@ heads are leading dimensions if the scene has them. Raises KeyError.)")
           "to_json", [](const Trace& self) { return scene::to_json(self); },
           "Returns the steps with all values, in full precision.")
       .def(
-          "to_html", [](const Trace& self) { return scene::to_html(self); },
-          "Returns one self-contained page: no network, no other file.")
+          "to_html",
+          [](const Trace& self, const std::string& language) {
+            return scene::to_html(self, {.language = language});
+          },
+          nb::kw_only(), "language"_a = "en",
+          R"(Returns one self-contained page: no network, no other file. `language` is that of the page's
+own texts: "de", "en", "es" or "zh". Raises ValueError for another one.)")
       .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
            "Returns the page in an iframe, for a notebook.")
       .def("__str__", [](const Trace& self) { return scene::to_text(self); })

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,18 +19,27 @@
 
 namespace fovea::scene {
 
-// The files of this folder, embedded by the build.
-extern const std::string_view kTextsEn;
+// The files *.json of this folder, joined and embedded by the build.
+extern const std::string_view kTexts;
 
 namespace {
 
-struct Language {
-  std::string_view code;
-  std::string_view json;
-};
+using LanguageTexts = std::map<std::string, std::string, std::less<>>;
 
-const std::vector<Language>& all_languages() {
-  static const std::vector<Language> languages = {{"en", kTextsEn}};
+/// Returns the texts of each language, English first.
+const std::vector<LanguageTexts>& all_languages() {
+  static const std::vector<LanguageTexts> languages = [] {
+    std::vector<LanguageTexts> read;
+    std::istringstream in{std::string(kTexts)};
+    while (in >> std::ws && in.peek() != std::istringstream::traits_type::eof()) {
+      nlohmann::json json;
+      in >> json;
+      read.push_back(json.get<LanguageTexts>());
+    }
+    std::stable_partition(read.begin(), read.end(),
+                          [](const LanguageTexts& one) { return one.at("language") == "en"; });
+    return read;
+  }();
   return languages;
 }
 
@@ -48,22 +58,18 @@ std::string filled(std::string text, Texts::Values values) {
 }  // namespace
 
 Texts::Texts(std::string_view language) : language_(language) {
-  const auto& all = all_languages();
-  const auto found = std::find_if(all.begin(), all.end(),
-                                  [&](const Language& one) { return one.code == language; });
-  if (found == all.end()) {
-    fail("language: expected one of {}, got \"{}\"", fmt::join(languages(), ", "), language);
+  for (const LanguageTexts& one : all_languages()) {
+    if (one.at("language") == language) texts_ = &one;
   }
-  const auto json = nlohmann::json::parse(found->json);
-  for (const auto& [key, text] : json.items()) {
-    texts_.emplace(key, text.get<std::string>());
+  if (texts_ == nullptr) {
+    fail("language: expected one of {}, got \"{}\"", fmt::join(languages(), ", "), language);
   }
 }
 
 std::string Texts::plain(std::string_view key, Values values) const {
-  const auto found = texts_.find(key);
-  assert(found != texts_.end());
-  return found == texts_.end() ? std::string(key) : filled(found->second, values);
+  const auto found = texts_->find(key);
+  assert(found != texts_->end());
+  return found == texts_->end() ? std::string(key) : filled(found->second, values);
 }
 
 std::string Texts::operator()(std::string_view key, Values values) const {
@@ -77,7 +83,7 @@ std::string Texts::counted(std::string_view key, std::int64_t count) const {
 
 std::string Texts::json() const {
   std::string out = "{";
-  for (const auto& [key, text] : texts_) {
+  for (const auto& [key, text] : *texts_) {
     out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", script_json_string(key),
                        script_json_string(text));
   }
@@ -86,7 +92,7 @@ std::string Texts::json() const {
 
 std::vector<std::string> Texts::languages() {
   std::vector<std::string> codes;
-  for (const Language& language : all_languages()) codes.emplace_back(language.code);
+  for (const LanguageTexts& one : all_languages()) codes.push_back(one.at("language"));
   return codes;
 }
 

@@ -40,7 +40,7 @@ class Texts {
 
  private:
   std::string language_;
-  std::map<std::string, std::string, std::less<>> texts_;
+  const std::map<std::string, std::string, std::less<>>* texts_ = nullptr;
 };
 
 /// Returns the English texts.
