@@ -64,9 +64,13 @@ class Opener:
     def complain(self, text):
         self.complaints.append(text)
 
+    @staticmethod
+    def address(name, fragment=""):
+        return rendered(name).as_uri() + fragment
+
     def __call__(self, name, size="desktop", scheme="light", fragment=""):
         page = self.blank(size, scheme)
-        page.goto(rendered(name).as_uri() + fragment)
+        page.goto(self.address(name, fragment))
         return page
 
 

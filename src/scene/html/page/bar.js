@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Selection of a word; the bar with words, batch item and walk; the theme button.
+// Selection of a word; the bar with words, batch item and walk (walk.js); the theme button.
 
 /** @param {{retell?: boolean}} options */
 function update({retell} = {}) {
@@ -36,6 +36,7 @@ function choose(item, query) {
   Object.assign(state, {item, query});
   update({retell: true});
   if (moved) paintAll();
+  placeChanged();
 }
 
 // ---- The bar
@@ -60,31 +61,6 @@ function setUpBar() {
       paintAll();
     }}, "\u25d0"));
 
-  const sections = all("section.step"), output = make("output");
-  const slider = make("input", {type: "range", min: 0, max: sections.length - 1, value: 0,
-    "aria-label": text("bar.walk_through"), oninput: () => {
-      jumped = Date.now();
-      mark(Number(slider.value));
-      sections[slider.value].scrollIntoView();
-    }});
-  let jumped = 0;
-  const mark = (i) => {
-    const names = sections[i].dataset.step.split(" ").map(plain);
-    const title = `${i + 1}  ${sections[i].querySelector(".title").textContent}`;
-    slider.value = i;
-    slider.setAttribute("aria-valuetext", title);
-    output.textContent = title;
-    for (const box of all("#flow a")) {
-      if (names.includes(box.dataset.step)) box.setAttribute("aria-current", "step");
-      else box.removeAttribute("aria-current");
-    }
-  };
-  addEventListener("scroll", () => {
-    if (Date.now() - jumped < 900) return;  // still scrolling to the slider's section
-    const above = sections.filter((one) => one.getBoundingClientRect().top < innerHeight * 0.4);
-    mark(Math.max(0, above.length - 1));
-  }, {passive: true});
-  bar.append(make("div", {class: "controls walk"}, make("label", {}, text("bar.walk"), slider), output));
-  mark(0);
+  setUpWalk(bar);
   new ResizeObserver(() => root.style.setProperty("--bar", bar.offsetHeight + "px")).observe(bar);
 }

@@ -54,4 +54,9 @@ function setUpCopying() {
   const scene = document.getElementById("scene-json");
   scene?.before(button({class: "plain",
     onclick: (event) => copy(scene.textContent, event.currentTarget)}, text("copy.copy")));
+  // A page in a frame has no address of its own.
+  if (/^(file|https?):$/.test(location.protocol)) {
+    document.getElementById("scene").append(button({class: "plain", onclick: (event) =>
+      copy(location.href.replace(/#.*/, "") + fragment(), event.currentTarget)}, text("copy.link")));
+  }
 }

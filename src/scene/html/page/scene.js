@@ -12,10 +12,10 @@ const isObject = (part) => typeof part === "object" && part !== null && !Array.i
  * @param {(step: string) => any} read returns the numbers of a step as nested arrays
  */
 function literalScene(author, read) {
-  const scene = structuredClone(author), heads = scene.heads ?? 1, kvHeads = scene.kv_heads ?? heads;
+  const scene = structuredClone(author), heads = scene.heads ?? 1;
   const joined = (parts) => parts[0].map((_, row) => parts.flatMap((part) => part[row]));
   /** Returns a step that is shown by head as [(batch,) length, columns]. */
-  const whole = (name, parts) => {
+  const whole = (name) => {
     const nested = read(name);
     if (heads === 1) return nested;
     return Array.isArray(nested[0][0][0]) ? nested.map(joined) : joined(nested);

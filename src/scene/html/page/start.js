@@ -8,6 +8,7 @@ setUpCopying();
 if (weights) setUpArcs();
 update();
 paintAll();
+setUpAddress();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
 /** Gives areas that scroll sideways a tab stop, if nothing in them has one, for the arrow keys. */
 function setTabStops() {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The address of what is shown, such as #step=4&word=one: read at the start and when it changes, kept
+// while the reader moves. In the frame of a notebook there is no address to keep.
+
+let keeping = null;  // the timer of the next change
+
+/** Returns a word for the address; its position, if the sentence has it twice. */
+function wordInAddress(item, i) {
+  const words = data.tokens[item], name = words[i];
+  const once = words.indexOf(name) === words.lastIndexOf(name) && !name.startsWith("@");
+  return once ? name : `@${i}`;
+}
+function fragment() {
+  const {item, query, step} = state;
+  const parts = {step: step + 1, word: wordInAddress(item, query),
+    ...data.tokens.length > 1 && {item}};
+  return "#" + Object.entries(parts).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+}
+/** Keeps the address; browsers limit how often it may change. */
+function placeChanged() {
+  if (!state.moved) return;
+  clearTimeout(keeping);
+  keeping = setTimeout(() => {
+    try {
+      history.replaceState(null, "", fragment());
+    } catch {  // a page in a frame without an address
+    }
+  }, 300);
+}
+
+/** Goes to the place of the address. Other fragments are those of the links to steps. */
+function readAddress() {
+  const given = new Map(location.hash.slice(1).split("&").map((part) => {
+    const [key, value = ""] = part.split("=");
+    try {
+      return [key, decodeURIComponent(value)];
+    } catch {
+      return [key, ""];
+    }
+  }));
+  const whole = (key, most) => /^\d+$/.test(given.get(key) ?? "") && Number(given.get(key)) < most
+      ? Number(given.get(key)) : undefined;
+  const item = whole("item", data.tokens.length) ?? state.item, name = given.get("word");
+  const position = /^@\d+$/.test(name) ? Number(name.slice(1)) : data.tokens[item].indexOf(name);
+  const query = data.tokens[item][position] === undefined ? state.query : position;
+  if (item !== state.item || query !== state.query) choose(item, query);
+  const step = whole("step", sections().length + 1);
+  if (step) goTo(step - 1);
+}
+
+function setUpAddress() {
+  readAddress();
+  addEventListener("hashchange", readAddress);
+  // What the page does at its start is no move of the reader.
+  for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+    addEventListener(kind, () => { state.moved = true; }, {passive: true, capture: true});
+  }
+}
