@@ -43,16 +43,22 @@ const std::vector<LanguageTexts>& all_languages() {
   return languages;
 }
 
-/// Replaces each {name} by its value. Other braces stay.
-std::string filled(std::string text, Texts::Values values) {
-  for (const auto& [name, value] : values) {
-    const std::string mark = fmt::format("{{{}}}", name);
-    for (std::size_t at = text.find(mark); at != std::string::npos;
-         at = text.find(mark, at + value.size())) {
-      text.replace(at, mark.size(), value);
-    }
+/// Replaces each {name} by its value, in one pass, so that values are never searched. Other braces
+/// stay.
+std::string filled(std::string_view text, Texts::Values values) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t open = text.find('{');
+    out += text.substr(0, open);
+    if (open == std::string_view::npos) break;
+    text.remove_prefix(open);
+    const std::string_view name = text.substr(1, text.find('}') - 1);
+    const auto* const found = std::find_if(values.begin(), values.end(),
+                                           [&](const auto& value) { return value.first == name; });
+    out += found == values.end() ? "{" : found->second;
+    text.remove_prefix(found == values.end() ? 1 : name.size() + 2);
   }
-  return text;
+  return out;
 }
 
 }  // namespace

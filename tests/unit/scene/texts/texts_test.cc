@@ -59,7 +59,8 @@ TEST(Texts, ReplacePlaceholders) {
   EXPECT_EQ(english().counted("summary.words", 1), "1 word");
   EXPECT_EQ(english().counted("summary.words", 2), "2 words");
   // A value is not searched for placeholders.
-  EXPECT_EQ(english().plain("place.head", {{"n", "{n}"}}), "head {n}");
+  EXPECT_EQ(english().plain("remark.single.one", {{"query", "{key}"}, {"key", "{query}"}}),
+            "{key} looks only at {query}.");
 }
 
 TEST(Texts, AnUnknownLanguageIsAnErrorWithTheKnownOnes) {
