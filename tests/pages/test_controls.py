@@ -165,6 +165,9 @@ def test_in_the_frame_of_a_notebook(opener, size):
     assert chosen(frame) == "journey"
     frame.locator(".chips button").nth(4).click()
     assert chosen(frame) == "one"
+    frame.locator("#next").click()
+    frame.locator("#next").click()
+    assert frame.locator("#walk").input_value() == "2"
     cell = frame.locator("#step-weights figure.map tbody td").first
     cell.click()
     assert frame.locator("#made").is_visible()
