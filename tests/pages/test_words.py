@@ -14,7 +14,7 @@ NAMES = [*pages.scene_names(), "text_causal_heads", "text_scripts", "text_long"]
 # parsed, so that neither scripts nor layout take part.
 TOLD = """
 const told = (page) => [...page.querySelectorAll(
-    "section.step[id^=story-] h3 .title, section.step[id^=story-] .tale, .remarks")]
+    "section.step[id^=story-] h3 .title, section.step[id^=story-] .tale, .remarks li")]
   .filter((node) => !node.closest("[hidden]"))
   .map((node) => [...(node.matches(".tale") ? node.querySelectorAll("th, td") : [node])]
     .map((cell) => cell.textContent.replace(/\\s+/g, " ").trim()).join(" | "));
