@@ -199,7 +199,7 @@ function setScale(scene, scale) {
 
 /** Returns JSON with one line per row of numbers. */
 function sceneText(value, indent = "") {
-  if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0" : JSON.stringify(value);
+  if (typeof value !== "object" || value === null) return Object.is(value, -0) ? "-0.0" : JSON.stringify(value);
   const list = Array.isArray(value), parts = list ? value : Object.values(value);
   const hasArray = (part) => Array.isArray(part) || (isObject(part) && Object.values(part).some(hasArray));
   const flat = list ? parts.every((part) => typeof part !== "object")
