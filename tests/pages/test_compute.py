@@ -2,6 +2,7 @@
 """The page's own computation of a scene (compute.js), its number formats (format.js), and the scenes and programs that
 it writes (scene.js), against `fovea explain`: for the example scenes, and for random scenes with all options."""
 
+import html
 import json
 import math
 import random
@@ -236,12 +237,12 @@ def test_steps_and_formats(ask, name):
         assert_close([number(x) for x in ours["values"]], flat(theirs["values"]), ours["name"], allowed(scene))
 
 
-def cells(html, step):
+def cells(page, step):
     """Returns the texts of the cells in all tables of a step, row by row."""
     pattern = rf'<figure class="map[^"]*" data-step="{re.escape(step)}".*?</figure>'
     return [
-        text
-        for figure in re.findall(pattern, html, re.S)
+        html.unescape(text)
+        for figure in re.findall(pattern, page, re.S)
         for body in re.findall("<tbody>(.*?)</tbody>", figure, re.S)
         for kind, text in re.findall(r"<td([^>]*)>([^<]*)</td>", body)
         if 'class="sum"' not in kind
@@ -251,13 +252,13 @@ def cells(html, step):
 @pytest.mark.parametrize("name", SCENES)
 def test_texts_of_cells(ask, name):
     scene = SCENES[name]
-    html = pages.explain("-", "--format", "html", text=json.dumps(scene))
+    page = pages.explain("-", "--format", "html", text=json.dumps(scene))
     expected = explained(scene)
     answer = ask(scene, expected)
     exact = {step["name"]: flat(step["values"]) for step in expected["steps"] if "tokens" not in step["name"]}
     hides = [visible == 0 for visible in answer["visible"]]
     for step in answer["steps"]:
-        shown = cells(html, step["name"])
+        shown = cells(page, step["name"])
         if not shown:
             continue
         maskable = any(hides) and re.match(r"weights|masked_scores", step["name"]) and "_weights" not in step["name"]

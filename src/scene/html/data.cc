@@ -162,11 +162,11 @@ std::string step_json(const TraceModel& model, const Texts& texts, const Step& s
   }
   std::string out = fmt::format(
       "{{\"name\":{},\"title\":{},\"shape\":[{}],\"dims\":[{},{},{},{},{}],\"rows\":\"{}\","
-      "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"largest\":{},\"maskable\":{},",
+      "\"cols\":\"{}\",\"decimals\":{},\"sci\":{},\"least\":\"{}\",\"largest\":{},\"maskable\":{},",
       script_json_string(step.name), script_json_string(step_title(step.name, texts)), shape,
       layout.batch, layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
-      axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.largest(),
-      layout.maskable);
+      axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.least(),
+      numbers.largest(), layout.maskable);
   if (encoding == Encoding::kExact) {
     // The shortest text of a float32 is not exact as float64, which all numbers of the script are.
     if (step.values.dtype() == DType::kFloat32) out += "\"single\":true,";

@@ -218,7 +218,7 @@ class Story {
       for (const auto& [layout, how] : steps) {
         const double value = layout.at(focus_.item, head, 0, focus_.index, key);
         const bool hidden = layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
-        out += hidden ? masked_cell(texts_) : fmt::format("<td>{}</td>", how->text(value));
+        out += hidden ? masked_cell(texts_) : fmt::format("<td>{}</td>", escape(how->text(value)));
       }
       const auto& [layout, how] = steps.back();
       const double value = layout.at(focus_.item, head, 0, focus_.index, key);
@@ -309,7 +309,8 @@ class Story {
         }
         rows += fmt::format(
             "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
-            key_heading(key), share_how.text(share.at(focus_.item, head, 0, focus_.index, key)),
+            key_heading(key),
+            escape(share_how.text(share.at(focus_.item, head, 0, focus_.index, key))),
             number_cells(value->numbers, model_.numbers(*value->step)));
       }
       if (rows.empty()) {

@@ -129,7 +129,7 @@ std::string strongest(const Plane& at) {
     out += fmt::format("<li>{} \u00B7 {} \u2192 {} \u00B7 {} <b>{}</b></li>",
                        isolate(at.model.word(Axis::kQueries, at.item, row)), row,
                        isolate(at.model.word(Axis::kKeys, at.item, col)), col,
-                       at.numbers.text(-value));
+                       escape(at.numbers.text(-value)));
   }
   return count == 0 ? "" : out + "</ol>";
 }
@@ -168,7 +168,7 @@ std::string masked_cell(const Texts& texts) {
 }
 
 std::string heat_cell(const StepNumbers& numbers, double value) {
-  const std::string text = numbers.text(value);
+  const std::string text = escape(numbers.text(value));  // "<0.0001"
   if (!std::isfinite(value)) return fmt::format("<td class=\"odd\">{}</td>", text);
   const double share = numbers.largest() > 0 ? std::abs(value) / numbers.largest() : 0.0;
   return fmt::format("<td{} style=\"--v:{:.2f}\">{}</td>", value < 0 ? " class=\"n\"" : "", share,

@@ -142,6 +142,14 @@ std::string_view normalization_formula(reference::Normalization normalization) {
   return "";
 }
 
+reference::Normalization normalization_of(
+    std::string_view step, std::span<const reference::Normalization> normalizations) {
+  for (const reference::Normalization kind : normalizations) {
+    if (step.ends_with(fmt::format("[{}]", normalization_name(kind)))) return kind;
+  }
+  return normalizations.back();
+}
+
 std::string_view exponential_formula(reference::Normalization normalization) {
   return normalization == reference::Normalization::kSoftmax ? "exp(score[j] - max)"
                                                              : "exp(score[j])";

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ std::string normalization_label(reference::Normalization normalization,
 std::string_view normalization_formula(reference::Normalization normalization);
 /// Returns the formula of the exponential of a normalization that has one, in plain text.
 std::string_view exponential_formula(reference::Normalization normalization);
+/// Returns the normalization of a step: the one in its suffix, such as "[sum]", or the last one.
+reference::Normalization normalization_of(std::string_view step,
+                                          std::span<const reference::Normalization> normalizations);
 /// Returns all normalization names in the order of the enumeration.
 const std::vector<std::string>& normalization_names();
 

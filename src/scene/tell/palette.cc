@@ -67,6 +67,8 @@ std::string shade(double heat) {
   return shades[static_cast<std::size_t>(std::max(0.0, step))];
 }
 
+std::string shaded_cell(double heat) { return std::isinf(heat) ? "× " : shade(heat) + shade(heat); }
+
 std::string bold(const std::string& text, Color color) { return styled(text, "1", color); }
 std::string faint(const std::string& text, Color color) { return styled(text, "2", color); }
 

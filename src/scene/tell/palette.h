@@ -15,8 +15,12 @@ namespace fovea::scene {
 /// unchanged if `heat` is not from 0 to 1.
 std::string on_heat(const std::string& text, double heat, Color color);
 
-/// Returns one of " ░▒▓█" for a heat, "·" for masked (-inf) and "!" for NaN.
+/// Returns one of " ░▒▓█" for a heat, "·" for -inf and "!" for NaN.
 std::string shade(double heat);
+
+/// Returns a cell of a heat map without colours, two columns wide: a shade, "× " for masked (-inf)
+/// or "!!" for NaN.
+std::string shaded_cell(double heat);
 
 /// Returns the nearest entry of the 6 x 6 x 6 colour cube of 256-colour terminals. Red, green and
 /// blue range from 0 to 255.

@@ -3,11 +3,14 @@
 // Remarks on the weights, derived from the data (story.h).
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "scene/tell/story.h"
+#include "scene/trace/score_terms.h"
+#include "scene/trace/softmax_table.h"
 #include "scene/trace/trace_model.h"
 #include "text/text_width.h"
 
@@ -96,7 +99,10 @@ class MatrixRemarks {
   }
 
   void sort_rows() {
-    for (std::int64_t i = 0; i < weights_.rows; ++i) {
+    // Without a source, the words of padded keys are queries too, and no word of the sentence.
+    const std::int64_t rows =
+        model_.scene().source ? weights_.rows : model_.keys_without_padding(item_);
+    for (std::int64_t i = 0; i < rows; ++i) {
       facts_.push_back(look_at_row(i));
       const RowFacts& row = facts_.back();
       if (row.has_nan || row.has_infinity) {
@@ -172,6 +178,44 @@ std::vector<std::string> remarks_on_weights(const TraceModel& model, const Texts
     }
   }
   return remarks;
+}
+
+std::string scale_remark(const TraceModel& model, const Texts& texts) {
+  const Scene& scene = model.scene();
+  const auto head_dim = operand(model, "query", 0, {0, 0})->numbers.size();
+  const double usual = 1.0 / std::sqrt(static_cast<double>(head_dim));
+  const double scale = scene.options.score.scale.value_or(usual);
+  if (model.find("scaled_scores") != nullptr) {
+    const std::string number = fmt::format("{:.4g}", scale);
+    return texts.plain(
+        "remark.scaled",
+        {{"scale", scene.scale_text == number ? number : scene.scale_text + " = " + number}});
+  }
+  if (head_dim == 1 || !std::holds_alternative<reference::DotScore>(scene.score_kind)) return "";
+  return texts.plain("remark.not_scaled",
+                     {{"n", std::to_string(head_dim)}, {"scale", fmt::format("{:.4g}", usual)}});
+}
+
+std::string naive_remark(const TraceModel& model, std::int64_t head, const Texts& texts) {
+  const SoftmaxTable table(model, head);
+  const SoftmaxColumn& scores = table.columns().front();
+  const bool narrow = model.scene().arithmetic == DType::kFloat32;
+  const double largest = narrow ? static_cast<double>(std::numeric_limits<float>::max())
+                                : std::numeric_limits<double>::max();
+  switch (table.naive_fault()) {
+    case NaiveFault::kNone:
+      break;
+    case NaiveFault::kUnderflow:
+      return texts.plain("remark.underflow");
+    case NaiveFault::kSumOverflow:
+      return texts.plain("remark.sum_overflow");
+    case NaiveFault::kOverflow:
+      return texts.plain("remark.overflow",
+                         {{"score", table.text(scores, table.largest_finite(scores))},
+                          {"type", std::string(dtype_name(model.scene().arithmetic))},
+                          {"largest", fmt::format("{:.1e}", largest)}});
+  }
+  return "";
 }
 
 std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,

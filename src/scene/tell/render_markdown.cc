@@ -44,12 +44,15 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// Formats numbers and products as code, so that their columns align. `text` must not contain a
+/// Formats numbers and products as code, so that their columns align. Leading spaces of a
+/// left-aligned column become no-break spaces, because others collapse. `text` must not contain a
 /// pipe, which would end the table cell.
-std::string code(const std::string& text) {
+std::string code(const std::string& text, bool left = false) {
   const auto first = text.find_first_not_of(' ');
   if (first == std::string::npos) return "";
-  const std::string body = text.substr(first, text.find_last_not_of(' ') - first + 1);
+  std::string body;
+  for (std::size_t i = 0; left && i < first; ++i) body += "\u00A0";
+  body += text.substr(first, text.find_last_not_of(' ') - first + 1);
   return '`' + body + '`';
 }
 
@@ -65,7 +68,8 @@ void append_table(std::string& out, const Table& table) {
     out += row.focus && !label.empty() ? fmt::format("| **{}** |", label)
                                        : fmt::format("| {} |", label);
     for (std::size_t j = 0; j < table.columns.size(); ++j) {
-      out += ' ' + (j < row.cells.size() ? code(row.cells[j].text) : std::string()) + " |";
+      const std::string cell = j < row.cells.size() ? row.cells[j].text : std::string();
+      out += ' ' + code(cell, table.columns[j].left) + " |";
     }
     out += '\n';
   }
@@ -95,8 +99,7 @@ void append_picture(std::string& out, const Picture& picture) {
   for (std::int64_t i = 0; i < cells.extent(0); ++i) {
     for (std::int64_t j = 0; j < cells.extent(1); ++j) {
       const double value = cells.at<double>({i, j});
-      const std::string one = shade(std::isfinite(value) && hottest > 0 ? value / hottest : value);
-      out += one + one;
+      out += shaded_cell(std::isfinite(value) && hottest > 0 ? value / hottest : value);
     }
     out += '\n';
   }

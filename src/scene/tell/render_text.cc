@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -129,6 +130,7 @@ class TextRenderer {
     }
     render_header(table, corner, columns, widths, label_width);
     for (const TableRow& row : table.rows) {
+      if (only_in_omitted(row, columns)) continue;
       std::string line = row.focus ? bold(kFocusIndent, color_) : kIndent;
       line += pad_right(fit(row.label, label_width), label_width);
       for (const std::size_t j : columns) {
@@ -160,7 +162,7 @@ class TextRenderer {
   static int needed(const Table& table, const std::vector<int>& widths) {
     int total = 0;
     for (std::size_t j = 0; j < widths.size(); ++j) {
-      if (!table.columns[j].optional) total += kGap + widths[j];
+      if (table.columns[j].rank == 0) total += kGap + widths[j];
     }
     return total;
   }
@@ -171,23 +173,34 @@ class TextRenderer {
     return total;
   }
 
+  /// Returns whether a row has text, but none in the columns shown.
+  static bool only_in_omitted(const TableRow& row, const std::vector<std::size_t>& columns) {
+    const auto has_text = [](const Cell& cell) { return !cell.text.empty(); };
+    return std::ranges::any_of(row.cells, has_text) &&
+           std::ranges::none_of(columns, [&](std::size_t j) {
+             return j < row.cells.size() && has_text(row.cells[j]);
+           });
+  }
+
   static constexpr std::size_t kLeftOut = static_cast<std::size_t>(-1);
 
-  /// Returns the columns that fit: the required columns and then optional columns from left to
-  /// right. If even the required columns are too wide, returns the first columns that fit,
-  /// kLeftOut, and the last column.
+  /// Returns the columns that fit: the required columns and then the others, by rank. If even the
+  /// required columns are too wide, returns the first columns that fit, kLeftOut, and the last
+  /// column.
   std::vector<std::size_t> fitting_columns(const Table& table, const std::vector<int>& widths,
                                            int label_width) const {
     const int indent = static_cast<int>(kIndent.size()) + label_width;
     int total = indent + needed(table, widths);
-    std::vector<std::size_t> columns;
-    for (std::size_t j = 0; j < widths.size(); ++j) {
-      if (table.columns[j].optional) {
-        if (total + kGap + widths[j] > width_) continue;
-        total += kGap + widths[j];
-      }
-      columns.push_back(j);
-    }
+    std::vector<std::size_t> columns(widths.size());
+    std::iota(columns.begin(), columns.end(), std::size_t{0});
+    std::ranges::stable_sort(columns, {}, [&](std::size_t j) { return table.columns[j].rank; });
+    std::erase_if(columns, [&](std::size_t j) {
+      if (table.columns[j].rank == 0) return false;
+      if (total + kGap + widths[j] > width_) return true;
+      total += kGap + widths[j];
+      return false;
+    });
+    std::ranges::sort(columns);
     if (total <= width_ || columns.size() < 3) return columns;
 
     std::vector<std::size_t> some;
@@ -239,8 +252,7 @@ class TextRenderer {
   static std::string shades(const TableRow& row, int room) {
     std::string text;
     for (const Cell& cell : row.cells) {
-      const std::string one = cell.text == "…" ? "…" : shade(cell.heat);
-      text += one + one;
+      text += cell.text == "…" ? "……" : shaded_cell(cell.heat);
     }
     const std::string framed = "   |" + text + "|";
     return display_width(framed) <= room ? framed : std::string();
@@ -276,9 +288,8 @@ class TextRenderer {
       for (std::int64_t j = 0; j < cells.extent(1); ++j) {
         const double value = cells.at<double>({i, j});
         const double heat = std::isfinite(value) && hottest > 0 ? value / hottest : value;
-        const std::string one = shade(heat);
         line += color_ == Color::kNone || !std::isfinite(value)
-                    ? one + one
+                    ? shaded_cell(heat)
                     : on_heat("  ", std::clamp(heat, 0.0, 1.0), color_);
       }
       add(line + "|");

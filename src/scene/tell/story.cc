@@ -4,6 +4,9 @@
 
 #include "scene/tell/story.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "scene/read/step_catalogue.h"
@@ -77,12 +80,31 @@ Section tell_all(const StoryParts& parts) {
   parts.add_matrices(section, "context", "Context");
   parts.add_matrices(section, "merged_context", "Merged context");
   section.remarks = remarks_on_weights(parts.model());
+  if (!parts.scene().focus) {
+    if (const std::string scale = scale_remark(parts.model()); !scale.empty()) {
+      section.remarks.push_back(scale);
+    }
+  }
 
   std::vector<std::string> steps = parts.weight_steps("");
   steps.insert(steps.end(), stages.begin(), stages.end());
   steps.insert(steps.end(), {"hidden", "context", "merged_context"});
   section.notes = parts.notes(steps);
   return section;
+}
+
+/// Returns whether the section shows a masked number.
+bool shows_mask(const Section& section) {
+  return std::ranges::any_of(section.blocks, [](const auto& block) {
+    if (const auto* picture = std::get_if<Picture>(&block)) {
+      const auto weights = picture->weights.template span<double>();
+      return std::ranges::find(weights, -HUGE_VAL) != weights.end();
+    }
+    return std::ranges::any_of(std::get<Table>(block).rows, [](const TableRow& row) {
+      return std::ranges::any_of(row.cells,
+                                 [](const Cell& cell) { return cell.text == kMaskedMark; });
+    });
+  });
 }
 
 }  // namespace
@@ -97,6 +119,10 @@ Story tell_story(const Trace& trace) {
     for (Section& section : tell_word(parts)) story.sections.push_back(std::move(section));
   }
   story.sections.push_back(tell_all(parts));
+  const auto first = std::ranges::find_if(story.sections, shows_mask);
+  if (first != story.sections.end()) {
+    first->remarks.insert(first->remarks.begin(), english().plain("remark.masked"));
+  }
   return story;
 }
 

@@ -29,8 +29,8 @@ struct Cell {
 
 struct Column {
   std::string header;
-  bool left = false;      ///< left-aligned; numbers are right-aligned
-  bool optional = false;  ///< omitted if the table would be too wide
+  bool left = false;  ///< left-aligned; numbers are right-aligned
+  int rank = 0;       ///< 0: always shown; others are added in ascending order while they fit
 };
 
 struct TableRow {
@@ -84,6 +84,16 @@ std::string summarize(const Scene& scene, const Texts& texts = english());
 /// items.
 std::vector<std::string> remarks_on_weights(const TraceModel& model,
                                             const Texts& texts = english());
+
+/// Returns the scale of the scores, with the key of the scene format that adds or removes it.
+/// Returns
+/// "" if a scale is not usual for the score or is 1 either way.
+std::string scale_remark(const TraceModel& model, const Texts& texts = english());
+
+/// Explains why the naive softmax has no proper weights for the focus word in this head, or returns
+/// "".
+std::string naive_remark(const TraceModel& model, std::int64_t head,
+                         const Texts& texts = english());
 
 /// Returns "head 1", "item 0, head 1", or "" if there is only one head and batch item.
 std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,

@@ -96,7 +96,8 @@ std::string StoryParts::suffix(reference::Normalization normalization) const {
 
 std::vector<std::string> StoryParts::weight_steps(const std::string& prefix) const {
   std::vector<std::string> names;
-  for (const char* base : {"weights", "row_sums"}) {
+  for (const char* base :
+       {"shifted_scores", "exponentials", "exponential_sums", "weights", "row_sums"}) {
     names.push_back(prefix + base);
     for (const auto normalization : scene().normalizations) {
       names.push_back(fmt::format("{}{}[{}]", prefix, base, normalization_name(normalization)));

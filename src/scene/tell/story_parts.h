@@ -17,7 +17,7 @@
 namespace fovea::scene {
 
 /// Placeholder for a masked score or weight.
-inline constexpr std::string_view kMaskedMark = "·";
+inline constexpr std::string_view kMaskedMark = "×";
 
 class StoryParts {
  public:
@@ -34,7 +34,7 @@ class StoryParts {
 
   /// Returns the author's notes on these steps.
   std::vector<Note> notes(const std::vector<std::string>& steps) const;
-  /// Returns the names of all weight steps, followed by the names of all row-sum steps.
+  /// Returns the names of all weight steps, of their sums, and of the parts of softmax.
   std::vector<std::string> weight_steps(const std::string& prefix) const;
   /// Returns the step suffix of a normalization, such as "[sum]"; "" for the main one.
   std::string suffix(reference::Normalization normalization) const;

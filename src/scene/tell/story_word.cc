@@ -14,6 +14,7 @@
 #include "scene/tell/story_parts.h"
 #include "scene/trace/number_text.h"
 #include "scene/trace/score_terms.h"
+#include "scene/trace/softmax_table.h"
 #include "scene/trace/top_keys.h"
 #include "text/text_width.h"
 
@@ -24,11 +25,32 @@ constexpr std::size_t kFewTerms = 6;    // maximum number of terms in a written-
 constexpr std::int64_t kFewInARow = 8;  // maximum number of values in brackets
 constexpr int kBarColumns = 20;
 
-/// Returns a bar whose length is proportional to value / largest; empty unless both are positive.
-std::string bar(double value, double largest) {
-  if (!(value > 0) || !(largest > 0) || !std::isfinite(value)) return "";
-  return std::string(static_cast<std::size_t>(std::round(kBarColumns * value / largest)), '#');
-}
+/// Draws numbers as bars on a common scale. If any number is negative, the bars start at an axis.
+class Bars {
+ public:
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    low_ = std::min(low_, value);
+    high_ = std::max(high_, value);
+  }
+
+  /// Returns "####", or "   ##│" and "     │####" around an axis.
+  std::string text(double value) const {
+    if (!std::isfinite(value) || high_ == low_) return "";
+    const auto length = [&](double part) {
+      return static_cast<std::size_t>(std::round(kBarColumns * (part / (high_ - low_))));
+    };
+    const std::string bar(length(std::abs(value)), '#');
+    if (low_ == 0.0) return bar;
+    const std::size_t left = length(-low_);
+    return value < 0.0 ? std::string(left - bar.size(), ' ') + bar + "│"
+                       : std::string(left, ' ') + "│" + bar;
+  }
+
+ private:
+  double low_ = 0.0;
+  double high_ = 0.0;
+};
 
 /// Right-aligns all texts to the width of the longest.
 void align(std::vector<std::string>& texts) {
@@ -76,7 +98,10 @@ class WordTeller {
       scores.remarks.push_back(
           fmt::format("Shown: the {} words with the largest weights.", kTopKeys));
     }
-    if (parts_.find("scaled_scores") != nullptr) scores.remarks.push_back(scale_in_numbers());
+    if (const std::string scale = scale_remark(model_); !scale.empty()) {
+      scores.remarks.push_back(scale);
+    }
+    add_weight_remarks(weights);
 
     scores.notes = parts_.notes({"focus.tokens", "focus.embeddings", "focus.hidden", "focus.scores",
                                  "focus.scaled_scores", "focus.softcapped_scores",
@@ -108,13 +133,13 @@ class WordTeller {
     return model_.masked(focus_.item, head, focus_.index, key);
   }
 
-  double largest(const Step& step, std::int64_t head) const {
-    double most = 0.0;
+  /// Returns the scale for the bars of the visible keys in a step.
+  Bars bars(const Step& step, std::int64_t head) const {
+    Bars result;
     for (std::int64_t key = 0; key < model_.keys(); ++key) {
-      const double value = at_key(step, head, key);
-      if (!masked(head, key) && std::isfinite(value)) most = std::max(most, value);
+      if (!masked(head, key)) result.add(at_key(step, head, key));
     }
-    return most;
+    return result;
   }
 
   /// Returns whether only some of the keys are shown.
@@ -254,22 +279,18 @@ class WordTeller {
   Table score_table(std::int64_t head) const {
     Table result{head_caption(head), {}, {}, false};
     const auto sums = products(head);
-    if (!sums.empty()) result.columns.push_back({"", true, true});
-    std::vector<const Step*> stages;
-    for (const std::string_view stage :
-         {"scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"}) {
-      const Step* step = parts_.find(std::string(stage));
-      if (step == nullptr) continue;
-      stages.push_back(step);
-      const auto underscore = stage.find('_');
-      const bool first = underscore == std::string_view::npos;
-      result.columns.push_back({first ? "score" : std::string(stage.substr(0, underscore))});
+    if (!sums.empty()) result.columns.push_back({"", true, 1});
+    const std::vector<const Step*> stages = model_.score_steps();
+    for (const Step* stage : stages) {
+      const auto underscore = stage->name.find('_');
+      const bool first = underscore == std::string::npos;
+      result.columns.push_back({first ? "score" : stage->name.substr(0, underscore)});
     }
     // A single column of scores needs no header in addition to the section title.
     if (stages.size() == 1) result.columns.back().header.clear();
-    result.columns.push_back({"", true, true});
+    result.columns.push_back({"", true, 2});
 
-    const double most = largest(*stages.back(), head);
+    const Bars scale = bars(*stages.back(), head);
     for (const std::int64_t key : shown_keys(head)) {
       TableRow row = row_of(key);
       if (!sums.empty()) row.cells.push_back({sums[static_cast<std::size_t>(key)]});
@@ -278,52 +299,93 @@ class WordTeller {
         row.cells.push_back({hidden ? std::string(kMaskedMark)
                                     : model_.numbers(*stage).text(at_key(*stage, head, key))});
       }
-      row.cells.push_back({masked(head, key) ? "" : bar(at_key(*stages.back(), head, key), most)});
+      row.cells.push_back({masked(head, key) ? "" : scale.text(at_key(*stages.back(), head, key))});
       result.rows.push_back(std::move(row));
     }
     return result;
-  }
-
-  std::string scale_in_numbers() const {
-    const Tensor& columns =
-        scene_.projections ? scene_.projections->query : scene_.words.embeddings;
-    const std::int64_t head_dim = columns.extent(columns.rank() - 1) / scene_.heads;
-    const double scale =
-        scene_.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
-    const std::string number = fmt::format("{:.4g}", scale);
-    return scene_.scale_text == number
-               ? fmt::format("Scaled by {}.", number)
-               : fmt::format("Scaled by {} = {}.", scene_.scale_text, number);
   }
 
   // ---- Weights and context ---------------------------------------------------------------------
 
-  Table weight_table(std::int64_t head) const {
-    Table result{head_caption(head), {}, {}, false};
-    TableRow total{"sum", {}, false, {}};
-    std::vector<const Step*> kinds;
-    for (const auto normalization : scene_.normalizations) {
-      const std::string suffix = parts_.suffix(normalization);
-      kinds.push_back(parts_.find("weights" + suffix));
-      result.columns.push_back({std::string(normalization_label(normalization))});
-      const Step& sums = *parts_.find("row_sums" + suffix);
-      total.cells.push_back({model_.numbers(sums).text(
-          model_.layout(sums).at(focus_.item, head, 0, focus_.index, 0))});
+  /// Returns the column's header, and the order in which columns are omitted if the table is too
+  /// wide: the bars, what the naive softmax divides, and what the section before has shown already.
+  static Column header(const SoftmaxColumn& column) {
+    const bool softmax = column.kind == reference::Normalization::kSoftmax;
+    switch (column.part) {
+      case SoftmaxColumn::Part::kScore:
+        return {english().plain("softmax.score"), false, 3};
+      case SoftmaxColumn::Part::kShifted:
+        return {english().plain("softmax.shifted"), false, 2};
+      case SoftmaxColumn::Part::kExponential:
+        return {english().plain(softmax ? "softmax.exponential" : "softmax.naive_exponential"),
+                false, softmax ? 1 : 4};
+      case SoftmaxColumn::Part::kWeight:
+        return {std::string(normalization_label(column.kind))};
     }
-    result.columns.push_back({"", true, true});
-    const double most = largest(*kinds.back(), head);
+    return {};
+  }
+
+  Table weight_table(std::int64_t head) const {
+    const SoftmaxTable softmax(model_, head);
+    Table result{head_caption(head), {}, {}, false};
+    for (const SoftmaxColumn& column : softmax.columns()) result.columns.push_back(header(column));
+    result.columns.push_back({"", true, 5});
+    const SoftmaxColumn& last = softmax.columns().back();
+    const Bars scale = bars(*last.step, head);
     for (const std::int64_t key : shown_keys(head)) {
       TableRow row = row_of(key);
-      for (const Step* kind : kinds) {
-        row.cells.push_back({masked(head, key)
-                                 ? std::string(kMaskedMark)
-                                 : model_.numbers(*kind).text(at_key(*kind, head, key))});
+      const bool hidden = masked(head, key);
+      for (const SoftmaxColumn& column : softmax.columns()) {
+        row.cells.push_back(
+            {hidden ? std::string(kMaskedMark) : softmax.text(column, softmax.value(column, key))});
       }
-      row.cells.push_back({bar(at_key(*kinds.back(), head, key), most)});
+      row.cells.push_back({hidden ? "" : scale.text(softmax.value(last, key))});
       result.rows.push_back(std::move(row));
     }
-    result.rows.push_back(std::move(total));
+    if (cut()) {
+      result.rows.push_back({"…", std::vector<Cell>(softmax.columns().size(), {"…"}), false, {}});
+    }
+    add_totals(result, softmax);
     return result;
+  }
+
+  /// Adds the rows of the sink, the maximum and the sums.
+  static void add_totals(Table& table, const SoftmaxTable& softmax) {
+    TableRow sink{english().plain("softmax.sink"), {}, false, {}};
+    TableRow maximum{english().plain("softmax.max"), {}, false, {}};
+    TableRow sum{english().plain("softmax.sum"), {}, false, {}};
+    const std::optional<double> most = softmax.maximum();
+    for (const SoftmaxColumn& column : softmax.columns()) {
+      if (softmax.sink()) sink.cells.push_back({softmax.text(column, softmax.sink_value(column))});
+      const bool score = column.part == SoftmaxColumn::Part::kScore;
+      maximum.cells.push_back({score && most ? softmax.text(column, *most) : ""});
+      sum.cells.push_back({softmax.total_text(column)});
+    }
+    if (softmax.sink()) table.rows.push_back(std::move(sink));
+    if (most) table.rows.push_back(std::move(maximum));
+    table.rows.push_back(std::move(sum));
+  }
+
+  /// Adds the share of the sink, and the reason why a naive softmax fails, for the first head that
+  /// has one.
+  void add_weight_remarks(Section& weights) const {
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      const SoftmaxTable softmax(model_, head);
+      if (!softmax.sink()) break;
+      const SoftmaxColumn& last = softmax.columns().back();
+      const double share = softmax.sink_value(last);
+      const std::string where = head_caption(head);
+      weights.remarks.push_back(
+          fmt::format("{}The words get {}, the sink gets {}.", where.empty() ? "" : where + ": ",
+                      softmax.text(last, *softmax.total(last) - share), softmax.text(last, share)));
+    }
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      const std::string remark = naive_remark(model_, head);
+      if (remark.empty()) continue;
+      const std::string where = head_caption(head);
+      weights.remarks.push_back(where.empty() ? remark : where + ": " + remark);
+      return;
+    }
   }
 
   Table context_table(std::int64_t head) const {

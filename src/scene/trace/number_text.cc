@@ -22,7 +22,7 @@ std::string not_finite(double value) {
 }
 
 template <class T>
-NumberFormat finite_format(const std::vector<double>& finite, int precision) {
+NumberFormat finite_format(const std::vector<double>& finite, int precision, SmallNumbers small) {
   std::vector<T> values;
   for (const double value : finite) values.push_back(static_cast<T>(value));
   ArrayFormat options;
@@ -35,7 +35,8 @@ NumberFormat finite_format(const std::vector<double>& finite, int precision) {
     return value != 0.0 && std::abs(value) < least_shown;
   });
   const auto zeros = std::count(finite.begin(), finite.end(), 0.0);
-  options.suppress = 2 * lost < static_cast<std::ptrdiff_t>(finite.size()) - zeros;
+  options.suppress = small == SmallNumbers::kBound ||
+                     2 * lost < static_cast<std::ptrdiff_t>(finite.size()) - zeros;
   const Tensor tensor = Tensor::from<T>({static_cast<std::int64_t>(values.size())}, values);
   return NumberFormat(tensor, options);
 }
@@ -48,7 +49,12 @@ std::string_view trim(std::string_view text) {
 
 }  // namespace
 
-NumberText::NumberText(const TensorView& values, int precision) {
+NumberText::NumberText(const TensorView& values, int precision, SmallNumbers small) {
+  if (small == SmallNumbers::kBound) {
+    const double least = std::pow(10.0, -precision);
+    least_ = fmt::format("{:.{}f}", least, precision);
+    half_least_ = 0.5 * least;
+  }
   std::vector<double> finite;
   bool whole = true;
   for_each_index(values.shape(), [&](const Index& index) {
@@ -61,8 +67,9 @@ NumberText::NumberText(const TensorView& values, int precision) {
     whole = whole && value == std::floor(value) && std::abs(value) < kLargestWhole;
   });
   if (!whole) {
-    format_.emplace(values.dtype() == DType::kFloat32 ? finite_format<float>(finite, precision)
-                                                      : finite_format<double>(finite, precision));
+    format_.emplace(values.dtype() == DType::kFloat32
+                        ? finite_format<float>(finite, precision, small)
+                        : finite_format<double>(finite, precision, small));
   }
   for (const double value : finite) {
     const auto columns = static_cast<int>(trimmed(value).size());
@@ -74,8 +81,11 @@ std::string NumberText::padded(double value) const {
   return fmt::format("{:>{}}", trimmed(value), width_);
 }
 
+bool NumberText::is_bound(double value) const { return std::abs(value) < half_least_; }
+
 std::string NumberText::trimmed(double value) const {
   if (!std::isfinite(value)) return not_finite(value);
+  if (is_bound(value)) return value == 0.0 ? "0" : (value > 0.0 ? "<" : ">-") + least_;
   if (!format_) return fmt::format("{:.0f}", value == 0.0 ? 0.0 : value);  // no "-0"
   // NumPy marks floats with a trailing point ("2.", "5.e-01"), which is noise here.
   std::string text(trim(format_->padded(value)));

@@ -185,8 +185,9 @@ class Tracer {
     std::string title = step_title(name);
     if (name.starts_with("focus.")) title = fmt::format("{} of \"{}\"", title, focus_word(scene_));
     std::string formula(info.formula);
-    if (info.name == "weights") formula = normalization_formula(normalization(name));
-    if (info.name == "exponentials") formula = exponential_formula(normalization(name));
+    const auto kind = normalization_of(name, scene_.normalizations);
+    if (info.name == "weights") formula = normalization_formula(kind);
+    if (info.name == "exponentials") formula = exponential_formula(kind);
     if (info.name == "scores") formula = score_formula();
     const Shape shape = values.shape();
     return {std::move(name), std::move(title), std::move(formula), std::move(values), {}, shape};
@@ -200,13 +201,6 @@ class Tracer {
       return "score[j] = v . tanh(query W + key[j] U)";
     }
     return step_info("scores").formula;
-  }
-
-  reference::Normalization normalization(std::string_view step) const {
-    for (const auto kind : scene_.normalizations) {
-      if (step.ends_with(fmt::format("[{}]", normalization_name(kind)))) return kind;
-    }
-    return scene_.normalizations.back();
   }
 
   const Scene& scene_;

@@ -56,6 +56,22 @@ Tensor typical_numbers(const Tensor& all) {
   return convert(row, all.dtype());
 }
 
+double largest_finite(const Tensor& all) {
+  double largest = 0.0;
+  for_each_value(all, [&](double value) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  });
+  return largest;
+}
+
+/// Returns the notation of small numbers: weights are shares of a whole, and so are exponentials of
+/// at most 1, which all exponentials of shifted scores are.
+SmallNumbers small_numbers(const Step& step, double largest) {
+  const std::string_view base = base_name(step.name);
+  const bool shares = base == "weights" || (base == "exponentials" && largest <= 1.0);
+  return shares ? SmallNumbers::kBound : SmallNumbers::kScientific;
+}
+
 }  // namespace
 
 double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, std::int64_t row,
@@ -71,13 +87,12 @@ double StepLayout::at(std::int64_t item, std::int64_t head, std::int64_t plane, 
 }
 
 StepNumbers::StepNumbers(const Step& step, int precision)
-    : text_(typical_numbers(step.values).view(), precision) {
+    : largest_(largest_finite(step.values)),
+      text_(typical_numbers(step.values).view(), precision, small_numbers(step, largest_)) {
   bool first = true;
   for_each_value(step.values, [&](double value) {
-    if (!std::isfinite(value)) return;
-    largest_ = std::max(largest_, std::abs(value));
-    if (!first) return;
-    first = false;  // all numbers have the same format, so one is sufficient
+    if (!first || !std::isfinite(value) || text_.is_bound(value)) return;
+    first = false;  // all numbers have the same format, so one that is not a bound is sufficient
     const std::string shown = text_.trimmed(value);
     const std::size_t end = std::min(shown.find('e'), shown.size());
     const std::size_t point = shown.find('.');
@@ -148,6 +163,21 @@ const StepNumbers& TraceModel::numbers(const Step& step) const {
   const auto found = numbers_.find(&step);
   if (found != numbers_.end()) return found->second;
   return numbers_.emplace(&step, StepNumbers(step, scene().precision)).first->second;
+}
+
+std::int64_t TraceModel::keys_without_padding(std::int64_t item) const {
+  return scene().options.mask.key_length(item).value_or(keys_);
+}
+
+std::vector<const Step*> TraceModel::score_steps() const {
+  std::vector<const Step*> steps;
+  for (const Step& step : trace_.steps) {
+    if (step.name.ends_with("scores") && !step.name.starts_with("focus.") &&
+        !is_softmax_part(step.name)) {
+      steps.push_back(&step);
+    }
+  }
+  return steps;
 }
 
 std::string_view TraceModel::word(Axis axis, std::int64_t item, std::int64_t index) const {

@@ -68,13 +68,15 @@ class StepNumbers {
   /// Digits after the decimal point; negative for integers.
   int decimals() const { return decimals_; }
   bool scientific() const { return scientific_; }
+  /// Returns "0.0001" if smaller numbers are shown as "<0.0001", otherwise "".
+  const std::string& least() const { return text_.least(); }
 
  private:
+  double largest_;
   NumberText text_;
   bool fixed_ = false;  // row sums, which are one up to rounding
   int decimals_ = -1;
   bool scientific_ = false;
-  double largest_ = 0.0;
 };
 
 class TraceModel {
@@ -95,8 +97,15 @@ class TraceModel {
   /// Returns the whole-matrix step with this base name and variant, or nullptr if there is none.
   const Step* find(std::string_view name) const { return trace_.find(name); }
 
+  /// Returns the steps from the first score of a query and key to the final one, which the weights
+  /// are made from. Not empty for a trace of trace_scene().
+  std::vector<const Step*> score_steps() const;
+
   /// Returns the label of a row or column: a word, or a zero-based number.
   std::string_view word(Axis axis, std::int64_t item, std::int64_t index) const;
+
+  /// Returns the number of keys of a batch item without its padding (Mask::key_length).
+  std::int64_t keys_without_padding(std::int64_t item) const;
 
   /// Returns whether a key is masked for a query.
   bool masked(std::int64_t item, std::int64_t head, std::int64_t query, std::int64_t key) const;

@@ -5,8 +5,9 @@
 
 /**
  * The format of a step. `decimals` is negative for integers, `exponent` is the number of digits of
- * an exponent, and `largest` the largest finite magnitude.
- * @typedef {{decimals: number, sci: boolean, exponent: number, largest: number}} NumberFormat
+ * an exponent, `least` the smallest number shown as such ("0.0001"; smaller ones are "<0.0001"), and
+ * `largest` the largest finite magnitude.
+ * @typedef {{decimals: number, sci: boolean, exponent: number, least: string, largest: number}} NumberFormat
  */
 
 const baseName = (name) => name.replace(/\[.*/, "");
@@ -31,8 +32,9 @@ function scientific(x, digits, exponent = 2) {
       text.replace(/\d+$/, (power) => power.padStart(exponent, "0"));
 }
 /** Formats a number as in the table of its step. */
-function show({decimals, sci, exponent}, x) {
+function show({decimals, sci, exponent, least}, x) {
   if (!Number.isFinite(x)) return special(x);
+  if (least && Math.abs(x) < Number(least) / 2) return x === 0 ? "0" : (x > 0 ? "<" : ">-") + least;
   if (sci) return scientific(x, Math.max(decimals, 0), exponent);
   return decimals < 0 && x === 0 ? "0" : fixed(x, Math.max(decimals, 0));
 }
@@ -61,7 +63,8 @@ function typicalNumbers(values) {
 
 /**
  * Returns the format of a step: integers without decimals, other numbers with the decimals that
- * they need, at most `precision`; scientific if at least half of them would appear as 0.
+ * they need, at most `precision`; scientific if at least half of them would appear as 0. Weights, and
+ * exponentials of at most 1, are shares: never scientific.
  * @param {string} base the step's name without "[...]"
  * @param {Float64Array} values
  * @returns {NumberFormat}
@@ -69,7 +72,9 @@ function typicalNumbers(values) {
 function stepFormat(base, values, precision, single) {
   let largest = 0;
   for (const x of values) if (Number.isFinite(x) && Math.abs(x) > largest) largest = Math.abs(x);
-  const format = {decimals: -1, sci: false, exponent: 2, largest};
+  const share = base === "weights" || base === "exponentials" && largest <= 1;
+  const format = {decimals: -1, sci: false, exponent: 2,
+    least: share ? Number(`1e-${precision}`).toFixed(precision) : "", largest};
   if (base === "row_sums") return {...format, decimals: precision};
   const finite = [...typicalNumbers(values)].filter(Number.isFinite);
   if (finite.every((x) => Number.isInteger(x) && Math.abs(x) < 1e9)) return format;
@@ -77,7 +82,7 @@ function stepFormat(base, values, precision, single) {
   const sizes = finite.map(Math.abs).filter((x) => x !== 0);
   const most = Math.max(...sizes), least = Math.min(...sizes), round = single ? Math.fround : Number;
   const lost = sizes.filter((x) => x < 0.5 * Number(`1e-${precision}`)).length;
-  const suppress = 2 * lost < sizes.length;
+  const suppress = share || 2 * lost < sizes.length;
   format.sci = most >= (single ? 1e6 : 1e8) ||
       (!suppress && (least < round(1e-4) || round(most / least) > 1000));
   let digits = 0;

@@ -50,9 +50,8 @@ TEST(RenderText, RendersTheJourneyScene) {
            "6 words, 3 numbers each; dot-product scores, not scaled, no trained weights",
            " > journey  0.55  0.87  0.66      the query\n",
            "   Your     0.55*0.43 + 0.87*0.15 + 0.66*0.89 =  0.9544  #############\n",
-           "            divided by sum  naive softmax  softmax\n",
-           " > journey          0.2278         0.2379   0.2379  ####################\n",
-           "   sum              1.0000         1.0000   1.0000\n",
+           "   Not scaled; \"score\": {\"scale\": \"1/sqrt(head_dim)\"} multiplies the scores by "
+           "1/sqrt(3) = 0.5774.\n",
            "   step     + 0.1581 * [0.05 0.80 0.55]\n            = [0.4419 0.6515 0.5683]\n",
            "   Your     0.2098   0.2006  0.1981  0.1242  0.1220  0.1452   |",
            "Strongest link: \"journey\" looks at itself (0.2379).",
@@ -201,11 +200,90 @@ TEST(RenderText, ColourOnlyOnRequest) {
   EXPECT_THAT(to_text(trace, {.color = Color::kTrueColor}), HasSubstr("\x1b[48;2;"));
 }
 
-TEST(RenderText, MaskedCellsAreDots) {
+TEST(RenderText, MaskedCellsAreCrosses) {
   const std::string text = to_text(trace_scene(
       parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], "mask": "causal"})")));
-  EXPECT_THAT(text, HasSubstr(" > a        1.0    ·   |██··|\n   b        0.5  0.5   |▒▒▒▒|\n"));
+  EXPECT_THAT(text, HasSubstr(" > a        1.0    ×   |██× |\n   b        0.5  0.5   |▒▒▒▒|\n"));
   EXPECT_THAT(text, HasSubstr("\"a\" looks only at itself."));
+  EXPECT_THAT(text, Not(HasSubstr("·")));
+}
+
+TEST(RenderText, OneLegendOfTheMaskWhereItOccursFirst) {
+  const std::string legend = "× masked: the word may not be seen, and its weight is 0.\n";
+  const auto place = [&](const std::string& text) {
+    const std::size_t at = text.find(legend);
+    EXPECT_EQ(text.find(legend, at + 1), std::string::npos);
+    return at;
+  };
+  const std::string scene = R"({"tokens": ["a", "b"], "embeddings": [[1], [1]], )";
+  // The query "b" sees both words, so that only the matrices show the mask.
+  const std::string first = to_text(trace_scene(parse_scene(scene + R"("mask": "causal"})")));
+  EXPECT_LT(place(first), first.find("Weights of"));
+  const std::string last =
+      to_text(trace_scene(parse_scene(scene + R"("mask": "causal", "focus": "b"})")));
+  EXPECT_GT(place(last), last.find("All words at once"));
+  EXPECT_EQ(place(to_text(trace_scene(parse_scene(scene + R"("focus": "b"})")))),
+            std::string::npos);
+  const std::string picture = to_text(
+      trace_scene(scene_from_sentence("a b c d e f g h i j k l m n o p", {.causal = true})));
+  EXPECT_GT(place(picture), picture.find("Scores of"));
+}
+
+TEST(RenderText, PaddingIsNotRemarkedOn) {
+  // The first padded query is the strongest of its item, the second the most even.
+  const std::string remarks = to_text(trace_scene(parse_scene(
+      R"({"tokens": [["a", "b", "-", "-"], ["c", "d", "e", "f"]],
+          "embeddings": [[[1, 0], [0, 2], [9, 0], [9, 4.5]], [[1, 0], [0, 1], [1, 1], [2, 1]]],
+          "mask": {"key_lengths": [2, 4]}})")));
+  EXPECT_THAT(remarks, HasSubstr("item 0: Strongest link: \"b\" looks at itself"));
+  EXPECT_THAT(remarks, HasSubstr("item 0: Most even: \"a\""));
+  EXPECT_THAT(remarks, HasSubstr("item 1: Most even: "));
+  // Keys that another rule hides are words, and so are the queries of padded keys of a source.
+  const std::string hidden = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b", "c"], "embeddings": [[1], [1], [1]], "mask": {"prefix": 1}})")));
+  EXPECT_THAT(hidden, HasSubstr("\"a\", \"b\" and \"c\" look at one word only."));
+  const std::string source = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b", "c"], "embeddings": [[1], [1], [1]],
+          "source": {"tokens": ["x", "y"], "embeddings": [[1], [1]]},
+          "mask": {"key_lengths": 1}})")));
+  EXPECT_THAT(source, HasSubstr("\"a\", \"b\" and \"c\" look at one word only."));
+}
+
+TEST(RenderText, NegativeNumbersHaveAnAxis) {
+  const std::string text = to_text(trace_scene(parse_scene(
+      R"({"tokens": ["a", "b", "c", "d"], "embeddings": [[1], [-0.5], [0], [0.25]],
+          "score": {"scale": 1}})")));
+  EXPECT_THAT(text, HasSubstr("   1.0000         │#############\n"));
+  EXPECT_THAT(text, HasSubstr("  -0.5000  #######│\n"));
+  EXPECT_THAT(text, HasSubstr("   0.0000         │\n"));
+  EXPECT_THAT(text, HasSubstr("   0.2500         │###\n"));
+  const std::string markdown = to_markdown(trace_scene(
+      parse_scene(R"({"tokens": ["a", "b"], "embeddings": [[1], [-1]], "score": {"scale": 1}})")));
+  // Other leading spaces would collapse.
+  std::string indent;
+  for (int i = 0; i < 10; ++i) indent += "\u00A0";
+  EXPECT_THAT(markdown, HasSubstr("| `" + indent + "│##########` |"));
+  EXPECT_THAT(markdown, HasSubstr("| `##########│` |"));
+}
+
+TEST(RenderText, ScaleRemarkNamesTheOtherSetting) {
+  const auto text = [](const std::string& options) {
+    return to_text(trace_scene(parse_scene(
+        R"({"tokens": ["a", "b"], "embeddings": [[1, 2, 3, 4], [2, 3, 4, 5]])" + options + "}")));
+  };
+  EXPECT_THAT(text(""), HasSubstr("   Scaled by 1/sqrt(head_dim) = 0.5; \"score\": {\"scale\": 1} "
+                                  "leaves the scores as they are.\n"));
+  EXPECT_THAT(text(R"(, "score": {"scale": 0.25})"), HasSubstr("   Scaled by 0.25; \"score\""));
+  EXPECT_THAT(text(R"(, "score": {"scale": 1})"),
+              HasSubstr("   Not scaled; \"score\": {\"scale\": \"1/sqrt(head_dim)\"} multiplies "
+                        "the scores by 1/sqrt(4) = 0.5.\n"));
+  EXPECT_THAT(text(R"(, "heads": 2, "score": {"scale": 1})"), HasSubstr("1/sqrt(2) = 0.7071"));
+  EXPECT_THAT(text(R"(, "focus": null)"), HasSubstr("Scaled by"));
+  const std::string either_way = text(R"(, "heads": 4)");  // 1/sqrt(1) is 1
+  EXPECT_THAT(either_way, Not(HasSubstr("Scaled by")));
+  EXPECT_THAT(either_way, Not(HasSubstr("Not scaled")));
+  EXPECT_THAT(to_text(trace_scene(load_scene(FOVEA_SCENES "/additive_score.json"))),
+              Not(HasSubstr("Not scaled;")));
 }
 
 TEST(RenderText, SinksAndEmptyRowsAreExplained) {
@@ -329,6 +407,22 @@ TEST(NumberText, WholeNumbersDecimalsAndScientific) {
   EXPECT_THAT(show({0.5, 1e-9}, 2), ElementsAre("5e-01", "1e-09"));
   EXPECT_THAT(show({0.5, HUGE_VAL, -HUGE_VAL}, 4), ElementsAre(" 0.5", " inf", "-inf"));
   EXPECT_THAT(show({-0.0, 1}, 4), ElementsAre("0", "1"));
+}
+
+TEST(NumberText, SmallSharesAreBounds) {
+  const auto show = [](std::initializer_list<double> values, int precision) {
+    const Tensor row = Tensor::matrix({values});
+    const NumberText text(row, precision, SmallNumbers::kBound);
+    std::vector<std::string> shown;
+    for (const double value : values) shown.push_back(text.padded(value));
+    return shown;
+  };
+  EXPECT_THAT(show({0.9999, 1.2e-5, 0}, 4), ElementsAre(" 0.9999", "<0.0001", "      0"));
+  EXPECT_THAT(show({0.00005, 0.000049}, 4), ElementsAre(" 0.0001", "<0.0001"));
+  EXPECT_THAT(show({1e-9, 1e-9}, 3), ElementsAre("<0.001", "<0.001"));
+  EXPECT_THAT(show({1.5, -1e-9}, 2), ElementsAre("   1.5", ">-0.01"));
+  EXPECT_THAT(show({0.6, 0.4}, 0), ElementsAre(" 1", "<1"));
+  EXPECT_THAT(show({1, 0}, 4), ElementsAre("1", "0"));
 }
 
 TEST(Pooled, CellsAreMeansOfTheirRegion) {
