@@ -33,7 +33,7 @@ struct Sequence {
   std::vector<std::vector<std::string>> tokens;
   /// Whether the tokens of the scene are numeric ids, which JSON output then writes as numbers.
   bool numeric = false;
-  /// [batch, length, dim] float64
+  /// [batch, length, dim] float64; undefined if the scene has direct queries, keys and values.
   Tensor embeddings;
   /// The random source of the embeddings, such as "rand, seed 42"; empty if they were specified.
   std::string drawn;
@@ -47,6 +47,15 @@ struct Projections {
   Tensor key;    ///< [source dim, kv_heads * key_dim]
   Tensor value;  ///< [source dim, kv_heads * value_dim]
   /// The random source of each matrix, such as "randint(0, 3), seed 42"; empty if it was specified.
+  std::string query_drawn, key_drawn, value_drawn;
+};
+
+/// Queries, keys and values that a scene specifies directly, without embeddings and projections.
+struct DirectInputs {
+  Tensor query;  ///< [batch, queries, heads * head_dim] float64
+  Tensor key;    ///< [batch, keys, kv_heads * key_dim]
+  Tensor value;  ///< [batch, keys, kv_heads * value_dim]
+  /// The random source of each matrix; empty if it was specified.
   std::string query_drawn, key_drawn, value_drawn;
 };
 
@@ -80,6 +89,16 @@ struct Expectation {
   std::string place;  ///< JSON path of the expectation, such as "expect[3]"
 };
 
+/// A number of the trace that the reader is asked for.
+struct Question {
+  std::string step;                 ///< the name of a step, such as "focus.weights"
+  std::vector<std::int64_t> index;  ///< the indices of one number of the step
+  std::string ask;                  ///< the author's question
+  std::string hint;                 ///< empty if there is none
+  Tolerance tolerance;              ///< the permitted error of the answer
+  std::string place;                ///< JSON path of the question, such as "questions[3]"
+};
+
 /// The token whose computation is shown in detail.
 struct Focus {
   std::int64_t item = 0;   ///< index in the batch
@@ -107,6 +126,8 @@ struct Scene {
   std::optional<Sequence> source;  ///< for cross-attention: the sequence of keys and values
   bool batched = false;            ///< whether the scene was written with a batch dimension
   std::optional<Projections> projections;
+  /// Replaces the embeddings and projections. The words then have undefined embeddings.
+  std::optional<DirectInputs> direct;
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
 
@@ -122,6 +143,7 @@ struct Scene {
   int precision = 4;  ///< decimals to show, 0 to kMaxDecimals
   Notes notes;
   std::vector<Expectation> expect;
+  std::vector<Question> questions;
   std::vector<Wish> learn;  ///< grouped by query
 
   /// The JSON text that the scene was parsed from, or equivalent text.
@@ -138,8 +160,8 @@ FOVEA_API Scene load_scene(const std::string& path);
 
 /// Returns the scene with these projections, written into its JSON with full precision, so that
 /// parsing the JSON gives the same results. Removes the author's expectations, because they apply
-/// to the original projections. Throws InvalidArgument if the JSON would no longer be a valid
-/// scene.
+/// to the original projections. Throws InvalidArgument if the scene has no embeddings to project,
+/// or if the JSON would no longer be a valid scene.
 FOVEA_API Scene with_projections(const Scene& scene, const Projections& projections);
 
 /// Options for a scene made from a sentence, with random embeddings and no trained weights.
@@ -155,8 +177,9 @@ struct SentenceOptions {
 /// text has no words or is not UTF-8, or if the options are invalid.
 FOVEA_API Scene scene_from_sentence(std::string_view text, const SentenceOptions& options = {});
 
-/// Sets the focus: a word of the scene, "@INDEX" (counted from 0), or "@ITEM:INDEX" in a batch.
-/// Throws InvalidArgument if the word is unknown (the message lists the words) or occurs twice.
+/// Sets the focus: a word of the scene, "@INDEX" (counted from 0, or from -1 backwards), or
+/// "@ITEM:INDEX" in a batch. Throws InvalidArgument if the word is unknown (the message lists the
+/// words) or occurs twice.
 FOVEA_API void set_focus(Scene& scene, std::string_view query);
 
 /// One step of the computation.
@@ -195,7 +218,7 @@ struct FOVEA_API Trace {
   Tensor visible;
   std::vector<Check> checks;  ///< one per expectation
 
-  /// Returns the step with this name, or nullptr.
+  /// Returns the step with this name, or nullptr. "naive" is accepted for "softmax_unshifted".
   const Step* find(std::string_view name) const;
   bool passed() const;
 };
@@ -205,7 +228,7 @@ struct FOVEA_API Trace {
 FOVEA_API void validate(const Scene& scene);
 
 /// Computes every step. Throws as validate() does, and InvalidArgument if the options do not fit
-/// the problem.
+/// the problem or a question does not ask for one number of a step.
 FOVEA_API Trace trace_scene(const Scene& scene);
 
 /// The colour support of a terminal.

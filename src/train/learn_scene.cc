@@ -32,6 +32,10 @@ void check(const Scene& scene, const LearnOptions& options) {
     fail("learning_rate: expected a number above 0, got {}", options.learning_rate);
   }
   validate(scene);
+  if (scene.direct) {
+    throw InvalidArgument(
+        "scene: expected embeddings, whose projections are trained, got queries, keys and values");
+  }
   if (scene.learn.empty()) {
     throw InvalidArgument("learn: expected a wish for at least one query, got nothing");
   }

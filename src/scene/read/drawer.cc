@@ -2,18 +2,103 @@
 //
 // Random arrays with the same values as NumPy's legacy generator (scene_parser.h).
 
+#include <algorithm>
+#include <span>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "scene/read/scene_parser.h"
+#include "text/word_crc.h"
 
 namespace fovea::scene {
+namespace {
 
-RandomState& Drawer::stream(const JsonNode& drawing) {
-  if (!stream_) {
-    if (!seed_) drawing.fail("expected a \"seed\" in the scene for what is drawn, got none");
-    stream_.emplace(static_cast<std::uint64_t>(*seed_));
+/// The names of arrays in "order": as the steps are called, or as formulas call the weights.
+constexpr std::pair<const char*, Drawn> kArrayNames[] = {
+    {"tokens", Drawn::kTokens},
+    {"embeddings", Drawn::kEmbeddings},
+    {"source", Drawn::kSource},
+    {"W_Q", Drawn::kQueryWeights},
+    {"W_K", Drawn::kKeyWeights},
+    {"W_V", Drawn::kValueWeights},
+    {"query_weights", Drawn::kQueryWeights},
+    {"key_weights", Drawn::kKeyWeights},
+    {"value_weights", Drawn::kValueWeights},
+    {"query", Drawn::kQuery},
+    {"key", Drawn::kKey},
+    {"value", Drawn::kValue},
+};
+
+/// The bounds of a drawing of integers.
+struct Bounds {
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+};
+
+Bounds parse_bounds(const JsonNode& node) {
+  // Integers up to this bound are exact in float64.
+  constexpr std::int64_t kBound = std::int64_t{1} << 53;
+  const auto low = node.find("low");
+  const auto high = node.find("high");
+  if (!high) node.fail("expected a key \"high\" for randint, got none");
+  const Bounds bounds{low ? low->integer(-kBound, kBound) : 0, high->integer(-kBound, kBound)};
+  if (bounds.low >= bounds.high) {
+    high->fail(fmt::format("expected more than low = {}, got {}", bounds.low, bounds.high));
   }
-  return *stream_;
+  return bounds;
+}
+
+/// The distribution of a drawing.
+struct Distribution {
+  enum class Kind : std::uint8_t { kRand, kRandn, kRandint };
+  Kind kind = Kind::kRand;
+  Bounds bounds;
+
+  explicit Distribution(const JsonNode& node) {
+    const auto given = node.find("draw");
+    if (!given) node.fail("expected a key \"draw\", got none");
+    kind = static_cast<Kind>(given->choice({"rand", "randn", "randint"}));
+    if (kind == Kind::kRandint) {
+      bounds = parse_bounds(node);
+      return;
+    }
+    for (const char* bound : {"low", "high"}) {
+      if (const auto extra = node.find(bound)) extra->fail("only randint has bounds; remove it");
+    }
+  }
+
+  std::string text() const {
+    if (kind == Kind::kRandint) return fmt::format("randint({}, {})", bounds.low, bounds.high);
+    return kind == Kind::kRand ? "rand" : "randn";
+  }
+
+  void fill(RandomState& stream, std::span<double> numbers) const {
+    for (double& number : numbers) {
+      number = kind == Kind::kRand ? stream.rand()
+               : kind == Kind::kRandn
+                   ? stream.randn()
+                   : static_cast<double>(stream.randint(bounds.low, bounds.high));
+    }
+  }
+};
+
+void limit_size(const JsonNode& node, const Shape& shape) {
+  if (element_count(shape) > kMaxNumbers) {
+    node.fail(fmt::format("expected at most {} numbers to draw, got {} of them", kMaxNumbers,
+                          to_string(shape)));
+  }
+}
+
+}  // namespace
+
+Drawer::Drawer(const JsonNode& scene) : order_(scene.find("order")) {
+  if (const auto seed = scene.find("seed")) seed_ = seed->integer(0, 0xFFFFFFFFLL);
+}
+
+std::uint64_t Drawer::seed(const JsonNode& drawing) const {
+  if (!seed_) drawing.fail("expected a \"seed\" in the scene for what is drawn, got none");
+  return static_cast<std::uint64_t>(*seed_);
 }
 
 const std::vector<std::string>& Drawer::keys() {
@@ -21,39 +106,96 @@ const std::vector<std::string>& Drawer::keys() {
   return keys;
 }
 
-Tensor Drawer::draw(const JsonNode& node, const Shape& shape, std::string* drawn) {
+Tensor Drawer::draw(const JsonNode& node, const Shape& shape, Drawn array, std::string* drawn) {
+  const Distribution distribution(node);
+  limit_size(node, shape);
+  const std::uint64_t number = seed(node);
+  Tensor result(DType::kFloat64, shape);
+  draws_.push_back({array, [distribution, numbers = result.span<double>()](RandomState& stream) {
+                      distribution.fill(stream, numbers);
+                    }});
+  if (drawn != nullptr) *drawn = fmt::format("{}, seed {}", distribution.text(), number);
+  return result;
+}
+
+void Drawer::draw_by_word(const JsonNode& node, std::int64_t dim, Sequence& sequence) {
+  const Distribution distribution(node);
+  const Shape shape{static_cast<std::int64_t>(sequence.tokens.size()), sequence.length(), dim};
+  limit_size(node, shape);
+  const std::uint64_t number = seed(node);
+  sequence.embeddings = Tensor(DType::kFloat64, shape);
+  sequence.drawn = fmt::format("{}, seed {} and the word", distribution.text(), number);
+  by_word_.emplace_back([distribution, number, dim, &sequence] {
+    std::span<double> numbers = sequence.embeddings.span<double>();
+    for (const auto& item : sequence.tokens) {
+      for (const std::string& word : item) {
+        RandomState stream((number + word_crc(word)) & 0xFFFFFFFFU);
+        distribution.fill(stream, numbers.first(static_cast<std::size_t>(dim)));
+        numbers = numbers.subspan(static_cast<std::size_t>(dim));
+      }
+    }
+  });
+}
+
+void Drawer::draw_tokens(const JsonNode& node, Drawn array, Sequence& sequence) {
+  node.require_object({"draw", "low", "high", "count"});
   const auto kind = node.find("draw");
   if (!kind) node.fail("expected a key \"draw\", got none");
-  const std::size_t choice = kind->choice({"rand", "randn", "randint"});
-  std::string call = choice == 0 ? "rand" : "randn";
-  for (const char* bound : {"low", "high"}) {
-    const auto given = node.find(bound);
-    if (given && choice != 2) given->fail("only randint has bounds; remove it");
-  }
-  if (element_count(shape) > kMaxNumbers) {
-    node.fail(fmt::format("expected at most {} numbers to draw, got {} of them", kMaxNumbers,
-                          to_string(shape)));
-  }
-  constexpr std::int64_t kBound = std::int64_t{1}
-                                  << 53;  // integers up to this are exact in float64
-  Tensor result;
-  if (choice == 2) {
-    const auto low_node = node.find("low");
-    const auto high_node = node.find("high");
-    if (!high_node) node.fail("expected a key \"high\" for randint, got none");
-    const std::int64_t low = low_node ? low_node->integer(-kBound, kBound) : 0;
-    const std::int64_t high = high_node->integer(-kBound, kBound);
-    if (low >= high) {
-      high_node->fail(fmt::format("expected more than low = {}, got {}", low, high));
+  kind->choice({"randint"});
+  const Bounds bounds = parse_bounds(node);
+  const auto count = node.find("count");
+  if (!count) node.fail("expected a key \"count\", the number of tokens, got none");
+  const auto length = static_cast<std::size_t>(count->integer(1, kMaxTokens));
+  seed(node);
+  sequence.numeric = true;
+  sequence.tokens.assign(1, std::vector<std::string>(length));
+  draws_.push_back({array, [bounds, &sequence](RandomState& stream) {
+                      for (std::string& token : sequence.tokens.front()) {
+                        token = fmt::format("{}", stream.randint(bounds.low, bounds.high));
+                      }
+                    }});
+}
+
+void Drawer::sort() {
+  if (!order_) return;
+  std::vector<std::string> names;
+  for (const auto& [name, array] : kArrayNames) names.emplace_back(name);
+  std::vector<Drawn> listed;
+  for (const JsonNode& node : order_->array("an array of names of arrays")) {
+    const auto& [name, array] = kArrayNames[node.choice(names)];
+    const Drawn wanted = array;
+    if (std::ranges::find(listed, wanted) != listed.end()) {
+      node.fail(fmt::format("expected each array once, got \"{}\" again", name));
     }
-    call = fmt::format("randint({}, {})", low, high);
-    const Tensor whole = stream(node).randint(low, high, shape);
-    result = convert(whole, DType::kFloat64);
-  } else {
-    result = choice == 0 ? stream(node).rand(shape) : stream(node).randn(shape);
+    if (std::ranges::find(draws_, wanted, &Draw::array) == draws_.end()) {
+      node.fail(fmt::format(
+          "expected an array that is drawn from the scene's stream, got \"{}\", which is not",
+          name));
+    }
+    listed.push_back(wanted);
   }
-  if (drawn != nullptr) *drawn = fmt::format("{}, seed {}", call, *seed_);
-  return result;
+  if (listed.empty()) order_->fail("expected at least one array, got none");
+  // The listed arrays take each other's places.
+  std::vector<Drawn> places = listed;
+  std::ranges::sort(places);
+  const auto place = [&](const Draw& draw) {
+    const auto found = std::ranges::find(listed, draw.array);
+    return found == listed.end() ? draw.array
+                                 : places[static_cast<std::size_t>(found - listed.begin())];
+  };
+  std::ranges::stable_sort(draws_, {}, place);
+}
+
+void Drawer::fill() {
+  std::ranges::stable_sort(draws_, {}, &Draw::array);
+  sort();
+  if (!draws_.empty()) {
+    RandomState stream(static_cast<std::uint64_t>(*seed_));
+    for (const Draw& draw : draws_) draw.fill(stream);
+  }
+  for (const auto& draw : by_word_) draw();
+  draws_.clear();
+  by_word_.clear();
 }
 
 std::optional<std::int64_t> parse_dim(const JsonNode& node, const char* key) {
@@ -62,10 +204,10 @@ std::optional<std::int64_t> parse_dim(const JsonNode& node, const char* key) {
 }
 
 Tensor Drawer::matrix(const JsonNode& node, std::int64_t rows, const std::string& rows_are,
-                      std::int64_t default_columns, std::string* drawn) {
+                      std::int64_t default_columns, Drawn array, std::string* drawn) {
   if (node.is_object()) {
     node.require_object(keys());
-    return draw(node, {rows, parse_dim(node, "dim").value_or(default_columns)}, drawn);
+    return draw(node, {rows, parse_dim(node, "dim").value_or(default_columns)}, array, drawn);
   }
   Tensor given = node.numbers(2, 2);
   if (given.extent(0) != rows) {
@@ -81,7 +223,7 @@ Tensor Drawer::matrix(const JsonNode& node, std::int64_t rows, const std::string
 Tensor Drawer::vector(const JsonNode& node, std::int64_t default_length) {
   if (!node.is_object()) return node.numbers(1, 1);
   node.require_object(keys());
-  return draw(node, {parse_dim(node, "dim").value_or(default_length)});
+  return draw(node, {parse_dim(node, "dim").value_or(default_length)}, Drawn::kScore);
 }
 
 }  // namespace fovea::scene

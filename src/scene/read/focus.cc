@@ -37,11 +37,14 @@ std::string at_index(bool batched, std::int64_t item, std::int64_t index) {
   return batched ? fmt::format("@{}:{}", item, index) : fmt::format("@{}", index);
 }
 
-/// Parses all of `text` as an integer. Returns -1 if it is not one.
-std::int64_t parse_index(std::string_view text) {
+/// Parses all of `text` as an index from 0 to `count` - 1, or from -`count` to -1 backwards.
+/// Returns -1 if it is not one.
+std::int64_t parse_index(std::string_view text, std::int64_t count) {
   std::int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+  if (error != std::errc() || end != text.data() + text.size()) return -1;
+  if (value < -count || value >= count) return -1;
+  return value < 0 ? value + count : value;
 }
 
 /// Returns the unique position of a word. `where` names the searched sequence in messages.
@@ -59,8 +62,11 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
   if (places.empty()) {
     std::vector<std::string> words;
     for (const auto& item : tokens) words.insert(words.end(), item.begin(), item.end());
+    const std::int64_t index = parse_index(word, static_cast<std::int64_t>(tokens[0].size()));
     fail("no word \"{}\" in the {}; its words are: {}{}", visible(word), where, list_words(words),
-         did_you_mean(word, words));
+         index < 0 ? did_you_mean(word, words)
+                   : fmt::format(" (the word at index {} is {})", visible(word),
+                                 at_index(batched, 0, index)));
   }
   std::vector<std::string> indices;
   for (const Focus& place : places) indices.push_back(at_index(batched, place.item, place.index));
@@ -71,18 +77,19 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
 /// Resolves "@INDEX", or "@ITEM:INDEX" in a batch.
 Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) {
   std::string_view index = name.substr(1);
+  const auto items = static_cast<std::int64_t>(tokens.size());
+  const auto length = static_cast<std::int64_t>(tokens.front().size());
   Focus place;
   const auto colon = index.find(':');
   if (colon != std::string_view::npos) {
-    place.item = parse_index(index.substr(0, colon));
+    place.item = parse_index(index.substr(0, colon), items);
     index.remove_prefix(colon + 1);
   }
-  place.index = parse_index(index);
-  const auto items = static_cast<std::int64_t>(tokens.size());
-  const auto length = static_cast<std::int64_t>(tokens.front().size());
-  if (place.item < 0 || place.item >= items || place.index < 0 || place.index >= length) {
-    fail("expected an index from {} to {}, got \"{}\"", batched ? "@0:0" : "@0",
-         at_index(batched, items - 1, length - 1), visible(name));
+  place.index = parse_index(index, length);
+  if (place.item < 0 || place.index < 0) {
+    fail("expected an index from {} to {}, or from {} backwards, got \"{}\"",
+         batched ? "@0:0" : "@0", at_index(batched, items - 1, length - 1),
+         at_index(batched, batched ? -1 : 0, -1), visible(name));
   }
   return place;
 }

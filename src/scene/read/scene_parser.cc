@@ -15,150 +15,81 @@
 #include "io/file_io.h"
 #include "json/mask_json.h"
 #include "scene/read/scene_parts.h"
-#include "scene/read/step_catalogue.h"
-#include "text/nearest.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {
 namespace {
-
-constexpr std::int64_t kMaxBatch = 64;
 
 class SceneParser {
  public:
   explicit SceneParser(JsonNode root) : root_(std::move(root)) {}
 
   Scene parse() {
-    root_.require_object({"$schema", "title",     "tokens",      "text",           "embeddings",
-                          "source",  "seed",      "projections", "heads",          "kv_heads",
-                          "score",   "mask",      "alignment",   "normalizations", "focus",
-                          "dtype",   "precision", "notes",       "expect",         "learn"});
+    root_.require_object({"$schema",   "title",       "tokens",         "text",      "embeddings",
+                          "query",     "key",         "value",          "source",    "seed",
+                          "order",     "projections", "heads",          "kv_heads",  "score",
+                          "mask",      "alignment",   "normalizations", "focus",     "dtype",
+                          "precision", "notes",       "expect",         "questions", "learn"});
     if (const auto schema = root_.find("$schema")) schema->string();
     const auto title = root_.find("title");
     scene_.title = title ? title->string() : "Untitled scene";
-    const auto seed = root_.find("seed");
-    drawer_ = Drawer(seed ? std::optional(seed->integer(0, 0xFFFFFFFFLL)) : std::nullopt);
-
-    // The order of these calls determines the order of draws from the random stream.
-    scene_.words = parse_sequence(root_, &scene_.batched);
-    parse_source();
+    drawer_.emplace(root_);
+    parse_inputs();
     parse_heads();
     parse_projections();
     check_sizes();
-    parse_score(root_.find("score"), score_shape(), drawer_, scene_);
+    parse_score(root_.find("score"), score_shape(), *drawer_, scene_);
+    drawer_->fill();
     if (const auto alignment = root_.find("alignment")) {
       scene_.options.alignment = parse_alignment(*alignment, problem_shape());
     }
     if (const auto mask = root_.find("mask")) {
       scene_.options.mask = parse_mask(*mask, problem_shape(), kMaxTokens);
     }
-    parse_presentation();
+    parse_presentation(root_, scene_);
+    if (const auto learn = root_.find("learn")) {
+      if (scene_.direct) {
+        learn->fail("expected embeddings, whose projections are trained, got \"query\"");
+      }
+      scene_.learn = parse_learn(*learn, scene_);
+    }
     return std::move(scene_);
   }
 
  private:
-  // ---- Tokens and embeddings -------------------------------------------------------------------
+  // ---- Words, and their embeddings or queries, keys and values --------------------------------
 
-  /// Parses "tokens" or "text", and "embeddings", of the scene or its source.
-  Sequence parse_sequence(const JsonNode& node, bool* batched) {
-    Sequence sequence;
-    const auto tokens = node.find("tokens");
-    const auto text = node.find("text");
-    if (tokens && text) text->fail("expected either \"tokens\" or \"text\", got both");
-    if (!tokens && !text) node.fail("expected \"tokens\" or \"text\", got neither");
-    if (text) {
-      sequence.tokens = {split_words(text->string())};
-      if (sequence.tokens[0].empty()) text->fail("expected at least one word, got none");
-    } else {
-      parse_tokens(*tokens, sequence, batched);
+  void parse_inputs() {
+    parse_words(root_, Drawn::kTokens, *drawer_, scene_.words, scene_.batched);
+    const bool direct = root_.find("query") || root_.find("key") || root_.find("value");
+    if (!direct) embed(root_, Drawn::kEmbeddings, scene_.words, scene_.batched);
+    if (const auto source = root_.find("source")) {
+      source->require_object({"tokens", "text", "embeddings"});
+      bool batched = false;
+      parse_words(*source, Drawn::kSource, *drawer_, scene_.source.emplace(), batched);
+      if (!direct) embed(*source, Drawn::kSource, *scene_.source, batched);
+      if (scene_.source->tokens.size() != scene_.words.tokens.size()) {
+        source->fail(
+            fmt::format("expected as many batch items as the scene's tokens have, {}, got {}",
+                        scene_.words.tokens.size(), scene_.source->tokens.size()));
+      }
     }
-    const JsonNode& words = tokens ? *tokens : *text;
-    if (sequence.length() > kMaxTokens) {
-      words.fail(fmt::format("expected at most {} tokens, got {}", kMaxTokens, sequence.length()));
-    }
+    if (!direct) return;
+    for (const char* other : {"embeddings", "projections"}) refuse_beside_direct(root_, other);
+    if (const auto source = root_.find("source")) refuse_beside_direct(*source, "embeddings");
+    scene_.direct = parse_direct(root_, *drawer_, scene_);
+  }
+
+  void embed(const JsonNode& node, Drawn array, Sequence& sequence, bool& batched) {
     const auto embeddings = node.find("embeddings");
     if (!embeddings) node.fail("expected \"embeddings\", got none");
-    parse_embeddings(*embeddings, sequence, batched);
-    return sequence;
+    parse_embeddings(*embeddings, array, *drawer_, sequence, batched);
   }
 
-  static void parse_tokens(const JsonNode& node, Sequence& sequence, bool* batched) {
-    const auto items = node.array("an array of tokens");
-    if (items.empty()) node.fail("expected at least one token, got none");
-    if (!items[0].is_array()) {
-      sequence.tokens.push_back(parse_token_list(node, sequence));
-      return;
-    }
-    *batched = true;
-    if (static_cast<std::int64_t>(items.size()) > kMaxBatch) {
-      node.fail(fmt::format("expected at most {} batch items, got {}", kMaxBatch, items.size()));
-    }
-    for (const JsonNode& item : items) {
-      sequence.tokens.push_back(parse_token_list(item, sequence));
-      const std::size_t length = sequence.tokens.front().size();
-      if (sequence.tokens.back().size() != length) {
-        item.fail(
-            fmt::format("expected {} tokens, as the first item has, got {}; fill up with tokens "
-                        "of your own and hide them with mask.key_lengths",
-                        length, sequence.tokens.back().size()));
-      }
-    }
-  }
-
-  static std::vector<std::string> parse_token_list(const JsonNode& node, Sequence& sequence) {
-    std::vector<std::string> tokens;
-    for (const JsonNode& item : node.array("an array of tokens")) {
-      const bool first = sequence.tokens.empty() && tokens.empty();
-      if (first) sequence.numeric = item.is_integer();
-      if (sequence.numeric) {
-        if (!item.is_integer()) item.expected("a whole number, as the first token is");
-        tokens.push_back(fmt::format("{}", item.integer(INT64_MIN, INT64_MAX)));
-      } else {
-        if (!item.is_string()) item.expected(first ? "a string or a whole number" : "a string");
-        if (item.string().empty()) item.fail("expected a word, got an empty string");
-        tokens.push_back(item.string());
-      }
-    }
-    if (tokens.empty()) node.fail("expected at least one token, got none");
-    return tokens;
-  }
-
-  void parse_embeddings(const JsonNode& node, Sequence& sequence, bool* batched) {
-    const auto batch = static_cast<std::int64_t>(sequence.tokens.size());
-    const std::int64_t length = sequence.length();
-    if (node.is_object()) {
-      node.require_object(Drawer::keys());
-      const auto dim = parse_dim(node, "dim");
-      if (!dim) node.fail("expected a key \"dim\", the numbers per word, got none");
-      sequence.embeddings = drawer_.draw(node, {batch, length, *dim}, &sequence.drawn);
-      return;
-    }
-    Tensor given = node.numbers(2, 3);
-    if (given.rank() == 3 && batch == 1) *batched = true;
-    const bool rank_fits = given.rank() == (*batched ? 3 : 2);
-    const std::int64_t rows = given.extent(given.rank() - 2);
-    if (!rank_fits || (*batched && given.extent(0) != batch) || rows != length) {
-      node.fail(fmt::format("expected {} rows, one per token{}, got {}", length,
-                            *batched ? fmt::format(", in each of {} batch items", batch) : "",
-                            to_string(given.shape())));
-    }
-    const std::int64_t dim = given.extent(given.rank() - 1);
-    if (dim < 1 || dim > kMaxDim) {
-      node.fail(fmt::format("expected rows of 1 to {} numbers, got {}", kMaxDim, dim));
-    }
-    sequence.embeddings = std::move(given).reshaped({batch, length, dim});
-  }
-
-  void parse_source() {
-    const auto source = root_.find("source");
-    if (!source) return;
-    source->require_object({"tokens", "text", "embeddings"});
-    bool batched = false;
-    scene_.source = parse_sequence(*source, &batched);
-    if (scene_.source->tokens.size() != scene_.words.tokens.size()) {
-      source->fail(
-          fmt::format("expected as many batch items as the scene's tokens have, {}, got {}",
-                      scene_.words.tokens.size(), scene_.source->tokens.size()));
+  static void refuse_beside_direct(const JsonNode& node, const char* key) {
+    if (const auto given = node.find(key)) {
+      given->fail(
+          fmt::format("expected either \"{}\" or \"query\", \"key\" and \"value\", got both", key));
     }
   }
 
@@ -182,6 +113,12 @@ class SceneParser {
   }
 
   void parse_projections() {
+    if (scene_.direct) {
+      check_heads("query", scene_.direct->query.extent(2), scene_.heads);
+      check_heads("key", scene_.direct->key.extent(2), scene_.kv_heads);
+      check_heads("value", scene_.direct->value.extent(2), scene_.kv_heads);
+      return;
+    }
     const auto node = root_.find("projections");
     if (!node || !node->is_object()) {
       if (node && !(node->is_string() && node->string() == "none")) {
@@ -209,22 +146,27 @@ class SceneParser {
       const std::int64_t columns = parse_dim(*node, "dim").value_or(dim());
       const std::int64_t kv_columns = columns / scene_.heads * scene_.kv_heads;
       const std::int64_t value_columns = parse_dim(*node, "value_dim").value_or(kv_columns);
-      projections.query = drawer_.draw(*node, {dim(), columns}, &projections.query_drawn);
-      projections.key = drawer_.draw(*node, {source_dim(), kv_columns}, &projections.key_drawn);
-      projections.value =
-          drawer_.draw(*node, {source_dim(), value_columns}, &projections.value_drawn);
+      projections.query =
+          drawer_->draw(*node, {dim(), columns}, Drawn::kQueryWeights, &projections.query_drawn);
+      projections.key = drawer_->draw(*node, {source_dim(), kv_columns}, Drawn::kKeyWeights,
+                                      &projections.key_drawn);
+      projections.value = drawer_->draw(*node, {source_dim(), value_columns}, Drawn::kValueWeights,
+                                        &projections.value_drawn);
     } else {
       refuse({"low", "high", "dim", "value_dim"},
              "expected a key \"draw\" beside this one, got none");
       const auto part = [&](const char* name, std::int64_t row_count, const std::string& rows_are,
-                            std::string* how) {
+                            Drawn array, std::string* how) {
         const auto given = node->find(name);
         if (!given) node->fail(fmt::format("expected a key \"{}\", got none", name));
-        return drawer_.matrix(*given, row_count, rows_are, dim(), how);
+        return drawer_->matrix(*given, row_count, rows_are, dim(), array, how);
       };
-      projections.query = part("query", dim(), rows, &projections.query_drawn);
-      projections.key = part("key", source_dim(), source_rows, &projections.key_drawn);
-      projections.value = part("value", source_dim(), source_rows, &projections.value_drawn);
+      projections.query =
+          part("query", dim(), rows, Drawn::kQueryWeights, &projections.query_drawn);
+      projections.key =
+          part("key", source_dim(), source_rows, Drawn::kKeyWeights, &projections.key_drawn);
+      projections.value =
+          part("value", source_dim(), source_rows, Drawn::kValueWeights, &projections.value_drawn);
     }
     check_heads("projections.query", projections.query.extent(1), scene_.heads);
     check_heads("projections.key", projections.key.extent(1), scene_.kv_heads);
@@ -240,17 +182,16 @@ class SceneParser {
     }
   }
 
-  std::int64_t head_dim() const {
-    return (scene_.projections ? scene_.projections->query.extent(1) : dim()) / scene_.heads;
-  }
-  std::int64_t key_dim() const {
-    return (scene_.projections ? scene_.projections->key.extent(1) : source_dim()) /
-           scene_.kv_heads;
-  }
+  std::int64_t head_dim() const { return query_columns(scene_) / scene_.heads; }
+  std::int64_t key_dim() const { return key_columns(scene_) / scene_.kv_heads; }
+  std::int64_t value_dim() const { return value_columns(scene_) / scene_.kv_heads; }
 
   ScoreShape score_shape() const {
     ScoreShape shape{problem_shape(), head_dim(), key_dim(), "projections.key", {}};
-    if (scene_.projections) {
+    if (scene_.direct) {
+      shape.key_place = "key";
+      shape.query_name = "query " + matrix_shape(scene_.direct->query);
+    } else if (scene_.projections) {
       shape.query_name = "projections.query " + to_string(scene_.projections->query.shape());
     } else {
       shape.key_place = scene_.source ? "source.embeddings" : "kv_heads";
@@ -266,11 +207,6 @@ class SceneParser {
 
   static std::string columns_of(const char* name, const Tensor& embeddings) {
     return fmt::format("one per column of {} {}", name, matrix_shape(embeddings));
-  }
-
-  std::int64_t value_dim() const {
-    return (scene_.projections ? scene_.projections->value.extent(1) : source_dim()) /
-           scene_.kv_heads;
   }
 
   ProblemShape problem_shape() const {
@@ -302,85 +238,9 @@ class SceneParser {
     }
   }
 
-  // ---- Presentation and expectations -----------------------------------------------------------
-
-  void parse_presentation() {
-    parse_normalizations();
-    if (const auto dtype = root_.find("dtype")) {
-      scene_.arithmetic =
-          dtype->choice({"float64", "float32"}) == 0 ? DType::kFloat64 : DType::kFloat32;
-    }
-    if (const auto precision = root_.find("precision")) {
-      scene_.precision = static_cast<int>(precision->integer(0, kMaxDecimals));
-    }
-    parse_focus();
-    if (const auto notes = root_.find("notes")) {
-      std::vector<std::string> names = all_step_names();
-      names.push_back("scene");
-      for (const auto& [name, note] : notes->members()) {
-        if (std::find(names.begin(), names.end(), name) == names.end()) {
-          note.fail(fmt::format("expected the name of a step, or \"scene\", got \"{}\"{}",
-                                visible(name), did_you_mean(name, names)));
-        }
-        scene_.notes.emplace_back(name, note.string());
-      }
-    }
-    if (const auto expect = root_.find("expect")) {
-      for (const JsonNode& item : expect->array("an array of expectations")) {
-        scene_.expect.push_back(parse_expectation(item));
-      }
-    }
-    if (const auto learn = root_.find("learn")) scene_.learn = parse_learn(*learn, scene_);
-  }
-
-  void parse_normalizations() {
-    const auto node = root_.find("normalizations");
-    if (node) {
-      for (const JsonNode& item : node->array("an array of normalizations")) {
-        const auto kind = static_cast<reference::Normalization>(item.choice(normalization_names()));
-        const auto& given = scene_.normalizations;
-        if (std::find(given.begin(), given.end(), kind) != given.end()) {
-          item.fail(fmt::format("expected each normalization once, got \"{}\" again",
-                                normalization_name(kind)));
-        }
-        if (kind == reference::Normalization::kSum && !scene_.options.score.sinks.empty()) {
-          item.fail("expected no division by the sum beside sinks: a sink is a logit");
-        }
-        scene_.normalizations.push_back(kind);
-      }
-      if (scene_.normalizations.empty()) node->fail("expected at least one, got none");
-    } else {
-      scene_.normalizations = {reference::Normalization::kSoftmax};
-    }
-  }
-
-  void parse_focus() {
-    const auto node = root_.find("focus");
-    scene_.focus = Focus{};
-    if (!node) return;
-    const std::int64_t last = scene_.words.length() - 1;
-    if (node->is_null()) {
-      scene_.focus.reset();
-    } else if (node->is_string()) {
-      try {
-        scene_.focus = find_word(scene_, node->string());
-      } catch (const InvalidArgument& error) {
-        node->fail(error.what());
-      }
-    } else if (node->is_array()) {
-      const auto batch = static_cast<std::int64_t>(scene_.words.tokens.size());
-      const auto pair = node->array();
-      if (pair.size() != 2) node->expected("[batch item, token]");
-      scene_.focus = Focus{pair[0].integer(0, batch - 1), pair[1].integer(0, last)};
-    } else {
-      if (!node->is_integer()) node->expected("a word, its index, [batch item, token], or null");
-      scene_.focus = Focus{0, node->integer(0, last)};
-    }
-  }
-
   JsonNode root_;
   Scene scene_;
-  Drawer drawer_{std::nullopt};
+  std::optional<Drawer> drawer_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lookup of words in a scene.
+// Lookup of words in a scene, and the widths of its queries, keys and values.
 
 #pragma once
 
@@ -25,5 +25,13 @@ std::int64_t find_key(const Scene& scene, std::int64_t item, std::string_view na
 
 /// Returns the text of the focus token.
 const std::string& focus_word(const Scene& scene);
+
+/// Returns the number of columns of all heads' queries, keys or values.
+std::int64_t query_columns(const Scene& scene);
+std::int64_t key_columns(const Scene& scene);
+std::int64_t value_columns(const Scene& scene);
+
+/// Returns the factor on the scores.
+double score_scale(const Scene& scene);
 
 }  // namespace fovea::scene

@@ -86,7 +86,7 @@ class ScoreParser {
       }
     } else if (kind == 1) {
       Tensor w = drawer_.matrix(*weights, shape_.head_dim, "one per number of a query head",
-                                shape_.key_dim);
+                                shape_.key_dim, Drawn::kScore);
       if (w.extent(1) != shape_.key_dim) {
         weights->fail(fmt::format("expected {} columns, one per key column, got {}", shape_.key_dim,
                                   w.extent(1)));
@@ -94,9 +94,9 @@ class ScoreParser {
       scene_.score_kind = reference::GeneralScore{std::move(w)};
     } else {
       Tensor w = drawer_.matrix(*query_weights, shape_.head_dim, "one per number of a query head",
-                                shape_.head_dim);
-      Tensor u =
-          drawer_.matrix(*key_weights, shape_.key_dim, "one per number of a key head", w.extent(1));
+                                shape_.head_dim, Drawn::kScore);
+      Tensor u = drawer_.matrix(*key_weights, shape_.key_dim, "one per number of a key head",
+                                w.extent(1), Drawn::kScore);
       Tensor v_values = drawer_.vector(*v, w.extent(1));
       if (u.extent(1) != w.extent(1) || v_values.extent(0) != w.extent(1)) {
         node->fail(

@@ -63,6 +63,14 @@ std::string_view base_name(std::string_view name) {
   return name.substr(0, name.find('['));
 }
 
+std::string canonical_name(std::string_view name) {
+  const std::string suffix = fmt::format("[{}]", kNaive);
+  if (!name.ends_with(suffix)) return std::string(name);
+  name.remove_suffix(suffix.size());
+  return fmt::format("{}[{}]", name,
+                     normalization_name(reference::Normalization::kSoftmaxUnshifted));
+}
+
 const StepInfo& step_info(std::string_view name) {
   const auto& catalogue = step_catalogue();
   const auto found = std::find_if(catalogue.begin(), catalogue.end(), [&](const StepInfo& info) {
@@ -112,18 +120,6 @@ const std::vector<std::string>& normalization_names() {
 
 std::string_view normalization_name(reference::Normalization normalization) {
   return normalization_names()[static_cast<std::size_t>(normalization)];
-}
-
-std::string_view normalization_label(reference::Normalization normalization) {
-  switch (normalization) {
-    case reference::Normalization::kSoftmax:
-      return "softmax";
-    case reference::Normalization::kSoftmaxUnshifted:
-      return "naive softmax";
-    case reference::Normalization::kSum:
-      return "divided by sum";
-  }
-  return "";
 }
 
 std::string normalization_label(reference::Normalization normalization, const Texts& texts) {

@@ -28,6 +28,12 @@ const std::vector<StepInfo>& step_catalogue();
 /// is_step_name(name).
 const StepInfo& step_info(std::string_view name);
 
+/// The name by which readers know the unshifted softmax.
+inline constexpr std::string_view kNaive = "naive";
+
+/// Returns the name with "[naive]" replaced by "[softmax_unshifted]".
+std::string canonical_name(std::string_view name);
+
 /// Returns the name without its "focus." prefix and "[...]" suffix.
 std::string_view base_name(std::string_view name);
 

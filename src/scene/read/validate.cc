@@ -4,11 +4,14 @@
 // files with their location; these checks protect the trace from scenes built or modified in code.
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "fovea/error.h"
 #include "fovea/scene.h"
+
+#include "scene/read/scene_parts.h"
 
 namespace fovea::scene {
 namespace {
@@ -17,7 +20,18 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw InvalidArgument("scene: " + message);
 }
 
-void validate_sequence(const Sequence& sequence, std::size_t batch, const char* name) {
+void validate_rows(const Tensor& rows, std::size_t batch, const Sequence& sequence,
+                   std::string_view name) {
+  const Shape expected{static_cast<std::int64_t>(batch), sequence.length(), 0};
+  require(rows.defined() && rows.dtype() == DType::kFloat64 && rows.rank() == 3 &&
+              std::equal(expected.begin(), expected.begin() + 2, rows.shape().begin()) &&
+              rows.extent(2) > 0,
+          fmt::format("expected float64 {} [{}, {}, dim], got {}", name, batch, sequence.length(),
+                      rows.defined() ? to_string(rows.shape()) : "none"));
+}
+
+void validate_sequence(const Sequence& sequence, std::size_t batch, bool embedded,
+                       const char* name) {
   require(!sequence.tokens.empty() && !sequence.tokens.front().empty(),
           fmt::format("expected at least one token in {}, got none", name));
   require(sequence.tokens.size() == batch, fmt::format("expected {} batch items in {}, got {}",
@@ -27,29 +41,41 @@ void validate_sequence(const Sequence& sequence, std::size_t batch, const char* 
             fmt::format("expected {} tokens in every batch item of {}, got {}", sequence.length(),
                         name, item.size()));
   }
-  const Tensor& embeddings = sequence.embeddings;
-  const Shape expected{static_cast<std::int64_t>(batch), sequence.length(), 0};
-  require(embeddings.defined() && embeddings.dtype() == DType::kFloat64 && embeddings.rank() == 3 &&
-              std::equal(expected.begin(), expected.begin() + 2, embeddings.shape().begin()) &&
-              embeddings.extent(2) > 0,
-          fmt::format("expected float64 embeddings [{}, {}, dim] in {}, got {}", batch,
-                      sequence.length(), name,
-                      embeddings.defined() ? to_string(embeddings.shape()) : "none"));
+  if (embedded) {
+    validate_rows(sequence.embeddings, batch, sequence, fmt::format("embeddings of the {}", name));
+  }
 }
 
 void validate_columns(std::int64_t columns, std::int64_t heads, const char* name) {
-  require(
-      columns > 0 && columns % heads == 0,
-      fmt::format("expected columns in {} that {} heads can share, got {}", name, heads, columns));
+  require(columns > 0 && columns % heads == 0,
+          fmt::format("expected {} columns that {} heads can share, got {}", name, heads, columns));
 }
 
-void validate_projection(const Tensor& weights, std::int64_t rows, std::int64_t heads,
-                         const char* name) {
+void validate_projection(const Tensor& weights, std::int64_t rows, const char* name) {
   require(weights.defined() && weights.dtype() == DType::kFloat64 && weights.rank() == 2 &&
               weights.extent(0) == rows,
           fmt::format("expected float64 {} weights [{}, columns], got {}", name, rows,
                       weights.defined() ? to_string(weights.shape()) : "none"));
-  validate_columns(weights.extent(1), heads, name);
+}
+
+/// Checks the direct inputs, or the projections, or the embeddings.
+void validate_inputs(const Scene& scene, std::size_t batch) {
+  if (scene.direct) {
+    require(!scene.projections, "expected no projections beside direct queries, keys and values");
+    const Sequence& source = scene.source ? *scene.source : scene.words;
+    validate_rows(scene.direct->query, batch, scene.words, "queries");
+    validate_rows(scene.direct->key, batch, source, "keys");
+    validate_rows(scene.direct->value, batch, source, "values");
+  } else if (scene.projections) {
+    const std::int64_t dim = scene.words.embeddings.extent(2);
+    const std::int64_t source_dim = scene.source ? scene.source->embeddings.extent(2) : dim;
+    validate_projection(scene.projections->query, dim, "query");
+    validate_projection(scene.projections->key, source_dim, "key");
+    validate_projection(scene.projections->value, source_dim, "value");
+  }
+  validate_columns(query_columns(scene), scene.heads, "query");
+  validate_columns(key_columns(scene), scene.kv_heads, "key");
+  validate_columns(value_columns(scene), scene.kv_heads, "value");
 }
 
 void validate_wish(const Scene& scene, const Wish& wish) {
@@ -71,24 +97,15 @@ void validate_wish(const Scene& scene, const Wish& wish) {
 
 void validate(const Scene& scene) {
   const std::size_t batch = scene.words.tokens.size();
-  validate_sequence(scene.words, batch, "words");
-  if (scene.source) validate_sequence(*scene.source, batch, "source");
+  validate_sequence(scene.words, batch, !scene.direct, "words");
+  if (scene.source) validate_sequence(*scene.source, batch, !scene.direct, "source");
   require(scene.batched || batch == 1,
           fmt::format("expected batched to be true with {} batch items", batch));
 
   require(scene.heads > 0 && scene.kv_heads > 0 && scene.heads % scene.kv_heads == 0,
           fmt::format("expected heads to be a positive multiple of kv_heads, got {} and {}",
                       scene.heads, scene.kv_heads));
-  const std::int64_t dim = scene.words.embeddings.extent(2);
-  const std::int64_t source_dim = scene.source ? scene.source->embeddings.extent(2) : dim;
-  if (scene.projections) {
-    validate_projection(scene.projections->query, dim, scene.heads, "query");
-    validate_projection(scene.projections->key, source_dim, scene.kv_heads, "key");
-    validate_projection(scene.projections->value, source_dim, scene.kv_heads, "value");
-  } else {
-    validate_columns(dim, scene.heads, "embeddings");
-    validate_columns(source_dim, scene.kv_heads, "source embeddings");
-  }
+  validate_inputs(scene, batch);
 
   require(!scene.normalizations.empty(), "expected at least one normalization, got none");
   require(scene.precision >= 0 && scene.precision <= kMaxDecimals,

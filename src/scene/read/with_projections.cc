@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "fovea/error.h"
@@ -54,33 +55,64 @@ void append_json(std::string& out, const Json& value, const std::string& indent)
   out += value.is_array() ? ']' : '}';
 }
 
-Json matrix_json(const Tensor& matrix, const char* name) {
+Json numbers_json(const TensorView& numbers, const std::string& place) {
+  if (numbers.rank() == 0) {
+    const double number = numbers.value({});
+    if (!std::isfinite(number)) fail("{}: expected a finite number, got {}", place, number);
+    return number;
+  }
   Json rows = Json::array();
-  for (std::int64_t i = 0; i < matrix.extent(0); ++i) {
-    Json row = Json::array();
-    for (std::int64_t j = 0; j < matrix.extent(1); ++j) {
-      const double number = matrix.value({i, j});
-      if (!std::isfinite(number)) {
-        fail("projections.{}: expected finite numbers, got {} at {}", name, number,
-             to_string({i, j}));
-      }
-      row.push_back(number);
-    }
-    rows.push_back(std::move(row));
+  for (std::int64_t i = 0; i < numbers.extent(0); ++i) {
+    rows.push_back(numbers_json(numbers[i], fmt::format("{}[{}]", place, i)));
   }
   return rows;
+}
+
+/// Replaces drawings of words and embeddings by what was drawn.
+void write_drawn(Json& part, const Sequence& sequence) {
+  if (const auto tokens = part.find("tokens"); tokens != part.end() && tokens->is_object()) {
+    *tokens = Json::array();
+    for (const std::string& token : sequence.tokens.front()) tokens->push_back(Json::parse(token));
+  }
+  if (!part["embeddings"].is_object()) return;
+  const bool batched = part.contains("tokens") && part["tokens"][0].is_array();
+  const TensorView numbers = sequence.embeddings;
+  part["embeddings"] = numbers_json(batched ? numbers : numbers[0], "embeddings");
+}
+
+/// Replaces drawings of the score's weights by what was drawn.
+void write_drawn(Json& score, const reference::ScoreKind& kind) {
+  const auto write = [&](const char* name, const TensorView& numbers) {
+    if (score[name].is_object()) score[name] = numbers_json(numbers, name);
+  };
+  if (const auto* general = std::get_if<reference::GeneralScore>(&kind)) {
+    write("weights", general->weights);
+  } else if (const auto* additive = std::get_if<reference::AdditiveScore>(&kind)) {
+    write("query_weights", additive->query_weights);
+    write("key_weights", additive->key_weights);
+    write("v", additive->v);
+  }
 }
 
 }  // namespace
 
 Scene with_projections(const Scene& scene, const Projections& projections) {
-  const Json json = Json::parse(scene.json, nullptr, /*allow_exceptions=*/false);
+  if (scene.direct) {
+    throw InvalidArgument("scene: expected embeddings to project, got queries, keys and values");
+  }
+  Json json = Json::parse(scene.json, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
     throw InvalidArgument("scene: expected the JSON that it was read from, got none");
   }
-  const Json matrices = {{"query", matrix_json(projections.query, "query")},
-                         {"key", matrix_json(projections.key, "key")},
-                         {"value", matrix_json(projections.value, "value")}};
+  // Arrays that were drawn after the projections would get other numbers without them.
+  if (json.erase("order") > 0) {
+    write_drawn(json, scene.words);
+    if (scene.source) write_drawn(json["source"], *scene.source);
+  }
+  if (json.contains("score")) write_drawn(json["score"], scene.score_kind);
+  const Json matrices = {{"query", numbers_json(projections.query, "projections.query")},
+                         {"key", numbers_json(projections.key, "projections.key")},
+                         {"value", numbers_json(projections.value, "projections.value")}};
   // Existing projections are replaced in place; new ones follow the inputs that they project.
   const std::string_view before = json.contains("projections") ? "projections"
                                   : json.contains("source")    ? "source"

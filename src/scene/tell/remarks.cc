@@ -230,16 +230,22 @@ std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t h
   return text;
 }
 
-std::string how_drawn(const Projections& projections) {
-  const std::string& one = projections.query_drawn;
-  if (projections.key_drawn == one && projections.value_drawn == one) return one;
-  std::string list;
-  for (const auto& [name, drawn] :
-       {std::pair("W_Q", &projections.query_drawn), std::pair("W_K", &projections.key_drawn),
-        std::pair("W_V", &projections.value_drawn)}) {
-    if (!drawn->empty()) list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", name, *drawn);
+std::string how_drawn(const Scene& scene) {
+  std::vector<std::pair<const char*, std::string>> parts;
+  if (scene.direct) {
+    const DirectInputs& in = *scene.direct;
+    parts = {{"query", in.query_drawn}, {"key", in.key_drawn}, {"value", in.value_drawn}};
+  } else if (scene.projections) {
+    const Projections& w = *scene.projections;
+    parts = {{"W_Q", w.query_drawn}, {"W_K", w.key_drawn}, {"W_V", w.value_drawn}};
   }
-  return list;
+  std::string list;
+  bool same = true;
+  for (const auto& [name, drawn] : parts) {
+    same = same && drawn == parts[0].second;
+    if (!drawn.empty()) list += fmt::format("{}{}: {}", list.empty() ? "" : "; ", name, drawn);
+  }
+  return same && !parts.empty() ? parts[0].second : list;
 }
 
 std::string summarize(const Scene& scene, const Texts& texts) {
@@ -254,7 +260,9 @@ std::string summarize(const Scene& scene, const Texts& texts) {
   if (scene.batched) {
     groups.back().push_back(counted("items", static_cast<std::int64_t>(scene.words.tokens.size())));
   }
-  groups.back().push_back(counted("numbers", scene.words.embeddings.extent(2)));
+  if (!scene.direct) {
+    groups.back().push_back(counted("numbers", scene.words.embeddings.extent(2)));
+  }
   if (scene.source) groups.back().push_back(counted("source", scene.source->length()));
   groups.emplace_back();
   const bool dot = std::holds_alternative<reference::DotScore>(scene.score_kind);
@@ -274,8 +282,10 @@ std::string summarize(const Scene& scene, const Texts& texts) {
   if (!score.sinks.empty()) add("sink");
   if (scene.heads > 1) groups.back().push_back(counted("heads", scene.heads));
   if (scene.kv_heads != scene.heads) groups.back().push_back(counted("kv_heads", scene.kv_heads));
-  if (scene.projections) {
-    add(how_drawn(*scene.projections).empty() ? "given_weights" : "random_weights");
+  if (scene.direct) {
+    add("direct");
+  } else if (scene.projections) {
+    add(how_drawn(scene).empty() ? "given_weights" : "random_weights");
   } else {
     add(dot ? "no_weights" : "no_projections");
   }

@@ -35,10 +35,12 @@ Section tell_embeddings(const StoryParts& parts) {
   return section;
 }
 
+/// Tells queries, keys and values, and the projections that they come from unless they are given.
 Section tell_projections(const StoryParts& parts) {
+  const bool direct = parts.scene().direct.has_value();
   Section section{
       "Queries, keys and values",
-      "query = x W_Q, key = x W_K, value = x W_V",
+      direct ? "one row of numbers per word" : "query = x W_Q, key = x W_K, value = x W_V",
       "Three views of each word: what it asks for, what it can be found by, and what it "
       "passes on.",
       {},
@@ -48,11 +50,14 @@ Section tell_projections(const StoryParts& parts) {
   parts.add_matrices(section, "key_weights", "W_K");
   parts.add_matrices(section, "value_weights", "W_V");
   for (const char* step : {"query", "key", "value"}) parts.add_matrices(section, step, step);
-  if (const std::string drawn = how_drawn(*parts.scene().projections); !drawn.empty()) {
+  if (const std::string drawn = how_drawn(parts.scene()); !drawn.empty()) {
     section.remarks.push_back(fmt::format("Drawn at random: {}.", drawn));
   }
-  section.notes = parts.notes({"query_weights", "key_weights", "value_weights", "query", "key",
-                               "value", "focus.query", "focus.key", "focus.value"});
+  std::vector<std::string> steps;
+  if (direct) steps = {"tokens", "source_tokens"};
+  steps.insert(steps.end(), {"query_weights", "key_weights", "value_weights", "query", "key",
+                             "value", "focus.query", "focus.key", "focus.value"});
+  section.notes = parts.notes(steps);
   return section;
 }
 
@@ -113,8 +118,9 @@ Story tell_story(const Trace& trace) {
   const StoryParts parts(trace);
   Story story{
       visible(trace.scene.title), visible(summarize(trace.scene)), parts.notes({"scene"}), {}};
-  story.sections.push_back(tell_embeddings(parts));
-  if (trace.scene.projections) story.sections.push_back(tell_projections(parts));
+  const bool direct = trace.scene.direct.has_value();
+  if (!direct) story.sections.push_back(tell_embeddings(parts));
+  if (direct || trace.scene.projections) story.sections.push_back(tell_projections(parts));
   if (trace.scene.focus) {
     for (Section& section : tell_word(parts)) story.sections.push_back(std::move(section));
   }

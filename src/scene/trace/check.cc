@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks expectations value by value, each value with its own tolerance (check.h). The reported
-// value is the one that exceeds its tolerance most. A check takes time linear in the number of
-// compared values, even if it fails.
+// Checks questions, and expectations value by value, each value with its own tolerance (check.h).
+// The reported value is the one that exceeds its tolerance most. A check takes time linear in the
+// number of compared values, even if it fails.
 
 #include "scene/trace/check.h"
 
@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "core/fail.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {
@@ -103,6 +104,21 @@ void compare_words(std::span<const std::string> computed, const Expectation& exp
                   differs - computed.begin(), quoted(*counterpart), quoted(*differs));
 }
 
+std::string step_names(const Trace& trace) {
+  std::string names;
+  for (const Step& step : trace.steps) names += (names.empty() ? "" : ", ") + step.name;
+  return names;
+}
+
+/// Returns whether a tensor of this shape has a part at this index.
+bool is_inside(const std::vector<std::int64_t>& index, const Shape& shape) {
+  if (static_cast<int>(index.size()) > shape.rank()) return false;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (index[i] < 0 || index[i] >= shape[static_cast<int>(i)]) return false;
+  }
+  return true;
+}
+
 Check check_one(const Trace& trace, const Expectation& expectation) {
   Check check{expectation.step, expectation.index, false, 0.0, 0.0, {}, expectation.note};
   const auto fail = [&](std::string message) {
@@ -112,16 +128,10 @@ Check check_one(const Trace& trace, const Expectation& expectation) {
   };
   const Step* step = trace.find(expectation.step);
   if (step == nullptr) {
-    std::string names;
-    for (const Step& one : trace.steps) names += (names.empty() ? "" : ", ") + one.name;
-    return fail(fmt::format("this scene has no such step; it has: {}", names));
+    return fail(fmt::format("this scene has no such step; it has: {}", step_names(trace)));
   }
   const auto& index = expectation.index;
-  bool inside = static_cast<int>(index.size()) <= step->shape.rank();
-  for (std::size_t i = 0; inside && i < index.size(); ++i) {
-    inside = index[i] < step->shape[static_cast<int>(i)];
-  }
-  if (!inside) {
+  if (!is_inside(index, step->shape)) {
     return fail(fmt::format("expected an index within the step's shape {}, got [{}]",
                             to_string(step->shape), fmt::join(index, ", ")));
   }
@@ -165,6 +175,21 @@ double Tolerance::allowed(double expected, double computed) const {
       return atol + rtol * std::abs(expected);
   }
   return 0.0;
+}
+
+void check_questions(const Trace& trace) {
+  for (const Question& question : trace.scene.questions) {
+    const Step* step = trace.find(question.step);
+    if (step == nullptr) {
+      fail("{}.step: expected a step of this scene, got \"{}\"; it has: {}", question.place,
+           question.step, step_names(trace));
+    }
+    const auto& index = question.index;
+    if (static_cast<int>(index.size()) != step->shape.rank() || !is_inside(index, step->shape)) {
+      fail("{}.index: expected the index of one number of {} {}, got [{}]", question.place,
+           question.step, to_string(step->shape), fmt::join(index, ", "));
+    }
+  }
 }
 
 std::vector<Check> check_steps(const Trace& trace) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compares a trace with the expectations of its scene.
+// Compares a trace with the expectations and questions of its scene.
 
 #pragma once
 
@@ -12,5 +12,8 @@ namespace fovea::scene {
 
 /// Returns one check per expectation of the trace's scene.
 std::vector<Check> check_steps(const Trace& trace);
+
+/// Throws InvalidArgument if a question does not ask for one number of the trace.
+void check_questions(const Trace& trace);
 
 }  // namespace fovea::scene

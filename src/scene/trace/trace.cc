@@ -40,6 +40,7 @@ class Tracer {
     compute_attention();
 
     add_words(trace, "tokens", scene_.words);
+    if (scene_.direct && scene_.source) add_words(trace, "source_tokens", *scene_.source);
     for (const WholeStep& step : inputs_) {
       if (step.name == "source_embeddings") add_words(trace, "source_tokens", *scene_.source);
       trace.steps.push_back(whole(step));
@@ -56,6 +57,7 @@ class Tracer {
     }
     for (WholeStep& step : attention_) trace.steps.push_back(whole(std::move(step)));
     trace.visible = std::move(visible_);
+    check_questions(trace);
     trace.checks = check_steps(trace);
     return trace;
   }
@@ -77,6 +79,13 @@ class Tracer {
   void compute_inputs() {
     const DType dtype = scene_.arithmetic;
     const bool cross = scene_.source.has_value();
+    if (scene_.direct) {
+      query_ = convert(scene_.direct->query, dtype);
+      key_ = convert(scene_.direct->key, dtype);
+      value_ = convert(scene_.direct->value, dtype);
+      add_heads();
+      return;
+    }
     const Sequence& source = cross ? *scene_.source : scene_.words;
     query_ = convert(scene_.words.embeddings, dtype);
     key_ = value_ = convert(source.embeddings, dtype);
@@ -90,9 +99,15 @@ class Tracer {
     query_ = reference::project(query_, w.query, dtype);
     key_ = reference::project(key_, w.key, dtype);
     value_ = reference::project(value_, w.value, dtype);
+    add_heads();
+  }
+
+  /// Adds queries, keys and values, split into heads.
+  void add_heads() {
+    const bool per_query = !scene_.source;
     add(inputs_, "query", Tensor(split_heads(query_, scene_.heads)), true);
-    add(inputs_, "key", Tensor(split_heads(key_, scene_.kv_heads)), true, !cross);
-    add(inputs_, "value", Tensor(split_heads(value_, scene_.kv_heads)), true, !cross);
+    add(inputs_, "key", Tensor(split_heads(key_, scene_.kv_heads)), true, per_query);
+    add(inputs_, "value", Tensor(split_heads(value_, scene_.kv_heads)), true, per_query);
   }
 
   void compute_attention() {
@@ -189,6 +204,9 @@ class Tracer {
     if (info.name == "weights") formula = normalization_formula(kind);
     if (info.name == "exponentials") formula = exponential_formula(kind);
     if (info.name == "scores") formula = score_formula();
+    if (scene_.direct && (info.name == "query" || info.name == "key" || info.name == "value")) {
+      formula = "one row of numbers per word";
+    }
     const Shape shape = values.shape();
     return {std::move(name), std::move(title), std::move(formula), std::move(values), {}, shape};
   }
@@ -213,8 +231,8 @@ class Tracer {
 }  // namespace
 
 const Step* Trace::find(std::string_view name) const {
-  const auto found =
-      std::find_if(steps.begin(), steps.end(), [&](const Step& step) { return step.name == name; });
+  const std::string wanted = canonical_name(name);
+  const auto found = std::ranges::find(steps, wanted, &Step::name);
   return found == steps.end() ? nullptr : &*found;
 }
 

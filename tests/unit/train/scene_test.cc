@@ -407,7 +407,7 @@ TEST(TrainScene, JsonKeepsTheAuthorsMembersWithNewWeights) {
 
   projections.key.at<double>({1, 0}) = std::nan("");
   EXPECT_EQ(test::message_of([&] { with_projections(scene, projections); }),
-            "projections.key: expected finite numbers, got nan at [1, 0]");
+            "projections.key[1][0]: expected a finite number, got nan");
   EXPECT_EQ(test::message_of([&] { with_projections(Scene(), projections); }),
             "scene: expected the JSON that it was read from, got none");
 }
