@@ -67,16 +67,16 @@ class Schema(unittest.TestCase):
                     continue
                 count += 1
                 self.assertEqual(self.complaints(parse(text)), [])
-        self.assertGreaterEqual(count, 8)
+        self.assertGreaterEqual(count, 16)
 
     def test_valid_scenes_conform(self):
-        self.assertGreaterEqual(len(self.cases["right"]), 57)
+        self.assertGreaterEqual(len(self.cases["right"]), 70)
         for scene in self.cases["right"]:
             with self.subTest(json.dumps(scene)):
                 self.assertEqual(self.complaints(scene), [])
 
     def test_invalid_scenes_are_rejected(self):
-        self.assertGreaterEqual(len(self.cases["wrong"]), 132)
+        self.assertGreaterEqual(len(self.cases["wrong"]), 164)
         for wrong in self.cases["wrong"]:
             with self.subTest(wrong["why"]):
                 self.assertNotEqual(self.complaints(wrong["scene"]), [], json.dumps(wrong["scene"]))

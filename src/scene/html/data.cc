@@ -17,6 +17,7 @@
 #include "json/json_text.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
+#include "scene/read/scene_parts.h"
 #include "scene/read/step_catalogue.h"
 #include "scene/trace/top_keys.h"
 #include "text/html_escape.h"
@@ -185,12 +186,8 @@ std::string step_json(const TraceModel& model, const Texts& texts, const Step& s
                            levels(step.values, low, high, byte_count));
 }
 
-std::string score_json(const Scene& scene, const TraceModel& model) {
-  const Step* query = model.find("query");
-  const std::int64_t columns =
-      query != nullptr ? model.layout(*query).cols : scene.words.embeddings.extent(2) / scene.heads;
-  const double scale =
-      scene.options.score.scale.value_or(1.0 / std::sqrt(static_cast<double>(columns)));
+std::string score_json(const Scene& scene) {
+  const double scale = score_scale(scene);
   std::string out =
       fmt::format("{{\"scale\":{},\"softcap\":{},\"how\":{}", scale, scene.options.score.softcap,
                   script_json_string(scene.normalizations.empty()
@@ -224,8 +221,7 @@ std::string page_data(const TraceModel& model, const Texts& texts) {
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
       scene.heads, scene.kv_heads, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
-      score_json(scene, model),
-      model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
+      score_json(scene), model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
 
   // If not everything fits, the steps that a learner reads first have priority.
   const auto rank = [](const Step* step) {

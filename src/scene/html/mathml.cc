@@ -71,6 +71,11 @@ struct Writer {
                     row({mn(std::to_string(rows)), mo("\u00D7"), mn(std::to_string(cols))}))});
   }
 
+  /// Returns the query's row of a matrix, "x = X_i".
+  std::string row_of(std::string_view letter, std::string_view matrix) const {
+    return row({mi(letter), mo("="), sub(mi(matrix), mi("i"))});
+  }
+
   std::string projected(std::string_view result, const std::string& from,
                         std::string_view which) const {
     const std::string weights = sub(mi("W"), mi(which));
@@ -240,7 +245,7 @@ std::string formula(std::string_view name, const Scene& scene, const Texts& text
   if (base == "tokens") return listed("w", length);
   if (base == "source_tokens") return listed("u", scene.source ? scene.source->length() : 0);
   if (base == "embeddings") {
-    if (w.focus) return row({mi("x"), mo("="), sub(mi("X"), mi("i"))});
+    if (w.focus) return w.row_of("x", "X");
     return w.dimensions("X", length, columns(scene.words.embeddings));
   }
   if (base == "source_embeddings" && scene.source) {
@@ -249,6 +254,17 @@ std::string formula(std::string_view name, const Scene& scene, const Texts& text
   if (base == "query_weights") return sub(mi("W"), mi("Q"));
   if (base == "key_weights") return sub(mi("W"), mi("K"));
   if (base == "value_weights") return sub(mi("W"), mi("V"));
+  if (scene.direct && !w.focus) {
+    const DirectInputs& in = *scene.direct;
+    const std::int64_t keys = scene.source ? scene.source->length() : length;
+    if (base == "query") return w.dimensions("Q", length, columns(in.query));
+    if (base == "key") return w.dimensions("K", keys, columns(in.key));
+    if (base == "value") return w.dimensions("V", keys, columns(in.value));
+  } else if (scene.direct) {
+    if (base == "query") return w.row_of("q", "Q");
+    if (base == "key") return w.row_of("k", "K");
+    if (base == "value") return w.row_of("v", "V");
+  }
   if (base == "query") return w.projected(w.focus ? "q" : "Q", mi("X"), "Q");
   if (base == "key") return w.projected(w.focus ? "k" : "K", w.source(), "K");
   if (base == "value") return w.projected(w.focus ? "v" : "V", w.source(), "V");

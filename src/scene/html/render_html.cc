@@ -294,6 +294,11 @@ class Page {
     std::string how;
     if (base == "embeddings") how = scene().words.drawn;
     if (base == "source_embeddings" && scene().source) how = scene().source->drawn;
+    if (const auto& direct = scene().direct) {
+      if (base == "query") how = direct->query_drawn;
+      if (base == "key") how = direct->key_drawn;
+      if (base == "value") how = direct->value_drawn;
+    }
     if (const auto& weights = scene().projections) {
       if (base == "query_weights") how = weights->query_drawn;
       if (base == "key_weights") how = weights->key_drawn;

@@ -136,7 +136,7 @@ class Story {
     for (const char* name : {"embeddings", "query", "key", "value"}) {
       if (claim(out, name)) parts.emplace_back(name);
     }
-    out.reading = texts_(parts.size() > 1 ? "story.views"
+    out.reading = texts_(parts.size() > 1 ? (scene_.direct ? "story.direct" : "story.views")
                          : scene_.source  ? "story.query_row"
                                           : "story.row");
     const auto table = [&](std::int64_t head) {

@@ -47,9 +47,22 @@ std::int64_t parse_index(std::string_view text, std::int64_t count) {
   return value < 0 ? value + count : value;
 }
 
+/// How the index of a word is written: as "@INDEX", or as a number in a scene.
+enum class IndexForm : std::uint8_t { kAt, kNumber };
+
+/// Returns " (did you mean the index @1?)" if `name` is an index without its "@".
+std::string did_you_mean_index(const Tokens& tokens, bool batched, std::string_view name,
+                               IndexForm form) {
+  const std::int64_t index = parse_index(name, static_cast<std::int64_t>(tokens[0].size()));
+  if (index < 0) return "";
+  return fmt::format(" (did you mean the index {}?)", form == IndexForm::kNumber
+                                                          ? fmt::format("{}, a number", index)
+                                                          : at_index(batched, 0, index));
+}
+
 /// Returns the unique position of a word. `where` names the searched sequence in messages.
 Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
-                    std::string_view where) {
+                    std::string_view where, IndexForm form = IndexForm::kAt) {
   std::vector<Focus> places;
   for (std::size_t item = 0; item < tokens.size(); ++item) {
     for (std::size_t i = 0; i < tokens[item].size(); ++i) {
@@ -62,11 +75,9 @@ Focus place_of_word(const Tokens& tokens, bool batched, std::string_view word,
   if (places.empty()) {
     std::vector<std::string> words;
     for (const auto& item : tokens) words.insert(words.end(), item.begin(), item.end());
-    const std::int64_t index = parse_index(word, static_cast<std::int64_t>(tokens[0].size()));
+    const std::string hint = did_you_mean_index(tokens, batched, word, form);
     fail("no word \"{}\" in the {}; its words are: {}{}", visible(word), where, list_words(words),
-         index < 0 ? did_you_mean(word, words)
-                   : fmt::format(" (the word at index {} is {})", visible(word),
-                                 at_index(batched, 0, index)));
+         hint.empty() ? did_you_mean(word, words) : hint);
   }
   std::vector<std::string> indices;
   for (const Focus& place : places) indices.push_back(at_index(batched, place.item, place.index));
@@ -87,9 +98,9 @@ Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) 
   }
   place.index = parse_index(index, length);
   if (place.item < 0 || place.index < 0) {
-    fail("expected an index from {} to {}, or from {} backwards, got \"{}\"",
-         batched ? "@0:0" : "@0", at_index(batched, items - 1, length - 1),
-         at_index(batched, batched ? -1 : 0, -1), visible(name));
+    fail("expected an index from {} to {}, or {} for the last, got \"{}\"", batched ? "@0:0" : "@0",
+         at_index(batched, items - 1, length - 1), at_index(batched, batched ? -1 : 0, -1),
+         visible(name));
   }
   return place;
 }
@@ -97,12 +108,12 @@ Focus place_of_index(const Tokens& tokens, bool batched, std::string_view name) 
 }  // namespace
 
 Focus find_word(const Scene& scene, std::string_view word) {
-  return place_of_word(scene.words.tokens, scene.batched, word, "scene");
+  return place_of_word(scene.words.tokens, scene.batched, word, "scene", IndexForm::kNumber);
 }
 
 Focus find_query(const Scene& scene, std::string_view name) {
   return name.starts_with('@') ? place_of_index(scene.words.tokens, scene.batched, name)
-                               : find_word(scene, name);
+                               : place_of_word(scene.words.tokens, scene.batched, name, "scene");
 }
 
 std::int64_t find_key(const Scene& scene, std::int64_t item, std::string_view name) {
@@ -119,13 +130,10 @@ const std::string& focus_word(const Scene& scene) {
 }
 
 void set_focus(Scene& scene, std::string_view query) {
-  if (!query.starts_with('@')) {
-    scene.focus = find_word(scene, query);
-    return;
-  }
   try {
     scene.focus = find_query(scene, query);
   } catch (const InvalidArgument& error) {
+    if (!query.starts_with('@')) throw;
     fail("query: {}", error.what());
   }
 }

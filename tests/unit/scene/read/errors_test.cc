@@ -162,14 +162,21 @@ TEST(SceneErrors, UnknownQueries) {
   };
   EXPECT_EQ(query("journey"), "focus 1");
   EXPECT_EQ(query("@3"), "focus 3");
+  EXPECT_EQ(query("@-4"), "focus 0");
+  EXPECT_EQ(query("@-1"), "focus 3");
+  EXPECT_EQ(
+      query("1"),
+      "no word \"1\" in the scene; its words are: Your, journey, a, a (did you mean the index "
+      "@1?)");
+  EXPECT_EQ(query("4"), "no word \"4\" in the scene; its words are: Your, journey, a, a");
   EXPECT_EQ(query("jorney"),
             "no word \"jorney\" in the scene; its words are: Your, journey, a, a (did you mean "
             "\"journey\"?)");
   EXPECT_EQ(query("a"),
             "the word \"a\" occurs 2 times; say which one by its index, counted from 0: @2, @3");
-  for (const char* wrong : {"@4", "@-1", "@", "@1x", "@99999999999999999999", "@1:0"}) {
-    EXPECT_EQ(query(wrong),
-              "query: expected an index from @0 to @3, got \"" + std::string(wrong) + "\"");
+  for (const char* wrong : {"@4", "@-5", "@", "@1x", "@+1", "@99999999999999999999", "@1:0"}) {
+    EXPECT_EQ(query(wrong), "query: expected an index from @0 to @3, or @-1 for the last, got \"" +
+                                std::string(wrong) + "\"");
   }
   EXPECT_EQ(scene.focus->index, 3);  // a failed call leaves the focus unchanged
 }

@@ -67,14 +67,14 @@ TEST(SceneSchema, AllExamplesReferenceIt) {
 }
 
 TEST(SceneSchema, ValidScenesAreAccepted) {
-  EXPECT_GE(cases().at("right").size(), 57U);
+  EXPECT_GE(cases().at("right").size(), 70U);
   for (const auto& scene : cases().at("right")) {
     EXPECT_EQ(parser_complaint(scene.dump()), "") << scene;
   }
 }
 
 TEST(SceneSchema, InvalidScenesAreRejected) {
-  EXPECT_GE(cases().at("wrong").size(), 132U);
+  EXPECT_GE(cases().at("wrong").size(), 164U);
   for (const auto& wrong : cases().at("wrong")) {
     const auto& scene = wrong.at("scene");
     EXPECT_NE(parser_complaint(scene.dump()), "") << wrong.at("why") << "\n" << scene;
@@ -109,13 +109,16 @@ TEST(SceneSchema, ObjectKeysMatchTheParser) {
   EXPECT_EQ(property_names(schema_json()), parser_keys(R"({"zzz": 1})"));
   const std::vector<std::pair<std::string, std::string>> objects = {
       {"source", scene_with(R"("source": {"zzz": 1})")},
-      {"drawing", R"({"tokens": ["a"], "embeddings": {"zzz": 1}})"},
+      {"drawing", scene_with(R"("projections": {"query": {"zzz": 1}})")},
+      {"embeddings_drawing", R"({"tokens": ["a"], "embeddings": {"zzz": 1}})"},
+      {"tokens_drawing", R"({"tokens": {"zzz": 1}})"},
       {"projections", scene_with(R"("projections": {"zzz": 1})")},
       {"score", scene_with(R"("score": {"zzz": 1})")},
       {"relative", scene_with(R"("score": {"relative": {"zzz": 1}})")},
       {"mask", scene_with(R"("mask": {"zzz": 1})")},
       {"documents", scene_with(R"("mask": {"documents": {"zzz": 1}})")},
       {"expectation", scene_with(R"("expect": [{"zzz": 1}])")},
+      {"question", scene_with(R"("questions": [{"zzz": 1}])")},
   };
   for (const auto& [name, text] : objects) {
     EXPECT_EQ(property_names(schema_json().at("definitions").at(name)), parser_keys(text)) << name;

@@ -204,9 +204,9 @@ TEST(Trace, ScenesBuiltInCodeAreValidated) {
   EXPECT_EQ(message_after([](Scene& s) { s.kv_heads = 0; }),
             "scene: expected heads to be a positive multiple of kv_heads, got 2 and 0");
   EXPECT_EQ(message_after([](Scene& s) { s.heads = s.kv_heads = 3; }),
-            "scene: expected columns in query that 3 heads can share, got 4");
+            "scene: expected query columns that 3 heads can share, got 4");
   EXPECT_EQ(message_after([](Scene& s) { s.projections.reset(), s.heads = s.kv_heads = 3; }),
-            "scene: expected columns in embeddings that 3 heads can share, got 4");
+            "scene: expected query columns that 3 heads can share, got 4");
   EXPECT_EQ(message_after([](Scene& s) {
               s.focus = Focus{0, 2};
             }),
@@ -214,7 +214,7 @@ TEST(Trace, ScenesBuiltInCodeAreValidated) {
   EXPECT_EQ(message_after([](Scene& s) { s.normalizations.clear(); }),
             "scene: expected at least one normalization, got none");
   EXPECT_EQ(message_after([](Scene& s) { s.words.tokens[0].push_back("c"); }),
-            "scene: expected float64 embeddings [1, 3, dim] in words, got [1, 2, 4]");
+            "scene: expected float64 embeddings of the words [1, 3, dim], got [1, 2, 4]");
   EXPECT_EQ(message_after([](Scene& s) { s.words.tokens.push_back({"c"}); }),
             "scene: expected 2 tokens in every batch item of words, got 1");
   EXPECT_EQ(message_after([](Scene& s) { s.projections->key = Tensor(); }),
