@@ -192,8 +192,8 @@ TEST(SceneGuide, EveryWholeSceneCanBeTraced) {
     EXPECT_TRUE(trace.passed());
     if (!trace.checks.empty()) ++with_checks;
   }
-  EXPECT_GE(scenes, 8);
-  EXPECT_GE(with_checks, 1);
+  EXPECT_GE(scenes, 16);
+  EXPECT_GE(with_checks, 8);
 }
 
 }  // namespace
