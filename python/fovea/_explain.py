@@ -19,6 +19,7 @@ _OF_SENTENCES = {"dim", "seed", "causal", "heads", "random_projections"}
 
 
 def _scene_of(scene: object, given: dict[str, Any]) -> Scene:
+    focus = given.pop("focus", None)
     if isinstance(scene, str):
         words = scene.split()
         if len(words) == 1 and words[0].endswith(".json"):
@@ -26,25 +27,30 @@ def _scene_of(scene: object, given: dict[str, Any]) -> Scene:
                 f'scene: expected a sentence, got "{scene}", which looks like a file: '
                 "pathlib.Path() of it, or Scene.load(), is one"
             )
-        if not given.keys() - _OF_SENTENCES:
-            return Scene.from_sentence(scene, **given)
         if "tokens" in given or "text" in given:
             raise TypeError("scene: expected None beside tokens or text, got a sentence")
-        return scene_of_keywords({"text": scene, **given})
+        if given.keys() - _OF_SENTENCES:
+            scene, given["text"] = None, scene
     if scene is None and given:
-        return scene_of_keywords(given)
-    if given:
+        if focus is not None and not (isinstance(focus, str) and focus.startswith("@")):
+            return scene_of_keywords({**given, "focus": focus})
+        made = scene_of_keywords(given)
+    elif isinstance(scene, str):
+        made = Scene.from_sentence(scene, **given)
+    elif given:
         raise TypeError(f"{next(iter(given))}: expected with a sentence or arrays only; a scene says it itself")
-    if isinstance(scene, Scene):
-        return scene
-    if isinstance(scene, Mapping):
-        return scene_of_mapping(scene)
-    if isinstance(scene, os.PathLike):
-        return Scene.load(scene)
-    raise TypeError(
-        "scene: expected a sentence, a Scene, a dict of one, the path of a file, or arrays by name, "
-        f"got {'None' if scene is None else type(scene).__name__}"
-    )
+    elif isinstance(scene, Scene):
+        made = scene
+    elif isinstance(scene, Mapping):
+        made = scene_of_mapping(scene)
+    elif isinstance(scene, os.PathLike):
+        made = Scene.load(scene)
+    else:
+        raise TypeError(
+            "scene: expected a sentence, a Scene, a dict of one, the path of a file, or arrays by name, "
+            f"got {'None' if scene is None else type(scene).__name__}"
+        )
+    return made if focus is None else made.with_focus(plain(focus, "focus", set()))
 
 
 def explain(
@@ -130,6 +136,4 @@ def explain(
         given["focus"] = given.pop("query")
     if dtype is not None:
         given["dtype"] = name_of_type(dtype)
-    focused = plain(given.pop("focus", None), "focus", set())
-    made = _scene_of(scene, given)
-    return _fovea.trace_scene(made if focused is None else made.with_focus(focused))
+    return _fovea.trace_scene(_scene_of(scene, given))

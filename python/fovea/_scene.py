@@ -253,12 +253,13 @@ def _name_words(scene: dict[str, _Json]) -> None:
         names = [f"{kind}_{i + 1}" for i in range(shape[-2])]
         return names if len(shape) == 2 or shape[0] == 1 else [names] * shape[0]
 
-    arrays = scene.get("query", scene.get("embeddings"))
+    arrays = next((scene[name] for name in ("query", "key", "value", "embeddings") if name in scene), None)
     queries, keys = _shape(arrays), _shape(scene.get("key"))
     if "tokens" not in scene and "text" not in scene and isinstance(arrays, list):
         # One word for arrays of other dimensions, so that the parser's error is about the array.
-        scene["tokens"] = named("word", queries if len(queries) in (2, 3) else (1, 1))
-        scene.setdefault("title", f"Attention of {len(scene['tokens'])} words")
+        queries = queries if len(queries) in (2, 3) else (1, 1)
+        scene["tokens"] = named("word", queries)
+        scene.setdefault("title", f"Attention of {queries[-2]} word{'' if queries[-2] == 1 else 's'}")
     if "source" in scene:
         if not isinstance(scene["source"], dict):
             scene["source"] = {"text" if isinstance(scene["source"], str) else "tokens": scene["source"]}
@@ -270,19 +271,22 @@ def _name_words(scene: dict[str, _Json]) -> None:
         scene["title"] = textwrap.shorten(words, _MOST_TITLE, placeholder=" ...")
 
 
+def _draws(value: _Json) -> bool:
+    return isinstance(value, dict) and ("draw" in value or any(map(_draws, value.values())))
+
+
 def _draw(scene: dict[str, _Json]) -> None:
-    """Adds the drawings that the arguments name, with the defaults of a sentence."""
+    """Adds the drawings that the arguments name, and the seed, with the defaults of a sentence."""
     arguments = {name: scene[name] for name in ("dim", "seed") if name in scene}
     defaults = json.loads(Scene.from_sentence("word", **arguments).json)
     dim = scene.pop("dim", None)
     random = scene.get("projections") == "random"
     if random:
         scene["projections"] = {"draw": "randn"} if dim is None else {"draw": "randn", "dim": dim}
-    if "embeddings" not in scene and "query" not in scene:
+    if not any(name in scene for name in ("embeddings", "query", "key", "value")):
         scene["embeddings"] = defaults["embeddings"]
         scene["notes"] = defaults["notes"]
-        scene["seed"] = defaults["seed"]
-    elif random:
-        scene["seed"] = defaults["seed"]
-    elif dim is not None:
+    elif dim is not None and not random:
         raise TypeError("dim: expected with random embeddings or projections, got arrays")
+    if _draws(scene):
+        scene["seed"] = defaults["seed"]

@@ -233,6 +233,34 @@ def test_random_arrays_are_those_of_a_sentence():
     assert np.array_equal(first, np.random.RandomState(1).randn(3, 3))
 
 
+def test_queries_keys_and_values():
+    random = np.random.default_rng(1)
+    shapes = ((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 2))
+    query, key, value = (random.standard_normal(shape) for shape in shapes)
+
+    def close(found, *arrays, **options):
+        np.testing.assert_allclose(found, fovea.reference.attention(*arrays, **options), rtol=1e-12)
+
+    trace = fovea.explain(query=query, key=key, value=value, scale=0.5)
+    assert trace["weights"].shape == (2, 4, 5, 6)
+    assert np.array_equal(trace["query"], query)
+    close(trace["context"], query, key, value, scale=0.5)
+    assert trace.scene.tokens == 2 * [[f"word_{i}" for i in range(1, 6)]]
+    assert trace["source_tokens"][:6] == [f"key_{i}" for i in range(1, 7)]
+    three = fovea.explain(query=query[:, 0], key=key[:, 0], value=value[:, 0])
+    close(three["context"], query[:, 0], key[:, 0], value[:, 0])
+    two = fovea.explain("a b c d e", query=query[0, 0], key=key[0, 0, :5], value=value[0, 0, :5], causal=True)
+    close(two["context"], query[0, 0], key[0, 0, :5], value[0, 0, :5], mask=fovea.causal())
+    assert two["tokens"] == list("abcde")
+    assert "source_tokens" not in two
+    one = fovea.explain(query=query[0, 0, 0], key=key[0, 0], value=value[0, 0], source=list("uvwxyz"))
+    close(one["context"], query[0, 0, :1], key[0, 0], value[0, 0])
+    assert one["source_tokens"] == list("uvwxyz")
+    drawing = {"draw": "randn", "dim": 3}
+    drawn = fovea.explain("a b", query=drawing, key=drawing, value=drawing)
+    assert np.array_equal(drawn["query"], np.random.RandomState(42).randn(2, 3))
+
+
 def test_scale():
     scores = WORDS @ WORDS.T
     for scale, factor in (
@@ -392,15 +420,31 @@ REFUSED = {
     "dim's kind": (TypeError, {"text": "a b", "scale": 1, "dim": 2.5}, ["dim: expected an integer, got float"]),
     "seed": (ValueError, {"text": "a b", "scale": 1, "seed": -1}, ["seed", "-1"]),
     "a word": (ValueError, {"embeddings": WORDS, "focus": "word_5"}, ["word_5", "word_4"]),
-    "a position": (ValueError, {"embeddings": WORDS, "focus": 4}, ["focus: expected a position from -4 to 3, got 4"]),
-    "a float": (TypeError, {"embeddings": WORDS, "focus": 1.5}, ["focus: expected a word, a position", "float"]),
-    "True": (TypeError, {"embeddings": WORDS, "focus": True}, ["focus", "bool"]),
-    "a vector as focus": (TypeError, {"embeddings": WORDS, "focus": WORDS[0]}, ["focus", "list"]),
-    "an item": (ValueError, {"embeddings": WORDS, "focus": [1, 0]}, ["focus: expected an item from -1 to 0, got 1"]),
+    "a position": (ValueError, {"embeddings": WORDS, "focus": 4}, ["focus: expected", "from -4 to 3", "4"]),
+    "a position of a sentence": (ValueError, {"scene": "a b", "focus": 2}, ["focus: expected a position from -2 to 1"]),
+    "a float": (TypeError, {"scene": "a b", "focus": 1.5}, ["focus: expected a word, a position", "float"]),
+    "True": (TypeError, {"scene": "a b", "focus": True}, ["focus: expected a word, a position", "bool"]),
+    "a vector as focus": (TypeError, {"scene": "a b", "focus": WORDS[0]}, ["focus: expected a word", "list"]),
+    "an item": (ValueError, {"scene": "a b", "focus": [1, 0]}, ["focus: expected an item from -1 to 0, got 1"]),
+    "a float of a scene": (ValueError, {"embeddings": WORDS, "focus": 1.5}, ["focus: expected a word", "1.5"]),
     "two of focus": (
         TypeError,
-        {"embeddings": WORDS, "focus": 1, "query": "word_1"},
+        {"embeddings": WORDS, "focus": 1, "query": "a"},
         ["query: expected an array beside focus"],
+    ),
+    "a query alone": (ValueError, {"query": WORDS}, ['expected "query", "key" and "value" together']),
+    "a key alone": (ValueError, {"key": WORDS}, ['expected "query", "key" and "value" together']),
+    "values": (ValueError, {"query": WORDS, "key": WORDS, "value": WORDS[1:]}, ["value: expected 4 rows", "[3, 3]"]),
+    "columns": (ValueError, {"query": WORDS, "key": WORDS[:, 1:], "value": WORDS}, ["key: expected", "query [4, 3]"]),
+    "heads of keys": (
+        ValueError,
+        {"query": np.ones((1, 4, 5, 2)), "key": np.ones((1, 3, 5, 2)), "value": np.ones((1, 3, 5, 2))},
+        ["kv_heads: expected a divisor of heads = 4, got 3"],
+    ),
+    "heads of values": (
+        ValueError,
+        {"query": np.ones((1, 4, 5, 2)), "key": np.ones((1, 2, 5, 2)), "value": np.ones((1, 4, 5, 2))},
+        ["value: expected kv_heads = 2 heads, got [1, 4, 5, 2]"],
     ),
     "no words": (ValueError, {"scale": 1}, ["tokens", "text"]),
     "two sentences": (TypeError, {"scene": "a b", "tokens": ["a"]}, ["scene: expected None beside tokens or text"]),

@@ -132,7 +132,15 @@ def explain(path: pathlib.Path) -> str:
     assert_type([step.title for step in trace.steps], list[str])
     fovea.explain(path, query="b")
     fovea.explain(fovea.Scene.load(path))
+    words = np.eye(3)
+    assert_type(fovea.explain(embeddings=words, w_query=words, w_key=words, w_value=words, focus=-1), fovea.Trace)
+    fovea.explain(query=[[1, 2]], key=words, value=words, scale=1, mask=fovea.causal(), focus=(0, np.int64(1)))
+    fovea.explain("a b c", tokens=[1, 2], projections="random", normalizations=["naive", "softmax"], dtype=np.float32)
+    assert_type(trace.scene.with_focus(1).with_focus("a"), fovea.Scene)
     fovea.explain(3)  # wrong: not a scene
+    fovea.explain(embeding=words)  # wrong: no such argument
+    fovea.explain("a b c", focus=1.5)  # wrong: not a word or a position
+    trace.scene.with_focus(1.5)  # wrong: not a word or a position
     random = fovea.random.RandomState(42)
     print(random.randint(0, 10, size=(2, 3)), random.rand(3), fovea.info().version)
     return trace.to_html()
