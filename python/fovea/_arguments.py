@@ -14,6 +14,15 @@ from typing import Any, Protocol, SupportsFloat, SupportsIndex
 _Fits = Callable[[Any], bool]
 
 
+def is_utf8(text: str) -> bool:
+    """Returns whether the text can be encoded; a lone surrogate can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _integer(value: object) -> int | None:
     try:
         return operator.index(value) if isinstance(value, SupportsIndex) else None
@@ -142,7 +151,10 @@ def mismatch(function: _Function, positional: Sequence[object], named: dict[str,
     for name, value in given.items():
         if not parameters[name].fits(value):
             return TypeError(f"{name}: expected {parameters[name].words}, got {_got(value)}")
-    # All types fit, so an integer is out of the range of its C++ type.
+    # All types fit. So a text has no encoding, or an integer is out of the range of its C++ type.
+    for name, value in given.items():
+        if isinstance(value, str) and not is_utf8(value):
+            return ValueError(f"{name}: expected text that UTF-8 can encode, got {value!a:.60}")
     integers = {name: number for name, value in given.items() if (number := _integer(value)) is not None}
     for expected, fits in _RANGES:
         for name, number in integers.items():

@@ -15,6 +15,7 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from ._arguments import is_utf8
 from ._fovea import Mask, Scene, causal, trace_scene
 
 _Json: TypeAlias = Any
@@ -51,6 +52,8 @@ def plain(value: object, place: str, dtypes: set[str], level: int = 0) -> _Json:
         raise ValueError(f"{place.partition('[')[0]}: expected at most {_MOST_LEVELS} levels, got more")
     if isinstance(value, (np.ndarray, np.generic)):
         return _numpy(np.asanyarray(value), place, dtypes, level)
+    if isinstance(value, str) and not is_utf8(value):
+        raise ValueError(f"{place}: expected text that UTF-8 can encode, got {value!a:.60}")
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

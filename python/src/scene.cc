@@ -72,8 +72,9 @@ Scene with_focus(const Scene& self, nb::handle query) {
   const auto words = [&](nb::handle index) {
     return position(index, self.words.length(), "a position");
   };
-  if (PyUnicode_Check(query.ptr())) {
-    scene::set_focus(result, nb::cast<std::string>(query));
+  std::string word;
+  if (nb::try_cast(query, word)) {
+    scene::set_focus(result, word);
   } else if (PySequence_Check(query.ptr()) != 0 && PySequence_Size(query.ptr()) == 2) {
     const auto items = static_cast<std::int64_t>(self.words.tokens.size());
     result.focus = scene::Focus{position(query[0], items, "an item"), words(query[1])};
@@ -215,7 +216,8 @@ heads are leading dimensions if the scene has them. Raises KeyError.)")
       .def(
           "__contains__",
           [](const Trace& self, nb::handle name) {
-            return PyUnicode_Check(name.ptr()) && self.find(nb::cast<std::string>(name)) != nullptr;
+            std::string text;
+            return nb::try_cast(name, text) && self.find(text) != nullptr;
           },
           nb::sig("def __contains__(self, name: object, /) -> bool"))
       .def(

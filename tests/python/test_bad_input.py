@@ -305,6 +305,7 @@ CALLS = {
     ),
     "a sign": (ValueError, lambda: fovea.random.RandomState(-1), ["seed: expected 0 or more, got -1"]),
     "64 bits": (ValueError, lambda: fovea.prefix(1 << 70), ["n: expected an integer of 64 bits, got", str(1 << 70)]),
+    "a surrogate": (ValueError, lambda: fovea.Scene.parse("\ud800"), ["json: expected text that UTF-8", r"\ud800"]),
     "too many": (TypeError, lambda: fovea.causal(3), ["causal() takes 0 positional arguments but 1 were given"]),
     "keyword-only": (
         TypeError,

@@ -80,6 +80,7 @@ def test_mapping():
     assert "weights" in trace
     assert "nothing" not in trace
     assert 3 not in trace
+    assert "\ud800" not in trace
     assert len(trace) == len(trace.names()) > 3
     with raises(KeyError, "nothing", "weights"):
         trace["nothing"]
