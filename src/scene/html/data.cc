@@ -33,6 +33,10 @@ constexpr std::int64_t kMaxExact = 6000;
 constexpr std::int64_t kMaxFloats = 600'000;
 constexpr std::int64_t kMaxShorts = 1'200'000;
 constexpr std::int64_t kMaxBytes = 2'400'000;
+/// A page can be edited if the scene has at most kMaxEditable numbers and the steps of at most
+/// kMaxRecomputed, so that the script recomputes them while the reader types.
+constexpr std::int64_t kMaxEditable = 6000;
+constexpr std::int64_t kMaxRecomputed = 60'000;
 /// Steps up to this size always keep at least float32 precision.
 constexpr std::int64_t kSmallStep = 20'000;
 
@@ -53,6 +57,15 @@ std::int64_t total_size(const std::vector<const Step*>& steps) {
   std::int64_t total = 0;
   for (const Step* step : steps) total += step->values.size();
   return total;
+}
+
+/// Returns whether the numbers of a step are part of the scene.
+bool is_given(const TraceModel& model, const Step& step) {
+  const std::string_view base = base_name(step.name);
+  if (model.find("embeddings") == nullptr) {
+    return base == "query" || base == "key" || base == "value";
+  }
+  return base.ends_with("embeddings") || base.ends_with("_weights");
 }
 
 Encoding choose(std::int64_t total) {
@@ -208,20 +221,35 @@ std::string score_json(const Scene& scene) {
 
 }  // namespace
 
+bool is_editable(const TraceModel& model) {
+  const Scene& scene = model.scene();
+  if (!std::holds_alternative<reference::DotScore>(scene.score_kind) || scene.json.empty() ||
+      scene.json.size() > kLongestScene) {
+    return false;
+  }
+  std::int64_t given = 0;
+  const std::vector<const Step*> steps = matrix_steps(model);
+  for (const Step* step : steps) given += is_given(model, *step) ? step->values.size() : 0;
+  return given <= kMaxEditable && total_size(steps) <= kMaxRecomputed;
+}
+
 std::string page_data(const TraceModel& model, const Texts& texts) {
   const Scene& scene = model.scene();
   std::vector<const Step*> steps = matrix_steps(model);
   const Encoding encoding = choose(total_size(steps));
+  const bool editable = is_editable(model);
   std::string out = fmt::format(
       "{{\"texts\":{},\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},"
       "\"kvHeads\":{},"
-      "\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{}}},"
+      "\"editable\":{},\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{},"
+      "\"cols\":{},\"cells\":{}}},"
       "\"score\":{},\"mask\":{},\"steps\":[",
       texts.json(), scene.precision, words(scene.words.tokens),
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
-      scene.heads, scene.kv_heads, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
-      score_json(scene), model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
+      scene.heads, scene.kv_heads, editable, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
+      kMaxTableCols, kMaxTableCells, score_json(scene),
+      model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
 
   // If not everything fits, the steps that a learner reads first have priority.
   const auto rank = [](const Step* step) {
@@ -246,7 +274,11 @@ std::string page_data(const TraceModel& model, const Texts& texts) {
     if (!first) out += ",\n";
     first = false;
     const bool small = encoding > Encoding::kFloats && step->values.size() <= kSmallStep;
-    out += step_json(model, texts, *step, small ? Encoding::kFloats : encoding);
+    const bool exact = editable && is_given(model, *step);
+    out += step_json(model, texts, *step,
+                     exact   ? Encoding::kExact
+                     : small ? Encoding::kFloats
+                             : encoding);
   }
   return out + "]}";
 }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "scene/texts/texts.h"
@@ -11,12 +12,19 @@
 
 namespace fovea::scene::html {
 
+/// Maximum size of a scene file that is included in the page.
+inline constexpr std::size_t kLongestScene = 64 << 10;
+
+/// Returns whether the reader can change the numbers of the scene: a small dot-product scene whose
+/// JSON is on the page.
+bool is_editable(const TraceModel& model);
+
 /// Returns the data of a trace as JSON. Small traces keep every digit, larger ones use float32 in
 /// base64, and the largest use two bytes or one byte per number. Steps that still do not fit are
 /// omitted, and the page shows them without numbers.
 ///
 /// {"precision", "tokens": [[...]], "source": [[...]] or null, "focus": [item, index] or null,
-///  "heads", "kvHeads", "limits": {...}, "score": {...}, "mask": base64 bits or null,
+///  "heads", "kvHeads", "editable", "limits": {...}, "score": {...}, "mask": base64 bits or null,
 ///  "steps": [{"name", "title", "shape", "dims": [batch, heads, planes, rows, cols], "rows": "q",
 ///             "cols": "k", "decimals", "sci", "largest", "maskable", and one of "v" (numbers),
 ///             "f32", "u16", "u8"; "u16" and "u8" also have "low" and "high"}]}

@@ -36,8 +36,6 @@ using html::escape;
 using html::isolate;
 using html::PageSection;
 
-/// Maximum size of a scene file that is included in the page.
-constexpr std::size_t kLongestScene = 64 << 10;
 /// Maximum number of words in a box of the flow.
 constexpr std::size_t kWordsInBox = 6;
 
@@ -75,6 +73,7 @@ class Page {
     }
     checks();
     scene_itself();
+    if (html::is_editable(model_)) optional_formulas();
     out_ += "</main>\n</div>\n";
     scripts();
     out_ += "</body>\n</html>\n";
@@ -305,7 +304,7 @@ class Page {
       if (base == "value_weights") how = weights->value_drawn;
     }
     return how.empty() ? ""
-                       : fmt::format("<p class=\"small\">{}</p>\n",
+                       : fmt::format("<p class=\"small drawn\">{}</p>\n",
                                      texts_("page.drawn", {{"how", escape(how)}}));
   }
 
@@ -315,6 +314,18 @@ class Page {
       out += fmt::format("<li>{}</li>\n", escape(remark));
     }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
+  }
+
+  /// Writes the formulas of steps that appear if the reader changes the scale or the mask.
+  void optional_formulas() {
+    Scene scaled = scene();
+    scaled.scale_text = "1";
+    add("<template id=\"formulas\">");
+    for (const char* name :
+         {"scaled_scores", "masked_scores", "focus.scaled_scores", "focus.masked_scores"}) {
+      addf("<p data-step=\"{}\">{}</p>", name, html::step_mathml(name, scaled, texts_));
+    }
+    add("</template>\n");
   }
 
   // ---- After the steps -------------------------------------------------------------------------
@@ -355,7 +366,7 @@ class Page {
     addf("<section id=\"scene\">\n<h2>{}</h2>\n", texts_("scene.title"));
     const std::string note = html::data_note(model_, texts_);
     if (!note.empty()) addf("<p class=\"small\">{}</p>\n", note);
-    if (scene().json.size() > kLongestScene) {
+    if (scene().json.size() > html::kLongestScene) {
       addf("<p>{}</p>\n", texts_("scene.long", {{"n", std::to_string(scene().json.size() >> 10)}}));
     } else if (!scene().json.empty()) {
       addf("<details><summary>scene.json</summary>\n<pre id=\"scene-json\">{}</pre></details>\n",

@@ -3,6 +3,7 @@
 // The address of what is shown, such as #step=4&word=one: read at the start and when it changes, kept
 // while the reader moves. In the frame of a notebook there is no address to keep.
 
+const MOST_EDITS = 2000;  // characters; longer edits are left out of addresses
 let keeping = null;  // the timer of the next change
 
 /** Returns a word for the address; its position, if the sentence has it twice. */
@@ -12,10 +13,11 @@ function wordInAddress(item, i) {
   return once ? name : `@${i}`;
 }
 function fragment() {
-  const {item, query, step} = state;
+  const {item, query, step} = state, edits = editInAddress();
   const parts = {step: step + 1, word: wordInAddress(item, query),
     ...data.tokens.length > 1 && {item}};
-  return "#" + Object.entries(parts).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&");
+  return "#" + Object.entries(parts).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&") +
+      (edits && edits.length <= MOST_EDITS ? `&edit=${edits}` : "");  // already safe, and readable so
 }
 /** Keeps the address; browsers limit how often it may change. */
 function placeChanged() {
@@ -34,13 +36,14 @@ function readAddress() {
   const given = new Map(location.hash.slice(1).split("&").map((part) => {
     const [key, value = ""] = part.split("=");
     try {
-      return [key, decodeURIComponent(value)];
+      return [key, key === "edit" ? value : decodeURIComponent(value)];
     } catch {
       return [key, ""];
     }
   }));
   const whole = (key, most) => /^\d+$/.test(given.get(key) ?? "") && Number(given.get(key)) < most
       ? Number(given.get(key)) : undefined;
+  readEdit(given.get("edit"));
   const item = whole("item", data.tokens.length) ?? state.item, name = given.get("word");
   const position = /^@\d+$/.test(name) ? Number(name.slice(1)) : data.tokens[item].indexOf(name);
   const query = data.tokens[item][position] === undefined ? state.query : position;

@@ -2,8 +2,11 @@
 //
 // Selection of a word; the bar with words, batch item and walk (walk.js); the theme button.
 
-/** @param {{retell?: boolean}} options */
-function update({retell} = {}) {
+/**
+ * Shows the selected word everywhere. `still` leaves out what depends on the layout.
+ * @param {{retell?: boolean, still?: boolean}} options
+ */
+function update({retell, still} = {}) {
   const {item, query} = state;
   for (const node of all("[data-item]")) {
     node.hidden = Number(node.dataset.item) >= 0 && Number(node.dataset.item) !== item;
@@ -12,9 +15,9 @@ function update({retell} = {}) {
     node.hidden ||= Number(node.dataset.plane) !== query;
   }
   for (const list of all(".chips")) {
-    all("button", list).forEach((chip, i) => {
+    all("button:first-child", list).forEach((chip, i) => {
       chip.setAttribute("aria-pressed", i === query);
-      if (i !== query || list.hidden) return;
+      if (i !== query || list.hidden || still) return;
       list.scrollTop = chip.offsetTop - list.offsetTop - list.clientHeight / 2 + 16;
       list.scrollLeft = chip.offsetLeft - list.offsetLeft - list.clientWidth / 2 + 30;
     });
@@ -29,7 +32,7 @@ function update({retell} = {}) {
     all(".focus-word").forEach((node) => node.replaceChildren(bdi(word("q", item, query))));
     all(".tale").forEach((tale) => FILL[tale.dataset.kind](tale, Number(tale.dataset.head)));
   }
-  if (weights) drawArcs();
+  if (weights && !still) drawArcs();
 }
 function choose(item, query) {
   const moved = item !== state.item;
@@ -41,12 +44,17 @@ function choose(item, query) {
 
 // ---- The bar
 
+/** Fills a list of words with buttons that choose them, and while editing, remove them. */
+function fillChips(list) {
+  const item = Number(list.dataset.item);
+  list.replaceChildren(...data.tokens[item].map((name, i) => make("li", {},
+      button({title: name, onclick: () => choose(item, i)}, bdi(name)), ...removeButtons(name, i))));
+}
 function setUpBar() {
   const bar = document.getElementById("bar");
   for (const list of all(".chips")) {
     list.setAttribute("aria-label", text("bar.choose"));
-    all("li", list).forEach((place, i) => place.append(button({title: place.textContent,
-      onclick: () => choose(Number(list.dataset.item), i)}, ...place.childNodes)));
+    fillChips(list);
   }
   if (data.tokens.length > 1) {
     bar.append(make("label", {class: "controls"}, text("bar.item"), make("select", {
@@ -62,5 +70,6 @@ function setUpBar() {
     }}, "\u25d0"));
 
   setUpWalk(bar);
+  setUpEditing(bar);
   new ResizeObserver(() => root.style.setProperty("--bar", bar.offsetHeight + "px")).observe(bar);
 }

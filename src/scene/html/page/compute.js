@@ -104,8 +104,9 @@ function relativeBucket(position, {table, bidirectional = true, max_distance: mo
 /**
  * Computes a scene of docs/scene.md whose score is "dot" and whose arrays are all literal.
  * @returns {{steps: ComputedStep[], visible: Uint8Array, biases: Float64Array | null,
- *   mask: Mask | null, scale: number}} the steps in order; `visible` and `biases`, the sums of all
- *   biases, are [batch, heads, queries, keys]
+ *   mask: Mask | null, scale: number, unpadded: number[], batched: boolean, single: boolean}} the steps in
+ *   order; `visible` and `biases`, the sums of all biases, are [batch, heads, queries, keys]; `unpadded` has
+ *   the number of keys without padding of each batch item
  */
 function computeScene(scene) {
   const round = scene.dtype === "float32" ? Math.fround : (x) => x;
@@ -199,8 +200,9 @@ function computeScene(scene) {
   const slopes = score.alibi && (score.alibi === true ? alibiSlopes(heads) : score.alibi);
   const mask = readMask(scene.mask);
   const alignment = [scene.alignment ?? "bottom-right"].flat();
+  const unpadded = Array.from({length: batch}, (_, item) => Math.min(mask?.length(item) ?? keys, keys));
   const offsetOf = (item) => alignment[0] === "top-left" ? 0
-      : alignment[0] === "bottom-right" ? Math.min(mask?.length(item) ?? keys, keys) - queries
+      : alignment[0] === "bottom-right" ? unpadded[item] - queries
       : alignment[alignment.length === 1 ? 0 : item];
   const all = batch * heads * queries * keys;
   const visible = new Uint8Array(all);
@@ -307,5 +309,5 @@ function computeScene(scene) {
     });
     add("merged_context", merged, [batch, 1, queries, columns]);
   }
-  return {steps, visible, biases, mask, scale};
+  return {steps, visible, biases, mask, scale, unpadded, batched, single: scene.dtype === "float32"};
 }

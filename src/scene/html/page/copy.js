@@ -42,15 +42,16 @@ async function copy(content, node) {
   setTimeout(() => { node.textContent = name; }, 1200);
 }
 
+function setUpTools(section) {
+  const name = section.dataset.step.split(" ")[0], step = steps.get(name);
+  if (!step) return;
+  section.querySelector("h3").append(make("span", {class: "tools"}, text("copy.as") + " ",
+      ...Object.entries(FORMATS).map(([format, write]) => button({
+        "aria-label": text("copy.step", {step: step.title, format}),
+        onclick: (event) => copy(write(steps.get(name)), event.currentTarget)}, format))));
+}
 function setUpCopying() {
-  for (const section of all("section.step")) {
-    const step = steps.get(section.dataset.step.split(" ")[0]);
-    if (!step) continue;
-    section.querySelector("h3").append(make("span", {class: "tools"}, text("copy.as") + " ",
-        ...Object.entries(FORMATS).map(([name, write]) => button({
-          "aria-label": text("copy.step", {step: step.title, format: name}),
-          onclick: (event) => copy(write(step), event.currentTarget)}, name))));
-  }
+  all("section.step").forEach(setUpTools);
   const scene = document.getElementById("scene-json");
   scene?.before(button({class: "plain",
     onclick: (event) => copy(scene.textContent, event.currentTarget)}, text("copy.copy")));

@@ -13,7 +13,9 @@ const state = {item: 0, query: 0, step: 0, moved: false, least: 0, heads: new Se
 const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];
 const STAGES = ["scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"];
 const ARROWS = {ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1]};
+/** @type {(selector: string, within?: any) => any[]} */
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const byId = (/** @type {string} */ id) => /** @type {any} */ (document.getElementById(id));
 const count = (n, f) => Array.from({length: n}, (_, i) => f(i));
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const plain = (name) => name.replace("focus.", "");
@@ -65,7 +67,7 @@ for (const step of data.steps) {
 /** What follows from the words and steps, which the editor can change. */
 let mask, queries, keys, /** @type {any} */ weights, last, many;
 function derive() {
-  mask = data.mask && bytes(data.mask);
+  mask = typeof data.mask === "string" ? bytes(data.mask) : data.mask;
   queries = data.tokens[0].length;
   keys = (data.source || data.tokens)[0].length;
   many = queries > 40 || keys > 40;

@@ -45,8 +45,10 @@ function wordsOf({tokens, text}) {
   return text.split(/[\t-\r\x85\p{Zs}\p{Zl}\p{Zp}]+/u).filter(Boolean);
 }
 
-/** Returns the name of the part of a scene that depends on its number of words, if there is one. */
-function wordsFixedBy({tokens, mask, score, alignment, learn, questions}) {
+const MOST_WORDS = 40;  // a sentence is edited only as long as it fits a table
+/** Returns the name of the part of a scene that depends on its number of words, or "". */
+function wordsFixedBy(scene) {
+  const {tokens, source, mask, score, alignment, learn, questions} = scene;
   const positional = (rules) => isObject(rules) ? Object.keys(rules).find((key) =>
     ["key_lengths", "documents", "dense"].includes(key) ||
     (["all", "any"].includes(key) && rules[key].some(positional))) : undefined;
@@ -54,7 +56,8 @@ function wordsFixedBy({tokens, mask, score, alignment, learn, questions}) {
   if (positional(mask)) return "mask";
   if (score?.bias) return "bias";
   if (Number.isInteger([alignment].flat()[0])) return "alignment";
-  return learn ? "learn" : questions ? "questions" : "";
+  if (learn || questions) return learn ? "learn" : "questions";
+  return [scene, ...source ? [source] : []].some((one) => wordsOf(one).length > MOST_WORDS) ? "many" : "";
 }
 
 /** The steps that are inputs of a scene, each with a letter for addresses. */

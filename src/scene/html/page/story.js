@@ -3,10 +3,7 @@
 // The story of a word, rebuilt for another word (story.cc renders the initial one).
 
 function heatCells(step, numbers) {
-  const cells = numbers.slice(0, data.limits.numbers).map((x) => Number.isFinite(x)
-      ? make("td", {class: x < 0 ? "n" : null,
-        style: `--v:${(Math.abs(x) / (step.largest || 1)).toFixed(2)}`}, show(step, x))
-      : make("td", {class: "odd"}, show(step, x)));
+  const cells = numbers.slice(0, data.limits.numbers).map((x) => heatCell(step, x));
   return numbers.length > cells.length ? [...cells, make("td", {}, "\u2026")] : cells;
 }
 const rowOf = (step, head, plane, row) =>
@@ -24,8 +21,7 @@ function fillKeys(figure, head, cells) {
   const body = figure.querySelector("tbody"), rest = all(".rest", body);
   const lines = listed([head]).map((key) => [key, cells(key)]).filter(([, line]) => line);
   body.replaceChildren(...lines.map(([key, line]) => {
-    const name = word("k", state.item, key);
-    return make("tr", {}, make("th", {scope: "row", title: name}, bdi(name)), ...line);
+    return make("tr", {}, heading("row", word("k", state.item, key)), ...line);
   }), ...rest);
   if (!body.rows.length) {
     body.append(make("tr", {}, make("th", {scope: "row"}, "\u2013"),
@@ -48,13 +44,13 @@ function fillList(figure, head) {
         sumOf(scoreTerms(item, head, query, key)) + " =")] : [];
     for (const step of list) {
       cells.push(step.maskable && masked(item, head, query, key)
-          ? make("td", {class: "m", "aria-label": text("table.masked")}, "\u00b7")
+          ? maskedCell()
           : make("td", {}, show(step, at(step, item, head, 0, query, key))));
     }
     const x = at(main, item, head, 0, query, key), v = Math.abs(x) / (main.largest || 1);
     const kind = "bar-cell" + (x < 0 ? " n" : "") + (main === weights ? " share" : "");
     cells.push(Number.isFinite(x) && x !== 0 ? make("td", {class: kind,
-      style: `--v:${v.toFixed(3)}`}, make("i", {}, "\u00a0")) : make("td"));
+      style: `--v:${fixed(v, 3)}`}, make("i", {}, "\u00a0")) : make("td"));
     return cells;
   });
   for (const cell of all("tfoot [data-step]", figure)) {
@@ -67,7 +63,7 @@ function fillContext(figure, head) {
   fillKeys(figure, head, (key) => {
     if (masked(item, head, query, key)) return null;
     const value = operand("value", item, head, key);
-    return [make("td", {}, show(weights, weightOf(head, key))),
+    return [make("td", {class: "weight"}, show(weights, weightOf(head, key))),
       make("td", {class: "times"}, "\u00d7"), ...heatCells(value.step, value.numbers)];
   });
   const foot = figure.querySelector("tfoot tr");

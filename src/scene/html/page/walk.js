@@ -9,14 +9,14 @@ const sections = () => all("section.step");
 
 /** Marks a step as the current one, in the slider and in the flow. */
 function markStep(i) {
-  const list = sections(), slider = /** @type {HTMLInputElement} */ (document.getElementById("walk"));
+  const list = sections(), slider = byId("walk");
   state.step = clamp(i, 0, list.length - 1);
   const names = list[state.step].dataset.step.split(" ").map(plain);
   const title = `${state.step + 1}  ${list[state.step].querySelector(".title").textContent}`;
   slider.max = String(list.length - 1);
   slider.value = String(state.step);
   slider.setAttribute("aria-valuetext", title);
-  document.getElementById("walked").textContent = title;
+  byId("walked").textContent = title;
   for (const box of all("#flow a")) {
     if (names.includes(box.dataset.step)) box.setAttribute("aria-current", "step");
     else box.removeAttribute("aria-current");
@@ -39,7 +39,7 @@ function stopPlaying() {
   if (play === null) return;
   clearInterval(play);
   play = null;
-  const node = document.getElementById("play");
+  const node = byId("play");
   node.textContent = "\u25b6";
   node.setAttribute("aria-label", text("walk.play"));
 }
@@ -53,7 +53,7 @@ function playScreen() {
 function togglePlaying() {
   if (play !== null) return stopPlaying();
   play = setInterval(playScreen, PLAY_MS);
-  const node = document.getElementById("play");
+  const node = byId("play");
   node.textContent = "\u23f8";
   node.setAttribute("aria-label", text("walk.pause"));
   goTo(state.step + 1 < sections().length ? state.step : 0);
@@ -73,7 +73,7 @@ function setUpWalk(bar) {
       make("output", {id: "walked"})));
   addEventListener("scroll", markSeen, {passive: true});
   for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
-    addEventListener(kind, ({target}) => { if (target !== document.getElementById("play")) stopPlaying(); }, {passive: true});
+    addEventListener(kind, ({target}) => { if (target !== byId("play")) stopPlaying(); }, {passive: true});
   }
   addEventListener("keydown", (event) => {
     const by = {n: 1, "]": 1, p: -1, "[": -1}[event.key];

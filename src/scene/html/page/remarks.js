@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The remarks on the weights and the summary of an edited scene, as in scene/tell/remarks.cc.
+
+const MOST_REMARKED = 4, MOST_LISTED = 3;
+
+/** Returns the remarks on the weights of one head and batch item. */
+function remarksOn(item, head) {
+  const [, , , rows, cols] = weights.dims, quoted = (axis, i) => `"${word(axis, item, i)}"`;
+  const query = (i) => quoted("q", i);
+  // Without a source, the words of padded keys are queries too, and no word of the sentence.
+  const told = data.source ? rows : editor.computed.unpadded[item];
+  const facts = count(told, (i) => {
+    const fact = {most: 0, where: -1, seen: 0, lookedAt: 0, entropy: 0, negative: false, nan: false, infinite: false};
+    for (let j = 0; j < cols; ++j) {
+      if (masked(item, head, i, j)) continue;
+      const x = at(weights, item, head, 0, i, j);
+      fact.seen += 1;
+      fact.nan ||= Number.isNaN(x);
+      fact.infinite ||= Math.abs(x) === Infinity;
+      fact.negative ||= x < 0;
+      if (x > fact.most) Object.assign(fact, {most: x, where: j});
+      if (x !== 0) fact.lookedAt += 1;
+      if (x > 0) fact.entropy -= x * Math.log(x);
+    }
+    return fact;
+  });
+  const target = (i) => !data.source && facts[i].where === i ? text("remark.itself") : quoted("k", facts[i].where);
+  const some = (list) => list.slice(0, MOST_LISTED).map((i, n) =>
+      (n === 0 ? "" : n + 1 === list.length ? text("list.and") : ", ") + query(i)).join("") +
+      (list.length > MOST_LISTED ? text("list.more", {n: list.length - MOST_LISTED}) : "");
+
+  const broken = [], infinite = [], blind = [], zero = [], single = [];
+  let strongest = -1, mostEven = -1;
+  facts.forEach((fact, i) => {
+    const kind = fact.nan ? broken : fact.infinite ? infinite
+        : fact.lookedAt === 0 ? (fact.seen === 0 ? blind : zero) : fact.lookedAt === 1 ? single : null;
+    if (kind) return kind.push(i);
+    if (strongest < 0 || fact.most > facts[strongest].most) strongest = i;
+    if (!fact.negative && (mostEven < 0 || fact.entropy > facts[mostEven].entropy)) mostEven = i;
+  });
+  const remarks = [[broken, "broken"], [infinite, "infinite"], [blind, "blind"],
+    [zero, data.score.sinks ? "sink" : "zero"]].filter(([list]) => list.length > 0)
+      .map(([list, kind]) => text(`remark.${kind}`, {queries: some(list)}));
+  if (cols < 2) return remarks;
+  if (strongest >= 0) {
+    remarks.push(text("remark.strongest", {query: query(strongest), key: target(strongest),
+      weight: fixed(facts[strongest].most, data.precision)}));
+  }
+  if (mostEven >= 0 && rows > 1 && mostEven !== strongest) {
+    remarks.push(text("remark.most_even",
+        {query: query(mostEven), n: fixed(Math.exp(facts[mostEven].entropy), 1)}));
+  }
+  if (single.length > 1) remarks.push(text("remark.single.other", {queries: some(single)}));
+  else if (single.length) remarks.push(text("remark.single.one", {query: query(single[0]), key: target(single[0])}));
+  return remarks;
+}
+function allRemarks() {
+  const [batch, heads] = weights.dims;
+  return count(Math.min(batch * heads, MOST_REMARKED), (i) => {
+    const item = Math.floor(i / heads), head = i % heads;
+    const places = [...batch > 1 ? [text("place.item", {n: item})] : [],
+      ...data.heads > 1 ? [text("place.head", {n: head})] : []];
+    return remarksOn(item, head).map((remark) => [...places.length ? [places.join(", ")] : [], remark].join(": "));
+  }).flat();
+}
+
+/** Returns the summary of a scene with literal arrays. */
+function summaryOf(scene, computed) {
+  const score = isObject(scene.score) ? scene.score : {};
+  const counted = (key, n) => text(`summary.${key}.${n === 1 ? "one" : "other"}`, {n});
+  const groups = [[counted("words", queries)]];
+  const add = (key, values = {}) => groups[groups.length - 1].push(text(`summary.${key}`, values));
+  if (computed.batched) groups[0].push(counted("items", data.tokens.length));
+  if (steps.has("embeddings")) groups[0].push(counted("numbers", steps.get("embeddings").dims[4]));
+  if (data.source) groups[0].push(counted("source", keys));
+  groups.push([]);
+  add("dot");
+  if (scaleOf(scene) === 1) add("not_scaled");
+  else add("scaled", {scale: scaleOf(scene)});
+  if (score.softcap) add("softcap", {cap: score.softcap});
+  for (const key of ["bias", "alibi", "relative"]) if (score[key]) add(key);
+  if (score.sinks) add("sink");
+  if (data.heads > 1) groups[1].push(counted("heads", data.heads));
+  if (data.kvHeads !== data.heads) groups[1].push(counted("kv_heads", data.kvHeads));
+  add(!scene.embeddings ? "direct" : isObject(scene.projections) ? "given_weights" : "no_weights");
+  if (computed.mask) groups.push([text("summary.mask", {mask: computed.mask.text})]);
+  if (scene.dtype === "float32") groups.push(["float32"]);
+  return groups.map((group) => group.join(", ")).join("; ");
+}
