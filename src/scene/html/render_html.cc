@@ -36,6 +36,8 @@ using html::escape;
 using html::isolate;
 using html::PageSection;
 
+/// Maximum number of matrices with remarks; the script shows only the remarks on chosen ones.
+constexpr std::size_t kMaxPageRemarked = 64;
 /// Maximum number of words in a box of the flow.
 constexpr std::size_t kWordsInBox = 6;
 
@@ -56,21 +58,15 @@ class Page {
     out_ += "<main id=\"steps\">\n";
     // Filled by the script, and therefore hidden without one.
     addf("<section id=\"glance\" hidden=\"hidden\"><h2>{}</h2></section>\n", texts_("page.glance"));
-    part("in");
+    std::vector<PageSection> in, all;
     for (const Step& step : trace_.steps) {
-      if (!is_focus(step) && is_input(step)) emit(step_section(step));
+      if (is_focus(step) || base_name(step.name) == "row_sums" || is_softmax_part(step.name))
+        continue;
+      (is_input(step) ? in : all).push_back(step_section(step));
     }
-    if (const auto story = html::story_sections(model_, texts_); !story.empty()) {
-      part("story");
-      for (const PageSection& section : story) emit(section);
-    }
-    part("all");
-    for (const Step& step : trace_.steps) {
-      if (!is_focus(step) && !is_input(step) && base_name(step.name) != "row_sums" &&
-          !is_softmax_part(step.name)) {
-        emit(step_section(step));
-      }
-    }
+    part("in", in);
+    part("story", html::story_sections(model_, texts_));
+    part("all", all);
     checks();
     scene_itself();
     if (html::is_editable(model_)) optional_formulas();
@@ -218,8 +214,39 @@ class Page {
 
   // ---- Sections --------------------------------------------------------------------------------
 
-  void part(std::string_view id) {
+  void part(std::string_view id, const std::vector<PageSection>& sections) {
+    if (sections.empty()) return;
     addf("<h2 id=\"part-{}\">{}</h2>\n", id, texts_(fmt::format("page.{}", id)));
+    int open = -1;
+    for (const PageSection& section : sections) {
+      const int group = group_of(section);
+      if (group != open) addf("{}<div class=\"group\">\n", open < 0 ? "" : "</div>\n");
+      open = group;
+      emit(section);
+    }
+    add("</div>\n");
+  }
+
+  /// Returns the group of a section. Sections of a group are side by side where there is room.
+  static int group_of(const PageSection& section) {
+    static const std::vector<std::vector<std::string_view>> groups = {
+        {"tokens", "source_tokens", "embeddings", "source_embeddings"},
+        {"query_weights", "key_weights", "value_weights"},
+        {"query", "key", "value"},
+        {"story-word", "story-scores"},
+        {"story-hidden"},
+        {"story-weights", "story-context"},
+        {"hidden"},
+        {"scores", "scaled_scores", "softcapped_scores", "biased_scores", "masked_scores"},
+        {"weights"},
+        {"context", "merged_context"},
+    };
+    const bool told = section.id.starts_with("story-");
+    const std::string_view name = told ? section.id : base_name(section.steps.front());
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return std::find(group.begin(), group.end(), name) != group.end();
+    });
+    return static_cast<int>(found - groups.begin());
   }
 
   void emit(const PageSection& section) {
@@ -241,7 +268,9 @@ class Page {
   void notes_for(const std::vector<std::string>& steps) {
     for (const auto& [name, note] : scene().notes) {
       if (std::find(steps.begin(), steps.end(), name) == steps.end()) continue;
-      addf("<p class=\"note\">{}</p>\n", escape(note, html::Lines::kKeep));
+      // The script hides a note on the word in focus when another word is chosen.
+      addf("<p class=\"note\"{}>{}</p>\n", name.starts_with("focus.") ? " data-focus=\"\"" : "",
+           escape(note, html::Lines::kKeep));
     }
   }
 
@@ -310,8 +339,9 @@ class Page {
 
   std::string remarks() const {
     std::string out;
-    for (const std::string& remark : remarks_on_weights(model_, texts_)) {
-      out += fmt::format("<li>{}</li>\n", escape(remark));
+    for (const auto& [item, head, text] : remarks_on_weights(model_, kMaxPageRemarked, texts_)) {
+      out += fmt::format("<li data-item=\"{}\"{}>{}</li>\n", item,
+                         html::head_data(head, scene().heads), escape(text));
     }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
   }

@@ -74,7 +74,8 @@ class Story {
   std::string each_head(std::string_view kind, Make&& make) const {
     std::string out = "<div class=\"maps\">\n";
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
-      out += fmt::format("<figure class=\"tale\" data-kind=\"{}\" data-head=\"{}\">", kind, head);
+      out += fmt::format("<figure class=\"tale\" data-kind=\"{}\"{}>", kind,
+                         head_data(head, scene_.heads));
       if (scene_.heads > 1) {
         out += fmt::format("<figcaption>{}</figcaption>",
                            texts_("place.head", {{"n", std::to_string(head)}}));

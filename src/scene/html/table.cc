@@ -65,7 +65,7 @@ std::string describe(const Plane& at) {
                                  {"across", axis_name(at, layout.col_axis)}});
 }
 
-/// Returns "item 0, head 1", "head 1", or an empty string.
+/// Returns "Sentence 1 of 2, head 1", "head 1", or an empty string.
 std::string plane_label(const Plane& at) {
   std::string out;
   const auto add = [&](std::string_view text) {
@@ -73,7 +73,8 @@ std::string plane_label(const Plane& at) {
     out += text;
   };
   if (at.layout.has_batch && at.layout.batch > 1)
-    add(at.texts("place.item", {{"n", std::to_string(at.item)}}));
+    add(at.texts("place.item",
+                 {{"n", std::to_string(at.item + 1)}, {"count", std::to_string(at.layout.batch)}}));
   if (at.layout.has_heads) add(at.texts("place.head", {{"n", std::to_string(at.head)}}));
   if (at.layout.planes > 1) {
     add(at.texts("place.query",
@@ -157,6 +158,11 @@ bool fits_table(const StepLayout& layout) {
              kMaxTableCells;
 }
 
+std::string head_data(std::int64_t head, std::int64_t heads) {
+  return fmt::format(" data-head=\"{}\"{}", head,
+                     heads > 1 ? fmt::format(" data-heads=\"{}\"", heads) : "");
+}
+
 std::string heading(std::string_view scope, std::string_view word, std::string_view attributes) {
   const std::string title =
       word.size() > kLongWord ? fmt::format(" title=\"{}\"", escape(word)) : std::string();
@@ -189,9 +195,8 @@ std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& s
       for (std::int64_t plane = 0; plane < layout.planes; ++plane) {
         if (!all_planes && plane != focus) continue;
         const Plane at{model, texts, layout, numbers, item, head, plane};
-        out +=
-            fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\" data-head=\"{}\"",
-                        step.name, layout.has_batch ? item : -1, head);
+        out += fmt::format("<figure class=\"map\" data-step=\"{}\" data-item=\"{}\"{}", step.name,
+                           layout.has_batch ? item : -1, head_data(head, layout.heads));
         if (layout.planes > 1) out += fmt::format(" data-plane=\"{}\"", plane);
         out += ">";
         const std::string label = plane_label(at);

@@ -30,6 +30,9 @@ bool fits_table(const StepLayout& layout);
 std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& step,
                       const Step* row_sums);
 
+/// Returns the attributes of an element that belongs to a head. The script shows the elements of
+/// the chosen head only.
+std::string head_data(std::int64_t head, std::int64_t heads);
 /// Returns one <td> with its background. The largest magnitude in `numbers` has full colour.
 std::string heat_cell(const StepNumbers& numbers, double value);
 /// Returns a cell with a dot, for a masked number.

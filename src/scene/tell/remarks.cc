@@ -17,8 +17,6 @@
 namespace fovea::scene {
 namespace {
 
-constexpr std::int64_t kMaxRemarked = 4;  // maximum number of matrices with remarks
-
 struct RowFacts {
   double most = 0.0;
   std::int64_t where = -1;
@@ -162,18 +160,19 @@ class MatrixRemarks {
 
 }  // namespace
 
-std::vector<std::string> remarks_on_weights(const TraceModel& model, const Texts& texts) {
-  std::vector<std::string> remarks;
+std::vector<Remark> remarks_on_weights(const TraceModel& model, std::size_t most,
+                                       const Texts& texts) {
+  std::vector<Remark> remarks;
   const Step* weights = model.find("weights");
   if (weights == nullptr) return remarks;
   const StepLayout layout = model.layout(*weights);
-  std::int64_t told = 0;
+  std::size_t told = 0;
   for (std::int64_t item = 0; item < layout.batch; ++item) {
     for (std::int64_t head = 0; head < layout.heads; ++head) {
-      if (told++ == kMaxRemarked) return remarks;
+      if (told++ == most) return remarks;
       const std::string where = place_of(layout, item, head, texts);
       for (const std::string& remark : MatrixRemarks(model, texts, layout, item, head).tell()) {
-        remarks.push_back(where.empty() ? remark : where + ": " + remark);
+        remarks.push_back({item, head, where.empty() ? remark : where + ": " + remark});
       }
     }
   }
@@ -222,7 +221,8 @@ std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t h
                      const Texts& texts) {
   std::string text;
   if (layout.has_batch && layout.batch > 1) {
-    text = texts.plain("place.item", {{"n", std::to_string(item)}});
+    text = texts.plain("place.item",
+                       {{"n", std::to_string(item + 1)}, {"count", std::to_string(layout.batch)}});
   }
   if (layout.has_heads) {
     text += (text.empty() ? "" : ", ") + texts.plain("place.head", {{"n", std::to_string(head)}});

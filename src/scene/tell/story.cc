@@ -84,7 +84,9 @@ Section tell_all(const StoryParts& parts) {
   }
   parts.add_matrices(section, "context", "Context");
   parts.add_matrices(section, "merged_context", "Merged context");
-  section.remarks = remarks_on_weights(parts.model());
+  for (Remark& remark : remarks_on_weights(parts.model())) {
+    section.remarks.push_back(std::move(remark.text));
+  }
   if (!parts.scene().focus) {
     if (const std::string scale = scale_remark(parts.model()); !scale.empty()) {
       section.remarks.push_back(scale);

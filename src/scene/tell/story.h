@@ -79,11 +79,20 @@ Story tell_story(const Trace& trace);
 /// scaled, no trained weights".
 std::string summarize(const Scene& scene, const Texts& texts = english());
 
+/// Maximum number of matrices with remarks, unless a reader chooses one of them.
+inline constexpr std::size_t kMaxRemarked = 4;
+
+/// A sentence about the weights of one head and batch item.
+struct Remark {
+  std::int64_t item = 0;
+  std::int64_t head = 0;
+  std::string text;  ///< with its place, if there are several
+};
+
 /// Describes notable weights: the strongest link, the most even row, rows that can attend only to
-/// themselves or to nothing, and NaN or infinite values. Covers the first few heads and batch
-/// items.
-std::vector<std::string> remarks_on_weights(const TraceModel& model,
-                                            const Texts& texts = english());
+/// themselves or to nothing, and NaN or infinite values. Covers the first `most` matrices.
+std::vector<Remark> remarks_on_weights(const TraceModel& model, std::size_t most = kMaxRemarked,
+                                       const Texts& texts = english());
 
 /// Returns the scale of the scores, with the key of the scene format that adds or removes it.
 /// Returns
@@ -95,7 +104,7 @@ std::string scale_remark(const TraceModel& model, const Texts& texts = english()
 std::string naive_remark(const TraceModel& model, std::int64_t head,
                          const Texts& texts = english());
 
-/// Returns "head 1", "item 0, head 1", or "" if there is only one head and batch item.
+/// Returns "head 1", "Sentence 1 of 2, head 1", or "" if there is only one head and batch item.
 std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,
                      const Texts& texts = english());
 

@@ -57,10 +57,10 @@ function setUpBar() {
     fillChips(list);
   }
   if (data.tokens.length > 1) {
-    bar.append(make("label", {class: "controls"}, text("bar.item"), make("select", {
+    bar.append(make("label", {class: "controls"}, make("select", {"aria-label": text("bar.item"),
       onchange: (event) => choose(Number(event.target.value), state.query)},
     ...data.tokens.map((_, i) => make("option", {value: i, selected: i === state.item ? "" : null},
-        String(i))))));
+        text("place.item", {n: i + 1, count: data.tokens.length}))))));
   }
   document.querySelector(".banner").append(button({class: "plain", title: text("bar.theme"),
     "aria-label": text("bar.theme"), onclick: () => {

@@ -278,7 +278,7 @@ TEST(RenderHtml, NumbersWithoutDecimalsHaveNoDecimalPoint) {
 
 TEST(RenderHtml, HeadsAndItemsAreLabelled) {
   EXPECT_EQ(count(example("two_heads"), "<figcaption>head 1</figcaption>") > 4, true);
-  EXPECT_THAT(example("padded_batch"), HasSubstr("<figcaption>item 1</figcaption>"));
+  EXPECT_THAT(example("padded_batch"), HasSubstr("<figcaption>Sentence 2 of 2</figcaption>"));
 }
 
 TEST(RenderHtml, ScriptDataHasFullPrecision) {

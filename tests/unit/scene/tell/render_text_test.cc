@@ -235,9 +235,9 @@ TEST(RenderText, PaddingIsNotRemarkedOn) {
       R"({"tokens": [["a", "b", "-", "-"], ["c", "d", "e", "f"]],
           "embeddings": [[[1, 0], [0, 2], [9, 0], [9, 4.5]], [[1, 0], [0, 1], [1, 1], [2, 1]]],
           "mask": {"key_lengths": [2, 4]}})")));
-  EXPECT_THAT(remarks, HasSubstr("item 0: Strongest link: \"b\" looks at itself"));
-  EXPECT_THAT(remarks, HasSubstr("item 0: Most even: \"a\""));
-  EXPECT_THAT(remarks, HasSubstr("item 1: Most even: "));
+  EXPECT_THAT(remarks, HasSubstr("Sentence 1 of 2: Strongest link: \"b\" looks at itself"));
+  EXPECT_THAT(remarks, HasSubstr("Sentence 1 of 2: Most even: \"a\""));
+  EXPECT_THAT(remarks, HasSubstr("Sentence 2 of 2: Most even: "));
   // Keys that another rule hides are words, and so are the queries of padded keys of a source.
   const std::string hidden = to_text(trace_scene(parse_scene(
       R"({"tokens": ["a", "b", "c"], "embeddings": [[1], [1], [1]], "mask": {"prefix": 1}})")));
