@@ -165,7 +165,7 @@ struct Writer {
     }
     const std::string largest = focus ? mi("m") : sub(mi("m"), mi("i"));
     return row({entry("a"), mo("="), power(j, "\u2212", largest, sinks), mo(","), largest, mo("="),
-                row({"<munder><mi>max</mi><mi>k</mi></munder>", mo("\u2061"), k})});
+                row({"<munder><mi>max</mi><mi>k</mi></munder>", "<mspace width=\"0.17em\"/>", k})});
   }
 
   std::string row_sums() const {

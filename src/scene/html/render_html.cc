@@ -256,11 +256,12 @@ class Page {
         "<section class=\"step\" id=\"{}\" data-step=\"{}\">\n"
         "<h3><span class=\"number\">{}</span> <span class=\"title\">{}</span></h3>\n",
         section.id, steps, ++number_, section.title);
-    add("<div class=\"formulas\">");
+    add("<div class=\"about\">\n<div class=\"formulas\">");
     for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
     add("</div>\n");
     addf("<p class=\"reading\">{}</p>\n", section.reading);
     notes_for(section.steps);
+    addf("{}</div>\n", section.origin);
     add(section.body);
     add("</section>\n");
   }
@@ -299,7 +300,8 @@ class Page {
         out.formulas.push_back(html::step_mathml(sums->name, scene(), texts_));
       }
     }
-    out.body = drawn(base) + html::heat_maps(model_, texts_, step, sums);
+    out.origin = drawn(base);
+    out.body = html::heat_maps(model_, texts_, step, sums);
     if (step.name == "weights") out.body += remarks();
     return out;
   }

@@ -58,7 +58,7 @@ class Story {
 
   PageSection section(std::string_view id) const {
     const std::string title = texts_(fmt::format("story.{}", id), {{"word", word()}});
-    return {fmt::format("story-{}", id), {}, title, {}, {}, {}};
+    return {fmt::format("story-{}", id), {}, title, {}, {}, {}, {}};
   }
 
   /// Adds a step and its formula to the section. Returns false if the trace does not have the step.

@@ -21,7 +21,8 @@ struct PageSection {
   std::string title;               ///< HTML
   std::vector<std::string> formulas;
   std::string reading;
-  std::string body;  ///< HTML
+  std::string body;    ///< HTML
+  std::string origin;  ///< HTML: where drawn numbers come from, or empty
 };
 
 /// Maximum number of terms in a written-out sum.

@@ -7,7 +7,7 @@
 
 const root = document.documentElement;
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = {item: 0, query: 0, step: 0, moved: false, least: 0, heads: new Set()};
+const state = {item: 0, query: 0, step: 0, moved: false, least: 0, head: null, heads: new Set()};
 // Okabe and Ito's colours, which are distinguishable with colour blindness. Further heads reuse
 // them with dashed lines.
 const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];

@@ -22,6 +22,8 @@ function paint(canvas) {
 }
 const paintAll = () => all("figure.map:not([hidden]) canvas").forEach(paint);
 
+const PICTURE = 440, WEIGHTS = 288;  // pixels; two matrices fit side by side, or three of weights
+
 function setUpPicture(canvas) {
   const {width: cols, height: rows} = canvas;
   const figure = canvas.closest("figure"), {step} = placeOf(figure);
@@ -29,7 +31,8 @@ function setUpPicture(canvas) {
     canvas.replaceWith(make("p", {class: "small"}, text("picture.too_many")));
     return;
   }
-  const enlarge = (n, most) => n * clamp(Math.floor(600 / n), 1, most) + "px";
+  const size = step.base.endsWith("_weights") ? WEIGHTS : PICTURE;
+  const enlarge = (n, most) => (n > size ? size : n * Math.min(Math.floor(size / n), most)) + "px";
   canvas.style.width = enlarge(cols, 24);
   canvas.style.height = cols === rows ? "auto" : enlarge(rows, 16);
   canvas.tabIndex = 0;
@@ -37,8 +40,9 @@ function setUpPicture(canvas) {
   const point = (row, col) => {
     here = [clamp(row, 0, rows - 1), clamp(col, 0, cols - 1)];
     const box = canvas.getBoundingClientRect(), top = box.top + here[0] / rows * box.height;
+    const left = box.left + here[1] / cols * box.width;
     tell({...placeOf(figure), row: here[0], col: here[1]},
-        {left: box.left + here[1] / cols * box.width + 12, top, bottom: top + box.height / rows});
+        {left, right: left + box.width / cols, top, bottom: top + box.height / rows});
   };
   canvas.addEventListener("mousemove", (event) => {
     const box = canvas.getBoundingClientRect();

@@ -10,10 +10,10 @@ update();
 paintAll();
 setUpAddress();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
-/** Gives areas that scroll sideways a tab stop, if nothing in them has one, for the arrow keys. */
+/** Gives areas that scroll a tab stop, if nothing in them has one, for the arrow keys. */
 function setTabStops() {
-  const areas = all(".scroll, .formulas p, pre").filter((area) => !area.querySelector("[tabindex], button, input"));
-  const wider = areas.map((area) => area.scrollWidth > area.clientWidth);
+  const areas = all(".scroll, .formulas p, .word-list, pre").filter((area) => !area.querySelector("[tabindex], button, input"));
+  const wider = areas.map((area) => area.scrollWidth > area.clientWidth || area.scrollHeight > area.clientHeight);
   areas.forEach((area, i) => {
     if (wider[i]) area.tabIndex = 0;
     else area.removeAttribute("tabindex");
@@ -22,13 +22,13 @@ function setTabStops() {
 new ResizeObserver(setTabStops).observe(document.querySelector("main"));
 let wide = innerWidth;
 addEventListener("resize", () => {
-  if (weights && innerWidth !== wide) drawArcs();
+  if (innerWidth !== wide) update();
   wide = innerWidth;
 });
 // Print everything: open all details and show every batch item.
 addEventListener("beforeprint", () => {
   all("details").forEach((details) => { details.open = true; });
-  all("[data-item][hidden], [data-plane][hidden]").forEach((node) => { node.hidden = false; });
+  all("[data-item][hidden], [data-plane][hidden], [data-heads][hidden]").forEach((node) => { node.hidden = false; });
   paintAll();
 });
 addEventListener("afterprint", () => update());

@@ -31,8 +31,10 @@ function goTo(i) {
 /** Finds the step at the reader's eyes. */
 function markSeen() {
   if (Date.now() - jumped < 900) return;  // still scrolling to a step
-  const above = sections().filter((one) => one.getBoundingClientRect().top < innerHeight * 0.4);
-  if (above.length - 1 !== state.step) markStep(above.length - 1);
+  const tops = sections().map((one) => one.getBoundingClientRect().top);
+  const seen = tops.filter((top) => top < innerHeight * 0.4).pop() ?? tops[0];
+  // Of steps side by side, the current one stays, otherwise the first one is meant.
+  if (tops[state.step] !== seen) markStep(tops.indexOf(seen));
 }
 
 function stopPlaying() {
