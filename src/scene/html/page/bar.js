@@ -10,8 +10,9 @@ function arrange() {
   groups.forEach((group, i) => group.classList.toggle("stacked", group.children.length === 1 || tops[i] > 1));
 }
 
-/** Returns whether the chosen word is the one that the scene has in focus. */
-const inFocus = () => data.focus !== null && state.item === data.focus[0] && state.query === data.focus[1];
+/** Returns whether what is shown is the word in focus, with the numbers that the author's notes are about. */
+const inFocus = () => data.focus !== null && state.item === data.focus[0] && state.query === data.focus[1] &&
+    !root.classList.contains("edited");
 
 /**
  * Shows the selected word everywhere. `still` leaves out what depends on the layout.

@@ -100,7 +100,8 @@ function tell(place, box, around = box, shown = undefined) {
 
 /** Returns whether a node is a cell with a number, or with the sign of a masked one. */
 const isCell = (node) => node?.localName === "td" && node.matches("figure :is(tbody, tfoot) td") &&
-    !node.matches(".times, .terms, .bar-cell, [colspan], .rest td") && /\S/.test(node.textContent) && node.textContent !== "\u2026";
+    !node.matches(".times, .terms, .bar-cell, [colspan], .rest td") &&
+    (/\S/.test(node.textContent) || node.querySelector("input")) && node.textContent !== "\u2026";
 function tellCell(cell) {
   if (!isCell(cell)) return forget();
   const tale = cell.closest(".tale");

@@ -171,7 +171,8 @@ function showShapes() {
 }
 function showRemarks() {
   const section = sectionOf("weights"), [list] = all(".remarks", section);
-  const items = allRemarks().map((remark) => make("li", {}, remark));
+  const items = allRemarks().map(({item, head, remark}) => make("li", {"data-item": item, "data-head": head,
+    "data-heads": data.heads > 1 ? data.heads : null}, remark));
   list?.remove();
   if (items.length) section.append(make("ul", {class: "remarks"}, ...items));
   for (const node of all("section.step > p[data-step]")) {

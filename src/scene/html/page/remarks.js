@@ -2,7 +2,7 @@
 //
 // The remarks on the weights and the summary of an edited scene, as in scene/tell/remarks.cc.
 
-const MOST_REMARKED = 4, MOST_LISTED = 3;
+const MOST_REMARKED = 64, MOST_LISTED = 3;
 
 /** Returns the remarks on the weights of one head and batch item. */
 function remarksOn(item, head) {
@@ -55,13 +55,15 @@ function remarksOn(item, head) {
   else if (single.length) remarks.push(text("remark.single.one", {query: query(single[0]), key: target(single[0])}));
   return remarks;
 }
+/** Returns the remarks with their batch items and heads. */
 function allRemarks() {
   const [batch, heads] = weights.dims;
   return count(Math.min(batch * heads, MOST_REMARKED), (i) => {
     const item = Math.floor(i / heads), head = i % heads;
-    const places = [...batch > 1 ? [text("place.item", {n: item})] : [],
+    const places = [...batch > 1 ? [text("place.item", {n: item + 1, count: batch})] : [],
       ...data.heads > 1 ? [text("place.head", {n: head})] : []];
-    return remarksOn(item, head).map((remark) => [...places.length ? [places.join(", ")] : [], remark].join(": "));
+    return remarksOn(item, head).map((remark) =>
+        ({item, head, remark: [...places.length ? [places.join(", ")] : [], remark].join(": ")}));
   }).flat();
 }
 

@@ -19,7 +19,10 @@ function setTabStops() {
     else area.removeAttribute("tabindex");
   });
 }
-new ResizeObserver(setTabStops).observe(document.querySelector("main"));
+new ResizeObserver(() => requestAnimationFrame(() => {
+  arrange();
+  setTabStops();
+})).observe(document.querySelector("main"));
 let wide = innerWidth;
 addEventListener("resize", () => {
   if (innerWidth !== wide) update();
