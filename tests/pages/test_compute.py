@@ -154,12 +154,25 @@ def random_scene(seed):
         items = numbers(generator, batch, count, dim, digits=digits)
         return items if batched else items[0]
 
-    scene = {"seed": seed, "tokens": tokens(queries), "embeddings": embeddings(queries)}
+    direct = some(0.2)
+    scene = {"seed": seed, "tokens": tokens(queries)}
     if crossed:
-        scene["source"] = {"tokens": tokens(keys), "embeddings": embeddings(keys)}
+        scene["source"] = {"tokens": tokens(keys)}
     if heads > 1:
         scene |= {"heads": heads, "kv_heads": kv_heads}
-    if some(0.6) or kv_heads < heads:
+    if direct:
+        # Queries, keys and values in place of embeddings, each literal or drawn.
+        head = generator.randint(1, 3)
+        rows = {"query": queries, "key": keys, "value": keys}
+        columns = {"query": heads * head, "key": kv_heads * head, "value": kv_heads * generator.randint(1, 3)}
+        for name, count in columns.items():
+            items = numbers(generator, batch, rows[name], count, digits=digits)
+            scene[name] = {"draw": "rand", "dim": count} if some(0.3) else items if batched else items[0]
+    else:
+        scene["embeddings"] = embeddings(queries)
+        if crossed:
+            scene["source"]["embeddings"] = embeddings(keys)
+    if not direct and (some(0.6) or kv_heads < heads):
         head = generator.randint(1, 3)
         columns = {"query": heads * head, "key": kv_heads * head, "value": kv_heads * generator.randint(1, 3)}
         scene["projections"] = {name: numbers(generator, dim, count, digits=digits) for name, count in columns.items()}

@@ -156,10 +156,10 @@ function showWords() {
   }
   detail?.replaceChildren(...words.slice(0, 6).flatMap((name, i) => [i > 0 ? ", " : "", bdi(name)]),
       words.length > 6 ? ", \u2026" : "");
-  // The sizes in the formulas of words and embeddings.
-  const mn = (name) => sectionOf(name)?.querySelectorAll(".formulas mn");
-  if (mn("tokens")) mn("tokens")[1].textContent = String(queries - 1);
-  if (mn("embeddings")) mn("embeddings")[0].textContent = String(queries);
+  // The sizes in the formulas of words and of the matrices with one row per word.
+  const sizes = (name) => all(".formulas mn", sectionOf(name));
+  sizes("tokens")[1].textContent = queries - 1;
+  for (const name of stepsByWord(editor.edit.scene)) sizes(name)[0].textContent = queries;
 }
 function showShapes() {
   for (const box of all("#flow a")) {
