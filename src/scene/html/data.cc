@@ -181,9 +181,9 @@ std::string step_json(const TraceModel& model, const Texts& texts, const Step& s
       layout.batch, layout.heads, layout.planes, layout.rows, layout.cols, axis(layout.row_axis),
       axis(layout.col_axis), numbers.decimals(), numbers.scientific(), numbers.least(),
       numbers.largest(), layout.maskable);
+  // The shortest text of a float32 is not exact as float64, which all numbers of the script are.
+  if (step.values.dtype() == DType::kFloat32) out += "\"single\":true,";
   if (encoding == Encoding::kExact) {
-    // The shortest text of a float32 is not exact as float64, which all numbers of the script are.
-    if (step.values.dtype() == DType::kFloat32) out += "\"single\":true,";
     return out + "\"v\":" + list(step.values) + "}";
   }
   if (encoding == Encoding::kFloats) return out + "\"f32\":\"" + floats(step.values) + "\"}";
@@ -202,7 +202,8 @@ std::string step_json(const TraceModel& model, const Texts& texts, const Step& s
 std::string score_json(const Scene& scene) {
   const double scale = score_scale(scene);
   std::string out =
-      fmt::format("{{\"scale\":{},\"softcap\":{},\"how\":{}", scale, scene.options.score.softcap,
+      fmt::format("{{\"scale\":{},\"scaleText\":{},\"softcap\":{},\"how\":{}", scale,
+                  script_json_string(scene.scale_text), scene.options.score.softcap,
                   script_json_string(scene.normalizations.empty()
                                          ? "softmax"
                                          : normalization_name(scene.normalizations.back())));

@@ -302,8 +302,18 @@ class Page {
     }
     out.origin = drawn(base);
     out.body = html::heat_maps(model_, texts_, step, sums);
+    if (&step == first_masked()) out.body += html::mask_legend(texts_);
     if (step.name == "weights") out.body += remarks();
     return out;
+  }
+
+  /// Returns the first step that shows a mask if there is no story, which explains it otherwise.
+  const Step* first_masked() const {
+    if (scene().focus) return nullptr;
+    const auto found = std::ranges::find_if(trace_.steps, [&](const Step& step) {
+      return step.words.empty() && !is_softmax_part(step.name) && model_.layout(step).maskable;
+    });
+    return found == trace_.steps.end() ? nullptr : &*found;
   }
 
   std::string word_lists(const Step& step) const {
@@ -344,6 +354,9 @@ class Page {
     for (const auto& [item, head, text] : remarks_on_weights(model_, kMaxPageRemarked, texts_)) {
       out += fmt::format("<li data-item=\"{}\"{}>{}</li>\n", item,
                          html::head_data(head, scene().heads), escape(text));
+    }
+    const std::string scale = scene().focus ? "" : scale_remark(model_, texts_);
+    if (!scale.empty()) out += fmt::format("<li>{}</li>\n", escape(scale));
     }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
   }

@@ -16,7 +16,9 @@
 #include "scene/html/mathml.h"
 #include "scene/html/table.h"
 #include "scene/read/step_catalogue.h"
+#include "scene/tell/story.h"
 #include "scene/trace/score_terms.h"
+#include "scene/trace/softmax_table.h"
 #include "scene/trace/top_keys.h"
 #include "text/html_escape.h"
 
@@ -208,32 +210,48 @@ class Story {
     }
     for (const Column& c : columns) out += column(c.step, c.title);
     out += "<td></td></tr></thead><tbody>\n";
-    std::vector<std::pair<StepLayout, const StepNumbers*>> steps;
-    for (const Column& c : columns) {
-      const Step& step = *model_.find(c.step);
-      steps.emplace_back(model_.layout(step), &model_.numbers(step));
+    std::vector<StepLayout> steps;
+    for (const Column& c : columns) steps.push_back(model_.layout(*model_.find(c.step)));
+    const auto hidden = [&](const StepLayout& layout, std::int64_t key) {
+      // In the table of weights, all numbers of a masked key are hidden.
+      return (layout.maskable || !footer.empty()) &&
+             model_.masked(focus_.item, head, focus_.index, key);
+    };
+    const auto number = [&](const StepLayout& layout, std::int64_t key) {
+      return layout.at(focus_.item, head, 0, focus_.index, key);
+    };
+    bool axis = false;
+    for (std::int64_t key = 0; key < model_.keys(); ++key) {
+      const double last = number(steps.back(), key);
+      axis = axis || (!hidden(steps.back(), key) && std::isfinite(last) && last < 0.0);
     }
     for (const std::int64_t key : listed_keys(head)) {
       out += "<tr>" + key_heading(key);
       if (products) out += "<td class=\"terms\">" + written_out(head, key) + " =</td>";
-      for (const auto& [layout, how] : steps) {
-        const double value = layout.at(focus_.item, head, 0, focus_.index, key);
-        const bool hidden = layout.maskable && model_.masked(focus_.item, head, focus_.index, key);
-        out += hidden ? masked_cell(texts_) : fmt::format("<td>{}</td>", escape(how->text(value)));
+      for (const StepLayout& layout : steps) {
+        out += hidden(layout, key)
+                   ? masked_cell(texts_)
+                   : number_cell(model_.numbers(*layout.step).text(number(layout, key)));
       }
-      const auto& [layout, how] = steps.back();
-      const double value = layout.at(focus_.item, head, 0, focus_.index, key);
-      out += bar(value, how->largest(), layout.weights) + "</tr>\n";
+      out += hidden(steps.back(), key) ? "<td></td>"
+                                       : bar(steps.back(), number(steps.back(), key), axis);
+      out += "</tr>\n";
     }
     out += rest_row(columns.size() + (products ? 2 : 1)) + "</tbody>";
     if (!footer.empty()) out += "<tfoot>" + footer + "</tfoot>";
     return out + "</table>";
   }
 
-  static std::string bar(double value, double largest, bool share) {
-    if (!std::isfinite(value) || value == 0.0) return "<td></td>";
-    return fmt::format("<td class=\"bar-cell{}{}\" style=\"--v:{:.3f}\"><i>\u00A0</i></td>",
-                       value < 0 ? " n" : "", share ? " share" : "",
+  static std::string number_cell(const std::string& text, const std::string& attributes = "") {
+    return fmt::format("<td{}>{}</td>", attributes, escape(text));  // "<0.0001"
+  }
+
+  /// Returns a bar. If any number of the table is negative, bars start at an axis in the middle.
+  std::string bar(const StepLayout& layout, double value, bool axis) const {
+    if (!std::isfinite(value) || (value == 0.0 && !axis)) return "<td></td>";
+    const double largest = model_.numbers(*layout.step).largest();
+    return fmt::format("<td class=\"bar-cell{}{}{}\" style=\"--v:{:.3f}\"><i>\u00A0</i></td>",
+                       value < 0 ? " n" : "", layout.weights ? " share" : "", axis ? " axis" : "",
                        largest > 0 ? std::abs(value) / largest : 0.0);
   }
 
@@ -250,43 +268,99 @@ class Story {
     const bool products = count > 0 && count <= kMaxTerms;
     out.body = each_head("scores",
                          [&](std::int64_t head) { return key_table(head, columns, products, ""); });
+    // For other words too, a mask is shown in this table first, if it is a step.
+    if (model_.any_mask() && columns.back().step == "masked_scores")
+      out.body += mask_legend(texts_);
+    out.body += fmt::format("<p class=\"small scale-remark\">{}</p>\n",
+                            escape(scale_remark(model_, texts_)));
     sections_.push_back(std::move(out));
+  }
+
+  // ---- The table of softmax --------------------------------------------------------------------
+
+  std::string softmax_title(const SoftmaxColumn& column) const {
+    switch (column.part) {
+      case SoftmaxColumn::Part::kScore:
+        return texts_("softmax.score");
+      case SoftmaxColumn::Part::kShifted:
+        return texts_("softmax.shifted");
+      case SoftmaxColumn::Part::kExponential:
+        return texts_(column.kind == reference::Normalization::kSoftmax
+                          ? "softmax.exponential"
+                          : "softmax.naive_exponential");
+      case SoftmaxColumn::Part::kWeight:
+        return escape(normalization_label(column.kind, texts_));
+    }
+    return {};
+  }
+
+  /// Returns a row below the keys; `cell` returns the text of a column, or "".
+  template <class Cell>
+  std::string total_row(const SoftmaxTable& table, std::string_view kind, Cell&& cell) const {
+    std::string out = fmt::format("<tr data-total=\"{}\"><th scope=\"row\">{}</th>", kind,
+                                  texts_(fmt::format("softmax.{}", kind)));
+    for (const SoftmaxColumn& column : table.columns()) {
+      const std::string text = cell(column);
+      const bool stored = kind == "sum" && column.sums != nullptr;
+      out += number_cell(text,
+                         stored ? fmt::format(" data-step=\"focus.{}\"", column.sums->name) : "");
+    }
+    return out + "<td></td></tr>\n";
+  }
+
+  std::string remark_row(const SoftmaxTable& table, const std::string& remark) const {
+    if (remark.empty()) return "";
+    return fmt::format("<tr class=\"remark\"><td colspan=\"{}\">{}</td></tr>\n",
+                       table.columns().size() + 2, escape(remark));
+  }
+
+  /// Returns the rows of the sink, the maximum and the sums, and remarks. page/story.js writes the
+  /// same for other words (softmaxTotals).
+  std::string softmax_totals(const SoftmaxTable& table, std::int64_t head) const {
+    std::string out;
+    if (table.sink()) {
+      out += total_row(table, "sink", [&](const SoftmaxColumn& column) {
+        return table.text(column, table.sink_value(column));
+      });
+    }
+    if (const auto most = table.maximum()) {
+      out += total_row(table, "max", [&](const SoftmaxColumn& column) {
+        return column.part == SoftmaxColumn::Part::kScore ? table.text(column, *most) : "";
+      });
+    }
+    out += total_row(table, "sum",
+                     [&](const SoftmaxColumn& column) { return table.total_text(column); });
+    return out + remark_row(table, sink_remark(table, texts_)) +
+           remark_row(table, naive_remark(model_, head, texts_));
   }
 
   void tell_weights() {
     PageSection out = section("weights");
-    std::vector<Column> columns;
-    std::vector<std::string> sums;
     for (const reference::Normalization kind : scene_.normalizations) {
       const bool last = kind == scene_.normalizations.back();
       const std::string suffix = last ? "" : fmt::format("[{}]", normalization_name(kind));
       for (const char* part : {"shifted_scores", "exponentials", "exponential_sums"}) {
         claim(out, part + suffix, false);
       }
-      if (claim(out, "weights" + suffix)) {
-        columns.push_back({"weights" + suffix, escape(normalization_label(kind, texts_))});
-      }
-      if (claim(out, "row_sums" + suffix, false)) sums.push_back("row_sums" + suffix);
+      claim(out, "weights" + suffix);
+      claim(out, "row_sums" + suffix, false);
     }
-    if (columns.empty()) return;
     out.reading = escape(step_reading("weights", texts_));
-    if (columns.size() > 1) {
-      out.reading = texts_("story.normalizations", {{"name", columns.back().title}});
+    if (scene_.normalizations.size() > 1) {
+      const auto name = normalization_label(scene_.normalizations.back(), texts_);
+      out.reading = texts_("story.normalizations", {{"name", escape(name)}});
     }
     out.body = each_head("weights", [&](std::int64_t head) {
-      std::string footer;
-      for (const std::string& name : sums) {
-        const Step& step = *model_.find(name);
-        const double sum = model_.layout(step).at(focus_.item, head, 0, focus_.index, 0);
-        footer +=
-            fmt::format("<td data-step=\"focus.{}\">{}</td>", name, model_.numbers(step).text(sum));
+      const SoftmaxTable table(model_, head);
+      std::vector<Column> columns;
+      for (const SoftmaxColumn& column : table.columns()) {
+        columns.push_back({column.step->name, softmax_title(column)});
       }
-      if (!footer.empty()) {
-        footer = fmt::format("<tr><th scope=\"row\">{}</th>{}<td></td></tr>", texts_("table.sum"),
-                             footer);
-      }
-      return key_table(head, columns, false, footer);
+      return key_table(head, columns, false, softmax_totals(table, head));
     });
+    if (model_.any_mask() && model_.find("masked_scores") == nullptr) {
+      out.body += mask_legend(texts_);
+    }
     sections_.push_back(std::move(out));
   }
 
@@ -309,7 +383,7 @@ class Story {
           continue;
         }
         rows += fmt::format(
-            "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00D7</td>{}</tr>\n",
+            "<tr>{}<td class=\"weight\">{}</td><td class=\"times\">\u00B7</td>{}</tr>\n",
             key_heading(key),
             escape(share_how.text(share.at(focus_.item, head, 0, focus_.index, key))),
             number_cells(value->numbers, model_.numbers(*value->step)));

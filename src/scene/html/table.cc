@@ -170,7 +170,12 @@ std::string heading(std::string_view scope, std::string_view word, std::string_v
 }
 
 std::string masked_cell(const Texts& texts) {
-  return fmt::format("<td class=\"m\" aria-label=\"{}\">\u00B7</td>", texts("table.masked"));
+  return fmt::format("<td class=\"m\" aria-label=\"{}\">{}</td>", texts("table.masked"),
+                     kMaskedMark);
+}
+
+std::string mask_legend(const Texts& texts) {
+  return fmt::format("<p class=\"small\">{}</p>\n", texts("remark.masked"));
 }
 
 std::string heat_cell(const StepNumbers& numbers, double value) {

@@ -35,8 +35,10 @@ std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& s
 std::string head_data(std::int64_t head, std::int64_t heads);
 /// Returns one <td> with its background. The largest magnitude in `numbers` has full colour.
 std::string heat_cell(const StepNumbers& numbers, double value);
-/// Returns a cell with a dot, for a masked number.
+/// Returns a cell with kMaskedMark, for a masked number.
 std::string masked_cell(const Texts& texts);
+/// Returns one line that explains kMaskedMark.
+std::string mask_legend(const Texts& texts);
 /// Returns the heading of a row or column: a word, with its full text if CSS may truncate it.
 std::string heading(std::string_view scope, std::string_view word, std::string_view attributes);
 

@@ -195,6 +195,14 @@ std::string scale_remark(const TraceModel& model, const Texts& texts) {
                      {{"n", std::to_string(head_dim)}, {"scale", fmt::format("{:.4g}", usual)}});
 }
 
+std::string sink_remark(const SoftmaxTable& table, const Texts& texts) {
+  if (!table.sink()) return "";
+  const SoftmaxColumn& last = table.columns().back();
+  const double share = table.sink_value(last);
+  return texts.plain("remark.sink_share", {{"words", table.text(last, *table.total(last) - share)},
+                                           {"sink", table.text(last, share)}});
+}
+
 std::string naive_remark(const TraceModel& model, std::int64_t head, const Texts& texts) {
   const SoftmaxTable table(model, head);
   const SoftmaxColumn& scores = table.columns().front();

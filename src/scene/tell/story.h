@@ -13,6 +13,7 @@
 #include "fovea/scene.h"
 
 #include "scene/texts/texts.h"
+#include "scene/trace/softmax_table.h"
 #include "scene/trace/trace_model.h"
 
 namespace fovea::scene {
@@ -98,6 +99,9 @@ std::vector<Remark> remarks_on_weights(const TraceModel& model, std::size_t most
 /// Returns
 /// "" if a scale is not usual for the score or is 1 either way.
 std::string scale_remark(const TraceModel& model, const Texts& texts = english());
+
+/// Returns the shares of the words and of the sink, or "" without a sink.
+std::string sink_remark(const SoftmaxTable& table, const Texts& texts = english());
 
 /// Explains why the naive softmax has no proper weights for the focus word in this head, or returns
 /// "".

@@ -16,9 +16,6 @@
 
 namespace fovea::scene {
 
-/// Placeholder for a masked score or weight.
-inline constexpr std::string_view kMaskedMark = "×";
-
 class StoryParts {
  public:
   explicit StoryParts(const Trace& trace);

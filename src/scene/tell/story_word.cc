@@ -369,22 +369,18 @@ class WordTeller {
   /// Adds the share of the sink, and the reason why a naive softmax fails, for the first head that
   /// has one.
   void add_weight_remarks(Section& weights) const {
-    for (std::int64_t head = 0; head < scene_.heads; ++head) {
-      const SoftmaxTable softmax(model_, head);
-      if (!softmax.sink()) break;
-      const SoftmaxColumn& last = softmax.columns().back();
-      const double share = softmax.sink_value(last);
+    const auto add = [&](std::int64_t head, const std::string& remark) {
       const std::string where = head_caption(head);
-      weights.remarks.push_back(
-          fmt::format("{}The words get {}, the sink gets {}.", where.empty() ? "" : where + ": ",
-                      softmax.text(last, *softmax.total(last) - share), softmax.text(last, share)));
+      if (!remark.empty()) {
+        weights.remarks.push_back(where.empty() ? remark : where + ": " + remark);
+      }
+      return !remark.empty();
+    };
+    for (std::int64_t head = 0; head < scene_.heads; ++head) {
+      add(head, sink_remark(SoftmaxTable(model_, head)));
     }
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
-      const std::string remark = naive_remark(model_, head);
-      if (remark.empty()) continue;
-      const std::string where = head_caption(head);
-      weights.remarks.push_back(where.empty() ? remark : where + ": " + remark);
-      return;
+      if (add(head, naive_remark(model_, head))) return;
     }
   }
 

@@ -17,6 +17,9 @@
 
 namespace fovea::scene {
 
+/// Shown in place of a masked score or weight.
+inline constexpr std::string_view kMaskedMark = "×";
+
 /// Meaning of the rows or columns of a matrix.
 enum class Axis : std::uint8_t { kQueries, kKeys, kNumbers };
 
@@ -34,7 +37,7 @@ struct StepLayout {
   bool has_heads = false;
   Axis row_axis = Axis::kNumbers;
   Axis col_axis = Axis::kNumbers;
-  bool maskable = false;  ///< whether masked cells are shown as a dot
+  bool maskable = false;  ///< whether masked cells are shown as kMaskedMark
   bool weights = false;   ///< non-negative shares instead of signed values; selects the palette
 
   /// Returns the number at a position; `plane` is 0 except for the hidden layer.

@@ -50,6 +50,7 @@ function update({retell, still} = {}) {
   if (whole && retell) {
     all(".focus-word").forEach((node) => node.replaceChildren(bdi(word("q", item, query))));
     all(".tale").forEach((tale) => FILL[tale.dataset.kind](tale, Number(tale.dataset.head)));
+    tellScale();
     all(".tale table").forEach(setUpTable);
   }
   if (still) return;

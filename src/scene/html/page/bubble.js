@@ -36,7 +36,7 @@ function illuminate({step, item, head, plane, row, col, first = 0, size = Infini
 function placeInStory(cell) {
   const figure = cell.closest("figure"), line = cell.parentNode, foot = cell.closest("tfoot");
   const {kind} = figure.dataset, head = Number(figure.dataset.head), {item, query} = state;
-  const place = (name, row, col) => ({step: steps.get(name) ?? softmaxPart(name), item, head, plane: query, row, col});
+  const place = (name, row, col) => ({step: steps.get(name), item, head, plane: query, row, col});
   const operandAt = (name, i, col) => {
     const {step, light} = operand(name, item, head, i);
     return {...place(step.name, i, light.first + col), head: light.head};

@@ -102,6 +102,34 @@ function relativeBucket(position, {table, bidirectional = true, max_distance: mo
 }
 
 /**
+ * Returns the parts of the weights of a normalization: shifted scores (-Infinity where masked), the
+ * numbers that are divided by their sum (exponentials, or scores for "sum"), and the sums of the rows.
+ * @param {{kind: string, final: ArrayLike<number>, visible: ArrayLike<any>, keys: number,
+ *   heads: number, queries: number, sinks?: number[], round: (x: number) => number}} scores
+ */
+function softmaxParts({kind, final, visible, keys, heads, queries, sinks, round}) {
+  const shifted = new Float64Array(final.length).fill(-Infinity), parts = new Float64Array(final.length);
+  const sums = new Float64Array(final.length / keys);
+  for (let row = 0; row < sums.length; ++row) {
+    const seen = [], sink = sinks ? sinks[Math.floor(row / queries) % heads] : -Infinity;
+    for (let n = row * keys; n < (row + 1) * keys; ++n) if (visible[n]) seen.push(n);
+    let shift = 0;
+    if (kind === "softmax") {
+      shift = seen.length === 0 ? sink : final[seen[0]];
+      for (const n of seen) if (!(final[n] <= shift)) shift = final[n];
+      if (sink > shift) shift = sink;
+    }
+    for (const n of seen) {
+      shifted[n] = round(final[n] - shift);
+      parts[n] = kind === "sum" ? final[n] : round(Math.exp(shifted[n]));
+      sums[row] = round(sums[row] + parts[n]);
+    }
+    if (sinks) sums[row] = round(sums[row] + round(Math.exp(round(sink - shift))));
+  }
+  return {shifted, parts, sums};
+}
+
+/**
  * Computes a scene of docs/scene.md whose score is "dot" and whose arrays are all literal.
  * @returns {{steps: ComputedStep[], visible: Uint8Array, biases: Float64Array | null,
  *   mask: Mask | null, scale: number, unpadded: number[], batched: boolean, single: boolean}} the steps in
@@ -255,29 +283,15 @@ function computeScene(scene) {
   let weights;
   normalizations.forEach((kind, i) => {
     const variant = i + 1 < normalizations.length ? `[${kind}]` : "";
-    const parts = pairs(true), sums = new Float64Array(batch * heads * queries), rowSums = sums.slice();
-    const shifted = pairs(true).fill(-Infinity);
+    const {shifted, parts, sums} = softmaxParts({kind, final, visible, keys, heads, queries, sinks, round});
+    const rowSums = new Float64Array(sums.length);
     weights = pairs(true);
-    forEachRow(({head, row}) => {
-      const seen = [], sink = sinks ? sinks[head] : -Infinity;
-      for (let n = row * keys; n < (row + 1) * keys; ++n) if (visible[n]) seen.push(n);
-      let shift = 0;
-      if (kind === "softmax") {
-        shift = seen.length === 0 ? sink : final[seen[0]];
-        for (const n of seen) if (!(final[n] <= shift)) shift = final[n];
-        if (sink > shift) shift = sink;
-      }
-      for (const n of seen) {
-        shifted[n] = round(final[n] - shift);
-        parts[n] = kind === "sum" ? final[n] : round(Math.exp(shifted[n]));
-        sums[row] = round(sums[row] + parts[n]);
-      }
-      if (sinks) sums[row] = round(sums[row] + round(Math.exp(round(sink - shift))));
-      for (const n of seen) {
-        weights[n] = round(parts[n] / sums[row]);
-        rowSums[row] = round(rowSums[row] + weights[n]);
-      }
-    });
+    for (let n = 0; n < all; ++n) {
+      if (!visible[n]) continue;
+      const row = Math.floor(n / keys);
+      weights[n] = round(parts[n] / sums[row]);
+      rowSums[row] = round(rowSums[row] + weights[n]);
+    }
     const perRow = [batch, heads, queries, 1], flat = {split: true, flat: true};
     if (kind === "softmax") add("shifted_scores" + variant, shifted, perPair, options);
     if (kind !== "sum") {

@@ -64,6 +64,27 @@ for (const step of data.steps) {
   step.exponent = step.sci ? stepFormat(step.base, step.values, 0, false).exponent : 2;
   steps.set(step.name, step);
 }
+const kindOf = (step) => (/\[(.*)\]/.exec(step.name) || [0, data.score.how])[1];
+/** Adds the parts of softmax, which the data omits because they follow from the scores. */
+function addSoftmaxParts() {
+  const scores = steps.get(last);
+  if (!scores) return;
+  const {values: final, single, digits} = scores, round = single ? Math.fround : (x) => x;
+  const [batch, heads, , rows, cols] = scores.dims;
+  const sinks = data.score.sinks?.map((x) => round(number(x)));
+  const visible = mask ? Array.from(final, (_, i) => !(mask[i >> 3] >> (i & 7) & 1)) : new Uint8Array(final.length).fill(1);
+  for (const of of [...steps.values()].filter((step) => step.base === "weights")) {
+    const kind = kindOf(of), variant = of.name.slice("weights".length);
+    if (kind === "sum" || steps.has("exponentials" + variant)) continue;
+    const {shifted, parts, sums} = softmaxParts({kind, final, visible, keys: cols, heads, queries: rows, sinks, round});
+    const add = (base, values, columns) => steps.set(base + variant, {name: base + variant, base, values, digits,
+      title: text(`step.${base}.title`), dims: [batch, heads, 1, rows, columns], rows: "q", cols: base === "exponential_sums" ? "d" : "k",
+      maskable: mask !== null && base !== "exponential_sums", single, ...stepFormat(base, values, data.precision, single)});
+    if (kind === "softmax") add("shifted_scores", shifted, cols);
+    add("exponentials", parts, cols);
+    add("exponential_sums", sums, 1);
+  }
+}
 /** What follows from the words and steps, which the editor can change. */
 let mask, queries, keys, /** @type {any} */ weights, last, many;
 function derive() {
@@ -73,6 +94,7 @@ function derive() {
   many = queries > 40 || keys > 40;
   weights = steps.get("weights");
   last = STAGES.filter((name) => steps.has(name)).pop();
+  addSoftmaxParts();
 }
 derive();
 

@@ -24,20 +24,13 @@ function scoreTerms(item, head, query, key) {
     left: moved ? null : q.step, right: k.step};
 }
 
-/** Returns a step that the story computes itself: a part of softmax. */
-function softmaxPart(name) {
-  const base = baseName(name);
-  return /^(shifted_scores|exponentials|exponential_sums)$/.test(base)
-      ? {name, base, title: text(`step.${base}.title`), rows: "q", cols: "k"} : undefined;
-}
-
 /**
  * Returns lines that explain how a cell was computed, and the cells that were its inputs.
  * @param {any} place
  * @param {string} shown the number as the cell shows it
  */
 function explain({step, item, head, plane, row, col}, shown = show(step, at(step, item, head, plane, row, col))) {
-  const base = step.base;
+  const base = step.base, result = /^[<>]/.test(shown) ? shown : `= ${shown}`;
   const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
   if (step.maskable && masked(item, head, row, col)) {
     return [[text("explain.masked")], []];
@@ -72,26 +65,25 @@ function explain({step, item, head, plane, row, col}, shown = show(step, at(step
       masked_scores: text("explain.visible")}[base];
     return [[`${how} = ${shown}`], [light(before.name, row, col)]];
   }
-  if (last && (base === "weights" || /^(shifted|exponential)/.test(base))) {
-    const scores = steps.get(last), s = at(scores, item, head, 0, row, col);
+  if (last && /^(weights|shifted_scores|exponential)/.test(base)) {
+    const scores = steps.get(last), how = kindOf(step), seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
     const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
-    const others = count(keys, (k) => k).filter((k) => !masked(item, head, row, k))
-        .map((k) => at(scores, item, head, 0, row, k)).concat(sink);
-    const how = (/\[(.*)\]/.exec(step.name) || [0, data.score.how])[1];
+    const others = seen.map((k) => at(scores, item, head, 0, row, k)).concat(sink);
     const shift = how === "softmax" ? Math.max(...others) : 0;
     const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
     const sum = others.reduce((total, x) => total + part(x), 0);
-    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(${show(scores, shift)})` : show(scores, shift)}` : "");
-    const from = [light(last, row)];
-    if (base === "shifted_scores") return [[`${power} = ${shown}`, text("explain.largest")], from];
-    if (base === "exponentials") return [[`exp(${power}) = ${shown}`], [light(last, row, col)]];
+    const minus = show(scores, Math.abs(shift)), s = at(scores, item, head, 0, row, col), lights = [light(last, row)];
+    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(\u2212${minus})` : minus}` : "");
+    if (base === "shifted_scores") return [[`${power} ${result}`, text("explain.largest")], lights];
+    if (base === "exponentials") return [[`exp(${power}) ${result}`], [light(last, row, col)]];
     if (base === "exponential_sums") {
-      return [[`${others.length > 16 ? text("explain.all_exponentials", {n: others.length}) : others.map((x) => factor(part(x))).join(" + ")} = ${shown}`,
-        sink.length ? text("explain.with_sink") : null], from];
+      const parts = others.length > 16 ? text("explain.all_exponentials", {n: others.length})
+          : others.map((x) => factor(part(x))).join(" + ");
+      return [[`${parts} ${result}`, sink.length ? text("explain.with_sink") : null], lights];
     }
     return [[how === "sum" ? null : `exp(${power}) = ${factor(part(s))}`,
-      `${factor(part(s))} / ${factor(sum)} = ${shown}`,
-      `(${text(sink.length ? "explain.sum_sink" : "explain.sum", {sum: factor(sum)})})`], from];
+      `${factor(part(s))} / ${factor(sum)} ${result}`,
+      `(${text(sink.length ? "explain.sum_sink" : "explain.sum", {sum: factor(sum)})})`], lights];
   }
   if (base === "row_sums") {
     const from = steps.get(step.name.replace(base, "weights"));

@@ -10,7 +10,7 @@ function heading(scope, name, attributes = {}) {
 }
 /** @typedef {[attributes: Record<string, string | null>, content: string]} CellParts */
 /** @type {() => CellParts} */
-const maskedParts = () => [{class: "m", "aria-label": text("table.masked")}, "\u00b7"];
+const maskedParts = () => [{class: "m", "aria-label": text("table.masked")}, "\u00d7"];
 /** @type {(step: any, x: number) => CellParts} */
 function heatParts(step, x) {
   if (!Number.isFinite(x)) return [{class: "odd"}, show(step, x)];

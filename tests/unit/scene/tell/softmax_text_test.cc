@@ -30,7 +30,7 @@ Trace parsed(const std::string& text) { return trace_scene(parse_scene(text)); }
 TEST(SoftmaxText, HasTheColumnsOfEveryNormalization) {
   EXPECT_THAT(
       to_text(example("001_your_journey"), {.width = 110}),
-      HasSubstr("             score  divided by sum  exp(score)  naive softmax    - max     exp  "
+      HasSubstr("             score  divided by sum  exp(score)  naive softmax    − max     exp  "
                 "softmax\n"
                 "   Your     0.9544          0.1455      2.5971         0.1385  -0.5406  0.5824   "
                 "0.1385  ############\n"
@@ -51,11 +51,11 @@ TEST(SoftmaxText, NarrowTablesOmitBarsThenColumnsOfLessUse) {
     return std::string("no table");
   };
   EXPECT_EQ(header(100),
-            "             score  divided by sum  exp(score)  naive softmax    - max     exp  "
+            "             score  divided by sum  exp(score)  naive softmax    − max     exp  "
             "softmax");
   EXPECT_EQ(header(80),
-            "             score  divided by sum  naive softmax    - max     exp  softmax");
-  EXPECT_EQ(header(70), "            divided by sum  naive softmax    - max     exp  softmax");
+            "             score  divided by sum  naive softmax    − max     exp  softmax");
+  EXPECT_EQ(header(70), "            divided by sum  naive softmax    − max     exp  softmax");
   EXPECT_EQ(header(60), "            divided by sum  naive softmax     exp  softmax");
   // The row of the maximum has no number in the columns that are left.
   EXPECT_THAT(to_text(example("001_your_journey"), {.width = 60}), Not(HasSubstr("   max\n")));
