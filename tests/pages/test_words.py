@@ -192,9 +192,10 @@ def test_the_columns_of_softmax_add_up(opener, name):
             const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
             return heads.map((head, column) => [head.dataset.step ?? "", column])
               .filter(([step]) => COLUMNS.some((one) => step.replace("focus.", "").startsWith(one)))
-              .map(([step, column]) => ({{step, cells: [...table.tBodies[0].rows].filter((row) => !row.matches(".rest"))
-                .map((row) => row.cells[column]).map((cell) => cell.matches(".m") ? "0" : cell.textContent.trim()),
-                sum: table.tFoot.rows[0].cells[column].textContent.trim(),
+              .map(([step, column]) => ({{step,
+                cells: [...table.querySelectorAll("tbody tr:not(.rest), [data-total=sink]")]
+                  .map((row) => row.cells[column]).map((cell) => cell.matches(".m") ? "0" : cell.textContent.trim()),
+                sum: table.querySelector("[data-total=sum]").cells[column].textContent.trim(),
                 cut: table.querySelector(".rest") !== null}}));
           }});
         }});
@@ -207,6 +208,6 @@ def test_the_columns_of_softmax_add_up(opener, name):
             cells, total = column["cells"], column["sum"]
             if column["cut"] or not all(re.match(r"<?[-\u2212]?\d", cell) for cell in [*cells, total]):
                 continue
-            # Each number shown may be off by half a unit of its last digit; a sink adds to the sum without a row.
+            # Each number shown may be off by half a unit of its last digit.
             room = sum(map(ulp, [*cells, total]))
             assert abs(sum(map(number, cells)) - number(total)) <= room, (word, column)

@@ -248,13 +248,76 @@ TEST(RenderHtml, ShowsTheNotebooksNumbers) {
   EXPECT_THAT(page, HasSubstr("<th scope=\"row\"><bdi>journey</bdi></th>"));
 }
 
-TEST(RenderHtml, MaskedCellsAreDots) {
+TEST(RenderHtml, MaskedCellsAreCrosses) {
   const std::string page = example("causal_mask");
-  const std::string dot = "<td class=\"m\" aria-label=\"masked\">\u00B7</td>";
-  // Six words: 15 cells above the diagonal in the masked scores and in the weights, and 2 cells in
-  // both rows of the focus, the fourth word.
-  EXPECT_EQ(count(page, dot), 15 * 2 + 2 * 2);
+  const std::string cross = "<td class=\"m\" aria-label=\"masked\">\u00D7</td>";
+  // Six words: 15 cells above the diagonal in the masked scores and in the weights. Of the focus,
+  // the fourth word: 2 cells in the masked scores, and in the 4 columns of the weights.
+  EXPECT_EQ(count(page, cross), 15 * 2 + 2 + 2 * 4);
   EXPECT_THAT(content(page), Not(HasSubstr(">-inf<")));
+}
+
+/// Returns the part of a page from the start of a section to the next one.
+std::string section_of(const std::string& page, const std::string& id) {
+  const std::size_t start = page.find("<section class=\"step\" id=\"" + id + "\"");
+  return start == std::string::npos ? ""
+                                    : page.substr(start, page.find("</section>", start) - start);
+}
+
+TEST(RenderHtml, OneLegendOfTheMask) {
+  const std::string legend = "<p class=\"small\">\u00D7 masked: ";
+  const std::string page = example("causal_mask");
+  EXPECT_EQ(count(page, legend), 1);
+  EXPECT_EQ(count(section_of(page, "story-scores"), legend), 1);
+  const std::string two = R"({"tokens": ["a", "b"], "embeddings": [[1], [2]], )";
+  EXPECT_EQ(count(page_of(two + R"("focus": null})"), legend), 0);
+  const std::string unfocused = page_of(two + R"("mask": "causal", "focus": null})");
+  EXPECT_EQ(count(unfocused, legend), 1);
+  EXPECT_EQ(count(section_of(unfocused, "step-masked_scores"), legend), 1);
+  const std::string biased = page_of(two + R"("score": {"bias": [["-inf", 0], [0, 0]]}})");
+  EXPECT_EQ(count(biased, legend), 1);
+  EXPECT_EQ(count(section_of(biased, "story-weights"), legend), 1);
+}
+
+TEST(RenderHtml, SoftmaxIsATable) {
+  const std::string weights = section_of(example("overflow"), "story-weights");
+  EXPECT_THAT(weights, HasSubstr("<th scope=\"col\" data-step=\"focus.scores\">score</th>"
+                                 "<th scope=\"col\" data-step=\"focus.exponentials[softmax_"
+                                 "unshifted]\">exp(score)</th>"));
+  EXPECT_THAT(weights, HasSubstr("<td>840</td><td>inf</td><td>nan</td><td>-60</td>"
+                                 "<td>&lt;0.0001</td><td>&lt;0.0001</td>"));
+  EXPECT_THAT(weights, HasSubstr("<tr data-total=\"max\"><th scope=\"row\">max</th><td>900</td>"));
+  EXPECT_THAT(weights, HasSubstr("<td data-step=\"focus.exponential_sums\">1.0000</td>"
+                                 "<td data-step=\"focus.row_sums\">1.0000</td>"));
+  EXPECT_THAT(weights, HasSubstr("<tr class=\"remark\"><td colspan=\"8\">exp(900) is more than"));
+  EXPECT_EQ(weights.find("\u00D7"), std::string::npos);
+
+  const std::string sink = section_of(example("sinks_and_softcap"), "story-weights");
+  EXPECT_THAT(sink, HasSubstr("<tr data-total=\"sink\"><th scope=\"row\">sink</th><td>1.0000</td>"
+                              "<td>0.0000</td><td>1.0000</td><td>0.2972</td>"));
+  EXPECT_THAT(sink, HasSubstr("The words get 0.7028, the sink gets 0.2972."));
+}
+
+TEST(RenderHtml, BarsOfNegativeNumbersHaveAnAxis) {
+  const auto scores = [](const std::string& embeddings) {
+    return section_of(page_of(R"({"tokens": ["a", "b"], "score": {"scale": 1}, "embeddings": )" +
+                              embeddings + "}"),
+                      "story-scores");
+  };
+  EXPECT_EQ(count(scores("[[1], [2]]"), "axis\""), 0);
+  const std::string signed_bars = scores("[[1], [-2]]");
+  EXPECT_EQ(count(signed_bars, "class=\"bar-cell axis\""), 1);
+  EXPECT_EQ(count(signed_bars, "class=\"bar-cell n axis\""), 1);
+}
+
+TEST(RenderHtml, TheScaleIsRemarkedOn) {
+  const std::string page = example("001_your_journey");
+  EXPECT_THAT(
+      section_of(page, "story-scores"),
+      HasSubstr("Not scaled; &quot;score&quot;: {&quot;scale&quot;: "
+                "&quot;1/sqrt(head_dim)&quot;} multiplies the scores by 1/sqrt(3) = 0.5774."));
+  EXPECT_THAT(page_of(R"({"text": "a b", "embeddings": [[1, 2], [3, 4]], "focus": null})"),
+              HasSubstr("<li>Scaled by 1/sqrt(head_dim) = 0.7071; "));
 }
 
 TEST(RenderHtml, UnmaskedZeroWeightsAreNumbers) {
