@@ -357,7 +357,6 @@ class Page {
     }
     const std::string scale = scene().focus ? "" : scale_remark(model_, texts_);
     if (!scale.empty()) out += fmt::format("<li>{}</li>\n", escape(scale));
-    }
     return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
   }
 

@@ -112,9 +112,9 @@ std::string naive_remark(const TraceModel& model, std::int64_t head,
 std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t head,
                      const Texts& texts = english());
 
-/// Describes how the projections, or the direct inputs, were drawn: "rand, seed 42" if all three were drawn the same way,
-/// otherwise one entry per drawn matrix ("W_Q: rand, seed 42; W_V: randn, seed 42"), or "" if
-/// none was drawn.
+/// Describes how the projections, or the direct inputs, were drawn: "rand, seed 42" if all three
+/// were drawn the same way, otherwise one entry per drawn matrix ("W_Q: rand, seed 42; W_V: randn,
+/// seed 42"), or "" if none was drawn.
 std::string how_drawn(const Scene& scene);
 
 }  // namespace fovea::scene

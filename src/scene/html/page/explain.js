@@ -72,8 +72,8 @@ function explain({step, item, head, plane, row, col}, shown = show(step, at(step
     const shift = how === "softmax" ? Math.max(...others) : 0;
     const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
     const sum = others.reduce((total, x) => total + part(x), 0);
-    const minus = show(scores, Math.abs(shift)), s = at(scores, item, head, 0, row, col), lights = [light(last, row)];
-    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(\u2212${minus})` : minus}` : "");
+    const minus = show(scores, shift), s = at(scores, item, head, 0, row, col), lights = [light(last, row)];
+    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(${minus})` : minus}` : "");
     if (base === "shifted_scores") return [[`${power} ${result}`, text("explain.largest")], lights];
     if (base === "exponentials") return [[`exp(${power}) ${result}`], [light(last, row, col)]];
     if (base === "exponential_sums") {
