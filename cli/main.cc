@@ -10,6 +10,7 @@
 #include "cli/heads/command.h"
 #include "cli/info/command.h"
 #include "cli/inspect/command.h"
+#include "cli/learn/command.h"
 #include "cli/map/command.h"
 #include "cli/pages/pages.h"
 #include "cli/shell/exit_code.h"
@@ -28,7 +29,7 @@ std::unique_ptr<Command> make_no_bench(CLI::App& app) {
 class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, kFoveaPage, Repeated::kRefused) {
-    add_commands({make_explain}, "Learn");
+    add_commands({make_learn, make_explain}, "Learn");
     add_commands({make_inspect, make_map, make_tile, make_heads}, "Look");
     add_commands({make_attend}, "Compute");
     add_commands({make_train, make_translate}, "Train");

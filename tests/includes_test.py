@@ -72,12 +72,13 @@ LAYERS = {
     "cli/map": ["cli/problem", "src/picture", "src/scene/tell"],
     "cli/heads": ["cli/problem", "src/engine/weights"],
     "cli/explain": ["cli/shell", "src/scene/html"],
+    "cli/learn": ["cli/shell", "src/scene/html"],
     "cli/inspect": ["cli/shell", "src/files"],
     "cli/info": ["cli/shell"],
     "cli/completion": ["cli/shell"],
     "cli/train": ["cli/explain", "src/train", "src/picture"],
     "cli": ["cli/attend", "cli/map", "cli/heads", "cli/explain", "cli/inspect", "cli/info", "cli/completion",
-            "cli/train"],
+            "cli/learn", "cli/train"],
     "bench/attention": ["cli/shell", "src/reference", "src/ceilings"],
 }
 

@@ -16,6 +16,7 @@ extern const std::string_view kFoveaPage;
 extern const std::string_view kHeadsPage;
 extern const std::string_view kInfoPage;
 extern const std::string_view kInspectPage;
+extern const std::string_view kLearnPage;
 extern const std::string_view kMapPage;
 extern const std::string_view kTilePage;
 extern const std::string_view kTrainPage;

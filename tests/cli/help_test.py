@@ -11,6 +11,7 @@ from support import BENCH, FOVEA, TRAINS, CliTest, environment, run
 
 PAGES = {
     "fovea": ["--help"],
+    "fovea learn": ["learn", "--help"],
     "fovea explain": ["explain", "--help"],
     "fovea inspect": ["inspect", "--help"],
     "fovea attend": ["attend", "--help"],
@@ -139,12 +140,12 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("explain", "inspect", "attend", "map", "tile", "heads", "train", "info", "completion"):
+        for command in ("learn", "explain", "inspect", "attend", "map", "tile", "heads", "train", "info", "completion"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLessEqual(len(text.splitlines()), 24)
 
     def test_commands_are_grouped_by_purpose(self):
-        groups = [("Learn", {"explain"}), ("Look", {"inspect", "map", "tile", "heads"}), ("Compute", {"attend"}),
+        groups = [("Learn", {"learn", "explain"}), ("Look", {"inspect", "map", "tile", "heads"}), ("Compute", {"attend"}),
                   ("Train", {"train", "translate"}),
                   ("Measure (see also the separate program fovea-bench)", {"info"}), ("Set up", {"completion"})]
         page = self.succeed("--help").partition("\nCOMMANDS\n")[2].partition("\n\n")[0]

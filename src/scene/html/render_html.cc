@@ -17,6 +17,7 @@
 
 #include "scene/html/data.h"
 #include "scene/html/mathml.h"
+#include "scene/html/page.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/read/step_catalogue.h"
@@ -45,12 +46,13 @@ bool is_focus(const Step& step) { return step.name.starts_with("focus."); }
 
 class Page {
  public:
-  Page(const Trace& trace, const PageOptions& options)
-      : trace_(trace), model_(trace), texts_(options.language) {}
+  Page(const Trace& trace, const PageOptions& options, const html::PageFrame& frame)
+      : trace_(trace), model_(trace), texts_(options.language), frame_(frame) {}
 
   std::string make() {
-    head();
-    addf("<body>\n<a class=\"skip\" href=\"#steps\">{}</a>\n", texts_("page.skip"));
+    add(html::page_head(scene().title, texts_));
+    addf("<body>\n<a class=\"skip\" href=\"#steps\">{}</a>\n{}", texts_("page.skip"),
+         frame_.before);
     banner();
     sentence();
     out_ += "<div class=\"page\">\n";
@@ -70,7 +72,7 @@ class Page {
     checks();
     scene_itself();
     if (html::is_editable(model_)) optional_formulas();
-    out_ += "</main>\n</div>\n";
+    out_ += "</main>\n</div>\n" + frame_.after;
     scripts();
     out_ += "</body>\n</html>\n";
     return std::move(out_);
@@ -93,16 +95,6 @@ class Page {
   const Scene& scene() const { return trace_.scene; }
 
   // ---- Page frame ------------------------------------------------------------------------------
-
-  void head() {
-    addf(
-        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"{0}\" "
-        "xml:lang=\"{0}\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-        "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
-        "<title>{1}</title>\n<style>/*<![CDATA[*/\n{2}/*]]>*/</style>\n</head>\n",
-        texts_.language(), escape(scene().title), kPageStyle);
-  }
 
   void banner() {
     addf("<header class=\"banner\">\n<h1>{}</h1>\n<p class=\"kind\">{}</p>\n",
@@ -423,14 +415,29 @@ class Page {
   const Trace& trace_;
   TraceModel model_;
   Texts texts_;
+  const html::PageFrame& frame_;
   std::string out_;
   int number_ = 0;
 };
 
 }  // namespace
 
+std::string html::page_head(std::string_view title, const Texts& texts) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"{0}\" "
+      "xml:lang=\"{0}\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+      "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
+      "<title>{1}</title>\n<style>/*<![CDATA[*/\n{2}/*]]>*/</style>\n</head>\n",
+      texts.language(), escape(title), kPageStyle);
+}
+
+std::string html::page(const Trace& trace, const PageOptions& options, const PageFrame& frame) {
+  return Page(trace, options, frame).make();
+}
+
 std::string to_html(const Trace& trace, const PageOptions& options) {
-  return Page(trace, options).make();
+  return html::page(trace, options, {});
 }
 
 }  // namespace fovea::scene
