@@ -264,6 +264,12 @@ FOVEA_API std::vector<std::string> page_languages();
 /// InvalidArgument for an unknown language.
 FOVEA_API std::string to_html(const Trace& trace, const PageOptions& options = {});
 
+/// Renders two traces as one such page, for comparison: side by side, or on a narrow screen one at
+/// a time. What the reader chooses in one of them, a word, a head, a step, the other one shows too,
+/// if it has it.
+FOVEA_API std::string to_html(const Trace& first, const Trace& second,
+                              const PageOptions& options = {});
+
 /// Renders only the weights of all words, in the format of to_text().
 FOVEA_API std::string weights_to_text(const Trace& trace, const TextOptions& options = {});
 

@@ -240,12 +240,12 @@ std::string page_data(const TraceModel& model, const Texts& texts) {
   const Encoding encoding = choose(total_size(steps));
   const bool editable = is_editable(model);
   std::string out = fmt::format(
-      "{{\"texts\":{},\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},"
+      "{{\"precision\":{},\"tokens\":{},\"source\":{},\"focus\":{},\"heads\":{},"
       "\"kvHeads\":{},"
       "\"editable\":{},\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{},"
       "\"cols\":{},\"cells\":{}}},"
       "\"score\":{},\"mask\":{},\"steps\":[",
-      texts.json(), scene.precision, words(scene.words.tokens),
+      scene.precision, words(scene.words.tokens),
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
       scene.heads, scene.kv_heads, editable, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,

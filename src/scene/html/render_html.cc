@@ -49,10 +49,9 @@ class Page {
   Page(const Trace& trace, const PageOptions& options, const html::PageFrame& frame)
       : trace_(trace), model_(trace), texts_(options.language), frame_(frame) {}
 
-  std::string make() {
-    add(html::page_head(scene().title, texts_));
-    addf("<body>\n<a class=\"skip\" href=\"#steps\">{}</a>\n{}", texts_("page.skip"),
-         frame_.before);
+  /// Returns the content of the page's body, without the texts and the script.
+  std::string body() {
+    addf("<a class=\"skip\" href=\"#steps\">{}</a>\n{}", texts_("page.skip"), frame_.before);
     banner();
     sentence();
     out_ += "<div class=\"page\">\n";
@@ -72,9 +71,8 @@ class Page {
     checks();
     scene_itself();
     if (html::is_editable(model_)) optional_formulas();
-    out_ += "</main>\n</div>\n" + frame_.after;
-    scripts();
-    out_ += "</body>\n</html>\n";
+    addf("</main>\n</div>\n{}<script type=\"application/json\" id=\"data\">{}</script>\n",
+         frame_.after, html::page_data(model_, texts_));
     return std::move(out_);
   }
 
@@ -115,13 +113,6 @@ class Page {
       add("</ol>\n");
     }
     add("</div>\n");
-  }
-
-  void scripts() {
-    addf(
-        "<script type=\"application/json\" id=\"data\">{}</script>\n"
-        "<script>//<![CDATA[\n(() => {{\n\"use strict\";\n{}}})();\n//]]></script>\n",
-        html::page_data(model_, texts_), kPageScript);
   }
 
   // ---- Flow: a box per step, with its shape on the outgoing arrow ------------------------------
@@ -420,6 +411,16 @@ class Page {
   int number_ = 0;
 };
 
+/// Returns the page with this body. Two scenes share the style, the texts and the script.
+std::string page_of(const Texts& texts, std::string_view title, std::string_view body) {
+  return html::page_head(title, texts) +
+         fmt::format(
+             "<body>\n{}<script type=\"application/json\" id=\"texts\">{}</script>\n"
+             "<script>//<![CDATA[\n(() => {{\n\"use strict\";\n{}}})();\n//]]></script>\n"
+             "</body>\n</html>\n",
+             body, texts.json(), kPageScript);
+}
+
 }  // namespace
 
 std::string html::page_head(std::string_view title, const Texts& texts) {
@@ -433,11 +434,22 @@ std::string html::page_head(std::string_view title, const Texts& texts) {
 }
 
 std::string html::page(const Trace& trace, const PageOptions& options, const PageFrame& frame) {
-  return Page(trace, options, frame).make();
+  return page_of(Texts(options.language), trace.scene.title, Page(trace, options, frame).body());
 }
 
 std::string to_html(const Trace& trace, const PageOptions& options) {
   return html::page(trace, options, {});
+}
+
+std::string to_html(const Trace& first, const Trace& second, const PageOptions& options) {
+  // One below the other on paper and without a script, which makes panes of them.
+  std::string panes;
+  for (const Trace* trace : {&first, &second}) {
+    panes += fmt::format("<div class=\"pane\" data-title=\"{}\">\n{}</div>\n",
+                         escape(trace->scene.title), Page(*trace, options, {}).body());
+  }
+  return page_of(Texts(options.language),
+                 fmt::format("{} | {}", first.scene.title, second.scene.title), panes);
 }
 
 }  // namespace fovea::scene

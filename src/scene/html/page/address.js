@@ -12,28 +12,31 @@ function wordInAddress(item, i) {
   const once = words.indexOf(name) === words.lastIndexOf(name) && !name.startsWith("@");
   return once ? name : `@${i}`;
 }
-function fragment() {
+function fragment(most = MOST_EDITS) {
   const {item, query, step} = state, edits = editInAddress();
   const parts = {step: step + 1, word: wordInAddress(item, query),
     ...data.tokens.length > 1 && {item}};
   return "#" + Object.entries(parts).map(([key, value]) => `${key}=${encodeURIComponent(value)}`).join("&") +
-      (edits && edits.length <= MOST_EDITS ? `&edit=${edits}` : "");  // already safe, and readable so
+      (edits && edits.length <= most ? `&edit=${edits}` : "");  // already safe, and readable so
 }
-/** Keeps the address; browsers limit how often it may change. */
-function placeChanged() {
-  if (!state.moved) return;
+/** Keeps an address; browsers limit how often it may change. */
+function keepAddress(hash) {
   clearTimeout(keeping);
   keeping = setTimeout(() => {
     try {
-      history.replaceState(null, "", fragment());
+      history.replaceState(null, "", hash());
     } catch {  // a page in a frame without an address
     }
   }, 300);
 }
+function placeChanged() {
+  if (pane) sendPlace();
+  else if (state.moved) keepAddress(fragment);
+}
 
 /** Goes to the place of the address. Other fragments are those of the links to steps. */
-function readAddress() {
-  const given = new Map(location.hash.slice(1).split("&").map((part) => {
+function readAddress(hash = location.hash) {
+  const given = new Map(hash.slice(1).split("&").map((part) => {
     const [key, value = ""] = part.split("=");
     try {
       return [key, key === "edit" ? value : decodeURIComponent(value)];
@@ -50,11 +53,12 @@ function readAddress() {
   if (item !== state.item || query !== state.query) choose(item, query);
   const step = whole("step", sections().length + 1);
   if (step) goTo(step - 1);
+  if (given.has("compare") && editInAddress()) compareEdits();
 }
 
 function setUpAddress() {
-  readAddress();
-  addEventListener("hashchange", readAddress);
+  readAddress(root.dataset.hash);
+  addEventListener("hashchange", () => readAddress());
   // What the page does at its start is no move of the reader.
   for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
     addEventListener(kind, () => { state.moved = true; }, {passive: true, capture: true});

@@ -31,6 +31,7 @@ function update({retell, still} = {}) {
     node.hidden = (node.dataset.item !== undefined && node.hidden) ||
         (state.head !== null && Number(head) !== shown);
   }
+  if (byId("item")) byId("item").value = item;
   for (const note of all(".note[data-focus]")) note.hidden = !inFocus();
   for (const node of all("[data-arcs]")) node.setAttribute("aria-pressed", state.heads.has(Number(node.dataset.arcs)));
   for (const list of all(".chips")) {
@@ -65,10 +66,17 @@ function choose(item, query) {
   placeChanged();
 }
 
-/** Shows one head, or all of them for null. */
+/** Chooses one head, or all of them for null. */
 function chooseHead(head) {
   state.head = head;
   state.heads = new Set(head === null ? count(data.heads, (i) => i) : [head]);
+}
+function showHead(head) {
+  chooseHead(head);
+  byId("head").value = head ?? "";
+  update();
+  paintAll();
+  placeChanged();
 }
 
 // ---- The bar
@@ -88,11 +96,7 @@ function setUpHeads(bar) {
   if (data.heads === 1) return;
   const option = (value, name) => make("option", {value, selected: value === state.head ? "" : null}, name);
   bar.append(make("label", {class: "controls"}, make("select", {id: "head", "aria-label": text("bar.head"),
-    onchange: ({target}) => {
-      chooseHead(target.value === "" ? null : Number(target.value));
-      update();
-      paintAll();
-    }}, ...few ? [make("option", {value: "", selected: state.head === null ? "" : null}, text("bar.all_heads"))] : [],
+    onchange: ({target}) => showHead(target.value === "" ? null : Number(target.value))}, ...few ? [make("option", {value: "", selected: state.head === null ? "" : null}, text("bar.all_heads"))] : [],
   ...count(data.heads, (i) => option(i, text("place.head", {n: i}))))));
 }
 
@@ -103,7 +107,7 @@ function setUpBar() {
     fillChips(list);
   }
   if (data.tokens.length > 1) {
-    bar.append(make("label", {class: "controls"}, make("select", {"aria-label": text("bar.item"),
+    bar.append(make("label", {class: "controls"}, make("select", {id: "item", "aria-label": text("bar.item"),
       onchange: (event) => choose(Number(event.target.value), state.query)},
     ...data.tokens.map((_, i) => make("option", {value: i, selected: i === state.item ? "" : null},
         text("place.item", {n: i + 1, count: data.tokens.length}))))));
@@ -114,6 +118,7 @@ function setUpBar() {
       const dark = (root.dataset.theme ?? getComputedStyle(root).colorScheme) === "dark";
       root.dataset.theme = dark ? "light" : "dark";
       paintAll();
+      placeChanged();
     }}, "\u25d0"));
 
   setUpWalk(bar);

@@ -124,7 +124,7 @@ function makePanel() {
         }}), text("edit.causal"))),
       words,
       make("div", {class: "controls"},
-          button({class: "plain reset", onclick: resetEdits}, text("edit.reset")),
+          button({class: "plain reset", onclick: resetEdits}, text("edit.reset")), compareSwitch(),
           copies("edit.copy_scene", () => sceneText(copiedScene()) + "\n"),
           copies("edit.copy_numpy", () => numpyProgram(editor.edit.scene, editor.computed, data.precision))),
       make("p", {id: "too-long", class: "small", hidden: "hidden"}, text("edit.too_long")));
@@ -162,5 +162,5 @@ function setUpEditing(bar) {
     onclick: () => switchEditing(!editor?.on)}, text("edit.switch")));
   document.body.append(make("p", {id: "said", role: "status"}));
   document.querySelector(".banner").append(make("p", {id: "edited"}, text("edit.edited") + " ",
-      button({class: "plain reset", onclick: resetEdits}, text("edit.reset"))));
+      button({class: "plain reset", onclick: resetEdits}, text("edit.reset")), " ", compareSwitch()));
 }

@@ -7,6 +7,7 @@
 
 const root = document.documentElement;
 const data = JSON.parse(document.getElementById("data").textContent);
+const texts = JSON.parse(document.getElementById("texts").textContent);
 const state = {item: 0, query: 0, step: 0, moved: false, least: 0, head: null, heads: new Set()};
 // Okabe and Ito's colours, which are distinguishable with colour blindness. Further heads reuse
 // them with dashed lines.
@@ -36,7 +37,7 @@ function make(tag, attributes = {}, ...children) {
 }
 /** Returns a text of the page with its {placeholders} replaced (texts/en.json). */
 const text = (key, values = {}) =>
-    data.texts[key].replace(/\{(\w+)\}/g, (mark, name) => name in values ? values[name] : mark);
+    texts[key].replace(/\{(\w+)\}/g, (mark, name) => name in values ? values[name] : mark);
 const bdi = (word) => make("bdi", {}, word);
 const button = (attributes, ...children) => make("button", {type: "button", ...attributes}, ...children);
 

@@ -2,6 +2,7 @@
 //
 // Start, after all other scripts.
 
+if (scenes.length) return compareScenes();
 if (data.focus) [state.item, state.query] = data.focus;
 setUpBar();
 setUpCopying();
@@ -9,6 +10,7 @@ if (weights) setUpArcs();
 update();
 paintAll();
 setUpAddress();
+setUpPane();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
 /** Gives areas that scroll a tab stop, if nothing in them has one, for the arrow keys. */
 function setTabStops() {
