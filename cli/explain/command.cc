@@ -52,10 +52,12 @@ class ExplainCommand : public Command {
   void check_usage() const;
   Format format() const;
   scene::TextOptions text_options(bool to_file) const;
+  /// Returns the trace of a scene file, or of standard input for "-".
+  scene::Trace trace_file(const std::string& file) const;
   scene::Trace trace() const;
   std::string story(const scene::Trace& trace) const;
 
-  std::string scene_;
+  std::vector<std::string> scenes_;
   std::string query_;
   std::optional<Format> format_;
   std::string output_;
@@ -73,7 +75,10 @@ ExplainCommand::ExplainCommand(CLI::App& parent)
 }
 
 void ExplainCommand::add_options() {
-  app_->add_option("SCENE", scene_, "A scene file, or \"-\" for standard input.");
+  app_->add_option(
+      "SCENE", scenes_,
+      "A scene file, or \"-\" for standard input; two of them for one page that compares "
+      "them.");
   app_->add_option("--query", query_,
                    "The word to explain in detail; @INDEX, counted from 0, for a word that occurs "
                    "twice (@ITEM:INDEX in a batch). Default: set by the scene.")
@@ -151,7 +156,12 @@ void ExplainCommand::check_usage() const {
       throw UsageError(fmt::format("{} goes with --text; a scene file says it itself", option));
     }
   }
-  if (given("SCENE") && scene_.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
+  if (scenes_.size() > 2) {
+    throw UsageError(fmt::format("SCENE: expected at most 2, got {}", scenes_.size()));
+  }
+  for (const std::string& scene : scenes_) {
+    if (scene.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
+  }
   if (given("--output") && output_.empty())
     throw UsageError("--output: expected a file name, got \"\"");
   if (given("--width") && format() != Format::kText) {
@@ -159,6 +169,16 @@ void ExplainCommand::check_usage() const {
   }
   if (given("--language") && format() != Format::kHtml) {
     throw UsageError("--language goes with html, which this output is not");
+  }
+  if (scenes_.size() == 2) {
+    if (format() != Format::kHtml) {
+      throw UsageError(
+          "two scenes go with html, as in --output page.html, which this output is not");
+    }
+    if (check_) throw UsageError("--check goes with one SCENE, got two");
+    if (scenes_[0] == "-" && scenes_[1] == "-") {
+      throw UsageError("SCENE: expected \"-\" for standard input at most once, got it twice");
+    }
   }
   if (!check_) return;
   if (sentence)
@@ -174,28 +194,31 @@ scene::TextOptions ExplainCommand::text_options(bool to_file) const {
           .width = width_ > 0 ? static_cast<int>(width_) : choose_width(to_file)};
 }
 
-scene::Trace ExplainCommand::trace() const {
-  if (given("--text")) {
-    scene::Scene scene = scene::scene_from_sentence(text_, sentence_);
-    if (given("--query")) scene::set_focus(scene, query_);
-    return scene::trace_scene(scene);
-  }
-  const bool from_stdin = scene_ == "-";
+scene::Trace ExplainCommand::trace_file(const std::string& file) const {
+  const bool from_stdin = file == "-";
   std::error_code missing;  // if either file is missing, they are different
-  if (given("--output") && std::filesystem::equivalent(scene_, output_, missing)) {
+  if (given("--output") && std::filesystem::equivalent(file, output_, missing)) {
     throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
   }
-  scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(scene_);
-  const std::string name = from_stdin ? "standard input" : scene_;
+  scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(file);
+  const std::string name = from_stdin ? "standard input" : file;
   if (check_ && scene.expect.empty()) {
     fail("{}: nothing to check: the scene has no \"expect\"", name);
   }
-  if (given("--query")) scene::set_focus(scene, query_);
+  // A page of two scenes shows the word that is chosen in the first one.
+  if (given("--query") && &file == scenes_.data()) scene::set_focus(scene, query_);
   try {
     return scene::trace_scene(scene);
   } catch (const InvalidArgument& error) {
     fail("{}: {}", name, error.what());
   }
+}
+
+scene::Trace ExplainCommand::trace() const {
+  if (!given("--text")) return trace_file(scenes_.front());
+  scene::Scene scene = scene::scene_from_sentence(text_, sentence_);
+  if (given("--query")) scene::set_focus(scene, query_);
+  return scene::trace_scene(scene);
 }
 
 std::string ExplainCommand::story(const scene::Trace& trace) const {
@@ -205,7 +228,8 @@ std::string ExplainCommand::story(const scene::Trace& trace) const {
     case Format::kMarkdown:
       return scene::to_markdown(trace);
     case Format::kHtml:
-      return scene::to_html(trace, page_);
+      return scenes_.size() == 2 ? scene::to_html(trace, trace_file(scenes_[1]), page_)
+                                 : scene::to_html(trace, page_);
     case Format::kText:
       break;
   }

@@ -52,7 +52,7 @@ function readAddress(hash = location.hash) {
   const query = data.tokens[item][position] === undefined ? state.query : position;
   if (item !== state.item || query !== state.query) choose(item, query);
   const step = whole("step", sections().length + 1);
-  if (step) goTo(step - 1);
+  if (step && step - 1 !== state.step) goTo(step - 1);
   if (given.has("compare") && editInAddress()) compareEdits();
 }
 

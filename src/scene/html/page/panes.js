@@ -44,13 +44,16 @@ function openPanes(panes, chosen, close) {
     const from = frames.findIndex((frame) => frame.contentWindow === source);
     if (from < 0) return;
     if (place.end) return end();
-    if (!place.leads) return last && source.postMessage(last, "*");  // it has just been opened
-    last = place;
-    frames.forEach((frame, i) => { if (i !== from) frame.contentWindow.postMessage(place, "*"); });
-    if (place.theme) root.dataset.theme = place.theme;
     hashes[from] = place.hash;
-    if (place.moved) {
-      keepAddress(() => place.hash.replace(/&edit=.*/, "") + (close ? "&compare" : "") + panes.map(({edit}, i) => {
+    if (place.leads) {
+      last = place;
+      frames.forEach((frame, i) => { if (i !== from) frame.contentWindow.postMessage(place, "*"); });
+      if (place.theme) root.dataset.theme = place.theme;
+    } else if (place.opened && last) {
+      source.postMessage(last, "*");
+    }
+    if (last?.moved) {
+      keepAddress(() => hashes[chosen].replace(/&edit=.*/, "") + (close ? "&compare" : "") + panes.map(({edit}, i) => {
         const code = editOf(hashes[i]);
         return code && code.length <= MOST_EDITS ? `&${edit}=${code}` : "";
       }).join(""));
@@ -63,9 +66,9 @@ function openPanes(panes, chosen, close) {
   addEventListener("message", receive);
   root.classList.add("compared");
   document.body.append(make("main", {id: "panes"},
-      make("div", {class: "controls"},
+      make("div", {class: "tabs"},
           make("span", {class: "chips", role: "group", "aria-label": text("compare.choose")}, ...tabs),
-          ...close ? [button({class: "plain", onclick: end}, text("compare.close"))] : []),
+          ...close ? [button({class: "plain", title: text("compare.close"), "aria-label": text("compare.close"), onclick: end}, "\u00d7")] : []),
       ...panes.map(({title}, i) => make("section", {"aria-label": title, class: i === chosen ? "chosen" : null},
           make("h2", {}, bdi(title)), frames[i]))));
 }
@@ -97,13 +100,13 @@ text("compare.switch"));
 
 /** Sends the place, once per frame of the screen. */
 function sendPlace() {
-  if (pane) sending ||= requestAnimationFrame(sendNow);
+  if (pane) sending ||= requestAnimationFrame(() => sendNow());
 }
-function sendNow() {
+function sendNow(opened = false) {
   sending = 0;
   const {item, query, head, step, moved} = state, section = sections()[step];
   const {top, height} = section.getBoundingClientRect(), below = top - byId("bar").offsetHeight;
-  parent.postMessage({leads, moved, item, query, word: data.tokens[item][query], head: data.heads > 1 ? head : undefined,
+  parent.postMessage({opened, leads, moved, item, query, word: data.tokens[item][query], head: data.heads > 1 ? head : undefined,
     section: section.id, below: below < 0 ? below / height : below,  // pixels above a step, or a part of it
     theme: root.dataset.theme, hash: fragment(Infinity)}, "*");
 }
@@ -133,5 +136,5 @@ function setUpPane() {
   }
   addEventListener("scroll", () => { if (leads) sendPlace(); }, {passive: true});
   addEventListener("message", ({source, data: place}) => { if (source === parent) follow(place); });
-  sendNow();
+  sendNow(true);
 }

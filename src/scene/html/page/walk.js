@@ -61,6 +61,15 @@ function togglePlaying() {
   goTo(state.step + 1 < sections().length ? state.step : 0);
 }
 
+/** Follows a link within the page, which in a frame without an address would open the page around it. */
+function followLink(event) {
+  const link = event.target.closest?.('a[href^="#"]'), goal = link && byId(link.getAttribute("href").slice(1));
+  if (!goal || location.protocol !== "about:") return;
+  event.preventDefault();
+  const step = sections().indexOf(goal);
+  if (step < 0) goal.scrollIntoView();
+  else goTo(step);
+}
 function setUpWalk(bar) {
   const slider = make("input", {id: "walk", type: "range", min: 0, value: 0,
     "aria-label": text("bar.walk_through"), oninput: () => goTo(Number(slider.value))});
@@ -73,6 +82,7 @@ function setUpWalk(bar) {
           control("play", "\u25b6", "walk.play", togglePlaying),
           control("next", "\u203a", "walk.next", () => goTo(state.step + 1))),
       make("output", {id: "walked"})));
+  addEventListener("click", followLink);
   addEventListener("scroll", markSeen, {passive: true});
   for (const kind of ["wheel", "touchstart", "pointerdown", "keydown"]) {
     addEventListener(kind, ({target}) => { if (target !== byId("play")) stopPlaying(); }, {passive: true});
