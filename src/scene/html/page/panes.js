@@ -44,6 +44,7 @@ function openPanes(panes, chosen, close) {
     const from = frames.findIndex((frame) => frame.contentWindow === source);
     if (from < 0) return;
     if (place.end) return end();
+    if (place.hash === undefined) return;  // from another script
     hashes[from] = place.hash;
     if (place.leads) {
       last = place;
@@ -131,10 +132,12 @@ function follow(place) {
 }
 function setUpPane() {
   if (!pane) return;
-  for (const kind of ["wheel", "touchstart", "pointermove", "pointerdown", "keydown"]) {
+  for (const kind of ["wheel", "touchstart", "pointermove", "pointerdown", "keydown", "click", "input", "change"]) {
     addEventListener(kind, () => { leads = true; }, {passive: true, capture: true});
   }
   addEventListener("scroll", () => { if (leads) sendPlace(); }, {passive: true});
-  addEventListener("message", ({source, data: place}) => { if (source === parent) follow(place); });
+  addEventListener("message", ({source, data: place}) => {
+    if (source === parent && place.hash !== undefined) follow(place);
+  });
   sendNow(true);
 }
