@@ -200,7 +200,7 @@ scene::Trace ExplainCommand::trace_file(const std::string& file) const {
   if (given("--output") && std::filesystem::equivalent(file, output_, missing)) {
     throw UsageError(fmt::format("--output: {} is the scene itself; name another file", output_));
   }
-  scene::Scene scene = from_stdin ? load_scene_from_stdin() : scene::load_scene(file);
+  scene::Scene scene = from_stdin ? load_scene_from_stdin() : load_scene_from_file(file);
   const std::string name = from_stdin ? "standard input" : file;
   if (check_ && scene.expect.empty()) {
     fail("{}: nothing to check: the scene has no \"expect\"", name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Scenes from standard input (input.h).
+// Scenes from standard input and from files (input.h).
 
 #include "cli/explain/input.h"
 
@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -48,6 +50,16 @@ scene::Scene load_scene_from_stdin() {
   } catch (const InvalidArgument& error) {
     fail("standard input: {}", error.what());
   }
+}
+
+scene::Scene load_scene_from_file(const std::string& path) {
+  std::error_code unknown;
+  const bool sentence =
+      path.find('/') == std::string::npos &&
+      (path.find('.') == std::string::npos || path.find(' ') != std::string::npos);
+  if (!sentence || std::filesystem::exists(path, unknown)) return scene::load_scene(path);
+  throw IoError(fmt::format(
+      "{0}: there is no such file; to explain a sentence: fovea explain --text \"{0}\"", path));
 }
 
 }  // namespace fovea::cli

@@ -164,7 +164,8 @@ FOVEA_API Scene load_scene(const std::string& path);
 /// or if the JSON would no longer be a valid scene.
 FOVEA_API Scene with_projections(const Scene& scene, const Projections& projections);
 
-/// Options for a scene made from a sentence, with random embeddings and no trained weights.
+/// Options for a scene made from a sentence, with random embeddings and no trained weights. Equal
+/// words, whatever their case, have equal embeddings. With `causal`, the last word is in focus.
 struct SentenceOptions {
   std::int64_t dim = 4;
   std::uint64_t seed = 42;

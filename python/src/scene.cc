@@ -147,11 +147,12 @@ the message has the file, the location, the expected and the actual value.)")
           },
           "text"_a, nb::kw_only(), "dim"_a = 4, "seed"_a = 42, "causal"_a = false, "heads"_a = 1,
           "random_projections"_a = false,
-          R"(Returns a scene for a sentence: each word gets a random embedding of `dim` numbers. Nothing is
-trained: the weights show how attention is computed, not what a model would attend to.
+          R"(Returns a scene for a sentence: each word gets a random embedding of `dim` numbers, and equal
+words get equal ones. Nothing is trained: the weights show how attention is computed, not what a
+model would attend to.
 
-seed                seed of NumPy's legacy random stream
-causal              words do not attend to later words
+seed                seed of NumPy's legacy random streams, one per word ("by": "word" in docs/scene.md)
+causal              words do not attend to later words; the last word is in focus
 heads               number of heads that split the embedding
 random_projections  project the embeddings to queries, keys and values with random weights;
                     otherwise all three are the embeddings

@@ -50,6 +50,12 @@ class BadInputTest(CliTest):
         self.assertIn(path, message)
         self.assertIn("No such file or directory", message)
 
+    def test_sentence_instead_of_a_file(self):
+        for sentence in ("The cat sat", "The cat sat.", "journey"):
+            self.assertIn(f'explain --text "{sentence}"', self.fail_with(2, "explain", sentence, cwd=self.dir))
+        for name in ("missing.json", "folder/missing"):
+            self.assertNotIn("--text", self.fail_with(2, "explain", name, cwd=self.dir))
+
     def test_directory(self):
         message = self.fail_with(2, "explain", str(self.dir))
         self.assertIn(str(self.dir), message)

@@ -26,13 +26,18 @@ Scene scene_from_sentence(std::string_view text, const SentenceOptions& options)
   json["title"] = fit(fmt::format("{}", fmt::join(words, " ")), kTitleColumns);
   json["text"] = std::string(text);
   json["seed"] = options.seed;
-  json["embeddings"] = {{"draw", "rand"}, {"dim", options.dim}};
+  json["embeddings"] = {{"draw", "rand"}, {"dim", options.dim}, {"by", "word"}};
   if (options.random_projections) json["projections"] = {{"draw", "randn"}};
   if (options.heads != 1) json["heads"] = options.heads;
-  if (options.causal) json["mask"] = "causal";
+  if (options.causal) {
+    json["mask"] = "causal";
+    json["focus"] = -1;  // the only word that sees all others
+  }
   json["notes"]["embeddings"] = fmt::format(
-      "Naive embeddings: random numbers from 0 to 1 (seed {}), drawn anew for every position. They "
-      "know nothing about the words; the steps are real, the meaning is not.",
+      "Naive embeddings: random numbers from 0 to 1, drawn from seed {} and the word, so equal "
+      "words "
+      "have equal numbers. They know nothing about meaning: the steps are real, the meaning is "
+      "not.",
       options.seed);
   return parse_scene(json.dump(2));
 }
