@@ -23,11 +23,15 @@ class DocumentedErrorsTest(CliTest):
     PAIR = {"tokens": ["a", "b"], "embeddings": [[1, 2], [3, 4]]}
     SCENES = [
         {"tokens": ["a", "b"], "embedings": [[1], [2]]},
+        {"tokens": "black cat", "embeddings": [[1], [2]]},
         {"tokens": ["a", "b"], "embeddings": [[1], [2], [3]]},
         {"tokens": ["a", "b"], "embeddings": [[1, 2], [3]]},
         {**PAIR, "projections": {"query": [[1], [2], [3]], "key": [[1], [2]], "value": [[1], [2]]}},
         {**WORDS, "focus": "jorney"},
         {**WORDS, "focus": "the"},
+        {"tokens": ["a", "b"], "query": [[1], [2], [3]], "key": [[1], [2]], "value": [[1], [2]]},
+        {**PAIR, "seed": 1, "order": ["W_Q"]},
+        {**PAIR, "questions": [{"step": "weights", "index": [1], "ask": "?"}]},
         {**PAIR, "expect": [{"step": "weight", "values": 1}]},
     ]
 

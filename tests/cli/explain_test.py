@@ -111,14 +111,29 @@ class JsonTest(CliTest):
         self.assert_close(steps["merged_context"]["values"],
                           [a + b for a, b in zip(heads[0], heads[1])])
 
+    def test_random_rows_match_numpy(self):
+        steps = steps_of(self.succeed("explain", "--text", "a b A", "--format", "json"))
+        # numpy.random.RandomState((42 + zlib.crc32(b"a")) % 2**32).rand(4)
+        row = [0.7066307351565442, 0.4288286010134452, 0.9758320792143311, 0.7544240165342265]
+        first, other, last = steps["embeddings"]["values"]
+        self.assertEqual([first, last], [row, row])
+        self.assertNotEqual(other, row)
+        other = steps_of(self.succeed("explain", "--text", "a", "--seed", "0", "--format", "json"))
+        self.assertEqual(other["embeddings"]["values"][0][0], 0.2550495507615361)
+
     def test_random_stream_matches_numpy(self):
-        steps = steps_of(self.succeed("explain", "--text", "a", "--format", "json"))
+        scene = self.write("drawn.json", json.dumps(
+            {"tokens": ["a"], "seed": 42, "embeddings": {"draw": "rand", "dim": 4}}))
+        steps = steps_of(self.succeed("explain", scene, "--format", "json"))
         # numpy.random.seed(42); numpy.random.rand(1, 4)
         self.assertEqual(steps["embeddings"]["values"],
                          [[0.3745401188473625, 0.9507143064099162, 0.7319939418114051,
                            0.5986584841970366]])
-        other = steps_of(self.succeed("explain", "--text", "a", "--seed", "0", "--format", "json"))
-        self.assertEqual(other["embeddings"]["values"][0][0], 0.5488135039273248)
+
+    def test_last_word_sees_all_others(self):
+        for options, focus in ((["--causal"], 2), ([], 0), (["--causal", "--query", "@1"], 1)):
+            shown = json.loads(self.succeed("explain", "--text", "a b c", *options, "--format", "json"))
+            self.assertEqual(shown["focus"], focus, options)
 
     def test_infinities_are_strings(self):
         steps = steps_of(self.succeed("explain", "--text", "a b", "--causal", "--format", "json"))

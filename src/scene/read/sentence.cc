@@ -33,12 +33,9 @@ Scene scene_from_sentence(std::string_view text, const SentenceOptions& options)
     json["mask"] = "causal";
     json["focus"] = -1;  // the only word that sees all others
   }
-  json["notes"]["embeddings"] = fmt::format(
-      "Naive embeddings: random numbers from 0 to 1, drawn from seed {} and the word, so equal "
-      "words "
-      "have equal numbers. They know nothing about meaning: the steps are real, the meaning is "
-      "not.",
-      options.seed);
+  json["notes"]["embeddings"] =
+      "Naive embeddings: random numbers from 0 to 1, the same wherever a word occurs. They know "
+      "nothing about what the word means: the steps are real, the meaning is not.";
   return parse_scene(json.dump(2));
 }
 

@@ -195,7 +195,7 @@ TEST(RenderHtml, PageFetchesNothing) {
     EXPECT_THAT(page, Not(HasSubstr("<link"))) << name;
     EXPECT_EQ(count(page, " href=\""), count(page, " href=\"#")) << name;
     // The only URLs are XML namespaces.
-    EXPECT_EQ(count(page, "http"), count(page, "\"http://www.w3.org/")) << name;
+    EXPECT_EQ(count(page, "://"), count(page, "\"http://www.w3.org/")) << name;
   }
 }
 
@@ -402,7 +402,7 @@ TEST(RenderHtml, ChecksAreATable) {
   const std::string page = page_of(R"({"tokens": ["a"], "embeddings": [[1]],
       "expect": [{"step": "weights", "values": 1}, {"step": "context", "values": 7}]})");
   EXPECT_EQ(xml_error(page), "");
-  EXPECT_THAT(page, HasSubstr("1 of 2 of the author's numbers hold."));
+  EXPECT_THAT(page, HasSubstr("1 of 2 of the author&#39;s numbers hold."));
   EXPECT_THAT(page, HasSubstr("<tr class=\"failed\">"));
 }
 
@@ -459,7 +459,7 @@ TEST(Mathml, PositionsIncludeTheOffset) {
 TEST(RenderHtml, RandomWeightsAreLabelled) {
   const std::string page = page_of(R"({"tokens": ["a"], "seed": 1, "embeddings": [[1]],
       "projections": {"query": [[1]], "key": {"draw": "rand"}, "value": {"draw": "randn"}}})");
-  EXPECT_EQ(count(page, "Drawn at random: "), 2);
+  EXPECT_EQ(count(page, "Drawn at random: r"), 2);
   EXPECT_EQ(count(page, "Drawn at random: rand, seed 1."), 1);
   EXPECT_EQ(count(page, "Drawn at random: randn, seed 1."), 1);
 }
