@@ -263,7 +263,8 @@ class Page {
     out.id = html::step_id(step.name);
     out.steps = {step.name};
     const std::string how = normalization_of(step);
-    out.title = fmt::format("{}{}{}", step_title(step.name, texts_), how.empty() ? "" : ": ", how);
+    out.title = fmt::format("{}{}{}", step_title(step.name, texts_),
+                            how.empty() ? "" : texts_("list.colon"), how);
     out.formulas = {html::step_mathml(step.name, scene(), texts_)};
     out.reading = escape(step_reading(step.name, texts_));
     const std::string_view base = base_name(step.name);

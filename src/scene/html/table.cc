@@ -69,7 +69,7 @@ std::string describe(const Plane& at) {
 std::string plane_label(const Plane& at) {
   std::string out;
   const auto add = [&](std::string_view text) {
-    if (!out.empty()) out += ", ";
+    if (!out.empty()) out += at.texts("list.comma");
     out += text;
   };
   if (at.layout.has_batch && at.layout.batch > 1)

@@ -123,7 +123,7 @@ class MatrixRemarks {
   std::string query(std::int64_t i) const { return quoted(Axis::kQueries, i); }
 
   std::string quoted(Axis axis, std::int64_t i) const {
-    return '"' + visible(model_.word(axis, item_, i)) + '"';
+    return texts_.plain("list.quoted", {{"word", visible(model_.word(axis, item_, i))}});
   }
 
   /// Returns the key with the largest weight for a query.
@@ -139,7 +139,8 @@ class MatrixRemarks {
     std::string list;
     for (std::size_t i = 0; i < which.size() && i < kShown; ++i) {
       const bool last = i + 1 == which.size();
-      list += (i == 0 ? "" : last ? texts_.plain("list.and") : ", ") + query(which[i]);
+      if (i > 0) list += texts_.plain(last ? "list.and" : "list.comma");
+      list += query(which[i]);
     }
     if (which.size() > kShown) {
       list += texts_.plain("list.more", {{"n", std::to_string(which.size() - kShown)}});
@@ -172,7 +173,8 @@ std::vector<Remark> remarks_on_weights(const TraceModel& model, std::size_t most
       if (told++ == most) return remarks;
       const std::string where = place_of(layout, item, head, texts);
       for (const std::string& remark : MatrixRemarks(model, texts, layout, item, head).tell()) {
-        remarks.push_back({item, head, where.empty() ? remark : where + ": " + remark});
+        remarks.push_back(
+            {item, head, where.empty() ? remark : where + texts.plain("list.colon") + remark});
       }
     }
   }
@@ -233,7 +235,8 @@ std::string place_of(const StepLayout& layout, std::int64_t item, std::int64_t h
                        {{"n", std::to_string(item + 1)}, {"count", std::to_string(layout.batch)}});
   }
   if (layout.has_heads) {
-    text += (text.empty() ? "" : ", ") + texts.plain("place.head", {{"n", std::to_string(head)}});
+    if (!text.empty()) text += texts.plain("list.comma");
+    text += texts.plain("place.head", {{"n", std::to_string(head)}});
   }
   return text;
 }
@@ -304,7 +307,8 @@ std::string summarize(const Scene& scene, const Texts& texts) {
   if (scene.arithmetic == DType::kFloat32) groups.push_back({"float32"});
   std::string text;
   for (const auto& group : groups) {
-    text += fmt::format("{}{}", text.empty() ? "" : "; ", fmt::join(group, ", "));
+    text += fmt::format("{}{}", text.empty() ? "" : texts.plain("list.semicolon"),
+                        fmt::join(group, texts.plain("list.comma")));
   }
   return text;
 }

@@ -87,7 +87,7 @@ function placeBubble(box, around) {
 function tell(place, box, around = box, shown = undefined) {
   forget();
   const {step, item, row, col} = place;
-  const what = make("p", {class: "what"}, step.title, ": ", bdi(placed(step.rows, item, row)));
+  const what = make("p", {class: "what"}, step.title, text("list.colon"), bdi(placed(step.rows, item, row)));
   if (!/sums$/.test(step.base)) {
     what.append(step.cols === "k" ? " \u2192 " : ", ", bdi(placed(step.cols, item, col)));
   }

@@ -37,7 +37,7 @@ function openInput(cell) {
     cell = cellAt(figure, row, col);  // closing may have rendered the table again
   }
   const place = positionOf(cell), {numbers, column} = cellInScene(place), {step} = place;
-  const label = `${step.title}: ${placed(step.rows, place.item, place.row)}, ${placed(step.cols, place.item, place.col)}`;
+  const label = `${step.title}${text("list.colon")}${placed(step.rows, place.item, place.row)}, ${placed(step.cols, place.item, place.col)}`;
   const input = make("input", {class: "number-input", "aria-label": label, autocomplete: "off", spellcheck: "false",
     enterkeyhint: "next", value: Object.is(numbers[column], -0) ? "-0" : String(numbers[column])});
   typing = {input, place, before: numbers[column]};

@@ -6,7 +6,7 @@ const MOST_REMARKED = 64, MOST_LISTED = 3;
 
 /** Returns the remarks on the weights of one head and batch item. */
 function remarksOn(item, head) {
-  const [, , , rows, cols] = weights.dims, quoted = (axis, i) => `"${word(axis, item, i)}"`;
+  const [, , , rows, cols] = weights.dims, quoted = (axis, i) => text("list.quoted", {word: word(axis, item, i)});
   const query = (i) => quoted("q", i);
   // Without a source, the words of padded keys are queries too, and no word of the sentence.
   const told = data.source ? rows : editor.computed.unpadded[item];
@@ -27,7 +27,7 @@ function remarksOn(item, head) {
   });
   const target = (i) => !data.source && facts[i].where === i ? text("remark.itself") : quoted("k", facts[i].where);
   const some = (list) => list.slice(0, MOST_LISTED).map((i, n) =>
-      (n === 0 ? "" : n + 1 === list.length ? text("list.and") : ", ") + query(i)).join("") +
+      (n === 0 ? "" : text(n + 1 === list.length ? "list.and" : "list.comma")) + query(i)).join("") +
       (list.length > MOST_LISTED ? text("list.more", {n: list.length - MOST_LISTED}) : "");
 
   const broken = [], infinite = [], blind = [], zero = [], single = [];
@@ -62,8 +62,8 @@ function allRemarks() {
     const item = Math.floor(i / heads), head = i % heads;
     const places = [...batch > 1 ? [text("place.item", {n: item + 1, count: batch})] : [],
       ...data.heads > 1 ? [text("place.head", {n: head})] : []];
-    return remarksOn(item, head).map((remark) =>
-        ({item, head, remark: [...places.length ? [places.join(", ")] : [], remark].join(": ")}));
+    const where = places.length ? places.join(text("list.comma")) + text("list.colon") : "";
+    return remarksOn(item, head).map((remark) => ({item, head, remark: where + remark}));
   }).flat();
 }
 
@@ -88,5 +88,5 @@ function summaryOf(scene, computed) {
   add(!scene.embeddings ? "direct" : isObject(scene.projections) ? "given_weights" : "no_weights");
   if (computed.mask) groups.push([text("summary.mask", {mask: computed.mask.text})]);
   if (scene.dtype === "float32") groups.push(["float32"]);
-  return groups.map((group) => group.join(", ")).join("; ");
+  return groups.map((group) => group.join(text("list.comma"))).join(text("list.semicolon"));
 }
