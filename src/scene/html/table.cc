@@ -175,7 +175,7 @@ std::string masked_cell(const Texts& texts) {
 }
 
 std::string mask_legend(const Texts& texts) {
-  return fmt::format("<p class=\"small\">{}</p>\n", texts("remark.masked"));
+  return fmt::format("<p class=\"small legend\">{}</p>\n", texts("remark.masked"));
 }
 
 std::string heat_cell(const StepNumbers& numbers, double value) {

@@ -9,7 +9,7 @@ const OPTIONAL = ["scaled_scores", "masked_scores"];
  * The state of the editor, from the first use on: the original scene with literal arrays, its steps,
  * and the edited scene.
  * @type {{author: any, original: any, before: Map<string, any>, edit: Edit, computed: any,
- *   words: string[][], summary: string, on: boolean}}
+ *   words: string[][], scaleText: string, summary: string, on: boolean}}
  */
 let editor = null;
 
@@ -29,7 +29,7 @@ function startEditor() {
   const original = literalScene(author, readStep), computed = computeScene(original);
   const before = new Map(computed.steps.map((step) => [step.name, step]));
   // Words as the page shows them, in which invisible characters are replaced.
-  editor = {author, original, before, edit: startEdit(original), computed, words: data.tokens,
+  editor = {author, original, before, edit: startEdit(original), computed, words: data.tokens, scaleText: data.score.scaleText,
     summary: document.querySelector(".kind").textContent, on: false};
   all("section.step").forEach(keepFormulas);
 }
@@ -38,6 +38,12 @@ const editInAddress = () => editor ? encodeEdit(editor.original, editor.edit) : 
 // ---- Steps
 
 const isSoftmaxPart = (name) => /^(shifted_scores|exponential)/.test(name);
+/** Returns the scale as its formula shows it. */
+function writtenScale() {
+  const scale = scaleOf(editor.edit.scene);
+  if (scale === scaleOf(editor.original)) return editor.scaleText;
+  return typeof scale === "number" && Number(brief(scale)) === scale ? brief(scale) : String(scale);
+}
 /** Replaces the steps of the page by computed ones, and derives what depends on them. */
 function setSteps({steps: computed, visible, scale, single}) {
   const names = computed.map(({name}) => name).filter((name) => !isSoftmaxPart(name));
@@ -56,7 +62,7 @@ function setSteps({steps: computed, visible, scale, single}) {
       : edit.origin.map((from, n) => from < 0 ? String(now[n]) : item[from]));
   data.mask = hides ? new Uint8Array(Math.ceil(visible.length / 8)) : null;
   if (hides) visible.forEach((sees, i) => { if (!sees) data.mask[i >> 3] |= 1 << (i & 7); });
-  data.score.scale = scale;
+  Object.assign(data.score, {scale, scaleText: writtenScale()});
   derive();
 }
 /** Returns whether a number is not that of the original. Those of new words are not. */
@@ -81,7 +87,7 @@ function formulaOf(name, focus = "") {
   const template = byId("formulas");
   const formula = template.content.querySelector(`[data-step="${focus}${name}"]`).cloneNode(true);
   formula.removeAttribute("data-step");
-  if (name === "scaled_scores") formula.querySelector("mn").textContent = String(scaleOf(editor.edit.scene));
+  if (name === "scaled_scores") formula.querySelector("mn").textContent = writtenScale();
   return formula;
 }
 /** Remembers the original formulas of scores, in the order of their steps. */
@@ -141,9 +147,23 @@ function showStages() {
         make("th", {scope: "col", "data-step": `focus.${name}`}, text(`column.${name}`))));
       all(".rest td", head.closest("table")).forEach((cell) => { cell.colSpan = head.cells.length - 1; });
     }
+    // The table of softmax begins with the last scores.
+    for (const head of all(".tale[data-kind=weights] thead th[data-step$=scores]:not([data-step*=shifted])")) {
+      head.dataset.step = `focus.${last}`;
+    }
     story.dataset.step = [...others, ...stages.map((name) => `focus.${name}`)].join(" ");
   }
   all("section.step .number").forEach((node, i) => { node.textContent = i + 1; });
+}
+
+/** Explains the sign of masked cells where it is first. */
+function showLegend() {
+  all(".legend").forEach((node) => node.remove());
+  if (data.mask === null) return;
+  const legend = make("p", {class: "small legend"}, text("remark.masked")), story = byId("story-scores");
+  if (!story) all("section.step").find((node) => steps.get(node.dataset.step.split(" ")[0])?.maskable).querySelector(".maps").after(legend);
+  else if (steps.has("masked_scores")) story.querySelector(".scale-remark").before(legend);
+  else byId("story-weights").append(legend);
 }
 
 // ---- Everything else that shows the scene
@@ -207,6 +227,7 @@ function recompute(typing = null) {
   drawArcs();
   forget();
   showStages();
+  showLegend();
   const edited = encodeEdit(original, edit) !== "";
   if (data.tokens[0].join("\0") !== words) showWords();
   showShapes();

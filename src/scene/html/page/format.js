@@ -31,6 +31,12 @@ function scientific(x, digits, exponent = 2) {
   return (x < 0 || Object.is(x, -0) ? "-" : "") +
       text.replace(/\d+$/, (power) => power.padStart(exponent, "0"));
 }
+/** Formats a number with at most four digits, as "%.4g" does. */
+function brief(x) {
+  const [mantissa, power] = scientific(x, 3).split("e");
+  return Number(power) < -4 || Number(power) > 3 ? mantissa.replace(/\.?0+$/, "") + "e" + power
+      : String(Number(x.toPrecision(4)));
+}
 /** Formats a number as in the table of its step. */
 function show({decimals, sci, exponent, least}, x) {
   if (!Number.isFinite(x)) return special(x);

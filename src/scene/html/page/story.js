@@ -114,10 +114,9 @@ function naiveFault(scores, naive, pairs, sum) {
 /** Writes the scale of the scores, and the key that changes it. */
 function tellScale() {
   const {scale, scaleText, general, v} = data.score, size = operand("query", 0, 0, 0).numbers.length;
-  const short = (x) => String(Number(x.toPrecision(4)));
-  const said = scaleText === short(scale) ? scaleText : `${scaleText} = ${short(scale)}`;
+  const said = scaleText === brief(scale) ? scaleText : `${scaleText} = ${brief(scale)}`;
   const words = steps.has("scaled_scores") ? text("remark.scaled", {scale: said})
-      : size === 1 || general || v ? "" : text("remark.not_scaled", {n: size, scale: short(1 / Math.sqrt(size))});
+      : size === 1 || general || v ? "" : text("remark.not_scaled", {n: size, scale: brief(1 / Math.sqrt(size))});
   all(".scale-remark").forEach((node) => { node.textContent = words; });
 }
 function fillContext(figure, head) {
