@@ -45,7 +45,7 @@ class ExplainCommand : public Command {
   int run() const override;
 
  private:
-  enum class Format { kText, kJson, kMarkdown, kHtml };
+  enum class Format { kText, kJson, kMarkdown, kLatex, kHtml };
 
   void add_options();
   /// Throws UsageError for incompatible arguments.
@@ -87,9 +87,10 @@ void ExplainCommand::add_options() {
              {{"text", Format::kText},
               {"json", Format::kJson},
               {"markdown", Format::kMarkdown},
+              {"latex", Format::kLatex},
               {"html", Format::kHtml}},
-             "text, json, markdown or html. Default: from the extension of --output FILE (.txt, "
-             ".json, .md, .markdown, .html, .htm), else text.")
+             "text, json, markdown, latex or html. Default: from the extension of --output "
+             "FILE (.txt, .json, .md, .markdown, .tex, .html, .htm), else text.")
       ->type_name("FORMAT");
   app_->add_option("--output", output_, "Write to FILE instead of standard output.")
       ->type_name("FILE");
@@ -135,16 +136,19 @@ void ExplainCommand::add_options() {
 
 ExplainCommand::Format ExplainCommand::format() const {
   if (format_) return *format_;
-  constexpr std::pair<std::string_view, Format> kEndings[] = {{".json", Format::kJson},
-                                                              {".md", Format::kMarkdown},
-                                                              {".markdown", Format::kMarkdown},
-                                                              {".html", Format::kHtml},
-                                                              {".htm", Format::kHtml}};
+  static constexpr std::pair<std::string_view, Format> kEndings[] = {
+      {"", Format::kText},        {".txt", Format::kText},          {".json", Format::kJson},
+      {".md", Format::kMarkdown}, {".markdown", Format::kMarkdown}, {".tex", Format::kLatex},
+      {".html", Format::kHtml},   {".htm", Format::kHtml}};
   const std::string ending = lower(std::filesystem::path(output_).extension().string());
+  std::vector<std::string_view> endings;
   for (const auto& [known, format] : kEndings) {
     if (known == ending) return format;
+    if (!known.empty()) endings.push_back(known);
   }
-  return Format::kText;
+  throw UsageError(fmt::format(
+      "--output: expected a name that ends in one of {}, or --format FORMAT, got \"{}\"",
+      fmt::join(endings, ", "), output_));
 }
 
 void ExplainCommand::check_usage() const {
@@ -164,6 +168,7 @@ void ExplainCommand::check_usage() const {
   }
   if (given("--output") && output_.empty())
     throw UsageError("--output: expected a file name, got \"\"");
+  static_cast<void>(format());  // refuses an unknown ending
   if (given("--width") && format() != Format::kText) {
     throw UsageError("--width goes with text, which this output is not");
   }
@@ -183,8 +188,8 @@ void ExplainCommand::check_usage() const {
   if (!check_) return;
   if (sentence)
     throw UsageError("--check goes with a SCENE that has \"expect\"; a sentence has none");
-  const bool page = format() == Format::kMarkdown || format() == Format::kHtml;
-  if (page && !given("--output")) {
+  const bool checkable = format() == Format::kText || format() == Format::kJson;
+  if (!checkable && !given("--output")) {
     throw UsageError("--check goes with the formats text and json, or with --output FILE");
   }
 }
@@ -227,6 +232,8 @@ std::string ExplainCommand::story(const scene::Trace& trace) const {
       return scene::to_json(trace);
     case Format::kMarkdown:
       return scene::to_markdown(trace);
+    case Format::kLatex:
+      return scene::to_latex(trace);
     case Format::kHtml:
       return scenes_.size() == 2 ? scene::to_html(trace, trace_file(scenes_[1]), page_)
                                  : scene::to_html(trace, page_);

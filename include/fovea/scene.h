@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scenes and traces. A scene is a small attention problem with words as tokens. A trace holds every
-// step of the scene's computation by the reference, and can be rendered as text, JSON, Markdown or
-// one self-contained HTML page. The functions return strings and never print. The file format is
-// described in docs/scene.md.
+// step of the scene's computation by the reference, and can be rendered as text, JSON, Markdown,
+// LaTeX or one self-contained HTML page. The functions return strings and never print. The file
+// format is described in docs/scene.md.
 
 #pragma once
 
@@ -249,6 +249,9 @@ FOVEA_API std::string to_text(const Trace& trace, const TextOptions& options = {
 
 /// Renders the trace as Markdown.
 FOVEA_API std::string to_markdown(const Trace& trace);
+
+/// Renders the trace as a complete LaTeX document for pdfLaTeX, LuaLaTeX or XeLaTeX.
+FOVEA_API std::string to_latex(const Trace& trace);
 
 /// Renders the trace as {"title", "tokens", "focus", "steps": [...], "checks": [...]}, with numbers
 /// in full precision.

@@ -244,6 +244,9 @@ heads are leading dimensions if the scene has them. Raises KeyError.)")
           "to_markdown", [](const Trace& self) { return scene::to_markdown(self); },
           "Returns the story as Markdown.")
       .def(
+          "to_latex", [](const Trace& self) { return scene::to_latex(self); },
+          "Returns the story as a complete LaTeX document.")
+      .def(
           "to_json", [](const Trace& self) { return scene::to_json(self); },
           "Returns the steps with all values, in full precision.")
       .def(

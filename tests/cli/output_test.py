@@ -35,14 +35,22 @@ class OutputTest(CliTest):
 
     def test_extension_selects_the_format(self):
         for names, format_name in ((("a.html", "b.htm", "c.HTML"), "html"), (("a.json",), "json"),
-                                   (("a.md", "b.markdown"), "markdown"),
-                                   (("a.txt", "story", "a.b.dat"), "text")):
+                                   (("a.md", "b.markdown"), "markdown"), (("a.tex",), "latex"),
+                                   (("a.txt", "story"), "text")):
             expected = self.succeed("explain", "-", "--format", format_name, stdin=scene())
             self.assertTrue(expected.endswith("\n"), format_name)
             for name in names:
                 self.assertEqual(self.explain(name), expected, name)
         self.assertEqual(self.explain("page.html", "--format", "json"),
                          self.succeed("explain", "-", "--format", "json", stdin=scene()))
+
+    def test_an_unknown_extension_is_refused(self):
+        for name in ("a.pdf", "a.b.dat", "lesson.jsn"):
+            message = self.fail_with(2, "explain", "-", "--output", str(self.dir / name), stdin=scene())
+            self.assertIn(".txt, .json, .md, .markdown, .tex, .html, .htm", message)
+            self.assertIn(name, message)
+        self.assertEqual(self.files(), [])
+        self.explain("a.dat", "--format", "text")
 
     def test_no_temporary_files_are_left(self):
         self.explain("page.html")

@@ -37,6 +37,7 @@ def test_text_equals_the_command_lines(path):
     assert trace.to_json() == command_line(str(path), "--format", "json")
     assert trace.to_html() == command_line(str(path), "--format", "html")
     assert trace.to_markdown() == command_line(str(path), "--format", "markdown")
+    assert trace.to_latex() == command_line(str(path), "--format", "latex")
 
 
 @pytest.mark.parametrize("path", sorted(SCENES.glob("*.json")), ids=lambda path: path.stem)

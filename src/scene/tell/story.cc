@@ -18,6 +18,7 @@ namespace {
 
 Section tell_embeddings(const StoryParts& parts) {
   Section section = parts.section("Embeddings", "embeddings");
+  parts.add_formulas(section, {"embeddings", "source_embeddings"});
   parts.add_matrices(section, "embeddings", parts.scene().source ? "words" : "");
   parts.add_matrices(section, "source_embeddings", "source");
   for (auto& block : section.blocks) {
@@ -46,6 +47,7 @@ Section tell_projections(const StoryParts& parts) {
       {},
       {},
       {}};
+  parts.add_formulas(section, {"query", "key", "value"});
   parts.add_matrices(section, "query_weights", "W_Q");
   parts.add_matrices(section, "key_weights", "W_K");
   parts.add_matrices(section, "value_weights", "W_V");
@@ -65,6 +67,11 @@ Section tell_all(const StoryParts& parts) {
   Section section = parts.section("All words at once", "weights");
   section.formula =
       parts.many() ? "a picture of the weights" : "every query at once, in matrix form";
+  if (auto attention = attention_formula(parts.scene())) {
+    section.formulas.push_back(std::move(*attention));
+  } else {
+    parts.add_formulas(section, {"weights", "context"});
+  }
   section.reading = "Each row shares out one word's attention; the stronger the shade, the more.";
   const std::vector<std::string> stages = {"scores", "scaled_scores", "softcapped_scores",
                                            "biased_scores", "masked_scores"};

@@ -6,12 +6,15 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "fovea/scene.h"
 
+#include "scene/tell/formula.h"
 #include "scene/texts/texts.h"
 #include "scene/trace/softmax_table.h"
 #include "scene/trace/trace_model.h"
@@ -26,6 +29,10 @@ struct Cell {
   std::string text;
   /// 0 (cold) to 1 (hot); NaN for a cell without a colour.
   double heat = std::numeric_limits<double>::quiet_NaN();
+  /// The numbers and signs of a written-out sum, for formats that align them; `text` has them too.
+  std::vector<std::string> parts = {};
+  /// Where the bar that `text` draws begins and ends, as shares of the column's width.
+  std::optional<std::pair<double, double>> bar = {};
 };
 
 struct Column {
@@ -63,8 +70,9 @@ struct Section {
   std::string formula;
   std::string reading;
   std::vector<std::variant<Table, Picture>> blocks;
-  std::vector<std::string> remarks;  ///< derived from the data
-  std::vector<Note> notes;           ///< written by the author
+  std::vector<std::string> remarks;    ///< derived from the data
+  std::vector<Note> notes;             ///< written by the author
+  std::vector<Formula> formulas = {};  ///< for formats that typeset them, instead of `formula`
 };
 
 struct Story {

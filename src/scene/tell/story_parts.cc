@@ -79,6 +79,12 @@ Section StoryParts::section(const std::string& title, const std::string& step) c
           {}};
 }
 
+void StoryParts::add_formulas(Section& section, const std::vector<std::string>& steps) const {
+  for (const std::string& step : steps) {
+    if (find(step) != nullptr) section.formulas.push_back(step_formula(step, scene()));
+  }
+}
+
 std::vector<Note> StoryParts::notes(const std::vector<std::string>& steps) const {
   std::vector<Note> result;
   for (const auto& [step, text] : scene().notes) {

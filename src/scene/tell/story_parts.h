@@ -29,6 +29,9 @@ class StoryParts {
   /// Returns a section that begins with the formula and explanation of a step.
   Section section(const std::string& title, const std::string& step) const;
 
+  /// Appends the formulas of those of the steps that the trace has.
+  void add_formulas(Section& section, const std::vector<std::string>& steps) const;
+
   /// Returns the author's notes on these steps.
   std::vector<Note> notes(const std::vector<std::string>& steps) const;
   /// Returns the names of all weight steps, of their sums, and of the parts of softmax.

@@ -34,6 +34,21 @@ class Bars {
     high_ = std::max(high_, value);
   }
 
+  Cell cell(double value) const {
+    Cell result{text(value)};
+    result.bar = extent(value);
+    return result;
+  }
+
+ private:
+  /// Returns where the bar of a number begins and ends, as shares of the width, or nothing.
+  std::optional<std::pair<double, double>> extent(double value) const {
+    if (!std::isfinite(value) || high_ == low_) return std::nullopt;
+    const double axis = (0.0 - low_) / (high_ - low_);
+    const double end = axis + value / (high_ - low_);
+    return std::pair(std::min(axis, end), std::max(axis, end));
+  }
+
   /// Returns "####", or "   ##│" and "     │####" around an axis.
   std::string text(double value) const {
     if (!std::isfinite(value) || high_ == low_) return "";
@@ -47,7 +62,6 @@ class Bars {
                        : std::string(left, ' ') + "│" + bar;
   }
 
- private:
   double low_ = 0.0;
   double high_ = 0.0;
 };
@@ -80,6 +94,13 @@ class WordTeller {
           "The share of attention that each word gets; what a row lacks to one, the sink takes.";
     }
     Section context = parts_.section("Context of " + name, "focus.context");
+    std::vector<std::string> stages = {"focus.hidden"};
+    for (const Step* step : model_.score_steps()) stages.push_back("focus." + step->name);
+    parts_.add_formulas(scores, stages);
+    for (const reference::Normalization kind : scene_.normalizations) {
+      parts_.add_formulas(weights, {"focus.weights" + parts_.suffix(kind)});
+    }
+    parts_.add_formulas(context, {"focus.context", "focus.merged_context"});
     if (sees_nothing()) {
       weights.remarks.push_back(name + " may see nothing: its weights and its context are 0.");
     }
@@ -91,7 +112,9 @@ class WordTeller {
     }
     if (const Step* merged = parts_.find("merged_context")) {
       Table joined{"heads side by side", {{"", true}}, {}, false};
-      joined.rows.push_back({"", {{"= " + bracketed_own_row(*merged, 0)}}, false, {}});
+      Cell own{"= " + bracketed_own_row(*merged, 0)};
+      own.parts = row_parts("=", "", "", own_row(*merged, 0), *merged);
+      joined.rows.push_back({"", {std::move(own)}, false, {}});
       context.blocks.push_back(std::move(joined));
     }
     if (cut()) {
@@ -191,6 +214,19 @@ class WordTeller {
     return bracketed({own_row(step, head)}, step)[0];
   }
 
+  /// Returns the parts of "SIGN SHARE * [0.43 0.15 …]".
+  std::vector<std::string> row_parts(const std::string& sign, const std::string& share,
+                                     const std::string& times, const std::vector<double>& row,
+                                     const Step& step) const {
+    std::vector<std::string> parts = {sign, share, times, "["};
+    for (const std::int64_t d :
+         shown_positions(static_cast<std::int64_t>(row.size()), kFewInARow, -1)) {
+      parts.push_back(d < 0 ? "…" : model_.numbers(step).text(row[static_cast<std::size_t>(d)]));
+    }
+    parts.emplace_back("]");
+    return parts;
+  }
+
   bool sees_nothing() const {
     for (std::int64_t head = 0; head < scene_.heads; ++head) {
       for (std::int64_t key = 0; key < model_.keys(); ++key) {
@@ -254,24 +290,28 @@ class WordTeller {
 
   /// Returns each shown score as a written-out sum, "0.55*0.43 + 0.87*0.15 + ...", or nothing if
   /// the sums are long.
-  std::vector<std::string> products(std::int64_t head) const {
+  std::vector<Cell> products(std::int64_t head) const {
     if (parts_.many()) return {};
     std::vector<std::vector<std::string>> terms;  // [term][key], to align each term
+    std::vector<Cell> result(static_cast<std::size_t>(model_.keys()));
     for (std::int64_t key = 0; key < model_.keys(); ++key) {
       const ScoreTerms sum = score_terms(model_, head, focus_, key);
       if (sum.factors.empty() || sum.factors.size() > kFewTerms) return {};
       terms.resize(sum.factors.size());
       for (std::size_t d = 0; d < terms.size(); ++d) {
         const auto& [left, right] = sum.factors[d];
-        terms[d].push_back(factor(left, sum.left) + '*' + factor(right, sum.right));
+        const std::string a = factor(left, sum.left);
+        const std::string b = factor(right, sum.right);
+        terms[d].push_back(a + '*' + b);
+        auto& parts = result[static_cast<std::size_t>(key)].parts;
+        parts.insert(parts.end(), {a, "*", b, d + 1 < terms.size() ? "+" : "="});
       }
     }
     for (auto& term : terms) align(term);
-    std::vector<std::string> result;
-    for (std::size_t key = 0; key < static_cast<std::size_t>(model_.keys()); ++key) {
+    for (std::size_t key = 0; key < result.size(); ++key) {
       std::vector<std::string> sum;
       for (const auto& term : terms) sum.push_back(term[key]);
-      result.push_back(fmt::format("{} =", fmt::join(sum, " + ")));
+      result[key].text = fmt::format("{} =", fmt::join(sum, " + "));
     }
     return result;
   }
@@ -293,13 +333,14 @@ class WordTeller {
     const Bars scale = bars(*stages.back(), head);
     for (const std::int64_t key : shown_keys(head)) {
       TableRow row = row_of(key);
-      if (!sums.empty()) row.cells.push_back({sums[static_cast<std::size_t>(key)]});
+      if (!sums.empty()) row.cells.push_back(sums[static_cast<std::size_t>(key)]);
       for (const Step* stage : stages) {
         const bool hidden = stage->name == "masked_scores" && masked(head, key);
         row.cells.push_back({hidden ? std::string(kMaskedMark)
                                     : model_.numbers(*stage).text(at_key(*stage, head, key))});
       }
-      row.cells.push_back({masked(head, key) ? "" : scale.text(at_key(*stages.back(), head, key))});
+      row.cells.push_back(masked(head, key) ? Cell()
+                                            : scale.cell(at_key(*stages.back(), head, key)));
       result.rows.push_back(std::move(row));
     }
     return result;
@@ -339,7 +380,7 @@ class WordTeller {
         row.cells.push_back(
             {hidden ? std::string(kMaskedMark) : softmax.text(column, softmax.value(column, key))});
       }
-      row.cells.push_back({hidden ? "" : scale.text(softmax.value(last, key))});
+      row.cells.push_back(hidden ? Cell() : scale.cell(softmax.value(last, key)));
       result.rows.push_back(std::move(row));
     }
     if (cut()) {
@@ -404,12 +445,21 @@ class WordTeller {
         value_step == nullptr ? std::vector<std::string>() : bracketed(numbers, *value_step);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       TableRow row = row_of(keys[i]);
-      row.cells.push_back({fmt::format("{} {} * {}", i == 0 ? ' ' : '+', shares[i], values[i])});
+      const std::string sign = i == 0 ? "" : "+";
+      Cell sum{fmt::format("{:1} {} * {}", sign, shares[i], values[i])};
+      sum.parts = row_parts(sign, shares[i], "*", numbers[i], *value_step);
+      row.cells.push_back(std::move(sum));
       result.rows.push_back(std::move(row));
     }
-    if (cut()) result.rows.push_back({"…", {{"+ …"}}, false, {}});
+    if (cut()) {
+      Cell more{"+ …"};
+      more.parts = {"+", "…"};
+      result.rows.push_back({"…", {std::move(more)}, false, {}});
+    }
     const Step& context = *parts_.find("context");
-    result.rows.push_back({"", {{"= " + bracketed_own_row(context, head)}}, false, {}});
+    Cell sum{"= " + bracketed_own_row(context, head)};
+    sum.parts = row_parts("=", "", "", own_row(context, head), context);
+    result.rows.push_back({"", {std::move(sum)}, false, {}});
     return result;
   }
 
