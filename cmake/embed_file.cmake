@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by fovea_embed: writes the joined contents of the files INPUT to OUTPUT as raw string literals that define SYMBOL
-# in NAMESPACE. Scripts and styles lose their comments, which every page would otherwise carry.
+# in NAMESPACE. Scripts and styles lose comments and indentation, which every page would otherwise carry.
 # Literals longer than 64 KiB are not portable, so the text is split into pieces of 8,000 characters, which the
 # compiler concatenates.
 
@@ -10,6 +10,8 @@ foreach(file IN LISTS INPUT)
   if(file MATCHES "\\.(js|css)$")
     string(REGEX REPLACE "\n *//[^\n]*" "" part "${part}")
     string(REGEX REPLACE "\n */\\*([^*]|\\*+[^*/])*\\*+/" "" part "${part}")
+    string(REGEX REPLACE "  // [^\n]*" "" part "${part}")
+    string(REGEX REPLACE "\n[\n ]+" "\n" part "${part}")
   endif()
   string(APPEND text "${part}")
 endforeach()

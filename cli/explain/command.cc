@@ -160,9 +160,6 @@ void ExplainCommand::check_usage() const {
       throw UsageError(fmt::format("{} goes with --text; a scene file says it itself", option));
     }
   }
-  if (scenes_.size() > 2) {
-    throw UsageError(fmt::format("SCENE: expected at most 2, got {}", scenes_.size()));
-  }
   for (const std::string& scene : scenes_) {
     if (scene.empty()) throw UsageError("SCENE: expected a file name, got \"\"");
   }
@@ -175,10 +172,13 @@ void ExplainCommand::check_usage() const {
   if (given("--language") && format() != Format::kHtml) {
     throw UsageError("--language goes with html, which this output is not");
   }
-  if (scenes_.size() == 2) {
-    if (format() != Format::kHtml) {
-      throw UsageError(
-          "two scenes go with html, as in --output page.html, which this output is not");
+  if (scenes_.size() > 1) {
+    if (scenes_.size() > 2 || format() != Format::kHtml) {
+      std::error_code unknown;
+      const bool words = !std::filesystem::exists(scenes_.front(), unknown);
+      throw UsageError(fmt::format(
+          "SCENE: expected one, or two for a page (--output FILE.html), got {}{}", scenes_.size(),
+          words ? fmt::format("; a sentence: --text \"{}\"", fmt::join(scenes_, " ")) : ""));
     }
     if (check_) throw UsageError("--check goes with one SCENE, got two");
     if (scenes_[0] == "-" && scenes_[1] == "-") {

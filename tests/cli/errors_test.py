@@ -60,6 +60,21 @@ class BadInputTest(CliTest):
         for name in ("missing.json", "folder/missing"):
             self.assertNotIn("--text", self.fail_with(2, "explain", name, cwd=self.dir))
 
+    def test_words_and_scenes(self):
+        message = self.fail_with(2, "explain", "The", "cat", "sat", cwd=self.dir)
+        self.assertIn('got 3; a sentence: --text "The cat sat"', message)
+        paths = [self.write(f"{i}.json", scene()) for i in range(3)]
+        self.assertNotIn("--text", self.fail_with(2, "explain", *paths, "--output", "page.html"))
+        for options in ([], ["--format", "json"], ["--output", "both.md"]):
+            message = self.fail_with(2, "explain", *paths[:2], *options)
+            self.assertIn("expected one, or two for a page (--output FILE.html), got 2", message)
+        page = ["--format", "html"]
+        self.assertIn("--check", self.fail_with(2, "explain", *paths[:2], *page, "--check"))
+        self.assertIn('"-"', self.fail_with(2, "explain", "-", "-", *page, stdin=scene()))
+        self.assertIn("SCENE", self.fail_with(2, "explain", paths[0], "", *page))
+        self.assertIn("--output", self.fail_with(2, "explain", *paths[:2], *page, "--output", paths[1]))
+        self.assertIn("none.json", self.fail_with(2, "explain", paths[0], "none.json", *page))
+
     def test_directory(self):
         message = self.fail_with(2, "explain", str(self.dir))
         self.assertIn(str(self.dir), message)

@@ -195,6 +195,23 @@ class HtmlTest(CliTest):
             ids = [e.get("id") for e in root.iter() if e.get("id") is not None]
             self.assertEqual(len(ids), len(set(ids)), path)
 
+    def test_two_scenes(self):
+        other = self.write("other.json", scene(title="<Other>"))
+        files = (str(EXAMPLES[1]), other)
+        page = self.succeed("explain", *files, "--format", "html")
+        self.assertEqual(page, self.succeed("explain", files[0], "-", "--format", "html", stdin=scene(title="<Other>")))
+        panes = [e for e in xml.etree.ElementTree.fromstring(page).iter() if e.get("class") == "pane"]
+        titles = [json.loads(EXAMPLES[1].read_text(encoding="utf-8"))["title"], "<Other>"]
+        self.assertEqual([pane.get("data-title") for pane in panes], titles)
+        for pane, path in zip(panes, files):
+            *content, texts, _ = xml.etree.ElementTree.fromstring(
+                self.succeed("explain", path, "--format", "html")).find("{*}body")
+            self.assertEqual(texts.get("id"), "texts")
+            self.assertEqual(["".join(e.itertext()) for e in pane], ["".join(e.itertext()) for e in content])
+        # The word is that of the first scene; the script makes the second one follow.
+        self.assertNotEqual(page, self.succeed("explain", *files, "--format", "html", "--query", "@0"))
+        self.fail_with(2, "explain", *files, "--format", "html", "--query", "@99")
+
     def test_pages_need_no_network(self):
         for path in EXAMPLES:
             root = xml.etree.ElementTree.fromstring(

@@ -8,8 +8,9 @@ let leads = root.dataset.leads !== undefined;  // whether the other pane follows
 let sending = 0;  // the frame that sends the place
 // What panes are made of, before the scripts change it: two scenes, or this page.
 const scenes = all("body > .pane");
-const contents = scenes.length ? scenes.map((node) => node.innerHTML + byId("texts").outerHTML + document.currentScript.outerHTML)
-    : data.editable && !pane ? [document.body.innerHTML] : [];
+const markup = (nodes) => nodes.map((node) => node.outerHTML).join("");
+const contents = scenes.length ? scenes.map((node) => markup([...node.children, byId("texts"), document.currentScript]))
+    : data.editable && !pane ? [markup([...document.body.children])] : [];
 
 /**
  * @typedef {{title: string, kind: string, content: string, hash: string, edit: string}} Pane
@@ -21,7 +22,8 @@ function makeFrame({title, kind, content, hash}, lead) {
   page.className = "";
   Object.assign(page.dataset, {pane: kind, hash}, lead && {leads: ""});
   page.append(document.head.cloneNode(true));
-  return make("iframe", {title, srcdoc: "<!DOCTYPE html>" + page.outerHTML.replace("</html>", "") + content});
+  // What follows the end of the page belongs to its body.
+  return make("iframe", {title, srcdoc: "<!DOCTYPE html>" + page.outerHTML + content});
 }
 /**
  * Shows two panes in place of the page, and the chosen one of them on a phone. `close` ends the comparison, with the

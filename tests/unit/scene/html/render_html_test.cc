@@ -208,13 +208,31 @@ TEST(RenderHtml, ScriptsInWordsAreEscaped) {
   const std::string page = page_of(scene.dump());
   EXPECT_EQ(xml_error(page), "");
   const std::string shown = content(page);
-  EXPECT_EQ(count(shown, "<script"), 2);  // the data and the page's script
-  EXPECT_EQ(count(shown, "</script"), 2);
+  EXPECT_EQ(count(shown, "<script"), 3);  // the data, the texts and the page's script
+  EXPECT_EQ(count(shown, "</script"), 3);
   EXPECT_THAT(shown, Not(HasSubstr("<img")));
   EXPECT_THAT(shown, Not(HasSubstr("<b>&lt;")));
   EXPECT_THAT(shown, HasSubstr("&lt;/script&gt;&lt;script&gt;alert(1)"));
   EXPECT_THAT(shown, HasSubstr("\u241B[31m\u2401"));
   EXPECT_EQ(data_of(page)["tokens"][0][0], attack);
+}
+
+TEST(RenderHtml, TwoScenesAreOnePage) {
+  const Trace first = trace_scene(scene_from_sentence("a b c", {}));
+  Scene other = scene_from_sentence("d e", {});
+  other.title = "\"<other>\" & more";
+  const Trace second = trace_scene(other);
+  const std::string page = to_html(first, second);
+  EXPECT_EQ(xml_error(page), "");
+  const std::string escaped = "&quot;&lt;other&gt;&quot; &amp; more";
+  EXPECT_THAT(page, HasSubstr("<title>" + first.scene.title + " | " + escaped + "</title>"));
+  EXPECT_EQ(count(page, "<div class=\"pane\" data-title=\"" + first.scene.title + "\">"), 1);
+  EXPECT_EQ(count(page, "<div class=\"pane\" data-title=\"" + escaped + "\">"), 1);
+  // Of what does not depend on the scene, there is one copy.
+  EXPECT_EQ(count(page, kPageStyle), 1);
+  EXPECT_EQ(count(page, kPageScript), 1);
+  EXPECT_EQ(count(page, "id=\"texts\""), 1);
+  EXPECT_ANY_THROW(to_html(first, second, {.language = "xx"}));
 }
 
 TEST(RenderHtml, EveryStepHasItsSection) {
@@ -265,7 +283,7 @@ std::string section_of(const std::string& page, const std::string& id) {
 }
 
 TEST(RenderHtml, OneLegendOfTheMask) {
-  const std::string legend = "<p class=\"small\">\u00D7 masked: ";
+  const std::string legend = "<p class=\"small legend\">\u00D7 masked: ";
   const std::string page = example("causal_mask");
   EXPECT_EQ(count(page, legend), 1);
   EXPECT_EQ(count(section_of(page, "story-scores"), legend), 1);
