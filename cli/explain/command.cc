@@ -174,8 +174,7 @@ void ExplainCommand::check_usage() const {
   }
   if (scenes_.size() > 1) {
     if (scenes_.size() > 2 || format() != Format::kHtml) {
-      std::error_code unknown;
-      const bool words = !std::filesystem::exists(scenes_.front(), unknown);
+      const bool words = scenes_.front().find_first_of("./") == std::string::npos;
       throw UsageError(fmt::format(
           "SCENE: expected one, or two for a page (--output FILE.html), got {}{}", scenes_.size(),
           words ? fmt::format("; a sentence: --text \"{}\"", fmt::join(scenes_, " ")) : ""));
