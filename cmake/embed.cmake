@@ -11,6 +11,7 @@ function(fovea_embed target files symbol)
   set(output ${CMAKE_CURRENT_BINARY_DIR}/${symbol}.cc)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} "-DINPUT=${files}" -DOUTPUT=${output} -DSYMBOL=${symbol} -DNAMESPACE=${namespace}
+        "-DESBUILD=${ESBUILD}"
       -P ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake
     DEPENDS ${files} ${PROJECT_SOURCE_DIR}/cmake/embed_file.cmake
     VERBATIM)

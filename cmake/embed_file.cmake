@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # Run by fovea_embed: writes the joined contents of the files INPUT to OUTPUT as raw string literals that define SYMBOL
-# in NAMESPACE. Scripts and styles lose comments and indentation, which every page would otherwise carry.
-# Literals longer than 64 KiB are not portable, so the text is split into pieces of 8,000 characters, which the
-# compiler concatenates.
+# in NAMESPACE. Scripts, whose names become private, and styles are minified by ESBUILD. Literals longer than 64 KiB are
+# not portable, so the text is split into pieces of 8,000 characters, which the compiler concatenates.
 
 set(text "")
 foreach(file IN LISTS INPUT)
   file(READ ${file} part)
-  if(file MATCHES "\\.(js|css)$")
-    string(REGEX REPLACE "\n *//[^\n]*" "" part "${part}")
-    string(REGEX REPLACE "\n */\\*([^*]|\\*+[^*/])*\\*+/" "" part "${part}")
-    string(REGEX REPLACE "  // [^\n]*" "" part "${part}")
-    string(REGEX REPLACE "\n[\n ]+" "\n" part "${part}")
-  endif()
   string(APPEND text "${part}")
 endforeach()
+if(INPUT MATCHES "\\.(js|css)$")
+  set(kind ${CMAKE_MATCH_1})
+  set(options --minify)
+  if(kind STREQUAL js)
+    set(text "\"use strict\";\n${text}")
+    list(APPEND options --format=iife)
+  endif()
+  file(WRITE ${OUTPUT}.${kind} "${text}")
+  execute_process(COMMAND ${ESBUILD} ${options} ${OUTPUT}.${kind}
+    OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "]]>" "]] >" text "${text}")  # would end the CDATA section of a page
+endif()
 string(LENGTH "${text}" length)
 set(pieces "")
 set(at 0)

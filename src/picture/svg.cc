@@ -364,7 +364,7 @@ std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords
     return fmt::format("[{},{}]", span.begin, span.end);
   };
   page += fmt::format(
-      "<script>\n\"use strict\";\nconst map = {{rows: {}, columns: {}, queries: {}, keys: {}, "
+      "<script>\nconst map = {{rows: {}, columns: {}, queries: {}, keys: {}, "
       "pool: "
       "\"{}\",\n  queryTokens: {},\n  keyTokens: {},\n  cells: \"{}\"}};\n\n{}</script>\n",
       map.rows(), map.columns(), span_json(map.queries), span_json(map.keys), pool_name(map.pool),

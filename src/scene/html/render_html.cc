@@ -417,7 +417,7 @@ std::string page_of(const Texts& texts, std::string_view title, std::string_view
   return html::page_head(title, texts) +
          fmt::format(
              "<body>\n{}<script type=\"application/json\" id=\"texts\">{}</script>\n"
-             "<script>//<![CDATA[\n(() => {{\n\"use strict\";\n{}}})();\n//]]></script>\n"
+             "<script>//<![CDATA[\n{}//]]></script>\n"
              "</body>\n</html>\n",
              body, texts.json(), kPageScript);
 }
