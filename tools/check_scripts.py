@@ -22,7 +22,7 @@ OPTIONS = {
     "strict": True,
     "noImplicitAny": False,
     "strictNullChecks": False,
-    "noUnusedLocals": False,
+    "noUnusedLocals": True,
     "noFallthroughCasesInSwitch": True,
     "target": "es2022",
     "lib": ["es2022", "dom", "dom.iterable"],

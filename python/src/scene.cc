@@ -251,12 +251,14 @@ heads are leading dimensions if the scene has them. Raises KeyError.)")
           "Returns the steps with all values, in full precision.")
       .def(
           "to_html",
-          [](const Trace& self, const std::string& language) {
-            return scene::to_html(self, {.language = language});
+          [](const Trace& self, const Trace* compare, const std::string& language) {
+            return compare == nullptr ? scene::to_html(self, {.language = language})
+                                      : scene::to_html(self, *compare, {.language = language});
           },
-          nb::kw_only(), "language"_a = "en",
-          R"(Returns one self-contained page: no network, no other file. `language` is that of the page's
-own texts: "de", "en", "es" or "zh". Raises ValueError for another one.)")
+          nb::kw_only(), "compare"_a = nb::none(), "language"_a = "en",
+          R"(Returns one self-contained page: no network, no other file. With another trace to compare, it
+shows both, with the same word, head and step. `language` is that of the page's own texts: "de", "en", "es"
+or "zh". Raises ValueError for another one.)")
       .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
            "Returns the page in an iframe, for a notebook.")
       .def("__str__", [](const Trace& self) { return scene::to_text(self); })

@@ -82,7 +82,8 @@ def test_before_and_after_edits(opener):
     after.locator("#flow a[data-step=weights]").click()
     shows(before, step="step-weights")
     before.locator("#previous").click()
-    shows(after, step=before.locator("section.step").nth(int(before.locator("#walk").input_value())).get_attribute("id"))
+    number = int(before.locator("#walk").input_value())
+    shows(after, step=before.locator("section.step").nth(number).get_attribute("id"))
     page.wait_for_function("() => location.hash.includes('word=one&compare&edit=')")
 
     # Edits that were made in the pane stay when it closes.

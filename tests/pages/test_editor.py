@@ -30,10 +30,6 @@ NAMES = (
     "text_causal_heads",
 )
 TWELVE = "the quick brown fox jumps over the lazy dog and runs away"
-# Until the page has its editor.
-pytestmark = pytest.mark.skipif(
-    not (pages.ROOT / "src/scene/html/page/edit.js").exists(), reason="the page cannot be edited yet"
-)
 INPUTS = ":is([data-step=embeddings], [data-step=source_embeddings], [data-step$=_weights])"
 
 

@@ -102,6 +102,15 @@ def test_notebook_page():
     assert frame.endswith("></iframe>")
 
 
+def test_page_of_two_scenes():
+    paths = sorted(SCENES.glob("*.json"))[:2]
+    first, second = map(fovea.explain, paths)
+    assert first.to_html(compare=second) == command_line(*map(str, paths), "--format", "html")
+    assert first.to_html(compare=None) == first.to_html()
+    with pytest.raises(TypeError):
+        first.to_html(compare="other.json")
+
+
 def test_text():
     trace = fovea.explain(JOURNEY)
     assert max(map(len, trace.to_text(width=60).splitlines())) <= 60

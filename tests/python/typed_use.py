@@ -143,4 +143,4 @@ def explain(path: pathlib.Path) -> str:
     trace.scene.with_focus(1.5)  # wrong: not a word or a position
     random = fovea.random.RandomState(42)
     print(random.randint(0, 10, size=(2, 3)), random.rand(3), fovea.info().version)
-    return trace.to_html()
+    return trace.to_html() + trace.to_html(compare=trace)

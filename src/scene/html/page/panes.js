@@ -103,7 +103,7 @@ text("compare.switch"));
 
 /** Sends the place, once per frame of the screen. */
 function sendPlace() {
-  if (pane) sending ||= requestAnimationFrame(() => sendNow());
+  if (pane && !sending) sending = requestAnimationFrame(() => sendNow());
 }
 function sendNow(opened = false) {
   sending = 0;
