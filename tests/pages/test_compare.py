@@ -115,6 +115,9 @@ def test_two_scenes(opener):
     assert page.locator("#panes h2").all_inner_texts() == [
         frame.locator("h1").inner_text() for frame in (first, second)
     ]
+    # Side by side, and as high as the window.
+    boxes = [frame.frame_element().bounding_box() for frame in (first, second)]
+    assert [(box["x"] // 600, box["width"] // 100, box["height"] // 100) for box in boxes] == [(0, 6, 8), (1, 6, 8)]
     words = first.locator(".chips button").all_inner_texts()
     others = second.locator(".chips button").all_inner_texts()
     shows(second, word=others[words.index(chosen(first))])
@@ -173,6 +176,9 @@ def test_a_phone_shows_one_pane_at_a_time(opener):
     )
     for one in (page, second):
         assert one.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    box = second.frame_element().bounding_box()
+    assert (box["x"], box["width"]) == (0, pages.PHONE["width"])
+    assert box["height"] > 750
 
 
 @pytest.mark.parametrize("size", pages.VIEWPORTS)
