@@ -108,7 +108,9 @@ function sendPlace() {
 function sendNow(opened = false) {
   sending = 0;
   const {item, query, head, step, moved} = state, section = sections()[step];
-  const {top, height} = section.getBoundingClientRect(), below = top - byId("bar").offsetHeight;
+  const {top, height} = section.getBoundingClientRect();
+  // Scrolling to a step may take its time; the other pane goes there at once.
+  const below = Date.now() - jumped < JUMP_MS ? 16 : top - byId("bar").offsetHeight;
   parent.postMessage({opened, leads, moved, item, query, word: data.tokens[item][query], head: data.heads > 1 ? head : undefined,
     section: section.id, below: below < 0 ? below / height : below,  // pixels above a step, or a part of it
     theme: root.dataset.theme, hash: fragment(Infinity)}, "*");

@@ -3,6 +3,7 @@
 // The walk through the steps: a slider, previous, next and play, and the keys n and p.
 
 const PLAY_MS = 4000;  // time for one screen
+const JUMP_MS = 900;  // time in which the page scrolls to a step
 let play = null;  // the timer while playing
 let jumped = 0;  // when the walk last scrolled the page itself
 const sections = () => all("section.step");
@@ -30,7 +31,7 @@ function goTo(i) {
 }
 /** Finds the step at the reader's eyes. */
 function markSeen() {
-  if (Date.now() - jumped < 900) return;  // still scrolling to a step
+  if (Date.now() - jumped < JUMP_MS) return;  // still scrolling to a step
   const tops = sections().map((one) => one.getBoundingClientRect().top);
   const seen = tops.filter((top) => top < innerHeight * 0.4).pop() ?? tops[0];
   // Of steps side by side, the current one stays, otherwise the first one is meant.
