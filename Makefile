@@ -157,6 +157,7 @@ check-format:
 	  xargs -0 clang-format --dry-run -Werror
 	@python3 -B tests/includes_test.py
 	@python3 -B tests/names_test.py
+	@python3 -B tests/texts_test.py
 	@python3 -B tools/check_scripts.py
 
 check-release:
