@@ -72,6 +72,7 @@ void register_parts(const std::string& name, const Scene& scene) {
   add("json", [trace] { return to_json(trace); });
   add("markdown", [trace] { return to_markdown(trace); });
   add("latex", [trace] { return to_latex(trace); });
+  add("slides", [trace] { return to_slides(trace); });
   add("html", [trace] { return to_html(trace); });
 }
 

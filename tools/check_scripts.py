@@ -38,6 +38,7 @@ def scripts() -> dict[str, tuple[str, list[pathlib.Path]]]:
         raise SystemExit("tools/check_scripts.py: expected set(scripts ...) in src/CMakeLists.txt")
     return {
         "page": ("", [ROOT / "src/scene/html/page" / f"{name}.js" for name in names[1].split()]),
+        "slides": ("", [ROOT / "src/scene/html/slides/slides.js"]),
         "map": ("const map = JSON.parse('{}');", [ROOT / "src/picture/page/map.js"]),
     }
 

@@ -45,7 +45,7 @@ class ExplainCommand : public Command {
   int run() const override;
 
  private:
-  enum class Format { kText, kJson, kMarkdown, kLatex, kHtml };
+  enum class Format { kText, kJson, kMarkdown, kLatex, kHtml, kSlides };
 
   void add_options();
   /// Throws UsageError for incompatible arguments.
@@ -88,8 +88,9 @@ void ExplainCommand::add_options() {
               {"json", Format::kJson},
               {"markdown", Format::kMarkdown},
               {"latex", Format::kLatex},
-              {"html", Format::kHtml}},
-             "text, json, markdown, latex or html. Default: from the extension of --output "
+              {"html", Format::kHtml},
+              {"slides", Format::kSlides}},
+             "text, json, markdown, latex, html or slides. Default: from the extension of --output "
              "FILE (.txt, .json, .md, .markdown, .tex, .html, .htm), else text.")
       ->type_name("FORMAT");
   app_->add_option("--output", output_, "Write to FILE instead of standard output.")
@@ -169,8 +170,8 @@ void ExplainCommand::check_usage() const {
   if (given("--width") && format() != Format::kText) {
     throw UsageError("--width goes with text, which this output is not");
   }
-  if (given("--language") && format() != Format::kHtml) {
-    throw UsageError("--language goes with html, which this output is not");
+  if (given("--language") && format() != Format::kHtml && format() != Format::kSlides) {
+    throw UsageError("--language goes with html and slides, which this output is not");
   }
   if (scenes_.size() > 1) {
     if (scenes_.size() > 2 || format() != Format::kHtml) {
@@ -236,6 +237,8 @@ std::string ExplainCommand::story(const scene::Trace& trace) const {
     case Format::kHtml:
       return scenes_.size() == 2 ? scene::to_html(trace, trace_file(scenes_[1]), page_)
                                  : scene::to_html(trace, page_);
+    case Format::kSlides:
+      return scene::to_slides(trace, page_);
     case Format::kText:
       break;
   }

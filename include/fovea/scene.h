@@ -2,8 +2,8 @@
 //
 // Scenes and traces. A scene is a small attention problem with words as tokens. A trace holds every
 // step of the scene's computation by the reference, and can be rendered as text, JSON, Markdown,
-// LaTeX or one self-contained HTML page. The functions return strings and never print. The file
-// format is described in docs/scene.md.
+// LaTeX, one self-contained HTML page or slides. The functions return strings and never print. The
+// file format is described in docs/scene.md.
 
 #pragma once
 
@@ -273,6 +273,10 @@ FOVEA_API std::string to_html(const Trace& trace, const PageOptions& options = {
 /// if it has it.
 FOVEA_API std::string to_html(const Trace& first, const Trace& second,
                               const PageOptions& options = {});
+
+/// Renders the trace as one self-contained HTML file of slides, one per step, that keys, clicks and
+/// swipes turn and that print one per page. Throws InvalidArgument for an unknown language.
+FOVEA_API std::string to_slides(const Trace& trace, const PageOptions& options = {});
 
 /// Renders only the weights of all words, in the format of to_text().
 FOVEA_API std::string weights_to_text(const Trace& trace, const TextOptions& options = {});

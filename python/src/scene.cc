@@ -259,6 +259,13 @@ heads are leading dimensions if the scene has them. Raises KeyError.)")
           R"(Returns one self-contained page: no network, no other file. With another trace to compare, it
 shows both, with the same word, head and step. `language` is that of the page's own texts: "de", "en", "es"
 or "zh". Raises ValueError for another one.)")
+      .def(
+          "to_slides",
+          [](const Trace& self, const std::string& language) {
+            return scene::to_slides(self, {.language = language});
+          },
+          nb::kw_only(), "language"_a = "en",
+          R"(Returns one self-contained HTML file with a slide per step. `language` is as in `to_html`.)")
       .def("_repr_html_", framed_page, nb::sig("def _repr_html_(self) -> str"),
            "Returns the page in an iframe, for a notebook.")
       .def("__str__", [](const Trace& self) { return scene::to_text(self); })

@@ -38,6 +38,7 @@ def test_text_equals_the_command_lines(path):
     assert trace.to_html() == command_line(str(path), "--format", "html")
     assert trace.to_markdown() == command_line(str(path), "--format", "markdown")
     assert trace.to_latex() == command_line(str(path), "--format", "latex")
+    assert trace.to_slides() == command_line(str(path), "--format", "slides")
 
 
 @pytest.mark.parametrize("path", sorted(SCENES.glob("*.json")), ids=lambda path: path.stem)

@@ -19,8 +19,9 @@ struct PageFrame {
   std::string after;
 };
 
-/// Returns a page from its doctype to the end of its <head>.
-std::string page_head(std::string_view title, const Texts& texts);
+/// Returns a page from its doctype to the end of its <head>, with the style of the page of a trace
+/// unless another one is given.
+std::string page_head(std::string_view title, const Texts& texts, std::string_view style = {});
 
 /// As to_html(), with a frame around the contents.
 std::string page(const Trace& trace, const PageOptions& options, const PageFrame& frame);

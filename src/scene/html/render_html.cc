@@ -18,6 +18,7 @@
 #include "scene/html/data.h"
 #include "scene/html/mathml.h"
 #include "scene/html/page.h"
+#include "scene/html/sections.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/read/step_catalogue.h"
@@ -37,17 +38,17 @@ using html::escape;
 using html::isolate;
 using html::PageSection;
 
-/// Maximum number of matrices with remarks; the script shows only the remarks on chosen ones.
-constexpr std::size_t kMaxPageRemarked = 64;
 /// Maximum number of words in a box of the flow.
 constexpr std::size_t kWordsInBox = 6;
-
-bool is_focus(const Step& step) { return step.name.starts_with("focus."); }
 
 class Page {
  public:
   Page(const Trace& trace, const PageOptions& options, const html::PageFrame& frame)
-      : trace_(trace), model_(trace), texts_(options.language), frame_(frame) {}
+      : trace_(trace),
+        model_(trace),
+        texts_(options.language),
+        sections_(model_, texts_),
+        frame_(frame) {}
 
   /// Returns the content of the page's body, without the texts and the script.
   std::string body() {
@@ -59,15 +60,13 @@ class Page {
     out_ += "<main id=\"steps\">\n";
     // Filled by the script, and therefore hidden without one.
     addf("<section id=\"glance\" hidden=\"hidden\"><h2>{}</h2></section>\n", texts_("page.glance"));
-    std::vector<PageSection> in, all;
-    for (const Step& step : trace_.steps) {
-      if (is_focus(step) || base_name(step.name) == "row_sums" || is_softmax_part(step.name))
-        continue;
-      (is_input(step) ? in : all).push_back(step_section(step));
-    }
-    part("in", in);
+    part("in", sections_.inputs());
     part("story", html::story_sections(model_, texts_));
-    part("all", all);
+    std::vector<PageSection> results = sections_.results();
+    for (PageSection& section : results) {
+      if (section.steps.front() == "weights") section.body += sections_.remarks();
+    }
+    part("all", results);
     checks();
     scene_itself();
     if (html::is_editable(model_)) optional_formulas();
@@ -83,13 +82,6 @@ class Page {
     fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
   }
 
-  /// Returns whether a step is an input of attention rather than a result.
-  static bool is_input(const Step& step) {
-    const std::string_view base = base_name(step.name);
-    return base.ends_with("tokens") || base.ends_with("embeddings") || base.ends_with("_weights") ||
-           base == "query" || base == "key" || base == "value";
-  }
-
   const Scene& scene() const { return trace_.scene; }
 
   // ---- Page frame ------------------------------------------------------------------------------
@@ -97,7 +89,7 @@ class Page {
   void banner() {
     addf("<header class=\"banner\">\n<h1>{}</h1>\n<p class=\"kind\">{}</p>\n",
          isolate(scene().title), escape(summarize(scene(), texts_)));
-    notes_for({"scene"});
+    add(sections_.notes({"scene"}));
     add("</header>\n");
   }
 
@@ -146,7 +138,7 @@ class Page {
     addf("<nav class=\"flow\" id=\"flow\" aria-label=\"{}\">\n<ol>\n", texts_("page.flow"));
     std::vector<const Step*> boxes;
     for (const Step& step : trace_.steps) {
-      if (!is_focus(step) && rank(step.name) >= 0) boxes.push_back(&step);
+      if (!html::is_focus(step) && rank(step.name) >= 0) boxes.push_back(&step);
     }
     std::stable_sort(boxes.begin(), boxes.end(),
                      [](const Step* a, const Step* b) { return rank(a->name) < rank(b->name); });
@@ -170,22 +162,9 @@ class Page {
     add("</ol>\n</nav>\n");
   }
 
-  /// Returns the label of a normalization: "divided by sum" for "weights[sum]". Plain weights get a
-  /// label only if the scene has several normalizations.
-  std::string normalization_of(const Step& step) const {
-    const auto& kinds = scene().normalizations;
-    if (base_name(step.name) != "weights" || kinds.size() < 2) return "";
-    for (const reference::Normalization kind : kinds) {
-      if (step.name.find(fmt::format("[{}]", normalization_name(kind))) != std::string::npos) {
-        return normalization_label(kind, texts_);
-      }
-    }
-    return normalization_label(kinds.back(), texts_);
-  }
-
   /// Returns the words of the step, or the normalization of its weights.
   std::string box_detail(const Step& step) const {
-    const std::string how = normalization_of(step);
+    const std::string how = sections_.normalization_of(step);
     if (!how.empty()) return fmt::format("<span class=\"how\">{}</span>", how);
     if (step.words.empty()) return "";
     std::string out = "<span class=\"words\">";
@@ -243,105 +222,10 @@ class Page {
     for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
     add("</div>\n");
     addf("<p class=\"reading\">{}</p>\n", section.reading);
-    notes_for(section.steps);
+    add(sections_.notes(section.steps));
     addf("{}</div>\n", section.origin);
     add(section.body);
     add("</section>\n");
-  }
-
-  void notes_for(const std::vector<std::string>& steps) {
-    for (const auto& [name, note] : scene().notes) {
-      if (std::find(steps.begin(), steps.end(), name) == steps.end()) continue;
-      // The script hides a note on the word in focus when another word is chosen.
-      addf("<p class=\"note\"{}>{}</p>\n", name.starts_with("focus.") ? " data-focus=\"\"" : "",
-           escape(note, html::Lines::kKeep));
-    }
-  }
-
-  PageSection step_section(const Step& step) const {
-    PageSection out;
-    out.id = html::step_id(step.name);
-    out.steps = {step.name};
-    const std::string how = normalization_of(step);
-    out.title = fmt::format("{}{}{}", step_title(step.name, texts_),
-                            how.empty() ? "" : texts_("list.colon"), how);
-    out.formulas = {html::step_mathml(step.name, scene(), texts_)};
-    out.reading = escape(step_reading(step.name, texts_));
-    const std::string_view base = base_name(step.name);
-    if (!step.words.empty()) {
-      out.body = word_lists(step);
-      return out;
-    }
-    const Step* sums = nullptr;
-    if (base == "weights") {
-      const std::string suffix = step.name.substr(base.size());
-      for (const char* part : {"shifted_scores", "exponentials", "exponential_sums"}) {
-        if (const Step* found = model_.find(part + suffix)) out.steps.push_back(found->name);
-      }
-      sums = model_.find("row_sums" + suffix);
-      if (sums != nullptr) {
-        out.steps.push_back(sums->name);
-        out.formulas.push_back(html::step_mathml(sums->name, scene(), texts_));
-      }
-    }
-    out.origin = drawn(base);
-    out.body = html::heat_maps(model_, texts_, step, sums);
-    if (&step == first_masked()) out.body += html::mask_legend(texts_);
-    if (step.name == "weights") out.body += remarks();
-    return out;
-  }
-
-  /// Returns the first step that shows a mask if there is no story, which explains it otherwise.
-  const Step* first_masked() const {
-    if (scene().focus) return nullptr;
-    const auto found = std::ranges::find_if(trace_.steps, [&](const Step& step) {
-      return step.words.empty() && !is_softmax_part(step.name) && model_.layout(step).maskable;
-    });
-    return found == trace_.steps.end() ? nullptr : &*found;
-  }
-
-  std::string word_lists(const Step& step) const {
-    std::string out;
-    const auto length = static_cast<std::size_t>(step.shape[step.shape.rank() - 1]);
-    for (std::size_t first = 0; first < step.words.size(); first += length) {
-      out += fmt::format("<ol class=\"word-list\" start=\"0\" data-item=\"{}\">", first / length);
-      for (std::size_t i = first; i < first + length; ++i) {
-        out += fmt::format("<li>{}</li>", isolate(step.words[i]));
-      }
-      out += "</ol>\n";
-    }
-    return out;
-  }
-
-  /// Describes how randomly drawn numbers were generated.
-  std::string drawn(std::string_view base) const {
-    std::string how;
-    if (base == "embeddings") how = scene().words.drawn;
-    if (base == "source_embeddings" && scene().source) how = scene().source->drawn;
-    if (const auto& direct = scene().direct) {
-      if (base == "query") how = direct->query_drawn;
-      if (base == "key") how = direct->key_drawn;
-      if (base == "value") how = direct->value_drawn;
-    }
-    if (const auto& weights = scene().projections) {
-      if (base == "query_weights") how = weights->query_drawn;
-      if (base == "key_weights") how = weights->key_drawn;
-      if (base == "value_weights") how = weights->value_drawn;
-    }
-    return how.empty() ? ""
-                       : fmt::format("<p class=\"small drawn\">{}</p>\n",
-                                     texts_("page.drawn", {{"how", escape(how)}}));
-  }
-
-  std::string remarks() const {
-    std::string out;
-    for (const auto& [item, head, text] : remarks_on_weights(model_, kMaxPageRemarked, texts_)) {
-      out += fmt::format("<li data-item=\"{}\"{}>{}</li>\n", item,
-                         html::head_data(head, scene().heads), escape(text));
-    }
-    const std::string scale = scene().focus ? "" : scale_remark(model_, texts_);
-    if (!scale.empty()) out += fmt::format("<li>{}</li>\n", escape(scale));
-    return out.empty() ? "" : "<ul class=\"remarks\">\n" + out + "</ul>\n";
   }
 
   /// Writes the formulas of steps that appear if the reader changes the scale or the mask.
@@ -407,6 +291,7 @@ class Page {
   const Trace& trace_;
   TraceModel model_;
   Texts texts_;
+  html::StepSections sections_;
   const html::PageFrame& frame_;
   std::string out_;
   int number_ = 0;
@@ -424,14 +309,14 @@ std::string page_of(const Texts& texts, std::string_view title, std::string_view
 
 }  // namespace
 
-std::string html::page_head(std::string_view title, const Texts& texts) {
+std::string html::page_head(std::string_view title, const Texts& texts, std::string_view style) {
   return fmt::format(
       "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"{0}\" "
       "xml:lang=\"{0}\">\n<head>\n<meta charset=\"utf-8\"/>\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
       "<meta name=\"color-scheme\" content=\"light dark\"/>\n"
       "<title>{1}</title>\n<style>/*<![CDATA[*/\n{2}/*]]>*/</style>\n</head>\n",
-      texts.language(), escape(title), kPageStyle);
+      texts.language(), escape(title), style.empty() ? kPageStyle : style);
 }
 
 std::string html::page(const Trace& trace, const PageOptions& options, const PageFrame& frame) {

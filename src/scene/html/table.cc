@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "scene/read/step_catalogue.h"
+#include "scene/trace/pooled.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {
@@ -135,11 +137,54 @@ std::string strongest(const Plane& at) {
   return count == 0 ? "" : out + "</ol>";
 }
 
-std::string picture(const Plane& at) {
+/// Maximum number of rows and columns of a table that is read from a distance.
+constexpr std::int64_t kMaxStillTable = 16;
+/// Draws a matrix with at most this many rows and columns.
+constexpr std::int64_t kStillCells = 48;
+constexpr int kShades = 40;
+
+/// Returns a matrix as SVG with a path for each shade, so that no script is needed.
+std::string still(const Plane& at, const std::string& about) {
+  Tensor values(DType::kFloat64, {at.layout.rows, at.layout.cols});
+  for_each_index(values.shape(), [&](const Index& i) {
+    values.at<double>(i) = at.masked(i[0], i[1]) ? -HUGE_VAL : at.at(i[0], i[1]);
+  });
+  const Tensor cells = pooled_mean(values, kStillCells, kStillCells);
+  double most = 0.0;
+  for (const double value : cells.span<double>()) {
+    if (std::isfinite(value)) most = std::max(most, std::abs(value));
+  }
+  std::map<int, std::string> paths;  // by the shade, negative for negative numbers
+  for_each_index(cells.shape(), [&](const Index& i) {
+    const double value = cells.at<double>(i);
+    if (!std::isfinite(value) || most == 0.0) return;
+    const int shade = static_cast<int>(std::lround(kShades * (value / most)));
+    if (shade != 0) paths[shade] += fmt::format("M{} {}h1v1h-1z", i[1], i[0]);
+  });
+  std::string out = fmt::format(
+      "<svg class=\"still{}\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" "
+      "role=\"img\" aria-label=\"{}\">",
+      at.layout.weights ? " share" : "", cells.extent(1), cells.extent(0), about);
+  for (const auto& [shade, path] : paths) {
+    out += fmt::format("<path{} style=\"--v:{:.2f}\" d=\"{}\"/>", shade < 0 ? " class=\"n\"" : "",
+                       static_cast<double>(std::abs(shade)) / kShades, path);
+  }
+  return out + "</svg>";
+}
+
+std::string picture(const Plane& at, bool is_still) {
   const StepLayout& layout = at.layout;
   const std::string about = at.texts(
       "table.picture",
       {{"step", escape(step_title(at.layout.step->name, at.texts))}, {"size", describe(at)}});
+  if (is_still) {
+    const bool pooled = std::max(layout.rows, layout.cols) > kStillCells;
+    const std::string size =
+        pooled ? at.texts("slides.pooled", {{"rows", std::to_string(layout.rows)},
+                                            {"cols", std::to_string(layout.cols)}})
+               : describe(at);
+    return still(at, about) + fmt::format("<p class=\"small\">{}</p>", size);
+  }
   std::string out = fmt::format(
       "<div class=\"scroll\"><canvas class=\"{}\" width=\"{}\" height=\"{}\" role=\"img\" "
       "aria-label=\"{}\">{} ({})</canvas></div><p class=\"small\">{}</p>",
@@ -187,15 +232,17 @@ std::string heat_cell(const StepNumbers& numbers, double value) {
 }
 
 std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& step,
-                      const Step* row_sums) {
+                      const Step* row_sums, const MapOptions& options) {
   const StepLayout layout = model.layout(step);
   const StepNumbers& numbers = model.numbers(step);
-  const bool as_table = fits_table(layout);
-  const bool all_planes = layout.planes <= kMaxPlanes;
+  const bool as_table =
+      fits_table(layout) && !(options.still && std::max(layout.rows, layout.cols) > kMaxStillTable);
+  const bool all_planes = layout.planes <= (options.still ? 1 : kMaxPlanes);
   const std::int64_t focus = model.scene().focus ? model.scene().focus->index : 0;
 
   std::string out = "<div class=\"maps\">\n";
   for (std::int64_t item = 0; item < layout.batch; ++item) {
+    if (layout.has_batch && options.item >= 0 && options.item != item) continue;
     for (std::int64_t head = 0; head < layout.heads; ++head) {
       for (std::int64_t plane = 0; plane < layout.planes; ++plane) {
         if (!all_planes && plane != focus) continue;
@@ -206,7 +253,7 @@ std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& s
         out += ">";
         const std::string label = plane_label(at);
         if (!label.empty()) out += "<figcaption>" + label + "</figcaption>";
-        out += as_table ? table(at, row_sums) : picture(at);
+        out += as_table ? table(at, row_sums) : picture(at, options.still);
         out += "</figure>\n";
       }
     }

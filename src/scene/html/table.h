@@ -25,10 +25,18 @@ inline constexpr std::int64_t kMaxPlanes = 12;
 
 bool fits_table(const StepLayout& layout);
 
-/// Returns every matrix of the step in a <figure> labelled with its batch item and head. `row_sums`
-/// (nullable) becomes the last column.
+/// The matrices of a step that heat_maps() returns, and how.
+struct MapOptions {
+  std::int64_t item = -1;  ///< only those of this batch item, or of all items if -1
+  /// Whether there is no script: large matrices are drawn with fewer cells, each a mean, and only
+  /// one matrix of a hidden layer is returned.
+  bool still = false;
+};
+
+/// Returns the matrices of the step in a <figure> each, labelled with its batch item and head.
+/// `row_sums` (nullable) becomes the last column.
 std::string heat_maps(const TraceModel& model, const Texts& texts, const Step& step,
-                      const Step* row_sums);
+                      const Step* row_sums, const MapOptions& options = {});
 
 /// Returns the attributes of an element that belongs to a head. The script shows the elements of
 /// the chosen head only.
