@@ -85,7 +85,7 @@ def test_swipes_turn_slides(opener):
     touch = page.context.new_cdp_session(page)
 
     def swipe(*places):
-        for kind, place in zip(("touchStart", "touchMove", "touchEnd"), (*places, None)):
+        for kind, place in zip(("touchStart", "touchMove", "touchEnd"), (*places, None), strict=True):
             points = [] if place is None else [{"x": place[0], "y": place[1]}]
             touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
         pages.settle(page)
