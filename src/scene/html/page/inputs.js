@@ -42,6 +42,7 @@ function openInput(cell) {
     enterkeyhint: "next", value: Object.is(numbers[column], -0) ? "-0" : String(numbers[column])});
   typing = {input, place, before: numbers[column]};
   forget();
+  cell.classList.add("typed");
   cell.append(input);
   input.focus();
   input.select();

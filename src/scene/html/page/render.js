@@ -71,7 +71,12 @@ function refreshTable(table, place, sums) {
       if (value === null) cell.removeAttribute(name);
       else cell.setAttribute(name, value);
     }
-    if (cell.textContent !== content) cell.textContent = content;
+    const shown = /** @type {Text} */ (cell.firstChild);
+    if (cell.childNodes.length === 1 && shown.data !== undefined) {
+      if (shown.data !== content) shown.data = content;  // costs the layout less than another text node
+    } else if (cell.textContent !== content) {
+      cell.textContent = content;
+    }
   }));
 }
 
