@@ -13,12 +13,14 @@
 #include <variant>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "json/json_text.h"
 #include "scene/html/story.h"
 #include "scene/html/table.h"
 #include "scene/read/scene_parts.h"
 #include "scene/read/step_catalogue.h"
+#include "scene/trace/asked.h"
 #include "scene/trace/top_keys.h"
 #include "text/html_escape.h"
 
@@ -199,6 +201,30 @@ std::string step_json(const TraceModel& model, const Texts& texts, const Step& s
                            levels(step.values, low, high, byte_count));
 }
 
+std::string tolerance_json(const Tolerance& tolerance) {
+  switch (tolerance.kind) {
+    case Tolerance::Kind::kExact:
+      return "{}";
+    case Tolerance::Kind::kDigits:
+      return fmt::format("{{\"digits\":{}}}", tolerance.digits);
+    case Tolerance::Kind::kSignificant:
+      return fmt::format("{{\"significant\":{}}}", tolerance.digits);
+    case Tolerance::Kind::kRelative:
+      return fmt::format("{{\"rtol\":{},\"atol\":{}}}", tolerance.rtol, tolerance.atol);
+  }
+  return "{}";
+}
+
+std::string questions_json(const TraceModel& model) {
+  std::string out;
+  for (const AskedNumber& asked : asked_numbers(model)) {
+    out += fmt::format("{}{{\"step\":{},\"place\":[{}],\"tolerance\":{}}}", out.empty() ? "" : ",",
+                       script_json_string(asked.step->name), fmt::join(asked.place, ","),
+                       tolerance_json(asked.question->tolerance));
+  }
+  return out;
+}
+
 std::string score_json(const Scene& scene) {
   const double scale = score_scale(scene);
   std::string out =
@@ -244,13 +270,14 @@ std::string page_data(const TraceModel& model, const Texts& texts) {
       "\"kvHeads\":{},"
       "\"editable\":{},\"limits\":{{\"table\":{},\"keys\":{},\"terms\":{},\"numbers\":{},"
       "\"cols\":{},\"cells\":{}}},"
-      "\"score\":{},\"mask\":{},\"steps\":[",
+      "\"score\":{},\"mask\":{},\"questions\":[{}],\"steps\":[",
       scene.precision, words(scene.words.tokens),
       scene.source ? words(scene.source->tokens) : "null",
       scene.focus ? fmt::format("[{},{}]", scene.focus->item, scene.focus->index) : "null",
       scene.heads, scene.kv_heads, editable, kMaxTableRows, kTopKeys, kMaxTerms, kMaxShownNumbers,
       kMaxTableCols, kMaxTableCells, score_json(scene),
-      model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"));
+      model.any_mask() ? '"' + bits(model.mask()) + '"' : std::string("null"),
+      questions_json(model));
 
   // If not everything fits, the steps that a learner reads first have priority.
   const auto rank = [](const Step* step) {

@@ -25,6 +25,7 @@ bool is_editable(const TraceModel& model);
 ///
 /// {"precision", "tokens": [[...]], "source": [[...]] or null, "focus": [item, index] or null,
 ///  "heads", "kvHeads", "editable", "limits": {...}, "score": {...}, "mask": base64 bits or null,
+///  "questions": [{"step", "place": [item, head, plane, row, col], "tolerance": {...}}],
 ///  "steps": [{"name", "title", "shape", "dims": [batch, heads, planes, rows, cols], "rows": "q",
 ///             "cols": "k", "decimals", "sci", "largest", "maskable", and one of "v" (numbers),
 ///             "f32", "u16", "u8"; "u16" and "u8" also have "low" and "high"}]}

@@ -116,7 +116,7 @@ std::string to_markdown(const Trace& trace) {
     const Section& section = story.sections[i];
     out += fmt::format("## {}. {}\n\n", i + 1, escaped(section.title));
     if (!section.formula.empty()) out += code(section.formula) + "\n\n";
-    out += escaped(section.reading) + "\n\n";
+    if (!section.reading.empty()) out += escaped(section.reading) + "\n\n";
     for (const auto& block : section.blocks) {
       if (const auto* table = std::get_if<Table>(&block)) {
         append_table(out, *table);

@@ -11,6 +11,7 @@
 
 #include "scene/read/step_catalogue.h"
 #include "scene/tell/story_parts.h"
+#include "scene/trace/asked.h"
 #include "text/text_width.h"
 
 namespace fovea::scene {
@@ -107,6 +108,17 @@ Section tell_all(const StoryParts& parts) {
   return section;
 }
 
+/// Returns the questions with their answers.
+Section tell_questions(const StoryParts& parts) {
+  Section section;
+  section.title = english().plain("question.several");
+  for (const AskedNumber& asked : asked_numbers(parts.model())) {
+    section.remarks.push_back(fmt::format("{} {}: {}", visible(asked.question->ask),
+                                          english().plain("question.answer"), asked.answer));
+  }
+  return section;
+}
+
 /// Returns whether the section shows a masked number.
 bool shows_mask(const Section& section) {
   return std::ranges::any_of(section.blocks, [](const auto& block) {
@@ -134,6 +146,7 @@ Story tell_story(const Trace& trace) {
     for (Section& section : tell_word(parts)) story.sections.push_back(std::move(section));
   }
   story.sections.push_back(tell_all(parts));
+  if (!trace.scene.questions.empty()) story.sections.push_back(tell_questions(parts));
   const auto first = std::ranges::find_if(story.sections, shows_mask);
   if (first != story.sections.end()) {
     first->remarks.insert(first->remarks.begin(), english().plain("remark.masked"));

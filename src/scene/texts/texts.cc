@@ -87,9 +87,11 @@ std::string Texts::counted(std::string_view key, std::int64_t count) const {
                {{"n", std::to_string(count)}});
 }
 
-std::string Texts::json() const {
+std::string Texts::json(std::initializer_list<std::string_view> without) const {
   std::string out = "{";
   for (const auto& [key, text] : *texts_) {
+    if (std::ranges::any_of(without, [&](auto prefix) { return key.starts_with(prefix); }))
+      continue;
     out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", script_json_string(key),
                        script_json_string(text));
   }

@@ -32,8 +32,9 @@ class Texts {
   /// Returns plain(KEY.one) if `count` is 1, otherwise plain(KEY.other), with {n} as the count.
   std::string counted(std::string_view key, std::int64_t count) const;
 
-  /// Returns all texts as a JSON object for the page's script.
-  std::string json() const;
+  /// Returns the texts as a JSON object for a page's script, except those whose keys begin with one
+  /// of the prefixes.
+  std::string json(std::initializer_list<std::string_view> without = {}) const;
 
   /// Returns the codes of all languages, English first.
   static std::vector<std::string> languages();

@@ -91,7 +91,8 @@ function tell(place, box, around = box, shown = undefined) {
   if (!/sums$/.test(step.base)) {
     what.append(step.cols === "k" ? " \u2192 " : ", ", bdi(placed(step.cols, item, col)));
   }
-  const [lines, lights] = explain(place, shown);
+  const question = questionAt(step, indexOf(step, item, place.head, place.plane, row, col));
+  const [lines, lights] = question === undefined ? explain(place, shown) : [[text("question.cell", {n: question})], []];
   bubble.replaceChildren(what, ...lines.filter(Boolean).map((line) => make("p", {}, line)));
   lights.forEach(illuminate);
   bubble.hidden = false;

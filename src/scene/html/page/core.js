@@ -8,7 +8,7 @@
 const root = document.documentElement;
 const data = JSON.parse(document.getElementById("data").textContent);
 const texts = JSON.parse(document.getElementById("texts").textContent);
-const state = {item: 0, query: 0, step: 0, moved: false, least: 0, head: null, heads: new Set()};
+const state = {item: 0, query: 0, step: 0, moved: false, edited: false, least: 0, head: null, heads: new Set()};
 // Okabe and Ito's colours, which are distinguishable with colour blindness. Further heads reuse
 // them with dashed lines.
 const HEADS = ["#009e73", "#d55e00", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -99,11 +99,21 @@ function derive() {
 }
 derive();
 
-function at(step, item, head, plane, row, col) {
+function indexOf(step, item, head, plane, row, col) {
   const [batch, heads, planes, rows, cols] = step.dims;
   const b = batch > 1 ? item : 0, h = heads > 1 ? head : 0, p = planes > 1 ? plane : 0;
-  return step.values[(((b * heads + h) * planes + p) * rows + row) * cols + col];
+  return (((b * heads + h) * planes + p) * rows + row) * cols + col;
 }
+/** For each step, the indices of the numbers that open questions ask for, with the questions. */
+const asked = new Map();
+const questionAt = (step, i) => asked.size > 0 && !state.edited ? asked.get(step.name)?.get(i) : undefined;
+/** Returns a number; undefined, which is shown as "?", if a question asks for it. */
+function at(step, item, head, plane, row, col) {
+  const i = indexOf(step, item, head, plane, row, col);
+  return questionAt(step, i) === undefined ? step.values[i] : undefined;
+}
+/** Returns a number for computations, also if a question asks for it. */
+const known = (step, item, head, plane, row, col) => step.values[indexOf(step, item, head, plane, row, col)];
 function masked(item, head, query, key) {
   const i = ((item * data.heads + head) * queries + query) * keys + key;
   return mask !== null && (mask[i >> 3] >> (i & 7) & 1) === 1;

@@ -69,7 +69,7 @@ function setSteps({steps: computed, visible, scale, single}) {
 function differs({step, item, head, row, col}, x) {
   const old = editor?.before.get(step.name), from = (axis, i) =>
       axis === "q" || (axis === "k" && !data.source) ? editor.edit.origin[i] : i;
-  if (!old) return false;
+  if (!old || x === undefined) return false;
   const r = from(step.rows, row), c = from(step.cols, col);
   if (r < 0 || c < 0) return true;
   const before = at(old, item, head, 0, r, c);
@@ -222,13 +222,13 @@ function recompute(typing = null) {
   const {edit, original} = editor, words = data.tokens[0].join("\0");
   editor.computed = computeScene(edit.scene);
   setSteps(editor.computed);
+  const edited = state.edited = encodeEdit(original, edit) !== "";
   state.query = Math.min(state.query, queries - 1);
   // First, while the layout is still known: reading it later would compute it twice.
   drawArcs();
   forget();
   showStages();
   showLegend();
-  const edited = encodeEdit(original, edit) !== "";
   if (data.tokens[0].join("\0") !== words) showWords();
   showShapes();
   showRemarks();

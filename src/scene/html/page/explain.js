@@ -61,19 +61,20 @@ function explain({step, item, head, plane, row, col}, shown = show(step, at(step
     const cap = factor(data.score.softcap);
     const how = {scaled_scores: `${old} \u00b7 ${factor(data.score.scale)}`,
       softcapped_scores: `${cap} \u00b7 tanh(${old} / ${cap})`,
-      biased_scores: `${old} + ${factor(at(step, item, head, 0, row, col) - x)}`,
+      biased_scores: `${old} + ${factor(known(step, item, head, 0, row, col) - known(before, item, head, 0, row, col))}`,
       masked_scores: text("explain.visible")}[base];
     return [[`${how} = ${shown}`], [light(before.name, row, col)]];
   }
   if (last && /^(weights|shifted_scores|exponential)/.test(base)) {
     const scores = steps.get(last), how = kindOf(step), seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
     const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
-    const others = seen.map((k) => at(scores, item, head, 0, row, k)).concat(sink);
-    const shift = how === "softmax" ? Math.max(...others) : 0;
+    const others = seen.map((k) => known(scores, item, head, 0, row, k)).concat(sink);
+    const shift = how === "softmax" ? Math.max(...others) : 0, largest = seen[others.indexOf(shift)];
     const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
     const sum = others.reduce((total, x) => total + part(x), 0);
-    const minus = show(scores, shift), s = at(scores, item, head, 0, row, col), lights = [light(last, row)];
-    const power = show(scores, s) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(${minus})` : minus}` : "");
+    const minus = show(scores, largest === undefined ? shift : at(scores, item, head, 0, row, largest));
+    const s = known(scores, item, head, 0, row, col), lights = [light(last, row)];
+    const power = show(scores, at(scores, item, head, 0, row, col)) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(${minus})` : minus}` : "");
     if (base === "shifted_scores") return [[`${power} ${result}`, text("explain.largest")], lights];
     if (base === "exponentials") return [[`exp(${power}) ${result}`], [light(last, row, col)]];
     if (base === "exponential_sums") {

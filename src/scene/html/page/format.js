@@ -11,7 +11,7 @@
  */
 
 const baseName = (name) => name.replace(/\[.*/, "");
-const special = (x) => Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
+const special = (x) => x === undefined ? "?" : Number.isNaN(x) ? "nan" : x < 0 ? "-inf" : "inf";
 
 /** Returns `write(x, digits)` with ties to even, where toFixed and toExponential round them up. */
 function toEven(write, x, digits) {

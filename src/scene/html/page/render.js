@@ -13,7 +13,7 @@ function heading(scope, name, attributes = {}) {
 const maskedParts = () => [{class: "m", "aria-label": text("table.masked")}, "\u00d7"];
 /** @type {(step: any, x: number) => CellParts} */
 function heatParts(step, x) {
-  if (!Number.isFinite(x)) return [{class: "odd"}, show(step, x)];
+  if (!Number.isFinite(x)) return [{class: x === undefined ? "asked" : "odd"}, show(step, x)];
   const share = step.largest > 0 ? Math.abs(x) / step.largest : 0;
   return [{class: x < 0 ? "n" : null, style: `--v:${fixed(share, 2)}`}, show(step, x)];
 }

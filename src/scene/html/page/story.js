@@ -12,7 +12,7 @@ const weightOf = (head, key) => at(weights, state.item, head, 0, state.query, ke
 /** Returns all keys, or if there are many, those with the largest weights in any of the heads. */
 function listed(heads, few = data.limits.table, most = data.limits.keys) {
   const list = count(keys, (k) => k);
-  const size = (x) => Number.isNaN(x) ? -Infinity : x;
+  const size = (x) => x >= -Infinity ? x : -Infinity;
   const rank = list.map((k) => Math.max(...heads.map((head) => size(weightOf(head, k)))));
   return keys <= few ? list : list.sort((a, b) => rank[b] - rank[a] || a - b).slice(0, most);
 }
@@ -62,10 +62,11 @@ function softmaxTotals(list, head) {
   const {item, query} = state, [scores] = list, main = list[list.length - 1];
   const kinds = list.filter((step) => step.base === "weights").map(kindOf);
   const seen = count(keys, (k) => k).filter((key) => !masked(item, head, query, key));
-  const number = (step, key) => at(step, item, head, 0, query, key);
+  const number = (step, key) => known(step, item, head, 0, query, key);
   const sink = data.score.sinks ? [Number(data.score.sinks[head])] : [];
   const most = [...sink, ...seen.map((key) => number(scores, key))]
       .reduce((max, x) => max === undefined || !(x <= max) ? x : max, undefined);
+  const open = seen.some((key) => at(scores, item, head, 0, query, key) === undefined && number(scores, key) === most);
   const sumOfRow = (base, of) => at(steps.get(of.name.replace(of.base, base)), item, head, 0, query, 0);
   /** The sink's number in a column. */
   const sinkIn = (step) => {
@@ -86,7 +87,7 @@ function softmaxTotals(list, head) {
   const rows = [];
   if (sink.length) rows.push(row("sink", list.map((step) => make("td", {}, show(step, sinkIn(step))))));
   if (kinds.includes("softmax") && most !== undefined) {
-    rows.push(row("max", list.map((step) => make("td", {}, step === scores ? show(step, most) : ""))));
+    rows.push(row("max", list.map((step) => make("td", {}, step === scores ? show(step, open ? undefined : most) : ""))));
   }
   rows.push(row("sum", list.map((step) => {
     const [of, sum] = total(step) ?? [];

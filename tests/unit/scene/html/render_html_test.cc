@@ -376,6 +376,31 @@ TEST(RenderHtml, ScriptDataHasFullPrecision) {
   EXPECT_EQ(data["focus"], json({0, 1}));
 }
 
+TEST(RenderHtml, QuestionsAreInTheSectionOfTheirStep) {
+  const std::string page = to_html(trace_scene(parse_scene(R"({
+    "tokens": [["a", "b"], ["c", "d"]], "embeddings": [[[0, 1], [1, 0]], [[1, 1], [0, 1]]],
+    "score": {"scale": 1}, "focus": [1, 0],
+    "questions": [
+      {"step": "weights", "index": [0, 1, 1], "ask": "How <much>?", "hint": "Less than 1."},
+      {"step": "focus.scores", "index": [0], "ask": "And \"c\" with itself?", "significant": 3}]})")));
+  const auto section = [&](std::string_view id) {
+    const std::size_t begin = page.find("id=\"" + std::string(id) + "\" data-step");
+    return page.substr(begin, page.find("</section>", begin) - begin);
+  };
+  const std::string weights = section("step-weights");
+  EXPECT_THAT(weights, HasSubstr("<b>Question 1.</b> How &lt;much&gt;?</p>"));
+  EXPECT_THAT(weights, HasSubstr("<summary>Hint</summary><p class=\"hint\">Less than 1.</p>"));
+  EXPECT_THAT(weights, HasSubstr("<summary>Answer</summary><p>0.7311</p>"));
+  const std::string scores = section("story-scores");
+  EXPECT_THAT(scores, HasSubstr("<b>Question 2.</b>"));
+  EXPECT_THAT(scores, HasSubstr("<summary>Answer</summary><p>2</p>"));
+  EXPECT_THAT(scores, Not(HasSubstr("Hint")));
+  EXPECT_THAT(page,
+              HasSubstr(R"({"step":"weights","place":[0,0,0,1,1],"tolerance":{"digits":2}})"));
+  EXPECT_THAT(page,
+              HasSubstr(R"({"step":"scores","place":[1,0,0,0,0],"tolerance":{"significant":3}})"));
+}
+
 TEST(RenderHtml, PageIsSmall) {
   // Numbers are 20 KB, and so are texts; the rest is the same for every page.
   EXPECT_LT(example("001_your_journey").size(), 160'000U);

@@ -436,5 +436,17 @@ TEST(Pooled, CellsAreMeansOfTheirRegion) {
   EXPECT_EQ(pooled_mean(matrix, 100, 100).shape(), (Shape{3, 3}));
 }
 
+TEST(RenderText, QuestionsAreListedWithTheirAnswers) {
+  const Trace trace = trace_scene(parse_scene(R"({
+    "tokens": ["a", "b"], "embeddings": [[0, 1], [1, 1]], "score": {"scale": 1}, "heads": 2,
+    "questions": [{"step": "scores", "index": [1, 0, 1], "ask": "How much?"},
+                  {"step": "focus.weights", "index": [0, 0], "ask": "And now?"}]})"));
+  EXPECT_THAT(to_text(trace), HasSubstr("Questions\n"));
+  EXPECT_THAT(to_text(trace), HasSubstr("How much? Answer: 1\n"));
+  EXPECT_THAT(to_text(trace), HasSubstr("And now? Answer: 0.5000\n"));
+  EXPECT_THAT(to_markdown(trace), HasSubstr("\n\n- How much? Answer\\: 1\n"));
+  EXPECT_TRUE(trace.checks.empty());
+}
+
 }  // namespace
 }  // namespace fovea::scene
