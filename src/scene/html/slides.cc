@@ -79,13 +79,12 @@ class Slides {
   const Scene& scene() const { return model_.scene(); }
 
   /// Opens a slide, whose number is its id, so that "#3" is its address.
-  void open(std::string_view steps) {
-    addf("<section class=\"slide{}\" id=\"{}\" data-step=\"{}\">\n", steps.empty() ? " front" : "",
-         ++number_, steps);
+  void open(std::string_view steps, std::string_view kind = "") {
+    addf("<section class=\"slide{}\" id=\"{}\" data-step=\"{}\">\n", kind, ++number_, steps);
   }
 
   void add_title() {
-    open("");
+    open("", " front");
     addf("<h1>{}</h1>\n<p class=\"kind\">{}</p>\n", isolate(scene().title),
          escape(summarize(scene(), texts_)));
     for (const auto& words : scene().words.tokens) {
@@ -104,10 +103,13 @@ class Slides {
     addf("<h1>{}</h1>\n<div class=\"content\">\n<div class=\"about\">\n<div class=\"formulas\">",
          section.title);
     for (const std::string& formula : section.formulas) addf("<p>{}</p>", formula);
+    const std::string notes = sections_.notes(section.steps);
     addf(
         "</div>\n<p class=\"reading\">{}</p>\n{}{}</div>\n<div class=\"shown\">\n{}</div>\n"
         "</div>\n</section>\n",
-        section.reading, sections_.notes(section.steps), section.origin, section.body);
+        section.reading,
+        notes.empty() ? "" : fmt::format("<div class=\"notes\">\n{}</div>\n", notes),
+        section.origin, section.body);
   }
 
   /// Adds the last slide: the weights, their remarks, and the formula of all steps.

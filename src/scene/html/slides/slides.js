@@ -27,7 +27,8 @@ function fit(slide, narrow) {
   const areas = [slide, ...slide.querySelectorAll(".scroll, .formulas p")];
   const fits = () => !areas.some(overflows) && (narrow || slide.scrollHeight <= slide.clientHeight + 1);
   const [largest, least] = narrow ? [1, 0.7] : [1.5, 0.4];
-  search: for (let size = largest; size > least; size *= 0.93) {
+  let size = largest;
+  search: for (; size > least; size *= 0.93) {
     slide.style.setProperty("--fit", size.toFixed(3));
     slide.style.setProperty("--text", (narrow ? 1 : Math.min(1, Math.max(0.6, size * 1.15))).toFixed(3));
     for (const side of narrow ? [false] : [true, false]) {
@@ -35,6 +36,15 @@ function fit(slide, narrow) {
       if (fits()) break search;
     }
   }
+  // Where long texts decided, there may be room left.
+  for (; size > least && size < largest; size /= 0.93) {
+    slide.style.setProperty("--fit", (size / 0.93).toFixed(3));
+    if (!fits()) break;
+  }
+  // A slide that does not fit scrolls, at sizes that are legible.
+  const scrolls = size <= least && !narrow;
+  if (scrolls) slide.style.setProperty("--text", "0.8");
+  slide.style.setProperty("--fit", scrolls ? "0.8" : Math.min(size, largest).toFixed(3));
   // What still scrolls is reachable with the keyboard.
   for (const area of areas) {
     if (overflows(area) || area.scrollHeight > area.clientHeight + 1) area.tabIndex = 0;

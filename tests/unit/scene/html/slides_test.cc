@@ -72,6 +72,7 @@ TEST(Slides, TheFirstHasTheTitleAndTheLastEverything) {
   EXPECT_THAT(slides.back(), HasSubstr("<h1>Everything at once</h1>"));
   EXPECT_THAT(slides.back(), HasSubstr("<mi>softmax</mi>"));
   EXPECT_THAT(slides.back(), HasSubstr("Strongest link"));
+  EXPECT_EQ(between(deck, "class=\"slide front\"", ">").size(), 1U);
   // Numbers of slides are their addresses.
   for (std::size_t i = 0; i < slides.size(); ++i) {
     EXPECT_THAT(slides[i], HasSubstr("id=\"" + std::to_string(i + 1) + '"'));
