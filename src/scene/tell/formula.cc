@@ -121,12 +121,15 @@ struct Writer {
     const Formula position = per_item ? sub(mi("p"), mi("i")) : mi("i");
     const std::int64_t ahead = offset.value_or(0);
     if (score.alibi) {
-      add({mo("\u2212"), mi("m"), mo("|"), shifted(position, ahead), mo("\u2212"), mi("j"),
-           mo("|")});
+      std::vector<Formula> parts = {mo("\u2212"), mi("m"), mo("|"), position};
+      shift(parts, ahead);
+      parts.insert(parts.end(), {mo("\u2212"), mi("j"), mo("|")});
+      add(std::move(parts));
     }
     if (score.relative) {
-      add({mo("+"),
-           sub(mi("t"), call("bucket", row({mi("j"), mo("\u2212"), shifted(position, -ahead)})))});
+      std::vector<Formula> distance = {mi("j"), mo("\u2212"), position};
+      shift(distance, -ahead);
+      add({mo("+"), sub(mi("t"), call("bucket", row(std::move(distance))))});
     }
     if (per_item) {
       add({mo(","), sub(mi("p"), mi("i")), mo("="), mi("i"), mo("+"),
@@ -212,10 +215,10 @@ struct Writer {
   }
 
  private:
-  /// Returns "p", "p + 2" or "p \u2212 2".
-  static Formula shifted(const Formula& position, std::int64_t by) {
-    if (by == 0) return position;
-    return row({position, mo(by < 0 ? "\u2212" : "+"), mn(std::to_string(std::abs(by)))});
+  /// Appends nothing, "+ 2" or "\u2212 2".
+  static void shift(std::vector<Formula>& parts, std::int64_t by) {
+    if (by == 0) return;
+    parts.insert(parts.end(), {mo(by < 0 ? "\u2212" : "+"), mn(std::to_string(std::abs(by)))});
   }
 
   /// Returns a brace with `value` where the key is visible, and minus infinity elsewhere.

@@ -460,7 +460,8 @@ TEST(Mathml, FormulasMatchTheScene) {
   EXPECT_THAT(formula(R"("dot")", "scaled_scores"), HasSubstr("<msqrt>"));
   EXPECT_THAT(formula(R"({"scale": 0.25})", "scaled_scores"), HasSubstr("<mn>0.25</mn>"));
   EXPECT_THAT(formula(R"("dot")", "weights"), HasSubstr("<mi>e</mi>"));
-  EXPECT_THAT(formula(R"("dot")", "weights[sum]"), Not(HasSubstr("<mi>e</mi>")));
+  EXPECT_THAT(formula(R"("dot", "normalizations": ["sum", "softmax"])", "weights[sum]"),
+              Not(HasSubstr("<mi>e</mi>")));
   EXPECT_THAT(formula(R"({"sinks": [1]})", "focus.weights"), HasSubstr("sink"));
   for (const char* step : {"tokens", "embeddings", "scores", "focus.scores", "masked_scores",
                            "biased_scores", "hidden", "context", "focus.context", "row_sums"}) {
