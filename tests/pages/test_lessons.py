@@ -140,6 +140,47 @@ def test_no_number_of_a_question_is_on_its_lesson(learn, number):
     assert page.locator(".asked").count() == 0
 
 
+# ---- Glossary
+
+
+def test_words_are_explained_by_mouse_keyboard_and_finger(learn):
+    page = learn(4)
+    term, bubble = page.locator(".banner .term", has_text="query").first, page.locator("#made")
+    term.hover()
+    assert bubble.inner_text().startswith("query\n\nWhat a word asks for")
+    page.keyboard.press("Escape")
+    assert not bubble.is_visible()
+    term.focus()
+    assert bubble.is_visible()
+    page.keyboard.press("Tab")
+    assert bubble.inner_text().startswith("key\n")
+    page = learn(4, "phone")
+    page.locator(".banner .term", has_text="value").tap()
+    assert page.locator("#made").inner_text().startswith("value\n\nWhat a word passes on")
+    page.locator("h1").tap()
+    assert not page.locator("#made").is_visible()
+
+
+def test_a_word_is_explained_once_in_each_part(learn):
+    page = learn(4)
+    words = page.locator("main .step .term").evaluate_all(
+        "(terms) => terms.map((term) => [term.closest('section').id, term.textContent])"
+    )
+    for place in (["step-embeddings", "Embeddings"], ["story-word", "embedding"], ["story-scores", "dot product"]):
+        assert place in words
+    assert [section for section, word in words if word in ("Key weights", "Query weights")] == ["step-query_weights"]
+    assert page.locator("bdi .term, h1 .term, button .term").count() == 0
+
+
+def test_words_of_other_languages_are_explained(opener):
+    page = opener.blank()
+    text = pages.explain(pages.SCENES / "two_heads.json", "--format", "html", "--language", "zh")
+    page.set_content(text)
+    term = page.locator("#step-query .title .term")
+    term.hover()
+    assert page.locator("#made").inner_text().startswith(term.inner_text() + "\n")
+
+
 # ---- Links
 
 

@@ -104,6 +104,7 @@ const isCell = (node) => node?.localName === "td" && node.matches("figure :is(tb
     !node.matches(".times, .terms, .bar-cell, [colspan], .rest td") &&
     (/\S/.test(node.textContent) || node.querySelector("input")) && node.textContent !== "\u2026";
 function tellCell(cell) {
+  if (/** @type {Element} */ (cell).matches?.(".term")) return tellTerm(cell);
   if (!isCell(cell)) return forget();
   const tale = cell.closest(".tale");
   if (tale && !whole) return;

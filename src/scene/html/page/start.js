@@ -8,6 +8,7 @@ setUpBar();
 setUpCopying();
 if (weights) setUpArcs();
 setUpQuestions();
+setUpGlossary();
 update();
 paintAll();
 setUpAddress();

@@ -47,7 +47,8 @@ function fillList(figure, head) {
     const cells = products ? [make("td", {class: "terms"},
         sumOf(scoreTerms(item, head, query, key)) + " =")] : [];
     for (const step of list) {
-      cells.push(hidden(step, key) ? maskedCell() : make("td", {}, show(step, number(step, key))));
+      const x = number(step, key);
+      cells.push(hidden(step, key) ? maskedCell() : make("td", {class: x === undefined ? "asked" : null}, show(step, x)));
     }
     const x = number(main, key), v = Math.abs(x) / (main.largest || 1);
     const kind = "bar-cell" + (x < 0 ? " n" : "") + (main === weights ? " share" : "") + (axis ? " axis" : "");
