@@ -2,6 +2,7 @@
 """Slides of a scene: keys, buttons, clicks, swipes and the address turn them, and each fits its window."""
 
 import functools
+import pathlib
 import re
 
 import browser as pages
@@ -15,7 +16,7 @@ TITLE = "Your journey starts with one step"
 def deck(name):
     folder = pages.BUILD / "slides"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.html"
+    path = folder / f"{pathlib.Path(name).stem}.html"
     pages.explain(*pages.source(name), "--format", "slides", "--output", path)
     return path
 
@@ -78,6 +79,18 @@ def test_buttons_clicks_and_addresses_turn_slides(opener):
     page.evaluate("() => { location.hash = '#nowhere'; }")
     page.wait_for_function("() => document.querySelector('.current').id === '1'")
     assert shown(page) == 1
+
+
+def test_answers_unfold(opener):
+    page = open_deck(opener, str(pages.ROOT / "lessons" / "2_softmax.json"), fragment="#99")
+    page.keyboard.press("ArrowLeft")
+    number = shown(page)
+    answer = page.locator(".current summary", has_text="Answer").first
+    answer.click()
+    assert page.locator(".current details[open]").count() == 1
+    page.keyboard.press("Enter")
+    assert page.locator(".current details[open]").count() == 0
+    assert shown(page) == number
 
 
 def test_swipes_turn_slides(opener):

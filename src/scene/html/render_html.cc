@@ -23,7 +23,6 @@
 #include "scene/html/table.h"
 #include "scene/read/step_catalogue.h"
 #include "scene/tell/story.h"
-#include "scene/trace/asked.h"
 #include "scene/trace/trace_model.h"
 #include "text/html_escape.h"
 
@@ -226,27 +225,8 @@ class Page {
     add(sections_.notes(section.steps));
     addf("{}</div>\n", section.origin);
     add(section.body);
-    questions_about(section.steps);
+    add(sections_.questions(section.steps));
     add("</section>\n");
-  }
-
-  /// Writes the questions; the script replaces their hints and answers.
-  void questions_about(const std::vector<std::string>& steps) {
-    int number = 0;
-    for (const AskedNumber& asked : asked_numbers(model_)) {
-      const Question& question = *asked.question;
-      ++number;
-      if (std::ranges::find(steps, model_.find(question.step)->name) == steps.end()) continue;
-      addf("<div class=\"question\" id=\"question-{}\"><p class=\"ask\"><b>{}.</b> {}</p>\n",
-           number, texts_("question.title", {{"n", std::to_string(number)}}),
-           escape(question.ask, html::Lines::kKeep));
-      if (!question.hint.empty()) {
-        addf("<details><summary>{}</summary><p class=\"hint\">{}</p></details>\n",
-             texts_("question.hint"), escape(question.hint, html::Lines::kKeep));
-      }
-      addf("<details><summary>{}</summary><p>{}</p></details></div>\n", texts_("question.answer"),
-           escape(asked.answer));
-    }
   }
 
   /// Writes the formulas of steps that appear if the reader changes the scale or the mask.

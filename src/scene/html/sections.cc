@@ -11,6 +11,7 @@
 #include "scene/html/mathml.h"
 #include "scene/read/step_catalogue.h"
 #include "scene/tell/story.h"
+#include "scene/trace/asked.h"
 #include "text/html_escape.h"
 
 namespace fovea::scene::html {
@@ -62,6 +63,33 @@ std::string StepSections::notes(const std::vector<std::string>& steps) const {
                        escape(note, Lines::kKeep));
   }
   return out;
+}
+
+std::string StepSections::questions(const std::vector<std::string>& steps) const {
+  std::string out;
+  int number = 0;
+  for (const AskedNumber& asked : asked_numbers(model_)) {
+    const Question& question = *asked.question;
+    ++number;
+    if (std::ranges::find(steps, model_.find(question.step)->name) == steps.end()) continue;
+    out += fmt::format(
+        "<div class=\"question\" id=\"question-{}\"><p class=\"ask\"><b>{}.</b> {}</p>\n", number,
+        texts_("question.title", {{"n", std::to_string(number)}}),
+        escape(question.ask, Lines::kKeep));
+    if (!question.hint.empty()) {
+      out += fmt::format("<details><summary>{}</summary><p class=\"hint\">{}</p></details>\n",
+                         texts_("question.hint"), escape(question.hint, Lines::kKeep));
+    }
+    out += fmt::format("<details><summary>{}</summary><p>{}</p></details></div>\n",
+                       texts_("question.answer"), escape(asked.answer));
+  }
+  return out;
+}
+
+std::string StepSections::questions() const {
+  std::vector<std::string> steps;
+  for (const Step& step : model_.trace().steps) steps.push_back(step.name);
+  return questions(steps);
 }
 
 PageSection StepSections::section(const Step& step) const {

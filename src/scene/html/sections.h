@@ -33,6 +33,11 @@ class StepSections {
   std::string remarks() const;
   /// Returns the author's notes on the steps as paragraphs.
   std::string notes(const std::vector<std::string>& steps) const;
+  /// Returns the questions about the steps, with hints and answers to unfold. The page's script
+  /// replaces these.
+  std::string questions(const std::vector<std::string>& steps) const;
+  /// Returns the questions about all steps.
+  std::string questions() const;
   /// Returns the label of a normalization: "divided by sum" for "weights[sum]". Plain weights get a
   /// label only if the scene has several normalizations.
   std::string normalization_of(const Step& step) const;

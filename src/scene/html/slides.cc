@@ -65,6 +65,7 @@ class Slides {
     for (const PageSection& section : sections_.inputs()) add_section(section);
     for (const PageSection& section : story_sections(model_, texts_)) add_section(section);
     for (const PageSection& section : sections_.results()) add_section(section);
+    add_questions();
     add_everything();
     addf("</main>\n<script>//<![CDATA[\n{}//]]></script>\n</body>\n</html>\n", kSlidesScript);
     return std::move(out_);
@@ -110,6 +111,15 @@ class Slides {
         section.reading,
         notes.empty() ? "" : fmt::format("<div class=\"notes\">\n{}</div>\n", notes),
         section.origin, section.body);
+  }
+
+  void add_questions() {
+    if (scene().questions.empty()) return;
+    open("");
+    addf(
+        "<h1>{}</h1>\n<div class=\"content\">\n<div "
+        "class=\"about\">\n{}</div>\n</div>\n</section>\n",
+        texts_("question.several"), sections_.questions());
   }
 
   /// Adds the last slide: the weights, their remarks, and the formula of all steps.

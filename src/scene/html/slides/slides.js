@@ -80,7 +80,7 @@ const KEYS = {ArrowRight: 1, PageDown: 1, Enter: 1, n: 1, ArrowLeft: -1, PageUp:
 addEventListener("keydown", (event) => {
   const target = /** @type {Element} */ (event.target), slide = slides[shown];
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const onButton = target.closest("button") !== null && (event.key === " " || event.key === "Enter");
+  const onButton = target.closest("button, summary") !== null && (event.key === " " || event.key === "Enter");
   // A wide matrix or a long slide that has the focus scrolls.
   const sideways = event.key.startsWith("Arrow") && target !== slide && target.hasAttribute("tabindex");
   if (onButton || sideways) return;
@@ -95,7 +95,7 @@ addEventListener("keydown", (event) => {
   show(to);
 });
 deck.addEventListener("click", (event) => {
-  if (/** @type {Element} */ (event.target).closest("a, button") || !getSelection().isCollapsed) return;
+  if (/** @type {Element} */ (event.target).closest("button, summary") || !getSelection().isCollapsed) return;
   show(shown + (event.clientX < innerWidth / 4 ? -1 : 1));
 });
 /** @type {Touch | null} */
@@ -120,6 +120,7 @@ bar.append(progress, position, turnButton("\u25d0", deck.dataset.theme, toggleTh
 deck.after(bar);
 addressed();
 addEventListener("hashchange", addressed);
+deck.addEventListener("toggle", () => fit(slides[shown], narrow()), true);
 addEventListener("resize", () => fit(slides[shown], narrow()));
 addEventListener("beforeprint", () => {
   root.classList.add("measure");

@@ -92,6 +92,20 @@ TEST(Slides, FormulaReadingAndNotesAreOnTheSlideOfTheirStep) {
   }
 }
 
+TEST(Slides, QuestionsAreOnTheSlideBeforeTheLast) {
+  const std::string deck = slides_of(
+      R"({"tokens": ["a", "b"], "embeddings": [[1], [2]], "score": {"scale": 1},
+          "questions": [{"step": "scores", "index": [1, 0], "ask": "What is 2 < 3?", "hint": "2 x 1"},
+                        {"step": "weights", "index": [0, 0], "ask": "And then?"}]})");
+  const auto slides = between(deck, "<section class=\"slide", "</section>");
+  const std::string& asking = slides[slides.size() - 2];
+  EXPECT_THAT(asking, HasSubstr("<h1>Questions</h1>"));
+  EXPECT_THAT(asking, HasSubstr("<b>Question 1.</b> What is 2 &lt; 3?"));
+  EXPECT_THAT(asking, HasSubstr("<summary>Answer</summary><p>2</p>"));
+  EXPECT_THAT(asking, HasSubstr("<p class=\"hint\">2 x 1</p>"));
+  EXPECT_THAT(asking, HasSubstr("And then?"));
+}
+
 TEST(Slides, NeedNoOtherFile) {
   for (const auto& path : test::example_scenes()) {
     const std::string deck = to_slides(trace_scene(load_scene(path.string())));
