@@ -15,7 +15,7 @@ CONTENT = """(page) => {
   const canon = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.textContent.trim() === "" ? "" : node.textContent;
     if (node.matches?.(".term")) return node.textContent;
-    if (node.nodeType !== Node.ELEMENT_NODE || node.matches(".tools, .note, .drawn, template")) return "";
+    if (node.nodeType !== Node.ELEMENT_NODE || node.matches(".tools, .note, .drawn, .arrows, template")) return "";
     const classes = [...node.classList].filter((name) => !["q", "lit", "changed", "editable"].includes(name)).sort();
     const attributes = [...node.attributes].map(({name, value}) => `${name}=${value.trim().replace(/;$/, "")}`)
       .filter((one) => !/^(tabindex|class|hidden|style=(width|height)|aria-current)/.test(one)).sort();

@@ -140,6 +140,56 @@ def test_no_number_of_a_question_is_on_its_lesson(learn, number):
     assert page.locator(".asked").count() == 0
 
 
+# ---- Arrows
+
+
+def arrows(page):
+    """Returns what the arrows show, and the lines below them."""
+    figure = page.locator(".arrows:visible").first
+    return figure.locator("svg").get_attribute("aria-label"), figure.locator(".made p").all_inner_texts()
+
+
+def test_arrows_tell_how_a_score_is_made(learn):
+    page = learn(1)
+    label, lines = arrows(page)
+    assert label == "Arrows from 0. Query: hot (2, 0). Keys: hot (2, 0); soup (1, 2); cold (-2, 0); bread (0, 2)."
+    assert lines[0] == "hot with soup: the score is 2."
+    assert "the length of the query, 2, times" in lines[1]
+    assert lines[1].endswith("the query's line, 1.")
+    assert "63\u00b0" in lines[2]
+    page.locator(".arrows button", has_text="bread").click()
+    _, lines = arrows(page)
+    assert lines[0] == "hot with bread: the score is 0."
+    assert "90\u00b0" in lines[2]
+    # The length of the shadow would answer the question.
+    page.locator(".arrows button", has_text="cold").hover()
+    assert arrows(page)[1] == ["hot with cold: the score is ?."]
+    page.locator(".chips button", has_text="soup").click()
+    assert arrows(page)[0].startswith("Arrows from 0. Query: soup (1, 2).")
+    page.get_by_role("switch", name="Edit").click()
+    page.locator("figure.map[data-step=embeddings] tbody td").nth(2).click()
+    page.locator(".number-input").fill("0")
+    page.keyboard.press("Enter")
+    page.locator(".arrows button", has_text="cold").hover()
+    label, lines = arrows(page)
+    assert label.startswith("Arrows from 0. Query: soup (0, 2).")
+    assert lines[0] == "soup with cold: the score is 0."
+
+
+def test_arrows_keep_a_question_about_a_query(learn):
+    page = learn(4)
+    assert "Query: sleep (2, 0)." in arrows(page)[0]
+    page.locator(".chips button", has_text="kittens").click()
+    label, lines = arrows(page)
+    assert "Query: kittens (?, 1)." in label
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize("name", ["001_your_journey", "text_long", "additive_score"])
+def test_other_numbers_have_no_arrows(opener, name):
+    assert opener(name).locator(".arrows").count() == 0
+
+
 # ---- Glossary
 
 

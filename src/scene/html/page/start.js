@@ -7,6 +7,7 @@ if (data.focus) [state.item, state.query] = data.focus;
 setUpBar();
 setUpCopying();
 if (weights) setUpArcs();
+setUpArrows();
 setUpQuestions();
 setUpGlossary();
 update();
