@@ -58,7 +58,7 @@ std::string index_page(const Course& course) {
   }
   return page_head(texts.plain("course.title"), texts) +
          fmt::format(
-             "<body>\n<main>\n<h1>{}</h1>\n<p class=\"reading\">{}</p>\n{}"
+             "<body>\n<main class=\"index\">\n<h1>{}</h1>\n<p class=\"reading\">{}</p>\n{}"
              "<h2>{}</h2>\n<ul>\n{}</ul>\n<p>{}</p>\n</main>\n</body>\n</html>\n",
              texts("course.title"), texts("course.reading"),
              navigation(texts("course.all"), "<ol>\n" + lessons + "</ol>"), texts("course.how"),

@@ -91,8 +91,8 @@ function fillChips(list) {
 const MOST_AT_ONCE = 4;  // of more heads, only one is shown
 function setUpHeads(bar) {
   const few = data.heads <= MOST_AT_ONCE;
-  // Two matrices are side by side, except on a phone.
-  chooseHead(data.heads === 1 || (data.heads === 2 && innerWidth > 700) ? null : 0);
+  // Two matrices are side by side, except on a phone. Questions may ask about any head.
+  chooseHead(data.heads === 1 || (data.heads === 2 && innerWidth > 700) || (few && data.questions.length) ? null : 0);
   if (data.heads === 1) return;
   const option = (value, name) => make("option", {value, selected: value === state.head ? "" : null}, name);
   bar.append(make("label", {class: "controls"}, make("select", {id: "head", "aria-label": text("bar.head"),

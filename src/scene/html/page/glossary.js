@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The glossary: in each part of the page, the first occurrence of a word that a newcomer does not know is
-// a button whose explanation appears in the tooltip. "glossary.query" is an explanation, and
+// The glossary: in each part of the page, the first occurrence of a word that a newcomer does not know has
+// an explanation, which appears in the tooltip. "glossary.query" is an explanation, and
 // "glossary.query.words" lists the forms of the word, separated by "|".
 
 /** @type {Map<string, string>} */
@@ -17,6 +17,14 @@ function tellTerm(node) {
   placeBubble(box, box);
 }
 
+/** Makes a button that wraps like the text around it. */
+const termButton = (form) => make("span", {class: "term", role: "button", tabindex: 0,
+  onclick: ({currentTarget}) => tellTerm(currentTarget), onkeydown: (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    tellTerm(event.currentTarget);
+  }}, form);
+
 function setUpGlossary() {
   const forms = [...terms.keys()].sort((a, b) => b.length - a.length);
   // Chinese has no spaces between words.
@@ -30,7 +38,7 @@ function setUpGlossary() {
       const key = terms.get(form.toLowerCase());
       if (seen.has(key)) continue;
       seen.add(key);
-      parts.push(node.data.slice(end, index), button({class: "term"}, form));
+      parts.push(node.data.slice(end, index), termButton(form));
       end = index + form.length;
     }
     if (parts.length) node.replaceWith(...parts, node.data.slice(end));

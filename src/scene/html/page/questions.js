@@ -81,7 +81,7 @@ function hideAnswers() {
 function ask(question) {
   const {n, answer, shown, tolerance, box} = question, id = (part) => `question-${n}-${part}`;
   const words = [...box.querySelector(".ask").childNodes], hint = box.querySelector(".hint");
-  const input = make("input", {id: id("input"), size: 8, autocomplete: "off", spellcheck: "false",
+  const input = make("input", {id: id("input"), autocomplete: "off", spellcheck: "false",
     "aria-describedby": id("said")});
   const said = make("p", {id: id("said"), class: "result", role: "status"});
   const clue = hint && make("p", {class: "hint", hidden: "hidden"}, text("question.hint") + ": ", ...hint.childNodes);
