@@ -179,8 +179,8 @@ struct SentenceOptions {
 FOVEA_API Scene scene_from_sentence(std::string_view text, const SentenceOptions& options = {});
 
 /// Sets the focus: a word of the scene, "@INDEX" (counted from 0, or from -1 backwards), or
-/// "@ITEM:INDEX" in a batch. Throws InvalidArgument if the word is unknown (the message lists the
-/// words) or occurs twice.
+/// "@ITEM:INDEX" in a batch. Questions about steps of another focus are removed. Throws
+/// InvalidArgument if the word is unknown (the message lists the words) or occurs twice.
 FOVEA_API void set_focus(Scene& scene, std::string_view query);
 
 /// One step of the computation.

@@ -131,7 +131,12 @@ const std::string& focus_word(const Scene& scene) {
 
 void set_focus(Scene& scene, std::string_view query) {
   try {
-    scene.focus = find_query(scene, query);
+    const Focus focus = find_query(scene, query);
+    if (scene.focus != focus) {
+      std::erase_if(scene.questions,
+                    [](const Question& question) { return question.step.starts_with("focus."); });
+    }
+    scene.focus = focus;
   } catch (const InvalidArgument& error) {
     if (!query.starts_with('@')) throw;
     fail("query: {}", error.what());

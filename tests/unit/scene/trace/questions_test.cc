@@ -51,6 +51,19 @@ TEST(Questions, HaveAHintAndATolerance) {
   EXPECT_EQ(trace_scene(scene).scene.questions.size(), 2U);
 }
 
+TEST(Questions, AboutTheFocusBelongToIt) {
+  const Scene scene = parse_scene(std::string(kBeginning) + R"("focus": "b", "questions": [
+    {"step": "focus.weights", "index": [0], "ask": "How much of \"b\" is for \"a\"?"},
+    {"step": "weights", "index": [1, 0], "ask": "And now?"}]})");
+  Scene same = scene;
+  set_focus(same, "b");
+  EXPECT_EQ(same.questions.size(), 2U);
+  Scene other = scene;
+  set_focus(other, "a");
+  ASSERT_EQ(other.questions.size(), 1U);
+  EXPECT_EQ(other.questions[0].ask, "And now?");
+}
+
 TEST(Questions, SelectOneNumberOfAStep) {
   EXPECT_EQ(error_of(R"("step": "weights", "index": [1, 1])"), "no error");
   EXPECT_EQ(error_of(R"("step": "focus.weights", "index": 1)"), "no error");
