@@ -229,6 +229,8 @@ def test_words_of_other_languages_are_explained(opener):
     term = page.locator("#step-query .title .term")
     term.hover()
     assert page.locator("#made").inner_text().startswith(term.inner_text() + "\n")
+    # Words in the middle of a sentence, which has no spaces.
+    assert page.locator(".reading .term", has_text="注意力").count() > 0
 
 
 # ---- Links

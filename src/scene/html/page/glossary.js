@@ -28,7 +28,7 @@ const termButton = (form) => make("span", {class: "term", role: "button", tabind
 function setUpGlossary() {
   const forms = [...terms.keys()].sort((a, b) => b.length - a.length);
   // Chinese has no spaces between words.
-  const ends = /\p{Script=Han}/u.test(forms[0]) ? ["", ""] : ["(?<![\\p{L}\\p{N}_])", "(?![\\p{L}\\p{N}_])"];
+  const ends = /\p{Script=Han}/u.test(forms.join()) ? ["", ""] : ["(?<![\\p{L}\\p{N}_])", "(?![\\p{L}\\p{N}_])"];
   const pattern = new RegExp(ends.join(`(?:${forms.join("|")})`), "giu");
   let seen = new Set();
   const mark = (node) => {
