@@ -52,8 +52,9 @@ function placeInStory(cell) {
     if (foot) return place("context", query, cell.cellIndex - 2);
     return cell.cellIndex === 1 ? place("weights", query, key) : operandAt("value", key, cell.cellIndex - 3);
   }
-  const column = foot ? cell : [...all("thead tr", figure)].pop().cells[cell.cellIndex];
-  return place(plain(column.dataset.step ?? ""), query, key);
+  // The cells of sums have steps of their own.
+  const column = cell.dataset.step ? cell : [...all("thead tr", figure)].pop().cells[cell.cellIndex];
+  return {...place(plain(column.dataset.step ?? ""), query, key), total: column === cell ? undefined : line.dataset.total};
 }
 function placeInMatrix(cell) {
   const place = placeOf(cell.closest("figure"));
@@ -88,10 +89,11 @@ function tell(place, box, around = box, shown = undefined) {
   forget();
   const {step, item, row, col} = place;
   const what = make("p", {class: "what"}, step.title, text("list.colon"), bdi(placed(step.rows, item, row)));
-  if (!/sums$/.test(step.base)) {
+  if (place.total) what.append(` \u2192 ${text("softmax." + place.total)}`);
+  else if (!/sums$/.test(step.base)) {
     what.append(step.cols === "k" ? " \u2192 " : ", ", bdi(placed(step.cols, item, col)));
   }
-  const question = questionAt(step, indexOf(step, item, place.head, place.plane, row, col));
+  const question = place.total ? undefined : questionAt(step, indexOf(step, item, place.head, place.plane, row, col));
   const [lines, lights] = question === undefined ? explain(place, shown) : [[text("question.cell", {n: question})], []];
   bubble.replaceChildren(what, ...lines.filter(Boolean).map((line) => make("p", {}, line)));
   lights.forEach(illuminate);

@@ -24,13 +24,42 @@ function scoreTerms(item, head, query, key) {
     left: moved ? null : q.step, right: k.step};
 }
 
+/** Returns what the softmax of a row is made of; `shift` is the largest score, or 0 if none is subtracted. */
+function softmaxRow(item, head, row, how) {
+  const scores = steps.get(last), seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
+  const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
+  const others = seen.map((k) => known(scores, item, head, 0, row, k)).concat(sink);
+  const shift = how === "softmax" ? Math.max(...others) : 0, largest = seen[others.indexOf(shift)];
+  const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
+  const minus = show(scores, largest === undefined ? shift : at(scores, item, head, 0, row, largest));
+  return {scores, seen, sink, others, part, sum: others.reduce((total, x) => total + part(x), 0),
+    lessMax: how !== "softmax" ? "" : ` \u2212 ${shift < 0 ? `(${minus})` : minus}`};
+}
+
+/** Explains the largest score or the sum of the scores of a row, or the sink's number in a column of softmax. */
+function explainTotal({step, item, head, row, total}, shown, result) {
+  const {scores, seen, sink, part, sum, lessMax} = softmaxRow(item, head, row, kindOf(step));
+  const lights = [{step: last, item, head, row}];
+  if (total !== "sink") {
+    const few = seen.slice(0, 16).map((k) => show(scores, at(scores, item, head, 0, row, k)));
+    const all = [...few, ...seen.length > 16 ? ["\u2026"] : [], ...sink.map((x) => show(scores, x))];
+    return [[`${total === "max" ? `max(${all.join(", ")})` : all.join(" + ")} ${result}`,
+      sink.length ? text("explain.with_sink") : null], lights];
+  }
+  const power = show(scores, sink[0]) + lessMax, share = factor(part(sink[0]));
+  return [[{scores: text("explain.given", {value: shown}), shifted_scores: `${power} ${result}`,
+    exponentials: `exp(${power}) ${result}`,
+    weights: `${share} / ${factor(sum)} ${result}`}[step === scores ? "scores" : step.base]], lights];
+}
+
 /**
  * Returns lines that explain how a cell was computed, and the cells that were its inputs.
  * @param {any} place
  * @param {string} shown the number as the cell shows it
  */
-function explain({step, item, head, plane, row, col}, shown = show(step, at(step, item, head, plane, row, col))) {
-  const base = step.base, result = /^[<>]/.test(shown) ? shown : `= ${shown}`;
+function explain(place, shown = show(place.step, at(place.step, place.item, place.head, place.plane, place.row, place.col))) {
+  const {step, item, head, plane, row, col} = place, base = step.base, result = /^[<>]/.test(shown) ? shown : `= ${shown}`;
+  if (place.total) return explainTotal(place, shown, result);
   const light = (name, r, c) => ({step: name, item, head, plane, row: r, col: c});
   if (step.maskable && masked(item, head, row, col)) {
     return [[text("explain.masked")], []];
@@ -66,15 +95,9 @@ function explain({step, item, head, plane, row, col}, shown = show(step, at(step
     return [[`${how} = ${shown}`], [light(before.name, row, col)]];
   }
   if (last && /^(weights|shifted_scores|exponential)/.test(base)) {
-    const scores = steps.get(last), how = kindOf(step), seen = count(keys, (k) => k).filter((k) => !masked(item, head, row, k));
-    const sink = data.score.sinks ? [number(data.score.sinks[head])] : [];
-    const others = seen.map((k) => known(scores, item, head, 0, row, k)).concat(sink);
-    const shift = how === "softmax" ? Math.max(...others) : 0, largest = seen[others.indexOf(shift)];
-    const part = how === "sum" ? (x) => x : (x) => Math.exp(x - shift);
-    const sum = others.reduce((total, x) => total + part(x), 0);
-    const minus = show(scores, largest === undefined ? shift : at(scores, item, head, 0, row, largest));
+    const how = kindOf(step), {scores, sink, others, part, sum, lessMax} = softmaxRow(item, head, row, how);
     const s = known(scores, item, head, 0, row, col), lights = [light(last, row)];
-    const power = show(scores, at(scores, item, head, 0, row, col)) + (how === "softmax" ? ` \u2212 ${shift < 0 ? `(${minus})` : minus}` : "");
+    const power = show(scores, at(scores, item, head, 0, row, col)) + lessMax;
     if (base === "shifted_scores") return [[`${power} ${result}`, text("explain.largest")], lights];
     if (base === "exponentials") return [[`exp(${power}) ${result}`], [light(last, row, col)]];
     if (base === "exponential_sums") {
