@@ -10,8 +10,8 @@ import pytest
 # The scenes; the sentence with most steps; other scripts; pictures instead of tables.
 NAMES = [*pages.scene_names(), "text_causal_heads", "text_scripts", "text_long"]
 
-# What a page shows of the chosen word: titles and tables of the story (arrows need a script), and the remarks. Also for a page that is only
-# parsed, so that neither scripts nor layout take part.
+# What a page shows of the chosen word: titles and tables of the story, and the remarks. Also for a page that is only
+# parsed, so that neither scripts, which draw the arrows, nor layout take part.
 TOLD = """
 const told = (page, item) => [...page.querySelectorAll(
     "section.step[id^=story-] h3 .title, section.step[id^=story-] .tale:not(.arrows), .remarks li")]
