@@ -90,8 +90,9 @@ std::string Texts::counted(std::string_view key, std::int64_t count) const {
 std::string Texts::json(std::initializer_list<std::string_view> without) const {
   std::string out = "{";
   for (const auto& [key, text] : *texts_) {
-    if (std::ranges::any_of(without, [&](auto prefix) { return key.starts_with(prefix); }))
-      continue;
+    // Clang 14 captures no structured bindings by themselves.
+    const auto starts = [&name = key](std::string_view prefix) { return name.starts_with(prefix); };
+    if (std::ranges::any_of(without, starts)) continue;
     out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", script_json_string(key),
                        script_json_string(text));
   }
