@@ -27,7 +27,6 @@ namespace {
 constexpr std::int64_t kLatexPictureCells = 48;
 constexpr double kPictureWidth = 12.0;  // centimetres, of the cells
 constexpr double kWhiteFrom = 0.6;      // the heat from which a cell's text is white
-constexpr int kBarWidth = 24;           // millimetres
 
 /// Classes, packages and commands; the tables and pictures use the commands.
 constexpr std::string_view kPreamble = R"(\documentclass[11pt,a4paper]{article}
