@@ -67,6 +67,10 @@ function allRemarks() {
   }).flat();
 }
 
+/** Writes a scale as C++ does: 1e-06, where JavaScript writes 0.000001. */
+const scaleWords = (x) => typeof x !== "number" || x === 0 || Math.abs(x) >= 1e-4 ? x
+    : x.toExponential().replace(/(\d+)$/, (power) => power.padStart(2, "0"));
+
 /** Returns the summary of a scene with literal arrays. */
 function summaryOf(scene, computed) {
   const score = isObject(scene.score) ? scene.score : {};
@@ -79,7 +83,7 @@ function summaryOf(scene, computed) {
   groups.push([]);
   add("dot");
   if (scaleOf(scene) === 1) add("not_scaled");
-  else add("scaled", {scale: scaleOf(scene)});
+  else add("scaled", {scale: scaleWords(scaleOf(scene))});
   if (score.softcap) add("softcap", {cap: score.softcap});
   for (const key of ["bias", "alibi", "relative"]) if (score[key]) add(key);
   if (score.sinks) add("sink");
