@@ -17,7 +17,7 @@
 
 namespace fovea::scene {
 
-/// Shown in place of a masked score or weight.
+/// The sign that replaces a masked score or weight.
 inline constexpr std::string_view kMaskedMark = "×";
 
 /// Meaning of the rows or columns of a matrix.

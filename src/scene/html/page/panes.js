@@ -22,7 +22,7 @@ function makeFrame({title, kind, content, hash}, lead) {
   page.className = "";
   Object.assign(page.dataset, {pane: kind, hash}, lead && {leads: ""});
   page.append(document.head.cloneNode(true));
-  // What follows the end of the page belongs to its body.
+  // HTML parsers add content after </html> to the body.
   return make("iframe", {title, srcdoc: "<!DOCTYPE html>" + page.outerHTML + content});
 }
 /**
