@@ -61,7 +61,7 @@ def shows(frame, word=None, step=None):
 
 
 def cells(frame, step):
-    return frame.locator(f"#step-{step} figure.map tbody td").all_inner_texts()
+    return frame.locator(f"#step-{step} figure.map tbody td").all_text_contents()
 
 
 def test_before_and_after_edits(opener):

@@ -13,8 +13,8 @@ def chosen(page):
     """Returns the word that the story is about, after comparing it with the chip that is pressed."""
     pressed = page.locator(".chips:visible button[aria-pressed=true]")
     assert pressed.count() == 1
-    told = page.locator("#story-word .focus-word").first.inner_text()
-    assert pressed.inner_text() == told
+    told = page.locator("#story-word .focus-word").first.text_content()
+    assert pressed.text_content() == told
     return told
 
 

@@ -3,6 +3,7 @@
 scene."""
 
 import json
+import pathlib
 import random
 
 import browser as pages
@@ -117,7 +118,7 @@ def test_an_edited_page_is_that_of_the_copied_scene(opener, name, tmp_path):
     page.wait_for_function("() => document.documentElement.classList.contains('edited')")
     page.get_by_role("button", name="Copy scene").click()
     copied = page.evaluate("() => navigator.clipboard.readText()")
-    path = tmp_path / "copied.json"
+    path = tmp_path / f"copied_{pathlib.Path(name).stem}.json"
     path.write_text(copied, encoding="utf-8")
     switch(page)
     other = opener(str(path))

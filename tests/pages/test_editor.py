@@ -155,9 +155,8 @@ def test_ten_edits_equal_explain_of_the_copied_scene(opener, name):
 
 def test_reset_brings_everything_back(opener):
     page = opener("001_your_journey")
-    text = (
-        "() => [...document.querySelectorAll('th, td, .title, .reading, .note, .chips li')].map((one) => one.innerText)"
-    )
+    shown = "th, td, .title, .reading, .note, .chips li"
+    text = f"() => [...document.querySelectorAll('{shown}')].map((one) => one.textContent)"
     start(page)
     before, numbers = page.evaluate(text), held(page)
     edit_number(page, random.Random(1))
@@ -234,7 +233,7 @@ def test_editing_in_a_frame(opener):
     reader = opener("causal_mask")
     reader.bring_to_front()
     scene = json.loads(reader.evaluate("() => navigator.clipboard.readText()"))
-    shown = frame.locator("#step-embeddings tbody td").all_inner_texts()
+    shown = frame.locator("#step-embeddings tbody td").all_text_contents()
     expected = [float(text) for text in shown]
     assert_close(expected, flat(scene["embeddings"]), "embeddings", 1e-3)
     original = explained(json.loads((pages.SCENES / "causal_mask.json").read_text()))["steps"]
