@@ -176,9 +176,10 @@ void ExplainCommand::check_usage() const {
   if (scenes_.size() > 1) {
     if (scenes_.size() > 2 || format() != Format::kHtml) {
       const bool words = scenes_.front().find_first_of("./") == std::string::npos;
+      const std::string given = fmt::format("{}", fmt::join(scenes_, " "));
       throw UsageError(fmt::format(
           "SCENE: expected one, or two for a page (--output FILE.html), got {}{}", scenes_.size(),
-          words ? fmt::format("; a sentence: --text \"{}\"", fmt::join(scenes_, " ")) : ""));
+          words ? fmt::format("; a sentence: --text \"{}\"", given) : ": " + given));
     }
     if (check_) throw UsageError("--check goes with one SCENE, got two");
     if (scenes_[0] == "-" && scenes_[1] == "-") {

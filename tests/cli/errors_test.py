@@ -195,7 +195,7 @@ class UsageTest(CliTest):
     def test_incompatible_options(self):
         self.assertIn("expected a SCENE", self.usage("explain"))
         self.assertIn("got both", self.usage("explain", "x.json", "--text", "a b"))
-        self.assertIn('SCENE: expected one, or two for a page (--output FILE.html), got 2; see', self.usage("explain", "x.json", "y.json"))
+        self.assertIn('SCENE: expected one, or two for a page (--output FILE.html), got 2: x.json y.json; see', self.usage("explain", "x.json", "y.json"))
         for option in (["--dim", "4"], ["--seed", "1"], ["--causal"], ["--heads", "2"],
                        ["--projections", "random"]):
             message = self.usage("explain", "x.json", *option)
