@@ -42,7 +42,7 @@ LAYERS = {
         "src/kernels/backward",
     ],
     "src/engine/lenses": ["src/engine/call"],
-    "src/engine/forward": ["src/engine/lenses"],
+    "src/engine/forward": ["src/engine/decode"],
     "src/engine/backward": ["src/engine/lenses"],
     "src/engine/decode": ["src/engine/lenses"],
     "src/engine/weights": ["src/engine/decode"],

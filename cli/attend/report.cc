@@ -40,8 +40,7 @@ std::string time_line(const AttendTimes& times) {
   if (times.engine == AttendEngine::kReference) {
     return fmt::format("{} by the reference in float64, {}", time_text(times.seconds), threads);
   }
-  return fmt::format("{}, {}, {}{}", time_text(times.seconds), threads, build_info().target,
-                     times.engine == AttendEngine::kDecode ? ", as in decoding" : "");
+  return fmt::format("{}, {}, {}", time_text(times.seconds), threads, build_info().target);
 }
 
 std::string speed_line(const AttendTimes& times) {

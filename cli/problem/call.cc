@@ -44,25 +44,11 @@ int threads_of(const Execution& execution) {
 }
 
 std::string_view engine_name(AttendEngine engine) {
-  switch (engine) {
-    case AttendEngine::kForward:
-      return "forward";
-    case AttendEngine::kDecode:
-      return "decode";
-    case AttendEngine::kReference:
-      break;
-  }
-  return "reference";
+  return engine == AttendEngine::kForward ? "forward" : "reference";
 }
 
 AttendEngine choose_engine(const AttendInputs& inputs) {
-  constexpr std::int64_t kFewQueries = 32;  // queries per key head that suit attention_decode
-  if (inputs.is_float64()) return AttendEngine::kReference;
-  const ProblemShape& shape = inputs.shape;
-  const std::int64_t group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
-  // A division, since the product of sizes from a file may overflow.
-  const bool few = group > 0 && shape.q_len <= kFewQueries / group;
-  return few ? AttendEngine::kDecode : AttendEngine::kForward;
+  return inputs.is_float64() ? AttendEngine::kReference : AttendEngine::kForward;
 }
 
 std::optional<double> AttendTimes::gflops() const {
@@ -133,12 +119,9 @@ AttendTimes attend(const AttendInputs& inputs, AttentionOptions options,
   times.flop = useful_flop(inputs.shape, inputs.head_dim() + inputs.value_dim(), options);
   CallProgress said(progress, times.flop);
   options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
-  const auto call = times.engine == AttendEngine::kDecode
-                        ? static_cast<decltype(&attention_forward)>(attention_decode)
-                        : attention_forward;
   const Clock::time_point start = Clock::now();
   try {
-    call(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
+    attention_forward(inputs.query.view, inputs.key.view, inputs.value.view, options, outputs);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }

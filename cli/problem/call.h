@@ -17,14 +17,13 @@
 
 namespace fovea::cli {
 
-/// The function that computes the outputs. All three give the same result up to rounding.
+/// What computes the outputs. Both give the same result up to rounding.
 enum class AttendEngine {
-  kForward,   ///< attention_forward
-  kDecode,    ///< attention_decode, for a few queries per key head
+  kForward,   ///< the kernels of attention_forward
   kReference  ///< the reference, for float64
 };
 
-/// Returns "forward", "decode" or "reference".
+/// Returns "forward" or "reference".
 std::string_view engine_name(AttendEngine engine);
 
 AttendEngine choose_engine(const AttendInputs& inputs);

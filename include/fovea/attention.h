@@ -80,8 +80,8 @@ FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const
 /// of its group of heads.
 ///
 /// Arguments and options are those of attention_forward. Calls with dropout, and calls with lenses
-/// and more than 4 queries, are forwarded to attention_forward. Up to about 32 queries per key
-/// head, attention_decode is faster.
+/// and more than 4 queries, are forwarded to attention_forward, which in turn decodes sequences of
+/// one query or of up to 8 rows (queries times the heads of a group).
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read once per key head; keys that no query sees
 ///          are not read. With lenses, the keys are read once more for each query.

@@ -3,6 +3,8 @@
 // attention_decode: validates the arguments, splits the keys into parts, computes the parts in
 // parallel, and merges them.
 
+#include "engine/decode/decode.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -89,8 +91,9 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
   }
 }
 
-void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs) {
-  DecodeSize size = DecodeSize::of(problem, outputs.context.defined());
+void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
+                 Decoded which) {
+  DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which);
   size.heads_together = cache.paged();
   const DecodePlan plan(problem, size);
   const Execution& execution = problem.options.execution;
@@ -100,7 +103,8 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   for_each_item(execution, plan.threads(), plan.items(), [&](std::int64_t number, int thread) {
     const std::int64_t head = number / plan.parts() % plan.items_of_heads() * heads;
     const std::int64_t item_number = number / plan.parts() / plan.items_of_heads();
-    const SequenceSpan span = sequence_span(problem.options, shape, item_number);
+    const SequenceSpan span = decoded_span(problem, item_number, which);
+    if (span.q_len == 0) return;
     kernels::decode_item(
         plan.setup(),
         plan.item(problem, cache, item_number, head, 0, span.q_len, number % plan.parts()),
@@ -108,7 +112,7 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
         execution.stop);
   });
   for (std::int64_t i = 0; i < shape.items(); ++i) {
-    const SequenceSpan span = sequence_span(problem.options, shape, i);
+    const SequenceSpan span = decoded_span(problem, i, which);
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
       const std::int64_t first_item = (i * plan.items_of_heads() + head / heads) * plan.parts();
       for (std::int64_t q = 0; q < span.q_len; ++q) {
@@ -119,7 +123,10 @@ void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutp
   }
 }
 
-void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& given) {
+}  // namespace
+
+void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& given,
+            Decoded which) {
   if (!asks_for_anything(given)) return;
   kernels::choose_target();
   AttentionOutputs outputs = given;
@@ -130,11 +137,14 @@ void decode(const Problem& problem, const Cache& cache, const AttentionOutputs& 
     lse = Tensor(DType::kFloat32, {shape.batch, shape.q_heads, shape.q_len});
     outputs.lse = lse;
   }
-  decode_rows(problem, cache, outputs);
+  decode_rows(problem, cache, outputs, which);
   if (watched) watch_decoding(problem, cache, outputs.lse, *given.lenses);
 }
 
-}  // namespace
+std::size_t decode_workspace_bytes(const Problem& problem, Decoded which) {
+  return DecodePlan(problem, DecodeSize::of(problem, true, which)).workspace_bytes();
+}
+
 }  // namespace engine
 
 void attention_decode(const TensorView& query, const TensorView& key, const TensorView& value,
@@ -149,7 +159,7 @@ void attention_decode(const TensorView& query, const TensorView& key, const Tens
     return attention_forward(query, key, value, options, outputs);
   }
   engine::validate_outputs(problem, outputs);
-  engine::decode(problem, engine::Cache(key, value), outputs);
+  engine::decode(problem, engine::Cache(key, value), outputs, engine::Decoded::kAll);
 }
 
 std::size_t attention_decode_workspace(const TensorView& query, const TensorView& key,
@@ -161,7 +171,7 @@ std::size_t attention_decode_workspace(const TensorView& query, const TensorView
   if (problem.is_float64()) return 0;
   kernels::choose_target();
   return engine::Workspace::bytes_with_alignment(
-      engine::DecodePlan(problem, engine::DecodeSize::of(problem, true)).workspace_bytes());
+      engine::decode_workspace_bytes(problem, engine::Decoded::kAll));
 }
 
 void attention_decode(const TensorView& query, const PagedKeyValue& cache,
@@ -205,7 +215,7 @@ void attention_decode(const TensorView& query, const PagedKeyValue& cache,
   const engine::Problem checked = engine::make_problem(query, key, value, with_lengths);
   const engine::Problem problem{query, cache.key, cache.value, with_lengths, checked.shape};
   engine::validate_outputs(problem, outputs);
-  engine::decode(problem, engine::Cache(cache), outputs);
+  engine::decode(problem, engine::Cache(cache), outputs, engine::Decoded::kAll);
 }
 
 }  // namespace fovea

@@ -29,6 +29,11 @@ constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
+// Decoding is the faster pass up to this many rows (queries times the heads of a group) from this
+// many keys on. All such calls process their rows at once, so that the division into chunks, and
+// with it rounding, does not depend on the other sequences of a call.
+constexpr std::int64_t kFewRows = kernels::kDecodeRowsTogether;
+constexpr std::int64_t kMinDecodedKeys = 64;
 
 }  // namespace
 
@@ -47,7 +52,19 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
       .block_stride = strides[0]};
 }
 
-DecodeSize DecodeSize::of(const Problem& problem, bool context) {
+bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
+  const ProblemShape& shape = problem.shape;
+  if (span.kv_len < kMinDecodedKeys || shape.kv_heads == 0) return false;
+  return span.q_len == 1 || span.q_len * (shape.q_heads / shape.kv_heads) <= kFewRows;
+}
+
+SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which) {
+  SequenceSpan span = sequence_span(problem.options, problem.shape, sequence);
+  if (which == Decoded::kFewQueries && !has_few_queries(problem, span)) span.q_len = 0;
+  return span;
+}
+
+DecodeSize DecodeSize::of(const Problem& problem, bool context, Decoded which) {
   const ProblemShape& shape = problem.shape;
   DecodeSize size;
   size.sequences = shape.items();
@@ -55,7 +72,8 @@ DecodeSize DecodeSize::of(const Problem& problem, bool context) {
   size.group = shape.kv_heads > 0 ? shape.q_heads / shape.kv_heads : 0;
   size.value_dim = context ? problem.value_dim() : 0;
   for (std::int64_t i = 0; i < shape.items(); ++i) {
-    const SequenceSpan span = sequence_span(problem.options, shape, i);
+    const SequenceSpan span = decoded_span(problem, i, which);
+    if (span.q_len == 0) continue;
     size.most_queries = std::max(size.most_queries, span.q_len);
     size.most_keys = std::max(size.most_keys, span.kv_len);
   }

@@ -47,6 +47,16 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
   return static_cast<float>(lse.value(row) * std::numbers::log2e_v<double>);
 }
 
+/// The sequences or batch items of a call that a pass computes.
+enum class Decoded { kAll, kFewQueries };
+
+/// Returns whether decoding is the faster pass for a sequence: whether it has few queries per key
+/// head and enough keys. The result depends on the shape only.
+bool has_few_queries(const Problem& problem, const SequenceSpan& span);
+
+/// Returns the span of a sequence, without queries if it is not decoded.
+SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which);
+
 /// The size of a decoding call.
 struct DecodeSize {
   std::int64_t sequences = 1;     // or batch items
@@ -57,9 +67,9 @@ struct DecodeSize {
   std::int64_t value_dim = 0;     // 0 if values are not read
   bool heads_together = false;    // whether an item may have several kv heads
 
-  /// Returns the size of a call that decodes all queries with all keys. Values are read only if
-  /// `context` is true.
-  static DecodeSize of(const Problem& problem, bool context);
+  /// Returns the size of a call that decodes all queries of some sequences with all keys. Values
+  /// are read only if `context` is true.
+  static DecodeSize of(const Problem& problem, bool context, Decoded which);
 };
 
 /// Work items of a decoding call, numbered by sequence, then by kv heads, then by part.

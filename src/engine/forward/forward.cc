@@ -20,6 +20,7 @@
 #include "engine/call/problem.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
+#include "engine/decode/decode.h"
 #include "engine/forward/plan.h"
 #include "engine/lenses/lenses.h"
 #include "kernels/simd/target.h"
@@ -50,14 +51,14 @@ kernels::ForwardItem kernel_item(const Problem& problem, const AttentionOutputs&
   head.context = rows_of(outputs.context, span.batch, item.head, span.query_start);
   head.lse = rows_of(outputs.lse, span.batch, item.head, span.query_start);
   head.bias = bias_rows(options.score.bias, span, item.head);
-  return {head, item.q_begin, item.q_end};
+  return {head, item.q_begin, item.q_end, item.in_place};
 }
 
-void forward_fused(const Problem& problem, const AttentionOutputs& outputs) {
+void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs& outputs) {
   kernels::choose_target();
   const Lenses& wanted = lenses_of(outputs);
   const kernels::LensSetup lenses = lens_setup(problem, wanted);
-  const ForwardPlan plan(problem, outputs.context.defined(), lenses);
+  const ForwardPlan plan(problem, decoded, outputs.context.defined(), lenses);
   const Execution& execution = problem.options.execution;
   const Workspace workspace(execution.workspace, plan.workspace_bytes());
   plan.prepare(workspace.data());
@@ -146,10 +147,16 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   const engine::Problem problem = engine::make_problem(query, key, value, options);
   engine::validate_outputs(problem, outputs);
   if (!engine::asks_for_anything(outputs)) return;
-  if (problem.is_float64()) {
-    engine::forward_float64(problem, outputs);
-  } else {
-    engine::forward_fused(problem, outputs);
+  if (problem.is_float64()) return engine::forward_float64(problem, outputs);
+  const engine::Passes passes = engine::Passes::of(problem);
+  if (passes.tiles) engine::forward_fused(problem, false, outputs);
+  if (passes.decode) {
+    engine::decode(problem, engine::Cache(key, value),
+                   {.context = outputs.context, .lse = outputs.lse}, engine::Decoded::kFewQueries);
+    // The context does not depend on lenses, so it is decoded with lenses too.
+    if (engine::asks_for_lenses(outputs)) {
+      engine::forward_fused(problem, true, {.lenses = outputs.lenses});
+    }
   }
 }
 
@@ -176,9 +183,14 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.shape};
   const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
-  return engine::Workspace::bytes_with_alignment(
-      std::max(engine::ForwardPlan(problem, true, setup).workspace_bytes(),
-               engine::ForwardPlan(alone, true, setup).workspace_bytes()));
+  std::size_t bytes = engine::decode_workspace_bytes(problem, engine::Decoded::kFewQueries);
+  for (const engine::Problem* const planned : {&problem, &alone}) {
+    for (const bool decoded : {false, true}) {
+      const engine::ForwardPlan plan(*planned, decoded, !decoded, setup);
+      bytes = std::max(bytes, plan.workspace_bytes());
+    }
+  }
+  return engine::Workspace::bytes_with_alignment(bytes);
 }
 
 }  // namespace fovea

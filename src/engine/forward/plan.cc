@@ -9,6 +9,7 @@
 
 #include "engine/call/parallel.h"
 #include "engine/call/workspace.h"
+#include "engine/decode/decode_plan.h"
 
 namespace fovea::engine {
 namespace {
@@ -30,6 +31,9 @@ constexpr std::int64_t kBlockKeysMultiple = 16;
 // values again.
 constexpr std::int64_t kItemsPerThread = 4;
 constexpr std::int64_t kMinPanels = 2;
+// With few queries, packing keys and values takes longer than the faster products save
+// (docs/benchmarks.md has the crossovers).
+constexpr std::int64_t kMaxQueriesInPlace = 96;
 // Below this many multiply-adds, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 20;
 
@@ -37,10 +41,33 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return (number + multiple - 1) / multiple * multiple;
 }
 
+/// Text generation does not use dropout, so decoding has no kernels for it.
+bool is_decoded(const Problem& problem, const SequenceSpan& span) {
+  return problem.options.dropout.probability == 0 && has_few_queries(problem, span);
+}
+
 }  // namespace
 
-ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::LensSetup& lenses)
-    : problem_(problem), chunk_queries_(kernels::panel_lanes() * lenses.chunk_panels) {
+Passes Passes::of(const Problem& problem) {
+  const ProblemShape& shape = problem.shape;
+  Passes passes;
+  // All batch items have the same shape.
+  const std::int64_t shapes =
+      shape.sequences > 0 ? shape.sequences : std::min<std::int64_t>(shape.batch, 1);
+  for (std::int64_t s = 0; s < shapes; ++s) {
+    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    (is_decoded(problem, span) ? passes.decode : passes.tiles) = true;
+  }
+  // A call without batch items still reports its progress.
+  passes.tiles = passes.tiles || !passes.decode;
+  return passes;
+}
+
+ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
+                         const kernels::LensSetup& lenses)
+    : problem_(problem),
+      decoded_(decoded),
+      chunk_queries_(kernels::panel_lanes() * lenses.chunk_panels) {
   const ProblemShape& shape = problem.shape;
   setup_.options = &problem.options;
   setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
@@ -53,7 +80,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
   std::int64_t all_chunks = 0;
   std::int64_t most_queries = 0;
   for (std::int64_t s = 0; s < shape.items(); ++s) {
-    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    const SequenceSpan span = this->span(s);
     setup_.most_keys = std::max(setup_.most_keys, span.kv_len);
     most_queries = std::max(most_queries, span.q_len);
     all_chunks += chunks(span.q_len) * shape.q_heads;
@@ -83,7 +110,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
                                  std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks),
                                  most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
-    const SequenceSpan span = sequence_span(problem.options, shape, s);
+    const SequenceSpan span = this->span(s);
     const std::int64_t per_head = items_per_head(span.q_len);
     items_ += per_head * shape.q_heads;
     if (per_head > 0) {
@@ -93,6 +120,12 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool context, const kernels::Le
   }
   scratch_bytes_ = kernels::forward_scratch_bytes(setup_);
   threads_ = static_cast<int>(std::clamp<std::int64_t>(items_, 1, cut_for_));
+}
+
+SequenceSpan ForwardPlan::span(std::int64_t sequence) const {
+  SequenceSpan span = sequence_span(problem_.options, problem_.shape, sequence);
+  if (is_decoded(problem_, span) != decoded_) span.q_len = 0;
+  return span;
 }
 
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
@@ -124,8 +157,7 @@ void ForwardPlan::prepare(std::byte* workspace) const {
   auto* const first_item = reinterpret_cast<std::int64_t*>(workspace);
   first_item[0] = 0;
   for (std::int64_t s = 0; s < problem_.shape.sequences; ++s) {
-    const SequenceSpan span = sequence_span(problem_.options, problem_.shape, s);
-    first_item[s + 1] = first_item[s] + items_per_head(span.q_len) * problem_.shape.q_heads;
+    first_item[s + 1] = first_item[s] + items_per_head(span(s).q_len) * problem_.shape.q_heads;
   }
   assert(first_item[problem_.shape.sequences] == items_);
 }
@@ -140,7 +172,7 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
         std::upper_bound(first_item, first_item + shape.sequences + 1, number);
     item.sequence = after - first_item - 1;
     number -= first_item[item.sequence];
-    q_len = sequence_span(problem_.options, shape, item.sequence).q_len;
+    q_len = span(item.sequence).q_len;
   }
   const std::int64_t per_head = items_per_head(q_len);
   if (shape.sequences == 0) {
@@ -148,6 +180,7 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
     number %= per_head * shape.q_heads;
   }
   item.head = number / per_head;
+  item.in_place = q_len <= kMaxQueriesInPlace;
   const std::int64_t part = per_head - 1 - number % per_head;
   const std::int64_t count = chunks(q_len);
   item.q_begin = part * count / per_head * chunk_queries_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioning of a forward pass into work items. Panels of queries and blocks of keys determine
-// the rounding, and depend only on the shape and on cache sizes. The thread count only determines
-// the number of panels per work item, so it does not affect results.
+// Division of a call into decoding and tiles, and of the latter into work items. Panels of queries
+// and blocks of keys determine the rounding, and depend only on the shape and on cache sizes. The
+// thread count only determines the number of panels per work item, so it does not affect results.
 
 #pragma once
 
@@ -20,12 +20,23 @@ struct WorkItem {
   std::int64_t head = 0;
   std::int64_t q_begin = 0;
   std::int64_t q_end = 0;
+  bool in_place = false;  // ForwardItem::in_place
+};
+
+/// The passes of a call: sequences with few queries are decoded, the others computed in tiles.
+struct Passes {
+  bool decode = false;
+  bool tiles = false;
+
+  static Passes of(const Problem& problem);
 };
 
 class ForwardPlan {
  public:
-  /// If `context` is false, only lse and lenses are computed.
-  ForwardPlan(const Problem& problem, bool context, const kernels::LensSetup& lenses = {});
+  /// Plans the sequences that are not decoded, or if `decoded` is true, those that are: decoding
+  /// computes no lenses. If `context` is false, only lse and lenses are computed.
+  ForwardPlan(const Problem& problem, bool decoded, bool context,
+              const kernels::LensSetup& lenses = {});
 
   const kernels::ForwardSetup& setup() const { return setup_; }
   std::int64_t items() const { return items_; }
@@ -43,6 +54,8 @@ class ForwardPlan {
   WorkItem item(const std::byte* workspace, std::int64_t number) const;
 
  private:
+  /// Returns the span of a sequence, without queries if it is not planned.
+  SequenceSpan span(std::int64_t sequence) const;
   std::int64_t items_per_head(std::int64_t q_len) const;
   std::int64_t chunks(std::int64_t q_len) const {
     return (q_len + chunk_queries_ - 1) / chunk_queries_;
@@ -50,6 +63,7 @@ class ForwardPlan {
   std::size_t list_bytes() const;
 
   const Problem& problem_;
+  const bool decoded_;
   kernels::ForwardSetup setup_;
   std::int64_t chunk_queries_ = 0;    // queries of a panel or map chunk, which is never split
   std::int64_t chunks_per_item_ = 0;  // approximate

@@ -362,14 +362,14 @@ class HeadPass {
     if (setup_.grad_value) {
       add_rows<Arithmetic, Layout<Arithmetic::kRowStride, 1>>(
           segment.keys, value_width_, scratch_.weight_rows + row,
-          scratch_.grad_rows + step * value_width_, count,
+          scratch_.grad_rows + step * value_width_, value_width_, count,
           scratch_.value_sums + segment.first_key * value_width_, value_width_);
       add_doubtful(segment);
     }
     if (setup_.grad_key) {
       add_rows<Arithmetic, Layout<Arithmetic::kRowStride, 1>>(
           segment.keys, key_width_, scratch_.gradient_rows + row,
-          scratch_.query_rows + step * key_width_, count,
+          scratch_.query_rows + step * key_width_, key_width_, count,
           scratch_.key_sums + segment.first_key * key_width_, key_width_);
     }
   }
@@ -405,7 +405,7 @@ class HeadPass {
       const std::int64_t step = steps<Arithmetic>(k);
       add_rows<Arithmetic, Layout<1, kPanelLanes>>(
           segment.vectors * kLanes, key_width_, pairs + step * kPanelLanes + lane,
-          scratch_.key_rows + step * key_width_, steps<Arithmetic>(keys),
+          scratch_.key_rows + step * key_width_, key_width_, steps<Arithmetic>(keys),
           scratch_.query_sums + lane * key_width_, key_width_);
     }
   }

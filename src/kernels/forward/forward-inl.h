@@ -25,10 +25,13 @@
 // the diagonal of a causal mask, tiles narrow from three vectors to one. Tiles that are fully
 // visible to all rows have no mask overhead.
 //
+// Few queries. With a panel or two of queries, packing takes longer than it saves, and keys and
+// values are read in place: the template parameter Keys (key_block-inl.h, key_rows-inl.h).
+//
 // Alternatives tried. Keys along the lanes (6 x 64 tiles, the layout of most kernels): slower by 2
 // to 3 percentage points of the ceiling, and it needs a padded head dimension and horizontal
-// reductions per row. Reading keys in place instead of packing them: the first product is 10 %
-// slower because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 percentage points
+// reductions per row. Reading keys in place for many queries: the first product is 10 % slower
+// because of eight strided streams. A polynomial of degree 5 for 2^x: 0.2 percentage points
 // faster, but twice the error.
 //
 // Arithmetic. A template parameter selects the element type and packed layout of the products'
@@ -61,6 +64,7 @@
 #include "kernels/simd/storage-inl.h"
 #include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/key_block-inl.h"
+#include "kernels/tile/key_rows-inl.h"
 #include "kernels/tile/pack-inl.h"
 #include "kernels/tile/panel-inl.h"
 #include "kernels/tile/prefetcher.h"
@@ -75,19 +79,22 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-/// Returns the scratch size of a pass with `Lenses`. The scratch of the lenses follows that of the
-/// pass.
-template <class Arithmetic, class Lenses>
+/// Returns the scratch size of a pass with `Keys` and `Lenses`. The scratch of the lenses follows
+/// that of the pass.
+template <class Keys, class Lenses>
 std::size_t item_scratch_bytes(const ForwardSetup& setup) {
-  return ForwardScratch().lay_out(nullptr, scratch_sizes<Arithmetic>(setup)) +
+  return ForwardScratch().lay_out(nullptr, Keys::scratch_sizes(setup)) +
          Lenses::scratch_bytes(setup);
 }
 
-/// One work item: some queries of one head and all keys visible to them. `Lenses` is NoLenses or
+/// One work item: some queries of one head and all keys visible to them. `Keys` computes the
+/// products with a block of keys and values: KeyBlock or KeyRows. `Lenses` is NoLenses or
 /// ItemLenses.
-template <class Arithmetic, class Lenses>
+template <class Keys, class Lenses>
 class ItemPass {
  public:
+  using Arithmetic = typename Keys::Arithmetic;
+
   ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
            std::byte* scratch)
       : setup_(setup),
@@ -101,8 +108,7 @@ class ItemPass {
         dropout_(dropout_of(setup, item.head)),
         score_factor_(stages_.score_factor()),
         lenses_(setup, item.head, scratch_,
-                scratch + scratch_.lay_out(scratch, scratch_sizes<Arithmetic>(setup)),
-                score_factor_) {}
+                scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_) {}
 
   void run(const std::stop_token& stop) {
     for (std::int64_t q = item_.q_begin; q < item_.q_end; q += kPanelLanes) {
@@ -135,13 +141,10 @@ class ItemPass {
       keys_begin_ = keys_end_ == 0 ? panel.keys_begin : std::min(keys_begin_, panel.keys_begin);
       keys_end_ = std::max(keys_end_, panel.keys_end);
     }
-    const Vector zero = hn::Zero(d);
+    keys_.clear_context(panel);
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
-        hn::Store(zero, d, panel.context + c * kPanelLanes + lane);
-      }
       hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
-      hn::Store(zero, d, panel.sum + lane);
+      hn::Store(hn::Zero(d), d, panel.sum + lane);
     }
     lenses_.open(p, panel);
   }
@@ -155,8 +158,28 @@ class ItemPass {
   void close_panel(std::int64_t p) {
     Panel& panel = scratch_.panels[p];
     panel.closed = true;
-    constexpr double kLn2 = std::numbers::ln2_v<double>;
+    if (score_.sinks.empty() && head_.lse.data == nullptr) {
+      normalize(panel);
+    } else {
+      normalize_with_sink(panel);
+    }
+    lenses_.close(p, panel, scratch_.factor);
+    if (head_.context.data != nullptr) keys_.write_context(panel);
+  }
+
+  /// Computes factor = 1 / sum, or 0 for a row without a visible key.
+  void normalize(const Panel& panel) {
     const Floats d;
+    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
+      const Vector sum = hn::Load(d, panel.sum + lane);
+      const Vector factor = hn::Div(hn::Set(d, 1.0f), sum);
+      hn::Store(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), factor), d, scratch_.factor + lane);
+    }
+  }
+
+  /// Computes the same factors with the sink's share, and writes lse.
+  void normalize_with_sink(const Panel& panel) {
+    constexpr double kLn2 = std::numbers::ln2_v<double>;
     const bool sink = !score_.sinks.empty();
     const double sink_logit =
         sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
@@ -182,39 +205,6 @@ class ItemPass {
             sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(sum));
       }
     }
-    lenses_.close(p, panel, scratch_.factor);
-    if (head_.context.data == nullptr) return;
-    for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      const Vector factor = hn::Load(d, scratch_.factor + lane);
-      for (std::int64_t c = 0; c < setup_.value_dim; ++c) {
-        float* at = panel.context + c * kPanelLanes + lane;
-        hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
-      }
-    }
-    write_context(panel);
-  }
-
-  void write_context(const Panel& panel) {
-    if (head_.context.dtype == DType::kFloat32) {
-      transpose(Numbers<float>{panel.context}, kPanelLanes, setup_.value_dim, panel.rows,
-                head_.context.row_as<float>(panel.first_query), head_.context.stride);
-      return;
-    }
-    // Transpose through the score buffer, which is no longer needed, as many columns at a time as
-    // fit.
-    const std::int64_t columns = std::min(setup_.value_dim, setup_.block_keys);
-    for (std::int64_t c = 0; c < setup_.value_dim; c += columns) {
-      const std::int64_t count = std::min(columns, setup_.value_dim - c);
-      transpose(Numbers<float>{panel.context + c * kPanelLanes}, kPanelLanes, count, panel.rows,
-                scratch_.scores, columns);
-      with_element_type(head_.context.dtype, [&](auto* type) {
-        using T = std::remove_cvref_t<decltype(*type)>;
-        for (std::int64_t r = 0; r < panel.rows; ++r) {
-          write_numbers(scratch_.scores + r * columns, count,
-                        head_.context.row_as<T>(panel.first_query + r) + c);
-        }
-      });
-    }
   }
 
   // ---- blocks of keys ---------------------------------------------------------------------------
@@ -222,17 +212,17 @@ class ItemPass {
   void visit_block(std::int64_t block) {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
     const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
-    bool packed = false;
+    bool opened = false;
     for (std::int64_t p = 0; p < panels_; ++p) {
       Panel& panel = scratch_.panels[p];
       if (panel.closed) continue;
       const bool last = block + count >= panel.keys_end;
       const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
       if (segments > 0) {
-        if (!packed) {
-          keys_.pack(block, count, tiles);
+        if (!opened) {
+          keys_.open(block, count);
           prefetch_next_block(block + count, tiles);
-          packed = true;
+          opened = true;
         }
         if (!panel.loaded) load_queries(panel);
         prefetch_around(p, tiles, last);
@@ -330,8 +320,8 @@ class ItemPass {
       next_queries_.fetch();
       float* const maximum = lenses_.maximum_of(k, scratch_.block_maximum);
       // If stages or a mask follow, the maximum is computed after them.
-      tile<Arithmetic, kTileRows, kVectors, Finish::kMaximum>(
-          scratch_.keys + k * query_steps(), panel.queries + lane, query_steps(), scores,
+      keys_.template scores<kVectors>(
+          k, panel.queries + lane, scores,
           (stages || masked ? scratch_.ignored_maximum : maximum) + lane);
       if (!stages && !masked) continue;
       if (stages) stages_.run(panel, block, k, lane, kVectors * kLanes);
@@ -412,24 +402,15 @@ class ItemPass {
   HWY_INLINE void add_values(const Panel& panel, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
-    const std::int64_t first_step = steps<Arithmetic>(segment.first_key);
-    const float* weights = scratch_.scores + first_step * kPanelLanes + lane;
-    for (std::int64_t c = 0; c < setup_.value_dim; c += kTileRows) {
-      const std::int64_t width = std::min<std::int64_t>(kTileRows, setup_.value_dim - c);
-      const float* values = scratch_.values + c / kTileRows * scratch_.value_tile_stride;
+    keys_.template add_values<kVectors>(panel, segment, [&] {
       next_values_.fetch();
       context_rows_.fetch();
-      tile_of<Arithmetic, kVectors, Finish::kAccumulate>(
-          width, values + first_step * width, weights, steps<Arithmetic>(segment.keys),
-          panel.context + c * kPanelLanes + lane, scratch_.factor + lane);
-    }
+    });
     // The context of earlier blocks has been rescaled and must not be rescaled again.
     for (std::int64_t v = 0; v < kVectors; ++v) {
       hn::Store(hn::Set(d, 1.0f), d, scratch_.factor + lane + v * kLanes);
     }
   }
-
-  std::int64_t query_steps() const { return steps<Arithmetic>(setup_.head_dim); }
 
   const ForwardSetup& setup_;
   const ForwardItem& item_;
@@ -439,7 +420,7 @@ class ItemPass {
   const Mask& mask_;
   ForwardScratch scratch_;
   ScoreStages stages_;
-  KeyBlock<Arithmetic> keys_;
+  Keys keys_;
   std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // the softmax multiplies scores by it
   Lenses lenses_;

@@ -20,18 +20,32 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 std::int64_t PanelLanes() { return kPanelLanes; }
 
+template <class Lenses>
+std::size_t scratch_bytes(const ForwardSetup& setup) {
+  return std::max(item_scratch_bytes<KeyBlock<FloatArithmetic>, Lenses>(setup),
+                  item_scratch_bytes<KeyRows, Lenses>(setup));
+}
+template <class Lenses>
+void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+              std::byte* scratch, const std::stop_token& stop) {
+  if (item.in_place) {
+    ItemPass<KeyRows, Lenses>(setup, item, next, scratch).run(stop);
+  } else {
+    ItemPass<KeyBlock<FloatArithmetic>, Lenses>(setup, item, next, scratch).run(stop);
+  }
+}
+
 std::size_t ScratchBytes(const ForwardSetup& setup) {
-  return setup.lenses.any()
-             ? item_scratch_bytes<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup)
-             : item_scratch_bytes<FloatArithmetic, NoLenses>(setup);
+  return setup.lenses.any() ? scratch_bytes<ItemLenses<FloatArithmetic>>(setup)
+                            : scratch_bytes<NoLenses>(setup);
 }
 
 void RunItem(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
              std::byte* scratch, const std::stop_token& stop) {
   if (setup.lenses.any()) {
-    ItemPass<FloatArithmetic, ItemLenses<FloatArithmetic>>(setup, item, next, scratch).run(stop);
+    run_item<ItemLenses<FloatArithmetic>>(setup, item, next, scratch, stop);
   } else {
-    ItemPass<FloatArithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+    run_item<NoLenses>(setup, item, next, scratch, stop);
   }
 }
 

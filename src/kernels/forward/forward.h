@@ -24,6 +24,9 @@ struct ForwardItem {
   ForwardHead head;
   std::int64_t q_begin = 0;
   std::int64_t q_end = 0;
+  /// Whether keys and values are read in place (key_rows-inl.h) instead of packed; ignored by the
+  /// bfloat16 pass.
+  bool in_place = false;
 };
 
 /// Computes an item. `scratch` must be aligned to 64 bytes. `next`, unless null, is the item that

@@ -23,17 +23,19 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 namespace {
 
+using Block = KeyBlock<Bf16Arithmetic>;
+
 std::size_t scratch_bytes(const ForwardSetup& setup) {
-  return setup.lenses.any() ? item_scratch_bytes<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup)
-                            : item_scratch_bytes<Bf16Arithmetic, NoLenses>(setup);
+  return setup.lenses.any() ? item_scratch_bytes<Block, ItemLenses<Bf16Arithmetic>>(setup)
+                            : item_scratch_bytes<Block, NoLenses>(setup);
 }
 
 void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
               std::byte* scratch, const std::stop_token& stop) {
   if (setup.lenses.any()) {
-    ItemPass<Bf16Arithmetic, ItemLenses<Bf16Arithmetic>>(setup, item, next, scratch).run(stop);
+    ItemPass<Block, ItemLenses<Bf16Arithmetic>>(setup, item, next, scratch).run(stop);
   } else {
-    ItemPass<Bf16Arithmetic, NoLenses>(setup, item, next, scratch).run(stop);
+    ItemPass<Block, NoLenses>(setup, item, next, scratch).run(stop);
   }
 }
 

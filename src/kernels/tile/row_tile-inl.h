@@ -46,10 +46,11 @@ constexpr int row_tile_rows(int vectors) {
 }
 
 /// Adds the product of A and B to one tile of C, kRows rows by kVectors vectors. Shapes:
-/// b [steps][stride], c [kRows][stride].
+/// b [steps][b_stride], c [kRows][c_stride]. b need not be aligned.
 template <class Arithmetic, class A, int kRows, int kVectors>
 HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                         std::int64_t steps, float* HWY_RESTRICT c, std::int64_t stride) {
+                         std::int64_t b_stride, std::int64_t steps, float* HWY_RESTRICT c,
+                         std::int64_t c_stride) {
   const Floats d;
   Vector sum[kRows][kVectors];
 #pragma GCC unroll 12
@@ -60,7 +61,7 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
   for (std::int64_t step = 0; step < steps; ++step) {
     Vector row[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::Load(d, b + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
       const Vector x = hn::Set(d, a[i * A::kRowStride]);
@@ -70,13 +71,13 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
       }
     }
     a += A::kStepStride;
-    b += stride;
+    b += b_stride;
   }
 #pragma GCC unroll 12
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      float* HWY_RESTRICT to = c + i * stride + v * kLanes;
+      float* HWY_RESTRICT to = c + i * c_stride + v * kLanes;
       hn::Store(hn::Add(hn::Load(d, to), sum[i][v]), d, to);
     }
   }
@@ -84,35 +85,38 @@ HWY_INLINE void row_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT 
 
 /// Calls row_tile() with a row count up to kRows that is only known at run time.
 template <class Arithmetic, class A, int kVectors, int kRows = row_tile_rows(kVectors)>
-HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b, std::int64_t steps,
-                            float* c, std::int64_t stride) {
+HWY_INLINE void row_tile_of(std::int64_t rows, const float* a, const float* b,
+                            std::int64_t b_stride, std::int64_t steps, float* c,
+                            std::int64_t c_stride) {
   if (rows == kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a, b, steps, c, stride);
+    row_tile<Arithmetic, A, kRows, kVectors>(a, b, b_stride, steps, c, c_stride);
   } else if constexpr (kRows > kRowsMultiple) {
-    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, steps, c, stride);
+    row_tile_of<Arithmetic, A, kVectors, kRows - kRowsMultiple>(rows, a, b, b_stride, steps, c,
+                                                                c_stride);
   }
 }
 
 /// Computes all tiles of a column of C that is `rows` rows high and kVectors vectors wide.
 template <class Arithmetic, class A, int kVectors>
 HWY_NOINLINE void add_row_tiles(std::int64_t rows, const float* a, const float* b,
-                                std::int64_t steps, float* c, std::int64_t stride) {
+                                std::int64_t b_stride, std::int64_t steps, float* c,
+                                std::int64_t c_stride) {
   constexpr std::int64_t kRows = row_tile_rows(kVectors);
   std::int64_t i = 0;
   for (; i + kRows <= rows; i += kRows) {
-    row_tile<Arithmetic, A, kRows, kVectors>(a + i * A::kRowStride, b, steps, c + i * stride,
-                                             stride);
+    row_tile<Arithmetic, A, kRows, kVectors>(a + i * A::kRowStride, b, b_stride, steps,
+                                             c + i * c_stride, c_stride);
   }
-  row_tile_of<Arithmetic, A, kVectors>(rows - i, a + i * A::kRowStride, b, steps, c + i * stride,
-                                       stride);
+  row_tile_of<Arithmetic, A, kVectors>(rows - i, a + i * A::kRowStride, b, b_stride, steps,
+                                       c + i * c_stride, c_stride);
 }
 
-/// Computes C += A B for `rows` rows and `width` lanes, a multiple of kLanes. Rows of b and c are
-/// `stride` elements apart. The vectors are divided evenly into the smallest number of groups of at
-/// most kMaxRowVectors.
+/// Computes C += A B for `rows` rows and `width` lanes, a multiple of kLanes. The vectors are
+/// divided evenly into the smallest number of groups of at most kMaxRowVectors.
 template <class Arithmetic, class A>
 HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, const float* b,
-                         std::int64_t steps, float* c, std::int64_t stride) {
+                         std::int64_t b_stride, std::int64_t steps, float* c,
+                         std::int64_t c_stride) {
   constexpr int kThree = kMaxRowVectors >= 3 ? 3 : 1;
   std::int64_t vectors = width / kLanes;
   for (std::int64_t groups = (vectors + kMaxRowVectors - 1) / kMaxRowVectors; groups > 0;
@@ -120,16 +124,16 @@ HWY_INLINE void add_rows(std::int64_t rows, std::int64_t width, const float* a, 
     const std::int64_t here = (vectors + groups - 1) / groups;
     switch (here) {
       case 1:
-        add_row_tiles<Arithmetic, A, 1>(rows, a, b, steps, c, stride);
+        add_row_tiles<Arithmetic, A, 1>(rows, a, b, b_stride, steps, c, c_stride);
         break;
       case 2:
-        add_row_tiles<Arithmetic, A, 2>(rows, a, b, steps, c, stride);
+        add_row_tiles<Arithmetic, A, 2>(rows, a, b, b_stride, steps, c, c_stride);
         break;
       case 3:
-        add_row_tiles<Arithmetic, A, kThree>(rows, a, b, steps, c, stride);
+        add_row_tiles<Arithmetic, A, kThree>(rows, a, b, b_stride, steps, c, c_stride);
         break;
       default:
-        add_row_tiles<Arithmetic, A, kMaxRowVectors>(rows, a, b, steps, c, stride);
+        add_row_tiles<Arithmetic, A, kMaxRowVectors>(rows, a, b, b_stride, steps, c, c_stride);
         break;
     }
     vectors -= here;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// attention_forward on both sides of the borders between its passes: decoding, tiles with keys in
+// place, tiles with packed keys. Each result matches the oracle, and its bits depend neither on the
+// number of threads nor on the other sequences of a call.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fovea/attention.h"
+#include "fovea/attention_options.h"
+#include "fovea/mask.h"
+
+#include "support/forward.h"
+#include "support/random_problem.h"
+
+namespace fovea::test {
+namespace {
+
+struct Size {
+  std::int64_t q_len, kv_len, head_dim, value_dim;
+};
+
+std::vector<Size> sizes() {
+  std::vector<Size> all;
+  constexpr std::int64_t kDims[] = {64, 1, 7, 32, 16};
+  std::size_t turn = 0;
+  for (const std::int64_t q_len : {0, 1, 2, 4, 5, 8, 9, 31, 32, 33, 47, 48, 49, 96, 97}) {
+    for (const std::int64_t kv_len : {0, 1, 63, 64, 65, 300}) {
+      all.push_back({q_len, kv_len, kDims[turn % 5], kDims[turn % 3]});
+      ++turn;
+    }
+  }
+  for (const std::int64_t q_len : {1, 9, 97}) all.push_back({q_len, 80, 513, 513});
+  return all;
+}
+
+TEST(AttentionPasses, MatchTheOracleOnBothSidesOfTheirBorders) {
+  for (const Size& size : sizes()) {
+    const ProblemShape shape{2, 4, 2, size.q_len, size.kv_len};
+    const RandomProblem problem = stored_problem(shape, size.head_dim, size.value_dim);
+    for (const Mask& mask : {Mask(), causal()}) {
+      SCOPED_TRACE(std::to_string(size.q_len) + " queries, " + std::to_string(size.kv_len) +
+                   " keys, " + std::to_string(size.head_dim) + " and " +
+                   std::to_string(size.value_dim) + " dimensions");
+      AttentionOptions options{.mask = mask};
+      if (size.q_len > 0) expect_exact(problem.inputs(), options, some_rows(shape, 6));
+      options.execution.threads = 1;
+      const Forward one = forward(problem.inputs(), options);
+      for (const int threads : {2, 3, 8}) {
+        options.execution.threads = threads;
+        EXPECT_TRUE(same_bits(forward(problem.inputs(), options), one)) << threads << " threads";
+      }
+    }
+  }
+}
+
+/// Sequences of each pass in one call: 1, 4, 16, 100 and 2 queries.
+TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
+  const PackedSequences sequences = {{0, 1, 5, 21, 121, 123}, {0, 200, 300, 330, 530, 3000}};
+  const ProblemShape shape{1, 4, 2, 123, 3000, 5};
+  const RandomProblem problem = stored_problem(shape, 16, 16);
+  const auto rows_from = [](const Tensor& tensor, std::int64_t start, std::int64_t count) {
+    Shape part = tensor.shape();
+    part[2] = count;
+    return laid_over(tensor.view(), start * tensor.extent(3), part, tensor.view().strides());
+  };
+  for (const Mask& mask : {Mask(), causal()}) {
+    AttentionOptions packed{.mask = mask};
+    packed.sequences = sequences;
+    const Forward all = forward(problem.inputs(), packed);
+    for (std::int64_t s = 0; s < sequences.count(); ++s) {
+      const SequenceSpan span = sequence_span(packed, shape, s);
+      const Forward one = forward({rows_from(problem.query, span.query_start, span.q_len),
+                                   rows_from(problem.key, span.key_start, span.kv_len),
+                                   rows_from(problem.value, span.key_start, span.kv_len)},
+                                  {.mask = mask});
+      EXPECT_TRUE(same_bits(rows_from(all.context, span.query_start, span.q_len), one.context))
+          << "sequence " << s;
+    }
+    expect_exact(problem.inputs(), packed, some_rows(shape, 20));
+  }
+}
+
+/// The explicit call and attention_forward decode the same way.
+TEST(AttentionPasses, OneQueryIsDecoded) {
+  const RandomProblem problem = stored_problem({2, 8, 2, 1, 500}, 64, 64);
+  const Forward found = forward(problem.inputs(), {});
+  Tensor context(found.context.dtype(), found.context.shape());
+  attention_decode(problem.query, problem.key, problem.value, {}, {.context = context});
+  EXPECT_TRUE(same_bits(found.context, context));
+}
+
+}  // namespace
+}  // namespace fovea::test
