@@ -75,13 +75,11 @@ FOVEA_API std::size_t attention_forward_workspace(const TensorView& query, const
                                                   const Lenses& lenses = {});
 
 /// Computes the same as attention_forward, optimized for one or a few queries against a long cache,
-/// as in text generation. This case is memory-bound, and attention_forward, which is optimized for
-/// arithmetic, would leave most SIMD lanes empty. Each key read from memory is used for all queries
-/// of its group of heads.
+/// as in text generation. This case is memory-bound. Each key read from memory is used for all
+/// queries of its group of heads. attention_forward does the same for up to 8 queries.
 ///
 /// Arguments and options are those of attention_forward. Calls with dropout, and calls with lenses
-/// and more than 4 queries, are forwarded to attention_forward, which in turn decodes sequences of
-/// one query or of up to 8 rows (queries times the heads of a group).
+/// and more than 4 queries, are forwarded to attention_forward.
 ///
 /// Cost     kv_len * (head_dim + value_dim) numbers read once per key head; keys that no query sees
 ///          are not read. With lenses, the keys are read once more for each query.

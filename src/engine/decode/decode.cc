@@ -94,6 +94,7 @@ void merge_row(const Problem& problem, const AttentionOutputs& outputs, const De
 void decode_rows(const Problem& problem, const Cache& cache, const AttentionOutputs& outputs,
                  Decoded which) {
   DecodeSize size = DecodeSize::of(problem, outputs.context.defined(), which);
+  if (which != Decoded::kAll && size.most_queries == 0) return;
   size.heads_together = cache.paged();
   const DecodePlan plan(problem, size);
   const Execution& execution = problem.options.execution;

@@ -29,11 +29,12 @@ constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
-// Decoding is the faster pass up to this many rows (queries times the heads of a group) from this
-// many keys on. All such calls process their rows at once, so that the division into chunks, and
-// with it rounding, does not depend on the other sequences of a call.
-constexpr std::int64_t kFewRows = kernels::kDecodeRowsTogether;
+// Decoding is the faster pass up to this many queries, from this many keys on.
+constexpr std::int64_t kFewQueries = 8;
 constexpr std::int64_t kMinDecodedKeys = 64;
+
+/// Returns whether all rows of a key head are processed at once.
+bool is_one_pass(std::int64_t rows) { return rows <= kernels::kDecodeRowsTogether; }
 
 }  // namespace
 
@@ -53,14 +54,17 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 }
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
-  const ProblemShape& shape = problem.shape;
-  if (span.kv_len < kMinDecodedKeys || shape.kv_heads == 0) return false;
-  return span.q_len == 1 || span.q_len * (shape.q_heads / shape.kv_heads) <= kFewRows;
+  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && span.q_len <= kFewQueries &&
+         problem.shape.kv_heads > 0;
 }
 
 SequenceSpan decoded_span(const Problem& problem, std::int64_t sequence, Decoded which) {
   SequenceSpan span = sequence_span(problem.options, problem.shape, sequence);
-  if (which == Decoded::kFewQueries && !has_few_queries(problem, span)) span.q_len = 0;
+  if (which == Decoded::kAll) return span;
+  const ProblemShape& shape = problem.shape;
+  const bool decoded = has_few_queries(problem, span);
+  const bool few_rows = decoded && is_one_pass(span.q_len * (shape.q_heads / shape.kv_heads));
+  if (!decoded || few_rows != (which == Decoded::kFewRows)) span.q_len = 0;
   return span;
 }
 
@@ -91,7 +95,7 @@ DecodePlan::DecodePlan(const Problem& problem, const DecodeSize& size) {
   setup_.scale = problem.scale();
   const auto key_bytes = std::max<std::int64_t>(
       1, setup_.head_dim * static_cast<std::int64_t>(dtype_size(problem.key.dtype())));
-  const bool one_pass = setup_.most_rows_of_head() <= kernels::kDecodeRowsTogether;
+  const bool one_pass = is_one_pass(setup_.most_rows_of_head());
   const std::int64_t chunk_bytes = one_pass ? kChunkBytes : kCachedChunkBytes;
   setup_.chunk_keys = std::clamp(chunk_bytes / key_bytes / kMinChunkKeys * kMinChunkKeys,
                                  kMinChunkKeys, kMaxChunkKeys);

@@ -48,10 +48,14 @@ inline float log2_sum(const TensorView& lse, const Index& row) {
 }
 
 /// The sequences or batch items of a call that a pass computes.
-enum class Decoded { kAll, kFewQueries };
+/// Sequences with few rows (queries times the heads of a group) and those with more are divided
+/// into chunks of different sizes. Calls for one kind give each sequence the bits of a separate
+/// call.
+enum class Decoded { kAll, kFewRows, kMoreRows };
+inline constexpr Decoded kDecodedKinds[] = {Decoded::kFewRows, Decoded::kMoreRows};
 
-/// Returns whether decoding is the faster pass for a sequence: whether it has few queries per key
-/// head and enough keys. The result depends on the shape only.
+/// Returns whether decoding is the faster pass for a sequence: whether it has few queries and
+/// enough keys. The result depends on the shape only.
 bool has_few_queries(const Problem& problem, const SequenceSpan& span);
 
 /// Returns the span of a sequence, without queries if it is not decoded.

@@ -151,8 +151,10 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   const engine::Passes passes = engine::Passes::of(problem);
   if (passes.tiles) engine::forward_fused(problem, false, outputs);
   if (passes.decode) {
-    engine::decode(problem, engine::Cache(key, value),
-                   {.context = outputs.context, .lse = outputs.lse}, engine::Decoded::kFewQueries);
+    for (const engine::Decoded which : engine::kDecodedKinds) {
+      engine::decode(problem, engine::Cache(key, value),
+                     {.context = outputs.context, .lse = outputs.lse}, which);
+    }
     // The context does not depend on lenses, so it is decoded with lenses too.
     if (engine::asks_for_lenses(outputs)) {
       engine::forward_fused(problem, true, {.lenses = outputs.lenses});
@@ -183,7 +185,10 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   on_one_thread.execution.threads = 1;
   const engine::Problem alone{query, key, value, on_one_thread, problem.shape};
   const kernels::LensSetup setup = engine::lens_setup(problem, lenses);
-  std::size_t bytes = engine::decode_workspace_bytes(problem, engine::Decoded::kFewQueries);
+  std::size_t bytes = 0;
+  for (const engine::Decoded which : engine::kDecodedKinds) {
+    bytes = std::max(bytes, engine::decode_workspace_bytes(problem, which));
+  }
   for (const engine::Problem* const planned : {&problem, &alone}) {
     for (const bool decoded : {false, true}) {
       const engine::ForwardPlan plan(*planned, decoded, !decoded, setup);

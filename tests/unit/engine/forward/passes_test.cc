@@ -58,11 +58,11 @@ TEST(AttentionPasses, MatchTheOracleOnBothSidesOfTheirBorders) {
   }
 }
 
-/// Sequences of each pass in one call: 1, 4, 16, 100 and 2 queries.
+/// Sequences of each pass in one call: 1, 4, 16, 100 and 8 queries.
 TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
-  const PackedSequences sequences = {{0, 1, 5, 21, 121, 123}, {0, 200, 300, 330, 530, 3000}};
-  const ProblemShape shape{1, 4, 2, 123, 3000, 5};
-  const RandomProblem problem = stored_problem(shape, 16, 16);
+  const PackedSequences sequences = {{0, 1, 5, 21, 121, 129}, {0, 200, 300, 330, 530, 3000}};
+  const ProblemShape shape{1, 4, 2, 129, 3000, 5};
+  const RandomProblem problem = stored_problem(shape, 128, 16);
   const auto rows_from = [](const Tensor& tensor, std::int64_t start, std::int64_t count) {
     Shape part = tensor.shape();
     part[2] = count;
