@@ -95,4 +95,11 @@ inline void copy_element(const TensorView& from, const Index& at, const MutableT
   std::memcpy(to.address(there), from.address(at), dtype_size(from.dtype()));
 }
 
+/// Returns rows [`start`, `start` + `count`) of a tensor of rank 4.
+inline TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
+  Shape shape = tensor.shape();
+  shape[2] = count;
+  return laid_over(tensor.view(), start * tensor.extent(3), shape, tensor.view().strides());
+}
+
 }  // namespace fovea::test

@@ -61,11 +61,9 @@
 
 #include "kernels/forward/forward.h"
 #include "kernels/lenses/lenses-inl.h"
-#include "kernels/simd/storage-inl.h"
 #include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/key_block-inl.h"
 #include "kernels/tile/key_rows-inl.h"
-#include "kernels/tile/pack-inl.h"
 #include "kernels/tile/panel-inl.h"
 #include "kernels/tile/prefetcher.h"
 #include "kernels/tile/score-inl.h"

@@ -28,13 +28,6 @@ const PackedSequences kLongSequences = {{0, 0, 3, 60, 64, 64, 65, 165, 177, 177}
                                         {0, 5, 8, 70, 70, 90, 91, 200, 800, 800}};
 constexpr ProblemShape kLongShape{1, 4, 2, 177, 800, 9};
 
-/// Returns rows [`start`, `start` + `count`) of a tensor of rank 4.
-TensorView rows_from(const Tensor& tensor, std::int64_t start, std::int64_t count) {
-  Shape shape = tensor.shape();
-  shape[2] = count;
-  return laid_over(tensor.view(), start * tensor.extent(3), shape, tensor.view().strides());
-}
-
 /// Returns the options of a separate call for one sequence.
 using OptionsOf = std::function<AttentionOptions(std::int64_t sequence, const SequenceSpan& span)>;
 

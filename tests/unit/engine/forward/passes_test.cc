@@ -63,11 +63,6 @@ TEST(AttentionPasses, SequencesOfOneCallMayTakeDifferentPasses) {
   const PackedSequences sequences = {{0, 1, 5, 21, 121, 129}, {0, 200, 300, 330, 530, 3000}};
   const ProblemShape shape{1, 4, 2, 129, 3000, 5};
   const RandomProblem problem = stored_problem(shape, 128, 16);
-  const auto rows_from = [](const Tensor& tensor, std::int64_t start, std::int64_t count) {
-    Shape part = tensor.shape();
-    part[2] = count;
-    return laid_over(tensor.view(), start * tensor.extent(3), part, tensor.view().strides());
-  };
   for (const Mask& mask : {Mask(), causal()}) {
     AttentionOptions packed{.mask = mask};
     packed.sequences = sequences;
