@@ -208,7 +208,7 @@ std::vector<BenchRow> BenchCommand::rows(BenchCall call) const {
     if (own.lenses.relevance) call = BenchCall::kBackward;
     return {{.problem = own, .call = call, .threads = threads, .against = against}};
   }
-  return standard_table(call, threads, build_info().threads, kernels::bf16_dots_active());
+  return standard_table(call, threads, build_info().threads, kernels::bf16_products_active());
 }
 
 std::vector<int> BenchCommand::ceiling_threads() const {

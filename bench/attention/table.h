@@ -52,7 +52,7 @@ struct BenchRow {
 
 /// Returns all rows of a call for `threads` threads. With one thread, rows have floors, and some
 /// rows with two threads follow if there is more than one CPU. `bf16_dots`: whether the current
-/// SIMD target has bfloat16 dot products.
+/// SIMD target multiplies bfloat16.
 std::vector<BenchRow> standard_table(BenchCall call, int threads, int cpus, bool bf16_dots);
 
 /// Returns the floor of a row's share or speedup, if one is set for this CPU and SIMD target.

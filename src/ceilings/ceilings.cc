@@ -33,6 +33,7 @@
 #include "fovea/simd_targets.h"  // before Highway
 
 #include "ceilings/ceilings_bf16.h"
+#include "ceilings/ceilings_tiles.h"
 #include "core/fail.h"
 #include "core/large_pages.h"
 #include "kernels/simd/target.h"
@@ -104,6 +105,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRounds = 9;
 // The amount of work between two readings of the clock: some tens of microseconds.
 constexpr std::int64_t kMultiplyAddsAtOnce = 10'000;
+constexpr std::int64_t kTileProductsAtOnce = 5000;  // groups of four
 constexpr std::size_t kBytesAtOnce = std::size_t{1} << 20;
 
 double seconds_since(Clock::time_point start) {
@@ -171,10 +173,12 @@ double fma_ceiling_gflops(const CeilingOptions& options) {
 }
 
 double bf16_ceiling_gflops(const CeilingOptions& options) {
-  if (!bf16_dots_active()) return 0.0;
-  const auto work = [](int, int) {
+  const bool tiles = tile_unit_active() == TileUnitKind::kHardware;
+  if (!tiles && !bf16_dots_active()) return 0.0;
+  const auto work = [tiles](int, int) {
     float used = 0.0F;
-    const double flop = multiply_add_bf16(kMultiplyAddsAtOnce, used);
+    const double flop = tiles ? multiply_add_tiles(kTileProductsAtOnce, used)
+                              : multiply_add_bf16(kMultiplyAddsAtOnce, used);
     keep(used);
     return flop;
   };

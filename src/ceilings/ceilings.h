@@ -24,8 +24,9 @@ struct CeilingOptions {
 /// Errors  throws InvalidArgument if `threads` is less than 1, or if choose_target() throws it.
 double fma_ceiling_gflops(const CeilingOptions& options = {});
 
-/// Returns the peak rate for pairs of bfloat16 (vdpbf16ps of AVX-512; two products and two sums are
-/// four flop), or 0 if the active target does not support them.
+/// Returns the peak rate for bfloat16: that of the tile unit, on random operands, or that of pairs
+/// (vdpbf16ps of AVX-512; two products and two sums are four flop); 0 if the active target has
+/// neither.
 ///
 /// Errors  same as fma_ceiling_gflops().
 double bf16_ceiling_gflops(const CeilingOptions& options = {});

@@ -90,6 +90,40 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
   }
 }
 
+/// Computes the sequences that are not decoded.
+void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
+  kernels::choose_target();
+  const kernels::ForwardSetup setup{
+      .options = &problem.options,
+      .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()}};
+  // Where weights are relative to other maxima, a pass of its own for the lenses does not change
+  // the context.
+  const bool apart = kernels::forward_sizes(setup).block_keys > 0 && asks_for_lenses(outputs) &&
+                     (outputs.context.defined() || outputs.lse.defined());
+  if (!apart) return forward_fused(problem, false, outputs);
+
+  // Report the progress of both passes as one.
+  AttentionOptions options = problem.options;
+  const Problem part{problem.query, problem.key, problem.value, options, problem.shape};
+  const auto& progress = problem.options.execution.progress;
+  const kernels::LensSetup lenses = lens_setup(problem, lenses_of(outputs));
+  const std::int64_t more = ForwardPlan(problem, false, false, lenses).items();
+  std::int64_t before = 0;
+  if (progress) {
+    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
+      before = total;
+      progress(done, total + more);
+    };
+  }
+  forward_fused(part, false, {.context = outputs.context, .lse = outputs.lse});
+  if (progress) {
+    options.execution.progress = [&](std::int64_t done, std::int64_t total) {
+      if (done > 0) progress(before + done, before + total);
+    };
+  }
+  forward_fused(part, false, {.lenses = outputs.lenses});
+}
+
 /// Computes float64 attention with the reference implementation, with rows in parallel.
 void forward_float64(const Problem& problem, const AttentionOutputs& outputs) {
   const ProblemShape& shape = problem.shape;
@@ -149,7 +183,7 @@ void attention_forward(const TensorView& query, const TensorView& key, const Ten
   if (!engine::asks_for_anything(outputs)) return;
   if (problem.is_float64()) return engine::forward_float64(problem, outputs);
   const engine::Passes passes = engine::Passes::of(problem);
-  if (passes.tiles) engine::forward_fused(problem, false, outputs);
+  if (passes.tiles) engine::forward_in_tiles(problem, outputs);
   if (passes.decode) {
     for (const engine::Decoded which : engine::kDecodedKinds) {
       engine::decode(problem, engine::Cache(key, value),
@@ -191,8 +225,10 @@ std::size_t attention_forward_workspace(const TensorView& query, const TensorVie
   }
   for (const engine::Problem* const planned : {&problem, &alone}) {
     for (const bool decoded : {false, true}) {
-      const engine::ForwardPlan plan(*planned, decoded, !decoded, setup);
-      bytes = std::max(bytes, plan.workspace_bytes());
+      for (const kernels::LensSetup& seen : {setup, kernels::LensSetup{}}) {
+        const engine::ForwardPlan plan(*planned, decoded, !decoded, seen);
+        bytes = std::max(bytes, plan.workspace_bytes());
+      }
     }
   }
   return engine::Workspace::bytes_with_alignment(bytes);

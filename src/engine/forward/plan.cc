@@ -21,6 +21,7 @@ namespace {
 // and move to L2. With larger items, keys and values are packed less often.
 constexpr std::int64_t kBlockBytes = 128 << 10;
 constexpr std::int64_t kItemBytes = 800 << 10;
+constexpr std::int64_t kLargeItemBytes = 4 << 20;
 // Limit for the map cells that the queries of an item accumulate, for maps with many columns.
 constexpr std::int64_t kMapBytes = 16 << 20;
 constexpr std::int64_t kMinBlockKeys = 64;
@@ -65,9 +66,7 @@ Passes Passes::of(const Problem& problem) {
 
 ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
                          const kernels::LensSetup& lenses)
-    : problem_(problem),
-      decoded_(decoded),
-      chunk_queries_(kernels::panel_lanes() * lenses.chunk_panels) {
+    : problem_(problem), decoded_(decoded) {
   const ProblemShape& shape = problem.shape;
   setup_.options = &problem.options;
   setup_.types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()};
@@ -76,6 +75,8 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.value_dim = context ? problem.value_dim() : 0;
   setup_.scale = problem.scale();
   setup_.lenses = lenses;
+  const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
+  chunk_queries_ = sizes.panel_lanes * lenses.chunk_panels;
 
   std::int64_t all_chunks = 0;
   std::int64_t most_queries = 0;
@@ -85,18 +86,23 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
     most_queries = std::max(most_queries, span.q_len);
     all_chunks += chunks(span.q_len) * shape.q_heads;
   }
-  const std::int64_t row_bytes = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) *
-                                 kernels::packed_number_bytes(setup_);
-  setup_.block_keys =
-      std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
-                          kMinBlockKeys, kMaxBlockKeys),
-               round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
+  const std::int64_t row_bytes =
+      std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) * sizes.number_bytes;
+  setup_.block_keys = sizes.block_keys;
+  if (setup_.block_keys == 0) {
+    setup_.block_keys =
+        std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
+                            kMinBlockKeys, kMaxBlockKeys),
+                 round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
+  }
 
   const double products = static_cast<double>(all_chunks * chunk_queries_) *
                           static_cast<double>(setup_.most_keys) *
                           static_cast<double>(problem.head_dim() + problem.value_dim());
   cut_for_ = products < kWorthAThread ? 1 : thread_count(problem.options.execution, all_chunks);
-  std::int64_t most_chunks = std::max<std::int64_t>(1, kItemBytes / (row_bytes * chunk_queries_));
+  // Where many blocks are packed together, panels are not read again for each block.
+  const std::int64_t item_bytes = sizes.block_keys > 0 ? kLargeItemBytes : kItemBytes;
+  std::int64_t most_chunks = std::max<std::int64_t>(1, item_bytes / (row_bytes * chunk_queries_));
   if (lenses.map) {
     const std::int64_t blocks = setup_.most_keys / setup_.block_keys + 1;
     const std::int64_t query_bytes =

@@ -178,6 +178,18 @@ void check_map(const PooledMap& map, const Shape& before, const MapOf& of, Outpu
                          .type = OutputType::kNumbers});
 }
 
+namespace {
+
+/// Returns the number of queries in a panel of the forward pass.
+std::int64_t panel_lanes(const Problem& problem) {
+  const kernels::ForwardSetup setup{
+      .options = &problem.options,
+      .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()}};
+  return kernels::forward_sizes(setup).panel_lanes;
+}
+
+}  // namespace
+
 kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
   kernels::LensSetup setup;
   if (!asks_for(lenses)) return setup;
@@ -188,7 +200,7 @@ kernels::LensSetup lens_setup(const Problem& problem, const Lenses& lenses) {
     setup.pool = lenses.map.pool;
     setup.map_rows = lenses.map.cells.extent(2);
     setup.map_columns = lenses.map.cells.extent(3);
-    const std::int64_t lanes = kernels::panel_lanes();
+    const std::int64_t lanes = panel_lanes(problem);
     const std::int64_t panels = (problem.shape.q_len + lanes - 1) / lanes;
     setup.chunk_panels = std::max<std::int64_t>(1, (panels + kMaxChunks - 1) / kMaxChunks);
   }
@@ -216,7 +228,7 @@ Maps::Maps(const Problem& problem, const PooledMap& map, const kernels::LensSetu
     : problem_(problem), map_(map), setup_(setup) {
   if (!setup.map) return;
   const ProblemShape& shape = problem.shape;
-  chunk_queries_ = setup.chunk_panels * kernels::panel_lanes();
+  chunk_queries_ = setup.chunk_panels * panel_lanes(problem);
   edges_.resize(
       static_cast<std::size_t>(shape.batch * shape.q_heads * chunks() * 2 * setup.map_columns));
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {

@@ -75,8 +75,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-constexpr float kLowest = std::numeric_limits<float>::lowest();
-
 /// Returns the scratch size of a pass with `Keys` and `Lenses`. The scratch of the lenses follows
 /// that of the pass.
 template <class Keys, class Lenses>
@@ -92,6 +90,8 @@ template <class Keys, class Lenses>
 class ItemPass {
  public:
   using Arithmetic = typename Keys::Arithmetic;
+  /// Whether the softmax is that of `Keys`. Lenses need weights relative to the true maximum.
+  static constexpr bool kOwnSoftmax = Keys::kHasPipeline && Lenses::kNone;
 
   ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
            std::byte* scratch)
@@ -105,6 +105,8 @@ class ItemPass {
         keys_(setup, item.head, scratch_),
         dropout_(dropout_of(setup, item.head)),
         score_factor_(stages_.score_factor()),
+        pushes_(kOwnSoftmax && !stages_.any() && !dropout_ && item.head.context.data != nullptr &&
+                setup.value_dim > 0),
         lenses_(setup, item.head, scratch_,
                 scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_) {}
 
@@ -114,14 +116,40 @@ class ItemPass {
     }
     stages_.begin(item_.q_begin, panels_ * kPanelLanes, keys_begin_, keys_end_);
     // Blocks begin at multiples of block_keys, so results do not depend on the split into items.
-    const std::int64_t first = keys_begin_ / setup_.block_keys * setup_.block_keys;
-    for (std::int64_t block = first; block < keys_end_; block += setup_.block_keys) {
-      if (stop.stop_requested()) return;
-      visit_block(block);
+    const std::int64_t together = keys_.keys_together();
+    for (std::int64_t key = keys_begin_ / together * together; key < keys_end_; key += together) {
+      for (std::int64_t p = 0; p < panels_; ++p) {
+        if (stop.stop_requested()) return;
+        if (!scratch_.panels[p].closed) visit_keys(p, key, std::min(key + together, keys_end_));
+      }
+      if constexpr (Keys::kHasPipeline) keys_.flush(*this, score_factor_);
     }
     for (std::int64_t p = 0; p < panels_; ++p) {
-      if (!scratch_.panels[p].closed) close_panel(p);  // it has no visible key
+      if (!scratch_.panels[p].closed) close_panel(p);
     }
+  }
+
+  // ---- called by the pipeline of Keys
+
+  /// Processes a block that the pipeline does not.
+  void attend_block(std::int64_t p, std::int64_t block) {
+    const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
+    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+    keys_.enter(block, count);
+    attend(p, block, tiles,
+           find_segments(mask_, head_, scratch_.panels[p], block, tiles, scratch_));
+  }
+  void close_panel(std::int64_t p) {
+    Panel& panel = scratch_.panels[p];
+    panel.closed = true;
+    if (!panel.loaded) keys_.clear_context(panel);  // it has no visible key
+    if (score_.sinks.empty() && head_.lse.data == nullptr) {
+      normalize(panel);
+    } else {
+      normalize_with_sink(panel);
+    }
+    lenses_.close(p, panel, scratch_.factor);
+    if (head_.context.data != nullptr) keys_.write_context(panel);
   }
 
  private:
@@ -132,37 +160,35 @@ class ItemPass {
     Panel& panel = scratch_.panels[p];
     panel.first_query = first_query;
     panel.rows = rows;
-    panel.vectors = (rows + kLanes - 1) / kLanes;
+    panel.vectors = Keys::kHasPipeline ? kPanelVectors : (rows + kLanes - 1) / kLanes;
     panel.loaded = panel.closed = false;
     find_ranges(mask_, head_, panel);
+    if constexpr (Keys::kHasPipeline) {
+      panel.whole_begin = pushes_ && panel.exact ? 0 : head_.kv_len;
+      panel.whole_end = head_.kv_len;
+      for (std::int64_t v = 0; v < panel.vectors; ++v) {
+        panel.whole_begin = std::max(panel.whole_begin, panel.ranges[v].all_begin);
+        panel.whole_end = std::min(panel.whole_end, panel.ranges[v].all_end);
+      }
+    }
     if (panel.keys_begin < panel.keys_end) {
       keys_begin_ = keys_end_ == 0 ? panel.keys_begin : std::min(keys_begin_, panel.keys_begin);
       keys_end_ = std::max(keys_end_, panel.keys_end);
     }
-    keys_.clear_context(panel);
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
       hn::Store(hn::Set(d, kLowest), d, panel.maximum + lane);
       hn::Store(hn::Zero(d), d, panel.sum + lane);
+      hn::Store(hn::Zero(d), d, panel.lse_sum + lane);
     }
     lenses_.open(p, panel);
   }
 
-  void load_queries(Panel& panel) {
+  void begin_panel(Panel& panel) {
     panel.loaded = true;
+    if constexpr (Keys::kHasPipeline) prefetch_rows(panel);
+    keys_.clear_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
-  }
-
-  void close_panel(std::int64_t p) {
-    Panel& panel = scratch_.panels[p];
-    panel.closed = true;
-    if (score_.sinks.empty() && head_.lse.data == nullptr) {
-      normalize(panel);
-    } else {
-      normalize_with_sink(panel);
-    }
-    lenses_.close(p, panel, scratch_.factor);
-    if (head_.context.data != nullptr) keys_.write_context(panel);
   }
 
   /// Computes factor = 1 / sum, or 0 for a row without a visible key.
@@ -182,11 +208,11 @@ class ItemPass {
     const double sink_logit =
         sink ? score_.sinks[static_cast<std::size_t>(head_.origin.head)] : 0.0;
     for (std::int64_t lane = 0; lane < panel.rows; ++lane) {
-      double maximum =
-          static_cast<double>(panel.maximum[lane]) * static_cast<double>(score_factor_);
+      double maximum = Keys::reference(panel.maximum[lane], score_factor_);
       // A saturated maximum was already -FLT_MAX, or nearly, before the factor log2(e).
       if (panel.maximum[lane] == kLowest) maximum /= kLn2;
       double sum = static_cast<double>(panel.sum[lane]);
+      double lse_sum = static_cast<double>(panel.lse_sum[lane]);
       double shrink = 1.0;
       if (sink && std::isfinite(sink_logit)) {
         // The sink is one more score, without a value.
@@ -194,40 +220,118 @@ class ItemPass {
         const double before = sum == 0.0 ? logit : maximum;
         maximum = std::max(before, logit);
         shrink = std::exp2(before - maximum);
-        sum = sum * shrink + std::exp2(logit - maximum);
+        const double more = std::exp2(logit - maximum);
+        sum = sum * shrink + more;
+        lse_sum = lse_sum * shrink + more;
       }
       // A row without a visible key or sink has context 0 and lse -inf.
       scratch_.factor[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / sum);
       if (head_.lse.data != nullptr) {
         *head_.lse.row_as<float>(panel.first_query + lane) =
-            sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(sum));
+            sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(lse_sum));
       }
     }
   }
 
   // ---- blocks of keys ---------------------------------------------------------------------------
 
-  void visit_block(std::int64_t block) {
-    const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
-    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
-    bool opened = false;
-    for (std::int64_t p = 0; p < panels_; ++p) {
-      Panel& panel = scratch_.panels[p];
-      if (panel.closed) continue;
-      const bool last = block + count >= panel.keys_end;
+  /// Processes the keys [begin, end), whole blocks, for one panel.
+  void visit_keys(std::int64_t p, std::int64_t begin, std::int64_t end) {
+    Panel& panel = scratch_.panels[p];
+    const std::int64_t seen = panel.keys_begin / setup_.block_keys * setup_.block_keys;
+    bool last = panel.keys_end <= begin;
+    bool pushed = false;  // to the pipeline, which closes the panel
+    for (std::int64_t block = std::max(begin, seen); block < end && !last;
+         block += setup_.block_keys) {
+      if constexpr (Keys::kHasPipeline) {
+        pushed = push_whole(p, block, last);
+        if (pushed) continue;
+      }
+      const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
+      const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
+      last = block + count >= panel.keys_end;
       const std::int64_t segments = find_segments(mask_, head_, panel, block, tiles, scratch_);
-      if (segments > 0) {
-        if (!opened) {
-          keys_.open(block, count);
-          prefetch_next_block(block + count, tiles);
-          opened = true;
-        }
-        if (!panel.loaded) load_queries(panel);
+      pushed = false;
+      if (segments == 0) continue;
+      if (keys_.enter(block, count)) prefetch_next_block(block + count, tiles);
+      if (!panel.loaded) begin_panel(panel);
+      if constexpr (Keys::kHasPipeline) {
+        pushed = push(p, block, segments, last);
+        if (pushed) continue;
+        keys_.flush(*this, score_factor_);
+        attend_block(p, block);  // flush() may have entered another block
+      } else {
         prefetch_around(p, tiles, last);
         attend(p, block, tiles, segments);
       }
-      if (last) close_panel(p);
     }
+    if (!last || pushed) return;
+    if constexpr (Keys::kHasPipeline) keys_.flush(*this, score_factor_);
+    close_panel(p);
+  }
+
+  /// push() for a block whose keys are all visible, without a look at its tiles.
+  bool push_whole(std::int64_t p, std::int64_t block, bool& last) {
+    Panel& panel = scratch_.panels[p];
+    const std::int64_t end = block + setup_.block_keys;
+    if (block < panel.whole_begin || end > panel.whole_end) return false;
+    keys_.enter(block, setup_.block_keys);
+    if (!keys_.may_push()) return false;
+    if (!panel.loaded) begin_panel(panel);
+    last = end >= panel.keys_end;
+    typename Keys::Part& part = keys_.next();
+    part.panel = &panel;
+    part.panel_number = p;
+    part.block = block;
+    part.first_key = 0;
+    part.keys = setup_.block_keys;
+    part.masked[0] = part.masked[1] = false;
+    part.last = last;
+    keys_.push(*this, score_factor_);
+    return true;
+  }
+
+  /// Hands the visible part of a block to the pipeline of `Keys`. Returns false, without any
+  /// effect, if the block needs other stages than it has.
+  bool push(std::int64_t p, std::int64_t block, std::int64_t segments, bool last) {
+    const Panel& panel = scratch_.panels[p];
+    if (!pushes_ || !keys_.may_push()) return false;
+    typename Keys::Part& part = keys_.next();
+    part.panel = &panel;
+    part.panel_number = p;
+    part.block = block;
+    part.first_key = scratch_.segments[0].first_key;
+    part.last = last;
+    part.masked[0] = part.masked[1] = true;  // as keys outside all segments are
+    for (std::int64_t s = 0; s < segments; ++s) {
+      const Segment& segment = scratch_.segments[s];
+      const std::int64_t end = segment.first_key + segment.keys;
+      part.keys = end - part.first_key;
+      for (std::int64_t t = segment.first_key / kTileRows; t < end / kTileRows; ++t) {
+        part.masked[t] = scratch_.masked[t] != 0 || segment.vectors < panel.vectors;
+      }
+    }
+    if (!panel.exact && (part.masked[0] || part.masked[part.keys / kTileRows - 1])) return false;
+    keys_.push(*this, score_factor_);
+    return true;
+  }
+
+  /// Prefetches the panel's context rows and the queries of the next panel at once.
+  void prefetch_rows(const Panel& panel) const {
+    const auto prefetch = [](const auto& rows, std::int64_t first, std::int64_t end,
+                             std::int64_t dim, auto writes) {
+      const std::int64_t bytes = dim * static_cast<std::int64_t>(dtype_size(rows.dtype));
+      for (std::int64_t row = first; row < end; ++row) {
+        const std::byte* const at = rows.row(row);
+        for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b, writes.value, 2);
+      }
+    };
+    const std::int64_t next = panel.first_query + panel.rows;
+    prefetch(head_.query, next, std::min(next + kPanelLanes, item_.q_end), setup_.head_dim,
+             std::integral_constant<int, 0>());
+    prefetch(head_.context, panel.first_query, next,
+             head_.context.data != nullptr ? setup_.value_dim : 0,
+             std::integral_constant<int, 1>());
   }
 
   /// Starts prefetching the queries of the next panel (if it is not loaded yet) or of the next
@@ -282,12 +386,19 @@ class ItemPass {
       keys_.note_who_sees_doubtful(segment);
     }
     lenses_.look_at_scores(p, panel, block, tiles, segments);
-    raise_panel_maximum(panel);
+    if constexpr (kOwnSoftmax) {
+      keys_.raise(panel, scratch_.block_maximum, score_factor_);
+    } else {
+      raise_panel_maximum(panel);
+    }
     lenses_.begin_weights(p, panel, block, segments);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       with_vectors(segment.vectors, [&](auto vectors) {
-        if (lenses_.watches_weights()) {
+        if constexpr (kOwnSoftmax) {
+          keys_.template compute_weights<decltype(vectors)::value>(panel, block, segment,
+                                                                   score_factor_, dropout_);
+        } else if (lenses_.watches_weights()) {
           lenses_.template compute_weights<decltype(vectors)::value>(p, panel, block, segment);
         } else if (dropout_) {
           compute_weights<decltype(vectors)::value, true>(panel, block, segment);
@@ -297,7 +408,11 @@ class ItemPass {
       });
     }
     lenses_.end_weights(p);
-    add_block_sum(panel);
+    if constexpr (kOwnSoftmax) {
+      keys_.add_block_sums(panel);
+    } else {
+      add_block_sum(panel);
+    }
     if (head_.context.data == nullptr) return;
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
@@ -355,7 +470,8 @@ class ItemPass {
       maximum[v] = hn::Load(d, panel.maximum + lane + v * kLanes);
       sum[v] = hn::Load(d, scratch_.block_sum + lane + v * kLanes);
     }
-    float* const weights = scratch_.scores + lane;
+    const float* const scores = scratch_.scores + lane;
+    float* const weights = scratch_.weights + lane;
     // A segment consists of whole tiles, so its number of keys is even. Two keys at a time give
     // more instruction-level parallelism.
     for (std::int64_t k = segment.first_key; k < segment.first_key + segment.keys; k += 2) {
@@ -367,7 +483,7 @@ class ItemPass {
         Vector pair[2];
         HWY_UNROLL(2)
         for (int i = 0; i < 2; ++i) {
-          const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
+          const Vector score = hn::Load(d, scores + (k + i) * kPanelLanes + v * kLanes);
           // Subtract before multiplying: for huge scores, the rounding error of factor * maximum
           // exceeds the range of exponents.
           const Vector below = hn::Sub(score, maximum[v]);
@@ -421,6 +537,7 @@ class ItemPass {
   Keys keys_;
   std::optional<DropoutLanes> dropout_;
   const float score_factor_;  // the softmax multiplies scores by it
+  const bool pushes_;         // whether blocks may be pushed into the pipeline of `Keys`
   Lenses lenses_;
   std::int64_t panels_ = 0;
   std::int64_t keys_begin_ = 0;  // the range of all keys visible to the item's rows

@@ -12,6 +12,7 @@
 
 #include "kernels/forward/forward-inl.h"
 #include "kernels/forward/forward.h"
+#include "kernels/forward/forward_amx.h"
 #include "kernels/forward/forward_bf16.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 
@@ -61,18 +62,35 @@ HWY_EXPORT(RunItem);
 
 std::int64_t panel_lanes() { return HWY_DYNAMIC_DISPATCH(PanelLanes)(); }
 
-std::int64_t packed_number_bytes(const ForwardSetup& setup) {
-  return bf16_forward(setup) != nullptr ? sizeof(BFloat16) : sizeof(float);
+namespace {
+
+/// Returns the functions for these types that are compiled elsewhere; null if there are none.
+const ForwardFunctions* other_forward(const ForwardSetup& setup) {
+  if (const auto* amx = amx_forward(setup)) return amx;
+  if (const auto* emulated = emulated_amx_forward(setup)) return emulated;
+  return bf16_forward(setup);
+}
+
+}  // namespace
+
+ForwardSizes forward_sizes(const ForwardSetup& setup) {
+  const ForwardFunctions* const other = other_forward(setup);
+  if (other == nullptr) return {.panel_lanes = panel_lanes(), .number_bytes = sizeof(float)};
+  return {.panel_lanes = other->panel_lanes,
+          .number_bytes = sizeof(BFloat16),
+          .block_keys = other->block_keys};
 }
 
 std::size_t forward_scratch_bytes(const ForwardSetup& setup) {
-  if (const auto* bf16 = bf16_forward(setup)) return bf16->scratch_bytes(setup);
+  if (const auto* other = other_forward(setup)) return other->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup);
 }
 
 void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
                   std::byte* scratch, const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_forward(setup)) return bf16->item(setup, item, next, scratch, stop);
+  if (const auto* other = other_forward(setup)) {
+    return other->item(setup, item, next, scratch, stop);
+  }
   HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
 }
 

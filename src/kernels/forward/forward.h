@@ -13,13 +13,20 @@
 
 namespace fovea::kernels {
 
-/// Returns the size in bytes of a tensor element once it is packed for the products.
-std::int64_t packed_number_bytes(const ForwardSetup& setup);
+/// What the forward pass asks of the plan.
+struct ForwardSizes {
+  std::int64_t panel_lanes = 0;   // queries of a panel
+  std::int64_t number_bytes = 0;  // of a tensor element once it is packed for the products
+  /// Unless 0, the keys of a block. Then many blocks are packed together, and items may be large.
+  std::int64_t block_keys = 0;
+};
+/// Returns the sizes for the types, options and lenses of `setup`; the other members may be unset.
+ForwardSizes forward_sizes(const ForwardSetup& setup);
 
 /// Returns the bytes of scratch memory that one thread needs, a multiple of 64.
 std::size_t forward_scratch_bytes(const ForwardSetup& setup);
 
-/// A work item: at most most_panels * panel_lanes() queries of one head.
+/// A work item: at most most_panels panels of queries of one head.
 struct ForwardItem {
   ForwardHead head;
   std::int64_t q_begin = 0;

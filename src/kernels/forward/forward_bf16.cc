@@ -39,7 +39,7 @@ void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardI
   }
 }
 
-constexpr ForwardFunctions kForwardFunctions{&scratch_bytes, &run_item};
+constexpr ForwardFunctions kForwardFunctions{&scratch_bytes, &run_item, kPanelLanes};
 
 }  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE

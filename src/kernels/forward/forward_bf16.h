@@ -6,17 +6,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <stop_token>
 
 #include "kernels/forward/forward.h"
 
 namespace fovea::kernels {
 
-/// The implementations of forward_scratch_bytes and forward_item for one arithmetic.
+/// The implementations of forward_scratch_bytes and forward_item for one arithmetic, and the sizes
+/// that it asks for.
 struct ForwardFunctions {
   std::size_t (*scratch_bytes)(const ForwardSetup& setup);
   void (*item)(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
                std::byte* scratch, const std::stop_token& stop);
+  std::int64_t panel_lanes;
+  std::int64_t block_keys = 0;  // 0: any
 };
 
 /// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the

@@ -51,6 +51,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 /// The implementation for passes without lenses: all functions are empty and compile to nothing.
 struct NoLenses {
+  static constexpr bool kNone = true;
   NoLenses(const ForwardSetup&, const ForwardHead&, ForwardScratch&, std::byte*, float) {}
   static std::size_t scratch_bytes(const ForwardSetup&) { return 0; }
 
@@ -70,6 +71,7 @@ struct NoLenses {
 template <class Arithmetic>
 class ItemLenses {
  public:
+  static constexpr bool kNone = false;
   ItemLenses(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
              std::byte* memory, float score_factor)
       : setup_(setup),
@@ -358,7 +360,8 @@ class ItemLenses {
       }
     };
 
-    float* const weights = scratch_.scores + lane;
+    const float* const scores = scratch_.scores + lane;
+    float* const weights = scratch_.weights + lane;
     const std::int64_t end = segment.first_key + segment.keys;
     for (std::int64_t k = segment.first_key; k < end; k += 2) {
       Vector pair[2][kVectors];
@@ -366,7 +369,7 @@ class ItemLenses {
       for (int v = 0; v < kVectors; ++v) {
         HWY_UNROLL(2)
         for (int i = 0; i < 2; ++i) {
-          const Vector score = hn::Load(d, weights + (k + i) * kPanelLanes + v * kLanes);
+          const Vector score = hn::Load(d, scores + (k + i) * kPanelLanes + v * kLanes);
           Vector below = hn::Sub(score, maximum[v]);
           if (!Arithmetic::kScalesQueries) below = hn::Mul(factor, below);
           const Vector weight = Arithmetic::exp2_of_nonpositive(below);

@@ -27,7 +27,10 @@ constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(Floats())
 // The register tile has kTileRows x kPanelVectors accumulators. Together with kPanelVectors vectors
 // of B and one broadcast element of A, they must fit in the registers: 8 x 3 accumulators with 32
 // registers, 4 x 3 with 16. Without a fused multiply-add, the product needs one more register.
-#if HWY_TARGET == HWY_SCALAR
+#if FOVEA_AMX_TARGET  // the tile unit has other registers
+constexpr int kTileRows = 32;
+constexpr int kPanelVectors = 2;
+#elif HWY_TARGET == HWY_SCALAR
 constexpr int kTileRows = 2;
 constexpr int kPanelVectors = 2;
 #elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2

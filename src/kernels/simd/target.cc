@@ -16,6 +16,7 @@
 #include "fovea/simd_targets.h"  // before Highway
 
 #include "core/fail.h"
+#include "kernels/simd/tile_permission.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd/target.cc"
@@ -40,32 +41,51 @@ HWY_EXPORT(compiled_target);
 // The portable fallback is EMU128, or HWY_SCALAR for compilers that miscompile EMU128.
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
 
-/// A Highway target, or AVX3 with bfloat16 dot products, which is not a Highway target.
+/// What a target has beyond Highway's.
+enum class Extension { kNone, kBf16Dots, kTiles, kEmulatedTiles };
+
 struct Target {
   std::int64_t highway = 0;
-  bool bf16_dots = false;
+  Extension extension = Extension::kNone;
 };
 
 std::string name_of(const Target& target) {
   if ((target.highway & kFallback) != 0) return "SCALAR";
-  return std::string(hwy::TargetName(target.highway)) + (target.bf16_dots ? "_BF16" : "");
+  switch (target.extension) {
+    case Extension::kTiles:
+      return "AMX";
+    case Extension::kEmulatedTiles:
+      return "AMX_EMULATED";
+    case Extension::kBf16Dots:
+      return std::string(hwy::TargetName(target.highway)) + "_BF16";
+    default:
+      return hwy::TargetName(target.highway);
+  }
 }
 
-bool cpu_has_bf16_dots() {
+CpuFeatures features_of_cpu() {
+  CpuFeatures cpu{.highway = hwy::SupportedTargets()};
 #if HWY_ARCH_X86 && (HWY_TARGETS & HWY_AVX3) != 0
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
+  cpu.bf16_dots = __builtin_cpu_supports("avx512bf16") != 0;
+  cpu.slow_bf16_dots = __builtin_cpu_is("intel") != 0;
+  cpu.tiles = tile_permission().granted;
 #endif
+  return cpu;
 }
 
 // Returns the targets, best first. In Highway, a lower bit is a better target.
-std::vector<Target> targets_of(std::int64_t supported, bool has_bf16_dots) {
+std::vector<Target> targets_of(const CpuFeatures& cpu) {
   std::vector<Target> found;
-  for (std::int64_t rest = supported & HWY_TARGETS; rest != 0; rest &= rest - 1) {
+  for (std::int64_t rest = cpu.highway & HWY_TARGETS; rest != 0; rest &= rest - 1) {
     const std::int64_t target = rest & -rest;
-    if (target == HWY_AVX3 && has_bf16_dots) found.push_back({target, true});
-    found.push_back({target, false});
+    const bool avx3 = target == HWY_AVX3;
+    if (avx3 && cpu.tiles) found.push_back({target, Extension::kTiles});
+    if (avx3 && cpu.bf16_dots && !cpu.slow_bf16_dots) {
+      found.push_back({target, Extension::kBf16Dots});
+    }
+    found.push_back({target});
+    if (avx3 && cpu.bf16_dots && cpu.slow_bf16_dots)
+      found.push_back({target, Extension::kBf16Dots});
   }
   return found;
 }
@@ -78,23 +98,34 @@ std::vector<std::string> names_of(const std::vector<Target>& targets) {
 
 // Evaluated once, before choose() changes the result of hwy::SupportedTargets().
 const std::vector<Target>& available() {
-  static const std::vector<Target> targets =
-      targets_of(hwy::SupportedTargets(), cpu_has_bf16_dots());
+  static const std::vector<Target> targets = targets_of(features_of_cpu());
   return targets;
+}
+
+std::vector<Target> emulated() {
+  std::vector<Target> found;
+  for (const Target& target : available()) {
+    if (target.highway != HWY_AVX3 || target.extension != Extension::kNone) continue;
+    found.push_back({target.highway, Extension::kEmulatedTiles});
+  }
+  return found;
 }
 
 Target find_target(std::string_view name) {
   for (const Target& target : available()) {
-    if (name == name_of(target) || (!target.bf16_dots && name == hwy::TargetName(target.highway))) {
+    const bool plain = target.extension == Extension::kNone;
+    if (name == name_of(target) || (plain && name == hwy::TargetName(target.highway)))
       return target;
-    }
+  }
+  for (const Target& target : emulated()) {
+    if (name == name_of(target)) return target;
   }
   fail("FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
        fmt::join(available_targets(), ", "), name);
 }
 
 std::atomic<bool> chosen = false;
-std::atomic<bool> bf16_dots = false;
+std::atomic<Extension> extension = Extension::kNone;
 
 void choose() {
   static std::mutex mutex;
@@ -108,7 +139,7 @@ void choose() {
     hwy::SetSupportedTargetsForTest(target.highway);
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  bf16_dots.store(target.bf16_dots, std::memory_order_relaxed);
+  extension.store(target.extension, std::memory_order_relaxed);
   chosen.store(true, std::memory_order_release);
 }
 
@@ -120,18 +151,34 @@ void choose_target() {
 
 bool bf16_dots_active() {
   choose_target();
-  return bf16_dots.load(std::memory_order_relaxed);
+  return extension.load(std::memory_order_relaxed) == Extension::kBf16Dots;
+}
+
+TileUnitKind tile_unit_active() {
+  choose_target();
+  switch (extension.load(std::memory_order_relaxed)) {
+    case Extension::kTiles:
+      return TileUnitKind::kHardware;
+    case Extension::kEmulatedTiles:
+      return TileUnitKind::kEmulated;
+    default:
+      return TileUnitKind::kNone;
+  }
+}
+
+bool bf16_products_active() {
+  return bf16_dots_active() || tile_unit_active() != TileUnitKind::kNone;
 }
 
 std::string active_target() {
   choose_target();
-  return name_of({HWY_DYNAMIC_DISPATCH(compiled_target)(), bf16_dots_active()});
+  return name_of({HWY_DYNAMIC_DISPATCH(compiled_target)(), extension.load()});
 }
 
 std::vector<std::string> available_targets() { return names_of(available()); }
-
-std::vector<std::string> targets_of_cpu(std::int64_t supported, bool has_bf16_dots) {
-  return names_of(targets_of(supported, has_bf16_dots));
+std::vector<std::string> emulated_targets() { return names_of(emulated()); }
+std::vector<std::string> targets_of_cpu(const CpuFeatures& cpu) {
+  return names_of(targets_of(cpu));
 }
 
 }  // namespace fovea::kernels

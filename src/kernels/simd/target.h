@@ -28,18 +28,39 @@ FOVEA_API void choose_target();
 /// InvalidArgument if choose_target() does.
 std::string active_target();
 
-/// Returns whether the kernels' target is "AVX3_BF16", which multiplies pairs of bfloat16
-/// (vdpbf16ps of AVX-512). Throws InvalidArgument if choose_target() does.
+/// Returns whether the kernels multiply pairs of bfloat16 with vdpbf16ps of AVX-512: on the target
+/// "AVX3_BF16". Throws InvalidArgument if choose_target() does.
 bool bf16_dots_active();
 
-/// Returns the valid values of FOVEA_TARGET: the targets that both this CPU and this build support,
-/// best first. The names are Highway's, with two exceptions: the portable fallback of x86, which
-/// comes last, is always "SCALAR", and AVX3 with bfloat16 dot products is "AVX3_BF16". The list is
-/// never empty and does not depend on the chosen target.
+/// The tile unit that multiplies matrices: that of Intel's AMX on the target "AMX", an emulation
+/// with the same results on "AMX_EMULATED".
+enum class TileUnitKind { kNone, kHardware, kEmulated };
+/// Returns the kernels' tile unit. Throws InvalidArgument if choose_target() does.
+TileUnitKind tile_unit_active();
+
+/// Returns whether the forward pass multiplies bfloat16 without converting it: by either of them.
+bool bf16_products_active();
+
+/// Returns the valid values of FOVEA_TARGET, except emulated_targets(): the targets that both this
+/// CPU and this build support, best first. The names are Highway's, with these exceptions: the
+/// portable fallback of x86, which comes last, is always "SCALAR"; AVX3 with bfloat16 dot products
+/// is "AVX3_BF16", and with tile instructions "AMX". The list is never empty and does not depend on
+/// the chosen target.
 std::vector<std::string> available_targets();
 
-/// Returns available_targets() of a CPU with the Highway targets `supported`, one bit each, and
-/// with or without vdpbf16ps. The function is pure, so tests can cover CPUs other than this one.
-std::vector<std::string> targets_of_cpu(std::int64_t supported, bool has_bf16_dots);
+/// Returns further values of FOVEA_TARGET, for tests: "AMX_EMULATED" on a CPU with AVX3.
+std::vector<std::string> emulated_targets();
+
+/// The properties of a CPU that determine its targets.
+struct CpuFeatures {
+  std::int64_t highway = 0;     // the supported Highway targets, one bit each
+  bool bf16_dots = false;       // vdpbf16ps
+  bool slow_bf16_dots = false;  // which takes twice as long as a float32 instruction: Intel
+  bool tiles = false;           // tile instructions for bfloat16, permitted by the system
+};
+
+/// Returns available_targets() of a CPU. The function is pure, so tests can cover CPUs other than
+/// this one.
+std::vector<std::string> targets_of_cpu(const CpuFeatures& cpu);
 
 }  // namespace fovea::kernels

@@ -104,27 +104,17 @@ class KeyRows {
     return sizes;
   }
 
-  void open(std::int64_t block, std::int64_t count) {
-    count_ = count;
-    doubtful_.open(block);
-    if (head_.key.dtype == DType::kFloat32) {
-      keys_ = {head_.key.row_as<float>(block), head_.key.stride};
-    } else {
-      keys_ = {scratch_.keys, whole_vectors(setup_.head_dim)};
-      Arithmetic::pack_rows(head_.key, block, count, count, setup_.head_dim, scratch_.keys,
-                            keys_.stride);
-    }
-    if (head_.value.dtype == DType::kFloat32 && setup_.value_dim == width_) {
-      values_ = {head_.value.row_as<float>(block), head_.value.stride};
-      if (rows_are_finite(values_.data, values_.stride, count, width_)) return;
-    }
-    values_ = {scratch_.values, width_};
-    if (Arithmetic::pack_rows(head_.value, block, count, count, setup_.value_dim, scratch_.values,
-                              width_)) {
-      return;
-    }
-    doubtful_.find(count,
-                   [&](std::int64_t key) { Arithmetic::clear_row(scratch_.values, key, width_); });
+  static constexpr bool kHasPipeline = false;
+  /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
+  static double reference(float maximum, float factor) {
+    return static_cast<double>(maximum) * static_cast<double>(factor);
+  }
+  std::int64_t keys_together() const { return setup_.block_keys; }
+
+  bool enter(std::int64_t block, std::int64_t count) {
+    if (block == block_) return false;
+    open(block, count);
+    return true;
   }
 
   template <int kVectors>
@@ -162,14 +152,14 @@ class KeyRows {
         fetch();
         add_rows<Arithmetic, Layout<1, kPanelLanes>>(
             (rows + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple, width_,
-            scratch_.scores + key * kPanelLanes + row, values_.row(key), values_.stride, seen - key,
-            panel.context + row * width_, width_);
+            scratch_.weights + key * kPanelLanes + row, values_.row(key), values_.stride,
+            seen - key, panel.context + row * width_, width_);
       }
     }
   }
   void add_doubtful(const Panel& panel, const Segment& segment) {
     doubtful_.add(segment, [&](std::int64_t key, std::int64_t lane, std::int64_t c, float value) {
-      panel.context[lane * width_ + c] += Arithmetic::weight(scratch_.scores, key, lane) * value;
+      panel.context[lane * width_ + c] += Arithmetic::weight(scratch_.weights, key, lane) * value;
     });
   }
 
@@ -189,6 +179,30 @@ class KeyRows {
   }
 
  private:
+  void open(std::int64_t block, std::int64_t count) {
+    block_ = block;
+    count_ = count;
+    doubtful_.open(block);
+    if (head_.key.dtype == DType::kFloat32) {
+      keys_ = {head_.key.row_as<float>(block), head_.key.stride};
+    } else {
+      keys_ = {scratch_.keys, whole_vectors(setup_.head_dim)};
+      Arithmetic::pack_rows(head_.key, block, count, count, setup_.head_dim, scratch_.keys,
+                            keys_.stride);
+    }
+    if (head_.value.dtype == DType::kFloat32 && setup_.value_dim == width_) {
+      values_ = {head_.value.row_as<float>(block), head_.value.stride};
+      if (rows_are_finite(values_.data, values_.stride, count, width_)) return;
+    }
+    values_ = {scratch_.values, width_};
+    if (Arithmetic::pack_rows(head_.value, block, count, count, setup_.value_dim, scratch_.values,
+                              width_)) {
+      return;
+    }
+    doubtful_.find(count,
+                   [&](std::int64_t key) { Arithmetic::clear_row(scratch_.values, key, width_); });
+  }
+
   /// Rows of weights that are multiplied with values at a time: a multiple of the rows of a tile.
   static constexpr std::int64_t kRowsTogether = 12;
   /// Keys whose values fit in the L1 cache.
@@ -221,7 +235,8 @@ class KeyRows {
   ForwardScratch& scratch_;
   DoubtfulKeys doubtful_;
   Rows keys_, values_;
-  std::int64_t count_ = 0;  // keys of the block
+  std::int64_t block_ = -1;  // its first key
+  std::int64_t count_ = 0;   // keys of the block
   const std::int64_t width_;
 };
 

@@ -33,7 +33,7 @@ template <class Arithmetic>
 void load_panel(const InputRows& rows, const Panel& panel, std::int64_t dim, float factor,
                 float* to) {
   // Lanes without a row are set to zero; their results are not used.
-  if (panel.rows % kLanes != 0) {
+  if (panel.rows < panel.vectors * kLanes) {
     for (std::int64_t c = 0; c < steps<Arithmetic>(dim); ++c) {
       std::fill(to + c * kPanelLanes + panel.rows, to + c * kPanelLanes + panel.vectors * kLanes,
                 0.0f);

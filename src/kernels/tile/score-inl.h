@@ -25,6 +25,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+/// The maximum of no scores.
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 /// Computes scores *= factor for one tile of `lanes` lanes.
 HWY_INLINE void scale_tile(float* HWY_RESTRICT scores, std::int64_t lanes, float factor) {

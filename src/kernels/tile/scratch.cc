@@ -15,21 +15,36 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   for (std::int64_t p = 0; p < s.panels; ++p) {
     Panel unused;
     Panel& panel = base == nullptr ? unused : panels[p];
-    panel.queries = arena.take<float>(s.query_steps * s.lanes);
-    panel.context = arena.take<float>(s.value_dim * s.lanes);
+    if (s.panels_at_once == 0 || p < s.panels_at_once || base == nullptr) {
+      const bool own = s.panels_at_once == 0 || p < s.panels_at_once;
+      panel.queries = arena.take<float>(own ? s.query_steps * s.lanes : 0);
+      panel.context = arena.take<float>(own ? s.value_dim * s.lanes : 0);
+    } else {
+      panel.queries = panels[p % s.panels_at_once].queries;
+      panel.context = panels[p % s.panels_at_once].context;
+    }
     panel.maximum = arena.take<float>(s.lanes);
     panel.sum = arena.take<float>(s.lanes);
+    panel.lse_sum = s.weights > 0 ? arena.take<float>(s.lanes) : panel.sum;
     panel.key_begin = arena.take<std::int64_t>(s.lanes);
     panel.key_end = arena.take<std::int64_t>(s.lanes);
   }
+  const bool two = s.weights > 0;
   scores = arena.take<float>(s.block_keys * s.lanes);
-  keys = arena.take<float>(s.block_keys * s.query_steps);
+  other_scores = arena.take<float>(two ? s.block_keys * s.lanes : 0);
+  weights = two ? arena.take<float>(s.weights) : scores;
+  other_weights = arena.take<float>(s.weights);
+  first_scores = arena.take<float>(two ? (s.block_keys + 16) * s.lanes : 0);
+  keys = arena.take<float>(s.keys > 0 ? s.keys : s.block_keys * s.query_steps);
   // One extra cache line: tiles at power-of-two distances would map to the same cache sets.
   value_tile_stride = s.block_steps * s.tile_rows + 16;
-  values = arena.take<float>((s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
+  values = arena.take<float>(
+      s.keys > 0 ? s.values : (s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
+  blocks = arena.take<std::uint8_t>(s.blocks);
   block_maximum = arena.take<float>(s.lanes);
   ignored_maximum = arena.take<float>(s.lanes);
   block_sum = arena.take<float>(s.lanes);
+  block_lse_sum = arena.take<float>(two ? s.lanes : 0);
   factor = arena.take<float>(s.lanes);
   bias_tile = arena.take<float>(s.lanes * s.bias_keys);
   mask_rows = arena.take<float>(s.rows_of_mask ? s.lanes * s.tile_rows : 0);

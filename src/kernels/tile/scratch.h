@@ -26,11 +26,14 @@ struct Panel {
   bool closed;              // the results of the rows are written
   std::int64_t keys_begin;  // the range of all keys visible to any row
   std::int64_t keys_end;
+  std::int64_t whole_begin;  // for a pipeline: the range of keys visible to every row
+  std::int64_t whole_end;
   VectorRange ranges[4];
   float* queries;           // [query_steps][lanes]
   float* context;           // [value_dim][lanes], not yet divided by `sum`
   float* maximum;           // [lanes], of the scores times log2(e)
   float* sum;               // [lanes], of 2^(score - maximum)
+  float* lse_sum;           // [lanes], the same for lse; usually `sum` itself
   std::int64_t* key_begin;  // [lanes], the range of keys visible to each row;
   std::int64_t* key_end;    // lanes without a row have the range of the last row
 };
@@ -49,16 +52,28 @@ struct ForwardScratchSizes {
   std::int64_t query_steps, block_steps;  // tile steps over head_dim and over the keys of a block
   std::int64_t value_dim, most_keys, bias_keys;
   bool rows_of_mask, dropout, position_bias;
+  /// Unless 0, the floats of `weights`, of which there are then two, as of `scores`, and
+  /// Panel::lse_sum has memory of its own.
+  std::int64_t weights = 0;
+  /// Unless 0, that many panels share the memory of their queries and contexts with all others.
+  std::int64_t panels_at_once = 0;
+  /// Unless 0, the floats of `keys` and of `values`, and the entries of `blocks`.
+  std::int64_t keys = 0, values = 0, blocks = 0;
 };
 
 struct ForwardScratch {
-  Panel* panels;            // [panels]
-  float* scores;            // [block_keys][lanes]; later the weights, [block_steps][lanes]
+  Panel* panels;        // [panels]
+  float* scores;        // [block_keys][lanes]
+  float* weights;       // [block_steps][lanes]; usually in place of the scores
+  float* other_scores;  // second buffers, for two blocks at a time
+  float* other_weights;
+  float* first_scores;      // [block_keys + 16][lanes], with two buffers
   float* keys;              // tiles of [query_steps][tile_rows]
   float* values;            // tiles of [block_steps][tile_rows], `value_tile_stride` apart
   float* block_maximum;     // [lanes]
   float* ignored_maximum;   // [lanes]
   float* block_sum;         // [lanes]
+  float* block_lse_sum;     // [lanes], for Panel::lse_sum
   float* factor;            // [lanes], rescales the sums of earlier blocks
   float* bias_tile;         // [bias_keys][lanes]
   float* mask_rows;         // [lanes][tile_rows]
@@ -72,6 +87,7 @@ struct ForwardScratch {
   std::uint8_t* visible;    // [lanes][block_keys], for masks without exact ranges
   std::int32_t* doubtful;   // [block_keys], keys with a NaN or infinity in the value
   float* doubtful_visible;  // [block_keys][lanes], 1 if the doubtful key is visible, else 0
+  std::uint8_t* blocks;     // a note on each of several packed blocks
   std::int64_t value_tile_stride;
 
   /// Lays out the parts from `base`, which must be aligned to 64 bytes. If `base` is null, only the

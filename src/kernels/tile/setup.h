@@ -90,8 +90,8 @@ struct ForwardHead {
   }
 };
 
-/// Returns the number of queries in a panel for the active target, one per lane. Defined in
-/// forward/forward.cc, which is compiled for all targets.
+/// Returns the number of queries in a panel for the active target, one per lane; forward passes may
+/// have others (ForwardSizes). Defined in forward/forward.cc, which is compiled for all targets.
 std::int64_t panel_lanes();
 
 }  // namespace fovea::kernels

@@ -29,8 +29,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
-/// The number of keys whose additive bias is loaded together: one cache line.
-constexpr std::int64_t kBiasKeys = 16;
+/// The number of keys whose additive bias is loaded together: one cache line, or a tile.
+constexpr std::int64_t kBiasKeys = kTileRows > 16 ? kTileRows : 16;
 
 class ScoreStages {
  public:

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -22,7 +23,6 @@
 #include "fovea/tensor.h"
 
 #include "kernels/forward/forward.h"
-#include "kernels/forward/forward_bf16.h"
 #include "kernels/simd/target.h"
 
 namespace fovea::test {
@@ -38,12 +38,13 @@ std::string wish() {
 class Skip : public testing::Environment {
  public:
   void SetUp() override {
-    const std::vector<std::string> targets = kernels::available_targets();
+    std::vector<std::string> targets = kernels::available_targets();
     if (wish().empty()) return;
     if (wish() == targets.front() && std::getenv("FOVEA_TEST_OTHER") != nullptr) {
       std::cout << "Skipped: " << wish() << " is what runs without FOVEA_TARGET" << std::endl;
       std::_Exit(kSkipped);
     }
+    std::ranges::copy(kernels::emulated_targets(), std::back_inserter(targets));
     if (std::ranges::count(targets, wish()) > 0) return;
     std::cout << "Skipped: this CPU or this build does not have " << wish() << ", but";
     for (const std::string& target : targets) std::cout << ' ' << target;
@@ -65,26 +66,31 @@ TEST(AttentionTarget, PanelWidthMatchesTheTarget) {
   const std::string target = kernels::active_target();
   // Depending on the compiler, SCALAR uses single floats or emulated vectors of four.
   const std::map<std::string, std::set<std::int64_t>> expected{
-      {"SCALAR", {2, 8}}, {"SSE4", {8}},  {"NEON", {12}},
-      {"AVX2", {24}},     {"AVX3", {48}}, {"AVX3_BF16", {48}}};
+      {"SCALAR", {2, 8}}, {"SSE4", {8}},       {"NEON", {12}}, {"AVX2", {24}},
+      {"AVX3", {48}},     {"AVX3_BF16", {48}}, {"AMX", {48}},  {"AMX_EMULATED", {48}}};
   const auto known = expected.find(target);
   if (known == expected.end()) GTEST_SKIP() << "no number is expected of " << target;
   EXPECT_TRUE(known->second.contains(kernels::panel_lanes())) << kernels::panel_lanes();
 }
 
-TEST(AttentionTarget, OnlyAvx3Bf16MultipliesBfloat16Pairs) {
-  const bool dots = kernels::active_target() == "AVX3_BF16";
+TEST(AttentionTarget, OnlySomeTargetsMultiplyBfloat16) {
+  const std::string target = kernels::active_target();
+  const bool dots = target == "AVX3_BF16";
+  const bool tiles = target == "AMX" || target == "AMX_EMULATED";
   EXPECT_EQ(kernels::bf16_dots_active(), dots);
+  EXPECT_EQ(kernels::tile_unit_active() != kernels::TileUnitKind::kNone, tiles);
+  EXPECT_EQ(kernels::bf16_products_active(), dots || tiles);
   const AttentionOptions options;
   constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
   for (const DType query : kTypes) {
     for (const DType key : kTypes) {
       for (const DType value : kTypes) {
         const kernels::ForwardSetup setup{.options = &options, .types = {query, key, value}};
-        const bool pairs = dots && query == DType::kBFloat16 && key == DType::kBFloat16 &&
-                           value == DType::kBFloat16;
-        EXPECT_EQ(kernels::bf16_forward(setup) != nullptr, pairs);
-        EXPECT_EQ(kernels::packed_number_bytes(setup), pairs ? 2 : 4);
+        const bool all_bf16 =
+            query == DType::kBFloat16 && key == DType::kBFloat16 && value == DType::kBFloat16;
+        const kernels::ForwardSizes sizes = kernels::forward_sizes(setup);
+        EXPECT_EQ(sizes.number_bytes, all_bf16 && (dots || tiles) ? 2 : 4);
+        EXPECT_EQ(sizes.block_keys > 0, all_bf16 && tiles);
       }
     }
   }

@@ -18,7 +18,7 @@
 #include "fovea/mask.h"
 #include "fovea/random.h"
 
-#include "kernels/forward/forward_bf16.h"
+#include "kernels/forward/forward.h"
 #include "kernels/simd/target.h"
 #include "support/forward.h"
 #include "support/random_problem.h"
@@ -45,7 +45,8 @@ struct Types {
   /// Returns true if the kernel multiplies bfloat16 pairs, which requires rounded weights.
   bool rounds_weights() const {
     AttentionOptions options;
-    return kernels::bf16_forward({.options = &options, .types = {query, key, value}}) != nullptr;
+    return kernels::forward_sizes({.options = &options, .types = {query, key, value}})
+               .number_bytes == 2;
   }
 };
 
@@ -220,8 +221,8 @@ TEST(AttentionStorage, OnlyBfloat16PairKernelsRoundWeights) {
   for (std::int64_t row = 0; row < 40; ++row) {
     worst = std::max(worst, std::abs(found.value({0, 0, row, 0}) / exact.value({row, 0}) - 1.0));
   }
-  EXPECT_EQ(worst > 0x1p-12, kernels::bf16_dots_active()) << worst;
-  EXPECT_LT(worst, kernels::bf16_dots_active() ? 0x1.01p-8 : 0x1p-21);
+  EXPECT_EQ(worst > 0x1p-12, kernels::bf16_products_active()) << worst;
+  EXPECT_LT(worst, kernels::bf16_products_active() ? 0x1.01p-8 : 0x1p-21);
 }
 
 TEST(AttentionStorage, PairsOfEveryDimensionAndLength) {
@@ -309,7 +310,7 @@ TEST(AttentionStorage, OnlyBfloat16PairKernelsFlushSubnormals) {
     set_value(tensor, {0, 0, 0, 0}, number);
     return tensor;
   };
-  const bool zeros = kernels::bf16_dots_active();
+  const bool zeros = kernels::bf16_products_active();
   const Tensor normal = one(1.0), small = one(0x1p-130), smallest = one(0x1p-126);
   EXPECT_EQ(forward({normal, normal, small}).context.value({0, 0, 0, 0}), zeros ? 0.0 : 0x1p-130);
   EXPECT_EQ(forward({normal, normal, smallest}).context.value({0, 0, 0, 0}), 0x1p-126);

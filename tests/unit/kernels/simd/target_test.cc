@@ -21,6 +21,8 @@
 #include "fovea/error.h"
 #include "fovea/simd_targets.h"  // with Highway's targets
 
+#include "kernels/simd/tile_permission.h"
+
 namespace fovea::kernels {
 namespace {
 
@@ -127,25 +129,34 @@ TEST(TargetsOfCpu, IgnoreHighwayTargetsAboveAvx3) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
   // AVX3_SPR, AVX3_ZEN4 and AVX3_DL have bits 4, 6 and 7; Highway 1.0.3 only knows AVX3_DL.
   for (const int bit : {0, 4, 6, 7, 8}) {
-    const std::int64_t cpu = cpu_up_to(std::int64_t{1} << bit);
-    EXPECT_THAT(targets_of_cpu(cpu, true),
+    CpuFeatures cpu{.highway = cpu_up_to(std::int64_t{1} << bit)};
+    EXPECT_THAT(targets_of_cpu(cpu), testing::ElementsAre("AVX3", "AVX2", "SSE4", "SCALAR")) << bit;
+    cpu.bf16_dots = true;
+    EXPECT_THAT(targets_of_cpu(cpu),
                 testing::ElementsAre("AVX3_BF16", "AVX3", "AVX2", "SSE4", "SCALAR"))
         << bit;
-    EXPECT_THAT(targets_of_cpu(cpu, false), testing::ElementsAre("AVX3", "AVX2", "SSE4", "SCALAR"))
+    cpu.slow_bf16_dots = true;
+    EXPECT_THAT(targets_of_cpu(cpu),
+                testing::ElementsAre("AVX3", "AVX3_BF16", "AVX2", "SSE4", "SCALAR"))
+        << bit;
+    cpu.tiles = true;
+    EXPECT_THAT(targets_of_cpu(cpu),
+                testing::ElementsAre("AMX", "AVX3", "AVX3_BF16", "AVX2", "SSE4", "SCALAR"))
         << bit;
   }
   EXPECT_EQ(HWY_AVX3, std::int64_t{1} << 8);
 }
 
-TEST(TargetsOfCpu, Bf16DotsNeedAvx3) {
+TEST(TargetsOfCpu, Bf16DotsAndTilesNeedAvx3) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
-  for (const bool has_bf16_dots : {false, true}) {
-    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_AVX2), has_bf16_dots),
-                testing::ElementsAre("AVX2", "SSE4", "SCALAR"));
-    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_SSE4), has_bf16_dots),
-                testing::ElementsAre("SSE4", "SCALAR"));
-    EXPECT_THAT(targets_of_cpu(cpu_up_to(HWY_SSSE3), has_bf16_dots),
-                testing::ElementsAre("SCALAR"));
+  for (const bool has_more : {false, true}) {
+    const auto targets_up_to = [&](std::int64_t target) {
+      return targets_of_cpu(
+          {.highway = cpu_up_to(target), .bf16_dots = has_more, .tiles = has_more});
+    };
+    EXPECT_THAT(targets_up_to(HWY_AVX2), testing::ElementsAre("AVX2", "SSE4", "SCALAR"));
+    EXPECT_THAT(targets_up_to(HWY_SSE4), testing::ElementsAre("SSE4", "SCALAR"));
+    EXPECT_THAT(targets_up_to(HWY_SSSE3), testing::ElementsAre("SCALAR"));
   }
 }
 
@@ -159,11 +170,35 @@ bool cpu_has_flag(const std::string& flag) {
   return false;
 }
 
-TEST_F(Target, Avx3Bf16IsTheBestOnCpusWithBf16Dots) {
+TEST_F(Target, BestOnThisCpu) {
   if (!kAllTargets) GTEST_SKIP() << "built for fewer targets";
   if (!cpu_has_flag("avx512_bf16")) GTEST_SKIP() << "this CPU has no avx512_bf16";
-  EXPECT_EQ(available_targets().front(), "AVX3_BF16");
-  EXPECT_EXIT(report_active(""), testing::ExitedWithCode(0), "active: AVX3_BF16;");
+  const bool tiles = cpu_has_flag("amx_bf16") && tile_permission().granted;
+  const std::string best = tiles ? "AMX" : __builtin_cpu_is("intel") != 0 ? "AVX3" : "AVX3_BF16";
+  EXPECT_EQ(available_targets().front(), best);
+  EXPECT_THAT(available_targets(), testing::Contains("AVX3_BF16"));
+  EXPECT_EXIT(report_active(""), testing::ExitedWithCode(0), "active: " + best + ";");
+}
+
+TEST_F(Target, EmulatedTilesRunOnEveryCpuWithAvx3) {
+  const std::vector<std::string> targets = available_targets();
+  const bool avx3 = std::ranges::count(targets, "AVX3") > 0;
+  EXPECT_EQ(emulated_targets().size(), avx3 ? 1 : 0);
+  for (const std::string& target : emulated_targets()) {
+    EXPECT_EQ(std::ranges::count(targets, target), 0);
+    EXPECT_EXIT(report_active(target.c_str()), testing::ExitedWithCode(0),
+                "active: " + target + ";");
+  }
+}
+
+TEST(TilePermission, IsRefusedOnlyWithAReason) {
+  const bool tiles = cpu_has_flag("amx_bf16") && cpu_has_flag("amx_tile");
+  if (tiles) {
+    EXPECT_EQ(tile_permission().granted, tile_permission().refusal.empty());
+  } else {
+    EXPECT_FALSE(tile_permission().granted);
+    EXPECT_EQ(tile_permission().refusal, "");
+  }
 }
 #endif
 #endif

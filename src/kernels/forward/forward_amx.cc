@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The forward pass (forward_amx.h) with tile instructions.
+
+#include "kernels/forward/forward_amx.h"
+
+#include "kernels/simd/bf16_targets.h"
+#include "kernels/simd/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/forward/forward_amx.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#define FOVEA_AMX_EMULATED 0
+#include "kernels/simd/amx_target-inl.h"
+
+#if FOVEA_AMX_TARGET
+#include "kernels/forward/forward_amx-inl.h"
+#define FOVEA_HAS_AMX_FORWARD
+#endif
+
+#if HWY_ONCE
+namespace fovea::kernels {
+
+const ForwardFunctions* amx_forward([[maybe_unused]] const ForwardSetup& setup) {
+#ifdef FOVEA_HAS_AMX_FORWARD
+  return tile_unit_active() == TileUnitKind::kHardware ? N_AMX::amx_functions(setup) : nullptr;
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace fovea::kernels
+#endif

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Internal interface between forward.cc and the forward pass for the tile unit, in hardware
+// (forward_amx.cc) and emulated (forward_amx_emulated.cc).
+
+#pragma once
+
+#include "kernels/forward/forward_bf16.h"
+
+namespace fovea::kernels {
+
+/// Returns the entry points for the tile unit; null unless the active target has one and it is used
+/// for these types.
+const ForwardFunctions* amx_forward(const ForwardSetup& setup);
+const ForwardFunctions* emulated_amx_forward(const ForwardSetup& setup);
+
+}  // namespace fovea::kernels

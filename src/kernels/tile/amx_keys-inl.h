@@ -1,0 +1,815 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The products with keys and values by the tile unit. Keys are packed into tiles many blocks at a
+// time, as much as stays in the L2 cache; then each panel of queries runs over all these blocks, so
+// that its scores, weights and contexts stay in the L1 cache.
+//
+// Everything is computed transposed, with one query per lane, as in the other passes:
+//     scores^T  [keys][queries]      = K Q^T      A: rows of keys      B: queries, pairs of
+//     dimensions context^T [value_dim][queries] += V^T P^T   A: columns of values B: weights, pairs
+//     of keys
+// so that masks, biases, lenses and the softmax are shared, sums and maxima of rows need no
+// reduction, and the weights are operands as the softmax writes them. 2 x 2 sums: two tiles of A,
+// 32 keys or dimensions, by two of B, the 32 queries of a panel.
+//
+// push() is for blocks without stages between scores and softmax, and with masks that are ranges of
+// keys, if any. The blocks of all panels form one pipeline: while the vector unit computes the
+// weights of a block, the tile unit computes the scores of the next block and the context of the
+// previous one, and after each product or two follow the weights of two keys. Sums of scores start
+// from -inf for hidden keys. There is no running maximum: weights are relative to the maximum of a
+// panel's first block, which may be far off, as float32 and bfloat16 have 8 bits of exponent.
+// Blocks in which the weights of a row exceed 2^20 in sum, or are NaN, are left to the other
+// functions, which are not pipelined.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/simd/tile_unit-inl.h"
+#include "kernels/tile/amx_numbers-inl.h"
+#include "kernels/tile/dropout-inl.h"
+#include "kernels/tile/lane_contexts-inl.h"
+#include "kernels/tile/panel-inl.h"
+#include "kernels/tile/score-inl.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// The packed keys and values of as many blocks as are packed together; half of a 2 MiB L2 cache.
+constexpr std::int64_t kPackedBytes = 1 << 20;
+/// The distance in bytes between rows of scores, weights and contexts.
+constexpr std::int64_t kRowBytes = kPanelLanes * static_cast<std::int64_t>(sizeof(float));
+/// A row of zeros; loaded 16 times, it is a tile of zeros.
+alignas(64) inline constexpr float kZeroRow[16] = {};
+
+/// The softmax of a block, two keys at a time; if kLse, also the sums for lse. Members are not
+/// arrays, so that compilers keep them in registers.
+template <class Numbers, bool kLse>
+class BlockWeights {
+ public:
+  static_assert(kPanelVectors == 2);
+
+  BlockWeights(float factor, const float* maximum)
+      : factor_(hn::Set(Floats(), factor)),
+        offset0_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum)))),
+        offset1_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum + kLanes)))),
+        sum0_(hn::Zero(Floats())),
+        sum1_(sum0_),
+        lse_sum0_(sum0_),
+        lse_sum1_(sum0_) {}
+
+  HWY_INLINE void begin(const float* scores, float* weights, std::int64_t keys) {
+    scores_ = scores;
+    weights_ = weights;
+    left_ = keys / 2;
+  }
+  HWY_INLINE void two_keys() {
+    one_vector(scores_, weights_, offset0_, sum0_, lse_sum0_);
+    one_vector(scores_ + kLanes, weights_ + kLanes, offset1_, sum1_, lse_sum1_);
+    scores_ += 2 * kPanelLanes;
+    weights_ += kPanelLanes;
+    --left_;
+  }
+  HWY_INLINE std::int64_t left() const { return left_; }
+
+  /// Returns whether no sum exceeds `most` or is NaN.
+  bool within(float most) const {
+    const Floats d;
+    const Vector m = hn::Set(d, most);
+    return hn::AllTrue(d, hn::And(hn::Le(sum0_, m), hn::Le(sum1_, m)));
+  }
+  void add_to(const Panel& panel) const {
+    add(sum0_, panel.sum);
+    add(sum1_, panel.sum + kLanes);
+    if constexpr (kLse) {
+      add(lse_sum0_, panel.lse_sum);
+      add(lse_sum1_, panel.lse_sum + kLanes);
+    }
+  }
+
+ private:
+  HWY_INLINE void one_vector(const float* scores, float* weights, Vector offset, Vector& sum,
+                             Vector& lse_sum) const {
+    const Floats d;
+    const Vector x = hn::MulAdd(hn::Load(d, scores), factor_, offset);
+    const Vector y = hn::MulAdd(hn::Load(d, scores + kPanelLanes), factor_, offset);
+    const Vector first = Numbers::weight(x);
+    const Vector second = Numbers::weight(y);
+    sum = hn::Add(hn::Add(sum, first), second);
+    Numbers::store_rounded(first, second, weights);
+    if constexpr (kLse) {
+      lse_sum = hn::Add(hn::Add(lse_sum, Numbers::exact_weight(x)), Numbers::exact_weight(y));
+    }
+  }
+  static HWY_INLINE void add(Vector more, float* to) {
+    hn::Store(hn::Add(hn::Load(Floats(), to), more), Floats(), to);
+  }
+
+  Vector factor_, offset0_, offset1_, sum0_, sum1_, lse_sum0_, lse_sum1_;
+  const float* scores_ = nullptr;
+  float* weights_ = nullptr;
+  std::int64_t left_ = 0;
+};
+
+/// Stands for BlockWeights where there is nothing to do between products.
+struct NoWeights {
+  static void two_keys() {}
+  static std::int64_t left() { return 0; }
+};
+
+/// Where the four sums in the tile registers belong. Each is stored just before its register is
+/// loaded again.
+struct Pending {
+  float* at[4];
+};
+
+/// One set of 2 x 2 sums over `steps` times 32 products. `a` points to the parts of the first tile
+/// of A, `a_next` floats before those of the second one and `a_step` before those of the next step.
+/// `b` is [pairs][kPanelLanes], with parts `b_part` floats apart. The sums are added to `from`, or
+/// if it is null, to zero.
+struct Sums {
+  const float* a;
+  std::int64_t a_next, a_step;
+  const float* b;
+  std::int64_t b_part;
+  std::int64_t steps;
+  const float* from;
+  float* to;
+};
+
+/// Lambdas that are not inlined early keep what they capture in memory.
+#define FOVEA_ALWAYS HWY_ATTR __attribute__((always_inline))
+
+/// Computes 2 x kGroups sums. Sum 2 r + g belongs to tile r of A and group g of queries. The values
+/// that are pending in the registers are stored, unless kFirst. Calls between.two_keys() kRows
+/// times per step.
+template <class Numbers, int kGroups, bool kFirst, int kRows, bool kStreamsB = false, class Between>
+HWY_INLINE void four_sums(const Sums& sums, Pending& pending, Between& between) {
+  using Unit = TileUnit;
+  const float* a = sums.a;
+  const float* b = sums.b;
+  const std::int64_t from_bytes = sums.from == nullptr ? 0 : kRowBytes;
+  const auto start = [&](auto sum) FOVEA_ALWAYS {
+    constexpr int kSum = decltype(sum)::value;
+    constexpr int kAt = kSum / 2 * kUnitRows * kPanelLanes + kSum % 2 * 16;
+    if constexpr (!kFirst) Unit::template store<kSum>(pending.at[kSum], kRowBytes);
+    pending.at[kSum] = sums.to + kAt;
+    Unit::template load<kSum>(sums.from == nullptr ? kZeroRow : sums.from + kAt, from_bytes);
+  };
+  // Product `i` of a step, and its share of the rows.
+  const auto multiply = [&](auto sum, auto product) FOVEA_ALWAYS {
+    constexpr int kSum = decltype(sum)::value, i = decltype(product)::value;
+    constexpr int kProducts = Numbers::kParts == 1 ? 4 : 24;
+    if constexpr (kSum % 2 < kGroups) Unit::template multiply<kSum, 4 + kSum / 2, 6 + kSum % 2>();
+    constexpr int kHere = (i + 1) * kRows / kProducts - i * kRows / kProducts;
+    for (int n = 0; n < kHere; ++n) {
+      if (between.left() > 0) between.two_keys();
+    }
+  };
+  const auto load_b = [&](auto group, int part) FOVEA_ALWAYS {
+    constexpr int kGroup = decltype(group)::value;
+    if constexpr (kGroup < kGroups) {
+      const float* const from = b + part * sums.b_part + kGroup * 16;
+      if constexpr (kStreamsB) {
+        Unit::template stream<6 + kGroup>(from, kRowBytes);
+      } else {
+        Unit::template load<6 + kGroup>(from, kRowBytes);
+      }
+    }
+  };
+  const auto load_a = [&](auto tile, int part) FOVEA_ALWAYS {
+    constexpr int kTile = decltype(tile)::value;
+    Unit::template stream<4 + kTile>(a + kTile * sums.a_next + part * kUnitFloats, kUnitRowBytes);
+  };
+#define FOVEA_INT(n) \
+  std::integral_constant<int, n> {}
+  const auto one_step = [&](auto is_first) FOVEA_ALWAYS {
+    constexpr bool first = decltype(is_first)::value;
+    constexpr int kLast = Numbers::kParts - 1;
+    load_a(FOVEA_INT(0), kLast);
+    load_b(FOVEA_INT(0), 0);
+    if constexpr (first) start(FOVEA_INT(0));
+    multiply(FOVEA_INT(0), FOVEA_INT(0));
+    load_b(FOVEA_INT(1), 0);
+    if constexpr (kGroups > 1 && first) start(FOVEA_INT(1));
+    multiply(FOVEA_INT(1), FOVEA_INT(1));
+    load_a(FOVEA_INT(1), kLast);
+    if constexpr (first) start(FOVEA_INT(2));
+    multiply(FOVEA_INT(2), FOVEA_INT(2));
+    if constexpr (kGroups > 1 && first) start(FOVEA_INT(3));
+    multiply(FOVEA_INT(3), FOVEA_INT(3));
+    if constexpr (Numbers::kParts == 3) {
+      // Small terms first: a3 b1 (above), a2 b1, a2 b2, a1 b2, a1 b3, a1 b1. One operand changes at
+      // a time.
+      const auto new_a = [&](int part, auto i) FOVEA_ALWAYS {
+        constexpr int n = decltype(i)::value;
+        load_a(FOVEA_INT(0), part);
+        multiply(FOVEA_INT(0), FOVEA_INT(n));
+        multiply(FOVEA_INT(1), FOVEA_INT(n + 1));
+        load_a(FOVEA_INT(1), part);
+        multiply(FOVEA_INT(2), FOVEA_INT(n + 2));
+        multiply(FOVEA_INT(3), FOVEA_INT(n + 3));
+      };
+      const auto new_b = [&](int part, auto i) FOVEA_ALWAYS {
+        constexpr int n = decltype(i)::value;
+        load_b(FOVEA_INT(0), part);
+        multiply(FOVEA_INT(0), FOVEA_INT(n));
+        multiply(FOVEA_INT(2), FOVEA_INT(n + 1));
+        load_b(FOVEA_INT(1), part);
+        multiply(FOVEA_INT(1), FOVEA_INT(n + 2));
+        multiply(FOVEA_INT(3), FOVEA_INT(n + 3));
+      };
+      new_a(1, FOVEA_INT(4));
+      new_b(1, FOVEA_INT(8));
+      new_a(0, FOVEA_INT(12));
+      new_b(2, FOVEA_INT(16));
+      new_b(0, FOVEA_INT(20));
+    }
+    a += sums.a_step;
+    b += kUnitRows * kPanelLanes;
+  };
+  one_step(std::true_type());
+  for (std::int64_t step = 1; step < sums.steps; ++step) one_step(std::false_type());
+#undef FOVEA_INT
+}
+
+#undef FOVEA_ALWAYS
+
+/// Stores the pending sums.
+template <int kGroups>
+HWY_INLINE void store_sums(const Pending& pending) {
+  TileUnit::store<0>(pending.at[0], kRowBytes);
+  if constexpr (kGroups > 1) TileUnit::store<1>(pending.at[1], kRowBytes);
+  TileUnit::store<2>(pending.at[2], kRowBytes);
+  if constexpr (kGroups > 1) TileUnit::store<3>(pending.at[3], kRowBytes);
+}
+
+template <class Numbers>
+class AmxKeys : public LaneContexts<Numbers> {
+ public:
+  using Arithmetic = Numbers;
+  static constexpr bool kHasPipeline = true;
+
+  AmxKeys(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
+      : LaneContexts<Numbers>(setup, head, scratch), size_(setup) {
+    // One step is 32 products of 2 x 2 sums.
+    const std::int64_t steps = kBlock / 32 * (size_.key_steps + size_.value_tiles / 2);
+    rows_per_step_ = kBlock / 2 / steps;
+  }
+
+  static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
+    const Sizes size(setup);
+    ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Numbers>(setup);
+    const std::int64_t keys = std::min(size.keys_together, whole_units(setup.most_keys, kBlock));
+    // If all keys are packed at once, a panel is finished before the fourth one after it begins.
+    if (setup.most_keys <= size.keys_together) sizes.panels_at_once = kPartsInFlight;
+    sizes.query_steps = size.key_steps * kUnitRows * Numbers::kParts;
+    sizes.value_dim = size.value_tiles * kUnitRows;
+    sizes.weights = kBlock / 2 * kPanelLanes * Numbers::kParts;
+    sizes.keys = keys / kUnitRows * size.key_steps * kTileFloats + kUnitFloats;  // never 0
+    sizes.values = keys / kUnitDepth * size.value_tiles * kTileFloats;
+    sizes.blocks = keys / kBlock;
+    return sizes;
+  }
+
+  std::int64_t keys_together() const { return size_.keys_together; }
+
+  /// Makes `block` the current block, and packs it unless it is packed.
+  bool enter(std::int64_t block, std::int64_t count) {
+    if (first_ < 0 || block < first_ || block >= first_ + size_.keys_together) {
+      const std::int64_t first = block / size_.keys_together * size_.keys_together;
+      first_ = first;
+      const std::int64_t keys = std::min(size_.keys_together, head_.kv_len - first);
+      std::fill_n(scratch_.blocks, (keys + kBlock - 1) / kBlock, kUnpacked);
+    }
+    block_ = block - first_;
+    std::uint8_t& note = scratch_.blocks[block_ / kBlock];
+    const bool packs = note == kUnpacked;
+    if (packs) note = pack(block, count);
+    doubtful_.open(block);
+    if (note == kNotFinite) doubtful_.find(count, [&](std::int64_t key) { clear_value(key); });
+    return packs;
+  }
+
+  template <int kVectors>
+  HWY_INLINE void scores(std::int64_t key, const float* queries, float* scores,
+                         float* maximum) const {
+    Pending pending{};
+    NoWeights none;
+    four_sums<Numbers, kVectors, true, 0>(score_sums(block_ + key, queries, scores), pending, none);
+    store_sums<kVectors>(pending);
+    raise_maximum(scores, kVectors * kLanes, maximum);
+  }
+
+  /// Computes context = factor * context + weights times values.
+  template <int kVectors, class Fetch>
+  HWY_INLINE void add_values(const Panel& panel, const Segment& segment, const Fetch&) {
+    const std::int64_t lane = segment.first_vector * kLanes;
+    rescale(panel, lane, kVectors);
+    const float* const weights = scratch_.weights + segment.first_key / 2 * kPanelLanes + lane;
+    NoWeights none;
+    for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
+      Pending pending{};
+      four_sums<Numbers, kVectors, true, 0>(
+          context_sums(block_ + segment.first_key, segment.keys, t, weights, panel.context + lane),
+          pending, none);
+      store_sums<kVectors>(pending);
+    }
+  }
+
+  static double reference(float maximum, float factor) {
+    const float rounded = maximum * factor;
+    if (std::abs(rounded) <= kMostReference) return static_cast<double>(rounded);
+    return static_cast<double>(maximum) * static_cast<double>(factor);
+  }
+
+  /// Raises the running maxima of rows without a visible key so far, and of those with scores far
+  /// above theirs, to the maxima of a block. Rescales sums, and sets scratch.factor to what
+  /// contexts need.
+  void raise(const Panel& panel, const float* block_maximum, float factor) const {
+    const Floats d;
+    const Vector scale = hn::Set(d, factor);
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      const Vector before = hn::Load(d, panel.maximum + lane);
+      const Vector here = hn::Load(d, block_maximum + lane);
+      const auto far = hn::Gt(exponent(scale, here, before), hn::Set(d, kMostExponent));
+      const auto first = hn::Eq(before, hn::Set(d, kLowest));
+      const auto raised = hn::Or(far, first);
+      const Vector after = hn::IfThenElse(raised, here, before);
+      const Vector shrink =
+          hn::IfThenElse(raised, exp2_of(exponent(scale, before, after)), hn::Set(d, 1.0f));
+      hn::Store(after, d, panel.maximum + lane);
+      hn::Store(shrink, d, scratch_.factor + lane);
+      hn::Store(hn::Mul(shrink, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
+      hn::Store(hn::Mul(shrink, hn::Load(d, panel.lse_sum + lane)), d, panel.lse_sum + lane);
+      hn::Store(hn::Zero(d), d, scratch_.block_lse_sum + lane);
+    }
+  }
+
+  /// Computes the weights of a segment and their sums, with the same bits as the pipeline.
+  template <int kVectors>
+  HWY_NOINLINE void compute_weights(const Panel& panel, std::int64_t block, const Segment& segment,
+                                    float factor, std::optional<DropoutLanes>& dropout) const {
+    const Floats d;
+    const Vector scale = hn::Set(d, factor);
+    const std::int64_t end = segment.first_key + segment.keys;
+    for (std::int64_t k = segment.first_key; k < end; k += 2) {
+      const std::int64_t first = segment.first_vector * kLanes;
+      if (dropout && k % kTileRows == 0) {
+        dropout->tile(panel.first_query + first, block + k, kVectors * kLanes, scratch_.kept);
+      }
+      for (int v = 0; v < kVectors; ++v) {
+        const std::int64_t lane = first + v * kLanes;
+        const float* const scores = scratch_.scores + k * kPanelLanes + lane;
+        const Vector maximum = hn::Load(d, panel.maximum + lane);
+        const Vector x = exponent(scale, hn::Load(d, scores), maximum);
+        const Vector y = exponent(scale, hn::Load(d, scores + kPanelLanes), maximum);
+        const auto add = [&](float* sum, Vector a, Vector b) HWY_ATTR {
+          hn::Store(hn::Add(hn::Add(hn::Load(d, sum + lane), a), b), d, sum + lane);
+        };
+        const Vector exact_x = Numbers::exact_weight(x), exact_y = Numbers::exact_weight(y);
+        add(scratch_.block_lse_sum, exact_x, exact_y);
+        float* const weights = scratch_.weights + lane;
+        if (dropout) {
+          add(scratch_.block_sum, exact_x, exact_y);
+          const float* const kept = scratch_.kept + k % kTileRows * kPanelLanes + v * kLanes;
+          Numbers::store_weights(hn::Mul(exact_x, hn::Load(d, kept)),
+                                 hn::Mul(exact_y, hn::Load(d, kept + kPanelLanes)), weights, k);
+        } else {
+          const Vector a = Numbers::weight(x), b = Numbers::weight(y);
+          add(scratch_.block_sum, a, b);
+          Numbers::store_rounded(a, b, weights + k / 2 * kPanelLanes);
+        }
+      }
+    }
+  }
+  void add_block_sums(const Panel& panel) const {
+    const Floats d;
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      const auto add = [&](float* sum, const float* more) HWY_ATTR {
+        hn::Store(hn::Add(hn::Load(d, sum + lane), hn::Load(d, more + lane)), d, sum + lane);
+      };
+      add(panel.sum, scratch_.block_sum);
+      add(panel.lse_sum, scratch_.block_lse_sum);
+    }
+  }
+
+  /// A part of a block of the pipeline: `keys` keys, a multiple of 32, from key `first_key` of the
+  /// block on.
+  struct Part {
+    const Panel* panel = nullptr;  // null: none
+    std::int64_t panel_number = 0;
+    std::int64_t block = 0;
+    std::int64_t first_key = 0;
+    std::int64_t keys = 0;
+    bool masked[2] = {};      // whether the first, the second 32 keys of the block are
+    bool last = false;        // the panel can be closed afterwards
+    bool raises = false;      // the running maximum: set by push()
+    std::int64_t packed = 0;  // the first key, counted from the first packed one: set by push()
+  };
+
+  /// Adds a part of a block that enter() has made the current one, and processes earlier parts. For
+  /// parts that need other arithmetic, calls pass.attend_block(). Closes panels by
+  /// pass.close_panel(). The softmax multiplies scores by `factor`.
+  template <class Pass>
+  void push(Pass& pass, float factor) {
+    next_->packed = block_ + next_->first_key;
+    next_->raises = next_->panel != current_->panel;
+    push_again(pass, factor);
+  }
+  /// Returns the part that push() takes.
+  Part& next() { return *next_; }
+  /// Returns whether the current block may be pushed: its values are finite and not huge.
+  bool may_push() const { return scratch_.blocks[block_ / kBlock] == kUsual; }
+
+  /// Finishes all parts.
+  template <class Pass>
+  void flush(Pass& pass, float factor) {
+    if (current_->panel == nullptr) return;
+    if (current_->raises && !raise(*current_, factor)) return abandon(pass, false);
+    if (!advance(nullptr, factor)) return abandon(pass, true);
+    store_sums<2>(pending_);
+    pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+    NoWeights none;
+    block_context<0>(*current_, scratch_.weights, pending_, none);
+    store_sums<2>(pending_);
+    const Part last = *current_;
+    close_earlier(pass);
+    if (last.last) pass.close_panel(last.panel_number);
+  }
+
+  /// Multiplies the contexts by scratch.factor and writes them.
+  void write_context(const Panel& panel) const {
+    if (head_.context.dtype == DType::kBFloat16) return write_rows<BFloat16>(panel);
+    if (head_.context.dtype == DType::kFloat32) return write_rows<float>(panel);
+    LaneContexts<Numbers>::write_context(panel);
+  }
+
+ private:
+  using LaneContexts<Numbers>::setup_;
+  using LaneContexts<Numbers>::head_;
+  using LaneContexts<Numbers>::scratch_;
+  using LaneContexts<Numbers>::doubtful_;
+
+  static constexpr std::int64_t kBlock = Numbers::kBlockKeys;
+  static constexpr std::int64_t kTileFloats = kUnitFloats * Numbers::kParts;
+  /// What is known of a block: not packed, finite values, values so large that a weight above 1
+  /// might overflow, values that are not finite.
+  static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3;
+  static constexpr std::int64_t kPartsInFlight = 4;
+  static constexpr float kMostWeights = 0x1p20f;  // the sum of a block's weights in push()
+  static constexpr float kMostExponent = 20.0f;   // of a weight before a maximum is raised
+  static constexpr float kMostReference = 0x1p20f;
+  static constexpr float kLargeValue = 0x1p80f;
+
+  struct Sizes {
+    explicit Sizes(const ForwardSetup& setup)
+        : key_steps(std::max<std::int64_t>((setup.head_dim + kUnitDepth - 1) / kUnitDepth, 1)),
+          value_tiles((setup.value_dim + 31) / 32 * 2) {
+      const std::int64_t key_bytes =
+          (key_steps * kUnitDepth + value_tiles * kUnitRows) * 2 * Numbers::kParts;
+      keys_together =
+          std::max<std::int64_t>(kPackedBytes / std::max<std::int64_t>(key_bytes, 64) / kBlock, 1) *
+          kBlock;
+    }
+    std::int64_t key_steps;    // of 32 dimensions
+    std::int64_t value_tiles;  // of 16 dimensions, an even number
+    std::int64_t keys_together;
+  };
+
+  std::uint8_t pack(std::int64_t block, std::int64_t count) {
+    using Element = typename Numbers::Element;
+    Vector greatest = hn::Zero(Floats());
+    Vector greatest_value = hn::Zero(Floats());
+    const Element* const keys = head_.key.template row_as<Element>(block);
+    const std::int64_t kept = whole_units(count, 32);
+    for (std::int64_t k = 0; k < kept; k += kUnitRows) {
+      for (std::int64_t s = 0; s < size_.key_steps; ++s) {
+        Numbers::pack_keys(keys + k * head_.key.stride + s * kUnitDepth, head_.key.stride,
+                           count - k, setup_.head_dim - s * kUnitDepth,
+                           key_tile(block_ + k) + s * kTileFloats, greatest);
+      }
+    }
+    if (setup_.value_dim == 0) return kUsual;
+    const Element* const values = head_.value.template row_as<Element>(block);
+    for (std::int64_t k = 0; k < kept; k += kUnitDepth) {
+      for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
+        Numbers::pack_values(values + k * head_.value.stride + t * kUnitRows, head_.value.stride,
+                             count - k, setup_.value_dim - t * kUnitRows,
+                             value_tile(block_ + k) + t * kTileFloats, greatest_value);
+      }
+    }
+    const Floats d;
+    const auto reaches = [&](float bound) HWY_ATTR {  // also if it is NaN
+      return !hn::AllTrue(d, hn::Lt(greatest_value, hn::Set(d, bound)));
+    };
+    if (reaches(std::numeric_limits<float>::infinity())) return kNotFinite;
+    return reaches(kLargeValue) ? kLarge : kUsual;
+  }
+  /// Returns the tiles of the 16 keys, or the values of the 32 keys, from `key` on.
+  float* key_tile(std::int64_t key) const {
+    return scratch_.keys + key / kUnitRows * size_.key_steps * kTileFloats;
+  }
+  float* value_tile(std::int64_t key) const {
+    return scratch_.values + key / kUnitDepth * size_.value_tiles * kTileFloats;
+  }
+  void clear_value(std::int64_t key) const {
+    auto* const halves = reinterpret_cast<std::uint16_t*>(value_tile(block_ + key));
+    const std::int64_t rows = size_.value_tiles * Numbers::kParts * kUnitRows;
+    for (std::int64_t r = 0; r < rows; ++r) halves[r * kUnitDepth + key % kUnitDepth] = 0;
+  }
+
+  /// The scores of 32 keys, counted from the first packed one.
+  Sums score_sums(std::int64_t key, const float* queries, float* to) const {
+    return {.a = key_tile(key),
+            .a_next = size_.key_steps * kTileFloats,
+            .a_step = kTileFloats,
+            .b = queries,
+            .b_part = size_.key_steps * kUnitRows * kPanelLanes,
+            .steps = size_.key_steps,
+            .from = nullptr,
+            .to = to};
+  }
+  /// The contexts of 32 dimensions, from value tile `t` on, over `keys` keys.
+  Sums context_sums(std::int64_t key, std::int64_t keys, std::int64_t t, const float* weights,
+                    float* context) const {
+    float* const to = context + t * kUnitRows * kPanelLanes;
+    return {.a = value_tile(key) + t * kTileFloats,
+            .a_next = kTileFloats,
+            .a_step = size_.value_tiles * kTileFloats,
+            .b = weights,
+            .b_part = kBlock / 2 * kPanelLanes,
+            .steps = keys / kUnitDepth,
+            .from = to,
+            .to = to};
+  }
+
+  /// write_context() for a type that 16 dimensions at a time are turned and converted to.
+  template <class T>
+  void write_rows(const Panel& panel) const {
+    for (std::int64_t lane = 0; lane < panel.rows; lane += kUnitRows) {
+      const __m512 factor = _mm512_load_ps(scratch_.factor + lane);
+      const std::int64_t rows = std::min(kUnitRows, panel.rows - lane);
+      T* to = head_.context.template row_as<T>(panel.first_query + lane);
+      for (std::int64_t c = 0; c < setup_.value_dim; c += kUnitRows, to += kUnitRows) {
+        const __mmask16 there = (1u << std::min(kUnitRows, setup_.value_dim - c)) - 1u;
+        __m512i words[16];
+        const float* const from = panel.context + c * kPanelLanes + lane;
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+          words[i] =
+              _mm512_castps_si512(_mm512_mul_ps(factor, _mm512_load_ps(from + i * kPanelLanes)));
+        }
+        turn_words(words);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const Vector row{_mm512_castsi512_ps(words[r])};
+          if constexpr (sizeof(T) == sizeof(float)) {
+            _mm512_mask_storeu_ps(to + r * head_.context.stride, there, row.raw);
+          } else {
+            _mm256_mask_storeu_epi16(to + r * head_.context.stride, there,
+                                     _mm512_cvtepi32_epi16(bf16_bits(row).raw));
+          }
+        }
+      }
+    }
+  }
+
+  /// Multiplies contexts by scratch.factor.
+  void rescale(const Panel& panel, std::int64_t lane, int vectors) const {
+    const Floats d;
+    for (int v = 0; v < vectors; ++v, lane += kLanes) {
+      const Vector factor = hn::Load(d, scratch_.factor + lane);
+      if (hn::AllTrue(d, hn::Eq(factor, hn::Set(d, 1.0f)))) continue;
+      const std::int64_t dim = setup_.value_dim;
+      for (std::int64_t c = 0; c < dim; ++c) {
+        float* const at = panel.context + c * kPanelLanes + lane;
+        hn::Store(hn::Mul(factor, hn::Load(d, at)), d, at);
+      }
+    }
+  }
+
+  float* nowhere() const { return scratch_.first_scores + kBlock * kPanelLanes; }
+
+  template <class Pass>
+  void push_again(Pass& pass, float factor) {
+    for (int half = 0; half < 2; ++half) {
+      if (next_->masked[half]) fill_first_scores(*next_, half * 32);
+    }
+    if (current_->panel == nullptr) {
+      pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+      scores_apart(*next_, scratch_.scores);
+      std::swap(current_, next_);
+      return;
+    }
+    const bool raised = !current_->raises || raise(*current_, factor);
+    if (!raised || !advance(next_, factor)) {
+      abandon(pass, raised);
+      next_->raises = true;
+      return push_again(pass, factor);  // attend_block() has used the memory of its scores
+    }
+    const bool closes = before_->last;  // its sums were stored while the next ones were computed
+    const std::int64_t closed = before_->panel_number;
+    Part* const oldest = before_;
+    before_ = previous_;
+    previous_ = current_;
+    current_ = next_;
+    next_ = oldest;
+    std::swap(scratch_.scores, scratch_.other_scores);
+    std::swap(scratch_.weights, scratch_.other_weights);
+    if (closes) pass.close_panel(closed);
+  }
+
+  /// Leaves the current part to the other functions and empties the pipeline. `added` tells whether
+  /// the values of the previous part have been added.
+  template <class Pass>
+  void abandon(Pass& pass, bool added) {
+    if (!added && previous_->panel != nullptr) {
+      NoWeights none;
+      block_context<0>(*previous_, scratch_.other_weights, pending_, none);
+    }
+    store_sums<2>(pending_);
+    const Part part = *current_;
+    close_earlier(pass);
+    pass.attend_block(part.panel_number, part.block);
+    if (part.last) pass.close_panel(part.panel_number);
+  }
+  /// Empties the pipeline, whose sums are stored, and closes panels before the current one.
+  template <class Pass>
+  void close_earlier(Pass& pass) {
+    const Part done[2] = {*before_, *previous_};
+    *before_ = *previous_ = *current_ = {};
+    for (const Part& part : done) {
+      if (part.last) pass.close_panel(part.panel_number);
+    }
+  }
+
+  /// Initial values for the scores of 32 masked keys: 0, or -inf where the key is hidden.
+  void fill_first_scores(const Part& part, std::int64_t key) const {
+    const Floats d;
+    const Ints di;
+    const auto within = [&](std::int64_t k) {
+      return static_cast<std::int32_t>(std::clamp<std::int64_t>(k - part.block - key, 0, 32));
+    };
+    HWY_ALIGN std::int32_t begin[kPanelLanes], end[kPanelLanes];
+    for (std::int64_t i = 0; i < kPanelLanes; ++i) {
+      begin[i] = within(part.panel->key_begin[i]);
+      end[i] = within(part.panel->key_end[i]);
+    }
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      const auto from = hn::Load(di, begin + lane), to = hn::Load(di, end + lane);
+      float* at = scratch_.first_scores + key * kPanelLanes + lane;
+      for (std::int32_t k = 0; k < 32; ++k, at += kPanelLanes) {
+        const auto here = hn::Set(di, k);
+        const auto outside = hn::Or(hn::Gt(from, here), hn::Not(hn::Gt(to, here)));
+        hn::Store(hn::IfThenElseZero(hn::RebindMask(d, outside), hn::Set(d, kMinusInfinity)), d,
+                  at);
+      }
+    }
+  }
+
+  /// Computes the weights of the current part, meanwhile the scores of `next`, unless it is null,
+  /// and adds the values of the previous part, if there is one. Returns false if a row's weights
+  /// are too large or NaN.
+  bool advance(const Part* next, float factor) {
+    if constexpr (Numbers::kSumsRoundedWeights) {
+      if (head_.lse.data != nullptr) return advance_with<true>(next, factor);
+    }
+    return advance_with<false>(next, factor);
+  }
+  template <bool kLse>
+  bool advance_with(const Part* next, float factor) {
+    BlockWeights<Numbers, kLse> softmax(factor, current_->panel->maximum);
+    softmax.begin(scratch_.scores, scratch_.weights, current_->keys);
+    if (next == nullptr || previous_->panel == nullptr) {
+      advance_apart(next, softmax);
+    } else if (rows_per_step_ >= 8) {
+      advance_together<8>(*next, softmax);
+    } else if (rows_per_step_ >= 4) {
+      advance_together<4>(*next, softmax);
+    } else if (rows_per_step_ >= 2) {
+      advance_together<2>(*next, softmax);
+    } else {
+      advance_together<1>(*next, softmax);
+    }
+    if (!softmax.within(kMostWeights)) return false;
+    softmax.add_to(*current_->panel);
+    return true;
+  }
+  template <int kRows, class Weights>
+  HWY_NOINLINE void advance_together(const Part& next, Weights& weights) {
+    Pending pending = pending_;  // copies, which stay in registers
+    Weights softmax = weights;
+    block_scores<kRows>(next, scratch_.other_scores, pending, softmax);
+    block_context<kRows>(*previous_, scratch_.other_weights, pending, softmax);
+    while (softmax.left() > 0) softmax.two_keys();
+    weights = softmax;
+    pending_ = pending;
+  }
+  template <class Weights>
+  HWY_NOINLINE void advance_apart(const Part* next, Weights& weights) {
+    if (next != nullptr) scores_apart(*next, scratch_.other_scores);
+    if (previous_->panel != nullptr) {
+      NoWeights none;
+      block_context<0>(*previous_, scratch_.other_weights, pending_, none);
+    }
+    Weights softmax = weights;
+    while (softmax.left() > 0) softmax.two_keys();
+    weights = softmax;
+  }
+  /// Computes scores and stores their last sums.
+  HWY_NOINLINE void scores_apart(const Part& part, float* to) {
+    NoWeights none;
+    block_scores<0>(part, to, pending_, none);
+    store_sums<2>(pending_);
+    pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+  }
+  template <int kRows, class Between>
+  HWY_INLINE void block_scores(const Part& part, float* to, Pending& pending,
+                               Between& between) const {
+    for (std::int64_t k = 0; k < part.keys; k += 32) {
+      Sums sums = score_sums(part.packed + k, part.panel->queries, to + k * kPanelLanes);
+      const std::int64_t key = part.first_key + k;
+      if (part.masked[key / 32]) sums.from = scratch_.first_scores + key * kPanelLanes;
+      // Queries of many dimensions would fill too much of the L1 cache.
+      four_sums<Numbers, 2, false, kRows, kRows <= 2>(sums, pending, between);
+    }
+  }
+  template <int kRows, class Between>
+  HWY_INLINE void block_context(const Part& part, const float* weights, Pending& pending,
+                                Between& between) const {
+    for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
+      four_sums<Numbers, 2, false, kRows>(
+          context_sums(part.packed, part.keys, t, weights, part.panel->context), pending, between);
+    }
+  }
+
+  /// raise() for the current part, with contexts. Returns false if a score is so large that
+  /// BlockWeights would lose digits.
+  bool raise(const Part& part, float factor) const {
+    const Floats d;
+    const Panel& panel = *part.panel;
+    // Four maxima, because one after the other would take the latency of each.
+    Vector even0 = hn::Set(d, kLowest), even1 = even0, odd0 = even0, odd1 = even0;
+    const float* at = scratch_.scores;
+    for (std::int64_t k = 0; k < part.keys; k += 2, at += 2 * kPanelLanes) {
+      // In this order, Max() ignores NaN, which hidden keys may have here.
+      even0 = hn::Max(hn::Load(d, at), even0);
+      even1 = hn::Max(hn::Load(d, at + kLanes), even1);
+      odd0 = hn::Max(hn::Load(d, at + kPanelLanes), odd0);
+      odd1 = hn::Max(hn::Load(d, at + kPanelLanes + kLanes), odd1);
+    }
+    hn::Store(hn::Max(even0, odd0), d, scratch_.block_maximum);
+    hn::Store(hn::Max(even1, odd1), d, scratch_.block_maximum + kLanes);
+    const Vector sums =
+        hn::Add(hn::Load(d, panel.sum), hn::Load(d, panel.sum + kLanes));  // not negative
+    const bool fresh = hn::AllTrue(d, hn::Eq(sums, hn::Zero(d)));
+    raise(panel, scratch_.block_maximum, factor);
+    if (!fresh) rescale(panel, 0, kPanelVectors);
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      const Vector maximum = hn::Load(d, panel.maximum + lane);
+      const Vector reference = hn::Abs(hn::Mul(hn::Set(d, factor), maximum));
+      // Rows without a visible key so far: their next score exceeds kMostWeights, unless all scores
+      // are tiny.
+      const auto none = hn::Eq(maximum, hn::Set(d, kLowest));
+      const auto fits = hn::Le(reference, hn::Set(d, kMostReference));
+      if (!hn::AllTrue(d, hn::Xor(fits, none))) return false;
+    }
+    return true;
+  }
+
+  /// Returns factor * (score - maximum). One rounding, of factor * maximum, is common to all scores
+  /// of a row, unless that product is so large that the rounding would exceed the range of
+  /// exponents.
+  static HWY_INLINE Vector exponent(Vector factor, Vector score, Vector maximum) {
+    const Floats d;
+    const Vector reference = hn::Mul(factor, maximum);
+    const auto fits = hn::Le(hn::Abs(reference), hn::Set(d, kMostReference));
+    return hn::IfThenElse(fits, hn::MulAdd(score, factor, hn::Neg(reference)),
+                          hn::Mul(factor, hn::Sub(score, maximum)));
+  }
+
+  const Sizes size_;
+  std::int64_t rows_per_step_;
+  std::int64_t first_ = -1;  // the first key that is packed
+  std::int64_t block_ = 0;   // the current block, counted from it
+  // The pipeline. `current_` has scores, `previous_` weights, and the last sums of `before_` are
+  // still pending.
+  Part parts_[kPartsInFlight];
+  Part* before_ = &parts_[0];
+  Part* previous_ = &parts_[1];
+  Part* current_ = &parts_[2];
+  Part* next_ = &parts_[3];
+  Pending pending_{};
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

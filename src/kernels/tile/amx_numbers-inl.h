@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Numbers for the tile unit, which multiplies bfloat16: bfloat16 itself (AmxBf16), and float32 as a
+// sum of three bfloat16 (AmxFloat). Every float32 of normal size is x = x1 + x2 + x3 exactly, 24
+// bits in three parts of 8. A product of two such numbers is six products of parts; the three that
+// are left out are below 2^-24 of it. The sum of a tile's 32 products is rounded once, so the
+// result is more exact than float32 arithmetic term by term (docs/numerics.md).
+//
+// Layouts. A tile of A has 16 rows of 32 elements: rows of keys for the first product, columns of
+// values (one dimension of 32 keys) for the second. A tile of B has 16 rows of pairs, which
+// alternate: queries with pairs of dimensions, weights with pairs of keys, both
+// [pairs][kPanelLanes]. All parts of a tile of A are adjacent; parts of queries and weights are
+// whole matrices, one after the other.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include <immintrin.h>
+
+#include "kernels/simd/rows_of.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/simd/tile_unit-inl.h"
+#include "kernels/tile/bf16_arithmetic-inl.h"
+#include "kernels/tile/pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+using Words = hn::RebindToUnsigned<Floats>;
+
+constexpr std::int64_t whole_units(std::int64_t count, std::int64_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+/// Returns 32-bit words with the upper halves of two floats, `first` below `second`.
+HWY_INLINE hn::Vec<Words> pair_of(Vector first, Vector second) {
+  const __m512i low = _mm512_bsrli_epi128(_mm512_castps_si512(first.raw), 2);
+  return hn::Vec<Words>{_mm512_mask_blend_epi16(0xaaaaaaaa, low, _mm512_castps_si512(second.raw))};
+}
+
+/// Returns 2^x with a relative error of 2e-7. Results below 2^-126 are 0 if the processor flushes
+/// subnormal numbers to zero, which work items ask for.
+HWY_INLINE Vector exp2_of(Vector x) {
+  constexpr int kLessNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  const Floats d;
+  const Vector fraction{_mm512_reduce_ps(x.raw, kLessNearest)};  // 0 for -inf
+  Vector slope = hn::Set(d, 0.001326472731307149f);
+  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.009671512991189957f));
+  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.05550733581185341f));
+  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.24022242426872253f));
+  slope = hn::MulAdd(slope, fraction, hn::Set(d, 0.6931470036506653f));
+  const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+  return Vector{_mm512_scalef_ps(power.raw, hn::Sub(x, fraction).raw)};
+}
+
+/// Returns floats rounded to bfloat16, to nearest and ties to even, in the lower halves of words.
+HWY_INLINE hn::Vec<Words> bf16_bits(Vector x) {
+  const Words d;
+  const auto bits = hn::BitCast(d, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu))));
+  const auto nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));  // quiet
+  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(x, x)), nan, rounded);
+}
+
+/// Turns 16 x 16 words: rows become columns.
+HWY_INLINE void turn_words(__m512i* r) {
+  __m512i t[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const int a = i % 4 + i / 4 * 8;
+    t[a] = _mm512_shuffle_i32x4(r[a], r[a + 4], 0x88);
+    t[a + 4] = _mm512_shuffle_i32x4(r[a], r[a + 4], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+/// bfloat16. Only the weights are rounded, to the type of the values. The softmax divides by the
+/// sum of the rounded weights, so that rows of weights sum to 1; lse needs another sum, of exact
+/// weights.
+struct AmxBf16 {
+  using Element = BFloat16;
+  static constexpr std::int64_t kParts = 1;
+  static constexpr std::int64_t kBlockKeys =
+      64;  // keys whose scores and weights stay in the L1 cache
+  static constexpr bool kScalesQueries = false;
+  static constexpr std::int64_t kPerStep = 2;
+  static constexpr bool kSumsRoundedWeights = true;
+
+  /// Returns 2^x to 2^-13.7, rounded to bfloat16. The polynomial has half a unit of bfloat16 on
+  /// top, so that a cut rounds to nearest.
+  static HWY_INLINE Vector weight(Vector x) {
+    const Floats d;
+    const Words words;
+    const Vector fraction = less_floor(x);
+    Vector power = hn::Set(d, 0.07802452f);
+    power = hn::MulAdd(power, fraction, hn::Set(d, 0.226067156f));
+    power = hn::MulAdd(power, fraction, hn::Set(d, 0.69583356f));
+    power = hn::MulAdd(power, fraction, hn::Set(d, 0.9999252f + 0x1p-8f));
+    const Vector weight{_mm512_scalef_ps(power.raw, x.raw)};
+    return hn::BitCast(
+        d, hn::And(hn::BitCast(words, weight), hn::Set(words, std::uint32_t{0xffff0000})));
+  }
+  /// Returns 2^x as Bf16Arithmetic does, but for any x.
+  static HWY_INLINE Vector exact_weight(Vector x) {
+    const Floats d;
+    const Vector fraction = less_floor(x);
+    Vector slope = hn::Set(d, 1.867130174e-03f);
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
+    slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
+    const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+    return Vector{_mm512_scalef_ps(power.raw, x.raw)};
+  }
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exact_weight(x); }
+
+  /// Stores results of weight().
+  static HWY_INLINE void store_rounded(Vector first, Vector second, float* weights) {
+    hn::Store(pair_of(first, second), Words(), reinterpret_cast<std::uint32_t*>(weights));
+  }
+  /// Rounds and stores the weights of two adjacent keys, `key` and key + 1.
+  static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
+                                       std::int64_t key) {
+    const Words d;
+    const auto rounded = [&](Vector x) HWY_ATTR {
+      return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
+    };
+    store_rounded(rounded(first), rounded(second), weights + key / 2 * kPanelLanes);
+  }
+  static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
+    return Bf16Arithmetic::weight(weights, key, lane);
+  }
+
+  static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
+                           std::int64_t dim, float factor, float* to) {
+    const BFloat16* const from = rows.row_as<BFloat16>(first);
+    const std::int64_t steps = whole_units(std::max<std::int64_t>(dim, 1), kUnitDepth) / kUnitDepth;
+    // The factor applied to the scores is positive, so that the largest product gives the largest
+    // score.
+    const __m512i sign = _mm512_set1_epi32(factor < 0.0f ? static_cast<int>(0x80008000) : 0);
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kUnitRows) {
+      for (std::int64_t s = 0; s < steps; ++s) {
+        __m512i words[16];
+        for (std::int64_t r = 0; r < kUnitRows; ++r) {
+          words[r] = _mm512_xor_si512(
+              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+        }
+        turn_words(words);
+        for (std::int64_t i = 0; i < kUnitRows; ++i) {
+          _mm512_store_si512(to + (s * kUnitRows + i) * kPanelLanes + lane, words[i]);
+        }
+      }
+    }
+  }
+
+  /// Writes the tile of 16 rows, the last ones zero, and 32 dimensions from `column` on.
+  static HWY_INLINE void pack_keys(const BFloat16* from, std::int64_t stride, std::int64_t rows,
+                                   std::int64_t dims, float* to, Vector&) {
+    for (std::int64_t r = 0; r < kUnitRows; ++r, to += 16) {
+      _mm512_store_si512(to, row_of(from, stride, r, rows, 0, dims));
+    }
+  }
+
+  /// Writes two tiles of 16 dimensions each, the last ones zero, and 32 keys. `greatest` collects
+  /// the greatest magnitude.
+  static HWY_INLINE void pack_values(const BFloat16* from, std::int64_t stride, std::int64_t rows,
+                                     std::int64_t dims, float* to, Vector& greatest) {
+    __m512i low[16], high[16];
+    __m512i most = _mm512_setzero_si512();
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; ++k) {
+      const __m512i even = row_of(from, stride, 2 * k, rows, 0, dims);
+      const __m512i odd = row_of(from, stride, 2 * k + 1, rows, 0, dims);
+      // As integers without their signs, so that NaN and infinity are the greatest.
+      const __m512i no_sign = _mm512_set1_epi16(0x7fff);
+      most = _mm512_max_epu16(
+          most, _mm512_max_epu16(_mm512_and_si512(even, no_sign), _mm512_and_si512(odd, no_sign)));
+      low[k] = _mm512_unpacklo_epi16(even, odd);
+      high[k] = _mm512_unpackhi_epi16(even, odd);
+    }
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+    const Floats d;
+    const Words words;
+    greatest = hn::BitCast(d, hn::Max(hn::BitCast(words, greatest),
+                                      hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
+                                              hn::Vec<Words>{_mm512_and_si512(most, upper)})));
+    // Unpacking works within blocks of 8 dimensions: the rows of `low`, turned, are dimensions 0 to
+    // 3, 8 to 11, ...
+    turn_words(low);
+    turn_words(high);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      const int dim = i / 4 * 8 + i % 4;
+      _mm512_store_si512(to + 16 * dim, low[i]);
+      _mm512_store_si512(to + 16 * (dim + 4), high[i]);
+    }
+  }
+
+ private:
+  /// Returns x - floor(x), 0 for -inf.
+  static HWY_INLINE Vector less_floor(Vector x) {
+    return Vector{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+  }
+
+  /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension.
+  static HWY_INLINE __m512i row_of(const BFloat16* from, std::int64_t stride, std::int64_t row,
+                                   std::int64_t rows, std::int64_t column, std::int64_t dim) {
+    if (row >= rows || column >= dim) return _mm512_setzero_si512();
+    const BFloat16* const at = from + row * stride + column;
+    if (dim - column >= kUnitDepth) return _mm512_loadu_si512(at);
+    return _mm512_maskz_loadu_epi16((1u << (dim - column)) - 1u, at);
+  }
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tile unit (AMX) gives the same bits as its emulation. A process chooses its SIMD target once, so each target
+runs in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import fovea
+
+CODE = """
+import sys
+import ml_dtypes
+import numpy as np
+import fovea
+
+random = np.random.default_rng(1)
+dtype = np.dtype(getattr(ml_dtypes, sys.argv[1], sys.argv[1]))
+assert fovea.info().target == sys.argv[2], fovea.info()
+masks = [None, fovea.causal(), fovea.window(70, 5), fovea.prefix(9)]
+out = []
+for heads, q, k, d, dv in [(2, 300, 333, 64, 64), (1, 97, 700, 40, 72), (2, 129, 64, 5, 3), (1, 130, 2100, 128, 128)]:
+    for factor in (1, 8):
+        arrays = [factor * random.standard_normal((1, heads, n, m)).astype(np.float32)
+                  for n, m in ((q, d), (k, d), (k, dv))]
+        for mask in masks:
+            for options in ({}, {"softcap": 3.0}, {"scale": -0.2}):
+                out += fovea.attention(*[a.astype(dtype) for a in arrays], mask=mask, return_lse=True, **options)
+sys.stdout.buffer.write(b"".join(a.tobytes() for a in out))
+"""
+
+
+def outputs(dtype, target):
+    result = subprocess.run(
+        [sys.executable, "-c", CODE, dtype, target],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "FOVEA_TARGET": target},
+    )
+    assert result.returncode == 0, result.stderr.decode()
+    assert len(result.stdout) > 1000000
+    return result.stdout
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_same_bits_as_the_emulation(dtype):
+    if "AMX" not in fovea.info().targets:
+        pytest.skip("this CPU or this system has no AMX")
+    assert outputs(dtype, "AMX") == outputs(dtype, "AMX_EMULATED")
