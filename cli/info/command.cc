@@ -21,18 +21,28 @@ namespace fovea::cli {
 namespace {
 
 std::string to_text(const BuildInfo& info) {
+  std::string products;
+  for (const BuildInfo::Products& one : info.products) {
+    products += fmt::format("{:15}{}: {}\n", products.empty() ? "products" : "", one.type, one.by);
+  }
   return fmt::format(
       "fovea {}\n"
       "built with     {}, {}\n"
       "computes with  the fused engine, on {}, up to {}\n"
       "judged by      the scalar reference, in float64\n"
       "SIMD targets   {} (of this CPU and this build; FOVEA_TARGET chooses)\n"
+      "{}"
       "CPUs           {}\n",
       info.version, info.compiler, info.build_type, info.target,
-      counted(omp_get_max_threads(), "thread"), fmt::join(info.targets, " "), info.threads);
+      counted(omp_get_max_threads(), "thread"), fmt::join(info.targets, " "), products,
+      info.threads);
 }
 
 std::string to_json(const BuildInfo& info) {
+  std::string products;
+  for (const BuildInfo::Products& one : info.products) {
+    products += fmt::format("{}{:?}: {:?}", products.empty() ? "" : ", ", one.type, one.by);
+  }
   // {:?} quotes and escapes like JSON for plain names such as these.
   return fmt::format(
       "{{\n"
@@ -42,10 +52,11 @@ std::string to_json(const BuildInfo& info) {
       "  \"computes_with\": {{\"engine\": \"fused\", \"target\": {:?}, \"threads\": {}}},\n"
       "  \"judged_by\": \"reference\",\n"
       "  \"targets\": [\"{}\"],\n"
+      "  \"products\": {{{}}},\n"
       "  \"threads\": {}\n"
       "}}\n",
       info.version, info.compiler, info.build_type, info.target, omp_get_max_threads(),
-      fmt::join(info.targets, "\", \""), info.threads);
+      fmt::join(info.targets, "\", \""), products, info.threads);
 }
 
 class InfoCommand : public Command {

@@ -25,6 +25,11 @@ struct BuildInfo {
   /// The target used by the kernels: the first one, unless the environment variable FOVEA_TARGET
   /// names another. Chosen once per process.
   std::string target;
+  /// For each type of tensors, how that target computes their products, in plain words.
+  struct Products {
+    std::string type, by;
+  };
+  std::vector<Products> products;
   /// The number of CPUs that this process may run on: from its affinity mask on Linux, otherwise
   /// all CPUs. At least 1.
   int threads = 1;

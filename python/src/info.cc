@@ -4,11 +4,13 @@
 
 #include "fovea/info.h"
 
+#include <map>
 #include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -27,6 +29,14 @@ void add_info(nb::module_& module) {
               "SIMD targets supported by both this CPU and this build, best first.")
       .def_ro("target", &BuildInfo::target,
               "The active SIMD target: the first, unless FOVEA_TARGET names another.")
+      .def_prop_ro(
+          "products",
+          [](const BuildInfo& self) {
+            std::map<std::string, std::string> by_type;
+            for (const BuildInfo::Products& one : self.products) by_type[one.type] = one.by;
+            return by_type;
+          },
+          "For each type of arrays, how the target computes their products, in plain words.")
       .def_ro("threads", &BuildInfo::threads, "Number of CPUs that this process may run on.")
       .def("__repr__", [](const BuildInfo& self) {
         return fmt::format("fovea {}, {}, {}, on {} (of {}), {} CPU{}", self.version, self.compiler,

@@ -174,6 +174,7 @@ class InfoTest(CliTest):
         self.assertIn(info["computes_with"]["target"], info["targets"])
         self.assertGreaterEqual(info["computes_with"]["threads"], 1)
         self.assertEqual(info["judged_by"], "reference")
+        self.assertEqual(list(info["products"]), ["float32", "bfloat16", "float16"])
 
     def test_info_text_matches_json(self):
         info = json.loads(self.succeed("info", "--json"))
@@ -182,6 +183,8 @@ class InfoTest(CliTest):
             self.assertIn(fact, text)
         self.assertIn(f"the fused engine, on {info['computes_with']['target']}, up to", text)
         self.assertIn("the scalar reference", text)
+        for dtype, by in info["products"].items():
+            self.assertIn(f"{dtype}: {by}\n", text)
 
     def test_environment_selects_target_and_threads(self):
         for target in json.loads(self.succeed("info", "--json"))["targets"]:

@@ -19,6 +19,7 @@
 #endif
 
 #include "kernels/simd/target.h"
+#include "kernels/simd/tile_permission.h"
 
 namespace fovea {
 namespace {
@@ -62,6 +63,26 @@ int usable_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+std::vector<BuildInfo::Products> products() {
+  const std::string float32 = "fused multiply-adds";
+  const std::string converted = "as float32";
+  switch (kernels::tile_unit_active()) {
+    case kernels::TileUnitKind::kHardware:
+    case kernels::TileUnitKind::kEmulated:
+      return {{"float32",
+               "three bfloat16 parts each, by the tile unit; lenses, gradients and few queries: " +
+                   float32},
+              {"bfloat16", "by the tile unit; gradients, decoding: " + converted},
+              {"float16", converted}};
+    case kernels::TileUnitKind::kNone:
+      break;
+  }
+  std::string bfloat16 = kernels::bf16_dots_active() ? "pairs, by vdpbf16ps" : converted;
+  const std::string& refusal = kernels::tile_permission().refusal;
+  if (!refusal.empty()) bfloat16 += "; not by the tile unit: " + refusal;
+  return {{"float32", float32}, {"bfloat16", bfloat16}, {"float16", converted}};
+}
+
 }  // namespace
 
 BuildInfo build_info() {
@@ -71,6 +92,7 @@ BuildInfo build_info() {
           .build_type = std::string(build_type.empty() ? "unspecified" : build_type),
           .targets = kernels::available_targets(),
           .target = kernels::active_target(),
+          .products = products(),
           .threads = usable_threads()};
 }
 

@@ -95,7 +95,8 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   kernels::choose_target();
   const kernels::ForwardSetup setup{
       .options = &problem.options,
-      .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()}};
+      .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()},
+      .head_dim = problem.head_dim()};
   // Where weights are relative to other maxima, a pass of its own for the lenses does not change
   // the context.
   const bool apart = kernels::forward_sizes(setup).block_keys > 0 && asks_for_lenses(outputs) &&

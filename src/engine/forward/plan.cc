@@ -77,6 +77,7 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
   setup_.lenses = lenses;
   const kernels::ForwardSizes sizes = kernels::forward_sizes(setup_);
   chunk_queries_ = sizes.panel_lanes * lenses.chunk_panels;
+  in_place_queries_ = sizes.in_place_lanes * lenses.chunk_panels;
 
   std::int64_t all_chunks = 0;
   std::int64_t most_queries = 0;
@@ -86,15 +87,16 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
     most_queries = std::max(most_queries, span.q_len);
     all_chunks += chunks(span.q_len) * shape.q_heads;
   }
-  const std::int64_t row_bytes =
-      std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim()) * sizes.number_bytes;
-  setup_.block_keys = sizes.block_keys;
-  if (setup_.block_keys == 0) {
-    setup_.block_keys =
-        std::min(std::clamp(kBlockBytes / row_bytes / kBlockKeysMultiple * kBlockKeysMultiple,
-                            kMinBlockKeys, kMaxBlockKeys),
-                 round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
-  }
+  const std::int64_t row_numbers = std::max<std::int64_t>(1, setup_.head_dim + problem.value_dim());
+  const auto block_keys = [&](std::int64_t number_bytes) {
+    const std::int64_t fit = kBlockBytes / (row_numbers * number_bytes);
+    return std::min(
+        std::clamp(fit / kBlockKeysMultiple * kBlockKeysMultiple, kMinBlockKeys, kMaxBlockKeys),
+        round_up(std::max<std::int64_t>(setup_.most_keys, 1), kBlockKeysMultiple));
+  };
+  setup_.block_keys = sizes.block_keys > 0 ? sizes.block_keys : block_keys(sizes.number_bytes);
+  setup_.usual_block_keys = block_keys(sizeof(float));
+  const std::int64_t row_bytes = row_numbers * sizes.number_bytes;
 
   const double products = static_cast<double>(all_chunks * chunk_queries_) *
                           static_cast<double>(setup_.most_keys) *
@@ -132,6 +134,10 @@ SequenceSpan ForwardPlan::span(std::int64_t sequence) const {
   SequenceSpan span = sequence_span(problem_.options, problem_.shape, sequence);
   if (is_decoded(problem_, span) != decoded_) span.q_len = 0;
   return span;
+}
+
+std::int64_t ForwardPlan::chunk_queries(std::int64_t q_len) const {
+  return q_len <= kMaxQueriesInPlace ? in_place_queries_ : chunk_queries_;
 }
 
 std::int64_t ForwardPlan::items_per_head(std::int64_t q_len) const {
@@ -189,8 +195,8 @@ WorkItem ForwardPlan::item(const std::byte* workspace, std::int64_t number) cons
   item.in_place = q_len <= kMaxQueriesInPlace;
   const std::int64_t part = per_head - 1 - number % per_head;
   const std::int64_t count = chunks(q_len);
-  item.q_begin = part * count / per_head * chunk_queries_;
-  item.q_end = std::min((part + 1) * count / per_head * chunk_queries_, q_len);
+  item.q_begin = part * count / per_head * chunk_queries(q_len);
+  item.q_end = std::min((part + 1) * count / per_head * chunk_queries(q_len), q_len);
   return item;
 }
 

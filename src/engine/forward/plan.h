@@ -57,16 +57,19 @@ class ForwardPlan {
   /// Returns the span of a sequence, without queries if it is not planned.
   SequenceSpan span(std::int64_t sequence) const;
   std::int64_t items_per_head(std::int64_t q_len) const;
+  /// Returns the queries of a panel or map chunk, which is never split.
+  std::int64_t chunk_queries(std::int64_t q_len) const;
   std::int64_t chunks(std::int64_t q_len) const {
-    return (q_len + chunk_queries_ - 1) / chunk_queries_;
+    return (q_len + chunk_queries(q_len) - 1) / chunk_queries(q_len);
   }
   std::size_t list_bytes() const;
 
   const Problem& problem_;
   const bool decoded_;
   kernels::ForwardSetup setup_;
-  std::int64_t chunk_queries_ = 0;    // queries of a panel or map chunk, which is never split
-  std::int64_t chunks_per_item_ = 0;  // approximate
+  std::int64_t chunk_queries_ = 0;
+  std::int64_t in_place_queries_ = 0;  // chunk_queries_ if keys and values are read in place
+  std::int64_t chunks_per_item_ = 0;   // approximate
   std::int64_t items_ = 0;
   std::size_t scratch_bytes_ = 0;
   int cut_for_ = 1;  // the thread count that determines the item size

@@ -129,6 +129,21 @@ class ItemPass {
     }
   }
 
+  /// Calls redo(begin, end) for runs of queries that Keys has refused.
+  template <class Redo>
+  void for_refused(const Redo& redo) const {
+    for (std::int64_t p = 0; p < panels_;) {
+      const std::int64_t begin = p;
+      while (p < panels_ && scratch_.panels[p].refused) ++p;
+      if (p > begin) {
+        const Panel& last = scratch_.panels[p - 1];
+        redo(scratch_.panels[begin].first_query, last.first_query + last.rows);
+      } else {
+        ++p;
+      }
+    }
+  }
+
   // ---- called by the pipeline of Keys
 
   /// Processes a block that the pipeline does not.
@@ -161,7 +176,7 @@ class ItemPass {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = Keys::kHasPipeline ? kPanelVectors : (rows + kLanes - 1) / kLanes;
-    panel.loaded = panel.closed = false;
+    panel.loaded = panel.closed = panel.refused = false;
     find_ranges(mask_, head_, panel);
     if constexpr (Keys::kHasPipeline) {
       panel.whole_begin = pushes_ && panel.exact ? 0 : head_.kv_len;
@@ -183,12 +198,25 @@ class ItemPass {
     lenses_.open(p, panel);
   }
 
-  void begin_panel(Panel& panel) {
+  /// Loads the queries unless they are loaded. Returns false if the panel is refused.
+  bool begin_panel(Panel& panel) {
+    if (panel.loaded) return true;
+    if constexpr (Keys::kMayRefuse) {
+      if (keys_.refuses(panel)) return refuse(panel);
+    }
     panel.loaded = true;
     if constexpr (Keys::kHasPipeline) prefetch_rows(panel);
     keys_.clear_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
+    return true;
+  }
+
+  /// Leaves the panel to another pass.
+  bool refuse(Panel& panel) {
+    keys_.flush(*this, score_factor_);
+    panel.refused = panel.closed = true;
+    return false;
   }
 
   /// Computes factor = 1 / sum, or 0 for a row without a visible key.
@@ -254,7 +282,11 @@ class ItemPass {
       pushed = false;
       if (segments == 0) continue;
       if (keys_.enter(block, count)) prefetch_next_block(block + count, tiles);
-      if (!panel.loaded) begin_panel(panel);
+      if constexpr (Keys::kMayRefuse) {
+        if (keys_.refuses_block()) refuse(panel);
+        if (panel.refused) return;
+      }
+      if (!begin_panel(panel)) return;
       if constexpr (Keys::kHasPipeline) {
         pushed = push(p, block, segments, last);
         if (pushed) continue;
@@ -277,7 +309,7 @@ class ItemPass {
     if (block < panel.whole_begin || end > panel.whole_end) return false;
     keys_.enter(block, setup_.block_keys);
     if (!keys_.may_push()) return false;
-    if (!panel.loaded) begin_panel(panel);
+    if (!begin_panel(panel)) return false;
     last = end >= panel.keys_end;
     typename Keys::Part& part = keys_.next();
     part.panel = &panel;

@@ -62,36 +62,45 @@ HWY_EXPORT(RunItem);
 
 std::int64_t panel_lanes() { return HWY_DYNAMIC_DISPATCH(PanelLanes)(); }
 
+const ForwardFunctions& float_forward() {
+  static const ForwardFunctions functions{
+      .scratch_bytes =
+          [](const ForwardSetup& setup) { return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup); },
+      .item =
+          [](const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
+             std::byte* scratch, const std::stop_token& stop) {
+            HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
+          },
+      .panel_lanes = panel_lanes(),
+      .in_place = true,
+      .number_bytes = sizeof(float)};
+  return functions;
+}
+
 namespace {
 
-/// Returns the functions for these types that are compiled elsewhere; null if there are none.
-const ForwardFunctions* other_forward(const ForwardSetup& setup) {
-  if (const auto* amx = amx_forward(setup)) return amx;
-  if (const auto* emulated = emulated_amx_forward(setup)) return emulated;
-  return bf16_forward(setup);
+const ForwardFunctions& functions_for(const ForwardSetup& setup) {
+  if (const auto* amx = amx_forward(setup)) return *amx;
+  if (const auto* emulated = emulated_amx_forward(setup)) return *emulated;
+  if (const auto* bf16 = bf16_forward(setup)) return *bf16;
+  return float_forward();
 }
 
 }  // namespace
 
 ForwardSizes forward_sizes(const ForwardSetup& setup) {
-  const ForwardFunctions* const other = other_forward(setup);
-  if (other == nullptr) return {.panel_lanes = panel_lanes(), .number_bytes = sizeof(float)};
-  return {.panel_lanes = other->panel_lanes,
-          .number_bytes = sizeof(BFloat16),
-          .block_keys = other->block_keys};
+  const ForwardFunctions& functions = functions_for(setup);
+  return {functions.panel_lanes, functions.in_place ? panel_lanes() : functions.panel_lanes,
+          functions.number_bytes, functions.block_keys};
 }
 
 std::size_t forward_scratch_bytes(const ForwardSetup& setup) {
-  if (const auto* other = other_forward(setup)) return other->scratch_bytes(setup);
-  return HWY_DYNAMIC_DISPATCH(ScratchBytes)(setup);
+  return functions_for(setup).scratch_bytes(setup);
 }
 
 void forward_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
                   std::byte* scratch, const std::stop_token& stop) {
-  if (const auto* other = other_forward(setup)) {
-    return other->item(setup, item, next, scratch, stop);
-  }
-  HWY_DYNAMIC_DISPATCH(RunItem)(setup, item, next, scratch, stop);
+  functions_for(setup).item(setup, item, next, scratch, stop);
 }
 
 }  // namespace fovea::kernels

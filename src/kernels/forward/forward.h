@@ -15,8 +15,9 @@ namespace fovea::kernels {
 
 /// What the forward pass asks of the plan.
 struct ForwardSizes {
-  std::int64_t panel_lanes = 0;   // queries of a panel
-  std::int64_t number_bytes = 0;  // of a tensor element once it is packed for the products
+  std::int64_t panel_lanes = 0;     // queries of a panel
+  std::int64_t in_place_lanes = 0;  // the same for items in place
+  std::int64_t number_bytes = 0;    // of a tensor element once it is packed for the products
   /// Unless 0, the keys of a block. Then many blocks are packed together, and items may be large.
   std::int64_t block_keys = 0;
 };

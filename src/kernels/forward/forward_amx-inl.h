@@ -28,29 +28,77 @@ class FlushToZero {
   const unsigned before_ = _mm_getcsr();
 };
 
-template <class Numbers>
-std::size_t amx_scratch_bytes(const ForwardSetup& setup) {
-  using Keys = AmxKeys<Numbers>;
-  return setup.lenses.any() ? item_scratch_bytes<Keys, ItemLenses<Numbers>>(setup)
+inline std::size_t amx_bf16_scratch_bytes(const ForwardSetup& setup) {
+  using Keys = AmxKeys<AmxBf16>;
+  return setup.lenses.any() ? item_scratch_bytes<Keys, ItemLenses<AmxBf16>>(setup)
                             : item_scratch_bytes<Keys, NoLenses>(setup);
 }
 
-template <class Numbers>
-void amx_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
-              std::byte* scratch, const std::stop_token& stop) {
+inline void amx_bf16_item(const ForwardSetup& setup, const ForwardItem& item,
+                          const ForwardItem* next, std::byte* scratch,
+                          const std::stop_token& stop) {
   const TileUnitSession session;
   const FlushToZero flush;
   if (setup.lenses.any()) {
-    ItemPass<AmxKeys<Numbers>, ItemLenses<Numbers>>(setup, item, next, scratch).run(stop);
+    ItemPass<AmxKeys<AmxBf16>, ItemLenses<AmxBf16>>(setup, item, next, scratch).run(stop);
   } else {
-    ItemPass<AmxKeys<Numbers>, NoLenses>(setup, item, next, scratch).run(stop);
+    ItemPass<AmxKeys<AmxBf16>, NoLenses>(setup, item, next, scratch).run(stop);
   }
 }
 
+/// Returns the setup for float_forward(), for queries that the tile unit does not compute.
+inline ForwardSetup float_setup(const ForwardSetup& setup) {
+  ForwardSetup other = setup;
+  other.block_keys = setup.usual_block_keys;
+  return other;
+}
+
+inline std::size_t amx_float_scratch_bytes(const ForwardSetup& setup) {
+  return item_scratch_bytes<AmxKeys<AmxFloat>, NoLenses>(setup) +
+         float_forward().scratch_bytes(float_setup(setup));
+}
+
+inline void amx_float_item(const ForwardSetup& setup, const ForwardItem& item,
+                           const ForwardItem* next, std::byte* scratch,
+                           const std::stop_token& stop) {
+  std::byte* const other_scratch = scratch + item_scratch_bytes<AmxKeys<AmxFloat>, NoLenses>(setup);
+  const auto redo = [&](std::int64_t q_begin, std::int64_t q_end) {
+    ForwardItem part = item;
+    part.q_begin = q_begin;
+    part.q_end = q_end;
+    float_forward().item(float_setup(setup), part, nullptr, other_scratch, stop);
+  };
+  if (item.in_place) return redo(item.q_begin, item.q_end);
+  ItemPass<AmxKeys<AmxFloat>, NoLenses> pass(setup, item, next, scratch);
+  {
+    const TileUnitSession session;
+    const FlushToZero flush;
+    pass.run(stop);
+  }
+  if (!stop.stop_requested()) pass.for_refused(redo);
+}
+
+/// In float32, a product of the tile unit has 32 dimensions, and the lenses need other weights.
+inline bool amx_pays_in_float(const ForwardSetup& setup) {
+  return setup.types.all(DType::kFloat32) && !setup.lenses.any() && setup.head_dim >= 16 &&
+         setup.options->float32_by_tiles;
+}
+
 inline const ForwardFunctions* amx_functions(const ForwardSetup& setup) {
-  static constexpr ForwardFunctions kBf16{&amx_scratch_bytes<AmxBf16>, &amx_item<AmxBf16>,
-                                          kPanelLanes, AmxBf16::kBlockKeys};
-  return setup.types.all(DType::kBFloat16) ? &kBf16 : nullptr;
+  static constexpr ForwardFunctions kBf16{.scratch_bytes = &amx_bf16_scratch_bytes,
+                                          .item = &amx_bf16_item,
+                                          .panel_lanes = kPanelLanes,
+                                          .in_place = false,
+                                          .number_bytes = 2 * AmxBf16::kParts,
+                                          .block_keys = AmxBf16::kBlockKeys};
+  static constexpr ForwardFunctions kFloat{.scratch_bytes = &amx_float_scratch_bytes,
+                                           .item = &amx_float_item,
+                                           .panel_lanes = kPanelLanes,
+                                           .in_place = true,
+                                           .number_bytes = 2 * AmxFloat::kParts,
+                                           .block_keys = AmxFloat::kBlockKeys};
+  if (setup.types.all(DType::kBFloat16)) return &kBf16;
+  return amx_pays_in_float(setup) ? &kFloat : nullptr;
 }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -39,7 +39,11 @@ void run_item(const ForwardSetup& setup, const ForwardItem& item, const ForwardI
   }
 }
 
-constexpr ForwardFunctions kForwardFunctions{&scratch_bytes, &run_item, kPanelLanes};
+constexpr ForwardFunctions kForwardFunctions{.scratch_bytes = &scratch_bytes,
+                                             .item = &run_item,
+                                             .panel_lanes = kPanelLanes,
+                                             .in_place = false,
+                                             .number_bytes = sizeof(BFloat16)};
 
 }  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE

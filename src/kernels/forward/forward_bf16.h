@@ -20,8 +20,13 @@ struct ForwardFunctions {
   void (*item)(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
                std::byte* scratch, const std::stop_token& stop);
   std::int64_t panel_lanes;
+  bool in_place;                // whether items in place have panels of float_forward()
+  std::int64_t number_bytes;    // of a packed tensor element
   std::int64_t block_keys = 0;  // 0: any
 };
+
+/// Returns the entry points in float32 arithmetic, for all types, of the active target.
+const ForwardFunctions& float_forward();
 
 /// Returns the entry points that multiply pairs of bfloat16; null unless the processor has the
 /// instructions, the active target allows them and all inputs are bfloat16.

@@ -120,8 +120,10 @@ Target find_target(std::string_view name) {
   for (const Target& target : emulated()) {
     if (name == name_of(target)) return target;
   }
-  fail("FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"",
-       fmt::join(available_targets(), ", "), name);
+  const std::string& refusal = tile_permission().refusal;
+  fail("FOVEA_TARGET: expected one of {}, which this CPU and this build have, got \"{}\"{}",
+       fmt::join(available_targets(), ", "), name,
+       name == "AMX" && !refusal.empty() ? "; " + refusal : "");
 }
 
 std::atomic<bool> chosen = false;

@@ -90,9 +90,9 @@ class BlockWeights {
   void add_to(const Panel& panel) const {
     add(sum0_, panel.sum);
     add(sum1_, panel.sum + kLanes);
-    if constexpr (kLse) {
-      add(lse_sum0_, panel.lse_sum);
-      add(lse_sum1_, panel.lse_sum + kLanes);
+    if constexpr (kLse || !Numbers::kSumsRoundedWeights) {
+      add(kLse ? lse_sum0_ : sum0_, panel.lse_sum);
+      add(kLse ? lse_sum1_ : sum1_, panel.lse_sum + kLanes);
     }
   }
 
@@ -258,6 +258,7 @@ class AmxKeys : public LaneContexts<Numbers> {
  public:
   using Arithmetic = Numbers;
   static constexpr bool kHasPipeline = true;
+  static constexpr bool kMayRefuse = Numbers::kParts > 1;
 
   AmxKeys(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
       : LaneContexts<Numbers>(setup, head, scratch), size_(setup) {
@@ -428,6 +429,18 @@ class AmxKeys : public LaneContexts<Numbers> {
   }
   /// Returns the part that push() takes.
   Part& next() { return *next_; }
+  /// Returns whether the panel's queries, or the keys and values of the current block, need other
+  /// arithmetic.
+  bool refuses(const Panel& panel) const {
+    if constexpr (kMayRefuse) {
+      Magnitudes sizes;
+      Numbers::add_queries(head_.query, panel.first_query, panel.rows, setup_.head_dim, sizes);
+      return !Numbers::accepts(sizes);
+    }
+    return false;
+  }
+  bool refuses_block() const { return scratch_.blocks[block_ / kBlock] == kRefused; }
+
   /// Returns whether the current block may be pushed: its values are finite and not huge.
   bool may_push() const { return scratch_.blocks[block_ / kBlock] == kUsual; }
 
@@ -463,8 +476,8 @@ class AmxKeys : public LaneContexts<Numbers> {
   static constexpr std::int64_t kBlock = Numbers::kBlockKeys;
   static constexpr std::int64_t kTileFloats = kUnitFloats * Numbers::kParts;
   /// What is known of a block: not packed, finite values, values so large that a weight above 1
-  /// might overflow, values that are not finite.
-  static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3;
+  /// might overflow, values that are not finite, numbers that need other arithmetic.
+  static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3, kRefused = 4;
   static constexpr std::int64_t kPartsInFlight = 4;
   static constexpr float kMostWeights = 0x1p20f;  // the sum of a block's weights in push()
   static constexpr float kMostExponent = 20.0f;   // of a weight before a maximum is raised
@@ -488,32 +501,28 @@ class AmxKeys : public LaneContexts<Numbers> {
 
   std::uint8_t pack(std::int64_t block, std::int64_t count) {
     using Element = typename Numbers::Element;
-    Vector greatest = hn::Zero(Floats());
-    Vector greatest_value = hn::Zero(Floats());
+    Magnitudes key_sizes, value_sizes;
     const Element* const keys = head_.key.template row_as<Element>(block);
     const std::int64_t kept = whole_units(count, 32);
     for (std::int64_t k = 0; k < kept; k += kUnitRows) {
       for (std::int64_t s = 0; s < size_.key_steps; ++s) {
         Numbers::pack_keys(keys + k * head_.key.stride + s * kUnitDepth, head_.key.stride,
                            count - k, setup_.head_dim - s * kUnitDepth,
-                           key_tile(block_ + k) + s * kTileFloats, greatest);
+                           key_tile(block_ + k) + s * kTileFloats, key_sizes);
       }
     }
-    if (setup_.value_dim == 0) return kUsual;
+    if (setup_.value_dim == 0) return Numbers::accepts(key_sizes) ? kUsual : kRefused;
     const Element* const values = head_.value.template row_as<Element>(block);
     for (std::int64_t k = 0; k < kept; k += kUnitDepth) {
       for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
         Numbers::pack_values(values + k * head_.value.stride + t * kUnitRows, head_.value.stride,
                              count - k, setup_.value_dim - t * kUnitRows,
-                             value_tile(block_ + k) + t * kTileFloats, greatest_value);
+                             value_tile(block_ + k) + t * kTileFloats, value_sizes);
       }
     }
-    const Floats d;
-    const auto reaches = [&](float bound) HWY_ATTR {  // also if it is NaN
-      return !hn::AllTrue(d, hn::Lt(greatest_value, hn::Set(d, bound)));
-    };
-    if (reaches(std::numeric_limits<float>::infinity())) return kNotFinite;
-    return reaches(kLargeValue) ? kLarge : kUsual;
+    if (!Numbers::accepts(key_sizes) || !Numbers::accepts(value_sizes)) return kRefused;
+    if (!value_sizes.below(std::numeric_limits<float>::infinity())) return kNotFinite;
+    return value_sizes.below(kLargeValue) ? kUsual : kLarge;
   }
   /// Returns the tiles of the 16 keys, or the values of the 32 keys, from `key` on.
   float* key_tile(std::int64_t key) const {
@@ -601,7 +610,7 @@ class AmxKeys : public LaneContexts<Numbers> {
 
   template <class Pass>
   void push_again(Pass& pass, float factor) {
-    for (int half = 0; half < 2; ++half) {
+    for (std::int64_t half = 0; half < kBlock / 32; ++half) {
       if (next_->masked[half]) fill_first_scores(*next_, half * 32);
     }
     if (current_->panel == nullptr) {

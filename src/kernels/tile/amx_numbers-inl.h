@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include <immintrin.h>
 
@@ -56,6 +57,31 @@ HWY_INLINE Vector exp2_of(Vector x) {
   const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
   return Vector{_mm512_scalef_ps(power.raw, hn::Sub(x, fraction).raw)};
 }
+
+/// The greatest and the smallest magnitude of some numbers; zeros do not count for the latter.
+struct Magnitudes {
+  Vector most, least;
+
+  Magnitudes()
+      : most(hn::Zero(Floats())),
+        least(hn::Set(Floats(), std::numeric_limits<float>::infinity())) {}
+
+  HWY_INLINE void add(Vector x) {
+    const Floats d;
+    const Words words;
+    const Vector size = hn::Abs(x);
+    // As integers, so that NaN is the greatest.
+    most = hn::BitCast(d, hn::Max(hn::BitCast(words, most), hn::BitCast(words, size)));
+    least = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), least, hn::Min(size, least));
+  }
+  /// Returns whether all are below `bound`, none NaN.
+  bool below(float bound) const {
+    return hn::AllTrue(Floats(), hn::Lt(most, hn::Set(Floats(), bound)));
+  }
+  bool at_least(float bound) const {
+    return hn::AllTrue(Floats(), hn::Ge(least, hn::Set(Floats(), bound)));
+  }
+};
 
 /// Returns floats rounded to bfloat16, to nearest and ties to even, in the lower halves of words.
 HWY_INLINE hn::Vec<Words> bf16_bits(Vector x) {
@@ -150,6 +176,7 @@ struct AmxBf16 {
     };
     store_rounded(rounded(first), rounded(second), weights + key / 2 * kPanelLanes);
   }
+  static bool accepts(const Magnitudes&) { return true; }
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
     return Bf16Arithmetic::weight(weights, key, lane);
   }
@@ -178,16 +205,16 @@ struct AmxBf16 {
 
   /// Writes the tile of 16 rows, the last ones zero, and 32 dimensions from `column` on.
   static HWY_INLINE void pack_keys(const BFloat16* from, std::int64_t stride, std::int64_t rows,
-                                   std::int64_t dims, float* to, Vector&) {
+                                   std::int64_t dims, float* to, Magnitudes&) {
     for (std::int64_t r = 0; r < kUnitRows; ++r, to += 16) {
       _mm512_store_si512(to, row_of(from, stride, r, rows, 0, dims));
     }
   }
 
-  /// Writes two tiles of 16 dimensions each, the last ones zero, and 32 keys. `greatest` collects
+  /// Writes two tiles of 16 dimensions each, the last ones zero, and 32 keys. `sizes` collects
   /// the greatest magnitude.
   static HWY_INLINE void pack_values(const BFloat16* from, std::int64_t stride, std::int64_t rows,
-                                     std::int64_t dims, float* to, Vector& greatest) {
+                                     std::int64_t dims, float* to, Magnitudes& sizes) {
     __m512i low[16], high[16];
     __m512i most = _mm512_setzero_si512();
 #pragma GCC unroll 16
@@ -204,9 +231,9 @@ struct AmxBf16 {
     const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
     const Floats d;
     const Words words;
-    greatest = hn::BitCast(d, hn::Max(hn::BitCast(words, greatest),
-                                      hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
-                                              hn::Vec<Words>{_mm512_and_si512(most, upper)})));
+    sizes.most = hn::BitCast(d, hn::Max(hn::BitCast(words, sizes.most),
+                                        hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
+                                                hn::Vec<Words>{_mm512_and_si512(most, upper)})));
     // Unpacking works within blocks of 8 dimensions: the rows of `low`, turned, are dimensions 0 to
     // 3, 8 to 11, ...
     turn_words(low);
@@ -232,6 +259,159 @@ struct AmxBf16 {
     const BFloat16* const at = from + row * stride + column;
     if (dim - column >= kUnitDepth) return _mm512_loadu_si512(at);
     return _mm512_maskz_loadu_epi16((1u << (dim - column)) - 1u, at);
+  }
+};
+
+/// float32, as three bfloat16. In keys, queries and values the first part is rounded and the second
+/// cut, so that the parts that are left out have either sign; weights are cut twice. Pairs are
+/// dimensions i and i + 16 of 32, keys k and k + 1.
+struct AmxFloat {
+  using Element = float;
+  static constexpr std::int64_t kParts = 3;
+  static constexpr std::int64_t kBlockKeys = 32;
+  static constexpr bool kScalesQueries = false;
+  static constexpr std::int64_t kPerStep = 2;
+  static constexpr bool kSumsRoundedWeights = false;
+  static constexpr std::int64_t kWeightPart = kBlockKeys / 2 * kPanelLanes;
+
+  /// Whether parts and products of such numbers lose no digits: the tile unit reads subnormal parts
+  /// as zeros, and sums of scores must not overflow.
+  static bool accepts(const Magnitudes& sizes) {
+    return sizes.below(0x1p58f) && sizes.at_least(0x1p-100f);
+  }
+
+  static HWY_INLINE Vector weight(Vector x) { return exp2_of(x); }
+  static HWY_INLINE Vector exact_weight(Vector x) { return exp2_of(x); }
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exp2_of(x); }
+
+  static HWY_INLINE void store_rounded(Vector first, Vector second, float* weights) {
+    const Words d;
+    auto* const to = reinterpret_cast<std::uint32_t*>(weights);
+    hn::Store(pair_of(first, second), d, to);
+    first = hn::Sub(first, cut(first));
+    second = hn::Sub(second, cut(second));
+    hn::Store(pair_of(first, second), d, to + kWeightPart);
+    first = hn::Sub(first, cut(first));
+    second = hn::Sub(second, cut(second));
+    hn::Store(pair_of(first, second), d, to + 2 * kWeightPart);
+  }
+  static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
+                                       std::int64_t key) {
+    store_rounded(first, second, weights + key / 2 * kPanelLanes);
+  }
+  static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
+    float sum = 0.0f;
+    for (std::int64_t part = kParts - 1; part >= 0; --part) {
+      sum += Bf16Arithmetic::weight(weights + part * kWeightPart, key, lane);
+    }
+    return sum;
+  }
+
+  static void load_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
+                           std::int64_t dim, float factor, float* to) {
+    const float* const from = rows.row_as<float>(first);
+    const std::int64_t steps = whole_units(std::max<std::int64_t>(dim, 1), kUnitDepth) / kUnitDepth;
+    const std::int64_t part = steps * kUnitRows * kPanelLanes;
+    // The factor applied to the scores is positive, so that the largest product gives the largest
+    // score.
+    const __m512i sign = _mm512_set1_epi32(factor < 0.0f ? static_cast<int>(0x80000000) : 0);
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kUnitRows) {
+      for (std::int64_t s = 0; s < steps; ++s) {
+        __m512i low[16], high[16];
+        for (std::int64_t r = 0; r < kUnitRows; ++r) {
+          low[r] = _mm512_xor_si512(
+              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+          high[r] = _mm512_xor_si512(
+              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth + 16, dim));
+        }
+        turn_words(low);
+        turn_words(high);
+        for (std::int64_t i = 0; i < kUnitRows; ++i) {
+          store_parts(low[i], high[i], to + (s * kUnitRows + i) * kPanelLanes + lane, part);
+        }
+      }
+    }
+  }
+  /// Adds the magnitudes of queries.
+  static void add_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
+                          std::int64_t dim, Magnitudes& sizes) {
+    const float* const from = rows.row_as<float>(first);
+    for (std::int64_t r = 0; r < count; ++r) {
+      for (std::int64_t c = 0; c < dim; c += 16) {
+        sizes.add(Vector{_mm512_castsi512_ps(row_of(from, rows.stride, r, count, c, dim))});
+      }
+    }
+  }
+
+  static HWY_INLINE void pack_keys(const float* from, std::int64_t stride, std::int64_t rows,
+                                   std::int64_t dims, float* to, Magnitudes& sizes) {
+    for (std::int64_t r = 0; r < kUnitRows; ++r, to += 16) {
+      const __m512i low = row_of(from, stride, r, rows, 0, dims);
+      const __m512i high = row_of(from, stride, r, rows, 16, dims);
+      sizes.add(Vector{_mm512_castsi512_ps(low)});
+      sizes.add(Vector{_mm512_castsi512_ps(high)});
+      store_parts(low, high, to, kUnitFloats);
+    }
+  }
+
+  static HWY_INLINE void pack_values(const float* from, std::int64_t stride, std::int64_t rows,
+                                     std::int64_t dims, float* to, Magnitudes& sizes) {
+    for (std::int64_t c = 0; c < 32; c += 16, to += kParts * kUnitFloats) {
+      alignas(64) float parts[kParts * kUnitFloats];
+      for (std::int64_t k = 0; k < kUnitRows; ++k) {
+        const __m512i even = row_of(from, stride, 2 * k, rows, c, dims);
+        const __m512i odd = row_of(from, stride, 2 * k + 1, rows, c, dims);
+        sizes.add(Vector{_mm512_castsi512_ps(even)});
+        sizes.add(Vector{_mm512_castsi512_ps(odd)});
+        store_parts(even, odd, parts + 16 * k, kUnitFloats);
+      }
+      for (std::int64_t part = 0; part < kParts; ++part) {
+        __m512i words[16];
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; ++k) {
+          words[k] = _mm512_load_si512(parts + part * kUnitFloats + 16 * k);
+        }
+        turn_words(words);
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+          _mm512_store_si512(to + part * kUnitFloats + 16 * i, words[i]);
+        }
+      }
+    }
+  }
+
+ private:
+  static HWY_INLINE Vector cut(Vector x) {
+    return Vector{_mm512_castsi512_ps(_mm512_and_si512(
+        _mm512_castps_si512(x.raw), _mm512_set1_epi32(static_cast<int>(0xffff0000))))};
+  }
+  /// Rounds to bfloat16 by an integer addition, which may carry into the exponent.
+  static HWY_INLINE Vector round(Vector x) {
+    return cut(Vector{_mm512_castsi512_ps(
+        _mm512_add_epi32(_mm512_castps_si512(x.raw), _mm512_set1_epi32(0x8000)))});
+  }
+  /// Writes the parts of two vectors of floats as pairs, `stride` floats apart.
+  static HWY_INLINE void store_parts(__m512i first, __m512i second, float* to,
+                                     std::int64_t stride) {
+    const Words d;
+    auto* const words = reinterpret_cast<std::uint32_t*>(to);
+    Vector a{_mm512_castsi512_ps(first)}, b{_mm512_castsi512_ps(second)};
+    const Vector a1 = round(a), b1 = round(b);
+    hn::Store(pair_of(a1, b1), d, words);
+    a = hn::Sub(a, a1);
+    b = hn::Sub(b, b1);
+    hn::Store(pair_of(a, b), d, words + stride);
+    a = hn::Sub(a, cut(a));
+    b = hn::Sub(b, cut(b));
+    hn::Store(pair_of(a, b), d, words + 2 * stride);
+  }
+  /// Returns 16 elements of a row, from `column` on; zeros beyond the last row and dimension.
+  static HWY_INLINE __m512i row_of(const float* from, std::int64_t stride, std::int64_t row,
+                                   std::int64_t rows, std::int64_t column, std::int64_t dim) {
+    if (row >= rows || column >= dim) return _mm512_setzero_si512();
+    const float* const at = from + row * stride + column;
+    if (dim - column >= 16) return _mm512_loadu_si512(at);
+    return _mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << (dim - column)) - 1u), at);
   }
 };
 

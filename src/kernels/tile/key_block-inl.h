@@ -29,6 +29,7 @@ class KeyBlock : public LaneContexts<ArithmeticOfTiles> {
  public:
   using Arithmetic = ArithmeticOfTiles;
   static constexpr bool kHasPipeline = false;
+  static constexpr bool kMayRefuse = false;
   /// Returns the exponent that weights are relative to: weights are 2^(factor * score - reference).
   static double reference(float maximum, float factor) {
     return static_cast<double>(maximum) * static_cast<double>(factor);

@@ -24,6 +24,7 @@ struct Panel {
   bool exact;               // every row sees all keys in its range (KeyRange::exact)
   bool loaded;              // `queries` is filled
   bool closed;              // the results of the rows are written
+  bool refused;             // or they are left to another pass
   std::int64_t keys_begin;  // the range of all keys visible to any row
   std::int64_t keys_end;
   std::int64_t whole_begin;  // for a pipeline: the range of keys visible to every row

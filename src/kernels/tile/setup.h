@@ -64,10 +64,11 @@ struct ForwardSetup {
   StorageTypes types;
   std::int64_t q_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t value_dim = 0;    // 0 if no context is requested
-  std::int64_t most_keys = 0;    // the largest kv_len of all sequences
-  std::int64_t block_keys = 0;   // keys per block, a multiple of kTileRows for every target
-  std::int64_t most_panels = 0;  // panels of queries per work item
+  std::int64_t value_dim = 0;         // 0 if no context is requested
+  std::int64_t most_keys = 0;         // the largest kv_len of all sequences
+  std::int64_t block_keys = 0;        // keys per block, a multiple of kTileRows for every target
+  std::int64_t usual_block_keys = 0;  // the same for float32 arithmetic
+  std::int64_t most_panels = 0;       // panels of queries per work item
   double scale = 1.0;
   LensSetup lenses = {};
 };

@@ -6,6 +6,8 @@
 #include "kernels/simd/target.h"
 
 #include <algorithm>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -189,6 +191,24 @@ TEST_F(Target, EmulatedTilesRunOnEveryCpuWithAvx3) {
     EXPECT_EXIT(report_active(target.c_str()), testing::ExitedWithCode(0),
                 "active: " + target + ";");
   }
+}
+
+/// Makes Linux refuse tile registers: an alternate signal stack has no room for them. Must run in a
+/// new process.
+[[noreturn]] void report_without_permission(const char* wish) {
+  static std::byte stack[8192];
+  const stack_t small{.ss_sp = stack, .ss_flags = 0, .ss_size = sizeof stack};
+  if (sigaltstack(&small, nullptr) != 0) std::_Exit(1);
+  report_active(wish);
+}
+
+TEST_F(Target, RefusedTilesAreNoTarget) {
+  // The system is not asked here, because a child runs these lines too before it reports.
+  if (!cpu_has_flag("amx_bf16")) GTEST_SKIP() << "this CPU has no amx_bf16";
+  EXPECT_EXIT(report_without_permission(""), testing::ExitedWithCode(0), "active: AVX3;");
+  EXPECT_EXIT(report_without_permission("AMX"), testing::ExitedWithCode(0),
+              "refused: FOVEA_TARGET: expected one of AVX3, .*\"AMX\"; the system refuses tile "
+              "registers: ");
 }
 
 TEST(TilePermission, IsRefusedOnlyWithAReason) {
