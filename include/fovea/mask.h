@@ -101,6 +101,9 @@ class FOVEA_API Mask {
   ///
   /// Cost: O(1) per rule; documents() O(log kv_len).
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;
+  /// Sets each element of `ranges` to the key_range() of one of as many successive queries, the
+  /// first of which is that of `row`.
+  void key_ranges(const ScorePosition& row, std::int64_t kv_len, std::span<KeyRange> ranges) const;
 
   /// Writes one element for each of the `count` keys starting at first.key: 1 if the query
   /// first.query may see the key, else 0. Most efficient for a large `count`. Does not allocate.

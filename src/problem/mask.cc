@@ -279,6 +279,24 @@ KeyRange Mask::key_range(const ScorePosition& row, std::int64_t kv_len) const {
   return range.begin < range.end ? range : KeyRange{};
 }
 
+void Mask::key_ranges(const ScorePosition& row, std::int64_t kv_len,
+                      std::span<KeyRange> ranges) const {
+  const auto for_each = [&](const auto& range_of) {
+    ScorePosition at = row;
+    for (KeyRange& range : ranges) {
+      range = range_of(at);
+      if (range.begin >= range.end) range = KeyRange{};
+      ++at.query;
+    }
+  };
+  if (!node_) return for_each([&](const ScorePosition&) { return KeyRange{0, kv_len, true}; });
+  std::visit(
+      [&](const auto& rule) {
+        for_each([&](const ScorePosition& at) { return rule.key_range(at, kv_len); });
+      },
+      node_->rule);
+}
+
 void Mask::fill(const ScorePosition& first, std::int64_t count, std::uint8_t* visible) const {
   if (count <= 0) return;
   if (!node_) {

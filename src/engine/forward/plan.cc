@@ -31,6 +31,8 @@ constexpr std::int64_t kBlockKeysMultiple = 16;
 // Several items per thread keep all threads busy until the end, but each item packs its keys and
 // values again.
 constexpr std::int64_t kItemsPerThread = 4;
+// Fewer where packing takes a larger part of the time, because the products are fast.
+constexpr std::int64_t kLargeItemsPerThread = 2;
 constexpr std::int64_t kMinPanels = 2;
 // With few queries, packing keys and values takes longer than the faster products save
 // (docs/benchmarks.md has the crossovers).
@@ -113,10 +115,12 @@ ForwardPlan::ForwardPlan(const Problem& problem, bool decoded, bool context,
         std::clamp<std::int64_t>(kMapBytes / (query_bytes * chunk_queries_), 1, most_chunks);
   }
   chunks_per_item_ =
-      cut_for_ == 1 ? most_chunks
-                    : std::clamp(all_chunks / (cut_for_ * kItemsPerThread),
-                                 std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks),
-                                 most_chunks);
+      cut_for_ == 1
+          ? most_chunks
+          : std::clamp(
+                all_chunks /
+                    (cut_for_ * (sizes.block_keys > 0 ? kLargeItemsPerThread : kItemsPerThread)),
+                std::min(lenses.chunk_panels > 1 ? 1 : kMinPanels, most_chunks), most_chunks);
   for (std::int64_t s = 0; s < shape.items(); ++s) {
     const SequenceSpan span = this->span(s);
     const std::int64_t per_head = items_per_head(span.q_len);

@@ -205,7 +205,6 @@ class ItemPass {
       if (keys_.refuses(panel)) return refuse(panel);
     }
     panel.loaded = true;
-    if constexpr (Keys::kHasPipeline) prefetch_rows(panel);
     keys_.clear_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
@@ -346,24 +345,6 @@ class ItemPass {
     if (!panel.exact && (part.masked[0] || part.masked[part.keys / kTileRows - 1])) return false;
     keys_.push(*this, score_factor_);
     return true;
-  }
-
-  /// Prefetches the panel's context rows and the queries of the next panel at once.
-  void prefetch_rows(const Panel& panel) const {
-    const auto prefetch = [](const auto& rows, std::int64_t first, std::int64_t end,
-                             std::int64_t dim, auto writes) {
-      const std::int64_t bytes = dim * static_cast<std::int64_t>(dtype_size(rows.dtype));
-      for (std::int64_t row = first; row < end; ++row) {
-        const std::byte* const at = rows.row(row);
-        for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b, writes.value, 2);
-      }
-    };
-    const std::int64_t next = panel.first_query + panel.rows;
-    prefetch(head_.query, next, std::min(next + kPanelLanes, item_.q_end), setup_.head_dim,
-             std::integral_constant<int, 0>());
-    prefetch(head_.context, panel.first_query, next,
-             head_.context.data != nullptr ? setup_.value_dim : 0,
-             std::integral_constant<int, 1>());
   }
 
   /// Starts prefetching the queries of the next panel (if it is not loaded yet) or of the next

@@ -262,6 +262,8 @@ class AmxKeys : public LaneContexts<Numbers> {
 
   AmxKeys(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch)
       : LaneContexts<Numbers>(setup, head, scratch), size_(setup) {
+    const std::int64_t times = (head.kv_len + size_.most_together - 1) / size_.most_together;
+    if (times > 1) keys_together_ = whole_units((head.kv_len + times - 1) / times, kBlock);
     // One step is 32 products of 2 x 2 sums.
     const std::int64_t steps = kBlock / 32 * (size_.key_steps + size_.value_tiles / 2);
     rows_per_step_ = kBlock / 2 / steps;
@@ -270,9 +272,9 @@ class AmxKeys : public LaneContexts<Numbers> {
   static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
     const Sizes size(setup);
     ForwardScratchSizes sizes = HWY_NAMESPACE::scratch_sizes<Numbers>(setup);
-    const std::int64_t keys = std::min(size.keys_together, whole_units(setup.most_keys, kBlock));
+    const std::int64_t keys = std::min(size.most_together, whole_units(setup.most_keys, kBlock));
     // If all keys are packed at once, a panel is finished before the fourth one after it begins.
-    if (setup.most_keys <= size.keys_together) sizes.panels_at_once = kPartsInFlight;
+    if (setup.most_keys <= size.most_together) sizes.panels_at_once = kPartsInFlight;
     sizes.query_steps = size.key_steps * kUnitRows * Numbers::kParts;
     sizes.value_dim = size.value_tiles * kUnitRows;
     sizes.weights = kBlock / 2 * kPanelLanes * Numbers::kParts;
@@ -282,14 +284,14 @@ class AmxKeys : public LaneContexts<Numbers> {
     return sizes;
   }
 
-  std::int64_t keys_together() const { return size_.keys_together; }
+  std::int64_t keys_together() const { return keys_together_; }
 
   /// Makes `block` the current block, and packs it unless it is packed.
   bool enter(std::int64_t block, std::int64_t count) {
-    if (first_ < 0 || block < first_ || block >= first_ + size_.keys_together) {
-      const std::int64_t first = block / size_.keys_together * size_.keys_together;
+    if (first_ < 0 || block < first_ || block >= first_ + keys_together_) {
+      const std::int64_t first = block / keys_together_ * keys_together_;
       first_ = first;
-      const std::int64_t keys = std::min(size_.keys_together, head_.kv_len - first);
+      const std::int64_t keys = std::min(keys_together_, head_.kv_len - first);
       std::fill_n(scratch_.blocks, (keys + kBlock - 1) / kBlock, kUnpacked);
     }
     block_ = block - first_;
@@ -347,7 +349,7 @@ class AmxKeys : public LaneContexts<Numbers> {
       const auto raised = hn::Or(far, first);
       const Vector after = hn::IfThenElse(raised, here, before);
       const Vector shrink =
-          hn::IfThenElse(raised, exp2_of(exponent(scale, before, after)), hn::Set(d, 1.0f));
+          hn::IfThenElse(raised, exp2_of(difference(scale, before, after)), hn::Set(d, 1.0f));
       hn::Store(after, d, panel.maximum + lane);
       hn::Store(shrink, d, scratch_.factor + lane);
       hn::Store(hn::Mul(shrink, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
@@ -490,13 +492,13 @@ class AmxKeys : public LaneContexts<Numbers> {
           value_tiles((setup.value_dim + 31) / 32 * 2) {
       const std::int64_t key_bytes =
           (key_steps * kUnitDepth + value_tiles * kUnitRows) * 2 * Numbers::kParts;
-      keys_together =
+      most_together =
           std::max<std::int64_t>(kPackedBytes / std::max<std::int64_t>(key_bytes, 64) / kBlock, 1) *
           kBlock;
     }
-    std::int64_t key_steps;    // of 32 dimensions
-    std::int64_t value_tiles;  // of 16 dimensions, an even number
-    std::int64_t keys_together;
+    std::int64_t key_steps;      // of 32 dimensions
+    std::int64_t value_tiles;    // of 16 dimensions, an even number
+    std::int64_t most_together;  // keys that are packed together
   };
 
   std::uint8_t pack(std::int64_t block, std::int64_t count) {
@@ -506,18 +508,32 @@ class AmxKeys : public LaneContexts<Numbers> {
     const std::int64_t kept = whole_units(count, 32);
     for (std::int64_t k = 0; k < kept; k += kUnitRows) {
       for (std::int64_t s = 0; s < size_.key_steps; ++s) {
-        Numbers::pack_keys(keys + k * head_.key.stride + s * kUnitDepth, head_.key.stride,
-                           count - k, setup_.head_dim - s * kUnitDepth,
-                           key_tile(block_ + k) + s * kTileFloats, key_sizes);
+        const Element* const from = keys + k * head_.key.stride + s * kUnitDepth;
+        const std::int64_t dims = setup_.head_dim - s * kUnitDepth;
+        float* const to = key_tile(block_ + k) + s * kTileFloats;
+        if (count - k >= kUnitRows && dims >= kUnitDepth) {
+          Numbers::template pack_keys<true>(from, head_.key.stride, kUnitRows, kUnitDepth, to,
+                                            key_sizes);
+        } else {
+          Numbers::template pack_keys<false>(from, head_.key.stride, count - k, dims, to,
+                                             key_sizes);
+        }
       }
     }
     if (setup_.value_dim == 0) return Numbers::accepts(key_sizes) ? kUsual : kRefused;
     const Element* const values = head_.value.template row_as<Element>(block);
     for (std::int64_t k = 0; k < kept; k += kUnitDepth) {
       for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
-        Numbers::pack_values(values + k * head_.value.stride + t * kUnitRows, head_.value.stride,
-                             count - k, setup_.value_dim - t * kUnitRows,
-                             value_tile(block_ + k) + t * kTileFloats, value_sizes);
+        const Element* const from = values + k * head_.value.stride + t * kUnitRows;
+        const std::int64_t dims = setup_.value_dim - t * kUnitRows;
+        float* const to = value_tile(block_ + k) + t * kTileFloats;
+        if (count - k >= kUnitDepth && dims >= 32) {
+          Numbers::template pack_values<true>(from, head_.value.stride, kUnitDepth, 32, to,
+                                              value_sizes);
+        } else {
+          Numbers::template pack_values<false>(from, head_.value.stride, count - k, dims, to,
+                                               value_sizes);
+        }
       }
     }
     if (!Numbers::accepts(key_sizes) || !Numbers::accepts(value_sizes)) return kRefused;
@@ -562,30 +578,36 @@ class AmxKeys : public LaneContexts<Numbers> {
             .to = to};
   }
 
-  /// write_context() for a type that 16 dimensions at a time are turned and converted to.
+  /// write_context() for a type that 32 dimensions at a time are turned and converted to.
   template <class T>
   void write_rows(const Panel& panel) const {
     for (std::int64_t lane = 0; lane < panel.rows; lane += kUnitRows) {
       const __m512 factor = _mm512_load_ps(scratch_.factor + lane);
       const std::int64_t rows = std::min(kUnitRows, panel.rows - lane);
       T* to = head_.context.template row_as<T>(panel.first_query + lane);
-      for (std::int64_t c = 0; c < setup_.value_dim; c += kUnitRows, to += kUnitRows) {
-        const __mmask16 there = (1u << std::min(kUnitRows, setup_.value_dim - c)) - 1u;
-        __m512i words[16];
+      for (std::int64_t c = 0; c < setup_.value_dim; c += 32, to += 32) {
+        const std::int64_t dims = std::min<std::int64_t>(setup_.value_dim - c, 32);
+        const std::uint32_t there = dims < 32 ? (1u << dims) - 1u : ~0u;
+        __m512i low[16], high[16];
         const float* const from = panel.context + c * kPanelLanes + lane;
 #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-          words[i] =
-              _mm512_castps_si512(_mm512_mul_ps(factor, _mm512_load_ps(from + i * kPanelLanes)));
+          const float* const at = from + i * kPanelLanes;
+          low[i] = _mm512_castps_si512(_mm512_mul_ps(factor, _mm512_load_ps(at)));
+          high[i] = _mm512_castps_si512(
+              _mm512_mul_ps(factor, _mm512_load_ps(at + kUnitRows * kPanelLanes)));
         }
-        turn_words(words);
+        turn_words(low);
+        turn_words(high);
         for (std::int64_t r = 0; r < rows; ++r) {
-          const Vector row{_mm512_castsi512_ps(words[r])};
+          T* const row = to + r * head_.context.stride;
           if constexpr (sizeof(T) == sizeof(float)) {
-            _mm512_mask_storeu_ps(to + r * head_.context.stride, there, row.raw);
+            _mm512_mask_storeu_epi32(row, static_cast<__mmask16>(there), low[r]);
+            if (dims > 16) {
+              _mm512_mask_storeu_epi32(row + 16, static_cast<__mmask16>(there >> 16), high[r]);
+            }
           } else {
-            _mm256_mask_storeu_epi16(to + r * head_.context.stride, there,
-                                     _mm512_cvtepi32_epi16(bf16_bits(row).raw));
+            _mm512_mask_storeu_epi16(row, there, bf16_bits(low[r], high[r]));
           }
         }
       }
@@ -795,6 +817,14 @@ class AmxKeys : public LaneContexts<Numbers> {
     return true;
   }
 
+  /// Returns the reference of maximum `a` minus that of `b`, as exponent() has them.
+  static HWY_INLINE Vector difference(Vector factor, Vector a, Vector b) {
+    const Floats d;
+    const Vector of_a = hn::Mul(factor, a), of_b = hn::Mul(factor, b);
+    const auto fits = hn::Le(hn::Max(hn::Abs(of_a), hn::Abs(of_b)), hn::Set(d, kMostReference));
+    return hn::IfThenElse(fits, hn::Sub(of_a, of_b), hn::Mul(factor, hn::Sub(a, b)));
+  }
+
   /// Returns factor * (score - maximum). One rounding, of factor * maximum, is common to all scores
   /// of a row, unless that product is so large that the rounding would exceed the range of
   /// exponents.
@@ -807,6 +837,7 @@ class AmxKeys : public LaneContexts<Numbers> {
   }
 
   const Sizes size_;
+  std::int64_t keys_together_ = size_.most_together;
   std::int64_t rows_per_step_;
   std::int64_t first_ = -1;  // the first key that is packed
   std::int64_t block_ = 0;   // the current block, counted from it

@@ -83,14 +83,19 @@ struct Magnitudes {
   }
 };
 
-/// Returns floats rounded to bfloat16, to nearest and ties to even, in the lower halves of words.
-HWY_INLINE hn::Vec<Words> bf16_bits(Vector x) {
-  const Words d;
-  const auto bits = hn::BitCast(d, x);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fffu))));
-  const auto nan = hn::Or(hn::ShiftRight<16>(bits), hn::Set(d, 0x40u));  // quiet
-  return hn::IfThenElse(hn::RebindMask(d, hn::Ne(x, x)), nan, rounded);
+/// Returns 32 floats, 16 of them in `low`, rounded to bfloat16, to nearest and ties to even.
+HWY_INLINE __m512i bf16_bits(__m512i low, __m512i high) {
+  const auto rounded = [](__m512i x) HWY_ATTR {
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(x, odd), _mm512_set1_epi32(0x7fff));
+    const __m512 value = _mm512_castsi512_ps(x);
+    const __m512i quiet_nan = _mm512_or_si512(x, _mm512_set1_epi32(0x400000));
+    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), quiet_nan);
+  };
+  alignas(64) static constexpr std::uint16_t kUpperHalves[32] = {
+      1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  return _mm512_permutex2var_epi16(rounded(low), _mm512_load_si512(kUpperHalves), rounded(high));
 }
 
 /// Turns 16 x 16 words: rows become columns.
@@ -193,7 +198,7 @@ struct AmxBf16 {
         __m512i words[16];
         for (std::int64_t r = 0; r < kUnitRows; ++r) {
           words[r] = _mm512_xor_si512(
-              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+              sign, row_of<false>(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
         }
         turn_words(words);
         for (std::int64_t i = 0; i < kUnitRows; ++i) {
@@ -204,23 +209,25 @@ struct AmxBf16 {
   }
 
   /// Writes the tile of 16 rows, the last ones zero, and 32 dimensions from `column` on.
+  template <bool kWhole>
   static HWY_INLINE void pack_keys(const BFloat16* from, std::int64_t stride, std::int64_t rows,
                                    std::int64_t dims, float* to, Magnitudes&) {
     for (std::int64_t r = 0; r < kUnitRows; ++r, to += 16) {
-      _mm512_store_si512(to, row_of(from, stride, r, rows, 0, dims));
+      _mm512_store_si512(to, row_of<kWhole>(from, stride, r, rows, 0, dims));
     }
   }
 
   /// Writes two tiles of 16 dimensions each, the last ones zero, and 32 keys. `sizes` collects
   /// the greatest magnitude.
+  template <bool kWhole>
   static HWY_INLINE void pack_values(const BFloat16* from, std::int64_t stride, std::int64_t rows,
                                      std::int64_t dims, float* to, Magnitudes& sizes) {
     __m512i low[16], high[16];
     __m512i most = _mm512_setzero_si512();
 #pragma GCC unroll 16
     for (int k = 0; k < 16; ++k) {
-      const __m512i even = row_of(from, stride, 2 * k, rows, 0, dims);
-      const __m512i odd = row_of(from, stride, 2 * k + 1, rows, 0, dims);
+      const __m512i even = row_of<kWhole>(from, stride, 2 * k, rows, 0, dims);
+      const __m512i odd = row_of<kWhole>(from, stride, 2 * k + 1, rows, 0, dims);
       // As integers without their signs, so that NaN and infinity are the greatest.
       const __m512i no_sign = _mm512_set1_epi16(0x7fff);
       most = _mm512_max_epu16(
@@ -252,9 +259,12 @@ struct AmxBf16 {
     return Vector{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
   }
 
-  /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension.
+  /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension,
+  /// unless kWhole.
+  template <bool kWhole>
   static HWY_INLINE __m512i row_of(const BFloat16* from, std::int64_t stride, std::int64_t row,
                                    std::int64_t rows, std::int64_t column, std::int64_t dim) {
+    if constexpr (kWhole) return _mm512_loadu_si512(from + row * stride + column);
     if (row >= rows || column >= dim) return _mm512_setzero_si512();
     const BFloat16* const at = from + row * stride + column;
     if (dim - column >= kUnitDepth) return _mm512_loadu_si512(at);
@@ -320,9 +330,9 @@ struct AmxFloat {
         __m512i low[16], high[16];
         for (std::int64_t r = 0; r < kUnitRows; ++r) {
           low[r] = _mm512_xor_si512(
-              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+              sign, row_of<false>(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
           high[r] = _mm512_xor_si512(
-              sign, row_of(from, rows.stride, lane + r, count, s * kUnitDepth + 16, dim));
+              sign, row_of<false>(from, rows.stride, lane + r, count, s * kUnitDepth + 16, dim));
         }
         turn_words(low);
         turn_words(high);
@@ -338,29 +348,31 @@ struct AmxFloat {
     const float* const from = rows.row_as<float>(first);
     for (std::int64_t r = 0; r < count; ++r) {
       for (std::int64_t c = 0; c < dim; c += 16) {
-        sizes.add(Vector{_mm512_castsi512_ps(row_of(from, rows.stride, r, count, c, dim))});
+        sizes.add(Vector{_mm512_castsi512_ps(row_of<false>(from, rows.stride, r, count, c, dim))});
       }
     }
   }
 
+  template <bool kWhole>
   static HWY_INLINE void pack_keys(const float* from, std::int64_t stride, std::int64_t rows,
                                    std::int64_t dims, float* to, Magnitudes& sizes) {
     for (std::int64_t r = 0; r < kUnitRows; ++r, to += 16) {
-      const __m512i low = row_of(from, stride, r, rows, 0, dims);
-      const __m512i high = row_of(from, stride, r, rows, 16, dims);
+      const __m512i low = row_of<kWhole>(from, stride, r, rows, 0, dims);
+      const __m512i high = row_of<kWhole>(from, stride, r, rows, 16, dims);
       sizes.add(Vector{_mm512_castsi512_ps(low)});
       sizes.add(Vector{_mm512_castsi512_ps(high)});
       store_parts(low, high, to, kUnitFloats);
     }
   }
 
+  template <bool kWhole>
   static HWY_INLINE void pack_values(const float* from, std::int64_t stride, std::int64_t rows,
                                      std::int64_t dims, float* to, Magnitudes& sizes) {
     for (std::int64_t c = 0; c < 32; c += 16, to += kParts * kUnitFloats) {
       alignas(64) float parts[kParts * kUnitFloats];
       for (std::int64_t k = 0; k < kUnitRows; ++k) {
-        const __m512i even = row_of(from, stride, 2 * k, rows, c, dims);
-        const __m512i odd = row_of(from, stride, 2 * k + 1, rows, c, dims);
+        const __m512i even = row_of<kWhole>(from, stride, 2 * k, rows, c, dims);
+        const __m512i odd = row_of<kWhole>(from, stride, 2 * k + 1, rows, c, dims);
         sizes.add(Vector{_mm512_castsi512_ps(even)});
         sizes.add(Vector{_mm512_castsi512_ps(odd)});
         store_parts(even, odd, parts + 16 * k, kUnitFloats);
@@ -405,9 +417,12 @@ struct AmxFloat {
     b = hn::Sub(b, cut(b));
     hn::Store(pair_of(a, b), d, words + 2 * stride);
   }
-  /// Returns 16 elements of a row, from `column` on; zeros beyond the last row and dimension.
+  /// Returns 16 elements of a row, from `column` on; zeros beyond the last row and dimension,
+  /// unless kWhole.
+  template <bool kWhole>
   static HWY_INLINE __m512i row_of(const float* from, std::int64_t stride, std::int64_t row,
                                    std::int64_t rows, std::int64_t column, std::int64_t dim) {
+    if constexpr (kWhole) return _mm512_loadu_si512(from + row * stride + column);
     if (row >= rows || column >= dim) return _mm512_setzero_si512();
     const float* const at = from + row * stride + column;
     if (dim - column >= 16) return _mm512_loadu_si512(at);

@@ -36,6 +36,9 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
   }
   panel.keys_begin = head.kv_len;
   panel.keys_end = 0;
+  KeyRange ranges[kPanelLanes];
+  mask.key_ranges(head.place(panel.first_query, 0), head.kv_len,
+                  {ranges, static_cast<std::size_t>(panel.rows)});
   for (std::int64_t v = 0; v < panel.vectors; ++v) {
     VectorRange& seen = panel.ranges[v];
     seen = {.begin = head.kv_len, .end = 0, .all_begin = 0, .all_end = head.kv_len};
@@ -43,9 +46,8 @@ inline void find_ranges(const Mask& mask, const ForwardHead& head, Panel& panel)
       // Lanes without a row copy the range of the last row, which leaves [all_begin, all_end)
       // unchanged.
       const std::int64_t row = std::min(lane, panel.rows - 1);
-      const KeyRange range =
-          row == lane ? mask.key_range(head.place(panel.first_query + row, 0), head.kv_len)
-                      : KeyRange{panel.key_begin[row], panel.key_end[row], true};
+      KeyRange range = ranges[row];
+      range.exact = range.exact || row < lane;
       panel.key_begin[lane] = range.begin;
       panel.key_end[lane] = range.end;
       panel.exact = panel.exact && range.exact;

@@ -156,7 +156,11 @@ void check_against_each_score(const Mask& mask, const ScorePosition& item) {
                   << ", truly " << testing::PrintToString(truth.of(block));
   });
   ScorePosition row = item;
+  std::vector<KeyRange> ranges(at(kBlockQueries));
+  row.query = 0;
+  mask.key_ranges(row, kBlockKeys, ranges);
   for (row.query = 0; row.query < kBlockQueries; ++row.query) {
+    EXPECT_EQ(ranges[at(row.query)], mask.key_range(row, kBlockKeys)) << row.query;
     const auto& seen = truth.visible[at(row.query)];
     for (std::int64_t kv_len = 0; kv_len <= kBlockKeys; ++kv_len) {
       row.key = 77;  // must be ignored
