@@ -308,7 +308,7 @@ def forward_page(kept):
             lines.append(f"Of {floors} rows with a floor, {missed or 'none'} missed it.")
         for one in record["ceilings"]:
             threads = f"{one['threads']} thread" + ("s" if one["threads"] > 1 else "")
-            bf16 = f"{one['bf16_gflops']:.0f} of bfloat16 FMA, " if one["bf16_gflops"] else ""
+            bf16 = f"{one['bf16_gflops']:.0f} of bfloat16 products, " if one["bf16_gflops"] else ""
             lines.append(f"Ceilings of {threads}: {one['fma_gflops']:.0f} GFLOP/s of float32 FMA, {bf16}"
                          f"{one['read_gb_per_s']:.1f} GB/s of memory reads.")
         if "tiny" in record:

@@ -119,7 +119,7 @@ class ForwardPage(unittest.TestCase):
             memory={"problem": PROBLEM, "bytes": 4.84e6, "at_most": 96e6},
             tiny={"median_s": 4.2e-7, "best_s": 4e-7, "at_most_s": 1e-6, "seconds": [], "calls_per_sample": 1}))
         self.assertIn("Some CPU, 2 processors; GCC 12.2.0; commit abc1234; 2026-11-21. Medians of 1 round.", page)
-        self.assertIn("Ceilings of 2 threads: 320 GFLOP/s of float32 FMA, 640 of bfloat16 FMA, 45.3 GB/s of memory reads.", page)
+        self.assertIn("Ceilings of 2 threads: 320 GFLOP/s of float32 FMA, 640 of bfloat16 products, 45.3 GB/s of memory reads.", page)
         self.assertIn("A call with 4 queries and 4 keys of 3 dimensions: 420 ns (at most 1.00 µs).", page)
         self.assertIn("Memory in addition to inputs and outputs, for N 4096, D 64, 2 heads: 4.8 MB (at most 96 MB).", page)
 
