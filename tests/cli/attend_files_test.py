@@ -172,7 +172,7 @@ class ReportTest(AttendTest):
         self.assertEqual(report["flop"], 2 * (DIM + VALUE_DIM) * BATCH * sum(mask.values))
 
     def test_long_run_reports_share_of_ceiling(self):
-        zeros = self.write("z.npy", npy("<f4", "(6, 4096, 64)", bytes(4 * 6 * 4096 * 64)))
+        zeros = self.write("z.npy", npy("<f4", "(16, 4096, 64)", bytes(4 * 16 * 4096 * 64)))
         report = json.loads(self.succeed("attend", "--query", zeros, "--key", zeros, "--value", zeros,
                                          "--json", "--threads", "1"))
         self.assertGreater(report["attend_s"], 0.1)
