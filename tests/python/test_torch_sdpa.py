@@ -381,3 +381,19 @@ def test_dropout(dtype):
     right = torch.where(kept, weights / 0.6, 0) @ value.double()
     assert deviation(found, right) <= 4 * ROUNDING[dtype] * largest(value)
     assert (found.double() - plain(query, key, value).double()).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_alternating_with_torch(dtype):
+    """Neither disturbs the other: both may use the tile registers of the same thread."""
+    query = torch.randn(1, 4, 200, 64, generator=torch.Generator().manual_seed(1)).to(dtype)
+    halves = query.bfloat16()
+    first = None
+    for _ in range(20):
+        results = (
+            fovea.attention(query, query, query),
+            halves @ halves.transpose(-1, -2),
+            F.scaled_dot_product_attention(halves, halves, halves),
+        )
+        first = first or results
+        assert all(torch.equal(now, then) for now, then in zip(results, first, strict=True))
