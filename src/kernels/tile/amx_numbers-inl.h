@@ -156,15 +156,7 @@ struct AmxBf16 {
   }
   /// Returns 2^x as Bf16Arithmetic does, but for any x.
   static HWY_INLINE Vector exact_weight(Vector x) {
-    const Floats d;
-    const Vector fraction = less_floor(x);
-    Vector slope = hn::Set(d, 1.867130174e-03f);
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
-    slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
-    const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
-    return Vector{_mm512_scalef_ps(power.raw, x.raw)};
+    return Vector{_mm512_scalef_ps(Bf16Arithmetic::exp2_of_fraction(less_floor(x)).raw, x.raw)};
   }
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exact_weight(x); }
 

@@ -138,20 +138,24 @@ struct Bf16Arithmetic {
   static constexpr bool kRowsArePairs = false;
   static constexpr std::int64_t kRowStride = kPanelLanes / 2;
 
-  /// Returns 2^x as fovea::exp2_of_nonpositive() does, but with a relative error of 2e-7, and
-  /// exactly 0 below -126. One AVX-512 instruction computes x - floor(x), which is 0 for -inf, and
-  /// another multiplies by 2^floor(x). A polynomial of one degree less would visibly affect lse.
-  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
-    constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+  /// Returns 2^f for f in [0, 1]: the minimax polynomial for the relative error, with 2^0 = 1
+  /// exactly.
+  static HWY_INLINE Vector exp2_of_fraction(Vector fraction) {
     const Floats d;
-    const Vector fraction{_mm512_reduce_ps(x.raw, kLessFloor)};
-    // The minimax polynomial for the relative error of 2^f, f in [0, 1], with 2^0 = 1 exactly.
     Vector slope = hn::Set(d, 1.867130174e-03f);
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 9.017030102e-03f));
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 5.579991326e-02f));
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 2.401644501e-01f));
     slope = hn::MulAdd(slope, fraction, hn::Set(d, 6.931513118e-01f));
-    const Vector power = hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+    return hn::MulAdd(slope, fraction, hn::Set(d, 1.0f));
+  }
+
+  /// Returns 2^x as fovea::exp2_of_nonpositive() does, but with a relative error of 2e-7, and
+  /// exactly 0 below -126. One AVX-512 instruction computes x - floor(x), which is 0 for -inf, and
+  /// another multiplies by 2^floor(x). A polynomial of one degree less would visibly affect lse.
+  static HWY_INLINE Vector exp2_of_nonpositive(Vector x) {
+    constexpr int kLessFloor = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+    const Vector power = exp2_of_fraction(Vector{_mm512_reduce_ps(x.raw, kLessFloor)});
     const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
     return Vector{_mm512_maskz_scalef_ps(normal, power.raw, x.raw)};
   }
