@@ -29,7 +29,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
-/// The number of keys whose additive bias is loaded together: one cache line, or a tile.
+/// The number of keys whose additive bias is loaded together: one cache line, or one
+/// tile if that is longer.
 constexpr std::int64_t kBiasKeys = kTileRows > 16 ? kTileRows : 16;
 
 class ScoreStages {
