@@ -88,7 +88,7 @@ kernels::BackwardHead kernel_head(const Call& call, const SequenceSpan& span, st
   result.grad_context = rows_of(call.inputs.grad_context, span.batch, head, span.query_start);
   result.log2_sum = call.memory.log2_sum + before;
   result.delta = call.memory.delta + before;
-  result.bounds = call.memory.bounds + call.plan.panels_before(span, sequence, head);
+  result.bounds = call.memory.bounds + call.plan.bounds_before(span, sequence, head);
   if (call.memory.query_sums != nullptr) {
     result.grad_query = call.memory.query_sums + before * problem.head_dim();
     result.grad_query_stride = problem.head_dim();
@@ -126,7 +126,7 @@ void prepare(const Call& call, std::int64_t number) {
   rows.last_query = item.end;
   rows.log2_sum = call.memory.log2_sum + call.plan.rows_before(span, item.head);
   rows.delta = call.memory.delta + call.plan.rows_before(span, item.head);
-  rows.bounds = call.memory.bounds + call.plan.panels_before(span, item.sequence, item.head);
+  rows.bounds = call.memory.bounds + call.plan.bounds_before(span, item.sequence, item.head);
   kernels::prepare_rows(call.plan.setup(), rows);
   if (call.memory.sink_sums == nullptr) return;
   // A sink is an additional score that has a weight but no value: ds = p (0 - delta).

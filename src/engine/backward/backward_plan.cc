@@ -21,10 +21,10 @@ namespace {
 constexpr std::int64_t kMaxBlockKeys = 512;
 constexpr std::int64_t kMinBlockKeys = 128;
 constexpr std::int64_t kWantedItems = 8;
-// Tiles have 8 keys or fewer, and biases are loaded for 16 keys at a time.
-constexpr std::int64_t kBlockKeysMultiple = 16;
-// Panels per item of the preparation pass.
-constexpr std::int64_t kRowPanels = 16;
+// Biases are loaded for 16 keys at a time.
+constexpr std::int64_t kBiasKeys = 16;
+// Queries per item of the preparation pass, about.
+constexpr std::int64_t kRowsTogether = 768;
 // Below this many multiply-adds, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 1 << 18;
 
@@ -33,20 +33,21 @@ std::int64_t round_up(std::int64_t number, std::int64_t multiple) {
   return parts_of(number, multiple) * multiple;
 }
 
-/// Returns the number of keys per block for `heads` heads of up to `keys` keys. Blocks are short
-/// enough to give a sufficient number of items, and the last one is not much shorter than the rest.
-std::int64_t block_keys(std::int64_t heads, std::int64_t keys) {
-  const std::int64_t wanted = std::clamp(round_up(heads * keys / kWantedItems, kBlockKeysMultiple),
-                                         kMinBlockKeys, kMaxBlockKeys);
+/// Returns the number of keys per block, a multiple of `multiple`, for `heads` heads of up to
+/// `keys` keys. Blocks are short enough to give a sufficient number of items, and the last one is
+/// not much shorter than the rest.
+std::int64_t block_keys(std::int64_t heads, std::int64_t keys, std::int64_t multiple) {
+  const std::int64_t wanted =
+      std::clamp(round_up(heads * keys / kWantedItems, multiple), kMinBlockKeys, kMaxBlockKeys);
   const std::int64_t blocks = std::max<std::int64_t>(1, parts_of(keys, wanted));
-  return std::max(kBlockKeysMultiple, round_up(parts_of(keys, blocks), kBlockKeysMultiple));
+  return std::max(multiple, round_up(parts_of(keys, blocks), multiple));
 }
 
 }  // namespace
 
 BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
                            const AttentionGradients& gradients)
-    : problem_(problem), lanes_(kernels::panel_lanes()) {
+    : problem_(problem) {
   const ProblemShape& shape = problem.shape;
   group_ = shape.kv_heads == 0 ? 1 : shape.q_heads / shape.kv_heads;
   std::int64_t most_queries = 0;
@@ -63,10 +64,13 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
   forward.head_dim = problem.head_dim();
   forward.value_dim = problem.value_dim();
   forward.most_keys = most_keys_;
-  forward.block_keys = block_keys(heads, most_keys_);
   forward.most_panels = 1;
   forward.scale = problem.scale();
   setup_.grad_context = inputs.grad_context.dtype();
+  const kernels::BackwardSizes sizes = kernels::backward_sizes(setup_);
+  forward.block_keys = block_keys(heads, most_keys_, std::max(kBiasKeys, sizes.keys_multiple));
+  setup_.queries_together = sizes.queries;
+  row_item_ = std::max<std::int64_t>(kRowsTogether / sizes.queries, 1) * sizes.queries;
   setup_.most_queries = most_queries;
   setup_.buckets =
       gradients.grad_relative.defined() ? problem.options.score.relative->table->extent(0) : 0;
@@ -89,7 +93,7 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
 
   blocks_ = parts_of(most_keys_, forward.block_keys);
   items_ = heads * blocks_;
-  row_parts_ = parts_of(most_queries, lanes_ * kRowPanels);
+  row_parts_ = parts_of(most_queries, row_item_);
   row_items_ = shape.items() * shape.q_heads * row_parts_;
   scratch_bytes_ = kernels::backward_scratch_bytes(setup_);
   const double products = static_cast<double>(shape.q_heads * shape.q_len) *
@@ -110,9 +114,8 @@ RowItem BackwardPlan::row_item(std::int64_t number) const {
   const std::int64_t head = number / row_parts_;
   RowItem item{.sequence = head / problem_.shape.q_heads, .head = head % problem_.shape.q_heads};
   const std::int64_t q_len = sequence_span(problem_.options, problem_.shape, item.sequence).q_len;
-  const std::int64_t rows = lanes_ * kRowPanels;
-  item.begin = std::min(number % row_parts_ * rows, q_len);
-  item.end = std::min(item.begin + rows, q_len);
+  item.begin = std::min(number % row_parts_ * row_item_, q_len);
+  item.end = std::min(item.begin + row_item_, q_len);
   return item;
 }
 
@@ -120,13 +123,14 @@ std::int64_t BackwardPlan::rows_before(const SequenceSpan& span, std::int64_t he
   return (span.batch * problem_.shape.q_heads + head) * problem_.shape.q_len + span.query_start;
 }
 
-std::int64_t BackwardPlan::panels_before(const SequenceSpan& span, std::int64_t sequence,
+std::int64_t BackwardPlan::bounds_before(const SequenceSpan& span, std::int64_t sequence,
                                          std::int64_t head) const {
   const ProblemShape& shape = problem_.shape;
-  // A sequence that would start within the last panel of its predecessor starts a new panel.
-  const std::int64_t per_head = shape.sequences > 0 ? shape.q_len / lanes_ + shape.sequences + 1
-                                                    : parts_of(shape.q_len, lanes_);
-  const std::int64_t before = shape.sequences > 0 ? span.query_start / lanes_ + sequence : 0;
+  const std::int64_t together = setup_.queries_together;
+  // A sequence that would start within the last entry of its predecessor starts a new one.
+  const std::int64_t per_head = shape.sequences > 0 ? shape.q_len / together + shape.sequences + 1
+                                                    : parts_of(shape.q_len, together);
+  const std::int64_t before = shape.sequences > 0 ? span.query_start / together + sequence : 0;
   return (span.batch * shape.q_heads + head) * per_head + before;
 }
 
@@ -140,7 +144,7 @@ BackwardPlan::Memory BackwardPlan::lay_out(std::byte* base) const {
   memory.log2_sum = arena.take<float>(rows);
   memory.delta = arena.take<float>(rows);
   const SequenceSpan after{.batch = shape.batch};
-  memory.bounds = arena.take<kernels::KeyBounds>(panels_before(after, 0, 0));
+  memory.bounds = arena.take<kernels::KeyBounds>(bounds_before(after, 0, 0));
   if (query_sums_) memory.query_sums = arena.take<float>(rows * problem_.head_dim());
   if (bias_size_ > 0) memory.bias_sums = arena.take<float>(bias_size_);
   memory.bucket_sums = arena.take<float>(items_ * group_ * setup_.buckets);

@@ -52,7 +52,7 @@ class BackwardPlan {
     std::atomic<std::int64_t>* bias_progress = nullptr;  // [items]; null if not shared
     float* log2_sum = nullptr;                           // [batch, q_heads, q_len]
     float* delta = nullptr;                              // [batch, q_heads, q_len]
-    kernels::KeyBounds* bounds = nullptr;                // [q_heads, panels of all sequences]
+    kernels::KeyBounds* bounds = nullptr;                // [q_heads, entries of all sequences]
     float* query_sums = nullptr;   // [batch, q_heads, q_len, head_dim]; null: in place
     float* bias_sums = nullptr;    // contiguous, in the shape of the bias; null: in place
     float* bucket_sums = nullptr;  // [items, group, buckets]
@@ -68,15 +68,15 @@ class BackwardPlan {
 
   /// Returns the offset of a head of a sequence in an array [batch, q_heads, q_len].
   std::int64_t rows_before(const SequenceSpan& span, std::int64_t head) const;
-  /// Returns the offset of a head of a sequence in `bounds`, in panels.
-  std::int64_t panels_before(const SequenceSpan& span, std::int64_t sequence,
+  /// Returns the offset of a head of a sequence in `bounds`.
+  std::int64_t bounds_before(const SequenceSpan& span, std::int64_t sequence,
                              std::int64_t head) const;
 
  private:
   const Problem& problem_;
   kernels::BackwardSetup setup_;
   std::int64_t group_ = 1;
-  std::int64_t lanes_ = 0;  // queries per panel
+  std::int64_t row_item_ = 0;  // queries per row item
   std::int64_t most_keys_ = 0;
   std::int64_t blocks_ = 0;  // blocks of keys of the longest sequence
   std::int64_t row_parts_ = 0;

@@ -12,18 +12,16 @@
 //
 // The order. A work item is one block of keys of one key head. Its keys and values are packed once,
 // and their gradients are accumulated in scratch memory while the queries of all heads that share
-// the block are processed, one panel at a time, last panels first. For each panel: scores = Q K^T
-// as in the forward pass, then dP = dO V^T, tile by tile; both are turned into P and dS while they
-// are in the L1 cache; then the sums dV, dK and dQ. All items process panels in the same order, so
-// concurrent items on adjacent blocks add to the same query gradients shortly after each other
-// (turn.h). Each sum has a fixed order, and threads need no private copies. Last panels come first
-// because under a causal mask the last queries attend to all blocks, so that no item has to wait
-// for another one to reach its first panel.
+// the block are processed, one group of panels at a time, last ones first. For each group: scores =
+// Q K^T as in the forward pass, then dP = dO V^T, tile by tile; both are turned into P and dS while
+// they are in the L1 cache; then the sums dV, dK and dQ. All items process panels in the same
+// order, so concurrent items on adjacent blocks add to the same query gradients shortly after each
+// other (turn.h). Each sum has a fixed order, and threads need no private copies. Last panels come
+// first because under a causal mask the last queries attend to all blocks, so that no item has to
+// wait for another one to reach its first panel.
 //
-// The products. Scores and dP have queries along the lanes, as in the forward pass (tile-inl.h).
-// dQ, dK and dV have dimensions along the lanes (row_tile-inl.h): dK and dV sum over queries, and
-// dQ sums over keys. These products read P and dS along either axis. No product therefore needs a
-// transpose of weights.
+// The products. Instructions that multiply vectors (row_products-inl.h) and tile units
+// (tile_products-inl.h) have layouts of their own.
 //
 // NaN. A hidden key has weight 0, and its score gradient is 0 whatever dP is. Rows with a NaN or
 // infinity are packed as zeros, because products would multiply them by the zeros of hidden pairs.
@@ -53,15 +51,12 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 /// One work item: a block of keys against all queries of its heads.
-template <class Arithmetic>
+template <class Products>
 class BackwardPass {
  public:
   BackwardPass(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch)
-      : setup_(setup),
-        item_(item),
-        key_width_(whole_vectors(setup.forward.head_dim)),
-        value_width_(whole_vectors(setup.forward.value_dim)) {
-    scratch_.lay_out(scratch, backward_scratch_sizes<Arithmetic>(setup));
+      : setup_(setup), item_(item), products_(setup, scratch_) {
+    scratch_.lay_out(scratch, backward_scratch_sizes<Products>(setup));
   }
 
   void run(const std::stop_token& stop) {
@@ -73,16 +68,19 @@ class BackwardPass {
     std::int64_t position = 0;
     for (std::int64_t i = 0; i < item_.group; ++i) {
       const BackwardHead head = item_.head(item_.heads_of, i);
-      if (i == 0) keys = pack(head.forward);
+      if (i == 0) {
+        keys = std::min(setup_.forward.block_keys, head.forward.kv_len - item_.first_key);
+        products_.pack_block(head.forward, item_.first_key, keys);
+      }
       // If heads share a bias, their score gradients are summed before they are added to grad_bias.
       const bool one_bias = head.grad_bias_place.head_stride == 0;
       if (i == 0 || !one_bias) bias.clear_bias(keys, head);
       bias.clear_distances(head);
       relevance.clear();
-      HeadPass<Arithmetic> pass(setup_, head, item_.first_key, scratch_, bias, relevance);
-      for (std::int64_t p = pass.panels() - 1; p >= 0; --p, ++position) {
+      HeadPass<Products> pass(setup_, head, item_.first_key, scratch_, products_, bias, relevance);
+      for (std::int64_t g = pass.groups() - 1; g >= 0; --g, ++position) {
         if (stop.stop_requested()) return;
-        if (pass.attend(p) && setup_.grad_query) {
+        if (pass.attend(g) && setup_.grad_query) {
           if (!turn.wait(position, stop)) return;
           pass.add_query_gradients();
         }
@@ -95,53 +93,27 @@ class BackwardPass {
         bias.add_bias_to(head, item_.first_key, keys);
       }
     }
-    write(item_.grad_key, keys, setup_.forward.head_dim, setup_.forward.scale, scratch_.key_sums,
-          key_width_);
-    write(item_.grad_value, keys, setup_.forward.value_dim, 1.0, scratch_.value_sums, value_width_);
+    write(item_.grad_key, keys, setup_.forward.head_dim, setup_.forward.scale, scratch_.key_sums);
+    write(item_.grad_value, keys, setup_.forward.value_dim, 1.0, scratch_.value_sums);
   }
 
  private:
-  /// Packs the block's keys and values, which all query heads of the group share. Returns the
-  /// number of keys.
-  std::int64_t pack(const ForwardHead& head) {
-    const std::int64_t count = std::min(setup_.forward.block_keys, head.kv_len - item_.first_key);
-    const std::int64_t tiles = (count + kTileRows - 1) / kTileRows;
-    Arithmetic::pack_keys(head.key, item_.first_key, count, setup_.forward.head_dim,
-                          scratch_.forward.keys);
-    if (setup_.grad_query) {
-      pack_finite_rows<Arithmetic>(head.key, item_.first_key, count, tiles * kTileRows,
-                                   setup_.forward.head_dim, scratch_.key_rows, key_width_, nullptr);
-    }
-    if (setup_.of_scores()) {
-      Arithmetic::pack_keys(head.value, item_.first_key, count, setup_.forward.value_dim,
-                            scratch_.value_keys);
-    }
-    std::fill_n(scratch_.key_sums, tiles * kTileRows * key_width_, 0.0f);
-    std::fill_n(scratch_.value_sums, tiles * kTileRows * value_width_, 0.0f);
-    return count;
-  }
-
-  static void write(const OutputRows& rows, std::int64_t count, std::int64_t dim, double factor,
-                    float* sums, std::int64_t width) {
+  void write(const OutputRows& rows, std::int64_t count, std::int64_t dim, double factor,
+             float* sums) {
     if (rows.data == nullptr) return;
-    const Floats d;
-    const Vector f = hn::Set(d, static_cast<float>(factor));
     for (std::int64_t r = 0; r < count; ++r) {
-      float* const from = sums + r * width;
-      for (std::int64_t c = 0; c < width; c += kLanes) {
-        hn::Store(hn::Mul(f, hn::Load(d, from + c)), d, from + c);
-      }
+      const float* const row = products_.finish_row(sums, r, dim, factor);
       with_element_type(rows.dtype, [&](auto* type) {
         using T = std::remove_cvref_t<decltype(*type)>;
-        write_numbers(from, dim, rows.row_as<T>(r));
+        write_numbers(row, dim, rows.row_as<T>(r));
       });
     }
   }
 
   const BackwardSetup& setup_;
   const BackwardItem& item_;
-  const std::int64_t key_width_, value_width_;
   BackwardScratch scratch_;
+  Products products_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

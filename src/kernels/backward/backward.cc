@@ -14,15 +14,22 @@
 
 #include "kernels/backward/backward-inl.h"
 #include "kernels/backward/backward.h"
+#include "kernels/backward/backward_amx.h"
 #include "kernels/backward/backward_bf16.h"
 #include "kernels/backward/prepare_rows-inl.h"
+#include "kernels/backward/row_products-inl.h"
 #include "kernels/tile/float_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 std::size_t BackwardScratchBytes(const BackwardSetup& setup) {
-  return BackwardScratch().lay_out(nullptr, backward_scratch_sizes<FloatArithmetic>(setup));
+  return BackwardScratch().lay_out(nullptr,
+                                   backward_scratch_sizes<RowProducts<FloatArithmetic>>(setup));
+}
+
+BackwardSizes Sizes() {
+  return {.queries = HeadPass<RowProducts<FloatArithmetic>>::kQueries, .keys_multiple = kTileRows};
 }
 
 void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
@@ -31,7 +38,7 @@ void PrepareRows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void RunBackwardItem(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                      const std::stop_token& stop) {
-  BackwardPass<FloatArithmetic>(setup, item, scratch).run(stop);
+  BackwardPass<RowProducts<FloatArithmetic>>(setup, item, scratch).run(stop);
 }
 
 void WriteRow(const float* from, std::int64_t count, DType dtype, void* to) {
@@ -48,14 +55,31 @@ HWY_AFTER_NAMESPACE();
 namespace fovea::kernels {
 
 HWY_EXPORT(BackwardScratchBytes);
+HWY_EXPORT(Sizes);
 HWY_EXPORT(PrepareRows);
 HWY_EXPORT(RunBackwardItem);
 HWY_EXPORT(WriteRow);
 
-bool has_bf16_backward(const BackwardSetup& setup) { return bf16_backward(setup) != nullptr; }
+namespace {
+
+/// Returns the entry points that multiply bfloat16, or null.
+const BackwardFunctions* bf16_functions(const BackwardSetup& setup) {
+  if (const auto* amx = amx_backward(setup)) return amx;
+  if (const auto* emulated = emulated_amx_backward(setup)) return emulated;
+  return bf16_backward(setup);
+}
+
+}  // namespace
+
+bool has_bf16_backward(const BackwardSetup& setup) { return bf16_functions(setup) != nullptr; }
+
+BackwardSizes backward_sizes(const BackwardSetup& setup) {
+  const BackwardFunctions* const bf16 = bf16_functions(setup);
+  return bf16 != nullptr ? bf16->sizes : HWY_DYNAMIC_DISPATCH(Sizes)();
+}
 
 std::size_t backward_scratch_bytes(const BackwardSetup& setup) {
-  if (const auto* bf16 = bf16_backward(setup)) return bf16->scratch_bytes(setup);
+  if (const auto* bf16 = bf16_functions(setup)) return bf16->scratch_bytes(setup);
   return HWY_DYNAMIC_DISPATCH(BackwardScratchBytes)(setup);
 }
 
@@ -65,7 +89,7 @@ void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_backward(setup)) return bf16->item(setup, item, scratch, stop);
+  if (const auto* bf16 = bf16_functions(setup)) return bf16->item(setup, item, scratch, stop);
   HWY_DYNAMIC_DISPATCH(RunBackwardItem)(setup, item, scratch, stop);
 }
 

@@ -19,17 +19,26 @@ struct BackwardSetup {
   /// Parameters of the recomputed forward pass, with one panel per item.
   ForwardSetup forward;
   DType grad_context = DType::kFloat32;
-  std::int64_t most_queries = 0;  // q_len of the longest sequence
-  std::int64_t buckets = 0;       // of the relative table; 0 if its gradient is not requested
+  std::int64_t most_queries = 0;      // q_len of the longest sequence
+  std::int64_t queries_together = 0;  // BackwardSizes::queries
+  std::int64_t buckets = 0;           // of the relative table; 0 if its gradient is not requested
   // Requested outputs.
   bool grad_query = false, grad_key = false, grad_value = false, grad_bias = false;
   bool relevance = false;
 
+  /// Returns whether all inputs and the gradient of the context have this type.
+  bool all_are(DType type) const { return forward.types.all(type) && grad_context == type; }
   /// Returns whether a requested output depends on score gradients; grad_value does not.
   bool of_scores() const { return grad_query || grad_key || grad_bias || buckets > 0 || relevance; }
 };
 
-/// Range [begin, end) that contains all keys visible to a panel's rows.
+/// Sizes that depend on the arithmetic.
+struct BackwardSizes {
+  std::int64_t queries = 0;        // that are processed together
+  std::int64_t keys_multiple = 0;  // BackwardSetup::forward.block_keys is a multiple of it
+};
+
+/// Range [begin, end) that contains all keys visible to the rows that are processed together.
 struct KeyBounds {
   std::int64_t begin = 0, end = 0;
 };
@@ -42,7 +51,7 @@ struct BackwardHead {
   // Computed by prepare_rows() for each query: log2(e) * lse, and the delta subtracted from dP.
   const float* log2_sum = nullptr;
   const float* delta = nullptr;
-  const KeyBounds* bounds = nullptr;  // for each panel
+  const KeyBounds* bounds = nullptr;  // for each BackwardSetup::queries_together queries
   /// Accumulated into; null if not requested.
   float* grad_query = nullptr;
   std::int64_t grad_query_stride = 0;
@@ -74,7 +83,8 @@ struct BackwardItem {
   std::int64_t bias_turn = 0;
 };
 
-/// A range of queries of a head, in whole panels, that is prepared before any item is computed.
+/// A range of queries of a head, a multiple of those processed together, that is prepared before
+/// any item is computed.
 struct BackwardRows {
   BackwardHead head;
   InputRows context, lse, grad_lse;  // grad_lse may be null
@@ -85,10 +95,13 @@ struct BackwardRows {
   KeyBounds* bounds = nullptr;
 };
 
+/// Returns the sizes for the types of a setup.
+BackwardSizes backward_sizes(const BackwardSetup& setup);
+
 /// Returns the scratch bytes that one thread needs, a multiple of 64.
 std::size_t backward_scratch_bytes(const BackwardSetup& setup);
 
-/// Returns whether products use bfloat16 pairs.
+/// Returns whether products are of bfloat16.
 bool has_bf16_backward(const BackwardSetup& setup);
 
 /// Writes log2_sum, delta and bounds of a range of queries, and zeros their grad_query.

@@ -17,22 +17,28 @@
 
 #if FOVEA_BF16_TARGET
 #include "kernels/backward/backward-inl.h"
+#include "kernels/backward/row_products-inl.h"
 #include "kernels/tile/bf16_arithmetic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 namespace {
 
+using Products = RowProducts<Bf16Arithmetic>;
+
 std::size_t scratch_bytes(const BackwardSetup& setup) {
-  return BackwardScratch().lay_out(nullptr, backward_scratch_sizes<Bf16Arithmetic>(setup));
+  return BackwardScratch().lay_out(nullptr, backward_scratch_sizes<Products>(setup));
 }
 
 void run_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
               const std::stop_token& stop) {
-  BackwardPass<Bf16Arithmetic>(setup, item, scratch).run(stop);
+  BackwardPass<Products>(setup, item, scratch).run(stop);
 }
 
-constexpr BackwardFunctions kBackwardFunctions{&scratch_bytes, &run_item};
+constexpr BackwardFunctions kBackwardFunctions{
+    .scratch_bytes = &scratch_bytes,
+    .item = &run_item,
+    .sizes = {.queries = HeadPass<Products>::kQueries, .keys_multiple = kTileRows}};
 
 }  // namespace
 }  // namespace fovea::kernels::HWY_NAMESPACE
@@ -45,8 +51,7 @@ namespace fovea::kernels {
 
 const BackwardFunctions* bf16_backward([[maybe_unused]] const BackwardSetup& setup) {
 #ifdef FOVEA_HAS_BF16_BACKWARD
-  const bool pairs = setup.forward.types.all(DType::kBFloat16) &&
-                     setup.grad_context == DType::kBFloat16 && bf16_dots_active();
+  const bool pairs = setup.all_are(DType::kBFloat16) && bf16_dots_active();
   return pairs ? &N_AVX3_BF16::kBackwardFunctions : nullptr;
 #else
   return nullptr;

@@ -12,11 +12,13 @@
 
 namespace fovea::kernels {
 
-/// Entry points of one arithmetic, with the signatures of backward_scratch_bytes and backward_item.
+/// The implementations of backward_scratch_bytes and backward_item for one arithmetic, and the
+/// sizes that it asks for.
 struct BackwardFunctions {
   std::size_t (*scratch_bytes)(const BackwardSetup& setup);
   void (*item)(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                const std::stop_token& stop);
+  BackwardSizes sizes;
 };
 
 /// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has

@@ -45,8 +45,8 @@ inline float row_dot(const InputRows& a, const InputRows& b, std::int64_t row, s
   });
 }
 
-inline KeyBounds panel_bounds(const Mask& mask, const ForwardHead& head, std::int64_t first_query,
-                              std::int64_t last_query) {
+inline KeyBounds bounds_of(const Mask& mask, const ForwardHead& head, std::int64_t first_query,
+                           std::int64_t last_query) {
   if (mask.allows_all()) return {0, head.kv_len};
   KeyBounds bounds{head.kv_len, 0};
   for (std::int64_t q = first_query; q < last_query; ++q) {
@@ -74,9 +74,10 @@ inline void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
       std::fill_n(head.grad_query + q * head.grad_query_stride, setup.forward.head_dim, 0.0f);
     }
   }
-  for (std::int64_t q = rows.first_query; q < rows.last_query; q += kPanelLanes) {
-    rows.bounds[q / kPanelLanes] = panel_bounds(setup.forward.options->mask, head.forward, q,
-                                                std::min(q + kPanelLanes, rows.last_query));
+  const std::int64_t together = setup.queries_together;
+  for (std::int64_t q = rows.first_query; q < rows.last_query; q += together) {
+    rows.bounds[q / together] = bounds_of(setup.forward.options->mask, head.forward, q,
+                                          std::min(q + together, rows.last_query));
   }
 }
 

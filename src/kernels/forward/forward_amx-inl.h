@@ -4,29 +4,15 @@
 
 #pragma once
 
-#include <xmmintrin.h>
-
 #include "kernels/forward/forward-inl.h"
 #include "kernels/forward/forward_bf16.h"
+#include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_keys-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
-
-/// Flushes subnormal results to zero for the duration of a work item. Weights below 2^-126 would
-/// take over a hundred cycles each.
-class FlushToZero {
- public:
-  FlushToZero() { _mm_setcsr(before_ | 0x8000); }
-  ~FlushToZero() { _mm_setcsr(before_); }
-  FlushToZero(const FlushToZero&) = delete;
-  FlushToZero& operator=(const FlushToZero&) = delete;
-
- private:
-  const unsigned before_ = _mm_getcsr();
-};
 
 inline std::size_t amx_bf16_scratch_bytes(const ForwardSetup& setup) {
   using Keys = AmxKeys<AmxBf16>;

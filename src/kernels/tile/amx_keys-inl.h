@@ -34,6 +34,7 @@
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
+#include "kernels/tile/amx_pack-inl.h"
 #include "kernels/tile/amx_sums-inl.h"
 #include "kernels/tile/dropout-inl.h"
 #include "kernels/tile/lane_contexts-inl.h"
@@ -271,7 +272,7 @@ class AmxKeys : public LaneContexts<Numbers> {
   using LaneContexts<Numbers>::doubtful_;
 
   static constexpr std::int64_t kBlock = Numbers::kBlockKeys;
-  static constexpr std::int64_t kTileFloats = kUnitFloats * Numbers::kParts;
+  static constexpr std::int64_t kTileFloats = kTileWords<Numbers>;
   /// What is known of a block: not packed, finite values, values so large that a weight above 1
   /// might overflow, values that are not finite, numbers that need other arithmetic.
   static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3, kRefused = 4;
@@ -283,8 +284,7 @@ class AmxKeys : public LaneContexts<Numbers> {
 
   struct Sizes {
     explicit Sizes(const ForwardSetup& setup)
-        : key_steps(std::max<std::int64_t>((setup.head_dim + kUnitDepth - 1) / kUnitDepth, 1)),
-          value_tiles((setup.value_dim + 31) / 32 * 2) {
+        : key_steps(row_tiles(setup.head_dim)), value_tiles(column_tiles(setup.value_dim)) {
       const std::int64_t key_bytes =
           (key_steps * kUnitDepth + value_tiles * kUnitRows) * 2 * Numbers::kParts;
       most_together =
@@ -297,40 +297,11 @@ class AmxKeys : public LaneContexts<Numbers> {
   };
 
   std::uint8_t pack(std::int64_t block, std::int64_t count) {
-    using Element = typename Numbers::Element;
     Magnitudes key_sizes, value_sizes;
-    const Element* const keys = head_.key.template row_as<Element>(block);
-    const std::int64_t kept = whole_units(count, 32);
-    for (std::int64_t k = 0; k < kept; k += kUnitRows) {
-      for (std::int64_t s = 0; s < size_.key_steps; ++s) {
-        const Element* const from = keys + k * head_.key.stride + s * kUnitDepth;
-        const std::int64_t dims = setup_.head_dim - s * kUnitDepth;
-        float* const to = key_tile(block_ + k) + s * kTileFloats;
-        if (count - k >= kUnitRows && dims >= kUnitDepth) {
-          Numbers::template pack_keys<true>(from, head_.key.stride, kUnitRows, kUnitDepth, to,
-                                            key_sizes);
-        } else {
-          Numbers::template pack_keys<false>(from, head_.key.stride, count - k, dims, to,
-                                             key_sizes);
-        }
-      }
-    }
+    pack_as_rows<Numbers>(head_.key, block, count, setup_.head_dim, key_tile(block_), key_sizes);
     if (setup_.value_dim == 0) return Numbers::accepts(key_sizes) ? kUsual : kRefused;
-    const Element* const values = head_.value.template row_as<Element>(block);
-    for (std::int64_t k = 0; k < kept; k += kUnitDepth) {
-      for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
-        const Element* const from = values + k * head_.value.stride + t * kUnitRows;
-        const std::int64_t dims = setup_.value_dim - t * kUnitRows;
-        float* const to = value_tile(block_ + k) + t * kTileFloats;
-        if (count - k >= kUnitDepth && dims >= 32) {
-          Numbers::template pack_values<true>(from, head_.value.stride, kUnitDepth, 32, to,
-                                              value_sizes);
-        } else {
-          Numbers::template pack_values<false>(from, head_.value.stride, count - k, dims, to,
-                                               value_sizes);
-        }
-      }
-    }
+    pack_as_columns<Numbers>(head_.value, block, count, setup_.value_dim, value_tile(block_),
+                             value_sizes);
     if (!Numbers::accepts(key_sizes) || !Numbers::accepts(value_sizes)) return kRefused;
     if (!value_sizes.below(std::numeric_limits<float>::infinity())) return kNotFinite;
     return value_sizes.below(kLargeValue) ? kUsual : kLarge;
@@ -343,9 +314,7 @@ class AmxKeys : public LaneContexts<Numbers> {
     return scratch_.values + key / kUnitDepth * size_.value_tiles * kTileFloats;
   }
   void clear_value(std::int64_t key) const {
-    auto* const halves = reinterpret_cast<std::uint16_t*>(value_tile(block_ + key));
-    const std::int64_t rows = size_.value_tiles * Numbers::kParts * kUnitRows;
-    for (std::int64_t r = 0; r < rows; ++r) halves[r * kUnitDepth + key % kUnitDepth] = 0;
+    clear_column<Numbers>(scratch_.values, block_ + key, setup_.value_dim);
   }
 
   /// The scores of 32 keys, counted from the first packed one.

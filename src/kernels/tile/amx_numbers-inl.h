@@ -245,6 +245,13 @@ struct AmxBf16 {
     }
   }
 
+  /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension.
+  static HWY_INLINE __m512i elements_of_row(const BFloat16* from, std::int64_t stride,
+                                            std::int64_t row, std::int64_t rows,
+                                            std::int64_t column, std::int64_t dim) {
+    return row_of<false>(from, stride, row, rows, column, dim);
+  }
+
  private:
   /// Returns x - floor(x), 0 for -inf.
   static HWY_INLINE Vector less_floor(Vector x) {

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The five products of the backward pass in bfloat16, by the tile unit; RowProducts documents the
+// interface. All are transposed, as in the forward pass (amx_keys-inl.h), so that no operand has to
+// be turned between the products:
+//
+//     S^T  [keys][queries] = K Q^T      A: rows of K                B: Q, pairs of dimensions
+//     dP^T [keys][queries] = V dO^T     A: rows of V                B: dO, pairs of dimensions
+//     dV   [keys][dim]    += P^T dO     A: P^T as it is computed    B: dO, pairs of queries
+//     dK   [keys][dim]    += dS^T Q     A: dS^T as it is computed   B: Q, pairs of queries
+//     dQ^T [dim][queries] += K^T dS^T   A: columns of K             B: dS^T, pairs of keys
+//
+// P and dS are rounded to bfloat16. As operands A, their pairs are queries i and i + 16 of a panel,
+// because two vectors of queries then become one by a shift and a blend; dS is stored a second time
+// with pairs of adjacent keys for dQ.
+//
+// A tile of sums is loaded and stored for every pass over it, which costs more than its products if
+// these are few. Therefore weights of 4 panels and up to 128 keys are kept, and each sum runs over
+// all of them.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "kernels/backward/backward.h"
+#include "kernels/backward/backward_scratch.h"
+#include "kernels/backward/row_products-inl.h"
+#include "kernels/simd/storage-inl.h"
+#include "kernels/simd/tile_unit-inl.h"
+#include "kernels/tile/amx_numbers-inl.h"
+#include "kernels/tile/amx_pack-inl.h"
+#include "kernels/tile/amx_sums-inl.h"
+#include "kernels/tile/panel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+class TileProducts {
+ public:
+  using Arithmetic = AmxBf16;
+  static constexpr std::int64_t kPanels = 4;
+  static constexpr bool kWholePanels = true;
+
+  static BackwardScratchSizes scratch_sizes(const BackwardSetup& setup) {
+    const Sizes size(setup.forward);
+    const std::int64_t keys = whole_units(setup.forward.block_keys, kTileRows);
+    const std::int64_t part = size.part_keys / kTileRows * kPanels * kUnit;
+    ForwardScratchSizes forward =
+        HWY_NAMESPACE::scratch_sizes<Arithmetic>(without_values(setup.forward));
+    forward.panels = kPanels;
+    forward.query_steps = size.key_steps * kUnitRows;
+    forward.keys = keys / kTileRows * size.key_steps * kUnit;
+    return {.forward = forward,
+            .value_keys = keys / kTileRows * size.value_steps * kUnit,
+            .grad_panel = kPanels * size.value_steps * kUnit,
+            .key_rows = keys / kTileRows * size.key_squares * kUnit,
+            .query_rows = kPanels * size.key_squares * kUnit,
+            .grad_rows = kPanels * size.value_squares * kUnit,
+            .gradients = kTileRows * kPanelLanes,
+            .weight_rows = part,
+            .gradient_rows = part,
+            .gradient_pairs = part,
+            .query_sums = kPanels * size.key_squares * kSquare,
+            .key_sums = keys / kTileRows * size.key_squares * kSquare,
+            .value_sums = keys / kTileRows * size.value_squares * kSquare};
+  }
+
+  TileProducts(const BackwardSetup& setup, BackwardScratch& scratch)
+      : setup_(setup), forward_(setup.forward), scratch_(scratch), size_(setup.forward) {}
+
+  std::int64_t part_keys() const { return size_.part_keys; }
+
+  void pack_block(const ForwardHead& head, std::int64_t first, std::int64_t count) {
+    Magnitudes sizes;
+    pack_as_rows<AmxBf16>(head.key, first, count, forward_.head_dim, scratch_.forward.keys, sizes);
+    if (setup_.of_scores()) {
+      pack_as_rows<AmxBf16>(head.value, first, count, forward_.value_dim, scratch_.value_keys,
+                            sizes);
+    }
+    if (setup_.grad_query) {
+      const std::int64_t dim = forward_.head_dim;
+      pack_as_columns<AmxBf16>(head.key, first, count, dim, scratch_.key_rows, sizes);
+      if (!sizes.below(std::numeric_limits<float>::infinity())) {
+        find_doubtful_rows(head.key, first, count, dim, nullptr, [&](std::int64_t r) {
+          clear_column<AmxBf16>(scratch_.key_rows, r, dim);
+        });
+      }
+    }
+    const std::int64_t tiles = whole_units(count, kTileRows) / kTileRows;
+    std::fill_n(scratch_.key_sums, tiles * size_.key_squares * kSquare, 0.0f);
+    std::fill_n(scratch_.value_sums, tiles * size_.value_squares * kSquare, 0.0f);
+  }
+
+  void load(const BackwardHead& head, const Panel& panel, std::int64_t number, float factor) {
+    AmxBf16::load_queries(head.forward.query, panel.first_query, panel.rows, forward_.head_dim,
+                          factor, panel.queries);
+    if (setup_.of_scores()) {
+      AmxBf16::load_queries(head.grad_context, panel.first_query, panel.rows, forward_.value_dim,
+                            1.0f, grad_panel(number));
+    }
+    if (setup_.grad_key) {
+      pack_row_pairs(head.forward.query, panel, forward_.head_dim, scratch_.query_rows, number);
+    }
+    if (number == 0) doubtful_ = 0;
+    if (setup_.grad_value) {
+      std::int32_t* const doubtful = scratch_.doubtful + doubtful_;
+      const std::int32_t found = pack_row_pairs(head.grad_context, panel, forward_.value_dim,
+                                                scratch_.grad_rows, number, doubtful);
+      for (std::int32_t i = 0; i < found; ++i) {
+        doubtful[i] += static_cast<std::int32_t>(number * kPanelLanes);
+      }
+      doubtful_ += found;
+    }
+    if (setup_.grad_query) {
+      std::fill_n(query_sums(number), size_.key_squares * kSquare, 0.0f);
+    }
+    panels_ = number + 1;
+  }
+
+  void begin_part(std::int64_t part) {
+    part_ = part;
+    std::fill_n(&seen_[0][0], kMostTiles * kPanels, false);
+  }
+
+  template <int kVectors>
+  HWY_INLINE void scores(const Panel& panel, std::int64_t, std::int64_t k, std::int64_t) {
+    static_assert(kVectors <= kPanelVectors);
+    unit_product(scratch_.forward.keys, size_.key_steps, k, panel.queries,
+                 scratch_.forward.scores + k * kPanelLanes);
+  }
+  template <int kVectors>
+  HWY_INLINE void weight_gradients(std::int64_t number, std::int64_t k, std::int64_t) {
+    unit_product(scratch_.value_keys, size_.value_steps, k, grad_panel(number), gradients_of(k));
+  }
+  float* gradients_of(std::int64_t) const { return scratch_.gradients; }
+
+  /// Returns 2^x with the precision of float32, as gradients of biases are not rounded.
+  static HWY_INLINE Vector weight(Vector x) { return AmxBf16::exact_weight(x); }
+
+  /// Stores weights and gradients in place of the scores and dP; end_tile() rounds them.
+  HWY_INLINE void store_weights(const Vector (&weight)[2], std::int64_t k, std::int64_t lane) {
+    store_floats(weight, scratch_.forward.scores + k * kPanelLanes + lane);
+  }
+  HWY_INLINE void store_gradients(const Vector (&gradient)[2], std::int64_t k, std::int64_t lane) {
+    store_floats(gradient, scratch_.gradients + k % kTileRows * kPanelLanes + lane);
+  }
+  void end_tile(std::int64_t number, std::int64_t k) {
+    seen_[k / kTileRows][number] = true;
+    const Floats d;
+    const float* weights = scratch_.forward.scores + k * kPanelLanes;
+    const float* gradients = scratch_.gradients;
+    float* to_weights = unit(scratch_.weight_rows, k / kTileRows, number);
+    float* to_rows = unit(scratch_.gradient_rows, k / kTileRows, number);
+    float* to_pairs = pair_unit(k / kTileRows, number);
+    const bool of_scores = setup_.of_scores();
+    for (std::int64_t i = 0; i < kTileRows; i += 2) {
+      const auto at = [&](const float* from, std::int64_t row, std::int64_t vector) HWY_ATTR {
+        return rounded(hn::Load(d, from + row * kPanelLanes + vector * kLanes));
+      };
+      store_pair(at(weights, i, 0), at(weights, i, 1), to_weights + i * kLanes);
+      store_pair(at(weights, i + 1, 0), at(weights, i + 1, 1), to_weights + (i + 1) * kLanes);
+      if (!of_scores) continue;
+      const Vector a0 = at(gradients, i, 0), a1 = at(gradients, i, 1);
+      const Vector b0 = at(gradients, i + 1, 0), b1 = at(gradients, i + 1, 1);
+      store_pair(a0, a1, to_rows + i * kLanes);
+      store_pair(b0, b1, to_rows + (i + 1) * kLanes);
+      store_pair(a0, b0, to_pairs + i / 2 * kPanelLanes);
+      store_pair(a1, b1, to_pairs + i / 2 * kPanelLanes + kLanes);
+    }
+  }
+
+  void add_part(const BackwardHead& head, const Panel&, std::int64_t) {
+    for (std::int64_t t = 0; t < kMostTiles; ++t) {
+      const Range panels = range_of([&](std::int64_t p) { return seen_[t][p]; }, kPanels);
+      if (panels.count() == 0) continue;
+      clear_hidden(panels, [&](std::int64_t p) { return Place{t, p}; });
+      const std::int64_t tile = part_ / kTileRows + t;
+      if (setup_.grad_value) {
+        add_to_keys(unit(scratch_.weight_rows, t, panels.begin), panels, scratch_.grad_rows,
+                    size_.value_squares,
+                    scratch_.value_sums + tile * size_.value_squares * kSquare);
+      }
+      if (setup_.grad_key) {
+        add_to_keys(unit(scratch_.gradient_rows, t, panels.begin), panels, scratch_.query_rows,
+                    size_.key_squares, scratch_.key_sums + tile * size_.key_squares * kSquare);
+      }
+    }
+    if (setup_.grad_value && doubtful_ > 0) add_doubtful(head);
+    if (!setup_.grad_query) return;
+    for (std::int64_t p = 0; p < panels_; ++p) {
+      const Range tiles = range_of([&](std::int64_t t) { return seen_[t][p]; }, kMostTiles);
+      if (tiles.count() == 0) continue;
+      clear_hidden(tiles, [&](std::int64_t t) { return Place{t, p}; });
+      add_to_queries(p, tiles);
+    }
+  }
+
+  void add_query_gradients(const Panel& panel, std::int64_t number, float* to,
+                           std::int64_t stride) const {
+    const __m512 scale = _mm512_set1_ps(static_cast<float>(forward_.scale));
+    for (std::int64_t lane = 0; lane < panel.rows; lane += kUnitRows) {
+      const std::int64_t rows = std::min(kUnitRows, panel.rows - lane);
+      for (std::int64_t c = 0; c < forward_.head_dim; c += kUnitRows) {
+        const std::int64_t dims = std::min(kUnitRows, forward_.head_dim - c);
+        const auto there = static_cast<__mmask16>((1u << dims) - 1u);
+        __m512i words[16];
+        const float* const from = query_sums(number) + c * kPanelLanes + lane;
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) words[i] = _mm512_load_si512(from + i * kPanelLanes);
+        turn_words(words);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          float* const row = to + (lane + r) * stride + c;
+          const __m512 before = _mm512_maskz_loadu_ps(there, row);
+          _mm512_mask_storeu_ps(row, there,
+                                _mm512_fmadd_ps(scale, _mm512_castsi512_ps(words[r]), before));
+        }
+      }
+    }
+  }
+
+  float* finish_row(const float* sums, std::int64_t r, std::int64_t dim, double factor) {
+    const Floats d;
+    const Vector f = hn::Set(d, static_cast<float>(factor));
+    const std::int64_t squares = column_tiles(dim) / 2;
+    const float* const from = sums + r / kTileRows * squares * kSquare + r % kTileRows * 32;
+    float* const row = scratch_.grad_panel;  // large enough, and not in use
+    for (std::int64_t c = 0; c < dim; c += kLanes) {
+      hn::Store(hn::Mul(f, hn::Load(d, from + c / 32 * kSquare + c % 32)), d, row + c);
+    }
+    return row;
+  }
+
+ private:
+  static_assert(kTileRows == 32 && kPanelLanes == 32);
+  static constexpr std::int64_t kUnit = 32 * 32 / 2;  // words of 32 x 32 bfloat16
+  static constexpr std::int64_t kSquare = 32 * 32;    // words of 32 x 32 sums
+  static constexpr std::int64_t kMostPartKeys = 128;
+  static constexpr std::int64_t kMostTiles = kMostPartKeys / kTileRows;
+
+  struct Sizes {
+    explicit Sizes(const ForwardSetup& setup)
+        : key_steps(row_tiles(setup.head_dim)),
+          value_steps(row_tiles(setup.value_dim)),
+          key_squares(column_tiles(setup.head_dim) / 2),
+          value_squares(column_tiles(setup.value_dim) / 2) {
+      const std::int64_t parts = (setup.block_keys + kMostPartKeys - 1) / kMostPartKeys;
+      part_keys = whole_units((setup.block_keys + parts - 1) / parts, kTileRows);
+    }
+    std::int64_t key_steps, value_steps;      // of 32 dimensions, at least one
+    std::int64_t key_squares, value_squares;  // the same, or none
+    std::int64_t part_keys;
+  };
+  struct Range {
+    std::int64_t begin, end;
+    std::int64_t count() const { return end - begin; }
+  };
+  struct Place {
+    std::int64_t tile, panel;
+  };
+
+  /// Returns the range of the numbers below `count` for which `seen` holds.
+  template <class Seen>
+  static Range range_of(const Seen& seen, std::int64_t count) {
+    Range range{0, 0};
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (!seen(i)) continue;
+      if (range.end == 0) range.begin = i;
+      range.end = i + 1;
+    }
+    return range;
+  }
+  /// Zeroes the weights of tiles within a range that have no visible key.
+  template <class At>
+  void clear_hidden(const Range& range, const At& at) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) {
+      const auto [tile, panel] = at(i);
+      if (seen_[tile][panel]) continue;
+      seen_[tile][panel] = true;
+      std::fill_n(unit(scratch_.weight_rows, tile, panel), kUnit, 0.0f);
+      std::fill_n(unit(scratch_.gradient_rows, tile, panel), kUnit, 0.0f);
+      std::fill_n(pair_unit(tile, panel), kUnit, 0.0f);
+    }
+  }
+
+  // Layouts: [part_keys / 32][kPanels][32 keys][16 pairs of queries], for dK and dV, and
+  // [kPanels][part_keys / 32][16 pairs of keys][32 queries] for dQ.
+  static float* unit(float* of, std::int64_t tile, std::int64_t panel) {
+    return of + (tile * kPanels + panel) * kUnit;
+  }
+  float* pair_unit(std::int64_t tile, std::int64_t panel) const {
+    return scratch_.gradient_pairs + (panel * (size_.part_keys / kTileRows) + tile) * kUnit;
+  }
+  float* grad_panel(std::int64_t number) const {
+    return scratch_.grad_panel + number * size_.value_steps * kUnit;
+  }
+  float* query_sums(std::int64_t number) const {
+    return scratch_.query_sums + number * size_.key_squares * kSquare;
+  }
+
+  /// Rounds to nearest, ties away from zero: the lower half is cut off when pairs are stored.
+  static HWY_INLINE Vector rounded(Vector x) {
+    const Words d;
+    return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
+  }
+  static HWY_INLINE void store_pair(Vector low, Vector high, float* to) {
+    hn::Store(pair_of(low, high), Words(), reinterpret_cast<std::uint32_t*>(to));
+  }
+  static HWY_INLINE void store_floats(const Vector (&two)[2], float* to) {
+    hn::Store(two[0], Floats(), to);
+    hn::Store(two[1], Floats(), to + kPanelLanes);
+  }
+
+  /// Packs a panel's rows into [squares][kPanels][16][32]: row i of a square holds pairs of the
+  /// panel's rows i and i + 16. Rows with a NaN or infinity are packed as zeros. Returns the number
+  /// of these rows, and lists them in `doubtful` unless it is null.
+  static std::int32_t pack_row_pairs(const InputRows& rows, const Panel& panel, std::int64_t dim,
+                                     float* packed, std::int64_t number,
+                                     std::int32_t* doubtful = nullptr) {
+    alignas(64) static constexpr std::uint16_t kLow[32] = {
+        0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i low_order = _mm512_load_si512(kLow);
+    const __m512i high_order = _mm512_add_epi16(low_order, _mm512_set1_epi16(16));
+    const __m512i no_sign = _mm512_set1_epi16(0x7fff);
+    __m512i most = _mm512_setzero_si512();
+    float* const to = packed + number * kUnit;
+    for (std::int64_t c = 0; c < dim; c += 32) {
+      float* row = to + c / 32 * kPanels * kUnit;
+      for (std::int64_t i = 0; i < kUnitRows; ++i, row += 32) {
+        const auto load = [&](std::int64_t r) HWY_ATTR {
+          return AmxBf16::elements_of_row(rows.row_as<BFloat16>(panel.first_query), rows.stride, r,
+                                          panel.rows, c, dim);
+        };
+        const __m512i a = load(i), b = load(i + kUnitRows);
+        most = _mm512_max_epu16(
+            most, _mm512_max_epu16(_mm512_and_si512(a, no_sign), _mm512_and_si512(b, no_sign)));
+        _mm512_store_si512(row, _mm512_permutex2var_epi16(a, low_order, b));
+        _mm512_store_si512(row + 16, _mm512_permutex2var_epi16(a, high_order, b));
+      }
+    }
+    constexpr short kInfinity = 0x7f80;
+    if (_mm512_cmpge_epu16_mask(most, _mm512_set1_epi16(kInfinity)) == 0) return 0;
+    return find_doubtful_rows(
+        rows, panel.first_query, panel.rows, dim, doubtful, [&](std::int64_t r) {
+          for (std::int64_t c = 0; c < dim; c += 32) {
+            auto* const pairs = reinterpret_cast<std::uint16_t*>(to + c / 32 * kPanels * kUnit +
+                                                                 r % kUnitRows * 32);
+            for (std::int64_t i = 0; i < 32; ++i) pairs[2 * i + r / kUnitRows] = 0;
+          }
+        });
+  }
+
+  /// Computes 32 x 32 scores, or dP: rows from key `k` of the part on, times a panel.
+  HWY_INLINE void unit_product(const float* rows, std::int64_t steps, std::int64_t k,
+                               const float* panel, float* to) const {
+    Pending pending{};
+    NoWeights none;
+    const Sums sums{.a = rows + (part_ + k) / kTileRows * steps * kUnit,
+                    .a_next = steps * kUnitFloats,
+                    .a_step = kUnitFloats,
+                    .b = panel,
+                    .b_part = 0,
+                    .steps = steps,
+                    .from = nullptr,
+                    .to = to};
+    four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
+    store_sums<2>(pending);
+  }
+
+  /// Adds the weights of 32 keys, times rows of queries, to the sums of these keys.
+  void add_to_keys(const float* weights, const Range& panels, const float* rows,
+                   std::int64_t squares, float* to) const {
+    NoWeights none;
+    for (std::int64_t s = 0; s < squares; ++s) {
+      Pending pending{};
+      float* const sum = to + s * kSquare;
+      const Sums sums{.a = weights,
+                      .a_next = kUnitFloats,
+                      .a_step = kUnit,
+                      .b = rows + (s * kPanels + panels.begin) * kUnit,
+                      .b_part = 0,
+                      .steps = panels.count(),
+                      .from = sum,
+                      .to = sum};
+      four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
+      store_sums<2>(pending);
+    }
+  }
+
+  void add_to_queries(std::int64_t number, const Range& tiles) const {
+    NoWeights none;
+    for (std::int64_t s = 0; s < size_.key_squares; ++s) {
+      Pending pending{};
+      float* const sum = query_sums(number) + s * kSquare;
+      const std::int64_t tile = part_ / kTileRows + tiles.begin;
+      const Sums sums{.a = scratch_.key_rows + (tile * size_.key_squares + s) * kUnit,
+                      .a_next = kUnitFloats,
+                      .a_step = size_.key_squares * kUnit,
+                      .b = pair_unit(tiles.begin, number),
+                      .b_part = 0,
+                      .steps = tiles.count(),
+                      .from = sum,
+                      .to = sum};
+      four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
+      store_sums<2>(pending);
+    }
+  }
+
+  /// Adds the contributions of the rows of dO that were packed as zeros to the gradients of the
+  /// keys visible to these rows.
+  void add_doubtful(const BackwardHead& head) const {
+    const std::int64_t first = scratch_.forward.panels[0].first_query;
+    for (std::int32_t i = 0; i < doubtful_; ++i) {
+      const std::int64_t row = scratch_.doubtful[i];
+      const std::int64_t panel = row / kPanelLanes, lane = row % kPanelLanes;
+      for (std::int64_t k = 0; k < size_.part_keys; ++k) {
+        if (!seen_[k / kTileRows][panel]) continue;
+        const auto* const halves = reinterpret_cast<const std::uint16_t*>(
+            unit(scratch_.weight_rows, k / kTileRows, panel) + k % kTileRows * 16);
+        const std::uint32_t bits = halves[lane % kUnitRows * 2 + lane / kUnitRows];
+        const float weight = std::bit_cast<float>(bits << 16);
+        if (weight == 0.0f) continue;
+        float* const sums = scratch_.value_sums +
+                            (part_ + k) / kTileRows * size_.value_squares * kSquare +
+                            k % kTileRows * 32;
+        for (std::int64_t c = 0; c < forward_.value_dim; ++c) {
+          sums[c / 32 * kSquare + c % 32] += weight * number_at(head.grad_context, first + row, c);
+        }
+      }
+    }
+  }
+
+  const BackwardSetup& setup_;
+  const ForwardSetup& forward_;
+  BackwardScratch& scratch_;
+  const Sizes size_;
+  std::int64_t part_ = 0;    // its first key, counted from the block's
+  std::int64_t panels_ = 0;  // of the group
+  std::int32_t doubtful_ = 0;
+  bool seen_[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
