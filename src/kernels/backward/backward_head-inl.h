@@ -96,6 +96,7 @@ class HeadPass {
     for (part_ = 0; part_ < count; part_ += part_keys) {
       attend_part(std::min(part_keys, count - part_), count);
     }
+    products_.end_parts();
     return loaded_;
   }
 
@@ -186,6 +187,13 @@ class HeadPass {
       next_queries_.fetch();
       next_grads_.fetch();
       query_sums_.fetch();
+      if constexpr (Products::kHasPipeline) {
+        if (plain && !rescored_ && !relevance_.any() && panel_->rows == kPanelLanes &&
+            scratch_.forward.masked[k / kTileRows] == 0) {
+          products_.push(*panel_, number_, k, score_factor_);
+          continue;
+        }
+      }
       products_.template scores<kVectors>(*panel_, number_, k, lane);
       if (rescored_) {
         stages_.run(*panel_, block_ + part_, k, lane, lanes,

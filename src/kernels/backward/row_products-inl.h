@@ -58,6 +58,8 @@ class RowProducts {
   static constexpr std::int64_t kPanels = 1;
   /// Whether scores are computed for all vectors of a panel, visible or not.
   static constexpr bool kWholePanels = false;
+  /// Whether push() computes all of a tile, if no options stand between the products.
+  static constexpr bool kHasPipeline = false;
 
   static BackwardScratchSizes scratch_sizes(const BackwardSetup& setup) {
     const ForwardSetup& forward = setup.forward;
@@ -176,6 +178,9 @@ class RowProducts {
       if (setup_.grad_query) add_to_queries(segment);
     }
   }
+
+  /// Called after the last part of the block.
+  void end_parts() {}
 
   /// Adds the panel's query gradients to the rows `to`.
   void add_query_gradients(const Panel& panel, std::int64_t, float* to, std::int64_t stride) const {

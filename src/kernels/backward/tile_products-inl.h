@@ -15,18 +15,26 @@
 // with pairs of adjacent keys for dQ.
 //
 // A tile of sums is loaded and stored for every pass over it, which costs more than its products if
-// these are few. Therefore weights of 4 panels and up to 128 keys are kept, and each sum runs over
-// all of them.
+// these are few. Therefore the weights of a part of the block, 8 panels by up to 128 keys, are
+// kept, and each sum runs over all of them.
+//
+// push() is for units of 32 keys by 32 queries without masks, and without options between the
+// products. They form a pipeline: while the vector unit computes P and dS of a unit, the tile unit
+// computes S and dP of the next one and some of the sums over the previous part. The results have
+// the same bits as those of the functions for other units.
 
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "kernels/backward/backward.h"
 #include "kernels/backward/backward_scratch.h"
 #include "kernels/backward/row_products-inl.h"
+#include "kernels/backward/unit_gradients-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
@@ -40,8 +48,9 @@ namespace fovea::kernels::HWY_NAMESPACE {
 class TileProducts {
  public:
   using Arithmetic = AmxBf16;
-  static constexpr std::int64_t kPanels = 4;
+  static constexpr std::int64_t kPanels = 8;
   static constexpr bool kWholePanels = true;
+  static constexpr bool kHasPipeline = true;
 
   static BackwardScratchSizes scratch_sizes(const BackwardSetup& setup) {
     const Sizes size(setup.forward);
@@ -58,10 +67,10 @@ class TileProducts {
             .key_rows = keys / kTileRows * size.key_squares * kUnit,
             .query_rows = kPanels * size.key_squares * kUnit,
             .grad_rows = kPanels * size.value_squares * kUnit,
-            .gradients = kTileRows * kPanelLanes,
-            .weight_rows = part,
-            .gradient_rows = part,
-            .gradient_pairs = part,
+            .gradients = 5 * kSquare + kUnitRows * kPanelLanes,
+            .weight_rows = 2 * part,
+            .gradient_rows = 2 * part,
+            .gradient_pairs = 2 * part,
             .query_sums = kPanels * size.key_squares * kSquare,
             .key_sums = keys / kTileRows * size.key_squares * kSquare,
             .value_sums = keys / kTileRows * size.value_squares * kSquare};
@@ -113,26 +122,43 @@ class TileProducts {
       }
       doubtful_ += found;
     }
-    if (setup_.grad_query) {
-      std::fill_n(query_sums(number), size_.key_squares * kSquare, 0.0f);
-    }
+    query_sums_begun_[number] = false;
     panels_ = number + 1;
   }
 
-  void begin_part(std::int64_t part) {
-    part_ = part;
-    std::fill_n(&seen_[0][0], kMostTiles * kPanels, false);
+  void begin_part(std::int64_t first) {
+    part_ = {.first = first, .buffer = 1 - part_.buffer};
+    units_left_ = size_.part_keys / kTileRows * kPanels;
+  }
+
+  /// Adds the unit of panel `number` whose first key is key `k` of the part. The softmax multiplies
+  /// scores by `factor`.
+  void push(const Panel& panel, std::int64_t number, std::int64_t k, float factor) {
+    const std::int64_t tile = k / kTileRows;
+    part_.seen[tile][number] = true;
+    const Unit next{.panel = &panel,
+                    .number = number,
+                    .tile = part_.first / kTileRows + tile,
+                    .factor = factor,
+                    .work = 1 - current_.work,
+                    .to = operands(part_, tile, number)};
+    const std::int64_t sums = (sums_left_ + units_left_ - 1) / units_left_;
+    units_left_ = std::max<std::int64_t>(units_left_ - 1, 1);
+    advance(&next, sums_ready_ ? sums : 0);
+    current_ = next;
   }
 
   template <int kVectors>
   HWY_INLINE void scores(const Panel& panel, std::int64_t, std::int64_t k, std::int64_t) {
     static_assert(kVectors <= kPanelVectors);
-    unit_product(scratch_.forward.keys, size_.key_steps, k, panel.queries,
-                 scratch_.forward.scores + k * kPanelLanes);
+    finish_units();
+    product_apart(unit_product(scratch_.forward.keys, size_.key_steps, (part_.first + k) / 32,
+                               panel.queries, scratch_.forward.scores + k * kPanelLanes));
   }
   template <int kVectors>
   HWY_INLINE void weight_gradients(std::int64_t number, std::int64_t k, std::int64_t) {
-    unit_product(scratch_.value_keys, size_.value_steps, k, grad_panel(number), gradients_of(k));
+    product_apart(unit_product(scratch_.value_keys, size_.value_steps, (part_.first + k) / 32,
+                               grad_panel(number), gradients_of(k)));
   }
   float* gradients_of(std::int64_t) const { return scratch_.gradients; }
 
@@ -147,58 +173,61 @@ class TileProducts {
     store_floats(gradient, scratch_.gradients + k % kTileRows * kPanelLanes + lane);
   }
   void end_tile(std::int64_t number, std::int64_t k) {
-    seen_[k / kTileRows][number] = true;
+    part_.seen[k / kTileRows][number] = true;
     const Floats d;
     const float* weights = scratch_.forward.scores + k * kPanelLanes;
     const float* gradients = scratch_.gradients;
-    float* to_weights = unit(scratch_.weight_rows, k / kTileRows, number);
-    float* to_rows = unit(scratch_.gradient_rows, k / kTileRows, number);
-    float* to_pairs = pair_unit(k / kTileRows, number);
-    const bool of_scores = setup_.of_scores();
-    for (std::int64_t i = 0; i < kTileRows; i += 2) {
-      const auto at = [&](const float* from, std::int64_t row, std::int64_t vector) HWY_ATTR {
-        return rounded(hn::Load(d, from + row * kPanelLanes + vector * kLanes));
-      };
-      store_pair(at(weights, i, 0), at(weights, i, 1), to_weights + i * kLanes);
-      store_pair(at(weights, i + 1, 0), at(weights, i + 1, 1), to_weights + (i + 1) * kLanes);
-      if (!of_scores) continue;
-      const Vector a0 = at(gradients, i, 0), a1 = at(gradients, i, 1);
-      const Vector b0 = at(gradients, i + 1, 0), b1 = at(gradients, i + 1, 1);
-      store_pair(a0, a1, to_rows + i * kLanes);
-      store_pair(b0, b1, to_rows + (i + 1) * kLanes);
-      store_pair(a0, b0, to_pairs + i / 2 * kPanelLanes);
-      store_pair(a1, b1, to_pairs + i / 2 * kPanelLanes + kLanes);
+    UnitOperands to = operands(part_, k / kTileRows, number);
+    for (std::int64_t i = 0; i < kTileRows; ++i, weights += kPanelLanes) {
+      to.store_weights(hn::Load(d, weights), hn::Load(d, weights + kLanes));
+    }
+    if (!setup_.of_scores()) return;
+    for (std::int64_t i = 0; i < kTileRows; i += 2, gradients += 2 * kPanelLanes) {
+      to.store_gradients(hn::Load(d, gradients), hn::Load(d, gradients + kLanes),
+                         hn::Load(d, gradients + kPanelLanes),
+                         hn::Load(d, gradients + kPanelLanes + kLanes));
     }
   }
 
   void add_part(const BackwardHead& head, const Panel&, std::int64_t) {
+    finish_sums();  // of the part before
+    sums_ready_ = current_.panel == nullptr;
     for (std::int64_t t = 0; t < kMostTiles; ++t) {
-      const Range panels = range_of([&](std::int64_t p) { return seen_[t][p]; }, kPanels);
+      const Range panels = range_of([&](std::int64_t p) { return part_.seen[t][p]; }, kPanels);
       if (panels.count() == 0) continue;
-      clear_hidden(panels, [&](std::int64_t p) { return Place{t, p}; });
-      const std::int64_t tile = part_ / kTileRows + t;
+      for (std::int64_t p = panels.begin; p < panels.end; ++p) clear_hidden(t, p);
+      const std::int64_t tile = part_.first / kTileRows + t;
+      const UnitOperands first = operands(part_, t, panels.begin);
       if (setup_.grad_value) {
-        add_to_keys(unit(scratch_.weight_rows, t, panels.begin), panels, scratch_.grad_rows,
-                    size_.value_squares,
-                    scratch_.value_sums + tile * size_.value_squares * kSquare);
+        add_sums_of_keys(first.weights, panels, scratch_.grad_rows, size_.value_squares,
+                         scratch_.value_sums + tile * size_.value_squares * kSquare);
       }
       if (setup_.grad_key) {
-        add_to_keys(unit(scratch_.gradient_rows, t, panels.begin), panels, scratch_.query_rows,
-                    size_.key_squares, scratch_.key_sums + tile * size_.key_squares * kSquare);
+        add_sums_of_keys(first.rows, panels, scratch_.query_rows, size_.key_squares,
+                         scratch_.key_sums + tile * size_.key_squares * kSquare);
       }
     }
-    if (setup_.grad_value && doubtful_ > 0) add_doubtful(head);
-    if (!setup_.grad_query) return;
-    for (std::int64_t p = 0; p < panels_; ++p) {
-      const Range tiles = range_of([&](std::int64_t t) { return seen_[t][p]; }, kMostTiles);
+    for (std::int64_t p = 0; p < panels_ && setup_.grad_query; ++p) {
+      const Range tiles = range_of([&](std::int64_t t) { return part_.seen[t][p]; }, kMostTiles);
       if (tiles.count() == 0) continue;
-      clear_hidden(tiles, [&](std::int64_t t) { return Place{t, p}; });
-      add_to_queries(p, tiles);
+      for (std::int64_t t = tiles.begin; t < tiles.end; ++t) clear_hidden(t, p);
+      add_sums_of_queries(p, tiles);
     }
+    if (setup_.grad_value && doubtful_ > 0) {
+      finish_units();
+      add_doubtful(head);
+    }
+  }
+
+  /// Finishes all parts.
+  void end_parts() {
+    finish_sums();
+    finish_units();
   }
 
   void add_query_gradients(const Panel& panel, std::int64_t number, float* to,
                            std::int64_t stride) const {
+    if (!query_sums_begun_[number]) return;
     const __m512 scale = _mm512_set1_ps(static_cast<float>(forward_.scale));
     for (std::int64_t lane = 0; lane < panel.rows; lane += kUnitRows) {
       const std::int64_t rows = std::min(kUnitRows, panel.rows - lane);
@@ -256,8 +285,26 @@ class TileProducts {
     std::int64_t begin, end;
     std::int64_t count() const { return end - begin; }
   };
-  struct Place {
-    std::int64_t tile, panel;
+  /// Some keys of the block whose weights are kept, in one of two buffers.
+  struct Part {
+    std::int64_t first = 0;  // its first key, counted from the block's
+    std::int64_t buffer = 0;
+    bool seen[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
+  };
+  /// A unit of the pipeline.
+  struct Unit {
+    const Panel* panel = nullptr;  // null: none
+    std::int64_t number = 0;       // of the panel
+    std::int64_t tile = 0;         // of the block
+    float factor = 1.0f;
+    std::int64_t work = 0;  // which of two buffers has its scores and dP
+    UnitOperands to = {};
+  };
+  /// Sums with common weights, over several squares.
+  struct SquareSums {
+    Sums next;
+    std::int64_t squares;             // that are left
+    std::int64_t a_square, b_square;  // the distances between squares of the operands
   };
 
   /// Returns the range of the numbers below `count` for which `seen` holds.
@@ -271,26 +318,27 @@ class TileProducts {
     }
     return range;
   }
-  /// Zeroes the weights of tiles within a range that have no visible key.
-  template <class At>
-  void clear_hidden(const Range& range, const At& at) {
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const auto [tile, panel] = at(i);
-      if (seen_[tile][panel]) continue;
-      seen_[tile][panel] = true;
-      std::fill_n(unit(scratch_.weight_rows, tile, panel), kUnit, 0.0f);
-      std::fill_n(unit(scratch_.gradient_rows, tile, panel), kUnit, 0.0f);
-      std::fill_n(pair_unit(tile, panel), kUnit, 0.0f);
-    }
+  /// Zeroes a unit's weights if it has no visible key.
+  void clear_hidden(std::int64_t tile, std::int64_t panel) {
+    bool& seen = part_.seen[tile][panel];
+    if (seen) return;
+    seen = true;
+    const UnitOperands of = operands(part_, tile, panel);
+    std::fill_n(of.weights, kUnit, 0.0f);
+    std::fill_n(of.rows, kUnit, 0.0f);
+    std::fill_n(of.pairs, kUnit, 0.0f);
   }
 
-  // Layouts: [part_keys / 32][kPanels][32 keys][16 pairs of queries], for dK and dV, and
-  // [kPanels][part_keys / 32][16 pairs of keys][32 queries] for dQ.
-  static float* unit(float* of, std::int64_t tile, std::int64_t panel) {
-    return of + (tile * kPanels + panel) * kUnit;
-  }
-  float* pair_unit(std::int64_t tile, std::int64_t panel) const {
-    return scratch_.gradient_pairs + (panel * (size_.part_keys / kTileRows) + tile) * kUnit;
+  /// Layouts: P and dS for dV and dK [2][part_keys / 32][kPanels][32 keys][16 pairs of queries], dS
+  /// for dQ [2][kPanels][part_keys / 32][16 pairs of keys][32 queries].
+  UnitOperands operands(const Part& part, std::int64_t tile, std::int64_t panel) const {
+    const std::int64_t tiles = size_.part_keys / kTileRows;
+    const std::int64_t first = part.buffer * tiles * kPanels;
+    const std::int64_t by_tile = (first + tile * kPanels + panel) * kUnit;
+    const std::int64_t by_panel = (first + panel * tiles + tile) * kUnit;
+    return {.weights = scratch_.weight_rows + by_tile,
+            .rows = scratch_.gradient_rows + by_tile,
+            .pairs = scratch_.gradient_pairs + by_panel};
   }
   float* grad_panel(std::int64_t number) const {
     return scratch_.grad_panel + number * size_.value_steps * kUnit;
@@ -299,14 +347,6 @@ class TileProducts {
     return scratch_.query_sums + number * size_.key_squares * kSquare;
   }
 
-  /// Rounds to nearest, ties away from zero: the lower half is cut off when pairs are stored.
-  static HWY_INLINE Vector rounded(Vector x) {
-    const Words d;
-    return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
-  }
-  static HWY_INLINE void store_pair(Vector low, Vector high, float* to) {
-    hn::Store(pair_of(low, high), Words(), reinterpret_cast<std::uint32_t*>(to));
-  }
   static HWY_INLINE void store_floats(const Vector (&two)[2], float* to) {
     hn::Store(two[0], Floats(), to);
     hn::Store(two[1], Floats(), to + kPanelLanes);
@@ -352,60 +392,144 @@ class TileProducts {
         });
   }
 
-  /// Computes 32 x 32 scores, or dP: rows from key `k` of the part on, times a panel.
-  HWY_INLINE void unit_product(const float* rows, std::int64_t steps, std::int64_t k,
-                               const float* panel, float* to) const {
+  /// 32 x 32 scores, or dP: tile `tile` of the block's rows times a panel.
+  static Sums unit_product(const float* rows, std::int64_t steps, std::int64_t tile,
+                           const float* panel, float* to) {
+    return {.a = rows + tile * steps * kUnit,
+            .a_next = steps * kUnitFloats,
+            .a_step = kUnitFloats,
+            .b = panel,
+            .b_part = 0,
+            .steps = steps,
+            .from = nullptr,
+            .to = to};
+  }
+  static HWY_INLINE void product_apart(const Sums& sums) {
     Pending pending{};
     NoWeights none;
-    const Sums sums{.a = rows + (part_ + k) / kTileRows * steps * kUnit,
-                    .a_next = steps * kUnitFloats,
-                    .a_step = kUnitFloats,
-                    .b = panel,
-                    .b_part = 0,
-                    .steps = steps,
-                    .from = nullptr,
-                    .to = to};
     four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
     store_sums<2>(pending);
   }
 
   /// Adds the weights of 32 keys, times rows of queries, to the sums of these keys.
-  void add_to_keys(const float* weights, const Range& panels, const float* rows,
-                   std::int64_t squares, float* to) const {
-    NoWeights none;
-    for (std::int64_t s = 0; s < squares; ++s) {
-      Pending pending{};
-      float* const sum = to + s * kSquare;
-      const Sums sums{.a = weights,
-                      .a_next = kUnitFloats,
-                      .a_step = kUnit,
-                      .b = rows + (s * kPanels + panels.begin) * kUnit,
-                      .b_part = 0,
-                      .steps = panels.count(),
-                      .from = sum,
-                      .to = sum};
-      four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
-      store_sums<2>(pending);
-    }
+  void add_sums_of_keys(const float* weights, const Range& panels, const float* rows,
+                        std::int64_t squares, float* to) {
+    add_sums({.next = {.a = weights,
+                       .a_next = kUnitFloats,
+                       .a_step = kUnit,
+                       .b = rows + panels.begin * kUnit,
+                       .b_part = 0,
+                       .steps = panels.count(),
+                       .from = to,
+                       .to = to},
+              .squares = squares,
+              .a_square = 0,
+              .b_square = kPanels * kUnit});
+  }
+  void add_sums_of_queries(std::int64_t number, const Range& tiles) {
+    const std::int64_t tile = part_.first / kTileRows + tiles.begin;
+    add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kUnit,
+                       .a_next = kUnitFloats,
+                       .a_step = size_.key_squares * kUnit,
+                       .b = operands(part_, tiles.begin, number).pairs,
+                       .b_part = 0,
+                       .steps = tiles.count(),
+                       .from = query_sums_begun_[number] ? query_sums(number) : nullptr,
+                       .to = query_sums(number)},
+              .squares = size_.key_squares,
+              .a_square = kUnit,
+              .b_square = 0});
+    query_sums_begun_[number] = true;
+  }
+  void add_sums(const SquareSums& sums) {
+    if (sums.squares == 0) return;
+    sums_[lists_++] = sums;
+    sums_left_ += sums.squares;
+  }
+  Sums next_sums() {
+    SquareSums& list = sums_[list_];
+    const Sums sums = list.next;
+    list.next.a += list.a_square;
+    list.next.b += list.b_square;
+    if (list.next.from != nullptr) list.next.from += kSquare;
+    list.next.to += kSquare;
+    if (--list.squares == 0) ++list_;
+    --sums_left_;
+    return sums;
   }
 
-  void add_to_queries(std::int64_t number, const Range& tiles) const {
-    NoWeights none;
-    for (std::int64_t s = 0; s < size_.key_squares; ++s) {
-      Pending pending{};
-      float* const sum = query_sums(number) + s * kSquare;
-      const std::int64_t tile = part_ / kTileRows + tiles.begin;
-      const Sums sums{.a = scratch_.key_rows + (tile * size_.key_squares + s) * kUnit,
-                      .a_next = kUnitFloats,
-                      .a_step = size_.key_squares * kUnit,
-                      .b = pair_unit(tiles.begin, number),
-                      .b_part = 0,
-                      .steps = tiles.count(),
-                      .from = sum,
-                      .to = sum};
-      four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
-      store_sums<2>(pending);
+  float* work(std::int64_t number) const {  // scores, then dP
+    return scratch_.gradients + (1 + 2 * number) * kSquare;
+  }
+  float* nowhere() const { return scratch_.gradients + 5 * kSquare; }
+
+  /// Computes P and dS of the current unit, if there is one, meanwhile the products of `next`,
+  /// unless it is null, and `sums` of the sums.
+  void advance(const Unit* next, std::int64_t sums) {
+    if (!running_) pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+    running_ = true;
+    if (current_.panel == nullptr) {
+      NoWeights none;
+      return advance_with<0>(next, sums, none);
     }
+    const std::int64_t at = current_.number * kPanelLanes;
+    const float* const scores = work(current_.work);
+    UnitGradients unit(current_.factor, scratch_.log2_sum + at, scratch_.delta + at, scores,
+                       scores + kSquare, current_.to);
+    // The steps of a unit and its share of the sums.
+    const std::int64_t steps =
+        size_.key_steps + size_.value_steps + 2 * size_.key_squares + size_.value_squares;
+    if (steps >= 16) {
+      advance_with<1>(next, sums, unit);
+    } else if (steps >= 8) {
+      advance_with<2>(next, sums, unit);
+    } else {
+      advance_with<4>(next, sums, unit);
+    }
+    current_ = {};
+    sums_ready_ = true;
+  }
+  template <int kRows, class Between>
+  HWY_NOINLINE void advance_with(const Unit* next, std::int64_t sums, Between& weights) {
+    // Queries of many dimensions would fill too much of the L1 cache.
+    constexpr bool kStreams = kRows == 1;
+    Pending pending = pending_;  // copies, which stay in registers
+    Between between = weights;
+    if (next != nullptr) {
+      float* const to = work(next->work);
+      four_sums<AmxBf16, 2, false, kRows, kStreams>(
+          unit_product(scratch_.forward.keys, size_.key_steps, next->tile, next->panel->queries,
+                       to),
+          pending, between);
+      four_sums<AmxBf16, 2, false, kRows, kStreams>(
+          unit_product(scratch_.value_keys, size_.value_steps, next->tile, grad_panel(next->number),
+                       to + kSquare),
+          pending, between);
+    }
+    for (std::int64_t i = 0; i < sums; ++i) {
+      four_sums<AmxBf16, 2, false, kRows, true>(next_sums(), pending, between);
+    }
+    if (sums == 0) {  // the next call reads what is pending
+      store_sums<2>(pending);
+      pending = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+    }
+    while (between.left() > 0) between.two_keys();
+    pending_ = pending;
+  }
+  /// Empties the pipeline.
+  void finish_units() {
+    if (!running_) return;
+    if (current_.panel != nullptr) {
+      advance(nullptr, 0);
+    } else {
+      store_sums<2>(pending_);
+    }
+    running_ = false;
+  }
+  void finish_sums() {
+    if (!sums_ready_) finish_units();
+    if (sums_left_ > 0) advance(nullptr, sums_left_);
+    list_ = lists_ = 0;
   }
 
   /// Adds the contributions of the rows of dO that were packed as zeros to the gradients of the
@@ -416,14 +540,14 @@ class TileProducts {
       const std::int64_t row = scratch_.doubtful[i];
       const std::int64_t panel = row / kPanelLanes, lane = row % kPanelLanes;
       for (std::int64_t k = 0; k < size_.part_keys; ++k) {
-        if (!seen_[k / kTileRows][panel]) continue;
+        if (!part_.seen[k / kTileRows][panel]) continue;
         const auto* const halves = reinterpret_cast<const std::uint16_t*>(
-            unit(scratch_.weight_rows, k / kTileRows, panel) + k % kTileRows * 16);
+            operands(part_, k / kTileRows, panel).weights + k % kTileRows * 16);
         const std::uint32_t bits = halves[lane % kUnitRows * 2 + lane / kUnitRows];
         const float weight = std::bit_cast<float>(bits << 16);
         if (weight == 0.0f) continue;
         float* const sums = scratch_.value_sums +
-                            (part_ + k) / kTileRows * size_.value_squares * kSquare +
+                            (part_.first + k) / kTileRows * size_.value_squares * kSquare +
                             k % kTileRows * 32;
         for (std::int64_t c = 0; c < forward_.value_dim; ++c) {
           sums[c / 32 * kSquare + c % 32] += weight * number_at(head.grad_context, first + row, c);
@@ -436,10 +560,20 @@ class TileProducts {
   const ForwardSetup& forward_;
   BackwardScratch& scratch_;
   const Sizes size_;
-  std::int64_t part_ = 0;    // its first key, counted from the block's
+  Part part_;                // the current one
   std::int64_t panels_ = 0;  // of the group
   std::int32_t doubtful_ = 0;
-  bool seen_[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
+  bool query_sums_begun_[kPanels] = {};  // whether query_sums has numbers
+  // The pipeline. `current_` has scores and dP; `sums_` are those of the previous part, which may
+  // begin when all its units are finished.
+  Unit current_;
+  std::int64_t units_left_ = 1;  // of the part, at most
+  SquareSums sums_[2 * kMostTiles + kPanels];
+  std::int64_t list_ = 0, lists_ = 0;  // the next of sums_, and their number
+  std::int64_t sums_left_ = 0;
+  bool sums_ready_ = true;
+  bool running_ = false;  // sums are pending
+  Pending pending_{};
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -188,9 +188,17 @@ struct AmxBf16 {
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kUnitRows) {
       for (std::int64_t s = 0; s < steps; ++s) {
         __m512i words[16];
-        for (std::int64_t r = 0; r < kUnitRows; ++r) {
-          words[r] = _mm512_xor_si512(
-              sign, row_of<false>(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+        if (count >= lane + kUnitRows && dim >= (s + 1) * kUnitDepth) {
+#pragma GCC unroll 16
+          for (int r = 0; r < 16; ++r) {
+            words[r] = _mm512_xor_si512(
+                sign, row_of<true>(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+          }
+        } else {
+          for (std::int64_t r = 0; r < kUnitRows; ++r) {
+            words[r] = _mm512_xor_si512(
+                sign, row_of<false>(from, rows.stride, lane + r, count, s * kUnitDepth, dim));
+          }
         }
         turn_words(words);
         for (std::int64_t i = 0; i < kUnitRows; ++i) {
