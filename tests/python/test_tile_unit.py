@@ -27,7 +27,13 @@ for heads, q, k, d, dv in [(2, 300, 333, 64, 64), (1, 97, 700, 40, 72), (2, 129,
                   for n, m in ((q, d), (k, d), (k, dv))]
         for mask in masks:
             for options in ({}, {"softcap": 3.0}, {"scale": -0.2}):
-                out += fovea.attention(*[a.astype(dtype) for a in arrays], mask=mask, return_lse=True, **options)
+                inputs = [a.astype(dtype) for a in arrays]
+                context, lse = fovea.attention(*inputs, mask=mask, return_lse=True, **options)
+                out += [context, lse]
+                if factor == 1:
+                    gradient = random.standard_normal(context.shape).astype(dtype)
+                    found = fovea.attention_backward(*inputs, context, lse, gradient, mask=mask, **options)
+                    out += [found.query, found.key, found.value]
 sys.stdout.buffer.write(b"".join(a.tobytes() for a in out))
 """
 

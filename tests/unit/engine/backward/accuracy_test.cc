@@ -63,6 +63,22 @@ TEST(AttentionBackwardAccuracy, SeveralBlocksOfKeys) {
   }
 }
 
+TEST(AttentionBackwardAccuracy, SeveralGroupsOfQueries) {
+  // The tile unit computes 256 queries and 128 keys together.
+  Tensor ids(DType::kInt64, {600});
+  for (std::int64_t i = 0; i < 600; ++i) set_value(ids, {i}, static_cast<double>(i / 150 % 3));
+  const AttentionOptions all[] = {{},
+                                  {.mask = causal()},
+                                  {.mask = window(70, 40)},
+                                  {.mask = documents(ids)},
+                                  {.mask = causal(), .score = {.alibi = Alibi{}}}};
+  for (const AttentionOptions& options : all) {
+    SCOPED_TRACE(options.mask.to_string());
+    const RandomProblem p = stored_problem({1, 2, 1, 600, 600}, 36, 70);
+    expect_exact_backward(p.inputs(), options);
+  }
+}
+
 TEST(AttentionBackwardAccuracy, GroupedHeadsAndBatches) {
   for (const ProblemShape& shape : {ProblemShape{3, 6, 2, 20, 30}, ProblemShape{2, 5, 1, 50, 150},
                                     ProblemShape{1, 12, 4, 3, 9}, ProblemShape{4, 3, 3, 1, 40}}) {

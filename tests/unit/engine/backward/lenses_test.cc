@@ -150,6 +150,7 @@ std::vector<LensCase> lens_cases() {
   const RelativeTable table{RandomState(5).randn({32, 4})};
   return {{"plain", kShape, {}},
           {"one head in several blocks", {1, 1, 1, 70, 700}, {.mask = causal()}},
+          {"several groups of queries", {1, 2, 1, 300, 200}, {.mask = window(90, 9)}},
           {"causal", kShape, {.mask = causal()}},
           {"window", kShape, {.mask = window(60, 9), .alignment = Alignment::offset(117)}},
           {"key lengths", kShape, {.mask = key_lengths({0, 133})}},
