@@ -67,11 +67,11 @@ BackwardPlan::BackwardPlan(const Problem& problem, const BackwardInputs& inputs,
   forward.most_panels = 1;
   forward.scale = problem.scale();
   setup_.grad_context = inputs.grad_context.dtype();
+  setup_.most_queries = most_queries;
   const kernels::BackwardSizes sizes = kernels::backward_sizes(setup_);
   forward.block_keys = block_keys(heads, most_keys_, std::max(kBiasKeys, sizes.keys_multiple));
   setup_.queries_together = sizes.queries;
   row_item_ = std::max<std::int64_t>(kRowsTogether / sizes.queries, 1) * sizes.queries;
-  setup_.most_queries = most_queries;
   setup_.buckets =
       gradients.grad_relative.defined() ? problem.options.score.relative->table->extent(0) : 0;
   setup_.grad_query = gradients.grad_query.defined();

@@ -60,27 +60,39 @@ HWY_EXPORT(PrepareRows);
 HWY_EXPORT(RunBackwardItem);
 HWY_EXPORT(WriteRow);
 
+const BackwardFunctions& float_backward() {
+  static const BackwardFunctions functions{
+      .scratch_bytes = [](const BackwardSetup& setup) -> std::size_t {
+        return HWY_DYNAMIC_DISPATCH(BackwardScratchBytes)(setup);
+      },
+      .item =
+          [](const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
+             const std::stop_token& stop) {
+            HWY_DYNAMIC_DISPATCH(RunBackwardItem)(setup, item, scratch, stop);
+          },
+      .sizes = HWY_DYNAMIC_DISPATCH(Sizes)()};
+  return functions;
+}
+
 namespace {
 
-/// Returns the entry points that multiply bfloat16, or null.
-const BackwardFunctions* bf16_functions(const BackwardSetup& setup) {
-  if (const auto* amx = amx_backward(setup)) return amx;
-  if (const auto* emulated = emulated_amx_backward(setup)) return emulated;
-  return bf16_backward(setup);
+const BackwardFunctions& functions_for(const BackwardSetup& setup) {
+  if (const auto* amx = amx_backward(setup)) return *amx;
+  if (const auto* emulated = emulated_amx_backward(setup)) return *emulated;
+  if (const auto* bf16 = bf16_backward(setup)) return *bf16;
+  return float_backward();
 }
 
 }  // namespace
 
-bool has_bf16_backward(const BackwardSetup& setup) { return bf16_functions(setup) != nullptr; }
-
-BackwardSizes backward_sizes(const BackwardSetup& setup) {
-  const BackwardFunctions* const bf16 = bf16_functions(setup);
-  return bf16 != nullptr ? bf16->sizes : HWY_DYNAMIC_DISPATCH(Sizes)();
+bool multiplies_bf16(const BackwardSetup& setup) {
+  return setup.all_are(DType::kBFloat16) && &functions_for(setup) != &float_backward();
 }
 
+BackwardSizes backward_sizes(const BackwardSetup& setup) { return functions_for(setup).sizes; }
+
 std::size_t backward_scratch_bytes(const BackwardSetup& setup) {
-  if (const auto* bf16 = bf16_functions(setup)) return bf16->scratch_bytes(setup);
-  return HWY_DYNAMIC_DISPATCH(BackwardScratchBytes)(setup);
+  return functions_for(setup).scratch_bytes(setup);
 }
 
 void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
@@ -89,8 +101,7 @@ void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows) {
 
 void backward_item(const BackwardSetup& setup, const BackwardItem& item, std::byte* scratch,
                    const std::stop_token& stop) {
-  if (const auto* bf16 = bf16_functions(setup)) return bf16->item(setup, item, scratch, stop);
-  HWY_DYNAMIC_DISPATCH(RunBackwardItem)(setup, item, scratch, stop);
+  functions_for(setup).item(setup, item, scratch, stop);
 }
 
 void write_row(const float* from, std::int64_t count, DType dtype, void* to) {

@@ -101,8 +101,8 @@ BackwardSizes backward_sizes(const BackwardSetup& setup);
 /// Returns the scratch bytes that one thread needs, a multiple of 64.
 std::size_t backward_scratch_bytes(const BackwardSetup& setup);
 
-/// Returns whether products are of bfloat16.
-bool has_bf16_backward(const BackwardSetup& setup);
+/// Returns whether bfloat16 is multiplied without converting it.
+bool multiplies_bf16(const BackwardSetup& setup);
 
 /// Writes log2_sum, delta and bounds of a range of queries, and zeros their grad_query.
 void prepare_rows(const BackwardSetup& setup, const BackwardRows& rows);

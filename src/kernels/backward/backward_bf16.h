@@ -21,6 +21,9 @@ struct BackwardFunctions {
   BackwardSizes sizes;
 };
 
+/// Returns the entry points in float32 arithmetic, for all types, of the active target.
+const BackwardFunctions& float_backward();
+
 /// Returns the entry points that use bfloat16 dot products. Returns null unless the processor has
 /// the instructions, the active target allows them, and all inputs and the gradient of the context
 /// are bfloat16.

@@ -78,11 +78,10 @@ class HeadPass {
   /// Processes a group of panels, except for adding its query gradients to those of other blocks.
   /// Returns false if no row of the group attends to the block.
   bool attend(std::int64_t group) {
-    const KeyBounds& bounds = head_.bounds[group];
     const std::int64_t count = std::min(forward_.block_keys, head_.forward.kv_len - block_);
-    if (bounds.begin >= block_ + count || bounds.end <= block_) return false;
     const std::int64_t first = group * kQueries;
     rows_ = std::min(kQueries, head_.q_len - first);
+    if (!may_attend(first, count)) return false;
     for (std::int64_t q = 0; q < rows_; q += kPanelLanes) {
       Panel& panel = scratch_.forward.panels[q / kPanelLanes];
       panel.first_query = first + q;
@@ -111,6 +110,16 @@ class HeadPass {
   }
 
  private:
+  /// Returns whether bounds allow the group, from query `first` on, to attend to the block. Items
+  /// that are computed by other products than most may have groups of another size.
+  bool may_attend(std::int64_t first, std::int64_t count) const {
+    const std::int64_t together = setup_.queries_together;
+    for (std::int64_t i = first / together; i <= (first + rows_ - 1) / together; ++i) {
+      if (head_.bounds[i].begin < block_ + count && head_.bounds[i].end > block_) return true;
+    }
+    return false;
+  }
+
   /// Processes `keys` keys of the block, which has `count`, from key part_ on.
   void attend_part(std::int64_t keys, std::int64_t count) {
     products_.begin_part(part_);

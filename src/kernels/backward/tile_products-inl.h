@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The five products of the backward pass in bfloat16, by the tile unit; RowProducts documents the
-// interface. All are transposed, as in the forward pass (amx_keys-inl.h), so that no operand has to
-// be turned between the products:
+// The five products of the backward pass by the tile unit, in bfloat16 or in float32 as three parts
+// (amx_numbers-inl.h); RowProducts documents the interface. All are transposed, as in the forward
+// pass (amx_keys-inl.h), so that no operand has to be turned between the products:
 //
 //     S^T  [keys][queries] = K Q^T      A: rows of K                B: Q, pairs of dimensions
 //     dP^T [keys][queries] = V dO^T     A: rows of V                B: dO, pairs of dimensions
@@ -10,13 +10,14 @@
 //     dK   [keys][dim]    += dS^T Q     A: dS^T as it is computed   B: Q, pairs of queries
 //     dQ^T [dim][queries] += K^T dS^T   A: columns of K             B: dS^T, pairs of keys
 //
-// P and dS are rounded to bfloat16. As operands A, their pairs are queries i and i + 16 of a panel,
-// because two vectors of queries then become one by a shift and a blend; dS is stored a second time
-// with pairs of adjacent keys for dQ.
+// P and dS are rounded, or split into parts. As operands A, their pairs are queries i and i + 16 of
+// a panel, because two vectors of queries then become one by a shift and a blend; dS is stored a
+// second time with pairs of adjacent keys for dQ.
 //
 // A tile of sums is loaded and stored for every pass over it, which costs more than its products if
 // these are few. Therefore the weights of a part of the block, 8 panels by up to 128 keys, are
-// kept, and each sum runs over all of them.
+// kept, and each sum runs over all of them. In float32 they are half as many of either, because
+// three parts would fill the L2 cache.
 //
 // push() is for units of 32 keys by 32 queries without masks, and without options between the
 // products. They form a pipeline: while the vector unit computes P and dS of a unit, the tile unit
@@ -45,10 +46,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
+template <class Numbers>
 class TileProducts {
  public:
-  using Arithmetic = AmxBf16;
-  static constexpr std::int64_t kPanels = 8;
+  using Arithmetic = Numbers;
+  static constexpr std::int64_t kPanels = Numbers::kParts == 1 ? 8 : 4;
   static constexpr bool kWholePanels = true;
   static constexpr bool kHasPipeline = true;
 
@@ -59,7 +61,7 @@ class TileProducts {
     ForwardScratchSizes forward =
         HWY_NAMESPACE::scratch_sizes<Arithmetic>(without_values(setup.forward));
     forward.panels = kPanels;
-    forward.query_steps = size.key_steps * kUnitRows;
+    forward.query_steps = size.key_steps * kUnitRows * Numbers::kParts;
     forward.keys = keys / kTileRows * size.key_steps * kUnit;
     return {.forward = forward,
             .value_keys = keys / kTileRows * size.value_steps * kUnit,
@@ -83,17 +85,17 @@ class TileProducts {
 
   void pack_block(const ForwardHead& head, std::int64_t first, std::int64_t count) {
     Magnitudes sizes;
-    pack_as_rows<AmxBf16>(head.key, first, count, forward_.head_dim, scratch_.forward.keys, sizes);
+    pack_as_rows<Numbers>(head.key, first, count, forward_.head_dim, scratch_.forward.keys, sizes);
     if (setup_.of_scores()) {
-      pack_as_rows<AmxBf16>(head.value, first, count, forward_.value_dim, scratch_.value_keys,
+      pack_as_rows<Numbers>(head.value, first, count, forward_.value_dim, scratch_.value_keys,
                             sizes);
     }
     if (setup_.grad_query) {
       const std::int64_t dim = forward_.head_dim;
-      pack_as_columns<AmxBf16>(head.key, first, count, dim, scratch_.key_rows, sizes);
+      pack_as_columns<Numbers>(head.key, first, count, dim, scratch_.key_rows, sizes);
       if (!sizes.below(std::numeric_limits<float>::infinity())) {
         find_doubtful_rows(head.key, first, count, dim, nullptr, [&](std::int64_t r) {
-          clear_column<AmxBf16>(scratch_.key_rows, r, dim);
+          clear_column<Numbers>(scratch_.key_rows, r, dim);
         });
       }
     }
@@ -103,10 +105,10 @@ class TileProducts {
   }
 
   void load(const BackwardHead& head, const Panel& panel, std::int64_t number, float factor) {
-    AmxBf16::load_queries(head.forward.query, panel.first_query, panel.rows, forward_.head_dim,
+    Numbers::load_queries(head.forward.query, panel.first_query, panel.rows, forward_.head_dim,
                           factor, panel.queries);
     if (setup_.of_scores()) {
-      AmxBf16::load_queries(head.grad_context, panel.first_query, panel.rows, forward_.value_dim,
+      Numbers::load_queries(head.grad_context, panel.first_query, panel.rows, forward_.value_dim,
                             1.0f, grad_panel(number));
     }
     if (setup_.grad_key) {
@@ -163,7 +165,7 @@ class TileProducts {
   float* gradients_of(std::int64_t) const { return scratch_.gradients; }
 
   /// Returns 2^x with the precision of float32, as gradients of biases are not rounded.
-  static HWY_INLINE Vector weight(Vector x) { return AmxBf16::exact_weight(x); }
+  static HWY_INLINE Vector weight(Vector x) { return Numbers::exact_weight(x); }
 
   /// Stores weights and gradients in place of the scores and dP; end_tile() rounds them.
   HWY_INLINE void store_weights(const Vector (&weight)[2], std::int64_t k, std::int64_t lane) {
@@ -177,15 +179,19 @@ class TileProducts {
     const Floats d;
     const float* weights = scratch_.forward.scores + k * kPanelLanes;
     const float* gradients = scratch_.gradients;
-    UnitOperands to = operands(part_, k / kTileRows, number);
-    for (std::int64_t i = 0; i < kTileRows; ++i, weights += kPanelLanes) {
-      to.store_weights(hn::Load(d, weights), hn::Load(d, weights + kLanes));
-    }
-    if (!setup_.of_scores()) return;
-    for (std::int64_t i = 0; i < kTileRows; i += 2, gradients += 2 * kPanelLanes) {
+    UnitOperands<Numbers> to = operands(part_, k / kTileRows, number);
+    const bool of_scores = setup_.of_scores();
+    for (std::int64_t i = 0; i < kTileRows; i += 2) {
+      if (i == kUnitRows) to.next_tile();
+      to.store_weights(hn::Load(d, weights), hn::Load(d, weights + kLanes),
+                       hn::Load(d, weights + kPanelLanes),
+                       hn::Load(d, weights + kPanelLanes + kLanes));
+      weights += 2 * kPanelLanes;
+      if (!of_scores) continue;
       to.store_gradients(hn::Load(d, gradients), hn::Load(d, gradients + kLanes),
                          hn::Load(d, gradients + kPanelLanes),
                          hn::Load(d, gradients + kPanelLanes + kLanes));
+      gradients += 2 * kPanelLanes;
     }
   }
 
@@ -197,7 +203,7 @@ class TileProducts {
       if (panels.count() == 0) continue;
       for (std::int64_t p = panels.begin; p < panels.end; ++p) clear_hidden(t, p);
       const std::int64_t tile = part_.first / kTileRows + t;
-      const UnitOperands first = operands(part_, t, panels.begin);
+      const UnitOperands<Numbers> first = operands(part_, t, panels.begin);
       if (setup_.grad_value) {
         add_sums_of_keys(first.weights, panels, scratch_.grad_rows, size_.value_squares,
                          scratch_.value_sums + tile * size_.value_squares * kSquare);
@@ -263,9 +269,11 @@ class TileProducts {
 
  private:
   static_assert(kTileRows == 32 && kPanelLanes == 32);
-  static constexpr std::int64_t kUnit = 32 * 32 / 2;  // words of 32 x 32 bfloat16
-  static constexpr std::int64_t kSquare = 32 * 32;    // words of 32 x 32 sums
-  static constexpr std::int64_t kMostPartKeys = 128;
+  /// Words of 32 x 32 bfloat16, and of such numbers with all parts.
+  static constexpr std::int64_t kPart = 32 * 32 / 2;
+  static constexpr std::int64_t kUnit = kPart * Numbers::kParts;
+  static constexpr std::int64_t kSquare = 32 * 32;  // words of 32 x 32 sums
+  static constexpr std::int64_t kMostPartKeys = Numbers::kParts == 1 ? 128 : 64;
   static constexpr std::int64_t kMostTiles = kMostPartKeys / kTileRows;
 
   struct Sizes {
@@ -298,7 +306,7 @@ class TileProducts {
     std::int64_t tile = 0;         // of the block
     float factor = 1.0f;
     std::int64_t work = 0;  // which of two buffers has its scores and dP
-    UnitOperands to = {};
+    UnitOperands<Numbers> to = {};
   };
   /// Sums with common weights, over several squares.
   struct SquareSums {
@@ -323,22 +331,25 @@ class TileProducts {
     bool& seen = part_.seen[tile][panel];
     if (seen) return;
     seen = true;
-    const UnitOperands of = operands(part_, tile, panel);
+    const UnitOperands<Numbers> of = operands(part_, tile, panel);
     std::fill_n(of.weights, kUnit, 0.0f);
     std::fill_n(of.rows, kUnit, 0.0f);
-    std::fill_n(of.pairs, kUnit, 0.0f);
+    for (std::int64_t part = 0; part < Numbers::kParts; ++part) {
+      std::fill_n(of.pairs + part * of.pair_part, kPart, 0.0f);
+    }
   }
 
-  /// Layouts: P and dS for dV and dK [2][part_keys / 32][kPanels][32 keys][16 pairs of queries], dS
-  /// for dQ [2][kPanels][part_keys / 32][16 pairs of keys][32 queries].
-  UnitOperands operands(const Part& part, std::int64_t tile, std::int64_t panel) const {
+  /// Layouts: P and dS for dV and dK [2][part_keys / 32][kPanels] units of UnitOperands, dS for dQ
+  /// [2][kPanels][parts][part_keys / 32][16 pairs of keys][32 queries].
+  UnitOperands<Numbers> operands(const Part& part, std::int64_t tile, std::int64_t panel) const {
     const std::int64_t tiles = size_.part_keys / kTileRows;
     const std::int64_t first = part.buffer * tiles * kPanels;
     const std::int64_t by_tile = (first + tile * kPanels + panel) * kUnit;
-    const std::int64_t by_panel = (first + panel * tiles + tile) * kUnit;
+    const std::int64_t by_panel = (first + panel * tiles) * kUnit + tile * kPart;
     return {.weights = scratch_.weight_rows + by_tile,
             .rows = scratch_.gradient_rows + by_tile,
-            .pairs = scratch_.gradient_pairs + by_panel};
+            .pairs = scratch_.gradient_pairs + by_panel,
+            .pair_part = tiles * kPart};
   }
   float* grad_panel(std::int64_t number) const {
     return scratch_.grad_panel + number * size_.value_steps * kUnit;
@@ -352,41 +363,28 @@ class TileProducts {
     hn::Store(two[1], Floats(), to + kPanelLanes);
   }
 
-  /// Packs a panel's rows into [squares][kPanels][16][32]: row i of a square holds pairs of the
-  /// panel's rows i and i + 16. Rows with a NaN or infinity are packed as zeros. Returns the number
-  /// of these rows, and lists them in `doubtful` unless it is null.
+  /// Packs a panel's rows into [squares][parts][kPanels][16][32]: row i of a square holds pairs of
+  /// the panel's rows i and i + 16. Rows with a NaN or infinity are packed as zeros. Returns the
+  /// number of these rows, and lists them in `doubtful` unless it is null.
   static std::int32_t pack_row_pairs(const InputRows& rows, const Panel& panel, std::int64_t dim,
                                      float* packed, std::int64_t number,
                                      std::int32_t* doubtful = nullptr) {
-    alignas(64) static constexpr std::uint16_t kLow[32] = {
-        0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-    const __m512i low_order = _mm512_load_si512(kLow);
-    const __m512i high_order = _mm512_add_epi16(low_order, _mm512_set1_epi16(16));
-    const __m512i no_sign = _mm512_set1_epi16(0x7fff);
-    __m512i most = _mm512_setzero_si512();
-    float* const to = packed + number * kUnit;
+    const auto* const from = rows.row_as<typename Numbers::Element>(panel.first_query);
+    const auto square = [&](std::int64_t c) {
+      return packed + c / 32 * kPanels * kUnit + number * kPart;
+    };
+    Magnitudes sizes;
     for (std::int64_t c = 0; c < dim; c += 32) {
-      float* row = to + c / 32 * kPanels * kUnit;
-      for (std::int64_t i = 0; i < kUnitRows; ++i, row += 32) {
-        const auto load = [&](std::int64_t r) HWY_ATTR {
-          return AmxBf16::elements_of_row(rows.row_as<BFloat16>(panel.first_query), rows.stride, r,
-                                          panel.rows, c, dim);
-        };
-        const __m512i a = load(i), b = load(i + kUnitRows);
-        most = _mm512_max_epu16(
-            most, _mm512_max_epu16(_mm512_and_si512(a, no_sign), _mm512_and_si512(b, no_sign)));
-        _mm512_store_si512(row, _mm512_permutex2var_epi16(a, low_order, b));
-        _mm512_store_si512(row + 16, _mm512_permutex2var_epi16(a, high_order, b));
+      for (std::int64_t i = 0; i < kUnitRows; ++i) {
+        Numbers::pack_row_pair(from, rows.stride, i, panel.rows, c, dim, square(c) + i * 32,
+                               kPanels * kPart, sizes);
       }
     }
-    constexpr short kInfinity = 0x7f80;
-    if (_mm512_cmpge_epu16_mask(most, _mm512_set1_epi16(kInfinity)) == 0) return 0;
+    if (sizes.below(std::numeric_limits<float>::infinity())) return 0;
     return find_doubtful_rows(
         rows, panel.first_query, panel.rows, dim, doubtful, [&](std::int64_t r) {
           for (std::int64_t c = 0; c < dim; c += 32) {
-            auto* const pairs = reinterpret_cast<std::uint16_t*>(to + c / 32 * kPanels * kUnit +
-                                                                 r % kUnitRows * 32);
+            auto* const pairs = reinterpret_cast<std::uint16_t*>(square(c) + r % kUnitRows * 32);
             for (std::int64_t i = 0; i < 32; ++i) pairs[2 * i + r / kUnitRows] = 0;
           }
         });
@@ -396,10 +394,10 @@ class TileProducts {
   static Sums unit_product(const float* rows, std::int64_t steps, std::int64_t tile,
                            const float* panel, float* to) {
     return {.a = rows + tile * steps * kUnit,
-            .a_next = steps * kUnitFloats,
-            .a_step = kUnitFloats,
+            .a_next = steps * kUnit / 2,
+            .a_step = kUnit / 2,
             .b = panel,
-            .b_part = 0,
+            .b_part = steps * kPart,
             .steps = steps,
             .from = nullptr,
             .to = to};
@@ -407,7 +405,7 @@ class TileProducts {
   static HWY_INLINE void product_apart(const Sums& sums) {
     Pending pending{};
     NoWeights none;
-    four_sums<AmxBf16, 2, true, 0>(sums, pending, none);
+    four_sums<Numbers, 2, true, 0>(sums, pending, none);
     store_sums<2>(pending);
   }
 
@@ -415,10 +413,10 @@ class TileProducts {
   void add_sums_of_keys(const float* weights, const Range& panels, const float* rows,
                         std::int64_t squares, float* to) {
     add_sums({.next = {.a = weights,
-                       .a_next = kUnitFloats,
+                       .a_next = kUnit / 2,
                        .a_step = kUnit,
-                       .b = rows + panels.begin * kUnit,
-                       .b_part = 0,
+                       .b = rows + panels.begin * kPart,
+                       .b_part = kPanels * kPart,
                        .steps = panels.count(),
                        .from = to,
                        .to = to},
@@ -428,11 +426,12 @@ class TileProducts {
   }
   void add_sums_of_queries(std::int64_t number, const Range& tiles) {
     const std::int64_t tile = part_.first / kTileRows + tiles.begin;
+    const UnitOperands<Numbers> first = operands(part_, tiles.begin, number);
     add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kUnit,
-                       .a_next = kUnitFloats,
+                       .a_next = kUnit / 2,
                        .a_step = size_.key_squares * kUnit,
-                       .b = operands(part_, tiles.begin, number).pairs,
-                       .b_part = 0,
+                       .b = first.pairs,
+                       .b_part = first.pair_part,
                        .steps = tiles.count(),
                        .from = query_sums_begun_[number] ? query_sums(number) : nullptr,
                        .to = query_sums(number)},
@@ -474,8 +473,8 @@ class TileProducts {
     }
     const std::int64_t at = current_.number * kPanelLanes;
     const float* const scores = work(current_.work);
-    UnitGradients unit(current_.factor, scratch_.log2_sum + at, scratch_.delta + at, scores,
-                       scores + kSquare, current_.to);
+    UnitGradients<Numbers> unit(current_.factor, scratch_.log2_sum + at, scratch_.delta + at,
+                                scores, scores + kSquare, current_.to);
     // The steps of a unit and its share of the sums.
     const std::int64_t steps =
         size_.key_steps + size_.value_steps + 2 * size_.key_squares + size_.value_squares;
@@ -497,17 +496,17 @@ class TileProducts {
     Between between = weights;
     if (next != nullptr) {
       float* const to = work(next->work);
-      four_sums<AmxBf16, 2, false, kRows, kStreams>(
+      four_sums<Numbers, 2, false, kRows, kStreams>(
           unit_product(scratch_.forward.keys, size_.key_steps, next->tile, next->panel->queries,
                        to),
           pending, between);
-      four_sums<AmxBf16, 2, false, kRows, kStreams>(
+      four_sums<Numbers, 2, false, kRows, kStreams>(
           unit_product(scratch_.value_keys, size_.value_steps, next->tile, grad_panel(next->number),
                        to + kSquare),
           pending, between);
     }
     for (std::int64_t i = 0; i < sums; ++i) {
-      four_sums<AmxBf16, 2, false, kRows, true>(next_sums(), pending, between);
+      four_sums<Numbers, 2, false, kRows, true>(next_sums(), pending, between);
     }
     if (sums == 0) {  // the next call reads what is pending
       store_sums<2>(pending);

@@ -8,56 +8,51 @@
 #include <cstdint>
 
 #include "kernels/simd/simd-inl.h"
+#include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// Where the operands of a unit are stored, all of them rounded to bfloat16.
+/// Where the operands of a unit are stored: keys in ascending order, two at a time.
+template <class Numbers>
 struct UnitOperands {
-  float* weights;  // P, [32 keys][16 pairs of queries i and i + 16]
-  float* rows;     // dS, likewise
-  float* pairs;    // dS, [16 pairs of adjacent keys][32 queries]
+  float* weights;          // P, two tiles of [parts][16 keys][16 pairs of queries i and i + 16]
+  float* rows;             // dS, likewise
+  float* pairs;            // dS, [16 pairs of adjacent keys][32 queries]; its parts are
+  std::int64_t pair_part;  // as many floats apart
 
-  /// Stores weights of a key for both vectors of queries.
-  HWY_INLINE void store_weights(Vector first, Vector second) {
-    store_pair(rounded(first), rounded(second), weights);
-    weights += kLanes;
+  /// Stores the weights of the keys a and b, for both vectors of queries.
+  HWY_INLINE void store_weights(Vector a0, Vector a1, Vector b0, Vector b1) {
+    Numbers::store_pair(a0, a1, weights, kUnitFloats);
+    Numbers::store_pair(b0, b1, weights + kLanes, kUnitFloats);
+    weights += 2 * kLanes;
   }
-  /// Stores score gradients of the keys a and b, adjacent.
   HWY_INLINE void store_gradients(Vector a0, Vector a1, Vector b0, Vector b1) {
-    a0 = rounded(a0);
-    a1 = rounded(a1);
-    b0 = rounded(b0);
-    b1 = rounded(b1);
-    store_pair(a0, a1, rows);
-    store_pair(b0, b1, rows + kLanes);
-    store_pair(a0, b0, pairs);
-    store_pair(a1, b1, pairs + kLanes);
+    Numbers::store_pair(a0, a1, rows, kUnitFloats);
+    Numbers::store_pair(b0, b1, rows + kLanes, kUnitFloats);
+    Numbers::store_pair(a0, b0, pairs, pair_part);
+    Numbers::store_pair(a1, b1, pairs + kLanes, pair_part);
     rows += 2 * kLanes;
     pairs += 2 * kLanes;
   }
-
- private:
-  /// Rounds to nearest, ties away from zero: the lower half is cut off when pairs are stored.
-  static HWY_INLINE Vector rounded(Vector x) {
-    const Words d;
-    return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
-  }
-  static HWY_INLINE void store_pair(Vector low, Vector high, float* to) {
-    hn::Store(pair_of(low, high), Words(), reinterpret_cast<std::uint32_t*>(to));
+  /// Must be called after 16 keys.
+  HWY_INLINE void next_tile() {
+    weights += (Numbers::kParts - 1) * kUnitFloats;
+    rows += (Numbers::kParts - 1) * kUnitFloats;
   }
 };
 
 /// Computes P = 2^(factor * score - log2_sum) and dS = P (dP - delta) of a unit without masks and
 /// options. `scores` and `gradients` (dP) are [32][kPanelLanes]; `log2_sum` and `delta` have
 /// kPanelLanes elements. Members are not arrays, so that compilers keep them in registers.
+template <class Numbers>
 class UnitGradients {
  public:
   static_assert(kPanelVectors == 2);
 
   UnitGradients(float factor, const float* log2_sum, const float* delta, const float* scores,
-                const float* gradients, const UnitOperands& to)
+                const float* gradients, const UnitOperands<Numbers>& to)
       : factor_(hn::Set(Floats(), factor)),
         log2_sum0_(hn::Load(Floats(), log2_sum)),
         log2_sum1_(hn::Load(Floats(), log2_sum + kLanes)),
@@ -73,8 +68,7 @@ class UnitGradients {
     const Vector a1 = weight(scores_ + kLanes, log2_sum1_);
     const Vector b0 = weight(scores_ + kPanelLanes, log2_sum0_);
     const Vector b1 = weight(scores_ + kPanelLanes + kLanes, log2_sum1_);
-    to_.store_weights(a0, a1);
-    to_.store_weights(b0, b1);
+    to_.store_weights(a0, a1, b0, b1);
     const float* const from = gradients_;
     const auto gradient = [&](Vector weight, const float* at, Vector delta) HWY_ATTR {
       const auto none = hn::Eq(weight, hn::Zero(d));
@@ -85,19 +79,19 @@ class UnitGradients {
                         gradient(b1, from + kPanelLanes + kLanes, delta1_));
     scores_ += 2 * kPanelLanes;
     gradients_ += 2 * kPanelLanes;
-    --left_;
+    if (--left_ == 8) to_.next_tile();
   }
   HWY_INLINE std::int64_t left() const { return left_; }
 
  private:
   HWY_INLINE Vector weight(const float* score, Vector log2_sum) const {
-    return AmxBf16::exact_weight(hn::MulSub(factor_, hn::Load(Floats(), score), log2_sum));
+    return Numbers::exact_weight(hn::MulSub(factor_, hn::Load(Floats(), score), log2_sum));
   }
 
   Vector factor_, log2_sum0_, log2_sum1_, delta0_, delta1_;
   const float* scores_;
   const float* gradients_;
-  UnitOperands to_;
+  UnitOperands<Numbers> to_;
   std::int64_t left_ = 16;
 };
 

@@ -232,7 +232,7 @@ class AmxKeys : public LaneContexts<Numbers> {
   bool refuses(const Panel& panel) const {
     if constexpr (kMayRefuse) {
       Magnitudes sizes;
-      Numbers::add_queries(head_.query, panel.first_query, panel.rows, setup_.head_dim, sizes);
+      Numbers::add_rows(head_.query, panel.first_query, panel.rows, setup_.head_dim, sizes);
       return !Numbers::accepts(sizes);
     }
     return false;

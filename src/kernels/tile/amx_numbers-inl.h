@@ -74,6 +74,7 @@ struct Magnitudes {
     most = hn::BitCast(d, hn::Max(hn::BitCast(words, most), hn::BitCast(words, size)));
     least = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), least, hn::Min(size, least));
   }
+  float greatest() const { return hn::GetLane(hn::MaxOfLanes(Floats(), most)); }
   /// Returns whether all are below `bound`, none NaN.
   bool below(float bound) const {
     return hn::AllTrue(Floats(), hn::Lt(most, hn::Set(Floats(), bound)));
@@ -167,11 +168,16 @@ struct AmxBf16 {
   /// Rounds and stores the weights of two adjacent keys, `key` and key + 1.
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
                                        std::int64_t key) {
+    store_pair(first, second, weights + key / 2 * kPanelLanes, 0);
+  }
+  /// Rounds and stores pairs of numbers, to nearest and ties away from zero; in AmxFloat, part
+  /// after part.
+  static HWY_INLINE void store_pair(Vector first, Vector second, float* to, std::int64_t) {
     const Words d;
     const auto rounded = [&](Vector x) HWY_ATTR {
       return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
     };
-    store_rounded(rounded(first), rounded(second), weights + key / 2 * kPanelLanes);
+    store_rounded(rounded(first), rounded(second), to);
   }
   static bool accepts(const Magnitudes&) { return true; }
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
@@ -228,19 +234,11 @@ struct AmxBf16 {
     for (int k = 0; k < 16; ++k) {
       const __m512i even = row_of<kWhole>(from, stride, 2 * k, rows, 0, dims);
       const __m512i odd = row_of<kWhole>(from, stride, 2 * k + 1, rows, 0, dims);
-      // As integers without their signs, so that NaN and infinity are the greatest.
-      const __m512i no_sign = _mm512_set1_epi16(0x7fff);
-      most = _mm512_max_epu16(
-          most, _mm512_max_epu16(_mm512_and_si512(even, no_sign), _mm512_and_si512(odd, no_sign)));
+      most = _mm512_max_epu16(most, _mm512_max_epu16(without_signs(even), without_signs(odd)));
       low[k] = _mm512_unpacklo_epi16(even, odd);
       high[k] = _mm512_unpackhi_epi16(even, odd);
     }
-    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
-    const Floats d;
-    const Words words;
-    sizes.most = hn::BitCast(d, hn::Max(hn::BitCast(words, sizes.most),
-                                        hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
-                                                hn::Vec<Words>{_mm512_and_si512(most, upper)})));
+    add_magnitudes(most, sizes);
     // Unpacking works within blocks of 8 dimensions: the rows of `low`, turned, are dimensions 0 to
     // 3, 8 to 11, ...
     turn_words(low);
@@ -253,14 +251,37 @@ struct AmxBf16 {
     }
   }
 
-  /// Returns 32 elements of a row, from `column` on; zeros beyond the last row and dimension.
-  static HWY_INLINE __m512i elements_of_row(const BFloat16* from, std::int64_t stride,
-                                            std::int64_t row, std::int64_t rows,
-                                            std::int64_t column, std::int64_t dim) {
-    return row_of<false>(from, stride, row, rows, column, dim);
+  /// Writes pairs of the rows r and r + 16 for 32 dimensions, from `column` on. `sizes` collects
+  /// the greatest magnitude.
+  static HWY_INLINE void pack_row_pair(const BFloat16* from, std::int64_t stride, std::int64_t r,
+                                       std::int64_t rows, std::int64_t column, std::int64_t dim,
+                                       float* to, std::int64_t, Magnitudes& sizes) {
+    alignas(64) static constexpr std::uint16_t kLow[32] = {
+        0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+        8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    const __m512i low_order = _mm512_load_si512(kLow);
+    const __m512i high_order = _mm512_add_epi16(low_order, _mm512_set1_epi16(16));
+    const __m512i a = row_of<false>(from, stride, r, rows, column, dim);
+    const __m512i b = row_of<false>(from, stride, r + kUnitRows, rows, column, dim);
+    add_magnitudes(_mm512_max_epu16(without_signs(a), without_signs(b)), sizes);
+    _mm512_store_si512(to, _mm512_permutex2var_epi16(a, low_order, b));
+    _mm512_store_si512(to + 16, _mm512_permutex2var_epi16(a, high_order, b));
   }
 
  private:
+  /// As integers without their signs, NaN and infinity are the greatest.
+  static HWY_INLINE __m512i without_signs(__m512i x) {
+    return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
+  }
+  /// Adds the greatest magnitudes of elements.
+  static HWY_INLINE void add_magnitudes(__m512i most, Magnitudes& sizes) {
+    const Words words;
+    const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+    sizes.most =
+        hn::BitCast(Floats(), hn::Max(hn::BitCast(words, sizes.most),
+                                      hn::Max(hn::Vec<Words>{_mm512_slli_epi32(most, 16)},
+                                              hn::Vec<Words>{_mm512_and_si512(most, upper)})));
+  }
   /// Returns x - floor(x), 0 for -inf.
   static HWY_INLINE Vector less_floor(Vector x) {
     return Vector{_mm512_reduce_ps(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
@@ -316,6 +337,9 @@ struct AmxFloat {
                                        std::int64_t key) {
     store_rounded(first, second, weights + key / 2 * kPanelLanes);
   }
+  static HWY_INLINE void store_pair(Vector first, Vector second, float* to, std::int64_t stride) {
+    store_parts(_mm512_castps_si512(first.raw), _mm512_castps_si512(second.raw), to, stride);
+  }
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {
     float sum = 0.0f;
     for (std::int64_t part = kParts - 1; part >= 0; --part) {
@@ -349,9 +373,17 @@ struct AmxFloat {
       }
     }
   }
-  /// Adds the magnitudes of queries.
-  static void add_queries(const InputRows& rows, std::int64_t first, std::int64_t count,
-                          std::int64_t dim, Magnitudes& sizes) {
+  static HWY_INLINE void pack_row_pair(const float* from, std::int64_t stride, std::int64_t r,
+                                       std::int64_t rows, std::int64_t column, std::int64_t dim,
+                                       float* to, std::int64_t part, Magnitudes&) {
+    for (std::int64_t c = column; c < column + 32; c += 16, to += 16) {
+      store_parts(row_of<false>(from, stride, r, rows, c, dim),
+                  row_of<false>(from, stride, r + kUnitRows, rows, c, dim), to, part);
+    }
+  }
+  /// Adds the magnitudes of rows.
+  static void add_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                       std::int64_t dim, Magnitudes& sizes) {
     const float* const from = rows.row_as<float>(first);
     for (std::int64_t r = 0; r < count; ++r) {
       for (std::int64_t c = 0; c < dim; c += 16) {

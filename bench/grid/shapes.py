@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random problems of everyday kinds. The same seed always gives the same problems, whatever the type, the number of
+threads and the speed of the machine."""
+
+import dataclasses
+import random
+
+# Head dimensions, as often as models have them.
+DIMS = (64, 64, 64, 128, 128, 128, 80, 96, 32, 256)
+HEADS = ((1, 1), (2, 2), (4, 4), (8, 8), (12, 12), (16, 16), (32, 32), (8, 2), (32, 8), (16, 4), (14, 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    kind: str
+    batch: int
+    q_heads: int
+    kv_heads: int
+    q_len: int
+    kv_len: int
+    dim: int
+    causal: bool  # aligned at the last query and key
+
+    def title(self):
+        heads = f"{self.q_heads}" if self.q_heads == self.kv_heads else f"{self.q_heads}/{self.kv_heads}"
+        lengths = f"{self.q_len}" if self.q_len == self.kv_len else f"{self.q_len} on {self.kv_len}"
+        causal = ", causal" if self.causal else ""
+        return f"batch {self.batch}, {heads} heads, N {lengths}, D {self.dim}{causal}"
+
+
+def between(rng, least, most):
+    """Returns a whole number; small ones are as likely as large ones, on a logarithmic scale. Half of them are multiples
+    of 8."""
+    number = round(least * (most / least) ** rng.random())
+    return max(number // 8 * 8, least) if rng.random() < 0.5 else number
+
+
+def square(kind, causal):
+    def draw(rng):
+        length = between(rng, 256, 2048)
+        # Few heads for long inputs, so that a call takes milliseconds.
+        heads = rng.choice([pair for pair in HEADS if pair[0] * length <= 8192])
+        return Shape(kind, 1, *heads, length, length, rng.choice(DIMS), causal)
+
+    return draw
+
+
+def cached(kind, least, most, least_keys, causal):
+    def draw(rng):
+        queries, heads = between(rng, least, most), rng.choice(HEADS)
+        keys = max(between(rng, least_keys, 16384 if heads[1] <= 8 else 4096), queries)
+        return Shape(kind, 1, *heads, queries, keys, rng.choice(DIMS), causal and queries > 1)
+
+    return draw
+
+
+def short(rng):
+    length = between(rng, 16, 200)
+    batch, heads = between(rng, 1, 32), rng.choice(HEADS)
+    return Shape("short batches", batch, *heads, length, length, rng.choice(DIMS), rng.random() < 0.5)
+
+
+DRAW = {
+    "full": square("full", False),
+    "causal": square("causal", True),
+    "one query": cached("one query", 1, 1, 64, False),
+    "few queries": cached("few queries", 2, 64, 64, False),
+    "chunk": cached("chunk", 64, 512, 512, True),
+    "short batches": short,
+}
+MEANING = {
+    "full": "256 to 2,048 queries and keys",
+    "causal": "the same, causal",
+    "one query": "1 query on a cache of 64 to 16,384 keys",
+    "few queries": "2 to 64 queries on a cache",
+    "chunk": "64 to 512 queries at the end of a cache, causal",
+    "short batches": "16 to 200 tokens, 1 to 32 items, 1 to 32 heads",
+}
+
+
+def shapes(seed):
+    """Yields problems without end, one of each kind in turn."""
+    rng = random.Random(seed)
+    while True:
+        for draw in DRAW.values():
+            yield draw(rng)

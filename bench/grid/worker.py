@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker process with one library, controlled by bench/grid/run: python worker.py LIBRARY THREADS CPUS
+
+Requests and answers are lines of JSON on standard input and output:
+
+    {"do": "versions"}                                {"versions": {...}}
+    {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"sample": some results, "seconds": per call}
+    {"do": "time", "repeats": n}                      {"seconds": {door: per call}}
+
+Both libraries get the same tensors of PyTorch. "fovea" has two doors, scaled_dot_product_attention and attention.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+
+import shapes
+
+
+class Fovea:
+    def __init__(self, threads):
+        import fovea
+
+        self.fovea = fovea
+        # The limit that a process of one user has; both doors follow it.
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+
+    def versions(self):
+        return {"fovea": self.fovea.__version__, "target": self.fovea.info().target}
+
+    def doors(self, shape, query, key, value, mask):
+        sdpa, attention = self.fovea.scaled_dot_product_attention, self.fovea.attention
+        options = {"mask": self.fovea.causal()} if shape.causal else {}
+        return {
+            "sdpa": lambda: sdpa(query, key, value, **mask),
+            "attention": lambda: attention(query, key, value, **options),
+        }
+
+
+class Torch:
+    def __init__(self, threads):
+        import torch
+
+        torch.set_num_threads(threads)
+
+    def versions(self):
+        import torch
+
+        return {"torch": torch.__version__}
+
+    def doors(self, shape, query, key, value, mask):
+        import torch
+
+        sdpa = torch.nn.functional.scaled_dot_product_attention
+        return {"sdpa": lambda: sdpa(query, key, value, **mask)}
+
+
+def inputs(shape, dtype, seed):
+    """Returns query, key and value, and the arguments that scaled_dot_product_attention needs."""
+    import torch
+
+    random = torch.Generator().manual_seed(seed)
+    ends = ((shape.q_heads, shape.q_len), (shape.kv_heads, shape.kv_len), (shape.kv_heads, shape.kv_len))
+    tensors = [torch.randn(shape.batch, heads, length, shape.dim, generator=random).to(getattr(torch, dtype))
+               for heads, length in ends]
+    arguments = {}
+    if shape.q_heads != shape.kv_heads:
+        arguments["enable_gqa"] = True
+    if shape.causal and shape.q_len == shape.kv_len:
+        arguments["is_causal"] = True
+    elif shape.causal:
+        # PyTorch aligns is_causal at the first query and key.
+        visible = torch.ones(shape.q_len, shape.kv_len, dtype=torch.bool)
+        arguments["attn_mask"] = visible.tril(shape.kv_len - shape.q_len)
+    return tensors, arguments
+
+
+class Worker:
+    def __init__(self, library, threads):
+        import torch
+
+        torch.set_grad_enabled(False)
+        self.library = {"fovea": Fovea, "torch": Torch}[library](threads)
+        self.doors = {}
+
+    def versions(self, request):
+        return {"versions": self.library.versions()}
+
+    def prepare(self, request):
+        shape = shapes.Shape(**request["shape"])
+        tensors, arguments = inputs(shape, request["dtype"], request["seed"])
+        self.doors = self.library.doors(shape, *tensors, arguments)
+        samples = {}
+        for door, call in self.doors.items():
+            flat = call().float().flatten()
+            samples[door] = flat[:: max(1, math.ceil(flat.numel() / 500))].tolist()
+            call()
+        start = time.perf_counter()
+        call()
+        return {"samples": samples, "seconds": time.perf_counter() - start}
+
+    def time(self, request):
+        seconds = {}
+        for door, call in self.doors.items():
+            start = time.perf_counter()
+            for _ in range(request["repeats"]):
+                call()
+            seconds[door] = (time.perf_counter() - start) / request["repeats"]
+        return {"seconds": seconds}
+
+
+def main():
+    library, threads, cpus = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    # Must precede the import of libraries, which count the CPUs.
+    os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    worker = Worker(library, threads)
+    actions = {name: getattr(worker, name) for name in ("versions", "prepare", "time")}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = actions[request["do"]](request)
+        except Exception as error:  # libraries raise any type; bench/grid/run reports the message
+            answer = {"failed": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:300]}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
