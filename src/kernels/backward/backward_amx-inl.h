@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/backward/backward-inl.h"
 #include "kernels/backward/backward_bf16.h"
@@ -31,22 +32,35 @@ void amx_backward_item(const BackwardSetup& setup, const BackwardItem& item, std
 }
 
 /// Returns whether the parts of all numbers of an item lose no digits (AmxFloat::accepts), and no
-/// product of them overflows.
+/// product of them overflows. Keys and rows that are hidden do not count.
 inline bool accepts_item(const BackwardSetup& setup, const BackwardItem& item) {
   constexpr float kMost = 0x1p30f, kMostDelta = 0x1p60f, kLeast = 0x1p-100f;
   constexpr float kLeastGradient = 0x1p-60f;  // of the greatest products of values and dO
   const ForwardSetup& forward = setup.forward;
   Magnitudes inputs, values, gradients, deltas;
+  KeyBounds seen{std::numeric_limits<std::int64_t>::max(), 0};
   for (std::int64_t i = 0; i < item.group; ++i) {
     const BackwardHead head = item.head(item.heads_of, i);
-    if (i == 0) {
-      const std::int64_t keys = std::min(forward.block_keys, head.forward.kv_len - item.first_key);
-      AmxFloat::add_rows(head.forward.key, item.first_key, keys, forward.head_dim, inputs);
-      AmxFloat::add_rows(head.forward.value, item.first_key, keys, forward.value_dim, values);
+    for (std::int64_t q = 0; q < head.q_len; q += setup.queries_together) {
+      const KeyBounds& bounds = head.bounds[q / setup.queries_together];
+      seen.begin = std::min(seen.begin, bounds.begin);
+      seen.end = std::max(seen.end, bounds.end);
     }
-    AmxFloat::add_rows(head.forward.query, 0, head.q_len, forward.head_dim, inputs);
-    AmxFloat::add_rows(head.grad_context, 0, head.q_len, forward.value_dim, gradients);
+    for (std::int64_t q = 0; q < head.q_len; ++q) {
+      const bool sees_nothing = head.log2_sum[q] == std::numeric_limits<float>::infinity();
+      if (sees_nothing) continue;
+      AmxFloat::add_rows(head.forward.query, q, 1, forward.head_dim, inputs);
+      AmxFloat::add_rows(head.grad_context, q, 1, forward.value_dim, gradients);
+    }
     AmxFloat::add_rows({head.delta, 0, DType::kFloat32}, 0, 1, head.q_len, deltas);
+  }
+  if (item.group == 0) return true;
+  const ForwardHead first = item.head(item.heads_of, 0).forward;
+  const std::int64_t begin = std::max(item.first_key, seen.begin);
+  const std::int64_t end = std::min({item.first_key + forward.block_keys, first.kv_len, seen.end});
+  if (begin < end) {
+    AmxFloat::add_rows(first.key, begin, end - begin, forward.head_dim, inputs);
+    AmxFloat::add_rows(first.value, begin, end - begin, forward.value_dim, values);
   }
   const auto fits = [&](const Magnitudes& sizes) {
     return sizes.below(kMost) && sizes.at_least(kLeast);

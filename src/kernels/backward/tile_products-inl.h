@@ -381,13 +381,14 @@ class TileProducts {
       }
     }
     if (sizes.below(std::numeric_limits<float>::infinity())) return 0;
-    return find_doubtful_rows(
-        rows, panel.first_query, panel.rows, dim, doubtful, [&](std::int64_t r) {
-          for (std::int64_t c = 0; c < dim; c += 32) {
-            auto* const pairs = reinterpret_cast<std::uint16_t*>(square(c) + r % kUnitRows * 32);
-            for (std::int64_t i = 0; i < 32; ++i) pairs[2 * i + r / kUnitRows] = 0;
-          }
-        });
+    const auto clear = [&](std::int64_t r) {
+      for (std::int64_t i = 0; i < column_tiles(dim) / 2 * Numbers::kParts; ++i) {
+        auto* const pairs = reinterpret_cast<std::uint16_t*>(
+            packed + (i * kPanels + number) * kPart + r % kUnitRows * 32);
+        for (std::int64_t c = 0; c < 32; ++c) pairs[2 * c + r / kUnitRows] = 0;
+      }
+    };
+    return find_doubtful_rows(rows, panel.first_query, panel.rows, dim, doubtful, clear);
   }
 
   /// 32 x 32 scores, or dP: tile `tile` of the block's rows times a panel.

@@ -49,6 +49,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -132,16 +133,14 @@ class ItemPass {
   /// Calls redo(begin, end) for runs of queries that Keys has refused.
   template <class Redo>
   void for_refused(const Redo& redo) const {
-    for (std::int64_t p = 0; p < panels_;) {
-      const std::int64_t begin = p;
-      while (p < panels_ && scratch_.panels[p].refused) ++p;
-      if (p > begin) {
-        const Panel& last = scratch_.panels[p - 1];
-        redo(scratch_.panels[begin].first_query, last.first_query + last.rows);
-      } else {
-        ++p;
-      }
+    std::int64_t begin = item_.q_begin;
+    for (std::int64_t q = item_.q_begin; q < item_.q_end; ++q) {
+      const std::int64_t row = q - item_.q_begin;
+      if ((scratch_.panels[row / kPanelLanes].refused >> row % kPanelLanes & 1) != 0) continue;
+      if (begin < q) redo(begin, q);
+      begin = q + 1;
     }
+    if (begin < item_.q_end) redo(begin, item_.q_end);
   }
 
   // ---- called by the pipeline of Keys
@@ -176,7 +175,8 @@ class ItemPass {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = Keys::kHasPipeline ? kPanelVectors : (rows + kLanes - 1) / kLanes;
-    panel.loaded = panel.closed = panel.refused = false;
+    panel.loaded = panel.closed = false;
+    panel.refused = 0;
     find_ranges(mask_, head_, panel);
     if constexpr (Keys::kHasPipeline) {
       panel.whole_begin = pushes_ && panel.exact ? 0 : head_.kv_len;
@@ -198,23 +198,27 @@ class ItemPass {
     lenses_.open(p, panel);
   }
 
-  /// Loads the queries unless they are loaded. Returns false if the panel is refused.
+  /// Loads the queries unless they are loaded. Returns false if all rows are left to another pass.
   bool begin_panel(Panel& panel) {
     if (panel.loaded) return true;
     if constexpr (Keys::kMayRefuse) {
-      if (keys_.refuses(panel)) return refuse(panel);
+      if (!refuse(panel, keys_.unfit_queries(panel))) return false;
     }
     panel.loaded = true;
     keys_.clear_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
+    if constexpr (Keys::kMayRefuse) keys_.clear_queries(panel, panel.refused);
     return true;
   }
 
-  /// Leaves the panel to another pass.
-  bool refuse(Panel& panel) {
+  /// Leaves rows to another pass; other rows of the panel are not affected. Returns false if no row
+  /// is left here.
+  bool refuse(Panel& panel, std::uint64_t rows) {
+    panel.refused |= rows;
+    if (std::popcount(panel.refused) < panel.rows) return true;
     keys_.flush(*this, score_factor_);
-    panel.refused = panel.closed = true;
+    panel.closed = true;
     return false;
   }
 
@@ -282,8 +286,7 @@ class ItemPass {
       if (segments == 0) continue;
       if (keys_.enter(block, count)) prefetch_next_block(block + count, tiles);
       if constexpr (Keys::kMayRefuse) {
-        if (keys_.refuses_block()) refuse(panel);
-        if (panel.refused) return;
+        if (!refuse(panel, keys_.rows_that_see_unfit(panel))) return;
       }
       if (!begin_panel(panel)) return;
       if constexpr (Keys::kHasPipeline) {

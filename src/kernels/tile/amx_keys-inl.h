@@ -24,6 +24,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -77,6 +78,7 @@ class AmxKeys : public LaneContexts<Numbers> {
     sizes.keys = keys / kUnitRows * size.key_steps * kTileFloats + kUnitFloats;  // never 0
     sizes.values = keys / kUnitDepth * size.value_tiles * kTileFloats;
     sizes.blocks = keys / kBlock;
+    sizes.unfit = kMayRefuse ? sizes.blocks : 0;
     return sizes;
   }
 
@@ -227,20 +229,45 @@ class AmxKeys : public LaneContexts<Numbers> {
   }
   /// Returns the part that push() takes.
   Part& next() { return *next_; }
-  /// Returns whether the panel's queries, or the keys and values of the current block, need other
-  /// arithmetic.
-  bool refuses(const Panel& panel) const {
-    if constexpr (kMayRefuse) {
-      Magnitudes sizes;
-      Numbers::add_rows(head_.query, panel.first_query, panel.rows, setup_.head_dim, sizes);
-      return !Numbers::accepts(sizes);
-    }
-    return false;
+  /// Returns the rows, one bit each, whose queries need other arithmetic.
+  std::uint64_t unfit_queries(const Panel& panel) const {
+    if constexpr (!kMayRefuse) return 0;
+    return unfit_rows(head_.query, panel.first_query, panel.rows, setup_.head_dim);
   }
-  bool refuses_block() const { return scratch_.blocks[block_ / kBlock] == kRefused; }
+  /// Sets the loaded queries of these rows to zero.
+  void clear_queries(const Panel& panel, std::uint64_t rows) const {
+    for (; rows != 0; rows &= rows - 1) {
+      const std::int64_t words = size_.key_steps * kUnitRows * Numbers::kParts;
+      for (std::int64_t i = 0; i < words; ++i) {
+        panel.queries[i * kPanelLanes + std::countr_zero(rows)] = 0.0f;
+      }
+    }
+  }
+  /// Returns the rows that see a key or value of the current block that needs other arithmetic.
+  std::uint64_t rows_that_see_unfit(const Panel& panel) const {
+    std::uint64_t rows = 0;
+    if constexpr (kMayRefuse) {
+      for (std::uint32_t keys = scratch_.unfit[block_ / kBlock]; keys != 0; keys &= keys - 1) {
+        const std::int64_t key = first_ + block_ + std::countr_zero(keys);
+        for (std::int64_t r = 0; r < panel.rows; ++r) {
+          const ScorePosition place = head_.place(panel.first_query + r, key);
+          const bool seen =
+              key >= panel.key_begin[r] && key < panel.key_end[r] &&
+              (panel.exact || setup_.options->mask.classify({place, 1, 1}) != Visibility::kNone);
+          rows |= std::uint64_t{seen} << r;
+        }
+      }
+    }
+    return rows;
+  }
 
   /// Returns whether the current block may be pushed: its values are finite and not huge.
-  bool may_push() const { return scratch_.blocks[block_ / kBlock] == kUsual; }
+  bool may_push() const {
+    if constexpr (kMayRefuse) {
+      if (scratch_.unfit[block_ / kBlock] != 0) return false;
+    }
+    return scratch_.blocks[block_ / kBlock] == kUsual;
+  }
 
   /// Finishes all parts.
   template <class Pass>
@@ -274,8 +301,8 @@ class AmxKeys : public LaneContexts<Numbers> {
   static constexpr std::int64_t kBlock = Numbers::kBlockKeys;
   static constexpr std::int64_t kTileFloats = kTileWords<Numbers>;
   /// What is known of a block: not packed, finite values, values so large that a weight above 1
-  /// might overflow, values that are not finite, numbers that need other arithmetic.
-  static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3, kRefused = 4;
+  /// might overflow, values that are not finite.
+  static constexpr std::uint8_t kUnpacked = 0, kUsual = 1, kLarge = 2, kNotFinite = 3;
   static constexpr std::int64_t kPartsInFlight = 4;
   static constexpr float kMostWeights = 0x1p20f;  // the sum of a block's weights in push()
   static constexpr float kMostExponent = 20.0f;   // of a weight before a maximum is raised
@@ -299,12 +326,43 @@ class AmxKeys : public LaneContexts<Numbers> {
   std::uint8_t pack(std::int64_t block, std::int64_t count) {
     Magnitudes key_sizes, value_sizes;
     pack_as_rows<Numbers>(head_.key, block, count, setup_.head_dim, key_tile(block_), key_sizes);
-    if (setup_.value_dim == 0) return Numbers::accepts(key_sizes) ? kUsual : kRefused;
-    pack_as_columns<Numbers>(head_.value, block, count, setup_.value_dim, value_tile(block_),
-                             value_sizes);
-    if (!Numbers::accepts(key_sizes) || !Numbers::accepts(value_sizes)) return kRefused;
+    if (setup_.value_dim > 0) {
+      pack_as_columns<Numbers>(head_.value, block, count, setup_.value_dim, value_tile(block_),
+                               value_sizes);
+    }
+    if constexpr (kMayRefuse) {
+      const bool fit = Numbers::accepts(key_sizes) && Numbers::accepts(value_sizes);
+      scratch_.unfit[block_ / kBlock] = fit ? 0 : clear_unfit(block, count);
+      return kUsual;
+    }
     if (!value_sizes.below(std::numeric_limits<float>::infinity())) return kNotFinite;
     return value_sizes.below(kLargeValue) ? kUsual : kLarge;
+  }
+  /// Sets keys and values of the current block that need other arithmetic to zero, and returns
+  /// them.
+  std::uint32_t clear_unfit(std::int64_t block, std::int64_t count) const {
+    static_assert(!kMayRefuse || kBlock <= 32);
+    std::uint64_t keys = unfit_rows(head_.key, block, count, setup_.head_dim);
+    if (setup_.value_dim > 0) keys |= unfit_rows(head_.value, block, count, setup_.value_dim);
+    for (std::uint64_t left = keys; left != 0; left &= left - 1) {
+      const std::int64_t key = std::countr_zero(left);
+      clear_row<Numbers>(scratch_.keys, block_ + key, setup_.head_dim);
+      clear_value(key);
+    }
+    return static_cast<std::uint32_t>(keys);
+  }
+  static std::uint64_t unfit_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
+                                  std::int64_t dim) {
+    Magnitudes all;
+    Numbers::add_rows(rows, first, count, dim, all);
+    if (Numbers::accepts(all)) return 0;
+    std::uint64_t unfit = 0;
+    for (std::int64_t r = 0; r < count; ++r) {
+      Magnitudes sizes;
+      Numbers::add_rows(rows, first + r, 1, dim, sizes);
+      unfit |= std::uint64_t{!Numbers::accepts(sizes)} << r;
+    }
+    return unfit;
   }
   /// Returns the tiles of the 16 keys, or the values of the 32 keys, from `key` on.
   float* key_tile(std::int64_t key) const {

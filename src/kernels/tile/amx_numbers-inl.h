@@ -375,10 +375,13 @@ struct AmxFloat {
   }
   static HWY_INLINE void pack_row_pair(const float* from, std::int64_t stride, std::int64_t r,
                                        std::int64_t rows, std::int64_t column, std::int64_t dim,
-                                       float* to, std::int64_t part, Magnitudes&) {
+                                       float* to, std::int64_t part, Magnitudes& sizes) {
     for (std::int64_t c = column; c < column + 32; c += 16, to += 16) {
-      store_parts(row_of<false>(from, stride, r, rows, c, dim),
-                  row_of<false>(from, stride, r + kUnitRows, rows, c, dim), to, part);
+      const __m512i a = row_of<false>(from, stride, r, rows, c, dim);
+      const __m512i b = row_of<false>(from, stride, r + kUnitRows, rows, c, dim);
+      sizes.add(Vector{_mm512_castsi512_ps(a)});
+      sizes.add(Vector{_mm512_castsi512_ps(b)});
+      store_parts(a, b, to, part);
     }
   }
   /// Adds the magnitudes of rows.

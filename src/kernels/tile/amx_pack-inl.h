@@ -67,6 +67,15 @@ void pack_as_columns(const InputRows& rows, std::int64_t first, std::int64_t cou
   }
 }
 
+/// Sets one of the rows that pack_as_rows() packed to zero.
+template <class Numbers>
+void clear_row(float* packed, std::int64_t row, std::int64_t dim) {
+  float* const tiles = packed + row / kUnitRows * row_tiles(dim) * kTileWords<Numbers>;
+  for (std::int64_t i = 0; i < row_tiles(dim) * Numbers::kParts; ++i) {
+    std::fill_n(tiles + i * kUnitFloats + row % kUnitRows * 16, 16, 0.0f);
+  }
+}
+
 /// Sets one of the rows that pack_as_columns() packed to zero.
 template <class Numbers>
 void clear_column(float* packed, std::int64_t row, std::int64_t dim) {

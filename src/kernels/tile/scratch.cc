@@ -41,6 +41,7 @@ std::size_t ForwardScratch::lay_out(std::byte* base, const ForwardScratchSizes& 
   values = arena.take<float>(
       s.keys > 0 ? s.values : (s.value_dim + s.tile_rows - 1) / s.tile_rows * value_tile_stride);
   blocks = arena.take<std::uint8_t>(s.blocks);
+  unfit = arena.take<std::uint32_t>(s.unfit);
   block_maximum = arena.take<float>(s.lanes);
   ignored_maximum = arena.take<float>(s.lanes);
   block_sum = arena.take<float>(s.lanes);

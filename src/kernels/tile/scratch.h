@@ -24,7 +24,7 @@ struct Panel {
   bool exact;               // every row sees all keys in its range (KeyRange::exact)
   bool loaded;              // `queries` is filled
   bool closed;              // the results of the rows are written
-  bool refused;             // or they are left to another pass
+  std::uint64_t refused;    // the rows that are left to another pass, one bit each
   std::int64_t keys_begin;  // the range of all keys visible to any row
   std::int64_t keys_end;
   std::int64_t whole_begin;  // for a pipeline: the range of keys visible to every row
@@ -60,6 +60,8 @@ struct ForwardScratchSizes {
   std::int64_t panels_at_once = 0;
   /// Unless 0, the floats of `keys` and of `values`, and the entries of `blocks`.
   std::int64_t keys = 0, values = 0, blocks = 0;
+  /// The entries of `unfit`.
+  std::int64_t unfit = 0;
 };
 
 struct ForwardScratch {
@@ -89,6 +91,7 @@ struct ForwardScratch {
   std::int32_t* doubtful;   // [block_keys], keys with a NaN or infinity in the value
   float* doubtful_visible;  // [block_keys][lanes], 1 if the doubtful key is visible, else 0
   std::uint8_t* blocks;     // a note on each of several packed blocks
+  std::uint32_t* unfit;     // the keys of each that the arithmetic does not take, one bit each
   std::int64_t value_tile_stride;
 
   /// Lays out the parts from `base`, which must be aligned to 64 bytes. If `base` is null, only the

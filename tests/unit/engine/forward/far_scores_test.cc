@@ -15,6 +15,7 @@
 #include "fovea/mask.h"
 
 #include "support/forward.h"
+#include "support/limits.h"
 #include "support/random_problem.h"
 #include "support/storage.h"
 
@@ -55,6 +56,41 @@ TEST(AttentionFarScores, GrowFromBlockToBlock) {
   change_all(p.query.view(), [](double x) { return std::abs(x); });
   expect_exact(p.inputs(), {}, some_rows(kFarShape, 12));
   expect_exact(p.inputs(), {.mask = window(90, 10)}, some_rows(kFarShape, 12));
+}
+
+/// Returns whether a row of two contexts has the same bits.
+bool same_row(const Tensor& a, const Tensor& b, std::int64_t head, std::int64_t row) {
+  for (std::int64_t c = 0; c < a.extent(3); ++c) {
+    if (a.value({0, head, row, c}) != b.value({0, head, row, c})) return false;
+  }
+  return true;
+}
+
+TEST(AttentionFarScores, RowsThatDoNotSeeAFarNumberKeepTheirBits) {
+  constexpr std::int64_t kKey = 300, kQuery = 70;
+  const RandomProblem clean = far_problem();
+  for (const Mask& mask : {causal(), window(30, 5), key_lengths({300})}) {
+    const AttentionOptions options{.mask = mask};
+    const Tensor expected = forward(clean.inputs(), options).context;
+    for (const double number : {kNan, kInfinity, 1e30, 1e-35}) {
+      SCOPED_TRACE(testing::Message() << number << ", " << mask.to_string());
+      RandomProblem p = far_problem();
+      for (Tensor* tensor : {&p.key, &p.value}) {
+        change_all(tensor->view()[0][0][kKey], [&](double) { return number; });
+      }
+      change_all(p.query.view()[0][1][kQuery], [&](double) { return number; });
+      const Tensor found = forward(p.inputs(), options).context;
+      for (std::int64_t row = 0; row < kFarShape.q_len; ++row) {
+        const ScorePosition at{
+            .query = row, .key = kKey, .offset = kFarShape.kv_len - kFarShape.q_len};
+        const bool sees = mask.visible(at);
+        for (const std::int64_t head : {0, 1}) {
+          if (sees || (head == 1 && row == kQuery)) continue;
+          EXPECT_TRUE(same_row(found, expected, head, row)) << head << ", " << row;
+        }
+      }
+    }
+  }
 }
 
 TEST(AttentionFarScores, OtherRowsKeepTheirBitsWhenOneRises) {
