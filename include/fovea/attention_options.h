@@ -165,9 +165,9 @@ struct AttentionOptions {
   Dropout dropout = {};
   Alignment alignment = {};
   PackedSequences sequences = {};
-  /// Whether attention_forward may compute products of float32 as six products of bfloat16 by the
-  /// tile unit of CPUs that have one (Intel's AMX). They are twice as fast there, and at least as
-  /// exact (docs/numerics.md).
+  /// Whether attention_forward and attention_backward may compute products of float32 as six
+  /// products of bfloat16 by the tile unit of CPUs that have one (Intel's AMX). They are 1.5 to 2
+  /// times as fast there, and at least as exact (docs/numerics.md).
   bool float32_by_tiles = true;
   /// Execution settings: threads, workspace, stop token, progress. Ignored by the reference.
   Execution execution = {};

@@ -70,9 +70,9 @@ std::vector<BuildInfo::Products> products() {
     case kernels::TileUnitKind::kHardware:
     case kernels::TileUnitKind::kEmulated:
       return {{"float32",
-               "three bfloat16 parts each, by the tile unit; lenses, gradients and few queries: " +
+               "three bfloat16 parts each, by the tile unit; lenses, decoding and few queries: " +
                    float32},
-              {"bfloat16", "by the tile unit; gradients, decoding: " + converted},
+              {"bfloat16", "by the tile unit; decoding: " + converted},
               {"float16", converted}};
     case kernels::TileUnitKind::kNone:
       break;

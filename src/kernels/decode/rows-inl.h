@@ -19,6 +19,7 @@
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/sums-inl.h"
+#include "kernels/tile/pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
@@ -62,6 +63,45 @@ HWY_INLINE hn::Vec<D> load_first(D d, const T* from, std::int64_t count) {
 template <class D>
 HWY_INLINE hn::Vec<D> load_first(D d, const float* from, std::int64_t count) {
   return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+}
+#endif
+
+// ---- pairs of vectors
+// -----------------------------------------------------------------------------
+
+/// Whether two adjacent vectors of elements are loaded at once, as those with even and those with
+/// odd numbers: one instruction converts each half of 32-bit words of bfloat16, and two convert a
+/// vector in order. Queries and contexts in registers have the same order.
+template <class T>
+constexpr bool kLoadsPairs = HWY_TARGET != HWY_SCALAR&& std::is_same_v<T, BFloat16>;
+
+struct EvenOdd {
+  Vector even, odd;
+};
+#if HWY_TARGET == HWY_SCALAR
+EvenOdd load_pair(const float* from);
+EvenOdd load_pair(const BFloat16* from);
+void store_pair(const EvenOdd& pair, float* to);
+#else
+HWY_INLINE EvenOdd load_pair(const BFloat16* from) {
+  const Floats d;
+  const hn::RebindToUnsigned<Floats> words;
+  const hn::Repartition<std::uint16_t, Floats> halves;
+  const auto both =
+      hn::BitCast(words, hn::LoadU(halves, reinterpret_cast<const std::uint16_t*>(from)));
+  return {hn::BitCast(d, hn::ShiftLeft<16>(both)),
+          hn::BitCast(d, hn::And(both, hn::Set(words, 0xffff0000)))};
+}
+HWY_INLINE EvenOdd load_pair(const float* from) {
+  const Floats d;
+  const Vector low = hn::Load(d, from), high = hn::Load(d, from + kLanes);
+  return {hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low)};
+}
+HWY_INLINE void store_pair(const EvenOdd& pair, float* to) {
+  const Floats d;
+  // Interleaving works within 128-bit blocks: blocks of 4 numbers belong at every other place.
+  store_blocks(d, hn::InterleaveLower(d, pair.even, pair.odd), to, 2);
+  store_blocks(d, hn::InterleaveUpper(d, pair.even, pair.odd), to + 4, 2);
 }
 #endif
 
@@ -186,6 +226,8 @@ HWY_INLINE void for_keys(const T* keys, std::int64_t key_stride, std::int64_t co
 template <int kVectors, bool kWholeVectors, class T>
 void score_runs(const Run<T>& run) {
   constexpr int kMaxRows = kVectors <= kHeldVectors / 2 ? 2 : 1;
+  constexpr int kWhole = kWholeVectors ? kVectors : kVectors - 1;
+  constexpr int kPaired = kLoadsPairs<T> ? kWhole / 2 * 2 : 0;
   const Floats d;
   for_queries_and_keys<kMaxRows>(run, [&](const float* queries, const T* keys, std::int64_t count,
                                           float* scores, auto several) FOVEA_LAMBDA {
@@ -193,26 +235,43 @@ void score_runs(const Run<T>& run) {
     Vector held[kRows][kVectors];
 #pragma GCC unroll 2
     for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        held[r][v] = hn::Load(d, queries + r * run.from.stride + v * kLanes);
+      const float* const query = queries + r * run.from.stride;
+      if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kPaired; v += 2) {
+          const EvenOdd pair = load_pair(query + v * kLanes);
+          held[r][v] = pair.even;
+          held[r][v + 1] = pair.odd;
+        }
       }
-    }
-    for_keys<kRows>(
-        keys, run.cache.stride, count, scores, run.to.stride,
-        [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
 #pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) {
-            const bool whole = kWholeVectors || v + 1 < kVectors;
-            const Vector x = whole ? load_floats(d, at + v * kLanes)
-                                   : load_first(d, at + v * kLanes, run.dim - v * kLanes);
+      for (int v = kPaired; v < kVectors; ++v) held[r][v] = hn::Load(d, query + v * kLanes);
+    }
+    for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
+                    [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
+                      const auto add = [&](Vector x, int v) FOVEA_LAMBDA {
 #pragma GCC unroll 2
-            for (int r = 0; r < kRows; ++r) {
-              sums[r][i] = v == 0 ? hn::Mul(x, held[r][v]) : hn::MulAdd(x, held[r][v], sums[r][i]);
-            }
-          }
-          end_of_row();
-        });
+                        for (int r = 0; r < kRows; ++r) {
+                          sums[r][i] = v == 0 ? hn::Mul(x, held[r][v])
+                                              : hn::MulAdd(x, held[r][v], sums[r][i]);
+                        }
+                      };
+                      if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+                        for (int v = 0; v < kPaired; v += 2) {
+                          const EvenOdd x = load_pair(at + v * kLanes);
+                          add(x.even, v);
+                          add(x.odd, v + 1);
+                        }
+                      }
+#pragma GCC unroll 16
+                      for (int v = kPaired; v < kVectors; ++v) {
+                        add(v < kWhole ? load_floats(d, at + v * kLanes)
+                                       : load_first(d, at + v * kLanes, run.dim - v * kLanes),
+                            v);
+                      }
+                      end_of_row();
+                    });
   });
 }
 
@@ -256,34 +315,58 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
                             std::int64_t count, std::int64_t columns,
                             const float* HWY_RESTRICT weights, std::int64_t weight_stride,
                             float* HWY_RESTRICT context, std::int64_t context_stride) {
+  constexpr int kPaired = kLoadsPairs<T> ? kVectors / 2 * 2 : 0;
   const Floats d;
   Vector sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      sums[r][v] = hn::Load(d, context + r * context_stride + v * kLanes);
+    const float* const from = context + r * context_stride;
+    if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kPaired; v += 2) {
+        const EvenOdd pair = load_pair(from + v * kLanes);
+        sums[r][v] = pair.even;
+        sums[r][v + 1] = pair.odd;
+      }
     }
+#pragma GCC unroll 16
+    for (int v = kPaired; v < kVectors; ++v) sums[r][v] = hn::Load(d, from + v * kLanes);
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
     Vector weight[kRows];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) weight[r] = hn::Set(d, weights[r * weight_stride + k]);
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const Vector x = kVectors == 1 && columns < kLanes ? load_first(d, values, columns)
-                                                         : load_floats(d, values + v * kLanes);
+    const auto add = [&](Vector x, int v) FOVEA_LAMBDA {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) sums[r][v] = hn::MulAdd(weight[r], x, sums[r][v]);
+    };
+    if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kPaired; v += 2) {
+        const EvenOdd x = load_pair(values + v * kLanes);
+        add(x.even, v);
+        add(x.odd, v + 1);
+      }
+    }
+#pragma GCC unroll 16
+    for (int v = kPaired; v < kVectors; ++v) {
+      add(kVectors == 1 && columns < kLanes ? load_first(d, values, columns)
+                                            : load_floats(d, values + v * kLanes),
+          v);
     }
     end_of_row();
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sums[r][v], d, context + r * context_stride + v * kLanes);
+    float* const to = context + r * context_stride;
+    if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kPaired; v += 2) {
+        store_pair({sums[r][v], sums[r][v + 1]}, to + v * kLanes);
+      }
     }
+#pragma GCC unroll 16
+    for (int v = kPaired; v < kVectors; ++v) hn::Store(sums[r][v], d, to + v * kLanes);
   }
 }
 
