@@ -25,9 +25,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "bench" / "peers"))
+sys.path[:0] = [str(ROOT / "bench" / "peers"), str(ROOT / "bench" / "grid")]
 import cells  # noqa: E402
 import results  # noqa: E402
+import tables  # noqa: E402: of bench/grid
 
 KEPT = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -393,7 +394,7 @@ def peers_sentence(peers):
             f"peer in {len(lost_cells(peers)) or 'none'}.")
 
 
-def speed_page(forward, peers):
+def speed_page(forward, peers, grid=()):
     """Returns the README's table: SPEED_ROWS, and every problem in which a peer is faster on one thread. Mentions
     missing measurements."""
     if not forward and not peers:
@@ -430,6 +431,8 @@ def speed_page(forward, peers):
             rows.append(row)
     lines = [*texts, "", *table(heading, rows), ""]
     lines += [f"Comparison measured on: {text}" for text in captions]
+    if grid:
+        lines += ["", tables.sentence(grid)]
     return "\n".join(lines).rstrip("\n")
 
 
@@ -451,7 +454,7 @@ def write_pages():
     if explain:
         replace_part(EXPLAIN_MARKERS, explain_tables(explain))
     replace_part(FORWARD_MARKERS, forward_page(forward))
-    replace_part(SPEED_MARKERS, speed_page(forward, load("peers.json")), README)
+    replace_part(SPEED_MARKERS, speed_page(forward, load("peers.json"), tables.load()), README)
 
 
 def take(paths):

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of bench/grid without measurements: shapes, summary and tables.
+
+    python3 bench/grid/test_tables.py
+"""
+
+import itertools
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import shapes  # noqa: E402
+import tables  # noqa: E402
+
+
+def first(seed, count):
+    return list(itertools.islice(shapes.shapes(seed), count))
+
+
+class Shapes(unittest.TestCase):
+    def test_a_seed_gives_the_same_shapes(self):
+        self.assertEqual(first(3, 60), first(3, 60))
+        self.assertNotEqual(first(3, 60), first(4, 60))
+
+    def test_kinds_are_what_they_say(self):
+        for shape in first(1, 600):
+            self.assertEqual(shape.q_heads % shape.kv_heads, 0, shape)
+            self.assertLessEqual(shape.q_len, shape.kv_len, shape)
+            if shape.kind in ("full", "causal"):
+                self.assertTrue(248 <= shape.q_len == shape.kv_len <= 2048, shape)
+                self.assertEqual(shape.causal, shape.kind == "causal", shape)
+            elif shape.kind == "one query":
+                self.assertTrue(shape.q_len == 1 and 64 <= shape.kv_len <= 16384 and not shape.causal, shape)
+            elif shape.kind == "few queries":
+                self.assertTrue(2 <= shape.q_len <= 64 and not shape.causal, shape)
+            elif shape.kind == "chunk":
+                self.assertTrue(64 <= shape.q_len <= 512 <= shape.kv_len and shape.causal, shape)
+            else:
+                self.assertTrue(16 <= shape.q_len == shape.kv_len <= 200 and 1 <= shape.batch <= 32, shape)
+        self.assertEqual({shape.kind for shape in first(1, 6)}, set(shapes.DRAW))
+        self.assertEqual(set(shapes.MEANING), set(shapes.DRAW))
+
+
+CELLS = [
+    {"seed": 1, "kind": "full", "title": "A", "sdpa": 1.5, "attention": 1.6},
+    {"seed": 1, "kind": "full", "title": "B", "sdpa": 0.9, "attention": 1.0},
+    {"seed": 1, "kind": "one query", "title": "C", "sdpa": 1.1, "attention": 0.95},
+]
+
+
+def record():
+    return {"cpu": "Some CPU", "target": "AVX2", "dtype": "float32", "threads": 1, "seeds": [1, 2], "seconds": 60.0,
+            "date": "2026-11-25", "commit": "abc1234", "versions": {"torch": "2"}, "kinds": tables.summary(CELLS),
+            "lost": [CELLS[1]]}
+
+
+class Tables(unittest.TestCase):
+    def test_summary(self):
+        self.assertEqual(tables.summary(CELLS), {
+            "full": {"cells": 2, "sdpa": {"lost": 1, "median": 1.2, "worst": 0.9},
+                     "attention": {"lost": 0, "median": 1.3, "worst": 1.0}},
+            "one query": {"cells": 1, "sdpa": {"lost": 0, "median": 1.1, "worst": 1.1},
+                          "attention": {"lost": 1, "median": 0.95, "worst": 0.95}},
+        })
+        self.assertEqual(tables.summary([]), {})
+
+    def test_page(self):
+        page = tables.page([record()])
+        self.assertIn("**float32, AVX2, one thread**: 1 of 3 cells lost. Some CPU; torch 2; seeds 1, 2, 60 s each", page)
+        self.assertIn("| full: 256 to 2,048 queries and keys | 2 | 1 | 1.20 | 0.90 | 0 | 1.30 | 1.00 |", page)
+        self.assertIn("Lost: 0.90 B.", page)
+        self.assertIn("Not measured", tables.page([]))
+
+    def test_sentence(self):
+        self.assertIn("1 of 3 in float32 (worst 0.90; Some CPU, AVX2, one thread, 2026-11-25)", tables.sentence([record()]))
+        self.assertEqual(tables.sentence([]), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
