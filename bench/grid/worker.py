@@ -4,7 +4,7 @@
 Requests and answers are lines of JSON on standard input and output:
 
     {"do": "versions"}                                {"versions": {...}}
-    {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"sample": some results, "seconds": per call}
+    {"do": "prepare", "shape": {...}, "dtype", "seed"}  {"samples": {door: some results}, "seconds": per call}
     {"do": "time", "repeats": n}                      {"seconds": {door: per call}}
 
 Both libraries get the same tensors of PyTorch. "fovea" has two doors, scaled_dot_product_attention and attention.

@@ -9,6 +9,7 @@
 #include "engine/call/parallel.h"
 #include "engine/call/rows.h"
 #include "engine/call/workspace.h"
+#include "kernels/simd/target.h"
 
 namespace fovea::engine {
 namespace {
@@ -29,8 +30,11 @@ constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
-// Decoding is the faster pass up to this many queries, from this many keys on.
+// Decoding is the faster pass up to this many queries, from this many keys on. The tile unit
+// computes bfloat16 faster, and long rows most of all.
 constexpr std::int64_t kFewQueries = 8;
+constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
+constexpr std::int64_t kLongDim = 129;
 constexpr std::int64_t kMinDecodedKeys = 64;
 
 /// Returns whether all rows of a key head are processed at once.
@@ -54,7 +58,14 @@ kernels::CacheRows Cache::rows(const TensorView& tensor, const SequenceSpan& spa
 }
 
 bool has_few_queries(const Problem& problem, const SequenceSpan& span) {
-  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && span.q_len <= kFewQueries &&
+  const bool tiles = problem.query.dtype() == DType::kBFloat16 &&
+                     problem.key.dtype() == DType::kBFloat16 &&
+                     problem.value.dtype() == DType::kBFloat16 &&
+                     kernels::tile_unit_active() != kernels::TileUnitKind::kNone;
+  const std::int64_t few = !tiles                          ? kFewQueries
+                           : problem.head_dim() < kLongDim ? kFewQueriesBesideTiles
+                                                           : kFewLongQueriesBesideTiles;
+  return span.kv_len >= kMinDecodedKeys && span.q_len > 0 && span.q_len <= few &&
          problem.shape.kv_heads > 0;
 }
 

@@ -65,7 +65,10 @@ class BackwardPass {
     BiasGradient bias(setup_, scratch_);
     KeyRelevance relevance(setup_, scratch_);
     std::int64_t keys = 0;
-    std::int64_t position = 0;
+    // Positions count entries of `together` queries, the last ones first. Groups of other sizes
+    // wait for all entries that they add to, and pass those that are complete.
+    const std::int64_t together = setup_.queries_together;
+    std::int64_t end = 0;  // of the positions of earlier heads
     for (std::int64_t i = 0; i < item_.group; ++i) {
       const BackwardHead head = item_.head(item_.heads_of, i);
       if (i == 0) {
@@ -78,14 +81,18 @@ class BackwardPass {
       bias.clear_distances(head);
       relevance.clear();
       HeadPass<Products> pass(setup_, head, item_.first_key, scratch_, products_, bias, relevance);
-      for (std::int64_t g = pass.groups() - 1; g >= 0; --g, ++position) {
+      const std::int64_t entries = (head.q_len + together - 1) / together;
+      for (std::int64_t g = pass.groups() - 1; g >= 0; --g) {
         if (stop.stop_requested()) return;
+        const std::int64_t first = g * HeadPass<Products>::kQueries;
         if (pass.attend(g) && setup_.grad_query) {
-          if (!turn.wait(position, stop)) return;
+          if (!turn.wait(end + entries - 1 - first / together, stop)) return;
           pass.add_query_gradients();
         }
-        turn.pass(position);
+        const std::int64_t left = (first + together - 1) / together;  // entries with queries before
+        if (left < entries) turn.pass(end + entries - 1 - left);
       }
+      end += entries;
       bias.write_buckets(head, item_.first_key);
       relevance.write(head, item_.first_key, keys);
       if (setup_.grad_bias && (!one_bias || i + 1 == item_.group)) {

@@ -16,7 +16,7 @@ namespace fovea::kernels {
 
 /// Parameters shared by all heads of a call.
 struct BackwardSetup {
-  /// Parameters of the recomputed forward pass, with one panel per item.
+  /// Parameters of the recomputed forward pass.
   ForwardSetup forward;
   DType grad_context = DType::kFloat32;
   std::int64_t most_queries = 0;      // q_len of the longest sequence

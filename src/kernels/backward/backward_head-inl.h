@@ -10,6 +10,7 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -91,11 +92,11 @@ class HeadPass {
     }
     stages_.begin(first, kQueries, block_, block_ + count);
     loaded_ = false;
-    const std::int64_t part_keys = products_.part_keys();
-    for (part_ = 0; part_ < count; part_ += part_keys) {
-      attend_part(std::min(part_keys, count - part_), count);
+    const std::int64_t stretch_keys = products_.stretch_keys();
+    for (stretch_ = 0; stretch_ < count; stretch_ += stretch_keys) {
+      attend_stretch(std::min(stretch_keys, count - stretch_), count);
     }
-    products_.end_parts();
+    products_.end_stretches();
     return loaded_;
   }
 
@@ -120,15 +121,15 @@ class HeadPass {
     return false;
   }
 
-  /// Processes `keys` keys of the block, which has `count`, from key part_ on.
-  void attend_part(std::int64_t keys, std::int64_t count) {
-    products_.begin_part(part_);
+  /// Processes `keys` keys of the block, which has `count`, from key stretch_ on.
+  void attend_stretch(std::int64_t keys, std::int64_t count) {
+    products_.begin_stretch(stretch_);
     const std::int64_t tiles = (keys + kTileRows - 1) / kTileRows;
     std::int64_t segments = 0;
     for (std::int64_t q = 0; q < rows_; q += kPanelLanes) {
       number_ = q / kPanelLanes;
       panel_ = &scratch_.forward.panels[number_];
-      segments = find_segments(forward_.options->mask, head_.forward, *panel_, block_ + part_,
+      segments = find_segments(forward_.options->mask, head_.forward, *panel_, block_ + stretch_,
                                tiles, scratch_.forward);
       if (segments == 0) continue;
       if (!loaded_) {
@@ -139,12 +140,12 @@ class HeadPass {
       for (std::int64_t s = 0; s < segments; ++s) {
         Segment& segment = scratch_.forward.segments[s];
         if constexpr (Products::kWholePanels) widen(segment);
-        if (segment.masked) stages_.prepare_mask(*panel_, block_ + part_, segment);
+        if (segment.masked) stages_.prepare_mask(*panel_, block_ + stretch_, segment);
         with_vectors(segment.vectors,
                      [&](auto vectors) { compute_weights<decltype(vectors)::value>(segment); });
       }
     }
-    if (loaded_) products_.add_part(head_, *panel_, segments);
+    if (loaded_) products_.add_stretch(head_, *panel_, segments);
   }
 
   /// Extends a segment to all vectors of its panel.
@@ -178,9 +179,13 @@ class HeadPass {
       products_.load(head_, scratch_.forward.panels[number], number, stages_.query_factor());
     }
     std::copy_n(head_.log2_sum + first, rows_, scratch_.log2_sum);
-    spoilt_ = std::any_of(scratch_.log2_sum, scratch_.log2_sum + rows_,
-                          [](float sum) { return std::isnan(sum); });
     std::copy_n(head_.delta + first, rows_, scratch_.delta);
+    // Rounding may turn a NaN with other bits into a number.
+    const auto is_nan = [](float x) { return std::isnan(x); };
+    spoilt_ = std::any_of(scratch_.log2_sum, scratch_.log2_sum + rows_, is_nan);
+    constexpr float kUsualNan = std::numeric_limits<float>::quiet_NaN();
+    std::replace_if(scratch_.log2_sum, scratch_.log2_sum + rows_, is_nan, kUsualNan);
+    std::replace_if(scratch_.delta, scratch_.delta + rows_, is_nan, kUsualNan);
     // Lanes without a row have scores of -inf and therefore weight 0.
     std::fill(scratch_.log2_sum + rows_, scratch_.log2_sum + kQueries, 0.0f);
     std::fill(scratch_.delta + rows_, scratch_.delta + kQueries, 0.0f);
@@ -205,7 +210,7 @@ class HeadPass {
       }
       products_.template scores<kVectors>(*panel_, number_, k, lane);
       if (rescored_) {
-        stages_.run(*panel_, block_ + part_, k, lane, lanes,
+        stages_.run(*panel_, block_ + stretch_, k, lane, lanes,
                     derivative_ ? scratch_.derivative + lane : nullptr);
       }
       if (scratch_.forward.masked[k / kTileRows] != 0) stages_.mask_tile(*panel_, k, lane, lanes);
@@ -226,12 +231,12 @@ class HeadPass {
     const std::int64_t lanes = kVectors * kLanes;
     const std::int64_t query = panel_->first_query + lane;
     if (dropout_) {
-      dropout_->tile(query, block_ + part_ + k, lanes, scratch_.forward.kept + lane);
+      dropout_->tile(query, block_ + stretch_ + k, lanes, scratch_.forward.kept + lane);
     }
     finish_tile<kVectors, false>(k, lane, of_scores);
     if (!of_scores) return;
     if (bias_.any()) {
-      bias_.add(products_.gradients_of(k) + lane, part_ + k, query, lane, lanes);
+      bias_.add(products_.gradients_of(k) + lane, stretch_ + k, query, lane, lanes);
     }
     store_gradients<kVectors>(k, lane);
   }
@@ -304,7 +309,7 @@ class HeadPass {
           }
           const auto none = hn::Eq(weight, hn::Zero(d));
           if constexpr (kWatched) {
-            relevance_.add(hn::IfThenZeroElse(none, hn::Mul(weight, grad)), part_ + k + i + j);
+            relevance_.add(hn::IfThenZeroElse(none, hn::Mul(weight, grad)), stretch_ + k + i + j);
           }
           gradient[j] = hn::IfThenZeroElse(none, hn::Mul(weight, hn::Sub(grad, delta)));
           if constexpr (!kPlain) hn::Store(gradient[j], d, gradients + here);
@@ -350,12 +355,12 @@ class HeadPass {
   const float score_factor_;  // remaining factor of the scores
   const bool rescored_;       // stages run between the product and the weights
   const bool derivative_;
-  std::int64_t rows_ = 0;    // of the group
-  std::int64_t part_ = 0;    // the first key of the part, counted from block_
-  Panel* panel_ = nullptr;   // of the group,
-  std::int64_t number_ = 0;  // and its number
-  bool loaded_ = false;      // the group's queries
-  bool spoilt_ = false;      // some row's lse is NaN
+  std::int64_t rows_ = 0;     // of the group
+  std::int64_t stretch_ = 0;  // the first key of the stretch, counted from block_
+  Panel* panel_ = nullptr;    // of the group,
+  std::int64_t number_ = 0;   // and its number
+  bool loaded_ = false;       // the group's queries
+  bool spoilt_ = false;       // some row's lse is NaN
   Prefetcher<const void> next_queries_, next_grads_;
   Prefetcher<void> query_sums_;
 };

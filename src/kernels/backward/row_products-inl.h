@@ -16,7 +16,9 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/backward/backward.h"
 #include "kernels/backward/backward_scratch.h"
@@ -35,14 +37,19 @@ inline ForwardSetup without_values(ForwardSetup setup) {
   return setup;
 }
 
-/// Calls `clear` with each row, counted from `first`, that has a NaN or infinity, and returns their
-/// number. Lists them in `doubtful` unless it is null.
+/// Calls `clear` with each row, counted from `first`, that has a NaN or a number whose magnitude is
+/// not below `limit`, and returns their number. Lists them in `doubtful` unless it is null.
 template <class Clear>
 std::int32_t find_doubtful_rows(const InputRows& rows, std::int64_t first, std::int64_t count,
-                                std::int64_t dim, std::int32_t* doubtful, const Clear& clear) {
+                                std::int64_t dim, float limit, std::int32_t* doubtful,
+                                const Clear& clear) {
   std::int32_t found = 0;
   for (std::int64_t r = 0; r < count; ++r) {
-    if (row_is_finite(rows, first + r, dim)) continue;
+    bool fits = true;
+    for (std::int64_t c = 0; c < dim; ++c) {
+      fits = fits && std::abs(number_at(rows, first + r, c)) < limit;
+    }
+    if (fits) continue;
     if (doubtful != nullptr) doubtful[found] = static_cast<std::int32_t>(r);
     ++found;
     clear(r);
@@ -58,7 +65,8 @@ class RowProducts {
   static constexpr std::int64_t kPanels = 1;
   /// Whether scores are computed for all vectors of a panel, visible or not.
   static constexpr bool kWholePanels = false;
-  /// Whether push() computes all of a tile, if no options stand between the products.
+  /// Whether there is push(panel, number, k, factor), which computes all of a tile without masks
+  /// and options.
   static constexpr bool kHasPipeline = false;
 
   static BackwardScratchSizes scratch_sizes(const BackwardSetup& setup) {
@@ -93,7 +101,7 @@ class RowProducts {
         value_width_(whole_vectors(forward_.value_dim)) {}
 
   /// The number of keys, of those in a block, whose weights are kept for the sums.
-  std::int64_t part_keys() const { return forward_.block_keys; }
+  std::int64_t stretch_keys() const { return forward_.block_keys; }
 
   /// Packs `count` keys and values of a block, from key `first` on, and zeroes their gradients.
   void pack_block(const ForwardHead& head, std::int64_t first, std::int64_t count) {
@@ -131,11 +139,11 @@ class RowProducts {
     if (setup_.grad_query) std::fill_n(scratch_.query_sums, kPanelLanes * key_width_, 0.0f);
   }
 
-  /// Begins a part of the block, from its key `part` on.
-  void begin_part(std::int64_t) {}
+  /// Begins a stretch of the block, from its key `first` on.
+  void begin_stretch(std::int64_t) {}
 
-  /// Computes the scores of the tile whose first key is key `k` of the part, for kVectors vectors
-  /// from lane `lane` on, into row `k` of scratch.forward.scores.
+  /// Computes the scores of the tile whose first key is key `k` of the stretch, for kVectors
+  /// vectors from lane `lane` on, into row `k` of scratch.forward.scores.
   template <int kVectors>
   HWY_INLINE void scores(const Panel& panel, std::int64_t, std::int64_t k, std::int64_t lane) {
     tile<Arithmetic, kTileRows, kVectors, Finish::kStore>(
@@ -170,8 +178,9 @@ class RowProducts {
   /// Called when all weights and gradients of a tile are stored.
   void end_tile(std::int64_t, std::int64_t) {}
 
-  /// Adds the part to the sums. `segments` are those of the last panel.
-  void add_part(const BackwardHead& head, const Panel& panel, std::int64_t segments) {
+  /// Adds the stretch to the sums; some of its panels, or all, may see no key of it. `segments` are
+  /// those of the last panel.
+  void add_stretch(const BackwardHead& head, const Panel& panel, std::int64_t segments) {
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.forward.segments[s];
       add_to_keys(head, panel, segment);
@@ -179,8 +188,8 @@ class RowProducts {
     }
   }
 
-  /// Called after the last part of the block.
-  void end_parts() {}
+  /// Called after the last stretch of the block.
+  void end_stretches() {}
 
   /// Adds the panel's query gradients to the rows `to`.
   void add_query_gradients(const Panel& panel, std::int64_t, float* to, std::int64_t stride) const {
@@ -221,7 +230,8 @@ class RowProducts {
                                        std::int64_t count, std::int64_t kept, std::int64_t dim,
                                        float* to, std::int64_t width, std::int32_t* doubtful) {
     if (Arithmetic::pack_rows(rows, first, count, kept, dim, to, width)) return 0;
-    return find_doubtful_rows(rows, first, count, dim, doubtful,
+    constexpr float kLimit = std::numeric_limits<float>::infinity();
+    return find_doubtful_rows(rows, first, count, dim, kLimit, doubtful,
                               [&](std::int64_t r) { Arithmetic::clear_row(to, r, width); });
   }
 

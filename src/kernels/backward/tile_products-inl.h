@@ -15,14 +15,14 @@
 // second time with pairs of adjacent keys for dQ.
 //
 // A tile of sums is loaded and stored for every pass over it, which costs more than its products if
-// these are few. Therefore the weights of a part of the block, 8 panels by up to 128 keys, are
+// these are few. Therefore the weights of a stretch of the block, 8 panels by up to 128 keys, are
 // kept, and each sum runs over all of them. In float32 they are half as many of either, because
 // three parts would fill the L2 cache.
 //
 // push() is for units of 32 keys by 32 queries without masks, and without options between the
 // products. They form a pipeline: while the vector unit computes P and dS of a unit, the tile unit
-// computes S and dP of the next one and some of the sums over the previous part. The results have
-// the same bits as those of the functions for other units.
+// computes S and dP of the next one and some of the sums over the previous stretch. The results
+// have the same bits as those of the functions for other units.
 
 #pragma once
 
@@ -57,22 +57,24 @@ class TileProducts {
   static BackwardScratchSizes scratch_sizes(const BackwardSetup& setup) {
     const Sizes size(setup.forward);
     const std::int64_t keys = whole_units(setup.forward.block_keys, kTileRows);
-    const std::int64_t part = size.part_keys / kTileRows * kPanels * kUnit;
+    const std::int64_t stretch = size.stretch_keys / kTileRows * kPanels * kOperand;
     ForwardScratchSizes forward =
         HWY_NAMESPACE::scratch_sizes<Arithmetic>(without_values(setup.forward));
     forward.panels = kPanels;
     forward.query_steps = size.key_steps * kUnitRows * Numbers::kParts;
-    forward.keys = keys / kTileRows * size.key_steps * kUnit;
+    forward.keys = keys / kTileRows * size.key_steps * kOperand;
     return {.forward = forward,
-            .value_keys = keys / kTileRows * size.value_steps * kUnit,
-            .grad_panel = kPanels * size.value_steps * kUnit,
-            .key_rows = keys / kTileRows * size.key_squares * kUnit,
-            .query_rows = kPanels * size.key_squares * kUnit,
-            .grad_rows = kPanels * size.value_squares * kUnit,
+            .value_keys = keys / kTileRows * size.value_steps * kOperand,
+            // Also a row of results (finish_row).
+            .grad_panel =
+                std::max(kPanels * size.value_steps * kOperand, size.key_squares * kPanelLanes),
+            .key_rows = keys / kTileRows * size.key_squares * kOperand,
+            .query_rows = kPanels * size.key_squares * kOperand,
+            .grad_rows = kPanels * size.value_squares * kOperand,
             .gradients = 5 * kSquare + kUnitRows * kPanelLanes,
-            .weight_rows = 2 * part,
-            .gradient_rows = 2 * part,
-            .gradient_pairs = 2 * part,
+            .weight_rows = 2 * stretch,
+            .gradient_rows = 2 * stretch,
+            .gradient_pairs = 2 * stretch,
             .query_sums = kPanels * size.key_squares * kSquare,
             .key_sums = keys / kTileRows * size.key_squares * kSquare,
             .value_sums = keys / kTileRows * size.value_squares * kSquare};
@@ -81,7 +83,7 @@ class TileProducts {
   TileProducts(const BackwardSetup& setup, BackwardScratch& scratch)
       : setup_(setup), forward_(setup.forward), scratch_(scratch), size_(setup.forward) {}
 
-  std::int64_t part_keys() const { return size_.part_keys; }
+  std::int64_t stretch_keys() const { return size_.stretch_keys; }
 
   void pack_block(const ForwardHead& head, std::int64_t first, std::int64_t count) {
     Magnitudes sizes;
@@ -93,8 +95,8 @@ class TileProducts {
     if (setup_.grad_query) {
       const std::int64_t dim = forward_.head_dim;
       pack_as_columns<Numbers>(head.key, first, count, dim, scratch_.key_rows, sizes);
-      if (!sizes.below(std::numeric_limits<float>::infinity())) {
-        find_doubtful_rows(head.key, first, count, dim, nullptr, [&](std::int64_t r) {
+      if (!sizes.below(kLimit)) {
+        find_doubtful_rows(head.key, first, count, dim, kLimit, nullptr, [&](std::int64_t r) {
           clear_column<Numbers>(scratch_.key_rows, r, dim);
         });
       }
@@ -128,22 +130,22 @@ class TileProducts {
     panels_ = number + 1;
   }
 
-  void begin_part(std::int64_t first) {
-    part_ = {.first = first, .buffer = 1 - part_.buffer};
-    units_left_ = size_.part_keys / kTileRows * kPanels;
+  void begin_stretch(std::int64_t first) {
+    stretch_ = {.first = first, .buffer = 1 - stretch_.buffer};
+    units_left_ = size_.stretch_keys / kTileRows * kPanels;
   }
 
-  /// Adds the unit of panel `number` whose first key is key `k` of the part. The softmax multiplies
-  /// scores by `factor`.
+  /// Adds the unit of panel `number` whose first key is key `k` of the stretch. The softmax
+  /// multiplies scores by `factor`.
   void push(const Panel& panel, std::int64_t number, std::int64_t k, float factor) {
     const std::int64_t tile = k / kTileRows;
-    part_.seen[tile][number] = true;
+    stretch_.seen[tile][number] = true;
     const Unit next{.panel = &panel,
                     .number = number,
-                    .tile = part_.first / kTileRows + tile,
+                    .tile = stretch_.first / kTileRows + tile,
                     .factor = factor,
                     .work = 1 - current_.work,
-                    .to = operands(part_, tile, number)};
+                    .to = operands(stretch_, tile, number)};
     const std::int64_t sums = (sums_left_ + units_left_ - 1) / units_left_;
     units_left_ = std::max<std::int64_t>(units_left_ - 1, 1);
     advance(&next, sums_ready_ ? sums : 0);
@@ -154,12 +156,12 @@ class TileProducts {
   HWY_INLINE void scores(const Panel& panel, std::int64_t, std::int64_t k, std::int64_t) {
     static_assert(kVectors <= kPanelVectors);
     finish_units();
-    product_apart(unit_product(scratch_.forward.keys, size_.key_steps, (part_.first + k) / 32,
+    product_apart(unit_product(scratch_.forward.keys, size_.key_steps, (stretch_.first + k) / 32,
                                panel.queries, scratch_.forward.scores + k * kPanelLanes));
   }
   template <int kVectors>
   HWY_INLINE void weight_gradients(std::int64_t number, std::int64_t k, std::int64_t) {
-    product_apart(unit_product(scratch_.value_keys, size_.value_steps, (part_.first + k) / 32,
+    product_apart(unit_product(scratch_.value_keys, size_.value_steps, (stretch_.first + k) / 32,
                                grad_panel(number), gradients_of(k)));
   }
   float* gradients_of(std::int64_t) const { return scratch_.gradients; }
@@ -175,11 +177,11 @@ class TileProducts {
     store_floats(gradient, scratch_.gradients + k % kTileRows * kPanelLanes + lane);
   }
   void end_tile(std::int64_t number, std::int64_t k) {
-    part_.seen[k / kTileRows][number] = true;
+    stretch_.seen[k / kTileRows][number] = true;
     const Floats d;
     const float* weights = scratch_.forward.scores + k * kPanelLanes;
     const float* gradients = scratch_.gradients;
-    UnitOperands<Numbers> to = operands(part_, k / kTileRows, number);
+    UnitOperands<Numbers> to = operands(stretch_, k / kTileRows, number);
     const bool of_scores = setup_.of_scores();
     for (std::int64_t i = 0; i < kTileRows; i += 2) {
       if (i == kUnitRows) to.next_tile();
@@ -195,15 +197,15 @@ class TileProducts {
     }
   }
 
-  void add_part(const BackwardHead& head, const Panel&, std::int64_t) {
-    finish_sums();  // of the part before
+  void add_stretch(const BackwardHead& head, const Panel&, std::int64_t) {
+    finish_sums();  // of the stretch before
     sums_ready_ = current_.panel == nullptr;
     for (std::int64_t t = 0; t < kMostTiles; ++t) {
-      const Range panels = range_of([&](std::int64_t p) { return part_.seen[t][p]; }, kPanels);
+      const Range panels = range_of([&](std::int64_t p) { return stretch_.seen[t][p]; }, kPanels);
       if (panels.count() == 0) continue;
       for (std::int64_t p = panels.begin; p < panels.end; ++p) clear_hidden(t, p);
-      const std::int64_t tile = part_.first / kTileRows + t;
-      const UnitOperands<Numbers> first = operands(part_, t, panels.begin);
+      const std::int64_t tile = stretch_.first / kTileRows + t;
+      const UnitOperands<Numbers> first = operands(stretch_, t, panels.begin);
       if (setup_.grad_value) {
         add_sums_of_keys(first.weights, panels, scratch_.grad_rows, size_.value_squares,
                          scratch_.value_sums + tile * size_.value_squares * kSquare);
@@ -214,19 +216,20 @@ class TileProducts {
       }
     }
     for (std::int64_t p = 0; p < panels_ && setup_.grad_query; ++p) {
-      const Range tiles = range_of([&](std::int64_t t) { return part_.seen[t][p]; }, kMostTiles);
+      const Range tiles = range_of([&](std::int64_t t) { return stretch_.seen[t][p]; }, kMostTiles);
       if (tiles.count() == 0) continue;
       for (std::int64_t t = tiles.begin; t < tiles.end; ++t) clear_hidden(t, p);
       add_sums_of_queries(p, tiles);
     }
-    if (setup_.grad_value && doubtful_ > 0) {
+    // In float32, such rows see nothing; otherwise, FMA computes the item.
+    if (Numbers::kParts == 1 && setup_.grad_value && doubtful_ > 0) {
       finish_units();
       add_doubtful(head);
     }
   }
 
-  /// Finishes all parts.
-  void end_parts() {
+  /// Finishes all stretches.
+  void end_stretches() {
     finish_sums();
     finish_units();
   }
@@ -269,12 +272,15 @@ class TileProducts {
 
  private:
   static_assert(kTileRows == 32 && kPanelLanes == 32);
-  /// Words of 32 x 32 bfloat16, and of such numbers with all parts.
-  static constexpr std::int64_t kPart = 32 * 32 / 2;
-  static constexpr std::int64_t kUnit = kPart * Numbers::kParts;
+  /// Words of 32 x 32 bfloat16, in pairs, and of as many numbers with all their parts.
+  static constexpr std::int64_t kPlane = 32 * 32 / 2;
+  static constexpr std::int64_t kOperand = kPlane * Numbers::kParts;
   static constexpr std::int64_t kSquare = 32 * 32;  // words of 32 x 32 sums
-  static constexpr std::int64_t kMostPartKeys = Numbers::kParts == 1 ? 128 : 64;
-  static constexpr std::int64_t kMostTiles = kMostPartKeys / kTileRows;
+  /// Rows with NaN or such numbers, which have no finite parts, are packed as zeros.
+  static constexpr float kLimit =
+      Numbers::kParts == 1 ? std::numeric_limits<float>::infinity() : 0x1p127f;
+  static constexpr std::int64_t kMostStretchKeys = Numbers::kParts == 1 ? 128 : 64;
+  static constexpr std::int64_t kMostTiles = kMostStretchKeys / kTileRows;
 
   struct Sizes {
     explicit Sizes(const ForwardSetup& setup)
@@ -282,19 +288,19 @@ class TileProducts {
           value_steps(row_tiles(setup.value_dim)),
           key_squares(column_tiles(setup.head_dim) / 2),
           value_squares(column_tiles(setup.value_dim) / 2) {
-      const std::int64_t parts = (setup.block_keys + kMostPartKeys - 1) / kMostPartKeys;
-      part_keys = whole_units((setup.block_keys + parts - 1) / parts, kTileRows);
+      const std::int64_t count = (setup.block_keys + kMostStretchKeys - 1) / kMostStretchKeys;
+      stretch_keys = whole_units((setup.block_keys + count - 1) / count, kTileRows);
     }
     std::int64_t key_steps, value_steps;      // of 32 dimensions, at least one
     std::int64_t key_squares, value_squares;  // the same, or none
-    std::int64_t part_keys;
+    std::int64_t stretch_keys;
   };
   struct Range {
     std::int64_t begin, end;
     std::int64_t count() const { return end - begin; }
   };
   /// Some keys of the block whose weights are kept, in one of two buffers.
-  struct Part {
+  struct Stretch {
     std::int64_t first = 0;  // its first key, counted from the block's
     std::int64_t buffer = 0;
     bool seen[kMostTiles][kPanels] = {};  // whether some key of a tile is visible to a panel
@@ -328,31 +334,32 @@ class TileProducts {
   }
   /// Zeroes a unit's weights if it has no visible key.
   void clear_hidden(std::int64_t tile, std::int64_t panel) {
-    bool& seen = part_.seen[tile][panel];
+    bool& seen = stretch_.seen[tile][panel];
     if (seen) return;
     seen = true;
-    const UnitOperands<Numbers> of = operands(part_, tile, panel);
-    std::fill_n(of.weights, kUnit, 0.0f);
-    std::fill_n(of.rows, kUnit, 0.0f);
+    const UnitOperands<Numbers> of = operands(stretch_, tile, panel);
+    std::fill_n(of.weights, kOperand, 0.0f);
+    std::fill_n(of.rows, kOperand, 0.0f);
     for (std::int64_t part = 0; part < Numbers::kParts; ++part) {
-      std::fill_n(of.pairs + part * of.pair_part, kPart, 0.0f);
+      std::fill_n(of.pairs + part * of.pair_part, kPlane, 0.0f);
     }
   }
 
-  /// Layouts: P and dS for dV and dK [2][part_keys / 32][kPanels] units of UnitOperands, dS for dQ
-  /// [2][kPanels][parts][part_keys / 32][16 pairs of keys][32 queries].
-  UnitOperands<Numbers> operands(const Part& part, std::int64_t tile, std::int64_t panel) const {
-    const std::int64_t tiles = size_.part_keys / kTileRows;
-    const std::int64_t first = part.buffer * tiles * kPanels;
-    const std::int64_t by_tile = (first + tile * kPanels + panel) * kUnit;
-    const std::int64_t by_panel = (first + panel * tiles) * kUnit + tile * kPart;
+  /// Layouts: P and dS for dV and dK [2][stretch_keys / 32][kPanels] units of UnitOperands, dS for
+  /// dQ [2][kPanels][parts][stretch_keys / 32][16 pairs of keys][32 queries].
+  UnitOperands<Numbers> operands(const Stretch& stretch, std::int64_t tile,
+                                 std::int64_t panel) const {
+    const std::int64_t tiles = size_.stretch_keys / kTileRows;
+    const std::int64_t first = stretch.buffer * tiles * kPanels;
+    const std::int64_t by_tile = (first + tile * kPanels + panel) * kOperand;
+    const std::int64_t by_panel = (first + panel * tiles) * kOperand + tile * kPlane;
     return {.weights = scratch_.weight_rows + by_tile,
             .rows = scratch_.gradient_rows + by_tile,
             .pairs = scratch_.gradient_pairs + by_panel,
-            .pair_part = tiles * kPart};
+            .pair_part = tiles * kPlane};
   }
   float* grad_panel(std::int64_t number) const {
-    return scratch_.grad_panel + number * size_.value_steps * kUnit;
+    return scratch_.grad_panel + number * size_.value_steps * kOperand;
   }
   float* query_sums(std::int64_t number) const {
     return scratch_.query_sums + number * size_.key_squares * kSquare;
@@ -364,41 +371,41 @@ class TileProducts {
   }
 
   /// Packs a panel's rows into [squares][parts][kPanels][16][32]: row i of a square holds pairs of
-  /// the panel's rows i and i + 16. Rows with a NaN or infinity are packed as zeros. Returns the
-  /// number of these rows, and lists them in `doubtful` unless it is null.
+  /// the panel's rows i and i + 16. Returns the number of rows that are packed as zeros (kLimit),
+  /// and lists them in `doubtful` unless it is null.
   static std::int32_t pack_row_pairs(const InputRows& rows, const Panel& panel, std::int64_t dim,
                                      float* packed, std::int64_t number,
                                      std::int32_t* doubtful = nullptr) {
     const auto* const from = rows.row_as<typename Numbers::Element>(panel.first_query);
     const auto square = [&](std::int64_t c) {
-      return packed + c / 32 * kPanels * kUnit + number * kPart;
+      return packed + c / 32 * kPanels * kOperand + number * kPlane;
     };
     Magnitudes sizes;
     for (std::int64_t c = 0; c < dim; c += 32) {
       for (std::int64_t i = 0; i < kUnitRows; ++i) {
         Numbers::pack_row_pair(from, rows.stride, i, panel.rows, c, dim, square(c) + i * 32,
-                               kPanels * kPart, sizes);
+                               kPanels * kPlane, sizes);
       }
     }
-    if (sizes.below(std::numeric_limits<float>::infinity())) return 0;
+    if (sizes.below(kLimit)) return 0;
     const auto clear = [&](std::int64_t r) {
       for (std::int64_t i = 0; i < column_tiles(dim) / 2 * Numbers::kParts; ++i) {
         auto* const pairs = reinterpret_cast<std::uint16_t*>(
-            packed + (i * kPanels + number) * kPart + r % kUnitRows * 32);
+            packed + (i * kPanels + number) * kPlane + r % kUnitRows * 32);
         for (std::int64_t c = 0; c < 32; ++c) pairs[2 * c + r / kUnitRows] = 0;
       }
     };
-    return find_doubtful_rows(rows, panel.first_query, panel.rows, dim, doubtful, clear);
+    return find_doubtful_rows(rows, panel.first_query, panel.rows, dim, kLimit, doubtful, clear);
   }
 
   /// 32 x 32 scores, or dP: tile `tile` of the block's rows times a panel.
   static Sums unit_product(const float* rows, std::int64_t steps, std::int64_t tile,
                            const float* panel, float* to) {
-    return {.a = rows + tile * steps * kUnit,
-            .a_next = steps * kUnit / 2,
-            .a_step = kUnit / 2,
+    return {.a = rows + tile * steps * kOperand,
+            .a_next = steps * kOperand / 2,
+            .a_step = kOperand / 2,
             .b = panel,
-            .b_part = steps * kPart,
+            .b_part = steps * kPlane,
             .steps = steps,
             .from = nullptr,
             .to = to};
@@ -414,30 +421,30 @@ class TileProducts {
   void add_sums_of_keys(const float* weights, const Range& panels, const float* rows,
                         std::int64_t squares, float* to) {
     add_sums({.next = {.a = weights,
-                       .a_next = kUnit / 2,
-                       .a_step = kUnit,
-                       .b = rows + panels.begin * kPart,
-                       .b_part = kPanels * kPart,
+                       .a_next = kOperand / 2,
+                       .a_step = kOperand,
+                       .b = rows + panels.begin * kPlane,
+                       .b_part = kPanels * kPlane,
                        .steps = panels.count(),
                        .from = to,
                        .to = to},
               .squares = squares,
               .a_square = 0,
-              .b_square = kPanels * kUnit});
+              .b_square = kPanels * kOperand});
   }
   void add_sums_of_queries(std::int64_t number, const Range& tiles) {
-    const std::int64_t tile = part_.first / kTileRows + tiles.begin;
-    const UnitOperands<Numbers> first = operands(part_, tiles.begin, number);
-    add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kUnit,
-                       .a_next = kUnit / 2,
-                       .a_step = size_.key_squares * kUnit,
+    const std::int64_t tile = stretch_.first / kTileRows + tiles.begin;
+    const UnitOperands<Numbers> first = operands(stretch_, tiles.begin, number);
+    add_sums({.next = {.a = scratch_.key_rows + tile * size_.key_squares * kOperand,
+                       .a_next = kOperand / 2,
+                       .a_step = size_.key_squares * kOperand,
                        .b = first.pairs,
                        .b_part = first.pair_part,
                        .steps = tiles.count(),
                        .from = query_sums_begun_[number] ? query_sums(number) : nullptr,
                        .to = query_sums(number)},
               .squares = size_.key_squares,
-              .a_square = kUnit,
+              .a_square = kOperand,
               .b_square = 0});
     query_sums_begun_[number] = true;
   }
@@ -539,15 +546,15 @@ class TileProducts {
     for (std::int32_t i = 0; i < doubtful_; ++i) {
       const std::int64_t row = scratch_.doubtful[i];
       const std::int64_t panel = row / kPanelLanes, lane = row % kPanelLanes;
-      for (std::int64_t k = 0; k < size_.part_keys; ++k) {
-        if (!part_.seen[k / kTileRows][panel]) continue;
+      for (std::int64_t k = 0; k < size_.stretch_keys; ++k) {
+        if (!stretch_.seen[k / kTileRows][panel]) continue;
         const auto* const halves = reinterpret_cast<const std::uint16_t*>(
-            operands(part_, k / kTileRows, panel).weights + k % kTileRows * 16);
+            operands(stretch_, k / kTileRows, panel).weights + k % kTileRows * 16);
         const std::uint32_t bits = halves[lane % kUnitRows * 2 + lane / kUnitRows];
         const float weight = std::bit_cast<float>(bits << 16);
         if (weight == 0.0f) continue;
         float* const sums = scratch_.value_sums +
-                            (part_.first + k) / kTileRows * size_.value_squares * kSquare +
+                            (stretch_.first + k) / kTileRows * size_.value_squares * kSquare +
                             k % kTileRows * 32;
         for (std::int64_t c = 0; c < forward_.value_dim; ++c) {
           sums[c / 32 * kSquare + c % 32] += weight * number_at(head.grad_context, first + row, c);
@@ -560,14 +567,14 @@ class TileProducts {
   const ForwardSetup& forward_;
   BackwardScratch& scratch_;
   const Sizes size_;
-  Part part_;                // the current one
+  Stretch stretch_;          // the current one
   std::int64_t panels_ = 0;  // of the group
   std::int32_t doubtful_ = 0;
   bool query_sums_begun_[kPanels] = {};  // whether query_sums has numbers
-  // The pipeline. `current_` has scores and dP; `sums_` are those of the previous part, which may
-  // begin when all its units are finished.
+  // The pipeline. `current_` has scores and dP; `sums_` are those of the previous stretch, which
+  // may begin when all its units are finished.
   Unit current_;
-  std::int64_t units_left_ = 1;  // of the part, at most
+  std::int64_t units_left_ = 1;  // of the stretch, at most
   SquareSums sums_[2 * kMostTiles + kPanels];
   std::int64_t list_ = 0, lists_ = 0;  // the next of sums_, and their number
   std::int64_t sums_left_ = 0;

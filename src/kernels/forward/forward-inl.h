@@ -156,7 +156,7 @@ class ItemPass {
   void close_panel(std::int64_t p) {
     Panel& panel = scratch_.panels[p];
     panel.closed = true;
-    if (!panel.loaded) keys_.clear_context(panel);  // it has no visible key
+    keys_.begin_context(panel);  // it may have no visible key
     if (score_.sinks.empty() && head_.lse.data == nullptr) {
       normalize(panel);
     } else {
@@ -175,7 +175,7 @@ class ItemPass {
     panel.first_query = first_query;
     panel.rows = rows;
     panel.vectors = Keys::kHasPipeline ? kPanelVectors : (rows + kLanes - 1) / kLanes;
-    panel.loaded = panel.closed = false;
+    panel.loaded = panel.begun = panel.closed = false;
     panel.refused = 0;
     find_ranges(mask_, head_, panel);
     if constexpr (Keys::kHasPipeline) {
@@ -205,7 +205,8 @@ class ItemPass {
       if (!refuse(panel, keys_.unfit_queries(panel))) return false;
     }
     panel.loaded = true;
-    keys_.clear_context(panel);
+    // A pipeline begins with the first sums instead.
+    if constexpr (!Keys::kHasPipeline) keys_.begin_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
                            panel.queries);
     if constexpr (Keys::kMayRefuse) keys_.clear_queries(panel, panel.refused);
@@ -328,7 +329,7 @@ class ItemPass {
   /// Hands the visible part of a block to the pipeline of `Keys`. Returns false, without any
   /// effect, if the block needs other stages than it has.
   bool push(std::int64_t p, std::int64_t block, std::int64_t segments, bool last) {
-    const Panel& panel = scratch_.panels[p];
+    Panel& panel = scratch_.panels[p];
     if (!pushes_ || !keys_.may_push()) return false;
     typename Keys::Part& part = keys_.next();
     part.panel = &panel;
@@ -387,7 +388,7 @@ class ItemPass {
 
   void attend(std::int64_t p, std::int64_t block, std::int64_t tiles, std::int64_t segments) {
     const Floats d;
-    const Panel& panel = scratch_.panels[p];
+    Panel& panel = scratch_.panels[p];
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       hn::Store(hn::Set(d, kLowest), d, scratch_.block_maximum + lane);
       hn::Store(hn::Zero(d), d, scratch_.block_sum + lane);
@@ -529,7 +530,7 @@ class ItemPass {
   }
 
   template <int kVectors>
-  HWY_INLINE void add_values(const Panel& panel, const Segment& segment) {
+  HWY_INLINE void add_values(Panel& panel, const Segment& segment) {
     const Floats d;
     const std::int64_t lane = segment.first_vector * kLanes;
     keys_.template add_values<kVectors>(panel, segment, [&] {

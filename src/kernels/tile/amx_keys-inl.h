@@ -113,7 +113,8 @@ class AmxKeys : public LaneContexts<Numbers> {
 
   /// Computes context = factor * context + weights times values.
   template <int kVectors, class Fetch>
-  HWY_INLINE void add_values(const Panel& panel, const Segment& segment, const Fetch&) {
+  HWY_INLINE void add_values(Panel& panel, const Segment& segment, const Fetch&) {
+    this->begin_context(panel);
     const std::int64_t lane = segment.first_vector * kLanes;
     rescale(panel, lane, kVectors);
     const float* const weights = scratch_.weights + segment.first_key / 2 * kPanelLanes + lane;
@@ -207,7 +208,7 @@ class AmxKeys : public LaneContexts<Numbers> {
   /// A part of a block of the pipeline: `keys` keys, a multiple of 32, from key `first_key` of the
   /// block on.
   struct Part {
-    const Panel* panel = nullptr;  // null: none
+    Panel* panel = nullptr;  // null: none
     std::int64_t panel_number = 0;
     std::int64_t block = 0;
     std::int64_t first_key = 0;
@@ -412,24 +413,30 @@ class AmxKeys : public LaneContexts<Numbers> {
         const std::uint32_t there = dims < 32 ? (1u << dims) - 1u : ~0u;
         __m512i low[16], high[16];
         const float* const from = panel.context + c * kPanelLanes + lane;
+        const auto number = [&](int i) HWY_ATTR {
+          return _mm512_castps_si512(_mm512_mul_ps(factor, _mm512_load_ps(from + i * kPanelLanes)));
+        };
+        constexpr bool kFloats = sizeof(T) == sizeof(float);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
-          const float* const at = from + i * kPanelLanes;
-          low[i] = _mm512_castps_si512(_mm512_mul_ps(factor, _mm512_load_ps(at)));
-          high[i] = _mm512_castps_si512(
-              _mm512_mul_ps(factor, _mm512_load_ps(at + kUnitRows * kPanelLanes)));
+          if constexpr (kFloats) {
+            low[i] = number(i);
+            high[i] = number(i + 16);
+          } else {
+            low[i] = bf16_pairs(number(2 * i), number(2 * i + 1));
+          }
         }
         turn_words(low);
-        turn_words(high);
+        if constexpr (kFloats) turn_words(high);
         for (std::int64_t r = 0; r < rows; ++r) {
           T* const row = to + r * head_.context.stride;
-          if constexpr (sizeof(T) == sizeof(float)) {
+          if constexpr (kFloats) {
             _mm512_mask_storeu_epi32(row, static_cast<__mmask16>(there), low[r]);
             if (dims > 16) {
               _mm512_mask_storeu_epi32(row + 16, static_cast<__mmask16>(there >> 16), high[r]);
             }
           } else {
-            _mm512_mask_storeu_epi16(row, there, bf16_bits(low[r], high[r]));
+            _mm512_mask_storeu_epi16(row, there, low[r]);
           }
         }
       }
@@ -439,6 +446,7 @@ class AmxKeys : public LaneContexts<Numbers> {
   /// Multiplies contexts by scratch.factor.
   void rescale(const Panel& panel, std::int64_t lane, int vectors) const {
     const Floats d;
+    if (!panel.begun) return;
     for (int v = 0; v < vectors; ++v, lane += kLanes) {
       const Vector factor = hn::Load(d, scratch_.factor + lane);
       if (hn::AllTrue(d, hn::Eq(factor, hn::Set(d, 1.0f)))) continue;
@@ -600,9 +608,11 @@ class AmxKeys : public LaneContexts<Numbers> {
   HWY_INLINE void block_context(const Part& part, const float* weights, Pending& pending,
                                 Between& between) const {
     for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
-      four_sums<Numbers, 2, false, kRows>(
-          context_sums(part.packed, part.keys, t, weights, part.panel->context), pending, between);
+      Sums sums = context_sums(part.packed, part.keys, t, weights, part.panel->context);
+      if (!part.panel->begun) sums.from = nullptr;
+      four_sums<Numbers, 2, false, kRows>(sums, pending, between);
     }
+    part.panel->begun = true;
   }
 
   /// raise() for the current part, with contexts. Returns false if a score is so large that

@@ -84,19 +84,18 @@ struct Magnitudes {
   }
 };
 
-/// Returns 32 floats, 16 of them in `low`, rounded to bfloat16, to nearest and ties to even.
-HWY_INLINE __m512i bf16_bits(__m512i low, __m512i high) {
+/// Returns pairs of floats, `first` below `second`, rounded to bfloat16, to nearest and ties to
+/// even.
+HWY_INLINE __m512i bf16_pairs(__m512i first, __m512i second) {
   const auto rounded = [](__m512i x) HWY_ATTR {
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
     const __m512i up = _mm512_add_epi32(_mm512_add_epi32(x, odd), _mm512_set1_epi32(0x7fff));
     const __m512 value = _mm512_castsi512_ps(x);
     const __m512i quiet_nan = _mm512_or_si512(x, _mm512_set1_epi32(0x400000));
-    return _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), quiet_nan);
+    return Vector{_mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(up, _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q), quiet_nan))};
   };
-  alignas(64) static constexpr std::uint16_t kUpperHalves[32] = {
-      1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
-      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
-  return _mm512_permutex2var_epi16(rounded(low), _mm512_load_si512(kUpperHalves), rounded(high));
+  return pair_of(rounded(first), rounded(second)).raw;
 }
 
 /// Turns 16 x 16 words: rows become columns.
@@ -129,9 +128,9 @@ HWY_INLINE void turn_words(__m512i* r) {
   }
 }
 
-/// bfloat16. Only the weights are rounded, to the type of the values. The softmax divides by the
-/// sum of the rounded weights, so that rows of weights sum to 1; lse needs another sum, of exact
-/// weights.
+/// bfloat16. Only the weights are rounded, to the type of the values, and the gradients of scores.
+/// The softmax divides by the sum of the rounded weights, so that rows of weights sum to 1; lse
+/// needs another sum, of exact weights.
 struct AmxBf16 {
   using Element = BFloat16;
   static constexpr std::int64_t kParts = 1;
@@ -301,8 +300,8 @@ struct AmxBf16 {
 };
 
 /// float32, as three bfloat16. In keys, queries and values the first part is rounded and the second
-/// cut, so that the parts that are left out have either sign; weights are cut twice. Pairs are
-/// dimensions i and i + 16 of 32, keys k and k + 1.
+/// cut, so that the parts that are left out have either sign; the weights of the forward pass are
+/// cut twice. Pairs are dimensions i and i + 16 of 32, keys k and k + 1.
 struct AmxFloat {
   using Element = float;
   static constexpr std::int64_t kParts = 3;

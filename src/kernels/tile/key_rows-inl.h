@@ -129,8 +129,9 @@ class KeyRows {
   // ---- contexts: [kPanelLanes][width_]
   // ------------------------------------------------------------
 
-  void clear_context(const Panel& panel) const {
-    std::fill_n(panel.context, panel.vectors * kLanes * width_, 0.0f);
+  void begin_context(Panel& panel) const {
+    if (!panel.begun) std::fill_n(panel.context, panel.vectors * kLanes * width_, 0.0f);
+    panel.begun = true;
   }
 
   template <int kVectors, class Fetch>

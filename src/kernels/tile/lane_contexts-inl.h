@@ -31,8 +31,10 @@ class LaneContexts {
 
   void note_who_sees_doubtful(const Segment& segment) { doubtful_.note_who_sees(segment); }
 
-  void clear_context(const Panel& panel) const {
-    std::fill_n(panel.context, setup_.value_dim * kPanelLanes, 0.0f);
+  /// Sets the context to zero, unless it has been begun.
+  void begin_context(Panel& panel) const {
+    if (!panel.begun) std::fill_n(panel.context, setup_.value_dim * kPanelLanes, 0.0f);
+    panel.begun = true;
   }
 
   void add_doubtful(const Panel& panel, const Segment& segment) {

@@ -23,6 +23,7 @@ struct Panel {
   std::int64_t vectors;     // the number of vectors that hold rows
   bool exact;               // every row sees all keys in its range (KeyRange::exact)
   bool loaded;              // `queries` is filled
+  bool begun;               // `context` has numbers
   bool closed;              // the results of the rows are written
   std::uint64_t refused;    // the rows that are left to another pass, one bit each
   std::int64_t keys_begin;  // the range of all keys visible to any row

@@ -3,7 +3,10 @@
 // Gradients of numbers at the limits of passes that compute products of float32 as products of
 // bfloat16: such numbers are computed as without these passes, and change nothing where hidden.
 
+#include <bit>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,8 @@
 
 namespace fovea::test {
 namespace {
+
+constexpr double kMost = std::numeric_limits<float>::max();
 
 /// One block of keys, and enough queries for tiles.
 constexpr ProblemShape kFarKeys{1, 2, 1, 140, 128};
@@ -86,7 +91,7 @@ TEST(AttentionBackwardFarNumbers, HiddenOnesDoNotChangeABit) {
   const AttentionOptions options{.mask = key_lengths({101}) & window(90, 20)};
   const FarProblem clean;
   const reference::Gradients expected = clean.gradients(options);
-  for (const double number : {kNan, kInfinity, 1e35, 1e-35}) {
+  for (const double number : {kNan, kInfinity, kMost, 1e35, 1e-35}) {
     SCOPED_TRACE(number);
     FarProblem p;
     for (std::int64_t key = 101; key < kFarKeys.kv_len; ++key) {
@@ -94,6 +99,75 @@ TEST(AttentionBackwardFarNumbers, HiddenOnesDoNotChangeABit) {
       fill_with(p.problem.value.view()[0][0][key], number);
     }
     EXPECT_TRUE(same_bits(p.gradients(options), expected));
+  }
+}
+
+TEST(AttentionBackwardFarNumbers, RowsThatSeeNothingDoNotChangeABit) {
+  // With this alignment, the first 12 rows see no key.
+  const AttentionOptions options{.mask = causal()};
+  const FarProblem clean;
+  const Forward results = forward(clean.problem.inputs(), options);
+  const auto gradients = [&](const FarProblem& p) {
+    return backward_of(p.problem.inputs(), results, options, p.loss, {}, DType::kFloat32);
+  };
+  const reference::Gradients expected = gradients(clean);
+  for (const double number : {kNan, kInfinity, kMost, 1e-35}) {
+    SCOPED_TRACE(number);
+    FarProblem p;
+    for (std::int64_t row = 0; row < 12; ++row) {
+      fill_with(p.problem.query.view()[0][1][row], number);
+      fill_with(p.loss.context.view()[0][1][row], number);
+    }
+    EXPECT_TRUE(same_bits(gradients(p), expected));
+  }
+}
+
+TEST(AttentionBackwardFarNumbers, ItemsOfBothKindsAddInOrder) {
+  // A far key in the first of several blocks, so that products of two kinds add to the same query
+  // gradients.
+  RandomProblem p = stored_problem({1, 1, 1, 700, 1024}, 32, 32);
+  fill_with(p.key.view()[0][0][0], 1e-35);
+  const ResultLoss loss = random_loss(p.inputs());
+  const Forward results = forward(p.inputs(), {});
+  const auto gradients = [&](int threads) {
+    AttentionOptions options;
+    options.execution.threads = threads;
+    return backward_of(p.inputs(), results, options, loss, {}, DType::kFloat32);
+  };
+  const reference::Gradients one = gradients(1);
+  for (int turn = 0; turn < 5; ++turn) {
+    for (const int threads : {2, 3, 8}) EXPECT_TRUE(same_bits(gradients(threads), one)) << threads;
+  }
+}
+
+TEST(AttentionBackwardFarNumbers, NanOfAnyBitsStaysNan) {
+  const FarProblem clean;
+  Forward results = forward(clean.problem.inputs(), {});
+  results.lse.at<float>({0, 1, 33}) = std::bit_cast<float>(0xffffffffu);
+  const reference::Gradients found =
+      backward_of(clean.problem.inputs(), results, {}, clean.loss, {}, DType::kFloat32);
+  EXPECT_TRUE(std::isnan(found.value.value({0, 0, 5, 1})));
+  EXPECT_TRUE(std::isnan(found.query.value({0, 1, 33, 1})));
+  EXPECT_FALSE(std::isnan(found.query.value({0, 1, 34, 1})));
+}
+
+TEST(AttentionBackwardFarNumbers, NanInSeveralGroupsOfQueries) {
+  RandomProblem p = stored_problem({1, 2, 1, 450, 300}, 32, 40);
+  ResultLoss loss = random_loss(p.inputs());
+  for (const std::int64_t row : {3, 130, 200, 290, 449}) {
+    set_value(loss.context, {0, 1, row, 7}, kNan);
+  }
+  const AttentionOptions options{.mask = causal()};
+  const Forward results = forward(p.inputs(), options);
+  const reference::Gradients found =
+      backward_of(p.inputs(), results, options, loss, {}, DType::kFloat32);
+  for (std::int64_t key = 0; key < 300; ++key) {
+    EXPECT_TRUE(std::isnan(found.value.value({0, 0, key, 7}))) << key;  // the last row sees all
+    EXPECT_FALSE(std::isnan(found.value.value({0, 0, key, 8}))) << key;
+  }
+  for (std::int64_t row = 150; row < 450; ++row) {  // earlier rows see nothing
+    const bool spoilt = row == 200 || row == 290 || row == 449;
+    EXPECT_EQ(std::isnan(found.query.value({0, 1, row, 0})), spoilt) << row;
   }
 }
 
