@@ -2,7 +2,7 @@
 //
 // The five products of the backward pass by the tile unit, in bfloat16 or in float32 as three parts
 // (amx_numbers-inl.h); RowProducts documents the interface. All are transposed, as in the forward
-// pass (amx_keys-inl.h), so that no operand has to be turned between the products:
+// pass (amx_blocks-inl.h), so that no operand has to be turned between the products:
 //
 //     S^T  [keys][queries] = K Q^T      A: rows of K                B: Q, pairs of dimensions
 //     dP^T [keys][queries] = V dO^T     A: rows of V                B: dO, pairs of dimensions
