@@ -418,6 +418,8 @@ def speed_page(forward, peers, grid=()):
         texts.append(f"{PEERS_TEXT}. {peers_sentence(peers)}")
     else:
         texts.append("Comparison with other libraries: not measured yet; `make bench-peers` does.")
+    if grid:
+        texts[-1] += f" {tables.sentence(grid)}"
     rows = []
     for name in names:
         problem = problem_of(every_cell[name])
@@ -431,8 +433,6 @@ def speed_page(forward, peers, grid=()):
             rows.append(row)
     lines = [*texts, "", *table(heading, rows), ""]
     lines += [f"Comparison measured on: {text}" for text in captions]
-    if grid:
-        lines += ["", tables.sentence(grid)]
     return "\n".join(lines).rstrip("\n")
 
 
