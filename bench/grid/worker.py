@@ -82,16 +82,16 @@ class Worker:
         import torch
 
         torch.set_grad_enabled(False)
-        self.library = {"fovea": Fovea, "torch": Torch}[library](threads)
+        self.contender = {"fovea": Fovea, "torch": Torch}[library](threads)
         self.doors = {}
 
     def versions(self, request):
-        return {"versions": self.library.versions()}
+        return {"versions": self.contender.versions()}
 
     def prepare(self, request):
         shape = shapes.Shape(**request["shape"])
         tensors, arguments = inputs(shape, request["dtype"], request["seed"])
-        self.doors = self.library.doors(shape, *tensors, arguments)
+        self.doors = self.contender.doors(shape, *tensors, arguments)
         samples = {}
         for door, call in self.doors.items():
             flat = call().float().flatten()

@@ -30,8 +30,8 @@ constexpr std::int64_t kMaxScoreBytes = 512 << 10;
 constexpr std::int64_t kItemsPerThread = 2;
 // Below this many bytes of keys, starting threads costs more than it saves.
 constexpr std::int64_t kWorthAThread = 2 << 20;
-// Decoding is the faster pass up to this many queries, from this many keys on. The tile unit
-// computes bfloat16 faster, and long rows most of all.
+// Decoding is the faster pass up to this many queries, from this many keys on. With the tile unit,
+// bfloat16 has a faster pass for more queries, and rows of kLongDim dimensions or more gain most.
 constexpr std::int64_t kFewQueries = 8;
 constexpr std::int64_t kFewQueriesBesideTiles = 7, kFewLongQueriesBesideTiles = 5;
 constexpr std::int64_t kLongDim = 129;

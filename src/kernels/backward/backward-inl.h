@@ -14,7 +14,7 @@
 // and their gradients are accumulated in scratch memory while the queries of all heads that share
 // the block are processed, one group of panels at a time, last ones first. For each group: scores =
 // Q K^T as in the forward pass, then dP = dO V^T, tile by tile; both are turned into P and dS while
-// they are in the L1 cache; then the sums dV, dK and dQ. All items process panels in the same
+// they are in the L1 cache; then the sums dV, dK and dQ. All items process groups in the same
 // order, so concurrent items on adjacent blocks add to the same query gradients shortly after each
 // other (turn.h). Each sum has a fixed order, and threads need no private copies. Last panels come
 // first because under a causal mask the last queries attend to all blocks, so that no item has to

@@ -105,6 +105,21 @@ HWY_INLINE void store_pair(const EvenOdd& pair, float* to) {
 }
 #endif
 
+/// Loads kVectors vectors, the first kPaired of them in pairs.
+template <int kPaired, int kVectors>
+HWY_INLINE void load_vectors(const float* from, Vector (&to)[kVectors]) {
+  if constexpr (kPaired > 0) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kPaired; v += 2) {
+      const EvenOdd pair = load_pair(from + v * kLanes);
+      to[v] = pair.even;
+      to[v + 1] = pair.odd;
+    }
+  }
+#pragma GCC unroll 16
+  for (int v = kPaired; v < kVectors; ++v) to[v] = hn::Load(Floats(), from + v * kLanes);
+}
+
 // ---- loops over runs of rows --------------------------------------------------------------------
 
 /// Strided rows of a few heads.
@@ -235,17 +250,7 @@ void score_runs(const Run<T>& run) {
     Vector held[kRows][kVectors];
 #pragma GCC unroll 2
     for (int r = 0; r < kRows; ++r) {
-      const float* const query = queries + r * run.from.stride;
-      if constexpr (kPaired > 0) {
-#pragma GCC unroll 8
-        for (int v = 0; v < kPaired; v += 2) {
-          const EvenOdd pair = load_pair(query + v * kLanes);
-          held[r][v] = pair.even;
-          held[r][v + 1] = pair.odd;
-        }
-      }
-#pragma GCC unroll 16
-      for (int v = kPaired; v < kVectors; ++v) held[r][v] = hn::Load(d, query + v * kLanes);
+      load_vectors<kPaired>(queries + r * run.from.stride, held[r]);
     }
     for_keys<kRows>(keys, run.cache.stride, count, scores, run.to.stride,
                     [&](const T* at, Vector(&sums)[kRows][4], int i) FOVEA_LAMBDA {
@@ -320,17 +325,7 @@ HWY_INLINE void add_columns(const T* HWY_RESTRICT values, std::int64_t value_str
   Vector sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const float* const from = context + r * context_stride;
-    if constexpr (kPaired > 0) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kPaired; v += 2) {
-        const EvenOdd pair = load_pair(from + v * kLanes);
-        sums[r][v] = pair.even;
-        sums[r][v + 1] = pair.odd;
-      }
-    }
-#pragma GCC unroll 16
-    for (int v = kPaired; v < kVectors; ++v) sums[r][v] = hn::Load(d, from + v * kLanes);
+    load_vectors<kPaired>(context + r * context_stride, sums[r]);
   }
   for (std::int64_t k = 0; k < count; ++k, values += value_stride) {
     Vector weight[kRows];
