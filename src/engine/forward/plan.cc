@@ -31,7 +31,7 @@ constexpr std::int64_t kBlockKeysMultiple = 16;
 // Several items per thread keep all threads busy until the end, but each item packs its keys and
 // values again.
 constexpr std::int64_t kItemsPerThread = 4;
-// Fewer where packing takes a larger part of the time, because the products are fast.
+// The number for the tile unit. Its products are fast, so packing takes a larger part of the time.
 constexpr std::int64_t kLargeItemsPerThread = 2;
 constexpr std::int64_t kMinPanels = 2;
 // With few queries, packing keys and values takes longer than the faster products save

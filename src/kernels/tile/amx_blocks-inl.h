@@ -9,9 +9,10 @@
 //     scores^T  [keys][queries]       = K Q^T     A: rows of K     B: Q, pairs of dimensions
 //     context^T [value_dim][queries] += V^T P^T   A: columns of V  B: weights, pairs of keys
 //
-// so that masks, biases, lenses and the softmax are shared, sums and maxima of rows need no
-// reduction, and the weights are operands as the softmax writes them. 2 x 2 sums: two tiles of A,
-// 32 keys or dimensions, by two of B, the 32 queries of a panel.
+// Masks, biases and lenses are therefore the code of the other passes, sums and maxima of a row
+// stay in one lane, and the softmax writes weights in the layout that the second product reads. A
+// step computes 2 x 2 tiles of sums: two tiles of A (32 keys or dimensions) times two of B (the 32
+// queries of a panel).
 
 #pragma once
 
