@@ -93,13 +93,15 @@ void forward_fused(const Problem& problem, bool decoded, const AttentionOutputs&
 /// Computes the sequences that are not decoded.
 void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   kernels::choose_target();
-  const kernels::ForwardSetup setup{
+  kernels::ForwardSetup setup{
       .options = &problem.options,
       .types = {problem.query.dtype(), problem.key.dtype(), problem.value.dtype()},
       .head_dim = problem.head_dim()};
-  // Where weights are relative to other maxima, a pass of its own for the lenses does not change
-  // the context.
-  const bool apart = kernels::forward_sizes(setup).block_keys > 0 && asks_for_lenses(outputs) &&
+  const std::int64_t block_keys = kernels::forward_sizes(setup).block_keys;
+  setup.lenses = lens_setup(problem, lenses_of(outputs));
+  // Where the pass with lenses is another one, lenses have a pass of their own, so that they do not
+  // change the context.
+  const bool apart = kernels::forward_sizes(setup).block_keys != block_keys &&
                      (outputs.context.defined() || outputs.lse.defined());
   if (!apart) return forward_fused(problem, false, outputs);
 

@@ -91,8 +91,10 @@ template <class Keys, class Lenses>
 class ItemPass {
  public:
   using Arithmetic = typename Keys::Arithmetic;
-  /// Whether the softmax is that of `Keys`. Lenses need weights relative to the true maximum.
-  static constexpr bool kOwnSoftmax = Keys::kHasPipeline && Lenses::kNone;
+  using ItsLenses = Lenses;
+  /// Whether the softmax is that of `Keys`, with weights relative to other numbers than the true
+  /// maxima.
+  static constexpr bool kOwnSoftmax = Keys::kHasPipeline;
 
   ItemPass(const ForwardSetup& setup, const ForwardItem& item, const ForwardItem* next,
            std::byte* scratch)
@@ -106,8 +108,7 @@ class ItemPass {
         keys_(setup, item.head, scratch_),
         dropout_(dropout_of(setup, item.head)),
         score_factor_(stages_.score_factor()),
-        pushes_(kOwnSoftmax && !stages_.any() && !dropout_ && item.head.context.data != nullptr &&
-                setup.value_dim > 0),
+        pushes_(kOwnSoftmax && !stages_.any() && !dropout_),
         lenses_(setup, item.head, scratch_,
                 scratch + scratch_.lay_out(scratch, Keys::scratch_sizes(setup)), score_factor_) {}
 
@@ -145,6 +146,7 @@ class ItemPass {
 
   // ---- called by the pipeline of Keys
 
+  Lenses& lenses() { return lenses_; }
   /// Processes a block that the pipeline does not.
   void attend_block(std::int64_t p, std::int64_t block) {
     const std::int64_t count = std::min(setup_.block_keys, head_.kv_len - block);
@@ -162,11 +164,15 @@ class ItemPass {
     } else {
       normalize_with_sink(panel);
     }
-    lenses_.close(p, panel, scratch_.factor);
+    lenses_.close(p, panel, lens_factor());
     if (head_.context.data != nullptr) keys_.write_context(panel);
   }
 
  private:
+  /// Whether lenses have other factors than contexts, those of exact weights.
+  static constexpr bool kOwnLensFactor = kOwnSoftmax && !Lenses::kNone;
+  float* lens_factor() const { return kOwnLensFactor ? scratch_.block_lse_sum : scratch_.factor; }
+
   // ---- panels -----------------------------------------------------------------------------------
 
   void open_panel(std::int64_t p, std::int64_t first_query, std::int64_t rows) {
@@ -227,9 +233,13 @@ class ItemPass {
   void normalize(const Panel& panel) {
     const Floats d;
     for (std::int64_t lane = 0; lane < panel.vectors * kLanes; lane += kLanes) {
-      const Vector sum = hn::Load(d, panel.sum + lane);
-      const Vector factor = hn::Div(hn::Set(d, 1.0f), sum);
-      hn::Store(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), factor), d, scratch_.factor + lane);
+      const auto write = [&](const float* sums, float* to) HWY_ATTR {
+        const Vector sum = hn::Load(d, sums + lane);
+        const Vector factor = hn::Div(hn::Set(d, 1.0f), sum);
+        hn::Store(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), factor), d, to + lane);
+      };
+      write(panel.sum, scratch_.factor);
+      if constexpr (kOwnLensFactor) write(panel.lse_sum, lens_factor());
     }
   }
 
@@ -258,6 +268,9 @@ class ItemPass {
       }
       // A row without a visible key or sink has context 0 and lse -inf.
       scratch_.factor[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / sum);
+      if constexpr (kOwnLensFactor) {
+        lens_factor()[lane] = sum == 0.0 ? 0.0f : static_cast<float>(shrink / lse_sum);
+      }
       if (head_.lse.data != nullptr) {
         *head_.lse.row_as<float>(panel.first_query + lane) =
             sum == 0.0 ? kMinusInfinity : static_cast<float>(maximum * kLn2 + std::log(lse_sum));
@@ -393,7 +406,7 @@ class ItemPass {
       hn::Store(hn::Set(d, kLowest), d, scratch_.block_maximum + lane);
       hn::Store(hn::Zero(d), d, scratch_.block_sum + lane);
     }
-    lenses_.begin_block(panel, tiles);
+    if constexpr (!kOwnSoftmax) lenses_.begin_block(panel, tiles);
     for (std::int64_t s = 0; s < segments; ++s) {
       const Segment& segment = scratch_.segments[s];
       if (segment.masked) stages_.prepare_mask(panel, block, segment);
@@ -402,10 +415,11 @@ class ItemPass {
       });
       keys_.note_who_sees_doubtful(segment);
     }
-    lenses_.look_at_scores(p, panel, block, tiles, segments);
     if constexpr (kOwnSoftmax) {
       keys_.raise(panel, scratch_.block_maximum, score_factor_);
+      lenses_.rescale(p, panel);
     } else {
+      lenses_.look_at_scores(p, panel, block, tiles, segments);
       raise_panel_maximum(panel);
     }
     lenses_.begin_weights(p, panel, block, segments);
@@ -415,6 +429,7 @@ class ItemPass {
         if constexpr (kOwnSoftmax) {
           keys_.template compute_weights<decltype(vectors)::value>(panel, block, segment,
                                                                    score_factor_, dropout_);
+          lenses_.look_at_weights(p, panel, block, segment);
         } else if (lenses_.watches_weights()) {
           lenses_.template compute_weights<decltype(vectors)::value>(p, panel, block, segment);
         } else if (dropout_) {
@@ -424,10 +439,10 @@ class ItemPass {
         }
       });
     }
-    lenses_.end_weights(p);
     if constexpr (kOwnSoftmax) {
       keys_.add_block_sums(panel);
     } else {
+      lenses_.end_weights(p);
       add_block_sum(panel);
     }
     if (head_.context.data == nullptr) return;
@@ -448,7 +463,8 @@ class ItemPass {
       const bool masked = scratch_.masked[k / kTileRows] != 0;
       next_keys_.fetch();
       next_queries_.fetch();
-      float* const maximum = lenses_.maximum_of(k, scratch_.block_maximum);
+      float* maximum = scratch_.block_maximum;
+      if constexpr (!kOwnSoftmax) maximum = lenses_.maximum_of(k, maximum);
       // If stages or a mask follow, the maximum is computed after them.
       keys_.template scores<kVectors>(
           k, panel.queries + lane, scores,

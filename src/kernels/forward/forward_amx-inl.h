@@ -6,6 +6,7 @@
 
 #include "kernels/forward/forward-inl.h"
 #include "kernels/forward/forward_bf16.h"
+#include "kernels/lenses/amx_lenses-inl.h"
 #include "kernels/simd/flush_to_zero.h"
 #include "kernels/simd/tile_unit-inl.h"
 #include "kernels/tile/amx_keys-inl.h"
@@ -16,7 +17,7 @@ namespace fovea::kernels::HWY_NAMESPACE {
 
 inline std::size_t amx_bf16_scratch_bytes(const ForwardSetup& setup) {
   using Keys = AmxKeys<AmxBf16>;
-  return setup.lenses.any() ? item_scratch_bytes<Keys, ItemLenses<AmxBf16>>(setup)
+  return setup.lenses.any() ? item_scratch_bytes<Keys, AmxLenses<AmxBf16>>(setup)
                             : item_scratch_bytes<Keys, NoLenses>(setup);
 }
 
@@ -26,7 +27,7 @@ inline void amx_bf16_item(const ForwardSetup& setup, const ForwardItem& item,
   const TileUnitSession session;
   const FlushToZero flush;
   if (setup.lenses.any()) {
-    ItemPass<AmxKeys<AmxBf16>, ItemLenses<AmxBf16>>(setup, item, next, scratch).run(stop);
+    ItemPass<AmxKeys<AmxBf16>, AmxLenses<AmxBf16>>(setup, item, next, scratch).run(stop);
   } else {
     ItemPass<AmxKeys<AmxBf16>, NoLenses>(setup, item, next, scratch).run(stop);
   }

@@ -56,6 +56,7 @@ struct NoLenses {
   static std::size_t scratch_bytes(const ForwardSetup&) { return 0; }
 
   void open(std::int64_t, const Panel&) {}
+  void rescale(std::int64_t, const Panel&) {}
   void begin_block(const Panel&, std::int64_t) {}
   static float* maximum_of(std::int64_t, float* block_maximum) { return block_maximum; }
   void look_at_scores(std::int64_t, const Panel&, std::int64_t, std::int64_t, std::int64_t) {}
@@ -63,6 +64,7 @@ struct NoLenses {
   static constexpr bool watches_weights() { return false; }
   template <int kVectors>
   void compute_weights(std::int64_t, const Panel&, std::int64_t, const Segment&) {}
+  void look_at_weights(std::int64_t, const Panel&, std::int64_t, const Segment&) {}
   void end_weights(std::int64_t) {}
   void close(std::int64_t, const Panel&, const float*) {}
 };

@@ -26,11 +26,12 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
     panel.exponents = arena.take<double>(statistics);
     panel.distances = arena.take<double>(statistics);
     panel.squares = arena.take<double>(statistics);
+    panel.sums = arena.take<double>(statistics);
     panel.maximum_key = arena.take<std::int64_t>(statistics);
     panel.first_score = arena.take<float>(statistics);
     panel.top_scores = arena.take<float>(s.lanes * top_stride);
     panel.top_keys = arena.take<std::int32_t>(s.lanes * top_stride);
-    panel.top_least = arena.take<float>(s.setup.top > 0 ? s.lanes : 0);
+    panel.top_least = arena.take<float>(s.lanes);
     panel.cells = arena.take<float>(s.setup.map ? (columns + blocks) * s.lanes : 0);
     panel.block_maximum = arena.take<float>(s.setup.map ? blocks * s.lanes : 0);
     panel.block_seen = arena.take<std::uint8_t>(s.setup.map ? blocks : 0);
@@ -41,9 +42,11 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
   before = arena.take<float>(s.lanes);
   centre = arena.take<float>(statistics);
   off = arena.take<float>(statistics);
-  exponents = arena.take<float>(statistics);
-  distances = arena.take<float>(statistics);
-  squares = arena.take<float>(statistics);
+  exponents = arena.take<float>(s.lanes);
+  distances = arena.take<float>(s.lanes);
+  squares = arena.take<float>(s.lanes);
+  sums = arena.take<float>(s.lanes);
+  hits = arena.take<std::uint32_t>(2 * s.lanes);
   row = arena.take<float>(s.lanes);
   column_begin = arena.take<std::int64_t>(s.setup.map ? columns + 1 : 0);
   return arena.used();

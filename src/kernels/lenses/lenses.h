@@ -15,7 +15,9 @@ namespace fovea::kernels {
 struct PanelLenses {
   // With x = (score - running maximum) * log2(e): sums of 2^x x, of 2^x times the distance from
   // maximum_key, and of 2^x times its square.
-  double *exponents, *distances, *squares;  // [lanes]
+  // The tile unit has sums of 2^x as well, the mean key instead of the distance, and squares about
+  // it.
+  double *exponents, *distances, *squares, *sums;  // [lanes]
   std::int64_t* maximum_key;                // [lanes], initially -1
   float* first_score;                       // [lanes], of key 0
   float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad
@@ -41,8 +43,10 @@ struct LensScratch {
   float* exponents;            // [lanes], sums of the block
   float* distances;            // [lanes]
   float* squares;              // [lanes]
+  float* sums;                 // [lanes]
   float* row;                  // [lanes], temporary of a single step
   std::int64_t* column_begin;  // [map columns + 1], first key of each column
+  std::uint32_t* hits;         // [2][lanes], scores above the thresholds, one bit each
   std::int64_t top_pad, top_stride;
   std::int32_t* top_candidates;  // [block_keys / tile_rows * lanes + vector_lanes]
 

@@ -66,12 +66,12 @@ class AmxKeys : public AmxBlocks<Numbers> {
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       const Vector before = hn::Load(d, panel.maximum + lane);
       const Vector here = hn::Load(d, block_maximum + lane);
-      const auto far = hn::Gt(exponent(scale, here, before), hn::Set(d, kMostExponent));
+      const auto far = hn::Gt(exponent_of(scale, here, before), hn::Set(d, kMostExponent));
       const auto first = hn::Eq(before, hn::Set(d, kLowest));
       const auto raised = hn::Or(far, first);
       const Vector after = hn::IfThenElse(raised, here, before);
       const Vector shrink =
-          hn::IfThenElse(raised, exp2_of(difference(scale, before, after)), hn::Set(d, 1.0f));
+          hn::IfThenElse(raised, exp2_of(difference_of(scale, before, after)), hn::Set(d, 1.0f));
       hn::Store(after, d, panel.maximum + lane);
       hn::Store(shrink, d, scratch_.factor + lane);
       hn::Store(hn::Mul(shrink, hn::Load(d, panel.sum + lane)), d, panel.sum + lane);
@@ -96,8 +96,8 @@ class AmxKeys : public AmxBlocks<Numbers> {
         const std::int64_t lane = first + v * kLanes;
         const float* const scores = scratch_.scores + k * kPanelLanes + lane;
         const Vector maximum = hn::Load(d, panel.maximum + lane);
-        const Vector x = exponent(scale, hn::Load(d, scores), maximum);
-        const Vector y = exponent(scale, hn::Load(d, scores + kPanelLanes), maximum);
+        const Vector x = exponent_of(scale, hn::Load(d, scores), maximum);
+        const Vector y = exponent_of(scale, hn::Load(d, scores + kPanelLanes), maximum);
         const auto add = [&](float* sum, Vector a, Vector b) HWY_ATTR {
           hn::Store(hn::Add(hn::Add(hn::Load(d, sum + lane), a), b), d, sum + lane);
         };
@@ -157,8 +157,8 @@ class AmxKeys : public AmxBlocks<Numbers> {
   template <class Pass>
   void flush(Pass& pass, float factor) {
     if (current_->panel == nullptr) return;
-    if (current_->raises && !raise(*current_, factor)) return abandon(pass, false);
-    if (!advance(nullptr, factor)) return abandon(pass, true);
+    if (current_->raises && !raise(pass, *current_, factor)) return abandon(pass, false);
+    if (!advance(pass, nullptr, factor)) return abandon(pass, true);
     store_sums<2>(pending_);
     pending_ = {{nowhere(), nowhere(), nowhere(), nowhere()}};
     NoWeights none;
@@ -183,7 +183,6 @@ class AmxKeys : public AmxBlocks<Numbers> {
   static constexpr std::int64_t kPartsInFlight = 4;
   static constexpr float kMostWeights = 0x1p20f;  // the sum of a block's weights in push()
   static constexpr float kMostExponent = 20.0f;   // of a weight before a maximum is raised
-  static constexpr float kMostReference = 0x1p20f;
 
   float* nowhere() const { return scratch_.first_scores + kBlock * kPanelLanes; }
 
@@ -198,8 +197,8 @@ class AmxKeys : public AmxBlocks<Numbers> {
       std::swap(current_, next_);
       return;
     }
-    const bool raised = !current_->raises || raise(*current_, factor);
-    if (!raised || !advance(next_, factor)) {
+    const bool raised = !current_->raises || raise(pass, *current_, factor);
+    if (!raised || !advance(pass, next_, factor)) {
       abandon(pass, raised);
       next_->raises = true;
       return push_again(pass, factor);  // attend_block() has used the memory of its scores
@@ -267,15 +266,29 @@ class AmxKeys : public AmxBlocks<Numbers> {
   /// Computes the weights of the current part, meanwhile the scores of `next`, unless it is null,
   /// and adds the values of the previous part, if there is one. Returns false if a row's weights
   /// are too large or NaN.
-  bool advance(const Part* next, float factor) {
-    if constexpr (Numbers::kSumsRoundedWeights) {
-      if (head_.lse.data != nullptr) return advance_with<true>(next, factor);
+  template <class Pass>
+  bool advance(Pass& pass, const Part* next, float factor) {
+    const Panel& panel = *current_->panel;
+    if constexpr (!Pass::ItsLenses::kNone) {
+      auto& lenses = pass.lenses();
+      BlockWeights<Numbers, true, typename Pass::ItsLenses::Watch> softmax(
+          factor, panel.maximum, lenses.begin_part(*current_));
+      if (!advance_with(next, softmax)) return false;
+      lenses.end_part(*current_, softmax);
+      softmax.add_to(panel);
+    } else if (Numbers::kSumsRoundedWeights && head_.lse.data != nullptr) {
+      BlockWeights<Numbers, Numbers::kSumsRoundedWeights> softmax(factor, panel.maximum);
+      if (!advance_with(next, softmax)) return false;
+      softmax.add_to(panel);
+    } else {
+      BlockWeights<Numbers, false> softmax(factor, panel.maximum);
+      if (!advance_with(next, softmax)) return false;
+      softmax.add_to(panel);
     }
-    return advance_with<false>(next, factor);
+    return true;
   }
-  template <bool kLse>
-  bool advance_with(const Part* next, float factor) {
-    BlockWeights<Numbers, kLse> softmax(factor, current_->panel->maximum);
+  template <class Weights>
+  bool advance_with(const Part* next, Weights& softmax) {
     softmax.begin(scratch_.scores, scratch_.weights, current_->keys);
     if (next == nullptr || previous_->panel == nullptr) {
       advance_apart(next, softmax);
@@ -288,9 +301,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
     } else {
       advance_together<1>(*next, softmax);
     }
-    if (!softmax.within(kMostWeights)) return false;
-    softmax.add_to(*current_->panel);
-    return true;
+    return softmax.within(kMostWeights);
   }
   template <int kRows, class Weights>
   HWY_NOINLINE void advance_together(const Part& next, Weights& weights) {
@@ -334,6 +345,10 @@ class AmxKeys : public AmxBlocks<Numbers> {
   template <int kRows, class Between>
   HWY_INLINE void block_context(const Part& part, const float* weights, Pending& pending,
                                 Between& between) const {
+    if (size_.value_tiles == 0) {  // no sums follow that would store the pending scores
+      store_sums<2>(pending);
+      pending = {{nowhere(), nowhere(), nowhere(), nowhere()}};
+    }
     for (std::int64_t t = 0; t < size_.value_tiles; t += 2) {
       Sums sums = context_sums(part.packed, part.keys, t, weights, part.panel->context);
       if (!part.panel->begun) sums.from = nullptr;
@@ -344,7 +359,8 @@ class AmxKeys : public AmxBlocks<Numbers> {
 
   /// raise() for the current part, with contexts. Returns false if a score is so large that
   /// BlockWeights would lose digits.
-  bool raise(const Part& part, float factor) const {
+  template <class Pass>
+  bool raise(Pass& pass, const Part& part, float factor) const {
     const Floats d;
     const Panel& panel = *part.panel;
     // Four maxima, because one after the other would take the latency of each.
@@ -364,6 +380,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
     const bool fresh = hn::AllTrue(d, hn::Eq(sums, hn::Zero(d)));
     raise(panel, scratch_.block_maximum, factor);
     if (!fresh) rescale(panel, 0, kPanelVectors);
+    pass.lenses().rescale(part.panel_number, panel);
     for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
       const Vector maximum = hn::Load(d, panel.maximum + lane);
       const Vector reference = hn::Abs(hn::Mul(hn::Set(d, factor), maximum));
@@ -374,25 +391,6 @@ class AmxKeys : public AmxBlocks<Numbers> {
       if (!hn::AllTrue(d, hn::Xor(fits, none))) return false;
     }
     return true;
-  }
-
-  /// Returns the reference of maximum `a` minus that of `b`, as exponent() has them.
-  static HWY_INLINE Vector difference(Vector factor, Vector a, Vector b) {
-    const Floats d;
-    const Vector of_a = hn::Mul(factor, a), of_b = hn::Mul(factor, b);
-    const auto fits = hn::Le(hn::Max(hn::Abs(of_a), hn::Abs(of_b)), hn::Set(d, kMostReference));
-    return hn::IfThenElse(fits, hn::Sub(of_a, of_b), hn::Mul(factor, hn::Sub(a, b)));
-  }
-
-  /// Returns factor * (score - maximum). One rounding, of factor * maximum, is common to all scores
-  /// of a row, unless that product is so large that the rounding would exceed the range of
-  /// exponents.
-  static HWY_INLINE Vector exponent(Vector factor, Vector score, Vector maximum) {
-    const Floats d;
-    const Vector reference = hn::Mul(factor, maximum);
-    const auto fits = hn::Le(hn::Abs(reference), hn::Set(d, kMostReference));
-    return hn::IfThenElse(fits, hn::MulAdd(score, factor, hn::Neg(reference)),
-                          hn::Mul(factor, hn::Sub(score, maximum)));
   }
 
   std::int64_t rows_per_step_;

@@ -2,6 +2,10 @@
 //
 // The inner loops of the tile unit: 2 x 2 sums of products, and the softmax of a block, two keys at
 // a time between the products. amx_keys-inl.h arranges them.
+//
+// Exponents of weights are factor * score - reference, with reference = factor * maximum. One
+// rounding, of the reference, is common to all scores of a row, unless the reference is so large
+// that its rounding would exceed the range of exponents.
 
 #pragma once
 
@@ -21,15 +25,47 @@ constexpr std::int64_t kRowBytes = kPanelLanes * static_cast<std::int64_t>(sizeo
 /// A row of zeros; loaded 16 times, it is a tile of zeros.
 alignas(64) inline constexpr float kZeroRow[16] = {};
 
-/// The softmax of a block, two keys at a time; if kLse, also the sums for lse. Members are not
-/// arrays, so that compilers keep them in registers.
-template <class Numbers, bool kLse>
+/// The largest reference whose rounding matters little.
+constexpr float kMostReference = 0x1p20f;
+
+/// Returns factor * (score - maximum).
+HWY_INLINE Vector exponent_of(Vector factor, Vector score, Vector maximum) {
+  const Vector reference = hn::Mul(factor, maximum);
+  const auto fits = hn::Le(hn::Abs(reference), hn::Set(Floats(), kMostReference));
+  return hn::IfThenElse(fits, hn::MulAdd(score, factor, hn::Neg(reference)),
+                        hn::Mul(factor, hn::Sub(score, maximum)));
+}
+
+/// Returns the reference of maximum `a` minus that of `b`, as exponent_of() has them.
+HWY_INLINE Vector difference_of(Vector factor, Vector a, Vector b) {
+  const Vector of_a = hn::Mul(factor, a), of_b = hn::Mul(factor, b);
+  const auto fits =
+      hn::Le(hn::Max(hn::Abs(of_a), hn::Abs(of_b)), hn::Set(Floats(), kMostReference));
+  return hn::IfThenElse(fits, hn::Sub(of_a, of_b), hn::Mul(factor, hn::Sub(a, b)));
+}
+
+/// The weights of two adjacent keys, in the order of the keys.
+struct TwoWeights {
+  Vector first, second;
+};
+
+/// Sees nothing of the weights of a block (lenses/amx_lenses-inl.h has another).
+struct NoWatch {
+  static constexpr bool kNone = true;
+  static bool within() { return true; }
+};
+
+/// The softmax of a block, two keys at a time; if kLse or if `Watch` sees the weights, also the
+/// sums for lse. Members are not arrays, so that compilers keep them in registers.
+template <class Numbers, bool kLse, class Watch = NoWatch>
 class BlockWeights {
  public:
   static_assert(kPanelVectors == 2);
+  static constexpr bool kExact = kLse || !Watch::kNone;
 
-  BlockWeights(float factor, const float* maximum)
-      : factor_(hn::Set(Floats(), factor)),
+  BlockWeights(float factor, const float* maximum, const Watch& watch = {})
+      : watch_(watch),
+        factor_(hn::Set(Floats(), factor)),
         offset0_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum)))),
         offset1_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum + kLanes)))),
         sum0_(hn::Zero(Floats())),
@@ -43,8 +79,10 @@ class BlockWeights {
     left_ = keys / 2;
   }
   HWY_INLINE void two_keys() {
-    one_vector(scores_, weights_, offset0_, sum0_, lse_sum0_);
-    one_vector(scores_ + kLanes, weights_ + kLanes, offset1_, sum1_, lse_sum1_);
+    const TwoWeights a = one_vector<0>(scores_, weights_, offset0_, sum0_, lse_sum0_);
+    const TwoWeights b =
+        one_vector<1>(scores_ + kLanes, weights_ + kLanes, offset1_, sum1_, lse_sum1_);
+    if constexpr (!Watch::kNone) watch_.two_keys(a, b);
     scores_ += 2 * kPanelLanes;
     weights_ += kPanelLanes;
     --left_;
@@ -55,20 +93,27 @@ class BlockWeights {
   bool within(float most) const {
     const Floats d;
     const Vector m = hn::Set(d, most);
-    return hn::AllTrue(d, hn::And(hn::Le(sum0_, m), hn::Le(sum1_, m)));
+    return hn::AllTrue(d, hn::And(hn::Le(sum0_, m), hn::Le(sum1_, m))) && watch_.within();
   }
   void add_to(const Panel& panel) const {
     add(sum0_, panel.sum);
     add(sum1_, panel.sum + kLanes);
-    if constexpr (kLse || !Numbers::kSumsRoundedWeights) {
-      add(kLse ? lse_sum0_ : sum0_, panel.lse_sum);
-      add(kLse ? lse_sum1_ : sum1_, panel.lse_sum + kLanes);
+    if constexpr (kExact || !Numbers::kSumsRoundedWeights) {
+      add(kExact ? lse_sum0_ : sum0_, panel.lse_sum);
+      add(kExact ? lse_sum1_ : sum1_, panel.lse_sum + kLanes);
     }
   }
+  /// Stores the sums of exact weights.
+  void store_exact(float* sums) const {
+    hn::Store(lse_sum0_, Floats(), sums);
+    hn::Store(lse_sum1_, Floats(), sums + kLanes);
+  }
+  const Watch& watch() const { return watch_; }
 
  private:
-  HWY_INLINE void one_vector(const float* scores, float* weights, Vector offset, Vector& sum,
-                             Vector& lse_sum) const {
+  template <int kVector>
+  HWY_INLINE TwoWeights one_vector(const float* scores, float* weights, Vector offset, Vector& sum,
+                                   Vector& lse_sum) {
     const Floats d;
     const Vector x = hn::MulAdd(hn::Load(d, scores), factor_, offset);
     const Vector y = hn::MulAdd(hn::Load(d, scores + kPanelLanes), factor_, offset);
@@ -76,14 +121,17 @@ class BlockWeights {
     const Vector second = Numbers::weight(y);
     sum = hn::Add(hn::Add(sum, first), second);
     Numbers::store_rounded(first, second, weights);
-    if constexpr (kLse) {
-      lse_sum = hn::Add(hn::Add(lse_sum, Numbers::exact_weight(x)), Numbers::exact_weight(y));
-    }
+    if constexpr (!kExact) return {first, second};
+    const TwoWeights exact{Numbers::exact_weight(x), Numbers::exact_weight(y)};
+    lse_sum = hn::Add(hn::Add(lse_sum, exact.first), exact.second);
+    if constexpr (!Watch::kNone) watch_.template look<kVector>(scores, x, y, exact);
+    return exact;
   }
   static HWY_INLINE void add(Vector more, float* to) {
     hn::Store(hn::Add(hn::Load(Floats(), to), more), Floats(), to);
   }
 
+  [[no_unique_address]] Watch watch_;
   Vector factor_, offset0_, offset1_, sum0_, sum1_, lse_sum0_, lse_sum1_;
   const float* scores_ = nullptr;
   float* weights_ = nullptr;

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lenses of the tile unit's forward pass. They see the same weights as the pass itself,
+// relative to a reference that is not the row's maximum (amx_keys-inl.h), so nothing is computed
+// twice.
+//
+// In the pipeline, each weight adds to the sums of its row and block: 2^x x for the entropy, 2^x
+// times the distance from the middle of the block and times its square, and the sum of a cell of
+// the map. All sums are of float32 weights, not of the bfloat16 weights that multiply values. A
+// score above the row's k-th largest so far sets a bit; the top keys are read through these bits
+// when the block is done.
+//
+// Distances. Blocks are combined by their means and sums of squares about the mean (Chan, Golub and
+// LeVeque 1979), which loses no digits, however far away a row's keys are. Within a block, squares
+// about its middle lose digits if nearly all of the weight is on a few adjacent keys. Sums of such
+// blocks are computed again, about a key near their mean.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+
+#include <immintrin.h>
+
+#include "kernels/lenses/lane_top_keys-inl.h"
+#include "kernels/lenses/lenses.h"
+#include "kernels/lenses/map_cells-inl.h"
+#include "kernels/simd/simd-inl.h"
+#include "kernels/tile/amx_numbers-inl.h"
+#include "kernels/tile/amx_sums-inl.h"
+#include "kernels/tile/scratch.h"
+#include "kernels/tile/setup.h"
+#include "problem/cells.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fovea::kernels::HWY_NAMESPACE {
+
+/// What a block of the pipeline adds to the lenses; a watch of BlockWeights. Members are not
+/// arrays, so that compilers keep them in registers.
+class PipelineWatch {
+ public:
+  static constexpr bool kNone = false;
+  static constexpr std::int64_t kMiddle = 32;  // distances are from this key of a block
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+  /// For the keys from `first_key` of the block on. `column_ends` points to the first key after the
+  /// current column of the map, `cell` to its sums.
+  PipelineWatch(std::int64_t block, std::int64_t first_key, std::int64_t keys, bool masked,
+                const float* least, std::uint32_t* hits, Pool pool, const std::int64_t* column_ends,
+                float* cell)
+      : least0_(hn::Load(Floats(), least)),
+        least1_(hn::Load(Floats(), least + kLanes)),
+        exponents0_(hn::Zero(Floats())),
+        exponents1_(exponents0_),
+        distances0_(exponents0_),
+        distances1_(exponents0_),
+        squares0_(exponents0_),
+        squares1_(exponents0_),
+        cell0_(exponents0_),
+        cell1_(exponents0_),
+        hits0_(hn::Zero(Words())),
+        hits1_(hits0_),
+        key_(first_key),
+        half_(keys > 32 ? first_key + 32 : kNever),
+        block_(block),
+        column_ends_(column_ends),
+        cell_(cell),
+        hits_(hits),
+        masked_(masked),
+        most_(pool == Pool::kMax) {
+    column_end_ = *column_ends - block;
+  }
+
+  template <int kVector>
+  HWY_INLINE void look(const float* scores, Vector x, Vector y, const TwoWeights& w) {
+    const Floats d;
+    if (masked_) {  // the exponent of a hidden key is -inf, and 0 * -inf is NaN
+      x = hn::Max(x, hn::Set(d, kLeastExponent));
+      y = hn::Max(y, hn::Set(d, kLeastExponent));
+    }
+    const float* const distance = kDistances + key_;
+    const float* const square = kSquares + key_;
+    const auto add = [&](Vector weight, Vector exponent, std::int64_t i, Vector & exponents,
+                         Vector & distances, Vector & squares) HWY_ATTR
+        __attribute__((always_inline)) {
+      exponents = hn::MulAdd(weight, exponent, exponents);
+      distances = hn::MulAdd(weight, hn::Set(d, distance[i]), distances);
+      squares = hn::MulAdd(weight, hn::Set(d, square[i]), squares);
+    };
+    const auto mark = [&](const float* score, Vector least, std::int64_t i, hn::Vec<Words>& hits)
+        HWY_ATTR __attribute__((always_inline)) {
+      const __mmask16 above = _mm512_cmp_ps_mask(least.raw, _mm512_load_ps(score), _CMP_LT_OQ);
+      const __m512i bit = _mm512_set1_epi32(static_cast<int>(kBits[key_ + i]));
+      hits.raw = _mm512_mask_or_epi32(hits.raw, above, hits.raw, bit);
+    };
+    if constexpr (kVector == 0) {
+      add(w.first, x, 0, exponents0_, distances0_, squares0_);
+      mark(scores, least0_, 0, hits0_);
+      add(w.second, y, 1, exponents0_, distances0_, squares0_);
+      mark(scores + kPanelLanes, least0_, 1, hits0_);
+    } else {
+      add(w.first, x, 0, exponents1_, distances1_, squares1_);
+      mark(scores, least1_, 0, hits1_);
+      add(w.second, y, 1, exponents1_, distances1_, squares1_);
+      mark(scores + kPanelLanes, least1_, 1, hits1_);
+    }
+  }
+  HWY_INLINE void two_keys(const TwoWeights& a, const TwoWeights& b) {
+    one_key(a.first, b.first);
+    one_key(a.second, b.second);
+    if (key_ == half_) [[unlikely]] {
+      store_hits(0);
+      hits0_ = hits1_ = hn::Zero(Words());
+    }
+  }
+
+  /// Returns whether no sum is NaN.
+  bool within() const {
+    const Floats d;
+    return hn::AllFalse(d, hn::Or(hn::IsNaN(exponents0_), hn::IsNaN(exponents1_)));
+  }
+  /// Stores the sums of the block and of its last cell.
+  void store(float* exponents, float* distances, float* squares) const {
+    const Floats d;
+    hn::Store(exponents0_, d, exponents);
+    hn::Store(exponents1_, d, exponents + kLanes);
+    hn::Store(distances0_, d, distances);
+    hn::Store(distances1_, d, distances + kLanes);
+    hn::Store(squares0_, d, squares);
+    hn::Store(squares1_, d, squares + kLanes);
+    hn::Store(cell0_, d, cell_);
+    hn::Store(cell1_, d, cell_ + kLanes);
+    store_hits(half_ == kNever ? 0 : 1);
+  }
+
+  /// Exponents below it have no weight.
+  static constexpr float kLeastExponent = -150.0f;
+
+ private:
+  HWY_INLINE void one_key(Vector a, Vector b) {
+    if (most_) {
+      cell0_ = hn::Max(cell0_, a);
+      cell1_ = hn::Max(cell1_, b);
+    } else {
+      cell0_ = hn::Add(cell0_, a);
+      cell1_ = hn::Add(cell1_, b);
+    }
+    if (++key_ == column_end_) [[unlikely]] {
+      const Floats d;
+      hn::Store(cell0_, d, cell_);
+      hn::Store(cell1_, d, cell_ + kLanes);
+      cell0_ = cell1_ = hn::Zero(d);
+      cell_ += kPanelLanes;
+      column_end_ = *++column_ends_ - block_;
+    }
+  }
+  void store_hits(std::int64_t half) const {
+    hn::Store(hits0_, Words(), hits_ + half * kPanelLanes);
+    hn::Store(hits1_, Words(), hits_ + half * kPanelLanes + kLanes);
+  }
+
+  static constexpr auto kTables = [] {
+    struct {
+      float distances[64], squares[64];
+      std::uint32_t bits[64];
+    } tables{};
+    for (int k = 0; k < 64; ++k) {
+      const int distance = k - static_cast<int>(kMiddle);
+      tables.distances[k] = static_cast<float>(distance);
+      tables.squares[k] = static_cast<float>(distance * distance);
+      tables.bits[k] = 1u << k % 32;
+    }
+    return tables;
+  }();
+  static constexpr const float* kDistances = kTables.distances;
+  static constexpr const float* kSquares = kTables.squares;
+  static constexpr const std::uint32_t* kBits = kTables.bits;
+
+  Vector least0_, least1_;
+  Vector exponents0_, exponents1_, distances0_, distances1_, squares0_, squares1_, cell0_, cell1_;
+  hn::Vec<Words> hits0_, hits1_;
+  std::int64_t key_, half_, column_end_ = 0, block_;
+  const std::int64_t* column_ends_;
+  float* cell_;
+  std::uint32_t* hits_;
+  bool masked_, most_;
+};
+
+/// The lenses of one work item. Functions are declared in the order in which the pass calls them.
+template <class Numbers>
+class AmxLenses {
+ public:
+  static constexpr bool kNone = false;
+  using Watch = PipelineWatch;
+
+  AmxLenses(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
+            std::byte* memory, float score_factor)
+      : setup_(setup),
+        lenses_(setup.lenses),
+        head_(head),
+        scratch_(scratch),
+        own_(laid_out(memory, setup)),
+        top_(top_of(setup.lenses)),
+        cells_(lenses_, head, setup.block_keys),
+        score_factor_(score_factor) {
+    if (!lenses_.map) return;
+    for (std::int64_t c = 0; c < lenses_.map_columns; ++c) {
+      own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
+    }
+    // Padding keys are part of the last column, to which they add nothing.
+    own_.column_begin[lenses_.map_columns] = Watch::kNever;
+  }
+
+  static std::size_t scratch_bytes(const ForwardSetup& setup) {
+    return LensScratch().lay_out(nullptr, sizes(setup));
+  }
+
+  void open(std::int64_t p, const Panel& panel) {
+    PanelLenses& seen = own_.panels[p];
+    if (lenses_.statistics) {
+      for (double* const sums : {seen.sums, seen.exponents, seen.distances, seen.squares}) {
+        std::fill_n(sums, kPanelLanes, 0.0);
+      }
+      std::fill_n(seen.first_score, kPanelLanes, kMinusInfinity);
+    }
+    top_.open(panel.rows, seen);
+    if (lenses_.map) {
+      const std::int64_t first = panel.keys_begin / setup_.block_keys;
+      const std::int64_t last = (panel.keys_end + setup_.block_keys - 1) / setup_.block_keys;
+      if (first < last) std::fill(seen.block_seen + first, seen.block_seen + last, 0);
+    }
+  }
+
+  // ---- the pipeline
+
+  /// Begins a part of a block, whose scores are computed.
+  template <class Part>
+  Watch begin_part(const Part& part) {
+    const Panel& panel = *part.panel;
+    PanelLenses& seen = own_.panels[part.panel_number];
+    top_.begin(scratch_.scores, part.keys, seen);
+    const std::int64_t first = part.block + part.first_key;
+    const std::int64_t* column_ends = &kNever;
+    float* cell = own_.row;
+    if (lenses_.map) {
+      // A part has all keys that a row of the panel sees, so cells begin and end in it.
+      begin_cells(panel, part.block, part.keys < setup_.block_keys, seen);
+      const std::int64_t column = column_of(first);
+      column_ends = own_.column_begin + column + 1;
+      cell = cell_of_block(seen, part.block, column);
+    }
+    return Watch(part.block, part.first_key, part.keys, part.masked[0] || part.masked[1],
+                 seen.top_least, own_.hits, lenses_.pool, column_ends, cell);
+  }
+  /// Adds the sums of the part.
+  template <class Part, class Weights>
+  HWY_NOINLINE void end_part(const Part& part, const Weights& weights) {
+    PanelLenses& seen = own_.panels[part.panel_number];
+    weights.watch().store(own_.exponents, own_.distances, own_.squares);
+    const std::int64_t first = part.block + part.first_key;
+    if (lenses_.statistics) {
+      weights.store_exact(own_.sums);
+      if (first == 0) std::copy_n(scratch_.scores, kPanelLanes, seen.first_score);
+      const double middle = static_cast<double>(part.block + Watch::kMiddle);
+      const float first_distance = static_cast<float>(part.first_key - Watch::kMiddle);
+      for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+        const Run run{scratch_.scores + lane, part.keys, lane, first_distance, middle};
+        add_run(*part.panel, run, seen);
+      }
+    }
+    for (std::int64_t k = 0; k < part.keys; k += 32) {
+      for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+        top_.insert(scratch_.scores + k * kPanelLanes + lane, first + k, lane,
+                    own_.hits + k / 32 * kPanelLanes, seen);
+      }
+    }
+  }
+
+  // ---- blocks that the pipeline does not compute
+
+  /// Called after maxima are raised, and sums multiplied by scratch.factor.
+  void rescale(std::int64_t p, const Panel&) {
+    if (!lenses_.statistics) return;
+    PanelLenses& seen = own_.panels[p];
+    for (std::int64_t i = 0; i < kPanelLanes; ++i) {
+      const float factor = scratch_.factor[i];
+      if (factor == 1.0f) continue;
+      const double f = static_cast<double>(factor);
+      // Weights are 2^x, and 2^x f = 2^(x + log2 f).
+      const double more = factor > 0.0f ? std::log2(f) : 0.0;
+      seen.sums[i] *= f;
+      seen.exponents[i] = f * seen.exponents[i] + more * seen.sums[i];
+      seen.squares[i] *= f;
+    }
+  }
+  void begin_weights(std::int64_t p, const Panel& panel, std::int64_t block, std::int64_t) {
+    if (lenses_.map) begin_cells(panel, block, true, own_.panels[p]);
+  }
+  void look_at_weights(std::int64_t p, const Panel& panel, std::int64_t block,
+                       const Segment& segment) {
+    PanelLenses& seen = own_.panels[p];
+    const float* const scores = scratch_.scores + segment.first_key * kPanelLanes;
+    if (block + segment.first_key == 0 && lenses_.statistics) {
+      const std::int64_t lane = segment.first_vector * kLanes;
+      std::copy_n(scores + lane, segment.vectors * kLanes, seen.first_score + lane);
+    }
+    if (segment.vectors == kPanelVectors) top_.begin(scores, segment.keys, seen);
+    seen.top_begun = true;
+    const double middle = static_cast<double>(block + Watch::kMiddle);
+    const float first_distance = static_cast<float>(segment.first_key - Watch::kMiddle);
+    for (std::int64_t v = segment.first_vector; v < segment.first_vector + segment.vectors; ++v) {
+      const std::int64_t lane = v * kLanes;
+      const Run run{scores + lane, segment.keys, lane, first_distance, middle};
+      look_at_run(panel, block, segment.first_key, run, seen);
+      for (std::int64_t k = 0; k < segment.keys; k += 32) {
+        top_.insert(run.scores + k * kPanelLanes, block + segment.first_key + k, lane,
+                    own_.hits + k / 32 * kPanelLanes, seen);
+      }
+    }
+  }
+
+  /// Writes the results of the panel's rows. Weights are factor[lane] 2^(score - maximum).
+  void close(std::int64_t p, const Panel& panel, const float* factor) {
+    PanelLenses& seen = own_.panels[p];
+    if (top_.any()) {
+      // Largest weights, and factors for weights relative to them.
+      const Floats d;
+      for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+        const Vector largest = top_.largest(seen, lane);
+        const Vector x =
+            exponent_of(hn::Set(d, score_factor_), largest, hn::Load(d, panel.maximum + lane));
+        hn::Store(hn::Mul(hn::Load(d, factor + lane), exp2_of(x)), d, own_.distances + lane);
+      }
+    }
+    if (lenses_.statistics) {
+      for (std::int64_t i = 0; i < panel.rows; ++i) write_statistics(panel, seen, factor, i);
+    }
+    if (lenses_.top > 0) top_.write(panel, seen, head_, own_.distances, score_factor_);
+    if (lenses_.map) cells_.add(panel, seen, factor, score_factor_, own_.row);
+  }
+
+ private:
+  /// Some keys and the rows of one vector.
+  struct Run {
+    const float* scores;  // [keys][kPanelLanes]
+    std::int64_t keys;
+    std::int64_t lane;
+    float first_distance;  // of the first key from `middle`
+    double middle;
+  };
+  /// Blocks whose keys have a smaller variance about their mean, in keys, are summed again.
+  static constexpr float kLeastVariance = 32.0f;
+  static constexpr std::int64_t kNever = Watch::kNever;
+
+  static std::int64_t top_of(const LensSetup& lenses) {
+    return std::max<std::int64_t>(lenses.top, lenses.statistics ? 1 : 0);
+  }
+  static LensScratchSizes sizes(const ForwardSetup& setup) {
+    LensSetup lenses = setup.lenses;
+    lenses.top = top_of(lenses);
+    return {.setup = lenses,
+            .panels = setup.most_panels,
+            .lanes = kPanelLanes,
+            .vector_lanes = kLanes,
+            .tile_rows = kTileRows,
+            .block_keys = setup.block_keys,
+            .most_keys = std::max<std::int64_t>(setup.most_keys, 1)};
+  }
+  static LensScratch laid_out(std::byte* memory, const ForwardSetup& setup) {
+    LensScratch scratch;
+    scratch.lay_out(memory, sizes(setup));
+    return scratch;
+  }
+  std::int64_t column_of(std::int64_t key) const {
+    return cell_of(key, head_.kv_len, lenses_.map_columns);
+  }
+  float* cell_of_block(const PanelLenses& seen, std::int64_t block, std::int64_t column) const {
+    return seen.cells + (block / setup_.block_keys + column) * kPanelLanes;
+  }
+  void begin_cells(const Panel& panel, std::int64_t block, bool clear, PanelLenses& seen) const {
+    const std::int64_t number = block / setup_.block_keys;
+    std::copy_n(panel.maximum, kPanelLanes, seen.block_maximum + number * kPanelLanes);
+    seen.block_seen[number] = 1;
+    if (!clear) return;
+    const std::int64_t last = column_of(std::min(block + setup_.block_keys, head_.kv_len) - 1);
+    const std::int64_t first = column_of(block);
+    std::fill_n(cell_of_block(seen, block, first), (last + 1 - first) * kPanelLanes, 0.0f);
+  }
+
+  /// Computes the sums and hits of a run and adds them.
+  HWY_NOINLINE void look_at_run(const Panel& panel, std::int64_t block, std::int64_t first_key,
+                                const Run& run, PanelLenses& seen) {
+    const Floats d;
+    const Vector scale = hn::Set(d, score_factor_);
+    const Vector maximum = hn::Load(d, panel.maximum + run.lane);
+    const Vector least = top_.any() ? hn::Load(d, seen.top_least + run.lane) : hn::Zero(d);
+    Vector sum = hn::Zero(d), exponents = sum, distances = sum, squares = sum, pooled = sum;
+    Vector distance = hn::Set(d, run.first_distance);
+    hn::Vec<Words> hits = hn::Zero(Words());
+    const std::int64_t* column_end = &kNever;
+    float* cell = own_.row;
+    if (lenses_.map) {
+      const std::int64_t column = column_of(block + first_key);
+      column_end = own_.column_begin + column + 1;
+      cell = cell_of_block(seen, block, column) + run.lane;
+    }
+    const bool most = lenses_.pool == Pool::kMax;
+    const auto finish_cell = [&]() HWY_ATTR {
+      const Vector before = hn::Load(d, cell);
+      hn::Store(most ? hn::Max(before, pooled) : hn::Add(before, pooled), d, cell);
+      pooled = hn::Zero(d);
+    };
+    if (!lenses_.map) hn::Store(hn::Zero(d), d, cell);
+    for (std::int64_t k = 0; k < run.keys; ++k) {
+      const Vector score = hn::Load(d, run.scores + k * kPanelLanes);
+      const Vector x = exponent_of(scale, score, maximum);
+      const Vector weight = Numbers::exact_weight(x);
+      sum = hn::Add(sum, weight);
+      exponents = hn::MulAdd(weight, hn::Max(x, hn::Set(d, Watch::kLeastExponent)), exponents);
+      distances = hn::MulAdd(weight, distance, distances);
+      squares = hn::MulAdd(weight, hn::Mul(distance, distance), squares);
+      distance = hn::Add(distance, hn::Set(d, 1.0f));
+      pooled = most ? hn::Max(pooled, weight) : hn::Add(pooled, weight);
+      const __mmask16 above = _mm512_cmp_ps_mask(least.raw, score.raw, _CMP_LT_OQ);
+      hits.raw = _mm512_mask_or_epi32(hits.raw, above, hits.raw,
+                                      _mm512_set1_epi32(static_cast<int>(1u << k % 32)));
+      if (k % 32 == 31) {
+        hn::Store(hits, Words(), own_.hits + k / 32 * kPanelLanes + run.lane);
+        hits = hn::Zero(Words());
+      }
+      if (block + first_key + k + 1 == *column_end) {
+        finish_cell();
+        cell += kPanelLanes;
+        ++column_end;
+      }
+    }
+    finish_cell();
+    if (!lenses_.statistics) return;
+    hn::Store(sum, d, own_.sums + run.lane);
+    hn::Store(exponents, d, own_.exponents + run.lane);
+    hn::Store(distances, d, own_.distances + run.lane);
+    hn::Store(squares, d, own_.squares + run.lane);
+    add_run(panel, run, seen);
+  }
+
+  /// Adds the sums of a run, which are about its middle, to those of the rows.
+  HWY_INLINE void add_run(const Panel& panel, const Run& run, PanelLenses& seen) const {
+    const Floats d;
+    const Vector sum = hn::Load(d, own_.sums + run.lane);
+    Vector distances = hn::Load(d, own_.distances + run.lane);
+    Vector squares = hn::Load(d, own_.squares + run.lane);
+    Vector centre = hn::Zero(d);
+    const auto some = hn::Gt(sum, hn::Zero(d));
+    const Vector per_sum = hn::IfThenElseZero(some, hn::Div(hn::Set(d, 1.0f), sum));
+    Vector mean = hn::Mul(distances, per_sum);
+    Vector variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
+    const auto narrow = hn::And(some, hn::Lt(variance, hn::Set(d, kLeastVariance)));
+    if (!hn::AllFalse(d, narrow)) [[unlikely]] {
+      centre = hn::Round(mean);
+      sum_about(panel, run, centre, distances, squares);
+      mean = hn::Mul(distances, per_sum);
+      variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
+    }
+    const Vector about_mean = hn::Max(hn::Mul(variance, sum), hn::Zero(d));
+    const hn::Half<Floats> h;
+    const hn::Repartition<double, Floats> dd;
+    const auto merge = [&](std::int64_t lane, auto s, auto off, auto c, auto m, auto e) HWY_ATTR {
+      const auto new_sum = hn::PromoteTo(dd, s);
+      const auto before = hn::Load(dd, seen.sums + lane);
+      const auto all = hn::Add(before, new_sum);
+      // A float would do; doubles avoid a conversion.
+      const auto share = hn::IfThenElseZero(hn::Gt(new_sum, hn::Zero(dd)), hn::Div(new_sum, all));
+      const auto at =
+          hn::Add(hn::Add(hn::Set(dd, run.middle), hn::PromoteTo(dd, c)), hn::PromoteTo(dd, off));
+      const auto old_mean = hn::Load(dd, seen.distances + lane);
+      const auto shift = hn::Sub(at, old_mean);
+      const auto step = hn::Mul(share, shift);
+      hn::Store(all, dd, seen.sums + lane);
+      hn::Store(hn::Add(old_mean, step), dd, seen.distances + lane);
+      const auto squares_here = hn::MulAdd(hn::Mul(shift, step), before, hn::PromoteTo(dd, m));
+      hn::Store(hn::Add(hn::Load(dd, seen.squares + lane), squares_here), dd, seen.squares + lane);
+      hn::Store(hn::Add(hn::Load(dd, seen.exponents + lane), hn::PromoteTo(dd, e)), dd,
+                seen.exponents + lane);
+    };
+    const Vector exponents = hn::Load(d, own_.exponents + run.lane);
+    merge(run.lane, hn::LowerHalf(h, sum), hn::LowerHalf(h, mean), hn::LowerHalf(h, centre),
+          hn::LowerHalf(h, about_mean), hn::LowerHalf(h, exponents));
+    merge(run.lane + kLanes / 2, hn::UpperHalf(h, sum), hn::UpperHalf(h, mean),
+          hn::UpperHalf(h, centre), hn::UpperHalf(h, about_mean), hn::UpperHalf(h, exponents));
+  }
+  /// Computes the sums about `centre`, a distance from the run's middle.
+  HWY_NOINLINE void sum_about(const Panel& panel, const Run& run, Vector centre, Vector& distances,
+                              Vector& squares) const {
+    const Floats d;
+    const Vector scale = hn::Set(d, score_factor_);
+    const Vector maximum = hn::Load(d, panel.maximum + run.lane);
+    distances = squares = hn::Zero(d);
+    Vector distance = hn::Sub(hn::Set(d, run.first_distance), centre);
+    for (std::int64_t k = 0; k < run.keys; ++k) {
+      const Vector score = hn::Load(d, run.scores + k * kPanelLanes);
+      const Vector product =
+          hn::Mul(Numbers::exact_weight(exponent_of(scale, score, maximum)), distance);
+      distances = hn::Add(distances, product);
+      squares = hn::MulAdd(product, distance, squares);
+      distance = hn::Add(distance, hn::Set(d, 1.0f));
+    }
+  }
+
+  void write_statistics(const Panel& panel, const PanelLenses& seen, const float* factors,
+                        std::int64_t i) const {
+    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+    const std::int64_t row = panel.first_query + i;
+    const double sum = static_cast<double>(panel.lse_sum[i]);
+    const double factor = static_cast<double>(factors[i]);
+    const bool none = !(sum > 0.0);
+    double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0;
+    if (std::isnan(sum)) {
+      entropy = maximum = first = kNan;
+    } else if (!none) {
+      maximum = static_cast<double>(own_.distances[i]);
+      entropy = -factor *
+                (std::numbers::ln2_v<double> * seen.exponents[i] + std::log(factor) * seen.sums[i]);
+      entropy = std::max(entropy, 0.0) + 0.0;  // not -0
+      mean = static_cast<double>(row + head_.origin.offset) - seen.distances[i];
+      variance = std::max(seen.squares[i] / seen.sums[i], 0.0);
+      first = factor * std::exp2(static_cast<double>(score_factor_) *
+                                 (static_cast<double>(seen.first_score[i]) -
+                                  static_cast<double>(panel.maximum[i])));
+    }
+    const HeadLenses& to = *head_.lenses;
+    const auto write = [&](const OutputRows& rows, double number) {
+      if (rows.data != nullptr) *rows.row_as<float>(row) = static_cast<float>(number);
+    };
+    write(to.entropy, entropy);
+    write(to.maximum, maximum);
+    write(to.mean_distance, mean);
+    write(to.distance_variance, variance);
+    write(to.first_key, first);
+    if (to.maximum_key.data != nullptr) {
+      *to.maximum_key.row_as<std::int64_t>(row) =
+          none ? -1 : head_.origin.key_start + top_.largest_key(seen, i);
+    }
+  }
+
+  const ForwardSetup& setup_;
+  const LensSetup& lenses_;
+  const ForwardHead& head_;
+  ForwardScratch& scratch_;
+  LensScratch own_;
+  const LaneTopKeys top_;
+  const MapCells cells_;
+  const float score_factor_;
+};
+
+}  // namespace fovea::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
