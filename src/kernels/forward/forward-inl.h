@@ -159,6 +159,9 @@ class ItemPass {
     Panel& panel = scratch_.panels[p];
     panel.closed = true;
     keys_.begin_context(panel);  // it may have no visible key
+    if constexpr (kOwnSoftmax) {
+      if (!panel.loaded) lenses_.open(p, panel);
+    }
     if (score_.sinks.empty() && head_.lse.data == nullptr) {
       normalize(panel);
     } else {
@@ -201,16 +204,18 @@ class ItemPass {
       hn::Store(hn::Zero(d), d, panel.sum + lane);
       hn::Store(hn::Zero(d), d, panel.lse_sum + lane);
     }
-    lenses_.open(p, panel);
+    if constexpr (!kOwnSoftmax) lenses_.open(p, panel);
   }
 
   /// Loads the queries unless they are loaded. Returns false if all rows are left to another pass.
-  bool begin_panel(Panel& panel) {
+  bool begin_panel(std::int64_t p) {
+    Panel& panel = scratch_.panels[p];
     if (panel.loaded) return true;
     if constexpr (Keys::kMayRefuse) {
       if (!refuse(panel, keys_.unfit_queries(panel))) return false;
     }
     panel.loaded = true;
+    if constexpr (kOwnSoftmax) lenses_.open(p, panel);
     // A pipeline begins with the first sums instead.
     if constexpr (!Keys::kHasPipeline) keys_.begin_context(panel);
     load_panel<Arithmetic>(head_.query, panel, setup_.head_dim, stages_.query_factor(),
@@ -302,7 +307,7 @@ class ItemPass {
       if constexpr (Keys::kMayRefuse) {
         if (!refuse(panel, keys_.rows_that_see_unfit(panel))) return;
       }
-      if (!begin_panel(panel)) return;
+      if (!begin_panel(p)) return;
       if constexpr (Keys::kHasPipeline) {
         pushed = push(p, block, segments, last);
         if (pushed) continue;
@@ -325,7 +330,7 @@ class ItemPass {
     if (block < panel.whole_begin || end > panel.whole_end) return false;
     keys_.enter(block, setup_.block_keys);
     if (!keys_.may_push()) return false;
-    if (!begin_panel(panel)) return false;
+    if (!begin_panel(p)) return false;
     last = end >= panel.keys_end;
     typename Keys::Part& part = keys_.next();
     part.panel = &panel;

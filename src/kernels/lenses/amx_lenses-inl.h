@@ -23,13 +23,16 @@
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include <immintrin.h>
 
 #include "kernels/lenses/lane_top_keys-inl.h"
 #include "kernels/lenses/lenses.h"
 #include "kernels/lenses/map_cells-inl.h"
+#include "kernels/lenses/pipeline_watch-inl.h"
 #include "kernels/simd/simd-inl.h"
+#include "kernels/tile/amx_keys-inl.h"
 #include "kernels/tile/amx_numbers-inl.h"
 #include "kernels/tile/amx_sums-inl.h"
 #include "kernels/tile/scratch.h"
@@ -39,163 +42,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// What a block of the pipeline adds to the lenses; a watch of BlockWeights. Members are not
-/// arrays, so that compilers keep them in registers.
-class PipelineWatch {
- public:
-  static constexpr bool kNone = false;
-  static constexpr std::int64_t kMiddle = 32;  // distances are from this key of a block
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-
-  /// For the keys from `first_key` of the block on. `column_ends` points to the first key after the
-  /// current column of the map, `cell` to its sums.
-  PipelineWatch(std::int64_t block, std::int64_t first_key, std::int64_t keys, bool masked,
-                const float* least, std::uint32_t* hits, Pool pool, const std::int64_t* column_ends,
-                float* cell)
-      : least0_(hn::Load(Floats(), least)),
-        least1_(hn::Load(Floats(), least + kLanes)),
-        exponents0_(hn::Zero(Floats())),
-        exponents1_(exponents0_),
-        distances0_(exponents0_),
-        distances1_(exponents0_),
-        squares0_(exponents0_),
-        squares1_(exponents0_),
-        cell0_(exponents0_),
-        cell1_(exponents0_),
-        hits0_(hn::Zero(Words())),
-        hits1_(hits0_),
-        key_(first_key),
-        half_(keys > 32 ? first_key + 32 : kNever),
-        block_(block),
-        column_ends_(column_ends),
-        cell_(cell),
-        hits_(hits),
-        masked_(masked),
-        most_(pool == Pool::kMax) {
-    column_end_ = *column_ends - block;
-  }
-
-  template <int kVector>
-  HWY_INLINE void look(const float* scores, Vector x, Vector y, const TwoWeights& w) {
-    const Floats d;
-    if (masked_) {  // the exponent of a hidden key is -inf, and 0 * -inf is NaN
-      x = hn::Max(x, hn::Set(d, kLeastExponent));
-      y = hn::Max(y, hn::Set(d, kLeastExponent));
-    }
-    const float* const distance = kDistances + key_;
-    const float* const square = kSquares + key_;
-    const auto add = [&](Vector weight, Vector exponent, std::int64_t i, Vector & exponents,
-                         Vector & distances, Vector & squares) HWY_ATTR
-        __attribute__((always_inline)) {
-      exponents = hn::MulAdd(weight, exponent, exponents);
-      distances = hn::MulAdd(weight, hn::Set(d, distance[i]), distances);
-      squares = hn::MulAdd(weight, hn::Set(d, square[i]), squares);
-    };
-    const auto mark = [&](const float* score, Vector least, std::int64_t i, hn::Vec<Words>& hits)
-        HWY_ATTR __attribute__((always_inline)) {
-      const __mmask16 above = _mm512_cmp_ps_mask(least.raw, _mm512_load_ps(score), _CMP_LT_OQ);
-      const __m512i bit = _mm512_set1_epi32(static_cast<int>(kBits[key_ + i]));
-      hits.raw = _mm512_mask_or_epi32(hits.raw, above, hits.raw, bit);
-    };
-    if constexpr (kVector == 0) {
-      add(w.first, x, 0, exponents0_, distances0_, squares0_);
-      mark(scores, least0_, 0, hits0_);
-      add(w.second, y, 1, exponents0_, distances0_, squares0_);
-      mark(scores + kPanelLanes, least0_, 1, hits0_);
-    } else {
-      add(w.first, x, 0, exponents1_, distances1_, squares1_);
-      mark(scores, least1_, 0, hits1_);
-      add(w.second, y, 1, exponents1_, distances1_, squares1_);
-      mark(scores + kPanelLanes, least1_, 1, hits1_);
-    }
-  }
-  HWY_INLINE void two_keys(const TwoWeights& a, const TwoWeights& b) {
-    one_key(a.first, b.first);
-    one_key(a.second, b.second);
-    if (key_ == half_) [[unlikely]] {
-      store_hits(0);
-      hits0_ = hits1_ = hn::Zero(Words());
-    }
-  }
-
-  /// Returns whether no sum is NaN.
-  bool within() const {
-    const Floats d;
-    return hn::AllFalse(d, hn::Or(hn::IsNaN(exponents0_), hn::IsNaN(exponents1_)));
-  }
-  /// Stores the sums of the block and of its last cell.
-  void store(float* exponents, float* distances, float* squares) const {
-    const Floats d;
-    hn::Store(exponents0_, d, exponents);
-    hn::Store(exponents1_, d, exponents + kLanes);
-    hn::Store(distances0_, d, distances);
-    hn::Store(distances1_, d, distances + kLanes);
-    hn::Store(squares0_, d, squares);
-    hn::Store(squares1_, d, squares + kLanes);
-    hn::Store(cell0_, d, cell_);
-    hn::Store(cell1_, d, cell_ + kLanes);
-    store_hits(half_ == kNever ? 0 : 1);
-  }
-
-  /// Exponents below it have no weight.
-  static constexpr float kLeastExponent = -150.0f;
-
- private:
-  HWY_INLINE void one_key(Vector a, Vector b) {
-    if (most_) {
-      cell0_ = hn::Max(cell0_, a);
-      cell1_ = hn::Max(cell1_, b);
-    } else {
-      cell0_ = hn::Add(cell0_, a);
-      cell1_ = hn::Add(cell1_, b);
-    }
-    if (++key_ == column_end_) [[unlikely]] {
-      const Floats d;
-      hn::Store(cell0_, d, cell_);
-      hn::Store(cell1_, d, cell_ + kLanes);
-      cell0_ = cell1_ = hn::Zero(d);
-      cell_ += kPanelLanes;
-      column_end_ = *++column_ends_ - block_;
-    }
-  }
-  void store_hits(std::int64_t half) const {
-    hn::Store(hits0_, Words(), hits_ + half * kPanelLanes);
-    hn::Store(hits1_, Words(), hits_ + half * kPanelLanes + kLanes);
-  }
-
-  static constexpr auto kTables = [] {
-    struct {
-      float distances[64], squares[64];
-      std::uint32_t bits[64];
-    } tables{};
-    for (int k = 0; k < 64; ++k) {
-      const int distance = k - static_cast<int>(kMiddle);
-      tables.distances[k] = static_cast<float>(distance);
-      tables.squares[k] = static_cast<float>(distance * distance);
-      tables.bits[k] = 1u << k % 32;
-    }
-    return tables;
-  }();
-  static constexpr const float* kDistances = kTables.distances;
-  static constexpr const float* kSquares = kTables.squares;
-  static constexpr const std::uint32_t* kBits = kTables.bits;
-
-  Vector least0_, least1_;
-  Vector exponents0_, exponents1_, distances0_, distances1_, squares0_, squares1_, cell0_, cell1_;
-  hn::Vec<Words> hits0_, hits1_;
-  std::int64_t key_, half_, column_end_ = 0, block_;
-  const std::int64_t* column_ends_;
-  float* cell_;
-  std::uint32_t* hits_;
-  bool masked_, most_;
-};
-
 /// The lenses of one work item. Functions are declared in the order in which the pass calls them.
 template <class Numbers>
 class AmxLenses {
  public:
   static constexpr bool kNone = false;
-  using Watch = PipelineWatch;
 
   AmxLenses(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
             std::byte* memory, float score_factor)
@@ -206,13 +57,14 @@ class AmxLenses {
         own_(laid_out(memory, setup)),
         top_(top_of(setup.lenses)),
         cells_(lenses_, head, setup.block_keys),
-        score_factor_(score_factor) {
+        score_factor_(score_factor),
+        at_once_(panels_at_once(setup)) {
     if (!lenses_.map) return;
     for (std::int64_t c = 0; c < lenses_.map_columns; ++c) {
       own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
     }
     // Padding keys are part of the last column, to which they add nothing.
-    own_.column_begin[lenses_.map_columns] = Watch::kNever;
+    own_.column_begin[lenses_.map_columns] = kNever;
   }
 
   static std::size_t scratch_bytes(const ForwardSetup& setup) {
@@ -220,7 +72,7 @@ class AmxLenses {
   }
 
   void open(std::int64_t p, const Panel& panel) {
-    PanelLenses& seen = own_.panels[p];
+    PanelLenses& seen = lenses_of(p);
     if (lenses_.statistics) {
       for (double* const sums : {seen.sums, seen.exponents, seen.distances, seen.squares}) {
         std::fill_n(sums, kPanelLanes, 0.0);
@@ -237,46 +89,55 @@ class AmxLenses {
 
   // ---- the pipeline
 
+  /// Returns whether the part needs PipelineWatch<true>.
+  template <class Part>
+  bool needs_any(const Part& part) const {
+    return part.masked[0] || part.masked[1] || lenses_.pool == Pool::kMax;
+  }
   /// Begins a part of a block, whose scores are computed.
   template <class Part>
-  Watch begin_part(const Part& part) {
+  WatchPlace begin_part(const Part& part) {
     const Panel& panel = *part.panel;
-    PanelLenses& seen = own_.panels[part.panel_number];
+    PanelLenses& seen = lenses_of(part.panel_number);
     top_.begin(scratch_.scores, part.keys, seen);
-    const std::int64_t first = part.block + part.first_key;
     const std::int64_t* column_ends = &kNever;
     float* cell = own_.row;
     if (lenses_.map) {
       // A part has all keys that a row of the panel sees, so cells begin and end in it.
       begin_cells(panel, part.block, part.keys < setup_.block_keys, seen);
-      const std::int64_t column = column_of(first);
+      const std::int64_t column = column_of(part.block + part.first_key);
       column_ends = own_.column_begin + column + 1;
       cell = cell_of_block(seen, part.block, column);
     }
-    return Watch(part.block, part.first_key, part.keys, part.masked[0] || part.masked[1],
-                 seen.top_least, own_.hits, lenses_.pool, column_ends, cell);
+    return {.block = part.block,
+            .first_key = part.first_key,
+            .keys = part.keys,
+            .least = seen.top_least,
+            .pool = lenses_.pool,
+            .column_ends = column_ends,
+            .cell = cell,
+            .sums = own_.sums,
+            .exponents = own_.exponents,
+            .distances = own_.distances,
+            .squares = own_.squares,
+            .hits = own_.hits};
   }
-  /// Adds the sums of the part.
-  template <class Part, class Weights>
-  HWY_NOINLINE void end_part(const Part& part, const Weights& weights) {
-    PanelLenses& seen = own_.panels[part.panel_number];
-    weights.watch().store(own_.exponents, own_.distances, own_.squares);
+  /// Adds what the pipeline has stored.
+  template <class Part>
+  HWY_NOINLINE void end_part(const Part& part) {
+    PanelLenses& seen = lenses_of(part.panel_number);
     const std::int64_t first = part.block + part.first_key;
     if (lenses_.statistics) {
-      weights.store_exact(own_.sums);
       if (first == 0) std::copy_n(scratch_.scores, kPanelLanes, seen.first_score);
-      const double middle = static_cast<double>(part.block + Watch::kMiddle);
-      const float first_distance = static_cast<float>(part.first_key - Watch::kMiddle);
+      const double middle = static_cast<double>(part.block + kMiddle);
+      const float first_distance = static_cast<float>(part.first_key - kMiddle);
       for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
         const Run run{scratch_.scores + lane, part.keys, lane, first_distance, middle};
         add_run(*part.panel, run, seen);
       }
     }
-    for (std::int64_t k = 0; k < part.keys; k += 32) {
-      for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
-        top_.insert(scratch_.scores + k * kPanelLanes + lane, first + k, lane,
-                    own_.hits + k / 32 * kPanelLanes, seen);
-      }
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      top_.insert(scratch_.scores + lane, first, lane, own_.hits, seen);
     }
   }
 
@@ -285,7 +146,7 @@ class AmxLenses {
   /// Called after maxima are raised, and sums multiplied by scratch.factor.
   void rescale(std::int64_t p, const Panel&) {
     if (!lenses_.statistics) return;
-    PanelLenses& seen = own_.panels[p];
+    PanelLenses& seen = lenses_of(p);
     for (std::int64_t i = 0; i < kPanelLanes; ++i) {
       const float factor = scratch_.factor[i];
       if (factor == 1.0f) continue;
@@ -298,11 +159,11 @@ class AmxLenses {
     }
   }
   void begin_weights(std::int64_t p, const Panel& panel, std::int64_t block, std::int64_t) {
-    if (lenses_.map) begin_cells(panel, block, true, own_.panels[p]);
+    if (lenses_.map) begin_cells(panel, block, true, lenses_of(p));
   }
   void look_at_weights(std::int64_t p, const Panel& panel, std::int64_t block,
                        const Segment& segment) {
-    PanelLenses& seen = own_.panels[p];
+    PanelLenses& seen = lenses_of(p);
     const float* const scores = scratch_.scores + segment.first_key * kPanelLanes;
     if (block + segment.first_key == 0 && lenses_.statistics) {
       const std::int64_t lane = segment.first_vector * kLanes;
@@ -310,22 +171,19 @@ class AmxLenses {
     }
     if (segment.vectors == kPanelVectors) top_.begin(scores, segment.keys, seen);
     seen.top_begun = true;
-    const double middle = static_cast<double>(block + Watch::kMiddle);
-    const float first_distance = static_cast<float>(segment.first_key - Watch::kMiddle);
+    const double middle = static_cast<double>(block + kMiddle);
+    const float first_distance = static_cast<float>(segment.first_key - kMiddle);
     for (std::int64_t v = segment.first_vector; v < segment.first_vector + segment.vectors; ++v) {
       const std::int64_t lane = v * kLanes;
       const Run run{scores + lane, segment.keys, lane, first_distance, middle};
       look_at_run(panel, block, segment.first_key, run, seen);
-      for (std::int64_t k = 0; k < segment.keys; k += 32) {
-        top_.insert(run.scores + k * kPanelLanes, block + segment.first_key + k, lane,
-                    own_.hits + k / 32 * kPanelLanes, seen);
-      }
+      top_.insert(run.scores, block + segment.first_key, lane, own_.hits, seen);
     }
   }
 
   /// Writes the results of the panel's rows. Weights are factor[lane] 2^(score - maximum).
   void close(std::int64_t p, const Panel& panel, const float* factor) {
-    PanelLenses& seen = own_.panels[p];
+    PanelLenses& seen = lenses_of(p);
     if (top_.any()) {
       // Largest weights, and factors for weights relative to them.
       const Floats d;
@@ -354,7 +212,6 @@ class AmxLenses {
   };
   /// Blocks whose keys have a smaller variance about their mean, in keys, are summed again.
   static constexpr float kLeastVariance = 32.0f;
-  static constexpr std::int64_t kNever = Watch::kNever;
 
   static std::int64_t top_of(const LensSetup& lenses) {
     return std::max<std::int64_t>(lenses.top, lenses.statistics ? 1 : 0);
@@ -363,7 +220,7 @@ class AmxLenses {
     LensSetup lenses = setup.lenses;
     lenses.top = top_of(lenses);
     return {.setup = lenses,
-            .panels = setup.most_panels,
+            .panels = panels_at_once(setup),
             .lanes = kPanelLanes,
             .vector_lanes = kLanes,
             .tile_rows = kTileRows,
@@ -375,6 +232,11 @@ class AmxLenses {
     scratch.lay_out(memory, sizes(setup));
     return scratch;
   }
+  /// If all keys are packed at once, few panels are open at a time, so they share memory.
+  static std::int64_t panels_at_once(const ForwardSetup& setup) {
+    return AmxKeys<Numbers>::most_open_panels(setup);
+  }
+  PanelLenses& lenses_of(std::int64_t p) const { return own_.panels[p % at_once_]; }
   std::int64_t column_of(std::int64_t key) const {
     return cell_of(key, head_.kv_len, lenses_.map_columns);
   }
@@ -397,7 +259,7 @@ class AmxLenses {
     const Floats d;
     const Vector scale = hn::Set(d, score_factor_);
     const Vector maximum = hn::Load(d, panel.maximum + run.lane);
-    const Vector least = top_.any() ? hn::Load(d, seen.top_least + run.lane) : hn::Zero(d);
+    const Vector least = hn::Load(d, seen.top_least + run.lane);
     Vector sum = hn::Zero(d), exponents = sum, distances = sum, squares = sum, pooled = sum;
     Vector distance = hn::Set(d, run.first_distance);
     hn::Vec<Words> hits = hn::Zero(Words());
@@ -415,12 +277,13 @@ class AmxLenses {
       pooled = hn::Zero(d);
     };
     if (!lenses_.map) hn::Store(hn::Zero(d), d, cell);
+    hn::Store(hits, Words(), own_.hits + kPanelLanes + run.lane);
     for (std::int64_t k = 0; k < run.keys; ++k) {
       const Vector score = hn::Load(d, run.scores + k * kPanelLanes);
       const Vector x = exponent_of(scale, score, maximum);
       const Vector weight = Numbers::exact_weight(x);
       sum = hn::Add(sum, weight);
-      exponents = hn::MulAdd(weight, hn::Max(x, hn::Set(d, Watch::kLeastExponent)), exponents);
+      exponents = hn::MulAdd(weight, hn::Max(x, hn::Set(d, kLeastExponent)), exponents);
       distances = hn::MulAdd(weight, distance, distances);
       squares = hn::MulAdd(weight, hn::Mul(distance, distance), squares);
       distance = hn::Add(distance, hn::Set(d, 1.0f));
@@ -554,6 +417,7 @@ class AmxLenses {
   const LaneTopKeys top_;
   const MapCells cells_;
   const float score_factor_;
+  const std::int64_t at_once_;
 };
 
 }  // namespace fovea::kernels::HWY_NAMESPACE

@@ -32,8 +32,8 @@ class LaneTopKeys {
 
   void open(std::int64_t rows, PanelLenses& seen) const {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    std::fill_n(seen.top_scores, k_ * kPanelLanes, -kInfinity);
-    std::fill_n(seen.top_keys, k_ * kPanelLanes, -1);
+    std::fill_n(seen.top_scores, length() * kPanelLanes, -kInfinity);
+    std::fill_n(seen.top_keys, length() * kPanelLanes, -1);
     // Lanes without a row, or all of them, accept no score.
     const std::int64_t accept = any() ? rows : 0;
     std::fill_n(seen.top_least, accept, -kInfinity);
@@ -54,16 +54,24 @@ class LaneTopKeys {
     }
   }
 
-  /// Inserts keys of the rows of one vector, from `lane` on. Bit i of `hits` [kPanelLanes] is key
-  /// `first_key` + i, whose score is in row i of `scores` [32][kPanelLanes].
+  /// Inserts keys of the rows of one vector, from `lane` on. Bit i of hits[0][lane] is key
+  /// `first_key` + i, whose score is in row i of `scores` [64][kPanelLanes]; hits[1] is for the 32
+  /// keys after those.
   HWY_INLINE void insert(const float* scores, std::int64_t first_key, std::int64_t lane,
                          const std::uint32_t* hits, PanelLenses& seen) const {
-    __m512i left = _mm512_load_si512(hits + lane);
-    if (_mm512_test_epi32_mask(left, left) == 0) return;
+    const __m512i low = _mm512_load_si512(hits + lane);
+    const __m512i high = _mm512_load_si512(hits + kPanelLanes + lane);
+    const __m512i both = _mm512_or_si512(low, high);
+    if (_mm512_test_epi32_mask(both, both) == 0) return;
     float* const list = seen.top_scores + lane;
     std::int32_t* const keys = seen.top_keys + lane;
-    k_ == 1 ? insert_all<1>(scores, first_key, left, list, keys)
-            : insert_all<0>(scores, first_key, left, list, keys);
+    if (k_ == 1) {
+      insert_all<1>(scores, first_key, low, high, list, keys);
+    } else if (k_ <= kFew) {
+      insert_all<kFew>(scores, first_key, low, high, list, keys);
+    } else {
+      insert_all<0>(scores, first_key, low, high, list, keys);
+    }
     const Floats d;
     float* const least = seen.top_least + lane;
     hn::Store(hn::Max(hn::Load(d, least), hn::Load(d, list + (k_ - 1) * kPanelLanes)), d, least);
@@ -110,6 +118,7 @@ class LaneTopKeys {
 
  private:
   static constexpr std::int64_t kMostBounded = 16;
+  static constexpr std::int64_t kFew = 8;
 
   void raise_least(const float* scores, std::int64_t keys, std::int64_t group, float* least) const {
     const Floats d;
@@ -135,49 +144,96 @@ class LaneTopKeys {
     hn::Store(hn::Max(below, hn::Load(d, least)), d, least);
   }
 
-  /// Inserts each row's marked scores after all scores that are at least as large. kCount is k_, or
-  /// 0 for any.
+  /// The elements of a list. Short ones are of one length, and stay in registers while keys are
+  /// inserted.
+  std::int64_t length() const { return k_ > 1 && k_ <= kFew ? kFew : k_; }
+
+  struct Element {
+    __m512 score;
+    __m512i key;
+  };
+  static HWY_INLINE Element load(const float* list, const std::int32_t* keys, std::int64_t n) {
+    return {_mm512_load_ps(list + n * kPanelLanes), _mm512_load_si512(keys + n * kPanelLanes)};
+  }
+  static HWY_INLINE void store(const Element& element, float* list, std::int32_t* keys,
+                               std::int64_t n) {
+    _mm512_store_ps(list + n * kPanelLanes, element.score);
+    _mm512_store_si512(keys + n * kPanelLanes, element.key);
+  }
+
+  /// Inserts each row's marked scores after all scores that are at least as large. kCount is the
+  /// length of the lists, or 0 for any.
   template <int kCount>
-  HWY_NOINLINE void insert_all(const float* scores, std::int64_t first_key, __m512i left,
-                               float* list, std::int32_t* keys) const {
-    const std::int64_t count = kCount > 0 ? kCount : k_;
+  HWY_NOINLINE void insert_all(const float* scores, std::int64_t first_key, __m512i low,
+                               __m512i high, float* list, std::int32_t* keys) const {
+    Element kept[kCount > 0 ? kCount : 1];
+    if constexpr (kCount > 0) {
+#pragma GCC unroll 8
+      for (int n = 0; n < kCount; ++n) kept[n] = load(list, keys, n);
+    }
     const __m512i one = _mm512_set1_epi32(1);
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
     const __m512i first = _mm512_set1_epi32(static_cast<std::int32_t>(first_key));
-    for (__mmask16 these = _mm512_test_epi32_mask(left, left); these != 0;
-         these = _mm512_test_epi32_mask(left, left)) {
-      const __m512i less = _mm512_sub_epi32(left, one);
-      const __m512i lowest = _mm512_andnot_si512(less, left);
-      left = _mm512_and_si512(left, less);
-      // The number of the bit is the exponent of the power of two.
-      const __m512i number =
-          _mm512_sub_epi32(_mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepu32_ps(lowest)), 23),
-                           _mm512_set1_epi32(127));
+    __mmask16 in_low = _mm512_test_epi32_mask(low, low);
+    __mmask16 in_high = _mm512_test_epi32_mask(high, high);
+    do {
+      // The lowest bit of each row; its number is the exponent of that power of two.
+      const __m512i bits = _mm512_mask_mov_epi32(high, in_low, low);
+      const __m512i rest = _mm512_and_si512(bits, _mm512_sub_epi32(bits, one));
+      const __m512i power = _mm512_xor_si512(bits, rest);
+      const __m512i exponent =
+          _mm512_srli_epi32(_mm512_castps_si512(_mm512_cvtepu32_ps(power)), 23);
+      const __m512i number = _mm512_sub_epi32(
+          exponent,
+          _mm512_mask_mov_epi32(_mm512_set1_epi32(127 - 32), in_low, _mm512_set1_epi32(127)));
+      low = _mm512_mask_mov_epi32(low, in_low, rest);
+      high = _mm512_mask_mov_epi32(rest, in_low, high);
       const __m512i at = _mm512_add_epi32(
           _mm512_slli_epi32(number, std::countr_zero(static_cast<unsigned>(kPanelLanes))), lanes);
-      const __m512 x = _mm512_mask_i32gather_ps(none, these, at, scores, sizeof(float));
+      const __m512 x = _mm512_mask_i32gather_ps(none, in_low | in_high, at, scores, sizeof(float));
       const __m512i key = _mm512_add_epi32(first, number);
-      // From the end: an element moves if `x` comes before it, and the one before it follows unless
-      // `x` comes before that, too.
-      __m512 here = _mm512_load_ps(list + (count - 1) * kPanelLanes);
-      __m512i here_key = _mm512_load_si512(keys + (count - 1) * kPanelLanes);
-      __mmask16 moves = _mm512_cmp_ps_mask(x, here, _CMP_GT_OQ);
-      for (std::int64_t n = count - 1; n > 0; --n) {
-        const __m512 previous = _mm512_load_ps(list + (n - 1) * kPanelLanes);
-        const __m512i previous_key = _mm512_load_si512(keys + (n - 1) * kPanelLanes);
-        const __mmask16 previous_moves = _mm512_cmp_ps_mask(x, previous, _CMP_GT_OQ);
-        const __m512i new_key = _mm512_mask_mov_epi32(key, previous_moves, previous_key);
-        here = _mm512_mask_mov_ps(here, moves, _mm512_min_ps(x, previous));
-        here_key = _mm512_mask_mov_epi32(here_key, moves, new_key);
-        _mm512_store_ps(list + n * kPanelLanes, here);
-        _mm512_store_si512(keys + n * kPanelLanes, here_key);
-        here = previous;
-        here_key = previous_key;
-        moves = previous_moves;
+      // From the end: an element moves if `x` comes before it, and the one before it follows,
+      // unless `x` comes before that, too.
+      const auto moved = [&](const Element& here, const Element& previous, __mmask16 moves,
+                             __mmask16 previous_moves) HWY_ATTR {
+        const __m512i new_key = _mm512_mask_mov_epi32(key, previous_moves, previous.key);
+        return Element{_mm512_mask_mov_ps(here.score, moves, _mm512_min_ps(x, previous.score)),
+                       _mm512_mask_mov_epi32(here.key, moves, new_key)};
+      };
+      const auto moves = [&](const Element& element)
+                             HWY_ATTR { return _mm512_cmp_ps_mask(x, element.score, _CMP_GT_OQ); };
+      const auto moved_first = [&](const Element& here, __mmask16 here_moves) HWY_ATTR {
+        return Element{_mm512_mask_mov_ps(here.score, here_moves, x),
+                       _mm512_mask_mov_epi32(here.key, here_moves, key)};
+      };
+      if constexpr (kCount > 0) {
+        __mmask16 here_moves = moves(kept[kCount - 1]);
+#pragma GCC unroll 8
+        for (int n = kCount - 1; n > 0; --n) {
+          const __mmask16 previous_moves = moves(kept[n - 1]);
+          kept[n] = moved(kept[n], kept[n - 1], here_moves, previous_moves);
+          here_moves = previous_moves;
+        }
+        kept[0] = moved_first(kept[0], here_moves);
+      } else {
+        Element here = load(list, keys, k_ - 1);
+        __mmask16 here_moves = moves(here);
+        for (std::int64_t n = k_ - 1; n > 0; --n) {
+          const Element previous = load(list, keys, n - 1);
+          const __mmask16 previous_moves = moves(previous);
+          store(moved(here, previous, here_moves, previous_moves), list, keys, n);
+          here = previous;
+          here_moves = previous_moves;
+        }
+        store(moved_first(here, here_moves), list, keys, 0);
       }
-      _mm512_store_ps(list, _mm512_mask_mov_ps(here, moves, x));
-      _mm512_store_si512(keys, _mm512_mask_mov_epi32(here_key, moves, key));
+      in_low = _mm512_test_epi32_mask(low, low);
+      in_high = _mm512_test_epi32_mask(high, high);
+    } while ((in_low | in_high) != 0);
+    if constexpr (kCount > 0) {
+#pragma GCC unroll 8
+      for (int n = 0; n < kCount; ++n) store(kept[n], list, keys, n);
     }
   }
 

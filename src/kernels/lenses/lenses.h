@@ -18,8 +18,8 @@ struct PanelLenses {
   // The tile unit has sums of 2^x as well, the mean key instead of the distance, and squares about
   // it.
   double *exponents, *distances, *squares, *sums;  // [lanes]
-  std::int64_t* maximum_key;                // [lanes], initially -1
-  float* first_score;                       // [lanes], of key 0
+  std::int64_t* maximum_key;                       // [lanes], initially -1
+  float* first_score;                              // [lanes], of key 0
   float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad
   std::int32_t* top_keys;  // [lanes][top_stride], keys of top_scores
   float* top_least;        // [lanes], threshold that a score must exceed

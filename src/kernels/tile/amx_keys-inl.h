@@ -19,6 +19,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/lenses/pipeline_watch-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
@@ -46,9 +47,14 @@ class AmxKeys : public AmxBlocks<Numbers> {
 
   static ForwardScratchSizes scratch_sizes(const ForwardSetup& setup) {
     ForwardScratchSizes sizes = AmxBlocks<Numbers>::scratch_sizes(setup);
-    // If all keys are packed at once, a panel is finished before the fourth one after it begins.
     if (AmxBlocks<Numbers>::packs_all(setup)) sizes.panels_at_once = kPartsInFlight;
     return sizes;
+  }
+  /// Returns the most panels that are begun and not closed at a time. If all keys are packed at
+  /// once, a panel is finished before the fourth one after it begins.
+  static std::int64_t most_open_panels(const ForwardSetup& setup) {
+    return AmxBlocks<Numbers>::packs_all(setup) ? std::min(setup.most_panels, kPartsInFlight)
+                                                : setup.most_panels;
   }
 
   static double reference(float maximum, float factor) {
@@ -268,61 +274,66 @@ class AmxKeys : public AmxBlocks<Numbers> {
   /// are too large or NaN.
   template <class Pass>
   bool advance(Pass& pass, const Part* next, float factor) {
-    const Panel& panel = *current_->panel;
     if constexpr (!Pass::ItsLenses::kNone) {
       auto& lenses = pass.lenses();
-      BlockWeights<Numbers, true, typename Pass::ItsLenses::Watch> softmax(
-          factor, panel.maximum, lenses.begin_part(*current_));
-      if (!advance_with(next, softmax)) return false;
-      lenses.end_part(*current_, softmax);
-      softmax.add_to(panel);
-    } else if (Numbers::kSumsRoundedWeights && head_.lse.data != nullptr) {
-      BlockWeights<Numbers, Numbers::kSumsRoundedWeights> softmax(factor, panel.maximum);
-      if (!advance_with(next, softmax)) return false;
-      softmax.add_to(panel);
-    } else {
-      BlockWeights<Numbers, false> softmax(factor, panel.maximum);
-      if (!advance_with(next, softmax)) return false;
-      softmax.add_to(panel);
+      const auto place = lenses.begin_part(*current_);
+      const bool any = lenses.needs_any(*current_);
+      if (!(any ? advance_by<BlockWeights<Numbers, true, PipelineWatch<true>>>(next, factor, place)
+                : advance_by<BlockWeights<Numbers, true, PipelineWatch<false>>>(next, factor,
+                                                                                place))) {
+        return false;
+      }
+      lenses.end_part(*current_);
+      return true;
     }
-    return true;
+    if (Numbers::kSumsRoundedWeights && head_.lse.data != nullptr) {
+      return advance_by<BlockWeights<Numbers, Numbers::kSumsRoundedWeights>>(next, factor, {});
+    }
+    return advance_by<BlockWeights<Numbers, false>>(next, factor, {});
   }
   template <class Weights>
-  bool advance_with(const Part* next, Weights& softmax) {
-    softmax.begin(scratch_.scores, scratch_.weights, current_->keys);
+  bool advance_by(const Part* next, float factor, const typename Weights::Place& place) {
     if (next == nullptr || previous_->panel == nullptr) {
-      advance_apart(next, softmax);
-    } else if (rows_per_step_ >= 8) {
-      advance_together<8>(*next, softmax);
-    } else if (rows_per_step_ >= 4) {
-      advance_together<4>(*next, softmax);
-    } else if (rows_per_step_ >= 2) {
-      advance_together<2>(*next, softmax);
-    } else {
-      advance_together<1>(*next, softmax);
+      return advance_apart<Weights>(next, factor, place);
     }
-    return softmax.within(kMostWeights);
+    const std::int64_t rows = Weights::kRare ? 2 : rows_per_step_;  // one function is enough
+    if (rows >= 8) return advance_together<8, Weights>(*next, factor, place);
+    if (rows >= 4) return advance_together<4, Weights>(*next, factor, place);
+    if (rows >= 2) return advance_together<2, Weights>(*next, factor, place);
+    return advance_together<1, Weights>(*next, factor, place);
   }
   template <int kRows, class Weights>
-  HWY_NOINLINE void advance_together(const Part& next, Weights& weights) {
-    Pending pending = pending_;  // copies, which stay in registers
-    Weights softmax = weights;
+  HWY_NOINLINE bool advance_together(const Part& next, float factor,
+                                     const typename Weights::Place& place) {
+    Pending pending = pending_;  // a copy, which stays in registers
+    Weights softmax = begin<Weights>(factor, place);
     block_scores<kRows>(next, scratch_.other_scores, pending, softmax);
     block_context<kRows>(*previous_, scratch_.other_weights, pending, softmax);
-    while (softmax.left() > 0) softmax.two_keys();
-    weights = softmax;
     pending_ = pending;
+    return finish(softmax);
   }
   template <class Weights>
-  HWY_NOINLINE void advance_apart(const Part* next, Weights& weights) {
+  HWY_NOINLINE bool advance_apart(const Part* next, float factor,
+                                  const typename Weights::Place& place) {
     if (next != nullptr) scores_apart(*next, scratch_.other_scores);
     if (previous_->panel != nullptr) {
       NoWeights none;
       block_context<0>(*previous_, scratch_.other_weights, pending_, none);
     }
-    Weights softmax = weights;
+    Weights softmax = begin<Weights>(factor, place);
+    return finish(softmax);
+  }
+  template <class Weights>
+  HWY_INLINE Weights begin(float factor, const typename Weights::Place& place) const {
+    return Weights(factor, current_->panel->maximum, scratch_.scores, scratch_.weights,
+                   current_->keys, place);
+  }
+  template <class Weights>
+  HWY_INLINE bool finish(Weights& softmax) const {
     while (softmax.left() > 0) softmax.two_keys();
-    weights = softmax;
+    if (!softmax.within(kMostWeights)) return false;
+    softmax.add_to(*current_->panel);
+    return true;
   }
   /// Computes scores and stores their last sums.
   HWY_NOINLINE void scores_apart(const Part& part, float* to) {

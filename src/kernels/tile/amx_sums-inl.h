@@ -49,9 +49,13 @@ struct TwoWeights {
   Vector first, second;
 };
 
-/// Sees nothing of the weights of a block (lenses/amx_lenses-inl.h has another).
+/// Sees nothing of the weights of a block (lenses/pipeline_watch-inl.h does).
 struct NoWatch {
   static constexpr bool kNone = true;
+  static constexpr bool kRare = false;
+  struct Place {};
+
+  explicit NoWatch(const Place&) {}
   static bool within() { return true; }
 };
 
@@ -61,23 +65,24 @@ template <class Numbers, bool kLse, class Watch = NoWatch>
 class BlockWeights {
  public:
   static_assert(kPanelVectors == 2);
+  using Place = typename Watch::Place;
   static constexpr bool kExact = kLse || !Watch::kNone;
+  static constexpr bool kRare = Watch::kRare;
 
-  BlockWeights(float factor, const float* maximum, const Watch& watch = {})
-      : watch_(watch),
+  HWY_INLINE BlockWeights(float factor, const float* maximum, const float* scores, float* weights,
+                          std::int64_t keys, const Place& place)
+      : watch_(place),
         factor_(hn::Set(Floats(), factor)),
         offset0_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum)))),
         offset1_(hn::Neg(hn::Mul(factor_, hn::Load(Floats(), maximum + kLanes)))),
         sum0_(hn::Zero(Floats())),
         sum1_(sum0_),
         lse_sum0_(sum0_),
-        lse_sum1_(sum0_) {}
+        lse_sum1_(sum0_),
+        scores_(scores),
+        weights_(weights),
+        left_(keys / 2) {}
 
-  HWY_INLINE void begin(const float* scores, float* weights, std::int64_t keys) {
-    scores_ = scores;
-    weights_ = weights;
-    left_ = keys / 2;
-  }
   HWY_INLINE void two_keys() {
     const TwoWeights a = one_vector<0>(scores_, weights_, offset0_, sum0_, lse_sum0_);
     const TwoWeights b =
@@ -102,13 +107,8 @@ class BlockWeights {
       add(kExact ? lse_sum0_ : sum0_, panel.lse_sum);
       add(kExact ? lse_sum1_ : sum1_, panel.lse_sum + kLanes);
     }
+    if constexpr (!Watch::kNone) watch_.store(lse_sum0_, lse_sum1_);
   }
-  /// Stores the sums of exact weights.
-  void store_exact(float* sums) const {
-    hn::Store(lse_sum0_, Floats(), sums);
-    hn::Store(lse_sum1_, Floats(), sums + kLanes);
-  }
-  const Watch& watch() const { return watch_; }
 
  private:
   template <int kVector>
@@ -133,9 +133,9 @@ class BlockWeights {
 
   [[no_unique_address]] Watch watch_;
   Vector factor_, offset0_, offset1_, sum0_, sum1_, lse_sum0_, lse_sum1_;
-  const float* scores_ = nullptr;
-  float* weights_ = nullptr;
-  std::int64_t left_ = 0;
+  const float* scores_;
+  float* weights_;
+  std::int64_t left_;
 };
 
 /// Stands for BlockWeights where there is nothing to do between products.
