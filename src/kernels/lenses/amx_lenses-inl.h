@@ -74,7 +74,8 @@ class AmxLenses {
   void open(std::int64_t p, const Panel& panel) {
     PanelLenses& seen = lenses_of(p);
     if (lenses_.statistics) {
-      for (double* const sums : {seen.sums, seen.exponents, seen.distances, seen.squares}) {
+      std::fill_n(seen.sums, kPanelLanes, 0.0f);
+      for (double* const sums : {seen.exponents, seen.distances, seen.squares}) {
         std::fill_n(sums, kPanelLanes, 0.0);
       }
       std::fill_n(seen.first_score, kPanelLanes, kMinusInfinity);
@@ -153,8 +154,8 @@ class AmxLenses {
       const double f = static_cast<double>(factor);
       // Weights are 2^x, and 2^x f = 2^(x + log2 f).
       const double more = factor > 0.0f ? std::log2(f) : 0.0;
-      seen.sums[i] *= f;
-      seen.exponents[i] = f * seen.exponents[i] + more * seen.sums[i];
+      seen.sums[i] *= factor;
+      seen.exponents[i] = f * seen.exponents[i] + more * static_cast<double>(seen.sums[i]);
       seen.squares[i] *= f;
     }
   }
@@ -184,21 +185,23 @@ class AmxLenses {
   /// Writes the results of the panel's rows. Weights are factor[lane] 2^(score - maximum).
   void close(std::int64_t p, const Panel& panel, const float* factor) {
     PanelLenses& seen = lenses_of(p);
-    if (top_.any()) {
-      // Largest weights, and factors for weights relative to them.
-      const Floats d;
-      for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
-        const Vector largest = top_.largest(seen, lane);
+    const Floats d;
+    for (std::int64_t lane = 0; lane < kPanelLanes; lane += kLanes) {
+      const auto weight = [&](Vector score) HWY_ATTR {
         const Vector x =
-            exponent_of(hn::Set(d, score_factor_), largest, hn::Load(d, panel.maximum + lane));
-        hn::Store(hn::Mul(hn::Load(d, factor + lane), exp2_of(x)), d, own_.distances + lane);
+            exponent_of(hn::Set(d, score_factor_), score, hn::Load(d, panel.maximum + lane));
+        return hn::Mul(hn::Load(d, factor + lane), exp2_of(x));
+      };
+      if (top_.any()) hn::Store(weight(top_.largest(seen, lane)), d, own_.largest + lane);
+      if (lenses_.statistics) {
+        hn::Store(weight(hn::Load(d, seen.first_score + lane)), d, own_.first + lane);
       }
     }
     if (lenses_.statistics) {
       for (std::int64_t i = 0; i < panel.rows; ++i) write_statistics(panel, seen, factor, i);
     }
-    if (lenses_.top > 0) top_.write(panel, seen, head_, own_.distances, score_factor_);
-    if (lenses_.map) cells_.add(panel, seen, factor, score_factor_, own_.row);
+    if (lenses_.top > 0) top_.write(panel, seen, head_, own_.largest, score_factor_);
+    if (lenses_.map) cells_.add(panel, seen, factor, score_factor_);
   }
 
  private:
@@ -318,7 +321,7 @@ class AmxLenses {
     Vector squares = hn::Load(d, own_.squares + run.lane);
     Vector centre = hn::Zero(d);
     const auto some = hn::Gt(sum, hn::Zero(d));
-    const Vector per_sum = hn::IfThenElseZero(some, hn::Div(hn::Set(d, 1.0f), sum));
+    const Vector per_sum = hn::IfThenElseZero(some, reciprocal(sum));
     Vector mean = hn::Mul(distances, per_sum);
     Vector variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
     const auto narrow = hn::And(some, hn::Lt(variance, hn::Set(d, kLeastVariance)));
@@ -329,31 +332,41 @@ class AmxLenses {
       variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
     }
     const Vector about_mean = hn::Max(hn::Mul(variance, sum), hn::Zero(d));
+    const Vector before = hn::Load(d, seen.sums + run.lane);
+    const Vector all = hn::Add(before, sum);
+    hn::Store(all, d, seen.sums + run.lane);
+    const Vector per_all = hn::IfThenElseZero(some, reciprocal(all));
+    const Vector exponents = hn::Load(d, own_.exponents + run.lane);
     const hn::Half<Floats> h;
-    const hn::Repartition<double, Floats> dd;
-    const auto merge = [&](std::int64_t lane, auto s, auto off, auto c, auto m, auto e) HWY_ATTR {
-      const auto new_sum = hn::PromoteTo(dd, s);
-      const auto before = hn::Load(dd, seen.sums + lane);
-      const auto all = hn::Add(before, new_sum);
-      // A float would do; doubles avoid a conversion.
-      const auto share = hn::IfThenElseZero(hn::Gt(new_sum, hn::Zero(dd)), hn::Div(new_sum, all));
-      const auto at =
-          hn::Add(hn::Add(hn::Set(dd, run.middle), hn::PromoteTo(dd, c)), hn::PromoteTo(dd, off));
+    const auto merge = [&](std::int64_t lane, const auto& half) HWY_ATTR {
+      const hn::Repartition<double, Floats> dd;
+      const auto promoted = [&](Vector x) HWY_ATTR { return hn::PromoteTo(dd, half(x)); };
+      const auto at = hn::Add(hn::Add(hn::Set(dd, run.middle), promoted(centre)), promoted(mean));
       const auto old_mean = hn::Load(dd, seen.distances + lane);
       const auto shift = hn::Sub(at, old_mean);
-      const auto step = hn::Mul(share, shift);
-      hn::Store(all, dd, seen.sums + lane);
-      hn::Store(hn::Add(old_mean, step), dd, seen.distances + lane);
-      const auto squares_here = hn::MulAdd(hn::Mul(shift, step), before, hn::PromoteTo(dd, m));
-      hn::Store(hn::Add(hn::Load(dd, seen.squares + lane), squares_here), dd, seen.squares + lane);
-      hn::Store(hn::Add(hn::Load(dd, seen.exponents + lane), hn::PromoteTo(dd, e)), dd,
+      const auto old_sum = promoted(before), new_sum = promoted(sum);
+      const auto both = hn::Add(old_sum, new_sum);
+      const auto guess = promoted(per_all);
+      const auto per_both = hn::MulAdd(guess, hn::NegMulAdd(both, guess, hn::Set(dd, 1.0)), guess);
+      // From the mean with more weight, so that little weight far away costs no digits.
+      const auto old_share = hn::Mul(old_sum, per_both), new_share = hn::Mul(new_sum, per_both);
+      const auto new_mean =
+          hn::IfThenElse(hn::Gt(new_sum, old_sum), hn::NegMulAdd(old_share, shift, at),
+                         hn::MulAdd(new_share, shift, old_mean));
+      const auto between =
+          hn::MulAdd(hn::Mul(shift, shift), hn::Mul(new_share, old_sum), promoted(about_mean));
+      hn::Store(new_mean, dd, seen.distances + lane);
+      hn::Store(hn::Add(hn::Load(dd, seen.squares + lane), between), dd, seen.squares + lane);
+      hn::Store(hn::Add(hn::Load(dd, seen.exponents + lane), promoted(exponents)), dd,
                 seen.exponents + lane);
     };
-    const Vector exponents = hn::Load(d, own_.exponents + run.lane);
-    merge(run.lane, hn::LowerHalf(h, sum), hn::LowerHalf(h, mean), hn::LowerHalf(h, centre),
-          hn::LowerHalf(h, about_mean), hn::LowerHalf(h, exponents));
-    merge(run.lane + kLanes / 2, hn::UpperHalf(h, sum), hn::UpperHalf(h, mean),
-          hn::UpperHalf(h, centre), hn::UpperHalf(h, about_mean), hn::UpperHalf(h, exponents));
+    merge(run.lane, [&](Vector x) HWY_ATTR { return hn::LowerHalf(h, x); });
+    merge(run.lane + kLanes / 2, [&](Vector x) HWY_ATTR { return hn::UpperHalf(h, x); });
+  }
+  /// Returns 1 / x with a relative error of a rounding or two.
+  static HWY_INLINE Vector reciprocal(Vector x) {
+    const Vector guess{_mm512_rcp14_ps(x.raw)};
+    return hn::MulAdd(guess, hn::NegMulAdd(x, guess, hn::Set(Floats(), 1.0f)), guess);
   }
   /// Computes the sums about `centre`, a distance from the run's middle.
   HWY_NOINLINE void sum_about(const Panel& panel, const Run& run, Vector centre, Vector& distances,
@@ -378,21 +391,20 @@ class AmxLenses {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
     const std::int64_t row = panel.first_query + i;
     const double sum = static_cast<double>(panel.lse_sum[i]);
+    const double own_sum = static_cast<double>(seen.sums[i]);
     const double factor = static_cast<double>(factors[i]);
     const bool none = !(sum > 0.0);
     double entropy = 0, maximum = 0, mean = kNan, variance = kNan, first = 0;
     if (std::isnan(sum)) {
       entropy = maximum = first = kNan;
     } else if (!none) {
-      maximum = static_cast<double>(own_.distances[i]);
-      entropy = -factor *
-                (std::numbers::ln2_v<double> * seen.exponents[i] + std::log(factor) * seen.sums[i]);
+      maximum = static_cast<double>(own_.largest[i]);
+      entropy = -factor * (std::numbers::ln2_v<double> * seen.exponents[i] +
+                           static_cast<double>(std::log(factors[i])) * own_sum);
       entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       mean = static_cast<double>(row + head_.origin.offset) - seen.distances[i];
-      variance = std::max(seen.squares[i] / seen.sums[i], 0.0);
-      first = factor * std::exp2(static_cast<double>(score_factor_) *
-                                 (static_cast<double>(seen.first_score[i]) -
-                                  static_cast<double>(panel.maximum[i])));
+      variance = std::max(seen.squares[i] / own_sum, 0.0);
+      first = static_cast<double>(own_.first[i]);
     }
     const HeadLenses& to = *head_.lenses;
     const auto write = [&](const OutputRows& rows, double number) {

@@ -219,7 +219,7 @@ class ItemLenses {
       for (std::int64_t i = 0; i < panel.rows; ++i) write_statistics(panel, seen, factor, i);
     }
     if (lenses_.top > 0) top_.write(panel, seen, head_, factor, score_factor_);
-    if (lenses_.map) cells_.add(panel, seen, factor, score_factor_, own_.row);
+    if (lenses_.map) cells_.add(panel, seen, factor, score_factor_);
   }
 
  private:

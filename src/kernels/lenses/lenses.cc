@@ -26,7 +26,7 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
     panel.exponents = arena.take<double>(statistics);
     panel.distances = arena.take<double>(statistics);
     panel.squares = arena.take<double>(statistics);
-    panel.sums = arena.take<double>(statistics);
+    panel.sums = arena.take<float>(statistics);
     panel.maximum_key = arena.take<std::int64_t>(statistics);
     panel.first_score = arena.take<float>(statistics);
     panel.top_scores = arena.take<float>(s.lanes * top_stride);
@@ -46,6 +46,8 @@ std::size_t LensScratch::lay_out(std::byte* base, const LensScratchSizes& s) {
   distances = arena.take<float>(s.lanes);
   squares = arena.take<float>(s.lanes);
   sums = arena.take<float>(s.lanes);
+  largest = arena.take<float>(s.lanes);
+  first = arena.take<float>(s.lanes);
   hits = arena.take<std::uint32_t>(2 * s.lanes);
   row = arena.take<float>(s.lanes);
   column_begin = arena.take<std::int64_t>(s.setup.map ? columns + 1 : 0);

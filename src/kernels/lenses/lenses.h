@@ -17,9 +17,10 @@ struct PanelLenses {
   // maximum_key, and of 2^x times its square.
   // The tile unit has sums of 2^x as well, the mean key instead of the distance, and squares about
   // it.
-  double *exponents, *distances, *squares, *sums;  // [lanes]
-  std::int64_t* maximum_key;                       // [lanes], initially -1
-  float* first_score;                              // [lanes], of key 0
+  double *exponents, *distances, *squares;  // [lanes]
+  float* sums;                              // [lanes]
+  std::int64_t* maximum_key;                // [lanes], initially -1
+  float* first_score;                       // [lanes], of key 0
   float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad
   std::int32_t* top_keys;  // [lanes][top_stride], keys of top_scores
   float* top_least;        // [lanes], threshold that a score must exceed
@@ -44,6 +45,7 @@ struct LensScratch {
   float* distances;            // [lanes]
   float* squares;              // [lanes]
   float* sums;                 // [lanes]
+  float *largest, *first;      // [lanes], weights
   float* row;                  // [lanes], temporary of a single step
   std::int64_t* column_begin;  // [map columns + 1], first key of each column
   std::uint32_t* hits;         // [2][lanes], scores above the thresholds, one bit each

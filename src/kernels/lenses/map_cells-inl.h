@@ -18,7 +18,7 @@
 
 #include "kernels/lenses/lenses.h"
 #include "kernels/simd/simd-inl.h"
-#include "kernels/simd/sums-inl.h"
+#include "kernels/tile/pack-inl.h"
 #include "kernels/tile/scratch.h"
 #include "kernels/tile/setup.h"
 #include "problem/cells.h"
@@ -26,7 +26,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
-/// The rows of a panel that belong to one row of the map, within one vector.
+/// The rows of a panel that belong to one row of the map.
 struct Band {
   std::int64_t begin, end;  // lanes
   float* cells;             // row of the map, or of map_edges
@@ -38,48 +38,95 @@ class MapCells {
       : lenses_(lenses), head_(head), block_keys_(block_keys) {}
 
   /// Adds the sums of a finished panel to the map. Weights are factor[lane] 2^(score - maximum).
-  /// `numbers` is a buffer for one vector.
-  void add(const Panel& panel, const PanelLenses& seen, const float* factor, float score_factor,
-           float* numbers) const {
+  void add(const Panel& panel, const PanelLenses& seen, const float* factor,
+           float score_factor) const {
     if (panel.keys_begin >= panel.keys_end) return;
+    const Floats d;
     Band bands[kPanelLanes];
     const std::int64_t count = find_bands(panel, bands);
-    const std::int64_t first = panel.keys_begin / block_keys_;
+    const std::int64_t begin = panel.keys_begin / block_keys_;
     const std::int64_t end = (panel.keys_end + block_keys_ - 1) / block_keys_;
-    for (std::int64_t block = first; block < end; ++block) {
+    // Some columns, of all blocks that have keys in them, with one query per lane.
+    HWY_ALIGN float columns[kColumns * kPanelLanes] = {};
+    std::int64_t first = column_of(begin * block_keys_);
+    std::int64_t after = first;
+    for (std::int64_t block = begin; block < end; ++block) {
       if (seen.block_seen[block] == 0) continue;
       const std::int64_t last_key = std::min((block + 1) * block_keys_, head_.kv_len) - 1;
-      const std::int64_t last = cell_of(last_key, head_.kv_len, lenses_.map_columns);
-      const Floats d;
+      const std::int64_t last = column_of(last_key);
       Vector weight[kPanelVectors];
       for (std::int64_t v = 0; v < panel.vectors; ++v) {
         const std::int64_t lane = v * kLanes;
         const Vector then = hn::Load(d, seen.block_maximum + block * kPanelLanes + lane);
         const Vector below = hn::Sub(then, hn::Load(d, panel.maximum + lane));
-        weight[v] = hn::Mul(
-            hn::Load(d, factor + lane),
-            fovea::HWY_NAMESPACE::exp2_of_nonpositive(d, hn::Mul(hn::Set(d, score_factor), below)));
+        weight[v] = hn::Load(d, factor + lane);
+        if (hn::AllTrue(d, hn::Eq(below, hn::Zero(d)))) continue;
+        weight[v] = hn::Mul(weight[v], fovea::HWY_NAMESPACE::exp2_of_nonpositive(
+                                           d, hn::Mul(hn::Set(d, score_factor), below)));
       }
-      const std::int64_t column = cell_of(block * block_keys_, head_.kv_len, lenses_.map_columns);
-      for (std::int64_t b = 0; b < count; ++b) {
-        const std::int64_t v = bands[b].begin / kLanes;
-        add_band(bands[b], seen.cells + (block + column) * kPanelLanes + v * kLanes, weight[v],
-                 last + 1 - column, numbers, bands[b].cells + column);
+      for (std::int64_t c = column_of(block * block_keys_); c <= last; ++c) {
+        if (c - first >= kColumns) {
+          add_columns(bands, count, columns, first, after);
+          std::fill_n(columns, kColumns * kPanelLanes, 0.0f);
+          first = c;
+        }
+        for (std::int64_t v = 0; v < panel.vectors; ++v) {
+          const Vector x = hn::Load(d, seen.cells + (block + c) * kPanelLanes + v * kLanes);
+          // Cells without visible keys stay 0, even if `weight` is not finite.
+          const Vector here = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(weight[v], x));
+          float* const to = columns + (c - first) * kPanelLanes + v * kLanes;
+          hn::Store(pooled(d, hn::Load(d, to), here), d, to);
+        }
+        after = c + 1;
       }
     }
+    add_columns(bands, count, columns, first, after);
     for (std::int64_t b = 0; b < count; ++b) mark(panel, bands[b]);
   }
 
  private:
+  static constexpr std::int64_t kColumns = 16;
+
+  std::int64_t column_of(std::int64_t key) const {
+    return cell_of(key, head_.kv_len, lenses_.map_columns);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> pooled(D, hn::Vec<D> a, hn::Vec<D> b) const {
+    return lenses_.pool == Pool::kMax ? hn::Max(a, b) : hn::Add(a, b);
+  }
+
+  /// Pools the columns [first, end) of each band's rows.
+  void add_columns(const Band* bands, std::int64_t count, const float* columns, std::int64_t first,
+                   std::int64_t end) const {
+    const hn::CappedTag<float, kColumns> d;
+    constexpr auto kWidth = static_cast<std::int64_t>(hn::MaxLanes(decltype(d)()));
+    HWY_ALIGN float rows[kPanelLanes * kColumns];
+    transpose(Numbers<float>{columns}, kPanelLanes, kColumns, kPanelLanes, rows, kColumns);
+    for (std::int64_t b = 0; b < count; ++b) {
+      HWY_ALIGN float cells[kColumns];
+      for (std::int64_t c = 0; c < kColumns; c += kWidth) {
+        const float* row = rows + bands[b].begin * kColumns + c;
+        auto sum = hn::Load(d, row);
+        for (std::int64_t lane = bands[b].begin + 1; lane < bands[b].end; ++lane) {
+          row += kColumns;
+          sum = pooled(d, sum, hn::Load(d, row));
+        }
+        hn::Store(sum, d, cells + c);
+      }
+      float* const to = bands[b].cells + first;
+      for (std::int64_t c = 0; c < end - first; ++c) {
+        to[c] = lenses_.pool == Pool::kMax ? std::max(to[c], cells[c]) : to[c] + cells[c];
+      }
+    }
+  }
+
   /// Sets the cells of NaN rows to NaN, from the first visible key to the last.
   void mark(const Panel& panel, const Band& band) const {
     for (std::int64_t lane = band.begin; lane < band.end; ++lane) {
       if (!std::isnan(panel.sum[lane]) || panel.key_begin[lane] >= panel.key_end[lane]) continue;
-      const std::int64_t last = cell_of(panel.key_end[lane] - 1, head_.kv_len, lenses_.map_columns);
-      for (std::int64_t c = cell_of(panel.key_begin[lane], head_.kv_len, lenses_.map_columns);
-           c <= last; ++c) {
-        band.cells[c] = std::numeric_limits<float>::quiet_NaN();
-      }
+      const std::int64_t first = column_of(panel.key_begin[lane]);
+      const std::int64_t last = column_of(panel.key_end[lane] - 1);
+      std::fill(band.cells + first, band.cells + last + 1, std::numeric_limits<float>::quiet_NaN());
     }
   }
 
@@ -90,8 +137,7 @@ class MapCells {
       const std::int64_t query = panel.first_query + lane;
       const std::int64_t row = cell_of(query, q_len, lenses_.map_rows);
       const std::int64_t row_end = cell_begin(row + 1, q_len, lenses_.map_rows);
-      const std::int64_t end =
-          std::min({panel.rows, lane + (row_end - query), (lane / kLanes + 1) * kLanes});
+      const std::int64_t end = std::min(panel.rows, lane + (row_end - query));
       bands[count++] = {lane, end, cells_of(query, row, row_end)};
       lane = end;
     }
@@ -108,64 +154,6 @@ class MapCells {
     const bool after = row_end > (chunk + 1) * chunk_queries;
     if (!before && !after) return to.map + row * to.map_stride;
     return to.map_edges + (chunk * 2 + (before ? 0 : 1)) * lenses_.map_columns;
-  }
-
-  /// Adds the cells of `columns` adjacent columns, which are kPanelLanes apart in `from`.
-  HWY_INLINE void add_band(const Band& band, const float* from, Vector weight, std::int64_t columns,
-                           float* numbers, float* to) const {
-    const Floats d;
-    const auto cell = [&](std::int64_t c) HWY_ATTR {
-      const Vector x = hn::Load(d, from + c * kPanelLanes);
-      // Cells without visible keys stay 0, even if `weight` is not finite.
-      return hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(weight, x));
-    };
-    const bool whole = band.end - band.begin == kLanes && lenses_.pool != Pool::kMax;
-    std::int64_t c = 0;
-    for (; whole && c + 4 <= columns; c += 4) {
-      const Vector cells[4] = {cell(c), cell(c + 1), cell(c + 2), cell(c + 3)};
-      float sums[4];
-      store_sums_of_4(cells, sums);
-      for (int i = 0; i < 4; ++i) to[c + i] += sums[i];
-    }
-    for (; c < columns; c += 4) {
-      const std::int64_t here = std::min<std::int64_t>(4, columns - c);
-      Vector cells[4];
-      for (std::int64_t i = 0; i < 4; ++i) cells[i] = cell(c + std::min(i, here - 1));
-      if (lenses_.pool == Pool::kMax) {
-        raise(band, cells, here, numbers, to + c);
-      } else {
-        add_sums(band, cells, here, numbers, to + c);
-      }
-    }
-  }
-
-  /// Adds the sums of `columns` vectors over the lanes of a band.
-  static HWY_INLINE void add_sums(const Band& band, const Vector (&cells)[4], std::int64_t columns,
-                                  float* numbers, float* to) {
-    const Floats d;
-    if (band.end - band.begin == kLanes) {
-      float sums[4];
-      store_sums_of_4(cells, sums);
-      for (std::int64_t i = 0; i < columns; ++i) to[i] += sums[i];
-      return;
-    }
-    for (std::int64_t i = 0; i < columns; ++i) {
-      hn::Store(cells[i], d, numbers);
-      float sum = 0.0f;
-      for (std::int64_t lane = band.begin; lane < band.end; ++lane) sum += numbers[lane % kLanes];
-      to[i] += sum;
-    }
-  }
-
-  static HWY_INLINE void raise(const Band& band, const Vector (&cells)[4], std::int64_t columns,
-                               float* numbers, float* to) {
-    const Floats d;
-    for (std::int64_t i = 0; i < columns; ++i) {
-      hn::Store(cells[i], d, numbers);
-      for (std::int64_t lane = band.begin; lane < band.end; ++lane) {
-        to[i] = std::max(to[i], numbers[lane % kLanes]);
-      }
-    }
   }
 
   const LensSetup& lenses_;

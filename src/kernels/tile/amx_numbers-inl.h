@@ -160,9 +160,11 @@ struct AmxBf16 {
   }
   static HWY_INLINE Vector exp2_of_nonpositive(Vector x) { return exact_weight(x); }
 
-  /// Stores results of weight().
+  /// Stores results of weight(), whose lower halves are zero.
   static HWY_INLINE void store_rounded(Vector first, Vector second, float* weights) {
-    hn::Store(pair_of(first, second), Words(), reinterpret_cast<std::uint32_t*>(weights));
+    const Words d;
+    const hn::Vec<Words> low{_mm512_bsrli_epi128(_mm512_castps_si512(first.raw), 2)};
+    hn::Store(hn::Or(low, hn::BitCast(d, second)), d, reinterpret_cast<std::uint32_t*>(weights));
   }
   /// Rounds and stores the weights of two adjacent keys, `key` and key + 1.
   static HWY_INLINE void store_weights(Vector first, Vector second, float* weights,
@@ -176,7 +178,7 @@ struct AmxBf16 {
     const auto rounded = [&](Vector x) HWY_ATTR {
       return hn::BitCast(Floats(), hn::Add(hn::BitCast(d, x), hn::Set(d, 0x8000)));
     };
-    store_rounded(rounded(first), rounded(second), to);
+    hn::Store(pair_of(rounded(first), rounded(second)), d, reinterpret_cast<std::uint32_t*>(to));
   }
   static bool accepts(const Magnitudes&) { return true; }
   static float weight(const float* weights, std::int64_t key, std::int64_t lane) {

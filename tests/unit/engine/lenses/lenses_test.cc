@@ -109,6 +109,47 @@ TEST(AttentionLenses, WorstCaseKeyOrder) {
   expect_lenses(p.inputs(), {}, {8, 5, 5, Pool::kSum});
 }
 
+TEST(AttentionLenses, ListsOfAnyLength) {
+  const RandomProblem p = stored_problem({1, 1, 1, 75, 700}, 24, 8);
+  for (const std::int64_t k : {1, 2, 7, 8, 9, 15, 16, 17, 33, 64}) {
+    SCOPED_TRACE(k);
+    for (const Mask& mask : {Mask(), causal(), window(5, 2)}) {
+      expect_lenses(p.inputs(), {.mask = mask}, {k, 0, 0, Pool::kSum});
+    }
+  }
+}
+
+TEST(AttentionLenses, SharpRows) {
+  // Nearly all of a row's weight is on a few keys, among thousands: its variance is small, or due
+  // to keys with tiny weights that are far away.
+  for (const double sharpness : {2.0, 8.0, 30.0, 200.0}) {
+    SCOPED_TRACE(sharpness);
+    RandomProblem p = stored_problem({1, 2, 1, 40, 3000}, 8, 4);
+    for_each_index(p.query.shape(),
+                   [&](const Index& at) { set_value(p.query, at, sharpness * p.query.value(at)); });
+    expect_lenses(p.inputs(), {}, {3, 0, 0, Pool::kSum});
+    expect_lenses(p.inputs(), {.mask = causal()}, {0, 4, 7, Pool::kMax});
+  }
+}
+
+TEST(AttentionLenses, LocalRows) {
+  // Queries and keys on a circle: each query attends to the keys next to its own.
+  constexpr std::int64_t kTokens = 700;
+  for (const double radius : {30.0, 100.0, 1000.0}) {
+    SCOPED_TRACE(radius);
+    RandomProblem p = stored_problem({1, 1, 1, kTokens, kTokens}, 2, 4);
+    for (std::int64_t i = 0; i < kTokens; ++i) {
+      const double angle = 0.008 * static_cast<double>(i);
+      for (Tensor* const rows : {&p.query, &p.key}) {
+        set_value(*rows, {0, 0, i, 0}, radius * std::cos(angle));
+        set_value(*rows, {0, 0, i, 1}, radius * std::sin(angle));
+      }
+    }
+    expect_lenses(p.inputs(), {}, {2, 0, 0, Pool::kSum});
+    expect_lenses(p.inputs(), {.mask = causal()}, {9, 20, 20, Pool::kSum});
+  }
+}
+
 TEST(AttentionLenses, WorkspaceContentsHaveNoEffect) {
   const RandomProblem p = stored_problem({1, 2, 1, 120, 900}, 16, 8);
   for (const Mask& mask : {Mask(), causal(), window(100, 0)}) {
