@@ -18,12 +18,10 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numbers>
-#include <type_traits>
 
 #include <immintrin.h>
 
@@ -47,6 +45,8 @@ template <class Numbers>
 class AmxLenses {
  public:
   static constexpr bool kNone = false;
+  template <bool kAny>
+  using Watch = PipelineWatch<kAny>;
 
   AmxLenses(const ForwardSetup& setup, const ForwardHead& head, ForwardScratch& scratch,
             std::byte* memory, float score_factor)
@@ -90,7 +90,7 @@ class AmxLenses {
 
   // ---- the pipeline
 
-  /// Returns whether the part needs PipelineWatch<true>.
+  /// Returns whether the part needs Watch<true>.
   template <class Part>
   bool needs_any(const Part& part) const {
     return part.masked[0] || part.masked[1] || lenses_.pool == Pool::kMax;

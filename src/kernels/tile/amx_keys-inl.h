@@ -19,7 +19,6 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/lenses/pipeline_watch-inl.h"
 #include "kernels/simd/simd-inl.h"
 #include "kernels/simd/storage-inl.h"
 #include "kernels/simd/tile_unit-inl.h"
@@ -276,13 +275,13 @@ class AmxKeys : public AmxBlocks<Numbers> {
   bool advance(Pass& pass, const Part* next, float factor) {
     if constexpr (!Pass::ItsLenses::kNone) {
       auto& lenses = pass.lenses();
+      using Any = typename Pass::ItsLenses::template Watch<true>;
+      using Usual = typename Pass::ItsLenses::template Watch<false>;
       const auto place = lenses.begin_part(*current_);
-      const bool any = lenses.needs_any(*current_);
-      if (!(any ? advance_by<BlockWeights<Numbers, true, PipelineWatch<true>>>(next, factor, place)
-                : advance_by<BlockWeights<Numbers, true, PipelineWatch<false>>>(next, factor,
-                                                                                place))) {
-        return false;
-      }
+      const bool right = lenses.needs_any(*current_)
+                             ? advance_by<BlockWeights<Numbers, true, Any>>(next, factor, place)
+                             : advance_by<BlockWeights<Numbers, true, Usual>>(next, factor, place);
+      if (!right) return false;
       lenses.end_part(*current_);
       return true;
     }

@@ -49,7 +49,7 @@ struct TwoWeights {
   Vector first, second;
 };
 
-/// Sees nothing of the weights of a block (lenses/pipeline_watch-inl.h does).
+/// Sees nothing of the weights of a block (a pass with lenses has another watch).
 struct NoWatch {
   static constexpr bool kNone = true;
   static constexpr bool kRare = false;
