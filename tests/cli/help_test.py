@@ -192,6 +192,10 @@ class InfoTest(CliTest):
             info = json.loads(self.succeed("info", "--json", env=changed))
             self.assertEqual(info["computes_with"],
                              {"engine": "fused", "target": target, "threads": 1})
+            if target in ("SSE4", "SCALAR"):
+                self.assertEqual(info["products"]["float32"], "multiplications and additions")
+            else:
+                self.assertIn("fused multiply-adds", info["products"]["float32"])
             self.assertIn(f"on {target}, up to 1 thread\n", self.succeed("info", env=changed))
 
     def test_unknown_target_is_rejected(self):

@@ -64,7 +64,8 @@ int usable_threads() {
 }
 
 std::vector<BuildInfo::Products> products() {
-  const std::string float32 = "fused multiply-adds";
+  const std::string float32 =
+      kernels::fma_active() ? "fused multiply-adds" : "multiplications and additions";
   const std::string converted = "as float32";
   switch (kernels::tile_unit_active()) {
     case kernels::TileUnitKind::kHardware:

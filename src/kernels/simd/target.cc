@@ -27,6 +27,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fovea::kernels::HWY_NAMESPACE {
 
 std::int64_t compiled_target() { return HWY_TARGET; }
+bool has_fma() { return HWY_NATIVE_FMA != 0; }
 
 }  // namespace fovea::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -37,6 +38,7 @@ namespace fovea::kernels {
 namespace {
 
 HWY_EXPORT(compiled_target);
+HWY_EXPORT(has_fma);
 
 // The portable fallback is EMU128, or HWY_SCALAR for compilers that miscompile EMU128.
 constexpr std::int64_t kFallback = HWY_TARGETS & (HWY_EMU128 | HWY_SCALAR);
@@ -149,6 +151,11 @@ void choose() {
 
 void choose_target() {
   if (!chosen.load(std::memory_order_acquire)) choose();
+}
+
+bool fma_active() {
+  choose_target();
+  return HWY_DYNAMIC_DISPATCH(has_fma)();
 }
 
 bool bf16_dots_active() {

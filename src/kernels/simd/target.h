@@ -28,6 +28,10 @@ FOVEA_API void choose_target();
 /// InvalidArgument if choose_target() does.
 std::string active_target();
 
+/// Returns whether the kernels' multiply-adds are fused, which SSE4 and the portable fallback lack.
+/// Throws InvalidArgument if choose_target() does.
+bool fma_active();
+
 /// Returns whether the kernels multiply pairs of bfloat16 with vdpbf16ps of AVX-512: on the target
 /// "AVX3_BF16". Throws InvalidArgument if choose_target() does.
 bool bf16_dots_active();
