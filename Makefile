@@ -61,7 +61,7 @@ PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages
 first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-cpp test-python test-arm wheel test-wheel check check-full check-format check-release \
+.PHONY: build setup demo test test-cpp test-python test-arm test-cpus wheel test-wheel check check-full check-format check-release \
   check-python check-wheel build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
   check-tsan check-tsan-full coverage test-peers test-pages fuzz bench bench-peers install clean help
 # Targets share build trees, so they run one after another. Each target runs its own jobs in parallel.
@@ -73,7 +73,7 @@ build: ## Build the libraries, build/release/fovea and fovea-bench (the default)
 	$(BUILD) release
 
 setup: ## Install all Debian packages that the targets need
-	$(SETUP) build test check pages bench arm cover roots
+	$(SETUP) build test check pages bench arm cpus cover roots
 
 demo: ## Explain a sentence as text and as a page in build/demo, and run attention over 16,384 tokens
 	$(SETUP) build
@@ -110,6 +110,12 @@ test-python: ## Build the Python package and run its tests
 test-arm: ## Cross-compile for 64-bit ARM in build/arm, and run the faster tests under emulation
 	$(SETUP) build test arm
 	@JOBS=$(JOBS) tools/arm.sh
+
+test-cpus: ## Run examples and fast tests on emulated CPUs of AMD and Intel without AVX-512 and AMX
+	$(SETUP) build test cpus
+	$(CONFIGURE) release FOVEA_TESTS=ON
+	$(BUILD) release
+	@JOBS=$(JOBS) tools/other_cpus.sh
 
 wheel: ## Build the Python package as a wheel in build/wheel, and try it in a new environment
 	$(SETUP) build test

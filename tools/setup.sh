@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, pages, bench, arm, cover
-# and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, because most
+# tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, pages, bench, arm, cpus,
+# cover and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, because most
 # make targets call it first. FOVEA_SKIP_SETUP=1 skips it.
 
 set -euo pipefail
@@ -56,6 +56,7 @@ pages | python3-venv       | an environment for Playwright and axe       | venv 
 cover | gcovr              | reports line coverage                       | gcovr 5
 arm   | g++-aarch64-linux-gnu | compiles for 64-bit ARM                  | GCC 12 for aarch64
 arm   | qemu-user-static   | runs ARM programs                           | QEMU 7, user mode
+cpus  | qemu-user-static   | runs programs on emulated CPUs              | QEMU 7.2, user mode
 roots | debootstrap        | bare systems for tests of the wheel         | debootstrap 1.0.128
 '
 
@@ -66,12 +67,12 @@ fail() {
 }
 
 if [ $# -eq 0 ]; then
-  fail "expected one or more of: build test check pages bench arm cover roots"
+  fail "expected one or more of: build test check pages bench arm cpus cover roots"
 fi
 for group in "$@"; do
   case $group in
-    build | test | check | pages | bench | arm | cover | roots) ;;
-    *) fail "no group \"$group\"; there are: build test check pages bench arm cover roots" ;;
+    build | test | check | pages | bench | arm | cpus | cover | roots) ;;
+    *) fail "no group \"$group\"; there are: build test check pages bench arm cpus cover roots" ;;
   esac
 done
 
