@@ -382,16 +382,19 @@ def multiple_text(result, names):
     return text if ours >= max(theirs) else f"**{text}**"
 
 
-def lost_cells(peers):
+def lost_cells(measured):
     """Returns the results in which the fastest peer is faster than Fovea, with any number of threads."""
-    return [result for result in results.in_order(peers)
+    return [result for result in measured
             if not result["cell"]["tiny"] and "lost" in results.verdict(result, results.PEERS_OF_THE_TABLE)]
 
 
-def peers_sentence(peers):
-    total = sum(not result["cell"]["tiny"] for result in peers["results"].values())
-    return (f"Of the {total} problems in this comparison, on one and two threads, Fovea is slower than the fastest "
-            f"peer in {len(lost_cells(peers)) or 'none'}.")
+def peers_sentence(by_target):
+    counts = []
+    for target, measured in by_target.items():
+        total = sum(not result["cell"]["tiny"] for result in measured)
+        counts.append(f"{len(lost_cells(measured)) or 'none'} of {total} on {target}")
+    return (f"Of the problems in this comparison, on one and two threads, Fovea is slower than the fastest peer in "
+            f"{', '.join(counts)}.")
 
 
 def speed_page(forward, peers, grid=()):
@@ -410,12 +413,14 @@ def speed_page(forward, peers, grid=()):
         texts.append("Fovea alone: not measured yet; `make bench` does.")
     if peers:
         heading += LIBRARIES
-        names += [result["cell"]["name"] for result in lost_cells(peers)
+        by_target = results.in_order(peers)
+        shown_target = target if target in by_target else next(iter(by_target))  # the one with most problems
+        names += [result["cell"]["name"] for result in lost_cells(by_target[shown_target])
                   if result["threads"] == 1 and result["cell"]["name"] not in SPEED_ROWS]
-        shown = [peers["results"].get(f"{name}/1") for name in names]
+        shown = [peers["results"].get(results.key_of(shown_target, every_cell[name], 1)) for name in names]
         runs = {result["run"]: peers["runs"][result["run"]] for result in shown if result}
         captions = results.sentence(runs)
-        texts.append(f"{PEERS_TEXT}. {peers_sentence(peers)}")
+        texts.append(f"{PEERS_TEXT}. {peers_sentence(by_target)}")
     else:
         texts.append("Comparison with other libraries: not measured yet; `make bench-peers` does.")
     if grid:
@@ -427,7 +432,7 @@ def speed_page(forward, peers, grid=()):
         if forward:
             row += own_cells(record, problem)
         if peers:
-            result = peers["results"].get(results.key_of(every_cell[name], 1))
+            result = peers["results"].get(results.key_of(shown_target, every_cell[name], 1))
             row += [multiple_text(result, names) for names in LIBRARIES.values()]
         if any(row[1:]):
             rows.append(row)

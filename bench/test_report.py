@@ -22,7 +22,7 @@ PROBLEM = {"batch": 1, "q_heads": 2, "kv_heads": 2, "q_len": 4096, "kv_len": 409
            "functor": False, "dtype": "float32", "block_size": 0}
 NOTHING = {"runs": {}, "results": {}}
 RUN = {"date": "2026-11-21T10:00:00Z", "cpu": "Some CPU", "cores": 2, "kernel": "Linux 6", "compiler": "GCC 12",
-       "commit": "abc1234", "dirty": False, "versions": {"torch": "1.0"}}
+       "target": "AVX3", "commit": "abc1234", "dirty": False, "versions": {"torch": "1.0"}}
 
 
 def row(gflops=140.0, share=0.9, least=0.88, speedup=None, speedup_least=None, threads=1, **problem):
@@ -162,7 +162,7 @@ class SpeedPage(unittest.TestCase):
                   "jax": {"failed": "memory"}}
         page = report.speed_page(record(), peers(1000, others))
         self.assertIn("| N 4096, D 64, 2 heads | 140.0 | 90.0 % | **0.90** | 2.00 | **failed** |", page)
-        self.assertIn("Of the 1 problems in this comparison, on one and two threads, Fovea is slower than the fastest peer in 1.",
+        self.assertIn("Of the problems in this comparison, on one and two threads, Fovea is slower than the fastest peer in 1 of 1 on AVX3.",
                       page)
         self.assertIn("(AVX3; Some CPU", page)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # tools/setup.sh GROUP...: installs missing Debian packages of the groups build, test, check, pages, bench, arm, cpus,
-# cover and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, because most
+# cover and roots, and lists them with their purpose. If no package is missing, it is fast and prints nothing, as most
 # make targets call it first. FOVEA_SKIP_SETUP=1 skips it.
 
 set -euo pipefail

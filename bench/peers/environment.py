@@ -97,16 +97,18 @@ def for_workers(threads, fovea_call):
 
 
 def provenance(arguments, fovea_call):
-    """Returns the facts about a run: date, machine, compiler and commit. Versions of the contenders are added later."""
-    compiler = ctypes.CDLL(str(fovea_call)).fovea_call_compiler
-    compiler.restype = ctypes.c_char_p
+    """Returns the facts about a run: date, machine, compiler, SIMD target and commit. Versions of the contenders are added later."""
+    library = ctypes.CDLL(str(fovea_call))
+    for fact in (library.fovea_call_compiler, library.fovea_call_target):
+        fact.restype = ctypes.c_char_p
     commit, dirty = report.commit()
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "cpu": report.machine(),
         "cores": os.cpu_count(),
         "kernel": f"{os.uname().sysname} {os.uname().release}",
-        "compiler": compiler().decode(),
+        "compiler": library.fovea_call_compiler().decode(),
+        "target": library.fovea_call_target().decode(),
         "commit": commit,
         "dirty": dirty,
         "load_before": round(os.getloadavg()[0], 2),

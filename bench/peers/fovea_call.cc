@@ -153,4 +153,9 @@ const char* fovea_call_compiler() {
   static const std::string compiler = fovea::build_info().compiler;
   return compiler.c_str();
 }
+/// Returns the SIMD target that the library chooses here, such as "AVX2".
+const char* fovea_call_target() {
+  static const std::string target = fovea::build_info().target;
+  return target.c_str();
+}
 }

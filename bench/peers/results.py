@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of bench/peers: saved in a JSON file, merged cell by cell, and formatted as tables.
 
-{"runs": {id: {date, cpu, commit, versions, ...}},
- "results": {"full_512_64/1": {"run": id, "cell": {...}, "threads": 1, "useful_gflop": ...,
-                               "measured": {contender: {"samples_us", "median_us", ...} or a reason}}}}
+{"runs": {id: {date, cpu, target, commit, versions, ...}},
+ "results": {"AVX3/full_512_64/1": {"run": id, "cell": {...}, "threads": 1, "useful_gflop": ...,
+                                    "measured": {contender: {"samples_us", "median_us", ...} or a reason}}}}
 
-A new measurement of a cell replaces its whole record, so that results compared with each other come
-from the same rounds. Runs without any cell are dropped.
+A new measurement of a cell on the same SIMD target of Fovea replaces its whole record, so that results compared with
+each other come from the same rounds. Runs without any cell are dropped.
 """
 
 import dataclasses
@@ -45,14 +45,14 @@ def save(path, kept):
     os.replace(beside, path)
 
 
-def key_of(cell, threads):
-    return f"{cell.name}/{threads}"
+def key_of(target, cell, threads):
+    return f"{target}/{cell.name}/{threads}"
 
 
 def merge(kept, run_id, run, cell, threads, measured):
     """Returns `kept` with this cell's record added or replaced."""
     results = dict(kept["results"])
-    results[key_of(cell, threads)] = {
+    results[key_of(run["target"], cell, threads)] = {
         "run": run_id,
         "cell": dataclasses.asdict(cell),
         "threads": threads,
@@ -72,12 +72,14 @@ def rate(result, name):
 
 
 def in_order(kept):
-    """Returns the results in the order of every_cell(), followed by those of removed cells."""
+    """Returns {target: results}: the results in the order of every_cell(), followed by those of removed cells. The
+    target with the most results comes first."""
     places = {cell.name: place for place, cell in enumerate(cells.every_cell())}
-    return sorted(
-        kept["results"].values(),
-        key=lambda result: (places.get(result["cell"]["name"], len(places)), result["threads"]),
-    )
+    ordered = {}
+    for key, result in sorted(kept["results"].items(), key=lambda item: (
+            places.get(item[1]["cell"]["name"], len(places)), item[1]["threads"])):
+        ordered.setdefault(key.split("/")[0], []).append(result)
+    return dict(sorted(ordered.items(), key=lambda item: -len(item[1])))
 
 
 def multiple(ours, theirs):
@@ -195,13 +197,20 @@ def rounds_text(results):
 
 def page(kept):
     """Returns the text between the markers of docs/benchmarks.md."""
-    results = in_order(kept)
     lines = ["## Compared with other libraries", ""]
-    if not results:
+    if not kept["results"]:
         return "\n".join([*lines, "Not measured yet: `bench/peers/run` does."])
+    lines += [HOW_TO_READ.format(rounds=rounds_text(kept["results"].values()))]
+    for target, results in in_order(kept).items():
+        lines += ["", f"### On {target}", "", *part(kept["runs"], results)]
+    return "\n".join(lines)
+
+
+def part(runs, results):
+    """Returns the lines of one target."""
     large = [result for result in results if not result["cell"]["tiny"]]
     tiny = [result for result in results if result["cell"]["tiny"]]
-    lines += [*sentence(kept["runs"]), "", HOW_TO_READ.format(rounds=rounds_text(results))]
+    lines = sentence({result["run"]: runs[result["run"]] for result in results})
     if large:
         lost = sum("lost" in verdict(result, PEERS_OF_THE_TABLE) for result in large)
         lines += ["", f"Fovea is slower than the best peer in {lost} of {len(large)} rows."]
@@ -217,4 +226,4 @@ def page(kept):
         lines += ["", *tiny_table(tiny)]
     if large and (notes := footnotes(large)):
         lines += ["", *notes]
-    return "\n".join(lines)
+    return lines

@@ -34,7 +34,7 @@ def measured(median, how="native", note=""):
 
 RUN = {
     "date": "2026-11-21T10:00:00Z", "cpu": "Some CPU", "cores": 2, "kernel": "Linux 6", "compiler": "GCC 12",
-    "commit": "abc1234", "dirty": False, "versions": {"torch": "1.0", "fovea": "0.1"},
+    "target": "AVX3", "commit": "abc1234", "dirty": False, "versions": {"torch": "1.0", "fovea": "0.1"},
 }
 NOTHING = {"runs": {}, "results": {}}
 # 2 * 1000 * 1000 * (50 + 50) flop: 1000 microseconds are 200 GFLOP/s.
@@ -74,15 +74,27 @@ class Merging(unittest.TestCase):
     def test_a_cell_is_replaced_as_a_whole(self):
         first = results.merge(NOTHING, "a", RUN, CELL, 1, {"fovea": measured(1), "jax": measured(2)})
         second = results.merge(first, "b", RUN, CELL, 1, {"fovea": measured(3)})
-        self.assertEqual(list(second["results"]["some/1"]["measured"]), ["fovea"])
+        self.assertEqual(list(second["results"]["AVX3/some/1"]["measured"]), ["fovea"])
         self.assertEqual(list(second["runs"]), ["b"])
 
     def test_other_cells_and_their_runs_stay(self):
         first = results.merge(NOTHING, "a", RUN, CELL, 1, {"fovea": measured(1)})
         second = results.merge(first, "b", RUN, CELL, 2, {"fovea": measured(3)})
-        self.assertEqual(set(second["results"]), {"some/1", "some/2"})
+        self.assertEqual(set(second["results"]), {"AVX3/some/1", "AVX3/some/2"})
         self.assertEqual(set(second["runs"]), {"a", "b"})
-        self.assertEqual(set(first["results"]), {"some/1"})
+        self.assertEqual(set(first["results"]), {"AVX3/some/1"})
+
+    def test_targets_have_tables_of_their_own(self):
+        entries = {"fovea": measured(1000), "jax": measured(2000)}
+        kept = results.merge(NOTHING, "a", RUN, CELL, 1, entries)
+        kept = results.merge(kept, "b", {**RUN, "target": "AMX", "cpu": "Other CPU"}, CELL, 1, {**entries, "fovea": measured(500)})
+        self.assertEqual(set(kept["results"]), {"AVX3/some/1", "AMX/some/1"})
+        lines = results.page(kept).splitlines()
+        first, second = lines.index("### On AVX3"), lines.index("### On AMX")
+        self.assertTrue(lines[first + 2].startswith("Some CPU"))
+        self.assertTrue(lines[second + 2].startswith("Other CPU"))
+        self.assertIn("| full, N=1000 D=50 H=1 | 1 | 400.0 | 100.0 (4.00) | 4.00 |", lines[second:])
+        self.assertIn("| full, N=1000 D=50 H=1 | 1 | 200.0 | 100.0 (2.00) | 2.00 |", lines[first:second])
 
     def test_saved_is_loaded(self):
         with tempfile.TemporaryDirectory() as folder:
