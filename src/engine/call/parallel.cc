@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OpenMP threads (parallel.h). Items are distributed by an atomic counter, because an OpenMP loop
-// can neither be left early nor propagate exceptions.
+// Stop requests, progress and exceptions of parallel calls (parallel.h). OpenMP's settings
+// determine the thread count; the threads are those of pool.h.
 
 #include "engine/call/parallel.h"
 
@@ -15,6 +15,8 @@
 
 #include "fovea/error.h"
 
+#include "engine/call/pool.h"
+
 namespace fovea::engine {
 namespace {
 
@@ -24,6 +26,56 @@ constexpr int kMaxThreads = 1024;
 std::atomic<bool> in_forked_child = false;
 [[maybe_unused]] const int fork_watched =
     pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true); });
+
+class Call final : public PoolItems {
+ public:
+  Call(const Execution& execution, const Work& work, std::int64_t items)
+      : execution_(execution), work_(work), items_(items) {}
+
+  bool run(std::int64_t item, int thread) noexcept override {
+    if (ends()) return false;
+    try {
+      work_(item, thread);
+      if (!execution_.stop.stop_requested()) report(1);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      leave_.store(true, std::memory_order_relaxed);
+    }
+    return !ends();
+  }
+  /// Reports that `more` items are done. Rethrows exceptions of execution.progress.
+  void report(std::int64_t more) {
+    if (!execution_.progress) return;
+    const std::lock_guard lock(mutex_);
+    if (leave_.load(std::memory_order_relaxed)) return;
+    done_ += more;
+    try {
+      execution_.progress(done_, items_);
+    } catch (...) {
+      leave_.store(true, std::memory_order_relaxed);  // before another thread acquires the lock
+      throw;
+    }
+  }
+  /// Throws the first exception, or Stopped after a stop request.
+  void finish() const {
+    if (error_) std::rethrow_exception(error_);
+    if (execution_.stop.stop_requested()) throw Stopped("stopped as requested");
+  }
+
+ private:
+  bool ends() const {
+    return leave_.load(std::memory_order_relaxed) || execution_.stop.stop_requested();
+  }
+
+  const Execution& execution_;
+  const Work& work_;
+  const std::int64_t items_;
+  std::atomic<bool> leave_ = false;
+  std::mutex mutex_;  // guards the variables below
+  std::int64_t done_ = 0;
+  std::exception_ptr error_;
+};
 
 }  // namespace
 
@@ -35,48 +87,13 @@ int thread_count(const Execution& execution, std::int64_t items) {
 }
 
 void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work) {
-  std::atomic<std::int64_t> next = 0;
-  std::atomic<bool> leave = false;
-  std::mutex mutex;  // guards the variables below
-  std::int64_t done = 0;
-  std::exception_ptr error;
-
-  const auto report = [&](std::int64_t more) {
-    if (!execution.progress) return;
-    const std::lock_guard lock(mutex);
-    if (leave.load(std::memory_order_relaxed)) return;
-    done += more;
-    try {
-      execution.progress(done, items);
-    } catch (...) {
-      leave.store(true, std::memory_order_relaxed);  // before another thread acquires the lock
-      throw;
-    }
-  };
-  const auto run = [&](int thread) {
-    try {
-      while (!leave.load(std::memory_order_relaxed) && !execution.stop.stop_requested()) {
-        const std::int64_t item = next.fetch_add(1, std::memory_order_relaxed);
-        if (item >= items) return;
-        work(item, thread);
-        if (!execution.stop.stop_requested()) report(1);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-      leave.store(true, std::memory_order_relaxed);
-    }
-  };
-
-  report(0);
-  if (threads == 1) {
-    run(0);
-  } else {
-#pragma omp parallel num_threads(threads)
-    run(omp_get_thread_num());
-  }
-  if (error) std::rethrow_exception(error);
-  if (execution.stop.stop_requested()) throw Stopped("stopped as requested");
+  Call call(execution, work, items);
+  call.report(0);
+  // Within a parallel region of the caller's, OpenMP says whether there are more threads.
+  if (omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
+  const int most = std::min(std::max(threads, omp_get_num_procs()), omp_get_thread_limit());
+  run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, most)});
+  call.finish();
 }
 
 }  // namespace fovea::engine

@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Worker threads (pool.h). Workers are started when first needed and stay, asleep between calls.
+// docs/benchmarks.md compares this pool with OpenMP's threads and with oneTBB.
+
+#include "engine/call/pool.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <omp.h>
+#include <pthread.h>
+
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace fovea::engine {
+namespace {
+
+constexpr int kMaxWorkers = 1023;
+constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its caller alone
+
+// How long a thread spins before it sleeps. A worker spins less after it has spun in vain.
+constexpr std::chrono::microseconds kMinSpin{2}, kMaxSpin{50};
+// How long a worker's CPU time has to stand still before the worker counts as preempted.
+constexpr std::chrono::microseconds kStandstill{20};
+
+// ---- Waiting ------------------------------------------------------------------------------------
+
+using Word = std::atomic<std::uint32_t>;
+
+#if defined(__linux__)
+// std::atomic::wait would yield the processor before it sleeps, which costs a time slice if another
+// process is ready.
+void sleep_while(Word& word, std::uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void wake_one(Word& word) { syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0); }
+#else
+void sleep_while(Word& word, std::uint32_t value) { word.wait(value); }
+void wake_one(Word& word) { word.notify_one(); }
+#endif
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
+/// Spins until `ready` returns true or the time is over. Returns whether it returned true.
+template <class Ready>
+bool spin(std::chrono::nanoseconds time, const Ready& ready) {
+  using Clock = std::chrono::steady_clock;
+  if (ready()) return true;
+  const Clock::time_point end = Clock::now() + time;
+  do {
+    for (int i = 0; i < 8; ++i) {
+      relax();
+      if (ready()) return true;
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+// ---- Placement ----------------------------------------------------------------------------------
+
+/// Where a worker may run. Every function may fail, which costs only speed.
+class Placement {
+ public:
+#if defined(__linux__)
+  static int current_processor() { return sched_getcpu(); }
+
+  /// Called by the worker, once. OpenMP may have bound the thread that started it to one processor
+  /// (OMP_PROC_BIND); workers run on all of OpenMP's places.
+  void start() {
+    id_ = static_cast<pid_t>(syscall(SYS_gettid));
+    if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) clock_ = CLOCK_MONOTONIC;
+    cpu_set_t places;
+    CPU_ZERO(&places);
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      std::array<int, CPU_SETSIZE> processors{};
+      const int count = omp_get_place_num_procs(place);
+      if (count > CPU_SETSIZE) return;
+      omp_get_place_proc_ids(place, processors.data());
+      for (int i = 0; i < count; ++i)
+        CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(i)]), &places);
+    }
+    if (CPU_COUNT(&places) > 0) sched_setaffinity(0, sizeof places, &places);
+  }
+  /// Called by the worker before it sleeps, because a user may have changed its affinity.
+  void before_sleep() {
+    if (moved_.load()) return;
+    cpu_set_t now;
+    CPU_ZERO(&now);
+    if (sched_getaffinity(0, sizeof now, &now) == 0 && !moved_.load()) allowed_ = now;
+  }
+  /// Called by the waker while the worker sleeps. The kernel often wakes a thread on the processor
+  /// of the one that wakes it: in a virtual machine, other processors that sleep look as if they
+  /// were busy.
+  void keep_off(int processor) {
+    cpu_set_t others = allowed_;
+    if (processor < 0 || processor >= CPU_SETSIZE) return;
+    CPU_CLR(static_cast<std::size_t>(processor), &others);
+    if (CPU_COUNT(&others) == 0) return;
+    moved_.store(true);
+    sched_setaffinity(id_, sizeof others, &others);
+  }
+  /// Called by the worker after an item. Leaves the processor that move_to() lent.
+  void step_aside() {
+    if (moved_.load(std::memory_order_relaxed)) keep_off(current_processor());
+  }
+  /// Called by the worker before it runs items. Undoes the other functions.
+  void restore() {
+    if (moved_.load(std::memory_order_relaxed) && moved_.exchange(false)) {
+      sched_setaffinity(0, sizeof allowed_, &allowed_);
+    }
+  }
+  void move_to(int processor) {
+    if (processor < 0 || processor >= CPU_SETSIZE) return;
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(static_cast<std::size_t>(processor), &here);
+    moved_.store(true);
+    sched_setaffinity(id_, sizeof here, &here);
+  }
+  /// Returns the worker's CPU time, which stands still while other processes have its processor.
+  std::int64_t cpu_time() const {
+    timespec time{};
+    clock_gettime(clock_, &time);
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+
+ private:
+  pid_t id_ = 0;
+  clockid_t clock_ = CLOCK_MONOTONIC;
+  cpu_set_t allowed_ = {};  // read and written by the worker, and by its waker while it sleeps
+  std::atomic<bool> moved_ = false;
+#else
+  static int current_processor() { return -1; }
+  void start() {}
+  void before_sleep() {}
+  void keep_off(int) {}
+  void step_aside() {}
+  void restore() {}
+  void move_to(int) {}
+  std::int64_t cpu_time() const {
+    return std::chrono::steady_clock::now().time_since_epoch().count();
+  }
+#endif
+};
+
+// ---- Jobs ---------------------------------------------------------------------------------------
+
+/// A call, as workers see it. Workers may be late, so jobs are never freed, and a job is reused
+/// only when no worker visits it. `items` may be used only by a worker that runs an item, because
+/// it belongs to the caller.
+struct alignas(64) Job {
+  PoolItems* items = nullptr;
+  std::int64_t count = 0;
+  int threads = 0;
+  std::atomic<int> visitors = 0;  // workers that may access this job
+  std::atomic<int> joined = 0;    // threads, the caller included
+  alignas(64) std::atomic<std::int64_t> next = 0;
+  alignas(64) std::atomic<std::int64_t> done = 0;  // items, by workers
+  std::atomic<std::int64_t> awaited = -1;  // the value of `done` at which the caller is woken
+  Word finished = 0;
+};
+
+// All zero-initialised and never destroyed, so that workers may outlive main().
+constinit std::array<Job, kMaxJobs> jobs;
+constinit std::atomic<std::uint64_t> taken = 0;  // jobs with a caller, one bit each
+constinit std::atomic<std::uint64_t> open = 0;   // jobs that workers may join
+alignas(64) constinit Word opened = 0;           // how often a job was opened
+alignas(64) constinit std::atomic<int> callers = 0;
+constinit std::atomic<int> wanted = 0;    // workers, by all open jobs
+constinit std::atomic<int> spinning = 0;  // workers that will see a job without being woken
+
+// ---- Workers ------------------------------------------------------------------------------------
+
+enum : std::uint32_t { kAwake, kAsleep, kBeingWoken };
+
+struct alignas(64) Worker {
+  Word state = kAwake;
+  std::atomic<const Job*> job = nullptr;  // of the current item
+  Placement placement;
+};
+constinit std::array<Worker, kMaxWorkers> workers;
+constinit std::atomic<int> worker_count = 0;
+constinit std::mutex starting;
+
+thread_local bool within_item = false;
+
+/// Runs items of a job until none are left. Returns whether there was one.
+bool help(int number, Worker& me) {
+  Job& job = jobs[static_cast<std::size_t>(number)];
+  bool helped = false;
+  job.visitors.fetch_add(1);
+  const bool is_open = (open.load() >> number & 1) != 0;
+  if (is_open && job.next.load() < job.count && job.joined.load() < job.threads) {
+    const int thread = job.joined.fetch_add(1);
+    me.job.store(&job);
+    bool more = thread < job.threads;
+    while (more) {
+      const std::int64_t item = job.next.fetch_add(1);
+      if (item >= job.count) break;
+      helped = true;
+      more = job.items->run(item, thread);
+      const std::int64_t done = job.done.fetch_add(1) + 1;
+      if (done == job.awaited.load()) {
+        job.finished.store(1);
+        wake_one(job.finished);
+      }
+    }
+    me.job.store(nullptr);
+  }
+  job.visitors.fetch_sub(1);
+  return helped;
+}
+
+bool help_all(Worker& me) {
+  bool helped = false;
+  for (std::uint64_t left = open.load(); left != 0; left &= left - 1) {
+    helped |= help(std::countr_zero(left), me);
+  }
+  return helped;
+}
+
+/// Sleeps until woken, unless a job was opened since `seen`.
+void sleep(Worker& me, std::uint32_t seen) {
+  me.placement.before_sleep();
+  me.state.store(kAsleep);
+  std::uint32_t state = kAsleep;
+  if (opened.load() != seen && me.state.compare_exchange_strong(state, kAwake)) return;
+  while ((state = me.state.load()) != kAwake) {
+    if (state == kAsleep) {
+      sleep_while(me.state, kAsleep);
+    } else {
+      relax();
+    }
+  }
+}
+
+bool wake_up(Worker& worker, int processor) {
+  std::uint32_t state = kAsleep;
+  if (worker.state.load(std::memory_order_relaxed) != kAsleep) return false;
+  if (!worker.state.compare_exchange_strong(state, kBeingWoken)) return false;
+  worker.placement.keep_off(processor);
+  worker.state.store(kAwake);
+  wake_one(worker.state);
+  return true;
+}
+
+/// While a thread has such an object, dlclose() does not unload the library.
+struct Pin {
+  ~Pin() { within_item = false; }
+};
+
+[[noreturn]] void work_forever(Worker& me) {
+  static thread_local const Pin pin;
+  [[maybe_unused]] const Pin* const constructed = &pin;
+  within_item = true;
+  me.placement.start();
+  std::chrono::nanoseconds patience = kMaxSpin;
+  for (;;) {
+    const std::uint32_t seen = opened.load();
+    if (help_all(me)) continue;
+    me.placement.step_aside();
+    spinning.fetch_add(1);
+    const bool found = spin(patience, [&] { return opened.load() != seen; });
+    spinning.fetch_sub(1);
+    patience = std::clamp<std::chrono::nanoseconds>(found ? patience * 2 : patience / 2, kMinSpin,
+                                                    kMaxSpin);
+    if (!found) sleep(me, seen);
+    me.placement.restore();
+  }
+}
+
+void start_workers(int count) {
+  const std::unique_lock lock(starting, std::try_to_lock);
+  if (!lock) return;
+  // The program's signals are for its own threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    while (worker_count.load() < count) {
+      Worker& worker = workers[static_cast<std::size_t>(worker_count.load())];
+      std::thread([&worker] { work_forever(worker); }).detach();
+      worker_count.fetch_add(1);
+    }
+  } catch (const std::system_error&) {
+    // The system allows no more threads. The caller needs none.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// ---- Calls --------------------------------------------------------------------------------------
+
+/// Returns a job that no caller or worker uses, or -1.
+int take_job() {
+  for (std::uint64_t free = ~taken.load(); free != 0; free &= free - 1) {
+    const int number = std::countr_zero(free);
+    const std::uint64_t bit = std::uint64_t{1} << number;
+    if ((taken.fetch_or(bit) & bit) != 0) continue;
+    if (jobs[static_cast<std::size_t>(number)].visitors.load() == 0) return number;
+    taken.fetch_and(~bit);
+  }
+  return -1;
+}
+
+/// Opens a job to workers, and wakes or starts as many as are missing.
+void open_job(int number, PoolItems& items, std::int64_t count, const PoolLimits& limits) {
+  Job& job = jobs[static_cast<std::size_t>(number)];
+  job.items = &items;
+  job.count = count;
+  job.threads = limits.threads;
+  job.joined.store(1);
+  job.next.store(0);
+  job.done.store(0);
+  job.awaited.store(-1);
+  job.finished.store(0);
+  open.fetch_or(std::uint64_t{1} << number);
+  int missing = limits.threads - 1;
+  const int needed =
+      std::min({wanted.fetch_add(missing) + missing, limits.all_threads - 1, kMaxWorkers});
+  if (worker_count.load() < needed) start_workers(needed);
+  opened.fetch_add(1);
+  missing -= spinning.load();
+  const int here = Placement::current_processor(), all = worker_count.load();
+  for (int i = 0; i < all && missing > 0; ++i) {
+    if (wake_up(workers[static_cast<std::size_t>(i)], here)) --missing;
+  }
+}
+
+/// Moves workers that were preempted within an item of this job to the caller's processor, which is
+/// free as soon as the caller sleeps. Otherwise they might wait for several time slices.
+void lend_processor(const Job& job) {
+  constexpr std::size_t kMost = 8;
+  std::array<std::pair<Worker*, std::int64_t>, kMost> busy{};
+  std::size_t count = 0;
+  for (int i = 0, all = worker_count.load(); i < all && count < kMost; ++i) {
+    Worker& worker = workers[static_cast<std::size_t>(i)];
+    if (worker.job.load() == &job) busy[count++] = {&worker, worker.placement.cpu_time()};
+  }
+  if (spin(kStandstill, [&] { return job.done.load() == job.awaited.load(); })) return;
+  const int here = Placement::current_processor();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& [worker, time] = busy[i];
+    if (worker->job.load() == &job && worker->placement.cpu_time() == time)
+      worker->placement.move_to(here);
+  }
+}
+
+void run_alone(PoolItems& items, std::int64_t count) {
+  for (std::int64_t item = 0; item < count && items.run(item, 0); ++item) {
+  }
+}
+
+void run_with_workers(int number, PoolItems& items, std::int64_t count, const PoolLimits& limits) {
+  open_job(number, items, count, limits);
+  Job& job = jobs[static_cast<std::size_t>(number)];
+  std::int64_t mine = 0;
+  for (std::int64_t item = 0; (item = job.next.fetch_add(1)) < count;) {
+    ++mine;
+    if (!items.run(item, 0)) break;
+  }
+  const std::uint64_t bit = std::uint64_t{1} << number;
+  open.fetch_and(~bit);
+  wanted.fetch_sub(limits.threads - 1);
+  // No item is started from here on.
+  const std::int64_t others = std::min(job.next.exchange(count), count) - mine;
+  const auto finished = [&] { return job.done.load() == others; };
+  if (!spin(kMaxSpin, finished)) {
+    job.awaited.store(others);
+    lend_processor(job);
+    while (!finished()) sleep_while(job.finished, 0);
+  }
+  taken.fetch_and(~bit);
+}
+
+}  // namespace
+
+void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits) {
+  const bool nested = std::exchange(within_item, true);
+  if (nested || limits.threads <= 1) {
+    run_alone(items, count);
+  } else {
+    // With as many callers as threads, each has a processor of its own, and workers would only
+    // compete with them.
+    const int others = callers.fetch_add(1);
+    const int number = others < limits.all_threads - 1 ? take_job() : -1;
+    if (number < 0) {
+      run_alone(items, count);
+    } else {
+      run_with_workers(number, items, count, limits);
+    }
+    callers.fetch_sub(1);
+  }
+  within_item = nested;
+}
+
+}  // namespace fovea::engine
