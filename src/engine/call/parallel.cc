@@ -33,7 +33,6 @@ class Call final : public PoolItems {
       : execution_(execution), work_(work), items_(items) {}
 
   bool run(std::int64_t item, int thread) noexcept override {
-    if (ends()) return false;
     try {
       work_(item, thread);
       if (!execution_.stop.stop_requested()) report(1);
@@ -57,6 +56,9 @@ class Call final : public PoolItems {
       throw;
     }
   }
+  bool ends() const {
+    return leave_.load(std::memory_order_relaxed) || execution_.stop.stop_requested();
+  }
   /// Throws the first exception, or Stopped after a stop request.
   void finish() const {
     if (error_) std::rethrow_exception(error_);
@@ -64,10 +66,6 @@ class Call final : public PoolItems {
   }
 
  private:
-  bool ends() const {
-    return leave_.load(std::memory_order_relaxed) || execution_.stop.stop_requested();
-  }
-
   const Execution& execution_;
   const Work& work_;
   const std::int64_t items_;
@@ -92,7 +90,9 @@ void for_each_item(const Execution& execution, int threads, std::int64_t items, 
   // Within a parallel region of the caller's, OpenMP says whether there are more threads.
   if (omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
   const int most = std::min(std::max(threads, omp_get_num_procs()), omp_get_thread_limit());
-  run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, most)});
+  if (!call.ends()) {
+    run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, most)});
+  }
   call.finish();
 }
 

@@ -88,22 +88,25 @@ class Placement {
 #if defined(__linux__)
   static int current_processor() { return sched_getcpu(); }
 
-  /// Called by the worker, once. OpenMP may have bound the thread that started it to one processor
-  /// (OMP_PROC_BIND); workers run on all of OpenMP's places.
-  void start() {
-    id_ = static_cast<pid_t>(syscall(SYS_gettid));
-    if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) clock_ = CLOCK_MONOTONIC;
-    cpu_set_t places;
-    CPU_ZERO(&places);
+  /// Called before the worker starts, by the thread that starts it. OpenMP may have bound that
+  /// thread to one processor (OMP_PROC_BIND); workers run on all of OpenMP's places.
+  void prepare() {
+    CPU_ZERO(&allowed_);
+    std::array<int, CPU_SETSIZE> processors{};
     for (int place = 0; place < omp_get_num_places(); ++place) {
-      std::array<int, CPU_SETSIZE> processors{};
       const int count = omp_get_place_num_procs(place);
       if (count > CPU_SETSIZE) return;
       omp_get_place_proc_ids(place, processors.data());
-      for (int i = 0; i < count; ++i)
-        CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(i)]), &places);
+      for (int i = 0; i < count; ++i) {
+        CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(i)]), &allowed_);
+      }
     }
-    if (CPU_COUNT(&places) > 0) sched_setaffinity(0, sizeof places, &places);
+  }
+  /// Called by the worker, once.
+  void start() {
+    id_ = static_cast<pid_t>(syscall(SYS_gettid));
+    if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) clock_ = CLOCK_MONOTONIC;
+    if (CPU_COUNT(&allowed_) > 0) sched_setaffinity(0, sizeof allowed_, &allowed_);
   }
   /// Called by the worker before it sleeps, because a user may have changed its affinity.
   void before_sleep() {
@@ -155,6 +158,7 @@ class Placement {
   std::atomic<bool> moved_ = false;
 #else
   static int current_processor() { return -1; }
+  void prepare() {}
   void start() {}
   void before_sleep() {}
   void keep_off(int) {}
@@ -223,6 +227,7 @@ bool help(int number, Worker& me) {
       if (item >= job.count) break;
       helped = true;
       more = job.items->run(item, thread);
+      if (!more) open.fetch_and(~(std::uint64_t{1} << number));
       const std::int64_t done = job.done.fetch_add(1) + 1;
       if (done == job.awaited.load()) {
         job.finished.store(1);
@@ -303,6 +308,7 @@ void start_workers(int count) {
   try {
     while (worker_count.load() < count) {
       Worker& worker = workers[static_cast<std::size_t>(worker_count.load())];
+      worker.placement.prepare();
       std::thread([&worker] { work_forever(worker); }).detach();
       worker_count.fetch_add(1);
     }
@@ -328,6 +334,10 @@ int take_job() {
 
 /// Opens a job to workers, and wakes or starts as many as are missing.
 void open_job(int number, PoolItems& items, std::int64_t count, const PoolLimits& limits) {
+  int missing = limits.threads - 1;
+  const int needed =
+      std::min({wanted.fetch_add(missing) + missing, limits.all_threads - 1, kMaxWorkers});
+  if (worker_count.load() < needed) start_workers(needed);
   Job& job = jobs[static_cast<std::size_t>(number)];
   job.items = &items;
   job.count = count;
@@ -338,10 +348,6 @@ void open_job(int number, PoolItems& items, std::int64_t count, const PoolLimits
   job.awaited.store(-1);
   job.finished.store(0);
   open.fetch_or(std::uint64_t{1} << number);
-  int missing = limits.threads - 1;
-  const int needed =
-      std::min({wanted.fetch_add(missing) + missing, limits.all_threads - 1, kMaxWorkers});
-  if (worker_count.load() < needed) start_workers(needed);
   opened.fetch_add(1);
   missing -= spinning.load();
   const int here = Placement::current_processor(), all = worker_count.load();

@@ -12,7 +12,8 @@ namespace fovea::engine {
 /// The items of one call.
 class PoolItems {
  public:
-  /// Processes an item. Returns false if no more items are to be started.
+  /// Processes an item. Returns false if no more items are to be started; one more on each thread
+  /// may have been by then. Must not skip the item, because later ones may wait for it.
   virtual bool run(std::int64_t item, int thread) noexcept = 0;
 
  protected:
