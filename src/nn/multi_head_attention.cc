@@ -125,6 +125,7 @@ MutableTensorView MultiHeadAttention::forward(const TensorView& x, const TensorV
   attention_.dropout = model_.dropout(dropout_, options_.dropout);
   const MutableTensorView context = context_.of(dtype, {rows, width});
   const MutableTensorView lse = lse_.of(dtype, {batch, options_.heads, heads_.query.extent(2)});
+  const engine::OpenMpThreads threads;  // those of the matrix products
   attention_forward(heads_.query, heads_.key, heads_.value, attention_,
                     {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
   return out_.forward(reshaped(context, shape_));
@@ -182,6 +183,7 @@ MutableTensorView MultiHeadAttention::backward(const TensorView& grad_y,
   const auto heads_of = [&](const MutableTensorView& contexts) {
     return as_heads(reshaped(contexts, {x_.extent(0), width}), batch, 0, options_.heads, head_dim_);
   };
+  const engine::OpenMpThreads threads;  // those of the matrix products
   attention_backward({heads_.query, heads_.key, heads_.value, heads_of(context_.last()),
                       lse_.last(), heads_of(grad_context)},
                      attention_, {to.query, to.key, to.value});
@@ -249,6 +251,7 @@ MutableTensorView MultiHeadAttention::decode(const Shape& shape, const KvCache& 
   attention_.mask = mask;
   const MutableTensorView context = context_.of(DType::kFloat32, {rows, options_.width});
   const MutableTensorView lse = lse_.of(DType::kFloat32, {batch, options_.heads, shape[1]});
+  const engine::OpenMpThreads threads;  // those of the matrix products
   attention_decode(heads_.query, heads_.key, heads_.value, attention_,
                    {as_heads(context, batch, 0, options_.heads, head_dim_), lse});
   return out_.forward(reshaped(context, shape));

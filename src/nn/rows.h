@@ -72,7 +72,9 @@ void for_each_range(std::int64_t count, std::int64_t grain, const Callable& work
   const auto item = [&](std::int64_t number, int) {
     work(number * grain, std::min(count, (number + 1) * grain));
   };
-  if (items > 0) engine::for_each_item({}, engine::thread_count({}, items), items, item);
+  if (items == 0) return;
+  const engine::OpenMpThreads threads;  // those of the matrix products
+  engine::for_each_item({}, engine::thread_count({}, items), items, item);
 }
 
 /// Calls work(begin, end) for ranges of rows of about 16,000 elements each, in parallel.

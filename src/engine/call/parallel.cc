@@ -75,6 +75,17 @@ class Call final : public PoolItems {
   std::exception_ptr error_;
 };
 
+// Of OpenMpThreads, on this thread.
+thread_local int openmp_scopes = 0;
+
+void run_on_openmp(Call& call, std::int64_t items, int threads) {
+  std::atomic<std::int64_t> next = 0;
+#pragma omp parallel num_threads(threads)
+  for (std::int64_t item = 0; (item = next.fetch_add(1)) < items;) {
+    if (!call.run(item, omp_get_thread_num())) break;
+  }
+}
+
 }  // namespace
 
 int thread_count(const Execution& execution, std::int64_t items) {
@@ -87,13 +98,19 @@ int thread_count(const Execution& execution, std::int64_t items) {
 void for_each_item(const Execution& execution, int threads, std::int64_t items, const Work& work) {
   Call call(execution, work, items);
   call.report(0);
-  // Within a parallel region of the caller's, OpenMP says whether there are more threads.
-  if (omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
-  const int most = std::min(std::max(threads, omp_get_num_procs()), omp_get_thread_limit());
-  if (!call.ends()) {
-    run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, most)});
+  if (in_pool_item() || omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
+  if (call.ends()) {
+    // No item is started.
+  } else if (threads > 1 && openmp_scopes > 0) {
+    run_on_openmp(call, items, threads);
+  } else {
+    const int all = std::min(std::max(threads, omp_get_num_procs()), omp_get_thread_limit());
+    run_in_pool(call, items, {.threads = threads, .all_threads = std::max(threads, all)});
   }
   call.finish();
 }
+
+OpenMpThreads::OpenMpThreads() { ++openmp_scopes; }
+OpenMpThreads::~OpenMpThreads() { --openmp_scopes; }
 
 }  // namespace fovea::engine

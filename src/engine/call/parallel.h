@@ -28,14 +28,27 @@ class Work {
 };
 
 /// Returns the number of threads for `items` work items: as many as Execution and OpenMP allow, but
-/// at most one per item. Returns 1 in a forked child, where OpenMP's threads no longer exist and
-/// libgomp would deadlock waiting for them.
+/// at most one per item. Returns 1 in a forked child, where other threads no longer exist.
 FOVEA_API int thread_count(const Execution& execution, std::int64_t items);
 
 /// Calls work(item, thread) for every item in [0, items), with thread in [0, threads). Items are
-/// started in order. Throws Stopped after a stop request through execution.stop, and rethrows
-/// exceptions of `work` and execution.progress. Items that have not started by then are skipped.
+/// started in order, and those that have started are done on return. A call from within an item of
+/// a call with several threads uses only its thread, as does one from within OpenMP's parallel
+/// regions, if OpenMP does not nest them. Throws Stopped after a stop request through
+/// execution.stop, and rethrows exceptions of `work` and execution.progress. Items that have not
+/// started by then are skipped.
 FOVEA_API void for_each_item(const Execution& execution, int threads, std::int64_t items,
                              const Work& work);
+
+/// While such an object exists, parallel calls of its thread run on OpenMP's threads instead of
+/// those of pool.h. For code between other code's parallel regions: OpenMP's threads spin for
+/// milliseconds after each, and would compete with further threads. Objects may be nested.
+class FOVEA_API OpenMpThreads {
+ public:
+  OpenMpThreads();
+  ~OpenMpThreads();
+  OpenMpThreads(const OpenMpThreads&) = delete;
+  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+};
 
 }  // namespace fovea::engine

@@ -404,23 +404,22 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
 
 }  // namespace
 
+bool in_pool_item() { return within_item; }
+
 void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits) {
-  const bool nested = std::exchange(within_item, true);
-  if (nested || limits.threads <= 1) {
+  if (within_item || limits.threads <= 1) return run_alone(items, count);
+  within_item = true;
+  // With as many callers as threads, each has a processor of its own, and workers would only
+  // compete with them.
+  const bool crowded = callers.fetch_add(1) >= limits.all_threads - 1;
+  const int number = crowded ? -1 : take_job();
+  if (number < 0) {
     run_alone(items, count);
   } else {
-    // With as many callers as threads, each has a processor of its own, and workers would only
-    // compete with them.
-    const int others = callers.fetch_add(1);
-    const int number = others < limits.all_threads - 1 ? take_job() : -1;
-    if (number < 0) {
-      run_alone(items, count);
-    } else {
-      run_with_workers(number, items, count, limits);
-    }
-    callers.fetch_sub(1);
+    run_with_workers(number, items, count, limits);
   }
-  within_item = nested;
+  callers.fetch_sub(1);
+  within_item = false;
 }
 
 }  // namespace fovea::engine

@@ -29,8 +29,11 @@ struct PoolLimits {
 /// Calls items.run(item, thread) for each item in [0, count), with thread in [0, limits.threads):
 /// the caller is thread 0, workers are the others. Items are started in order, and an item that has
 /// been started is never without a thread, so that items may wait for earlier ones. Returns when
-/// all items that were started are done, and never waits for a worker that has not started one. A
-/// call from within an item runs on its thread alone.
+/// all items that were started are done, and never waits for a worker that has not started one.
+/// A call from within an item of a call with several threads runs on its thread alone.
 void run_in_pool(PoolItems& items, std::int64_t count, const PoolLimits& limits);
+
+/// Returns whether this thread runs an item of a call with several threads.
+bool in_pool_item();
 
 }  // namespace fovea::engine
