@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 
 #include "fovea/error.h"
 
 #include "arrays/arrays.h"
+#include "arrays/dlpack.h"
 #include "arrays/interrupt.h"
+#include "engine/call/parallel.h"
 
 namespace nb = nanobind;
 
@@ -117,6 +120,9 @@ void Signature::bind(PyObject* const* arguments, Py_ssize_t count, PyObject* key
 
 void run(double operations, Execution& execution, const std::function<void()>& engine) {
   if (!worth_running_apart(operations)) return engine();
+  // PyTorch's operations run on OpenMP's threads.
+  std::optional<engine::OpenMpThreads> threads;
+  if (torch_is_known()) threads.emplace();
   if (operations < kWorthWatching || !in_main_thread()) {
     const nb::gil_scoped_release released;
     return engine();

@@ -104,6 +104,8 @@ bool is_false(PyObject* object, const char* name, bool method) {
   return value.ptr() == Py_False;
 }
 
+bool torch_is_known() { return torch_of_arrays.tensor != nullptr; }
+
 const Exchange* torch_exchange() { return torch_of_arrays.exchange; }
 
 bool exchanged(PyObject* source, nb::dlpack::dltensor& tensor) {

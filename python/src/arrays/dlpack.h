@@ -69,6 +69,7 @@ bool is_false(PyObject* object, const char* name, bool method);
 /// Looks up the exchange API of torch. Called after the first torch tensor was converted by
 /// __dlpack__(), so that later tensors use the exchange API.
 void know_torch();
+bool torch_is_known();
 /// Returns the exchange API of torch.Tensor; null before know_torch(), or if torch lacks it.
 const Exchange* torch_exchange();
 /// Reads a tensor of the exact type torch.Tensor through the exchange API. Returns false for

@@ -6,7 +6,11 @@
 #include "engine/call/parallel.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <exception>
 #include <mutex>
 
@@ -75,14 +79,58 @@ class Call final : public PoolItems {
   std::exception_ptr error_;
 };
 
-// Of OpenMpThreads, on this thread.
-thread_local int openmp_scopes = 0;
+/// Some of the OpenMP threads that work for one calling thread.
+class OpenMpTeam {
+ public:
+  /// Called by each thread of a parallel region.
+  void join(int thread) {
+    if (thread < 1 || thread > static_cast<int>(clocks_.size())) return;
+    if (clockid_t& clock = clocks_[static_cast<std::size_t>(thread - 1)];
+        pthread_getcpuclockid(pthread_self(), &clock) != 0) {
+      clock = CLOCK_MONOTONIC;
+    }
+  }
+  void set_threads(int threads) {
+    known_ = std::min(static_cast<std::size_t>(threads) - 1, clocks_.size());
+  }
+  /// Returns whether the team's threads run, which is to say that they spin after a parallel region
+  /// of this program. Their CPU time tells. Also true if the team is unknown or has changed.
+  bool awake() {
+    std::array<std::int64_t, kMaxKnown> before{};
+    for (std::size_t i = 0; i < known_; ++i) before[i] = time(clocks_[i]);
+    for (std::size_t i = 0; i < known_; ++i) {
+      if (before[i] >= 0 && time(clocks_[i]) == before[i]) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kMaxKnown = 4;
+
+  /// Returns -1 if the thread has ended.
+  static std::int64_t time(clockid_t clock) {
+    timespec time{};
+    if (clock_gettime(clock, &time) != 0) return -1;
+    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+
+  std::array<clockid_t, kMaxKnown> clocks_{};
+  std::size_t known_ = 0;
+};
+
+thread_local int openmp_scopes = 0;  // OpenMpThreads of this thread
+thread_local OpenMpTeam openmp_team;
 
 void run_on_openmp(Call& call, std::int64_t items, int threads) {
   std::atomic<std::int64_t> next = 0;
+  OpenMpTeam& team = openmp_team;
+  team.set_threads(threads);
 #pragma omp parallel num_threads(threads)
-  for (std::int64_t item = 0; (item = next.fetch_add(1)) < items;) {
-    if (!call.run(item, omp_get_thread_num())) break;
+  {
+    team.join(omp_get_thread_num());
+    for (std::int64_t item = 0; (item = next.fetch_add(1)) < items;) {
+      if (!call.run(item, omp_get_thread_num())) break;
+    }
   }
 }
 
@@ -101,7 +149,7 @@ void for_each_item(const Execution& execution, int threads, std::int64_t items, 
   if (in_pool_item() || omp_get_active_level() >= omp_get_max_active_levels()) threads = 1;
   if (call.ends()) {
     // No item is started.
-  } else if (threads > 1 && openmp_scopes > 0) {
+  } else if (threads > 1 && openmp_scopes > 0 && openmp_team.awake()) {
     run_on_openmp(call, items, threads);
   } else {
     const int all = std::min(std::max(threads, omp_get_num_procs()), omp_get_thread_limit());

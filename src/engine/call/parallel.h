@@ -41,8 +41,9 @@ FOVEA_API void for_each_item(const Execution& execution, int threads, std::int64
                              const Work& work);
 
 /// While such an object exists, parallel calls of its thread run on OpenMP's threads instead of
-/// those of pool.h. For code between other code's parallel regions: OpenMP's threads spin for
-/// milliseconds after each, and would compete with further threads. Objects may be nested.
+/// those of pool.h, if OpenMP's are awake. For calls between other code's parallel regions:
+/// OpenMP's threads spin for milliseconds after each, and would compete with further threads.
+/// Objects may be nested.
 class FOVEA_API OpenMpThreads {
  public:
   OpenMpThreads();
