@@ -84,7 +84,9 @@ class OpenMpTeam {
  public:
   /// Called by each thread of a parallel region.
   void join(int thread) {
-    if (thread < 1 || thread > static_cast<int>(clocks_.size())) return;
+    if (thread == 0) return;
+    stay_loaded();
+    if (thread > static_cast<int>(clocks_.size())) return;
     if (clockid_t& clock = clocks_[static_cast<std::size_t>(thread - 1)];
         pthread_getcpuclockid(pthread_self(), &clock) != 0) {
       clock = CLOCK_MONOTONIC;

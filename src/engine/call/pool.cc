@@ -273,14 +273,8 @@ bool wake_up(Worker& worker, int processor) {
   return true;
 }
 
-/// While a thread has such an object, dlclose() does not unload the library.
-struct Pin {
-  ~Pin() { within_item = false; }
-};
-
 [[noreturn]] void work_forever(Worker& me) {
-  static thread_local const Pin pin;
-  [[maybe_unused]] const Pin* const constructed = &pin;
+  stay_loaded();
   within_item = true;
   me.placement.start();
   std::chrono::nanoseconds patience = kMaxSpin;
@@ -403,6 +397,15 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
 }
 
 }  // namespace
+
+void stay_loaded() {
+  // dlclose() does not unload a library while one of its thread_local destructors is to be called.
+  struct Pin {
+    ~Pin() { within_item = false; }
+  };
+  static thread_local const Pin pin;
+  [[maybe_unused]] const Pin* const constructed = &pin;
+}
 
 bool in_pool_item() { return within_item; }
 
