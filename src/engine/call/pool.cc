@@ -10,25 +10,23 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
-#include <omp.h>
 #include <pthread.h>
 
 #if defined(__linux__)
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+
+#include "engine/call/placement.h"
 
 namespace fovea::engine {
 namespace {
@@ -36,10 +34,11 @@ namespace {
 constexpr int kMaxWorkers = 1023;
 constexpr int kMaxJobs = 64;  // concurrent calls; any further one runs on its caller alone
 
-// How long a thread spins before it sleeps. A worker spins less after it has spun in vain.
-constexpr std::chrono::microseconds kMinSpin{2}, kMaxSpin{50};
+// How long a thread spins before it sleeps.
+constexpr std::chrono::microseconds kMaxSpin{50};
 // How long a worker's CPU time has to stand still before the worker counts as preempted.
 constexpr std::chrono::microseconds kStandstill{20};
+constexpr int kMaxChecks = 100;  // of this kind, before the caller sleeps in any case
 
 // ---- Waiting ------------------------------------------------------------------------------------
 
@@ -80,97 +79,6 @@ bool spin(std::chrono::nanoseconds time, const Ready& ready) {
   return false;
 }
 
-// ---- Placement ----------------------------------------------------------------------------------
-
-/// Where a worker may run. Every function may fail, which costs only speed.
-class Placement {
- public:
-#if defined(__linux__)
-  static int current_processor() { return sched_getcpu(); }
-
-  /// Called before the worker starts, by the thread that starts it. OpenMP may have bound that
-  /// thread to one processor (OMP_PROC_BIND); workers run on all of OpenMP's places.
-  void prepare() {
-    CPU_ZERO(&allowed_);
-    std::array<int, CPU_SETSIZE> processors{};
-    for (int place = 0; place < omp_get_num_places(); ++place) {
-      const int count = omp_get_place_num_procs(place);
-      if (count > CPU_SETSIZE) return;
-      omp_get_place_proc_ids(place, processors.data());
-      for (int i = 0; i < count; ++i) {
-        CPU_SET(static_cast<std::size_t>(processors[static_cast<std::size_t>(i)]), &allowed_);
-      }
-    }
-  }
-  /// Called by the worker, once.
-  void start() {
-    id_ = static_cast<pid_t>(syscall(SYS_gettid));
-    if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) clock_ = CLOCK_MONOTONIC;
-    if (CPU_COUNT(&allowed_) > 0) sched_setaffinity(0, sizeof allowed_, &allowed_);
-  }
-  /// Called by the worker before it sleeps, because a user may have changed its affinity.
-  void before_sleep() {
-    if (moved_.load()) return;
-    cpu_set_t now;
-    CPU_ZERO(&now);
-    if (sched_getaffinity(0, sizeof now, &now) == 0 && !moved_.load()) allowed_ = now;
-  }
-  /// Called by the waker while the worker sleeps. The kernel often wakes a thread on the processor
-  /// of the one that wakes it: in a virtual machine, other processors that sleep look as if they
-  /// were busy.
-  void keep_off(int processor) {
-    cpu_set_t others = allowed_;
-    if (processor < 0 || processor >= CPU_SETSIZE) return;
-    CPU_CLR(static_cast<std::size_t>(processor), &others);
-    if (CPU_COUNT(&others) == 0) return;
-    moved_.store(true);
-    sched_setaffinity(id_, sizeof others, &others);
-  }
-  /// Called by the worker after an item. Leaves the processor that move_to() lent.
-  void step_aside() {
-    if (moved_.load(std::memory_order_relaxed)) keep_off(current_processor());
-  }
-  /// Called by the worker before it runs items. Undoes the other functions.
-  void restore() {
-    if (moved_.load(std::memory_order_relaxed) && moved_.exchange(false)) {
-      sched_setaffinity(0, sizeof allowed_, &allowed_);
-    }
-  }
-  void move_to(int processor) {
-    if (processor < 0 || processor >= CPU_SETSIZE) return;
-    cpu_set_t here;
-    CPU_ZERO(&here);
-    CPU_SET(static_cast<std::size_t>(processor), &here);
-    moved_.store(true);
-    sched_setaffinity(id_, sizeof here, &here);
-  }
-  /// Returns the worker's CPU time, which stands still while other processes have its processor.
-  std::int64_t cpu_time() const {
-    timespec time{};
-    clock_gettime(clock_, &time);
-    return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  }
-
- private:
-  pid_t id_ = 0;
-  clockid_t clock_ = CLOCK_MONOTONIC;
-  cpu_set_t allowed_ = {};  // read and written by the worker, and by its waker while it sleeps
-  std::atomic<bool> moved_ = false;
-#else
-  static int current_processor() { return -1; }
-  void prepare() {}
-  void start() {}
-  void before_sleep() {}
-  void keep_off(int) {}
-  void step_aside() {}
-  void restore() {}
-  void move_to(int) {}
-  std::int64_t cpu_time() const {
-    return std::chrono::steady_clock::now().time_since_epoch().count();
-  }
-#endif
-};
-
 // ---- Jobs ---------------------------------------------------------------------------------------
 
 /// A call, as workers see it. Workers may be late, so jobs are never freed, and a job is reused
@@ -190,9 +98,9 @@ struct alignas(64) Job {
 
 // All zero-initialised and never destroyed, so that workers may outlive main().
 constinit std::array<Job, kMaxJobs> jobs;
-constinit std::atomic<std::uint64_t> taken = 0;  // jobs with a caller, one bit each
-constinit std::atomic<std::uint64_t> open = 0;   // jobs that workers may join
-alignas(64) constinit Word opened = 0;           // how often a job was opened
+constinit std::atomic<std::uint64_t> taken_jobs = 0;  // jobs with a caller, one bit each
+constinit std::atomic<std::uint64_t> open_jobs = 0;   // jobs that workers may join
+alignas(64) constinit Word opened = 0;                // how often a job was opened
 alignas(64) constinit std::atomic<int> callers = 0;
 constinit std::atomic<int> wanted = 0;    // workers, by all open jobs
 constinit std::atomic<int> spinning = 0;  // workers that will see a job without being woken
@@ -217,7 +125,7 @@ bool help(int number, Worker& me) {
   Job& job = jobs[static_cast<std::size_t>(number)];
   bool helped = false;
   job.visitors.fetch_add(1);
-  const bool is_open = (open.load() >> number & 1) != 0;
+  const bool is_open = (open_jobs.load() >> number & 1) != 0;
   if (is_open && job.next.load() < job.count && job.joined.load() < job.threads) {
     const int thread = job.joined.fetch_add(1);
     me.job.store(&job);
@@ -227,7 +135,7 @@ bool help(int number, Worker& me) {
       if (item >= job.count) break;
       helped = true;
       more = job.items->run(item, thread);
-      if (!more) open.fetch_and(~(std::uint64_t{1} << number));
+      if (!more) open_jobs.fetch_and(~(std::uint64_t{1} << number));
       const std::int64_t done = job.done.fetch_add(1) + 1;
       if (done == job.awaited.load()) {
         job.finished.store(1);
@@ -242,14 +150,14 @@ bool help(int number, Worker& me) {
 
 bool help_all(Worker& me) {
   bool helped = false;
-  for (std::uint64_t left = open.load(); left != 0; left &= left - 1) {
+  for (std::uint64_t left = open_jobs.load(); left != 0; left &= left - 1) {
     helped |= help(std::countr_zero(left), me);
   }
   return helped;
 }
 
 /// Sleeps until woken, unless a job was opened since `seen`.
-void sleep(Worker& me, std::uint32_t seen) {
+void fall_asleep(Worker& me, std::uint32_t seen) {
   me.placement.before_sleep();
   me.state.store(kAsleep);
   std::uint32_t state = kAsleep;
@@ -277,17 +185,14 @@ bool wake_up(Worker& worker, int processor) {
   stay_loaded();
   within_item = true;
   me.placement.start();
-  std::chrono::nanoseconds patience = kMaxSpin;
   for (;;) {
     const std::uint32_t seen = opened.load();
     if (help_all(me)) continue;
     me.placement.step_aside();
     spinning.fetch_add(1);
-    const bool found = spin(patience, [&] { return opened.load() != seen; });
+    const bool found = spin(kMaxSpin, [&] { return opened.load() != seen; });
     spinning.fetch_sub(1);
-    patience = std::clamp<std::chrono::nanoseconds>(found ? patience * 2 : patience / 2, kMinSpin,
-                                                    kMaxSpin);
-    if (!found) sleep(me, seen);
+    if (!found) fall_asleep(me, seen);
     me.placement.restore();
   }
 }
@@ -306,8 +211,8 @@ void start_workers(int count) {
       std::thread([&worker] { work_forever(worker); }).detach();
       worker_count.fetch_add(1);
     }
-  } catch (const std::system_error&) {
-    // The system allows no more threads. The caller needs none.
+  } catch (const std::exception&) {
+    // No more threads or memory. The caller needs no worker.
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -316,12 +221,12 @@ void start_workers(int count) {
 
 /// Returns a job that no caller or worker uses, or -1.
 int take_job() {
-  for (std::uint64_t free = ~taken.load(); free != 0; free &= free - 1) {
+  for (std::uint64_t free = ~taken_jobs.load(); free != 0; free &= free - 1) {
     const int number = std::countr_zero(free);
     const std::uint64_t bit = std::uint64_t{1} << number;
-    if ((taken.fetch_or(bit) & bit) != 0) continue;
+    if ((taken_jobs.fetch_or(bit) & bit) != 0) continue;
     if (jobs[static_cast<std::size_t>(number)].visitors.load() == 0) return number;
-    taken.fetch_and(~bit);
+    taken_jobs.fetch_and(~bit);
   }
   return -1;
 }
@@ -341,7 +246,7 @@ void open_job(int number, PoolItems& items, std::int64_t count, const PoolLimits
   job.done.store(0);
   job.awaited.store(-1);
   job.finished.store(0);
-  open.fetch_or(std::uint64_t{1} << number);
+  open_jobs.fetch_or(std::uint64_t{1} << number);
   opened.fetch_add(1);
   missing -= spinning.load();
   const int here = Placement::current_processor(), all = worker_count.load();
@@ -350,23 +255,47 @@ void open_job(int number, PoolItems& items, std::int64_t count, const PoolLimits
   }
 }
 
-/// Moves workers that were preempted within an item of this job to the caller's processor, which is
-/// free as soon as the caller sleeps. Otherwise they might wait for several time slices.
-void lend_processor(const Job& job) {
-  constexpr std::size_t kMost = 8;
-  std::array<std::pair<Worker*, std::int64_t>, kMost> busy{};
-  std::size_t count = 0;
-  for (int i = 0, all = worker_count.load(); i < all && count < kMost; ++i) {
-    Worker& worker = workers[static_cast<std::size_t>(i)];
-    if (worker.job.load() == &job) busy[count++] = {&worker, worker.placement.cpu_time()};
+/// The CPU times of workers that run items of a job.
+class RunningWorkers {
+ public:
+  explicit RunningWorkers(const Job& job) : job_(job) {
+    for (int i = 0, all = worker_count.load(); i < all && count_ < workers_.size(); ++i) {
+      Worker& worker = workers[static_cast<std::size_t>(i)];
+      if (worker.job.load() == &job) workers_[count_++] = {&worker, worker.placement.cpu_time()};
+    }
   }
-  if (spin(kStandstill, [&] { return job.done.load() == job.awaited.load(); })) return;
-  const int here = Placement::current_processor();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto& [worker, time] = busy[i];
-    if (worker->job.load() == &job && worker->placement.cpu_time() == time)
-      worker->placement.move_to(here);
+  /// Moves workers that have not run since, although they are within an item, to the caller's
+  /// processor. Returns whether there are any.
+  bool move_preempted() const {
+    bool any = false;
+    for (std::size_t i = 0; i < count_; ++i) {
+      const auto& [worker, time] = workers_[i];
+      if (worker->job.load() != &job_ || worker->placement.cpu_time() != time) continue;
+      worker->placement.move_to(Placement::current_processor());
+      any = true;
+    }
+    return any;
   }
+
+ private:
+  const Job& job_;
+  std::array<std::pair<Worker*, std::int64_t>, 8> workers_{};
+  std::size_t count_ = 0;
+};
+
+/// Waits until workers have done this many items. Spins while the workers run, because waking up
+/// takes long. Sleeps if one of them was preempted, so that it can have the caller's processor:
+/// otherwise it might wait for several time slices.
+void wait_for_workers(Job& job, std::int64_t items) {
+  const auto done = [&] { return job.done.load() == items; };
+  if (spin(kMaxSpin, done)) return;
+  job.awaited.store(items);
+  for (int i = 0; i < kMaxChecks; ++i) {
+    const RunningWorkers running(job);
+    if (spin(kStandstill, done)) return;
+    if (running.move_preempted()) break;
+  }
+  while (!done()) sleep_while(job.finished, 0);
 }
 
 void run_alone(PoolItems& items, std::int64_t count) {
@@ -383,17 +312,12 @@ void run_with_workers(int number, PoolItems& items, std::int64_t count, const Po
     if (!items.run(item, 0)) break;
   }
   const std::uint64_t bit = std::uint64_t{1} << number;
-  open.fetch_and(~bit);
+  open_jobs.fetch_and(~bit);
   wanted.fetch_sub(limits.threads - 1);
   // No item is started from here on.
   const std::int64_t others = std::min(job.next.exchange(count), count) - mine;
-  const auto finished = [&] { return job.done.load() == others; };
-  if (!spin(kMaxSpin, finished)) {
-    job.awaited.store(others);
-    lend_processor(job);
-    while (!finished()) sleep_while(job.finished, 0);
-  }
-  taken.fetch_and(~bit);
+  wait_for_workers(job, others);
+  taken_jobs.fetch_and(~bit);
 }
 
 }  // namespace

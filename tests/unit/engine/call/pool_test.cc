@@ -4,6 +4,7 @@
 // stopped or fail, in a forked child and while the process exits.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -113,17 +114,14 @@ TEST(PoolThreads, WorkersJoin) {
   // The first item ends when another thread has started the second one.
   for (int again = 0; again < 3; ++again) {
     std::atomic<bool> started = false, joined = false;
-    std::atomic<int> other = 0;
+    std::array<int, 2> threads{};
     for_each_item({}, 2, 2, [&](std::int64_t item, int thread) {
-      if (item == 0) {
-        joined = wait_for([&] { return started.load(); });
-      } else {
-        other = thread;
-        started = true;
-      }
+      threads[static_cast<std::size_t>(item)] = thread;
+      if (item == 1) started = true;
+      if (item == 0) joined = wait_for([&] { return started.load(); });
     });
     EXPECT_TRUE(joined);
-    EXPECT_EQ(other, 1);
+    EXPECT_EQ(threads[0] + threads[1], 1);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers fall asleep
   }
 }
