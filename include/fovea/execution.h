@@ -15,8 +15,10 @@ namespace fovea {
 
 /// Execution settings of a call.
 struct Execution {
-  /// The maximum number of threads; 0: OpenMP's default (OMP_NUM_THREADS, or one per CPU). OpenMP's
-  /// own limits apply in either case. A forked child process uses one thread.
+  /// The maximum number of threads, the calling one included; 0: OpenMP's default (OMP_NUM_THREADS,
+  /// or one per CPU). OpenMP's own limits apply in either case. The others are the library's, which
+  /// join as they wake up; the call does not wait for them. One thread is used in a forked child
+  /// process, and within OpenMP's parallel regions unless these may be nested.
   int threads = 0;
   /// Memory for intermediate results, of any alignment, with at least the size that the operation's
   /// workspace function returns. If empty, the call uses a thread-local workspace of the calling

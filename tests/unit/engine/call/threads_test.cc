@@ -212,7 +212,7 @@ TEST_F(AttentionThreads, ForkedChildGivesTheSameBits) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";
 #endif
-  const Forward expected = run({.mask = causal()}, 2);  // starts OpenMP's threads
+  const Forward expected = run({.mask = causal()}, 2);  // starts workers
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
