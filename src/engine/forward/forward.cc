@@ -109,8 +109,7 @@ void forward_in_tiles(const Problem& problem, const AttentionOutputs& outputs) {
   AttentionOptions options = problem.options;
   const Problem part{problem.query, problem.key, problem.value, options, problem.shape};
   const auto& progress = problem.options.execution.progress;
-  const kernels::LensSetup lenses = lens_setup(problem, lenses_of(outputs));
-  const std::int64_t more = ForwardPlan(problem, false, false, lenses).items();
+  const std::int64_t more = ForwardPlan(problem, false, false, setup.lenses).items();
   std::int64_t before = 0;
   if (progress) {
     options.execution.progress = [&](std::int64_t done, std::int64_t total) {

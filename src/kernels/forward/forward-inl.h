@@ -85,8 +85,8 @@ std::size_t item_scratch_bytes(const ForwardSetup& setup) {
 }
 
 /// One work item: some queries of one head and all keys visible to them. `Keys` computes the
-/// products with a block of keys and values: KeyBlock or KeyRows. `Lenses` is NoLenses or
-/// ItemLenses.
+/// products with a block of keys and values: KeyBlock, KeyRows or AmxKeys. `Lenses` is NoLenses,
+/// ItemLenses or, with AmxKeys, AmxLenses.
 template <class Keys, class Lenses>
 class ItemPass {
  public:

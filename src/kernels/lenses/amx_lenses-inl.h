@@ -214,7 +214,7 @@ class AmxLenses {
     double middle;
   };
   /// Blocks whose keys have a smaller variance about their mean, in keys, are summed again.
-  static constexpr float kLeastVariance = 32.0f;
+  static constexpr float kLeastVariance = 128.0f;
 
   static std::int64_t top_of(const LensSetup& lenses) {
     return std::max<std::int64_t>(lenses.top, lenses.statistics ? 1 : 0);
@@ -326,8 +326,12 @@ class AmxLenses {
     Vector variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
     const auto narrow = hn::And(some, hn::Lt(variance, hn::Set(d, kLeastVariance)));
     if (!hn::AllFalse(d, narrow)) [[unlikely]] {
-      centre = hn::Round(mean);
-      sum_about(panel, run, centre, distances, squares);
+      // No bit of another row depends on it.
+      centre = hn::IfThenElseZero(narrow, hn::Round(mean));
+      Vector distances_again, squares_again;
+      sum_about(panel, run, centre, distances_again, squares_again);
+      distances = hn::IfThenElse(narrow, distances_again, distances);
+      squares = hn::IfThenElse(narrow, squares_again, squares);
       mean = hn::Mul(distances, per_sum);
       variance = hn::NegMulAdd(mean, mean, hn::Mul(squares, per_sum));
     }
@@ -336,7 +340,10 @@ class AmxLenses {
     const Vector all = hn::Add(before, sum);
     hn::Store(all, d, seen.sums + run.lane);
     const Vector per_all = hn::IfThenElseZero(some, reciprocal(all));
-    const Vector exponents = hn::Load(d, own_.exponents + run.lane);
+    Vector exponents = hn::Load(d, own_.exponents + run.lane);
+    if (!hn::AllFalse(d, hn::IsNaN(exponents))) [[unlikely]] {
+      exponents = sum_exponents(panel, run);
+    }
     const hn::Half<Floats> h;
     const auto merge = [&](std::int64_t lane, const auto& half) HWY_ATTR {
       const hn::Repartition<double, Floats> dd;
@@ -386,6 +393,19 @@ class AmxLenses {
     }
   }
 
+  /// Computes the sum of 2^x x. The pipeline's is NaN where a score is -inf without a mask.
+  HWY_NOINLINE Vector sum_exponents(const Panel& panel, const Run& run) const {
+    const Floats d;
+    const Vector scale = hn::Set(d, score_factor_);
+    const Vector maximum = hn::Load(d, panel.maximum + run.lane);
+    Vector sum = hn::Zero(d);
+    for (std::int64_t k = 0; k < run.keys; ++k) {
+      const Vector x = exponent_of(scale, hn::Load(d, run.scores + k * kPanelLanes), maximum);
+      sum = hn::MulAdd(Numbers::exact_weight(x), hn::Max(x, hn::Set(d, kLeastExponent)), sum);
+    }
+    return sum;
+  }
+
   void write_statistics(const Panel& panel, const PanelLenses& seen, const float* factors,
                         std::int64_t i) const {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -399,8 +419,11 @@ class AmxLenses {
       entropy = maximum = first = kNan;
     } else if (!none) {
       maximum = static_cast<double>(own_.largest[i]);
-      entropy = -factor * (std::numbers::ln2_v<double> * seen.exponents[i] +
-                           static_cast<double>(std::log(factors[i])) * own_sum);
+      // A sink may have all of the weight.
+      if (factor > 0.0) {
+        entropy = -factor * (std::numbers::ln2_v<double> * seen.exponents[i] +
+                             static_cast<double>(std::log(factors[i])) * own_sum);
+      }
       entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       mean = static_cast<double>(row + head_.origin.offset) - seen.distances[i];
       variance = std::max(seen.squares[i] / own_sum, 0.0);

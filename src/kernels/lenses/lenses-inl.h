@@ -442,7 +442,10 @@ class ItemLenses {
       entropy = maximum = first = kNan;
     } else if (sum > 0.0) {
       maximum = factor;
-      entropy = -factor * (kLn2 * seen.exponents[i] + std::log(factor) * sum);
+      // A sink may have all of the weight.
+      if (factor > 0.0) {
+        entropy = -factor * (kLn2 * seen.exponents[i] + std::log(factor) * sum);
+      }
       entropy = std::max(entropy, 0.0) + 0.0;  // not -0
       const double off = seen.distances[i] / sum;
       mean = static_cast<double>(row + head_.origin.offset - key) - off;

@@ -21,7 +21,8 @@ struct PanelLenses {
   float* sums;                              // [lanes]
   std::int64_t* maximum_key;                // [lanes], initially -1
   float* first_score;                       // [lanes], of key 0
-  float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad
+  float* top_scores;       // [lanes][top_stride], in descending order starting at top_pad; the
+                           // tile unit's are [k][lanes]
   std::int32_t* top_keys;  // [lanes][top_stride], keys of top_scores
   float* top_least;        // [lanes], threshold that a score must exceed
   bool top_begun;

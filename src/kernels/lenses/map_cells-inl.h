@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reduces a panel's sums, one per query and map column, to the cells of the map (lenses-inl.h).
+// Reduces a panel's sums, one per query and map column, to the cells of the map (lenses-inl.h,
+// amx_lenses-inl.h).
 
 #if defined(FOVEA_KERNELS_LENSES_MAP_CELLS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FOVEA_KERNELS_LENSES_MAP_CELLS_INL_H_
@@ -72,8 +73,11 @@ class MapCells {
         }
         for (std::int64_t v = 0; v < panel.vectors; ++v) {
           const Vector x = hn::Load(d, seen.cells + (block + c) * kPanelLanes + v * kLanes);
-          // Cells without visible keys stay 0, even if `weight` is not finite.
-          const Vector here = hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), hn::Mul(weight[v], x));
+          // Cells without visible keys stay 0, even if `weight` is not finite. Rows with NaN may
+          // have NaN in cells that they do not see; mark() sets those that they see.
+          const auto spoilt = hn::IsNaN(hn::Load(d, panel.sum + v * kLanes));
+          const Vector here =
+              hn::IfThenZeroElse(hn::Or(spoilt, hn::Eq(x, hn::Zero(d))), hn::Mul(weight[v], x));
           float* const to = columns + (c - first) * kPanelLanes + v * kLanes;
           hn::Store(pooled(d, hn::Load(d, to), here), d, to);
         }

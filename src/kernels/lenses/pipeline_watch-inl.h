@@ -112,11 +112,6 @@ class PipelineWatch {
     }
   }
 
-  /// Returns whether no sum is NaN.
-  bool within() const {
-    const Floats d;
-    return hn::AllFalse(d, hn::Or(hn::IsNaN(exponents0_), hn::IsNaN(exponents1_)));
-  }
   /// Stores the sums of the part, with those of its weights, and of its last cell.
   void store(Vector sum0, Vector sum1) const {
     const auto store = [](Vector a, Vector b, float* to) HWY_ATTR {

@@ -9,8 +9,8 @@
 //     scores^T  [keys][queries]       = K Q^T     A: rows of K     B: Q, pairs of dimensions
 //     context^T [value_dim][queries] += V^T P^T   A: columns of V  B: weights, pairs of keys
 //
-// Masks, biases and lenses are therefore the code of the other passes, sums and maxima of a row
-// stay in one lane, and the softmax writes weights in the layout that the second product reads. A
+// Masks and biases are therefore the code of the other passes, sums and maxima of a row stay in one
+// lane, and the softmax writes weights in the layout that the second product reads. A
 // step computes 2 x 2 tiles of sums: two tiles of A (32 keys or dimensions) times two of B (the 32
 // queries of a panel).
 

@@ -56,7 +56,6 @@ struct NoWatch {
   struct Place {};
 
   explicit NoWatch(const Place&) {}
-  static bool within() { return true; }
 };
 
 /// The softmax of a block, two keys at a time; if kLse or if `Watch` sees the weights, also the
@@ -98,7 +97,7 @@ class BlockWeights {
   bool within(float most) const {
     const Floats d;
     const Vector m = hn::Set(d, most);
-    return hn::AllTrue(d, hn::And(hn::Le(sum0_, m), hn::Le(sum1_, m))) && watch_.within();
+    return hn::AllTrue(d, hn::And(hn::Le(sum0_, m), hn::Le(sum1_, m)));
   }
   void add_to(const Panel& panel) const {
     add(sum0_, panel.sum);

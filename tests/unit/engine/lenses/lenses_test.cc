@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -168,6 +169,26 @@ TEST(AttentionLenses, WorkspaceContentsHaveNoEffect) {
   }
 }
 
+TEST(AttentionLenses, LanesWithoutRowsHaveNoEffect) {
+  // Fewer queries than a vector has lanes; with a bias, the others have random scores.
+  for (int seed = 0; seed < 20; ++seed) {
+    const RandomProblem p = stored_problem({1, 1, 1, 28, 60}, 16, 8, InputKind::kNormal, seed);
+    RandomState random(static_cast<std::uint64_t>(seed));
+    AttentionOptions options{.mask = seed % 2 == 0 ? causal() : Mask()};
+    options.score.bias = convert(random.randn({28, 60}), DType::kFloat32);
+    options.execution.threads = 1;
+    const LensSizes sizes{2, 0, 0, Pool::kSum};
+    const Seen expected = look(p.inputs(), options, sizes);
+    Seen room = room_for(p.inputs(), sizes);
+    const std::size_t bytes =
+        attention_forward_workspace(p.query, p.key, p.value, options, room.lenses());
+    std::vector<float> memory(bytes / sizeof(float));
+    for (float& x : memory) x = static_cast<float>(100.0 * (random.rand() - 0.5));
+    options.execution.workspace = std::as_writable_bytes(std::span(memory));
+    EXPECT_TRUE(same_bits(look(p.inputs(), options, sizes), expected)) << seed;
+  }
+}
+
 TEST(AttentionLenses, LensesDoNotChangeTheBits) {
   const RandomProblem p = stored_problem(kOptionShape, 33, 20);
   for (const auto& [name, options] : option_sets()) {
@@ -261,6 +282,89 @@ TEST(AttentionLenses, OnlyNanRowsAreMarked) {
   EXPECT_EQ(seen.top_keys.value({0, 0, 17, 0}), -1);
   EXPECT_FALSE(std::isnan(seen.entropy.value({0, 0, 16})));
   EXPECT_FALSE(std::isnan(seen.cells.value({0, 0, 18, 0})));
+}
+
+TEST(AttentionLenses, NanRowsKeepTheCellsThatTheyDoNotSee) {
+  constexpr std::int64_t kTokens = 100;
+  RandomProblem p = stored_problem({1, 1, 1, kTokens, kTokens}, 8, 8);
+  set_value(p.key, {0, 0, 7, 1}, std::nan(""));
+  set_value(p.query, {0, 0, 90, 0}, std::nan(""));
+  Tensor all(DType::kBool, {kTokens, kTokens}), zeros(DType::kFloat32, {kTokens, kTokens});
+  fill(all, 1.0);
+  fill(zeros, 0.0);
+  std::vector<AttentionOptions> ways(5);
+  for (AttentionOptions& options : ways) options.mask = causal();
+  ways[1].score.bias = zeros;
+  ways[2].score.softcap = 30.0;
+  ways[3].mask = causal() & dense(all);
+  ways[4].mask = window(40, 0);
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    SCOPED_TRACE(way);
+    const Seen seen = look(p.inputs(), ways[way], {1, kTokens, kTokens, Pool::kSum});
+    for (std::int64_t i = 0; i < kTokens; ++i) {
+      for (std::int64_t j = 0; j < kTokens; ++j) {
+        const std::int64_t first = way == 4 ? i - 40 : 0;
+        const bool spoilt = (i >= 7 && first <= 7) || i == 90;
+        if (j > i || j < first) {
+          ASSERT_EQ(seen.cells.value({0, 0, i, j}), 0.0) << i << ", " << j;
+        } else {
+          ASSERT_EQ(std::isnan(seen.cells.value({0, 0, i, j})), spoilt) << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionLenses, ShortRows) {
+  // Nearly equal weights on few keys, at the beginning and at the end of a block of keys.
+  const RandomProblem p = stored_problem({1, 1, 1, 66, 130}, 8, 4, InputKind::kNormal, 5);
+  for (std::int64_t length = 1; length <= 66; ++length) {
+    SCOPED_TRACE(length);
+    AttentionOptions options{.mask = key_lengths({length}), .alignment = Alignment::offset(0)};
+    options.score.scale = 0.02;
+    expect_lenses(p.inputs(), options, {1, 0, 0, Pool::kSum});
+    options = {.mask = window(length - 1, 0), .alignment = Alignment::offset(64)};
+    options.score.scale = 0.02;
+    expect_lenses(p.inputs(), options, {1, 0, 0, Pool::kSum});
+  }
+}
+
+TEST(AttentionLenses, ASinkThatTakesEverything) {
+  const RandomProblem p = stored_problem({1, 1, 1, 5, 70}, 8, 4);
+  AttentionOptions options;
+  options.score.sinks = {400.0};
+  const Seen seen = look(p.inputs(), options, {1, 1, 1, Pool::kSum});
+  for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(seen.entropy.value({0, 0, i}), 0.0) << i;
+  EXPECT_EQ(seen.cells.value({0, 0, 0, 0}), 0.0);
+}
+
+TEST(AttentionLenses, ScoresOfMinusInfinityDoNotChangeTheContext) {
+  // Row 1 has a score of -infinity (in float16, a very low one) without a mask; the weight of key
+  // 70 is just above 2^20 times that of the largest one before, which the tile unit's forward pass
+  // has as a reference.
+  constexpr std::int64_t kQueries = 64, kKeys = 192;
+  RandomProblem p = stored_problem({1, 1, 1, kQueries, kKeys}, 32, 32);
+  fill(p.query, 0.0);
+  fill(p.key, 0.0);
+  for (std::int64_t i = 0; i < kQueries; ++i) {
+    set_value(p.query, {0, 0, i, 0}, 1.0);
+    set_value(p.query, {0, 0, i, 1}, 1.0);
+  }
+  const double huge = p.query.dtype() == DType::kFloat16 ? 6e4 : 3e38;
+  set_value(p.query, {0, 0, 1, 2}, huge);
+  for (std::int64_t j = 0; j < kKeys; ++j) {
+    set_value(p.key, {0, 0, j, 0}, j < 64 ? -static_cast<double>(j % 7) : j == 70 ? 20.0 : -64.0);
+  }
+  set_value(p.key, {0, 0, 70, 1}, 0.00299072265625);
+  set_value(p.key, {0, 0, 80, 2}, -huge);
+  AttentionOptions options;
+  options.score.scale = std::log(2.0);
+  const Seen seen = look(p.inputs(), options, {1, 4, 4, Pool::kSum});
+  EXPECT_TRUE(same_bits(Forward{seen.context, seen.lse}, forward(p.inputs(), options)));
+  for (std::int64_t i = 0; i < kQueries; ++i) {
+    EXPECT_GT(seen.entropy.value({0, 0, i}), 0.0) << i;
+    EXPECT_EQ(seen.maximum_key.value({0, 0, i}), 70) << i;
+  }
 }
 
 TEST(AttentionLenses, PackedSequences) {
