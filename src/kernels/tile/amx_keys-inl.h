@@ -304,12 +304,29 @@ class AmxKeys : public AmxBlocks<Numbers> {
   template <int kRows, class Weights>
   HWY_NOINLINE bool advance_together(const Part& next, float factor,
                                      const typename Weights::Place& place) {
-    Pending pending = pending_;  // a copy, which stays in registers
     Weights softmax = begin<Weights>(factor, place);
+    if constexpr (Weights::kWatches) {
+      run_products<kRows>(next, softmax);
+    } else {
+      run_products_on_copy<kRows>(next, softmax);
+    }
+    return finish(softmax);
+  }
+  template <int kRows, class Weights>
+  HWY_INLINE void run_products(const Part& next, Weights& softmax) {
+    Pending pending = pending_;  // a copy, which stays in registers
     block_scores<kRows>(next, scratch_.other_scores, pending, softmax);
     block_context<kRows>(*previous_, scratch_.other_weights, pending, softmax);
+    while (softmax.left() > 0) softmax.two_keys();
     pending_ = pending;
-    return finish(softmax);
+  }
+  /// Copies the few sums of a softmax without lenses, for which compilers then find a better order
+  /// of instructions: 7 % at 128 dimensions with lse. With lenses, copies cost 20 %.
+  template <int kRows, class Weights>
+  HWY_NOINLINE void run_products_on_copy(const Part& next, Weights& softmax) {
+    Weights copy = softmax;
+    run_products<kRows>(next, copy);
+    softmax = copy;
   }
   template <class Weights>
   HWY_NOINLINE bool advance_apart(const Part* next, float factor,
@@ -320,6 +337,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
       block_context<0>(*previous_, scratch_.other_weights, pending_, none);
     }
     Weights softmax = begin<Weights>(factor, place);
+    while (softmax.left() > 0) softmax.two_keys();
     return finish(softmax);
   }
   template <class Weights>
@@ -328,8 +346,7 @@ class AmxKeys : public AmxBlocks<Numbers> {
                    current_->keys, place);
   }
   template <class Weights>
-  HWY_INLINE bool finish(Weights& softmax) const {
-    while (softmax.left() > 0) softmax.two_keys();
+  HWY_INLINE bool finish(const Weights& softmax) const {
     if (!softmax.within(kMostWeights)) return false;
     softmax.add_to(*current_->panel);
     return true;

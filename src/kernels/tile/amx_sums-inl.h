@@ -67,6 +67,7 @@ class BlockWeights {
   using Place = typename Watch::Place;
   static constexpr bool kExact = kLse || !Watch::kNone;
   static constexpr bool kRare = Watch::kRare;
+  static constexpr bool kWatches = !Watch::kNone;
 
   HWY_INLINE BlockWeights(float factor, const float* maximum, const float* scores, float* weights,
                           std::int64_t keys, const Place& place)
