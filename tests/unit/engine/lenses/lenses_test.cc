@@ -171,9 +171,9 @@ TEST(AttentionLenses, WorkspaceContentsHaveNoEffect) {
 
 TEST(AttentionLenses, LanesWithoutRowsHaveNoEffect) {
   // Fewer queries than a vector has lanes; with a bias, the others have random scores.
-  for (int seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const RandomProblem p = stored_problem({1, 1, 1, 28, 60}, 16, 8, InputKind::kNormal, seed);
-    RandomState random(static_cast<std::uint64_t>(seed));
+    RandomState random(seed);
     AttentionOptions options{.mask = seed % 2 == 0 ? causal() : Mask()};
     options.score.bias = convert(random.randn({28, 60}), DType::kFloat32);
     options.execution.threads = 1;
