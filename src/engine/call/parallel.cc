@@ -95,8 +95,8 @@ class OpenMpTeam {
   void set_threads(int threads) {
     known_ = std::min(static_cast<std::size_t>(threads) - 1, clocks_.size());
   }
-  /// Returns whether the team's threads run, which is to say that they spin after a parallel region
-  /// of this program. Their CPU time tells. Also true if the team is unknown or has changed.
+  /// Returns whether the CPU time of the team's threads advances: they spin after a parallel region
+  /// of this program. Also true if the team is unknown or has changed.
   bool awake() {
     std::array<std::int64_t, kMaxKnown> before{};
     for (std::size_t i = 0; i < known_; ++i) before[i] = time(clocks_[i]);

@@ -65,8 +65,8 @@ inline void amx_float_item(const ForwardSetup& setup, const ForwardItem& item,
   if (!stop.stop_requested()) pass.for_refused(redo);
 }
 
-/// In float32, a product of the tile unit has 32 dimensions. Lenses are not computed with it,
-/// because rows that it refuses would have to be taken out of maps.
+/// In float32, a product of the tile unit has 32 dimensions. Calls with lenses use FMA, because a
+/// map would also contain rows that the tile unit refuses.
 inline bool amx_pays_in_float(const ForwardSetup& setup) {
   return setup.types.all(DType::kFloat32) && !setup.lenses.any() && setup.head_dim >= 16 &&
          setup.options->float32_by_tiles;

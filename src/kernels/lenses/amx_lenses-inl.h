@@ -54,17 +54,12 @@ class AmxLenses {
         lenses_(setup.lenses),
         head_(head),
         scratch_(scratch),
-        own_(laid_out(memory, setup)),
+        own_(LensScratch::at(memory, sizes(setup))),
         top_(top_of(setup.lenses)),
         cells_(lenses_, head, setup.block_keys),
         score_factor_(score_factor),
         at_once_(panels_at_once(setup)) {
-    if (!lenses_.map) return;
-    for (std::int64_t c = 0; c < lenses_.map_columns; ++c) {
-      own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
-    }
-    // Padding keys are part of the last column, to which they add nothing.
-    own_.column_begin[lenses_.map_columns] = kNever;
+    if (lenses_.map) cells_.find_columns(own_.column_begin);
   }
 
   static std::size_t scratch_bytes(const ForwardSetup& setup) {
@@ -229,11 +224,6 @@ class AmxLenses {
             .tile_rows = kTileRows,
             .block_keys = setup.block_keys,
             .most_keys = std::max<std::int64_t>(setup.most_keys, 1)};
-  }
-  static LensScratch laid_out(std::byte* memory, const ForwardSetup& setup) {
-    LensScratch scratch;
-    scratch.lay_out(memory, sizes(setup));
-    return scratch;
   }
   /// If all keys are packed at once, few panels are open at a time, so they share memory.
   static std::int64_t panels_at_once(const ForwardSetup& setup) {

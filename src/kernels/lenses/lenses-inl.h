@@ -80,15 +80,11 @@ class ItemLenses {
         lenses_(setup.lenses),
         head_(head),
         scratch_(scratch),
-        own_(laid_out(memory, setup)),
+        own_(LensScratch::at(memory, sizes(setup))),
         top_(lenses_.top, own_),
         cells_(lenses_, head, setup.block_keys),
         score_factor_(score_factor) {
-    for (std::int64_t c = 0; lenses_.map && c < lenses_.map_columns; ++c) {
-      own_.column_begin[c] = cell_begin(c, head.kv_len, lenses_.map_columns);
-    }
-    // Padding keys of the last tile are part of the last column, to which they add nothing.
-    if (lenses_.map) own_.column_begin[lenses_.map_columns] = kNever;
+    if (lenses_.map) cells_.find_columns(own_.column_begin);
   }
 
   static std::size_t scratch_bytes(const ForwardSetup& setup) {
@@ -227,7 +223,6 @@ class ItemLenses {
   bool looks_at_scores() const { return lenses_.statistics || lenses_.top > 0; }
 
   enum class Pooling { kNone, kSum, kMax };
-  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   static constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
   static LensScratchSizes sizes(const ForwardSetup& setup) {
@@ -238,11 +233,6 @@ class ItemLenses {
             .tile_rows = kTileRows,
             .block_keys = setup.block_keys,
             .most_keys = std::max<std::int64_t>(setup.most_keys, 1)};
-  }
-  static LensScratch laid_out(std::byte* memory, const ForwardSetup& setup) {
-    LensScratch scratch;
-    scratch.lay_out(memory, sizes(setup));
-    return scratch;
   }
 
   void look_at_first_key(std::int64_t segments, PanelLenses& seen) {

@@ -53,6 +53,11 @@ struct LensScratch {
   std::int64_t top_pad, top_stride;
   std::int32_t* top_candidates;  // [block_keys / tile_rows * lanes + vector_lanes]
 
+  static LensScratch at(std::byte* base, const LensScratchSizes& sizes) {
+    LensScratch scratch;
+    scratch.lay_out(base, sizes);
+    return scratch;
+  }
   /// Same as ForwardScratch::lay_out().
   std::size_t lay_out(std::byte* base, const LensScratchSizes& sizes);
 };

@@ -38,6 +38,15 @@ class MapCells {
   MapCells(const LensSetup& lenses, const ForwardHead& head, std::int64_t block_keys)
       : lenses_(lenses), head_(head), block_keys_(block_keys) {}
 
+  /// Writes the first key of each column, and the largest number after the last: padding keys are
+  /// part of the last column, to which they add nothing.
+  void find_columns(std::int64_t* begins) const {
+    for (std::int64_t c = 0; c < lenses_.map_columns; ++c) {
+      begins[c] = cell_begin(c, head_.kv_len, lenses_.map_columns);
+    }
+    begins[lenses_.map_columns] = std::numeric_limits<std::int64_t>::max();
+  }
+
   /// Adds the sums of a finished panel to the map. Weights are factor[lane] 2^(score - maximum).
   void add(const Panel& panel, const PanelLenses& seen, const float* factor,
            float score_factor) const {

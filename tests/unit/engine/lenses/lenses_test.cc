@@ -339,9 +339,9 @@ TEST(AttentionLenses, ASinkThatTakesEverything) {
 }
 
 TEST(AttentionLenses, ScoresOfMinusInfinityDoNotChangeTheContext) {
-  // Row 1 has a score of -infinity (in float16, a very low one) without a mask; the weight of key
-  // 70 is just above 2^20 times that of the largest one before, which the tile unit's forward pass
-  // has as a reference.
+  // Row 1 has a score of -infinity without a mask (in float16, a very low one). The weight of key
+  // 70 is slightly more than 2^20 times the largest weight of the first block, to which the tile
+  // unit's forward pass relates all weights.
   constexpr std::int64_t kQueries = 64, kKeys = 192;
   RandomProblem p = stored_problem({1, 1, 1, kQueries, kKeys}, 32, 32);
   fill(p.query, 0.0);
