@@ -5,6 +5,7 @@
 option(FOVEA_CLI "Build the command line programs fovea and fovea-bench" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_FILES "Build fovea::files, which reads and writes tensor files" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_SCENE "Build fovea::scene, attention over a few words" ${PROJECT_IS_TOP_LEVEL})
+option(FOVEA_RECORDING "Build fovea::recording, the attention of models in files" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_NN "Build trainable layers: fovea::nn and, with FOVEA_SCENE, fovea::train" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FOVEA_EXAMPLES "Build the C++ examples" ${PROJECT_IS_TOP_LEVEL})
@@ -21,12 +22,12 @@ set(FOVEA_SIMD_TARGETS "" CACHE STRING
 option(FOVEA_FULL_SWEEPS "Run all attention test cases for every target and type, also with sanitizers" OFF)
 
 # Check the dependencies between the options.
-if((FOVEA_SCENE OR FOVEA_NN) AND NOT FOVEA_FILES)
-  message(FATAL_ERROR "FOVEA_SCENE and FOVEA_NN need FOVEA_FILES=ON")
+if((FOVEA_SCENE OR FOVEA_RECORDING OR FOVEA_NN) AND NOT FOVEA_FILES)
+  message(FATAL_ERROR "FOVEA_SCENE, FOVEA_RECORDING and FOVEA_NN need FOVEA_FILES=ON")
 endif()
 foreach(part FOVEA_CLI FOVEA_TESTS FOVEA_EXAMPLES FOVEA_BENCH FOVEA_PYTHON)
-  if(${part} AND NOT FOVEA_SCENE)
-    message(FATAL_ERROR "${part} needs FOVEA_FILES=ON and FOVEA_SCENE=ON")
+  if(${part} AND NOT (FOVEA_SCENE AND FOVEA_RECORDING))
+    message(FATAL_ERROR "${part} needs FOVEA_FILES=ON, FOVEA_SCENE=ON and FOVEA_RECORDING=ON")
   endif()
 endforeach()
 

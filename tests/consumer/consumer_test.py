@@ -136,7 +136,7 @@ class Installed(unittest.TestCase):
             self.assertNotIn(other, read)
 
     def test_shared_libraries_export_only_public_names(self):
-        for name in ("fovea", "fovea_files", "fovea_scene", "fovea_nn", "fovea_train"):
+        for name in ("fovea", "fovea_files", "fovea_scene", "fovea_recording", "fovea_nn", "fovea_train"):
             library = self.libdir / f"lib{name}.so"
             if not library.exists():
                 continue  # a build without layers
