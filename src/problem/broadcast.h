@@ -21,7 +21,7 @@ namespace fovea {
 std::array<std::int64_t, 4> broadcast_strides(const TensorView& tensor);
 
 /// Returns the element of the broadcast tensor at position `at`.
-double broadcast_value(const TensorView& tensor, const ScorePosition& at);
+FOVEA_API double broadcast_value(const TensorView& tensor, const ScorePosition& at);
 
 /// Throws InvalidArgument if `tensor` does not broadcast to the problem's scores. `name` is the
 /// tensor's name in the message.
