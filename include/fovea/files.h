@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fovea/export.h"
@@ -74,6 +75,10 @@ class FOVEA_API TensorFile {
   FileFormat format() const;
   /// Returns the descriptions in file order.
   const std::vector<TensorInfo>& tensors() const;
+
+  /// Returns the texts beside the tensors, "__metadata__" of a .safetensors file, as (key, text) in
+  /// file order; empty for the other formats.
+  const std::vector<std::pair<std::string, std::string>>& metadata() const;
 
   /// Returns the index in `tensors()` of the tensor that `read(name)` returns. Throws
   /// InvalidArgument, listing the existing names, if there is none.

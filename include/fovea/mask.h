@@ -69,6 +69,7 @@ struct ProblemShape {
 };
 
 struct PartSpan;  // internal (problem/part.h)
+struct MaskRule;  // internal (problem/mask_rules.h)
 
 /// A rule or a combination of rules. Immutable and cheap to copy. With a default-constructed mask,
 /// every query sees every key.
@@ -128,6 +129,7 @@ class FOVEA_API Mask {
   friend FOVEA_API Mask operator&(const Mask& a, const Mask& b);
   friend FOVEA_API Mask operator|(const Mask& a, const Mask& b);
   friend Mask part_of(const Mask& mask, const PartSpan& part);
+  friend FOVEA_API MaskRule rule_of(const Mask& mask);
 
  private:
   std::shared_ptr<const Node> node_;

@@ -16,6 +16,7 @@
 
 #include "fovea/attention_options.h"
 #include "fovea/export.h"
+#include "fovea/files.h"
 #include "fovea/mask.h"
 #include "fovea/tensor.h"
 #include "fovea/weights.h"
@@ -53,9 +54,9 @@ struct RecordedAttention {
   std::vector<std::int64_t> heads = {};
   AttentionOptions options = {};  ///< mask, score and alignment; no dropout, no packed sequences
 
-  TensorRef query;       ///< [batch, q_heads,  q_len,  head_dim]  the operand of query . key
-  TensorRef key;         ///< [batch, kv_heads, kv_len, head_dim]  grouped heads are not repeated
-  TensorRef lse;         ///< [batch, q_heads,  q_len]   float32, of whole rows
+  TensorRef query = {};  ///< [batch, q_heads,  q_len,  head_dim]  the operand of query . key
+  TensorRef key = {};    ///< [batch, kv_heads, kv_len, head_dim]  grouped heads are not repeated
+  TensorRef lse = {};    ///< [batch, q_heads,  q_len]   float32, of whole rows
   TensorRef value = {};  ///< [batch, kv_heads, kv_len, value_dim]  optional
 
   /// Returns the arguments of attention_weights() and its relatives.
@@ -79,6 +80,8 @@ struct RecordedAttention {
 class FOVEA_API Recording {
  public:
   static Recording open(const std::string& path);
+  /// Returns the recording in a file that is already open.
+  static Recording from_file(const TensorFile& file);
 
   const std::string& path() const;
   const std::string& model() const;       ///< the model's name; may be empty
@@ -116,11 +119,12 @@ struct RecordingOptions {
   std::optional<DType> store = {};
 };
 
-/// Writes a recording. What is passed is written at once, to a temporary file next to the path;
-/// nothing is kept except the tensors that the options refer to (document ids, biases, tables).
+/// Writes a recording. Tensors of attentions are written at once, to a temporary file next to the
+/// path, so memory does not grow. Tensors that the options refer to (biases, dense masks, tables)
+/// are written in finish() and must exist until then.
 ///
 /// Appending extends an attention by further queries and keys, as text generation computes them.
-/// The parts are joined in finish(), which then writes every number a second time.
+/// finish() then joins the parts and writes every number a second time.
 ///
 /// Errors   throws InvalidArgument naming the attention, the expected and the actual value;
 ///          OutputError if the file cannot be written. If an error occurs or finish() is not
@@ -135,9 +139,11 @@ class FOVEA_API RecordingWriter {
   /// Adds an attention, all of it or its first part. Its token lists may be added later.
   void add(const RecordedAttention& attention);
   /// Appends queries (with their lse) and keys (with their values) to the attention of this name.
-  /// Either may have length 0. Everything else about the attention is replaced by what `attention`
-  /// says: its options are those of the whole problem so far.
-  void append(const RecordedAttention& attention);
+  /// Either may have length 0. Only name and tensors are used.
+  void append(const RecordedAttention& part);
+  /// Replaces everything about the attention of this name apart from its tensors; the options are
+  /// those of the whole problem so far.
+  void describe(const RecordedAttention& attention);
   void add(const TokenList& tokens);
 
   /// Returns the number of bytes of all tensors so far.

@@ -25,6 +25,7 @@ class TensorFile::Content {
   const std::string& path() const { return path_; }
   FileFormat format() const { return format_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }
 
   /// Returns the index of the tensor with exactly this name, if there is one.
   std::optional<std::size_t> place_of(std::string_view name) const;
@@ -35,6 +36,9 @@ class TensorFile::Content {
 
   /// Returns "model.npz: query", for messages.
   std::string name_of(std::size_t place) const;
+
+ protected:
+  std::vector<std::pair<std::string, std::string>> metadata_;
 
  private:
   std::string path_;

@@ -61,6 +61,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   explicit HeaderHandler(const std::string& path) : path_(path) {}
 
   std::vector<JsonEntry> entries;
+  std::vector<std::pair<std::string, std::string>> metadata;
 
   bool null() override { return refuse("null"); }
   bool boolean(bool value) override { return refuse(value ? "true" : "false"); }
@@ -78,7 +79,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& value) override {
-    if (level_ == Level::kMetadata) return true;
+    if (level_ == Level::kMetadata) {
+      metadata.back().second = std::move(value);
+      return true;
+    }
     if (level_ != Level::kTensor || key_ != kDtype) return refuse(shown(value));
     entries.back().dtype = value;
     return true;
@@ -115,6 +119,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       if (!keys_.insert(value).second) {
         fail(fmt::format("{}: the key {} occurs twice", kMetadata, shown(value)));
       }
+      metadata.emplace_back(value, "");
     } else {
       const auto* found = std::find(kKeys.begin(), kKeys.end(), value);
       if (found == kKeys.end()) {
@@ -235,10 +240,13 @@ std::string why_no_tensor(const JsonEntry& entry) {
 class SafetensorsContent : public TensorFile::Content {
  public:
   SafetensorsContent(FileBytes data, const std::string& path, std::vector<TensorInfo> tensors,
-                     std::vector<JsonEntry> entries)
+                     std::vector<JsonEntry> entries,
+                     std::vector<std::pair<std::string, std::string>> metadata)
       : Content(path, FileFormat::kSafetensors, std::move(tensors)),
         data_(std::move(data)),
-        entries_(std::move(entries)) {}
+        entries_(std::move(entries)) {
+    metadata_ = std::move(metadata);
+  }
 
   TensorRef read(std::size_t at, bool /*bfloat16*/) const override {
     const JsonEntry& entry = entries_[at];
@@ -350,7 +358,7 @@ ContentRef open_safetensors(FileBytes file, const std::string& path) {
   tensors.reserve(entries.size());
   for (const JsonEntry& entry : entries) tensors.push_back(info_of(entry, path));
   return std::make_shared<SafetensorsContent>(std::move(data), path, std::move(tensors),
-                                              std::move(entries));
+                                              std::move(entries), std::move(handler.metadata));
 }
 
 }  // namespace fovea::files

@@ -127,6 +127,10 @@ TensorFile TensorFile::from_standard_input() {
 
 const std::string& TensorFile::path() const { return content_->path(); }
 FileFormat TensorFile::format() const { return content_->format(); }
+const std::vector<std::pair<std::string, std::string>>& TensorFile::metadata() const {
+  return content_->metadata();
+}
+
 const std::vector<TensorInfo>& TensorFile::tensors() const { return content_->tensors(); }
 
 TensorFile::Found TensorFile::resolve(std::string_view name) const {

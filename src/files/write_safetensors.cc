@@ -41,13 +41,42 @@ TypeOrder order_of(DType dtype) {
   return {"BOOL", 5};
 }
 
+constexpr std::size_t kLengthSize = 8;
+
 std::string length_text(std::uint64_t length) {
   std::string bytes;
-  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(length >> (8 * i) & 0xff);
+  for (std::size_t i = 0; i < kLengthSize; ++i)
+    bytes += static_cast<char>(length >> (8 * i) & 0xff);
   return bytes;
 }
 
 }  // namespace
+
+std::string_view safetensors_dtype(DType dtype) { return order_of(dtype).name; }
+
+std::string safetensors_header(std::span<const SafetensorsEntry> entries,
+                               std::span<const std::pair<std::string, std::string>> metadata,
+                               std::size_t bytes) {
+  std::string header = "{";
+  if (!metadata.empty()) {
+    header += "\"__metadata__\":{";
+    for (const auto& [key, text] : metadata) {
+      header += fmt::format("{}{}:{}", header.back() == '{' ? "" : ",", json_string(key),
+                            json_string(text));
+    }
+    header += '}';
+  }
+  for (const SafetensorsEntry& entry : entries) {
+    header +=
+        fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                    header.size() > 1 ? "," : "", json_string(entry.name), entry.dtype,
+                    fmt::join(entry.shape.begin(), entry.shape.end(), ","), entry.begin, entry.end);
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  if (kLengthSize + header.size() < bytes) header.append(bytes - kLengthSize - header.size(), ' ');
+  return length_text(header.size()) + header;
+}
 
 void write_safetensors(OutputFile& file, std::span<const NamedTensor> tensors) {
   std::vector<const NamedTensor*> sorted;
@@ -57,21 +86,15 @@ void write_safetensors(OutputFile& file, std::span<const NamedTensor> tensors) {
     const int place_b = order_of(b->tensor.dtype()).place;
     return place_a != place_b ? place_a < place_b : a->name < b->name;
   });
-  std::string header = "{";
+  std::vector<SafetensorsEntry> entries;
   std::uint64_t at = 0;
   for (const NamedTensor* named : sorted) {
     const TensorView& tensor = named->tensor;
     const std::uint64_t end = at + byte_count(tensor);
-    header += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                          header.size() > 1 ? "," : "", json_string(named->name),
-                          order_of(tensor.dtype()).name,
-                          fmt::join(tensor.shape().begin(), tensor.shape().end(), ","), at, end);
+    entries.push_back({named->name, safetensors_dtype(tensor.dtype()), tensor.shape(), at, end});
     at = end;
   }
-  header += "}";
-  header.append((8 - header.size() % 8) % 8, ' ');
-  file.write(length_text(header.size()));
-  file.write(header);
+  file.write(safetensors_header(entries));
   for (const NamedTensor* named : sorted) {
     for_each_piece(named->tensor, [&](std::span<const std::byte> piece) { file.write(piece); });
   }

@@ -111,7 +111,7 @@ class OutputFile::Temporary {
       path_ = (target.parent_path() / file).string();
       kept_.keep(path_);
       // The umask reduces these permissions.
-      fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
       error = fd < 0 ? errno : 0;
     }
     if (fd < 0) fail_to_write(name, error);
@@ -186,6 +186,18 @@ void OutputFile::replace(std::optional<unsigned> permissions) {
 void OutputFile::write(std::span<const std::byte> bytes) {
   if (!reader_left_) reader_left_ = !write_all(fd_, bytes, name_);
 }
+
+void OutputFile::write_at(std::uint64_t offset, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno != EINTR) fail_to_write(name_, errno);
+    if (written < 0) continue;
+    text.remove_prefix(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
+FileBytes OutputFile::map() const { return map_descriptor(fd_, name_); }
 
 void OutputFile::finish() {
   if (temporary_) temporary_->take_name(name_);

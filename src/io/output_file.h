@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,8 @@
 #include <string_view>
 
 #include "fovea/export.h"
+
+#include "io/mapped_file.h"
 
 namespace fovea {
 
@@ -35,6 +38,14 @@ class FOVEA_API OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+  /// Returns whether the output is a temporary file of its own, so that the following functions can
+  /// be used.
+  bool is_temporary() const { return temporary_ != nullptr; }
+  /// Replaces bytes that have been written.
+  void write_at(std::uint64_t offset, std::string_view text);
+  /// Maps what has been written so far.
+  FileBytes map() const;
+
   /// Completes the file and gives it its final name.
   void finish();
 

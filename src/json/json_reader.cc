@@ -29,6 +29,8 @@ constexpr int kMaxQuoted = 60;         // maximum width, in columns, of quoted t
 /// costs time or memory.
 class PlaceTracker {
  public:
+  explicit PlaceTracker(std::string_view root) : root_(root) {}
+
   bool operator()(int depth, Json::parse_event_t event, Json& value) {
     using Event = Json::parse_event_t;
     switch (event) {
@@ -72,7 +74,7 @@ class PlaceTracker {
         path += (path.empty() ? "" : ".") + fit(visible(frame.key), kMaxQuoted);
       }
     }
-    return path.empty() ? "scene" : path;
+    return path.empty() ? root_ : path;
   }
 
  private:
@@ -82,6 +84,7 @@ class PlaceTracker {
     std::size_t index;
     std::unordered_set<std::string> keys;
   };
+  std::string root_;
   std::vector<Frame> frames_;
 };
 
@@ -125,11 +128,11 @@ bool is_special_number(const Json& value) {
 
 }  // namespace
 
-JsonDocument parse_json(std::string_view text) {
+JsonDocument parse_json(std::string_view text, std::string_view place) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    throw InvalidArgument("scene: expected a JSON object, got nothing");
+    throw InvalidArgument(fmt::format("{}: expected a JSON object, got nothing", place));
   }
-  PlaceTracker tracker;
+  PlaceTracker tracker(place);
   const Json::parser_callback_t callback = [&](int depth, Json::parse_event_t event, Json& value) {
     return tracker(depth, event, value);
   };

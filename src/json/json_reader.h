@@ -97,8 +97,9 @@ class JsonDocument {
 };
 
 /// Parses JSON text. Throws InvalidArgument for text that is not JSON or not UTF-8, for duplicate
-/// keys in an object, and for nesting or objects beyond the limits for scenes.
-FOVEA_API JsonDocument parse_json(std::string_view text);
+/// keys in an object, and for nesting or objects beyond the limits. `place` is the path of the
+/// top-level value in messages.
+FOVEA_API JsonDocument parse_json(std::string_view text, std::string_view place = "scene");
 
 /// Runs `check`. If `check` throws InvalidArgument, the option name at the start of the message is
 /// replaced with the path of `node`.

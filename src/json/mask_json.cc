@@ -10,22 +10,40 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
+#include "core/fail.h"
 #include "problem/mask_rules.h"
 
 namespace fovea::scene {
 namespace {
 
-Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
+constexpr int kDeepestOperators = 8;  // two levels of JSON each, of the 32 that are read
+
+/// Returns whole numbers from the text or from a tensor.
+Tensor parse_ids(const JsonNode& node, const TensorLookup& tensors) {
+  if (!tensors || !node.is_string()) return node.whole_numbers(1, 2);
+  Tensor ids;
+  at_place(node, [&] {
+    const TensorRef found = tensors(node.string());
+    if (found->dtype() != DType::kInt64) {
+      fail("documents: expected a tensor of whole numbers, got {}", dtype_name(found->dtype()));
+    }
+    ids = Tensor(found.view());
+  });
+  return ids;
+}
+
+Mask parse_documents(const JsonNode& node, const ProblemShape& shape, const TensorLookup& tensors) {
   Mask mask;
   if (node.is_object()) {
     node.require_object({"query", "key"});
     const auto query = node.find("query");
     const auto key = node.find("key");
     if (!query || !key) node.fail("expected both \"query\" and \"key\", got only one");
-    mask = documents(query->whole_numbers(1, 2), key->whole_numbers(1, 2));
+    mask = documents(parse_ids(*query, tensors), parse_ids(*key, tensors));
   } else {
-    mask = documents(node.whole_numbers(1, 2));
+    mask = documents(parse_ids(node, tensors));
   }
   at_place(node, [&] { mask.validate(shape); });
   return mask;
@@ -33,7 +51,8 @@ Mask parse_documents(const JsonNode& node, const ProblemShape& shape) {
 
 }  // namespace
 
-Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most) {
+Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t most,
+                const TensorLookup& tensors) {
   if (node.is_string()) {
     return node.choice({"none", "causal"}) == 0 ? Mask() : causal();
   }
@@ -63,23 +82,31 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t mo
     std::vector<std::int64_t> lengths;
     if (rule->is_array()) {
       lengths = rule->integers(0, most);
+    } else if (tensors && rule->is_string()) {
+      const Tensor listed = parse_ids(*rule, tensors);
+      lengths.assign(listed.span<std::int64_t>().begin(), listed.span<std::int64_t>().end());
     } else {
       lengths = {rule->integer(0, most)};
     }
     mask = mask & checked(*rule, [&] { return key_lengths(lengths); });
   }
-  if (const auto rule = node.find("documents")) mask = mask & parse_documents(*rule, shape);
+  if (const auto rule = node.find("documents")) {
+    mask = mask & parse_documents(*rule, shape, tensors);
+  }
   if (const auto rule = node.find("dense")) {
-    mask = mask & checked(*rule, [&] { return dense(rule->booleans(1, 4)); });
+    mask = mask & checked(*rule, [&] {
+             const bool named = tensors && rule->is_string();
+             return dense(named ? tensors(rule->string()) : rule->booleans(1, 4));
+           });
   }
   for (const char* key : {"all", "any"}) {
     const auto rules = node.find(key);
     if (!rules) continue;
     const auto parts = rules->array("an array of masks");
     if (parts.empty()) rules->fail("expected at least one mask, got none");
-    Mask joined = parse_mask(parts[0], shape, most);
+    Mask joined = parse_mask(parts[0], shape, most, tensors);
     for (std::size_t i = 1; i < parts.size(); ++i) {
-      const Mask part = parse_mask(parts[i], shape, most);
+      const Mask part = parse_mask(parts[i], shape, most, tensors);
       joined = std::string_view(key) == "all" ? joined & part : joined | part;
     }
     mask = mask & joined;
@@ -103,6 +130,64 @@ Alignment parse_alignment(const JsonNode& node, const ProblemShape& shape) {
     node.expected("\"bottom-right\", \"top-left\", a whole number, or one per batch item");
   }
   return Alignment::offset(node.integer(-kFar, kFar));
+}
+
+Json mask_json(const Mask& mask, const TensorNaming& name) {
+  using Kind = MaskRule::Kind;
+  const auto tensor = [&](const char* what, const TensorRef& numbers) {
+    return Json{{what, name(what, numbers)}};
+  };
+  // Appends the operands of a chain of one operator to `parts`.
+  const auto collect = [](const auto& self, const Mask& operand, Kind kind,
+                          std::vector<Mask>& parts) -> void {
+    const MaskRule rule = rule_of(operand);
+    if (rule.kind != kind) return parts.push_back(operand);
+    for (const Mask& each : rule.operands) self(self, each, kind, parts);
+  };
+  const auto write = [&](const auto& self, const Mask& part, int depth) -> Json {
+    const MaskRule rule = rule_of(part);
+    switch (rule.kind) {
+      case Kind::kNothing:
+        return "none";
+      case Kind::kCausal:
+        return {{"causal", true}};
+      case Kind::kWindow:
+        return {{"window", rule.numbers}};
+      case Kind::kPrefix:
+        return {{"prefix", rule.numbers.front()}};
+      case Kind::kDocuments: {
+        const std::string query = name("documents", rule.query_ids);
+        const std::string key = name("documents", rule.key_ids);
+        if (query == key) return {{"documents", query}};
+        return {{"documents", {{"query", query}, {"key", key}}}};
+      }
+      case Kind::kKeyLengths:
+        if (rule.numbers.size() <= kMostNumbersAsText) return {{"key_lengths", rule.numbers}};
+        return tensor("key_lengths",
+                      Tensor::from({static_cast<std::int64_t>(rule.numbers.size())}, rule.numbers));
+      case Kind::kDense:
+        return tensor("dense", rule.dense);
+      case Kind::kBoth:
+      case Kind::kEither:
+        break;
+    }
+    if (depth == kDeepestOperators) {
+      fail_argument("mask", "expected operators nested at most {} deep, got more", depth);
+    }
+    std::vector<Mask> parts;
+    collect(collect, part, rule.kind, parts);
+    Json written = Json::array();
+    for (const Mask& each : parts) written.push_back(self(self, each, depth + 1));
+    return {{rule.kind == Kind::kBoth ? "all" : "any", std::move(written)}};
+  };
+  return write(write, mask, 0);
+}
+
+Json alignment_json(const Alignment& alignment) {
+  if (alignment.is_bottom_right()) return "bottom-right";
+  const std::vector<std::int64_t>& offsets = alignment.values();
+  if (offsets.size() > 1) return offsets;
+  return offsets.front() == 0 ? Json("top-left") : Json(offsets.front());
 }
 
 }  // namespace fovea::scene

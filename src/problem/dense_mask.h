@@ -20,6 +20,8 @@ class DenseMask {
  public:
   explicit DenseMask(TensorRef tensor);
 
+  const TensorRef& tensor() const { return tensor_; }
+
   bool visible(const ScorePosition& at) const;
   Visibility classify(const ScoreBlock& block) const;
   KeyRange key_range(const ScorePosition& row, std::int64_t kv_len) const;

@@ -26,6 +26,7 @@ class DocumentIds {
   explicit DocumentIds(const Tensor& ids);
 
   const Shape& shape() const { return shape_; }
+  Tensor tensor() const { return Tensor::from(shape_, ids_); }
 
   /// Returns a copy of `count` ids of row(batch), starting at position `begin`.
   DocumentIds cut(std::int64_t batch, std::int64_t begin, std::int64_t count) const;

@@ -18,6 +18,7 @@
 #include "problem/dense_mask.h"
 #include "problem/document_ids.h"
 #include "problem/key_interval.h"
+#include "problem/mask_rules.h"
 #include "problem/part.h"
 
 namespace fovea {
@@ -330,6 +331,34 @@ std::string Mask::to_string() const {
 Mask part_of(const Mask& mask, const PartSpan& part) {
   if (!mask.node_) return {};
   return std::visit([&](const auto& rule) { return make_mask(rule.part(part)); }, mask.node_->rule);
+}
+
+MaskRule rule_of(const Mask& mask) {
+  using Kind = MaskRule::Kind;
+  struct Describe {
+    MaskRule operator()(const Causal&) const { return {.kind = Kind::kCausal}; }
+    MaskRule operator()(const Window& rule) const {
+      return {.kind = Kind::kWindow, .numbers = {rule.left, rule.right}};
+    }
+    MaskRule operator()(const Prefix& rule) const {
+      return {.kind = Kind::kPrefix, .numbers = {rule.length}};
+    }
+    MaskRule operator()(const Documents& rule) const {
+      return {.kind = Kind::kDocuments,
+              .query_ids = rule.queries.tensor(),
+              .key_ids = rule.keys.tensor()};
+    }
+    MaskRule operator()(const KeyLengths& rule) const {
+      return {.kind = Kind::kKeyLengths, .numbers = rule.lengths};
+    }
+    MaskRule operator()(const DenseMask& rule) const {
+      return {.kind = Kind::kDense, .dense = rule.tensor()};
+    }
+    MaskRule operator()(const Combined& rule) const {
+      return {.kind = rule.both ? Kind::kBoth : Kind::kEither, .operands = {rule.a, rule.b}};
+    }
+  };
+  return mask.node_ ? std::visit(Describe{}, mask.node_->rule) : MaskRule{};
 }
 
 Mask operator&(const Mask& a, const Mask& b) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Helpers for masks: combining causal and prefix rules, and counting visible keys.
+// Helpers for masks: combining causal and prefix rules, counting visible keys, and taking a mask
+// apart.
 
 #pragma once
 
@@ -8,7 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "fovea/export.h"
 #include "fovea/mask.h"
+#include "fovea/tensor.h"
 
 namespace fovea {
 
@@ -23,5 +26,26 @@ inline Mask causal_or_prefix(bool is_causal, const std::optional<std::int64_t>& 
 /// Returns the number of keys visible to a row. `row.key` is ignored; `visible` is scratch memory.
 std::int64_t count_visible(const Mask& mask, ScorePosition row, std::int64_t kv_len,
                            std::vector<std::uint8_t>& visible);
+
+/// The rule or operator at the root of a mask, for code that writes masks.
+struct MaskRule {
+  enum class Kind : std::uint8_t {
+    kNothing,  ///< no rule: every key is visible
+    kCausal,
+    kWindow,
+    kPrefix,
+    kDocuments,
+    kKeyLengths,
+    kDense,
+    kBoth,   ///< `&`
+    kEither  ///< `|`
+  };
+  Kind kind = Kind::kNothing;
+  std::vector<std::int64_t> numbers = {};  ///< of window, prefix and key_lengths
+  Tensor query_ids = {}, key_ids = {};     ///< of documents
+  TensorRef dense = {};
+  std::vector<Mask> operands = {};  ///< the two operands of an operator
+};
+FOVEA_API MaskRule rule_of(const Mask& mask);
 
 }  // namespace fovea

@@ -6,22 +6,11 @@
 
 #include "fovea/error.h"
 
-#include "problem/broadcast.h"
+#include "json/score_json.h"
 #include "scene/read/scene_parser.h"
 
 namespace fovea::scene {
 namespace {
-
-AttentionOptions options_with(const ScoreOptions& score) {
-  AttentionOptions options;
-  options.score = score;
-  return options;
-}
-
-std::vector<double> to_vector(const Tensor& tensor) {
-  const auto span = tensor.span<double>();
-  return {span.begin(), span.end()};
-}
 
 class ScoreParser {
  public:
@@ -58,7 +47,11 @@ class ScoreParser {
     if (scene_.scale_text.empty()) {
       scene_.scale_text = fmt::format("{}", *scene_.options.score.scale);
     }
-    if (has_object) parse_options(*node);
+    // Whoever writes a softcap into a scene by hand wants one.
+    if (const auto softcap = has_object ? node->find("softcap") : std::nullopt) {
+      if (!(softcap->number() > 0)) softcap->expected("a number above 0");
+    }
+    if (has_object) parse_score_options(*node, shape_.problem, scene_.options.score);
   }
 
  private:
@@ -114,46 +107,6 @@ class ScoreParser {
       }
       scene_.score_kind = reference::AdditiveScore{std::move(w), std::move(u), std::move(v_values)};
     }
-  }
-
-  void parse_options(const JsonNode& node) {
-    ScoreOptions& score = scene_.options.score;
-    if (const auto softcap = node.find("softcap")) {
-      score.softcap = softcap->number();
-      if (!(score.softcap > 0)) softcap->expected("a number above 0");
-    }
-    if (const auto bias = node.find("bias")) {
-      score.bias = bias->numbers(1, 4, /*special=*/true);
-      at_place(*bias, [&] { validate_broadcast(score.bias, shape_.problem, "bias"); });
-    }
-    if (const auto alibi = node.find("alibi")) {
-      if (alibi->is_boolean()) {
-        if (alibi->boolean()) score.alibi = Alibi{};
-      } else {
-        if (!alibi->is_array()) alibi->expected("true or an array of slopes, one per head");
-        score.alibi = Alibi{to_vector(alibi->numbers(1, 1))};
-        at_place(*alibi, [&] { validate(options_with(score), shape_.problem); });
-      }
-    }
-    if (const auto relative = node.find("relative")) parse_relative(*relative);
-    if (const auto sinks = node.find("sinks")) {
-      score.sinks = to_vector(sinks->numbers(1, 1));
-      at_place(*sinks, [&] { validate(options_with(score), shape_.problem); });
-    }
-  }
-
-  void parse_relative(const JsonNode& node) {
-    node.require_object({"table", "bidirectional", "max_distance"});
-    RelativeTable relative;
-    const auto table = node.find("table");
-    if (!table) node.fail("expected a key \"table\", got none");
-    relative.table = table->numbers(2, 2);
-    if (const auto given = node.find("bidirectional")) relative.bidirectional = given->boolean();
-    if (const auto given = node.find("max_distance")) {
-      relative.max_distance = given->integer(1, std::int64_t{1} << 40);
-    }
-    scene_.options.score.relative = relative;
-    at_place(node, [&] { validate(options_with(scene_.options.score), shape_.problem); });
   }
 
   const ScoreShape& shape_;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes recordings (fovea/recording.h): checks and describes what the spool stores.
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "fovea/info.h"
+
+#include "core/fail.h"
+#include "recording/check.h"
+#include "recording/format.h"
+#include "recording/tensor_spool.h"
+#include "text/text_width.h"
+
+namespace fovea {
+namespace {
+
+constexpr int kLengthDim = 2;  // of query, key, value and lse
+
+}  // namespace
+
+class RecordingWriter::State {
+ public:
+  State(const std::string& path, const RecordingOptions& options)
+      : spool_(path), heading_{options.model, options.source, "fovea " + build_info().version} {
+    if (options.store && !is_float(*options.store)) {
+      fail_argument("store", "expected a type of floats, got {}", dtype_name(*options.store));
+    }
+    store_ = options.store;
+  }
+
+  void add(const RecordedAttention& attention) {
+    if (attention.name.empty()) fail_argument("name", "expected a name, got an empty one");
+    if (find(attention.name) != nullptr) {
+      fail_argument("name", "expected a name used once, got {} again",
+                    recording::shown(attention.name));
+    }
+    recording::check_tensors(attention);
+    check_options(attention.options, attention.shape());
+    write(attention);
+    attentions_.push_back(described(attention));
+  }
+
+  void append(const RecordedAttention& part) {
+    if (find(part.name) == nullptr) {
+      fail_argument("name", "expected an attention that was added, got {}",
+                    recording::shown(part.name));
+    }
+    recording::check_tensors(part);
+    for_each_tensor(part, [&](std::string_view what, const TensorView& tensor) {
+      const std::string name = recording::tensor_name(part.name, what);
+      if (spool_.has(name) != tensor.defined()) {
+        fail("{}: expected {}, as in the first part", recording::shown(name),
+             spool_.has(name) ? "a tensor" : "no tensor");
+      }
+      if (!tensor.defined()) return;
+      Shape wanted = spool_.shape(name);
+      wanted[kLengthDim] = tensor.extent(kLengthDim);
+      if (tensor.shape() != wanted || stored_type(what, tensor) != spool_.dtype(name)) {
+        fail("{}: expected {} {}, as the first part has, got {} {}", recording::shown(name),
+             dtype_name(spool_.dtype(name)), to_string(wanted),
+             dtype_name(stored_type(what, tensor)), to_string(tensor.shape()));
+      }
+    });
+    write(part);
+  }
+
+  void describe(const RecordedAttention& attention) {
+    RecordedAttention* const own = find(attention.name);
+    if (own == nullptr) {
+      fail_argument("name", "expected an attention that was added, got {}",
+                    recording::shown(attention.name));
+    }
+    check_options(attention.options, shape_of(attention.name));
+    *own = described(attention);
+  }
+
+  void add(const TokenList& tokens) {
+    if (tokens.name.empty()) fail_argument("tokens", "expected a name, got an empty one");
+    if (!tokens.ids.empty() && tokens.ids.size() != tokens.texts.size()) {
+      fail_argument("tokens", "expected one id per text ({}), got {}", tokens.texts.size(),
+                    tokens.ids.size());
+    }
+    for (std::size_t i = 0; i < tokens.texts.size(); ++i) {
+      if (!is_utf8(tokens.texts[i])) {
+        fail_argument("tokens", "expected UTF-8, got \"{}\" for token {}",
+                      fit(visible(tokens.texts[i]), recording::kShownColumns), i);
+      }
+    }
+    for (const TokenList& other : tokens_) {
+      if (other.name == tokens.name) {
+        fail_argument("tokens", "expected a name used once, got {} again",
+                      recording::shown(tokens.name));
+      }
+    }
+    tokens_.push_back(tokens);
+  }
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(spool_.bytes()); }
+
+  void finish() {
+    for (const RecordedAttention& each : attentions_) {
+      const ProblemShape shape = shape_of(each.name);
+      try {
+        recording::check_fit(each, shape, tokens_);
+        validate(each.options, shape);
+      } catch (const InvalidArgument& error) {
+        fail("{}: {}", recording::shown(each.name), error.what());
+      }
+    }
+    const recording::Metadata metadata = recording::write_metadata(
+        heading_, attentions_, tokens_,
+        [this](const RecordedAttention& of, std::string_view what, const TensorRef& tensor) {
+          return option_tensor(recording::tensor_name(of.name, what), tensor);
+        });
+    for (const TokenList& list : tokens_) write(list);
+    spool_.finish(metadata);
+  }
+
+ private:
+  static void for_each_tensor(
+      const RecordedAttention& attention,
+      const std::function<void(std::string_view what, const TensorView& tensor)>& visit) {
+    visit("lse", attention.lse);
+    visit("query", attention.query);
+    visit("key", attention.key);
+    visit("value", attention.value);
+  }
+
+  static void check_options(const AttentionOptions& options, const ProblemShape& shape) {
+    if (options.dropout.probability > 0) {
+      fail_argument("dropout", "expected none in a recording, got {}", options.dropout.probability);
+    }
+    if (options.sequences.count() > 0) {
+      fail_argument("sequences",
+                    "expected none in a recording, which has documents() instead, "
+                    "got {}",
+                    options.sequences.count());
+    }
+    validate(options, shape);
+  }
+
+  /// Returns the description, with the tensors that the options refer to, and without the others.
+  static RecordedAttention described(const RecordedAttention& attention) {
+    RecordedAttention own = attention;
+    own.query = own.key = own.value = own.lse = {};
+    return own;
+  }
+
+  RecordedAttention* find(std::string_view name) {
+    const auto found = std::find_if(attentions_.begin(), attentions_.end(),
+                                    [&](const auto& each) { return each.name == name; });
+    return found == attentions_.end() ? nullptr : &*found;
+  }
+
+  ProblemShape shape_of(std::string_view name) const {
+    const Shape query = spool_.shape(recording::tensor_name(name, "query"));
+    const Shape key = spool_.shape(recording::tensor_name(name, "key"));
+    return {.batch = query[0],
+            .q_heads = query[1],
+            .kv_heads = key[1],
+            .q_len = query[kLengthDim],
+            .kv_len = key[kLengthDim]};
+  }
+
+  DType stored_type(std::string_view what, const TensorView& tensor) const {
+    if (what != "lse") return store_.value_or(tensor.dtype());
+    return store_ == DType::kFloat64 || !store_ ? tensor.dtype() : DType::kFloat32;
+  }
+
+  void write(const RecordedAttention& attention) {
+    for_each_tensor(attention, [&](std::string_view what, const TensorView& tensor) {
+      if (!tensor.defined()) return;
+      const std::string name = recording::tensor_name(attention.name, what);
+      const DType type = stored_type(what, tensor);
+      if (type == tensor.dtype()) return spool_.append(name, tensor, kLengthDim);
+      spool_.append(name, convert(tensor, type), kLengthDim);
+    });
+  }
+
+  /// Stores a tensor of the options, unless one with the same elements is there. Returns its name.
+  std::string option_tensor(const std::string& wish, const TensorRef& tensor) {
+    const Tensor elements(tensor.view());
+    const std::string_view bytes(
+        static_cast<const char*>(elements.view().data()),
+        static_cast<std::size_t>(elements.size()) * dtype_size(elements.dtype()));
+    const std::size_t hash = std::hash<std::string_view>{}(bytes);
+    const auto [begin, end] = option_tensors_.equal_range(hash);
+    for (auto at = begin; at != end; ++at) {
+      if (spool_.holds(at->second, elements)) return at->second;
+    }
+    std::string name = wish;
+    for (int number = 2; spool_.has(name); ++number) name = fmt::format("{}.{}", wish, number);
+    spool_.append(name, elements);
+    option_tensors_.emplace(hash, name);
+    return name;
+  }
+
+  void write(const TokenList& list) {
+    const auto append = [&](const char* what, const std::vector<std::int64_t>& numbers) {
+      spool_.append(recording::token_tensor_name(list.name, what),
+                    Tensor::from({static_cast<std::int64_t>(numbers.size())}, numbers));
+    };
+    std::string text;
+    std::vector<std::int64_t> offsets = {0};
+    for (const std::string& each : list.texts) {
+      text += each;
+      offsets.push_back(static_cast<std::int64_t>(text.size()));
+    }
+    if (!list.ids.empty()) append("ids", list.ids);
+    append("offsets", offsets);
+    spool_.add_bytes(recording::token_tensor_name(list.name, "text"), text);
+  }
+
+  recording::TensorSpool spool_;
+  recording::Heading heading_;
+  std::optional<DType> store_;
+  std::vector<RecordedAttention> attentions_;  // without tensors
+  std::vector<TokenList> tokens_;
+  std::unordered_multimap<std::size_t, std::string> option_tensors_;  // names, by the hash
+};
+
+RecordingWriter::RecordingWriter(const std::string& path, const RecordingOptions& options)
+    : state_(std::make_unique<State>(path, options)) {}
+RecordingWriter::RecordingWriter(RecordingWriter&&) noexcept = default;
+RecordingWriter& RecordingWriter::operator=(RecordingWriter&&) noexcept = default;
+RecordingWriter::~RecordingWriter() = default;
+
+void RecordingWriter::add(const RecordedAttention& attention) { state_->add(attention); }
+void RecordingWriter::append(const RecordedAttention& part) { state_->append(part); }
+void RecordingWriter::describe(const RecordedAttention& attention) { state_->describe(attention); }
+void RecordingWriter::add(const TokenList& tokens) { state_->add(tokens); }
+std::int64_t RecordingWriter::bytes() const { return state_->bytes(); }
+void RecordingWriter::finish() { state_->finish(); }
+
+}  // namespace fovea
