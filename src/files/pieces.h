@@ -10,6 +10,7 @@
 #include <functional>
 #include <span>
 
+#include "fovea/export.h"
 #include "fovea/tensor.h"
 
 namespace fovea::files {
@@ -17,7 +18,7 @@ namespace fovea::files {
 using Sink = std::function<void(std::span<const std::byte>)>;
 
 /// Calls `sink` for each block. Elements are little-endian on every machine.
-void for_each_piece(const TensorView& tensor, const Sink& sink);
+FOVEA_API void for_each_piece(const TensorView& tensor, const Sink& sink);
 
 /// Returns the total size of the elements in bytes.
 std::uint64_t byte_count(const TensorView& tensor);
