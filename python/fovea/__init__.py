@@ -5,6 +5,7 @@
     attention_backward              gradients of attention
     scaled_dot_product_attention    attention with PyTorch's signature
     fovea.torch                     attention in PyTorch's autograd; imported separately
+    fovea.transformers              attention of models of transformers; imported separately
     fovea.nn                        trainable layers; imported separately
     causal, window, prefix, ...     masks as rules, combined with & and |
     Lenses, weights, Weights        statistics of the weights, and parts of the unstored matrix

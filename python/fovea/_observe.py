@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Observers of the attention calls of a model. The interfaces to transformers and to plain PyTorch report the calls;
+recordings are made of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._rules import Rule
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionCall:
+    """One attention call of a model, for an observer."""
+
+    module: torch.nn.Module | None  # the module that attends; None if unknown (plain functions)
+    query: Tensor  # [batch, q_heads, q_len, head_dim], after rotary embedding and norms; detached, not copied
+    key: Tensor  # [batch, kv_heads, kv_len, head_dim]; grouped heads are not repeated unless the model does so
+    value: Tensor | None  # [batch, kv_heads, kv_len, value_dim]
+    lse: Tensor  # [batch, q_heads, q_len] float32, natural log; sinks included, without dropout
+    options: dict[str, Any]  # keyword arguments of fovea.attention() for these tensors: those that are set of mask,
+    # alignment, scale, softcap, bias, relative and sinks
+    rule: Rule  # the mask in absolute positions
+    query_start: int = 0  # the absolute position of the first query
+    key_start: int = 0  # the absolute position of the first key that was passed
+
+
+_Callback = Callable[[AttentionCall], None]
+
+
+class _Observers(threading.local):
+    callbacks: tuple[_Callback, ...] = ()
+
+
+_observers = _Observers()
+
+
+@contextlib.contextmanager
+def observe(callback: _Callback) -> Iterator[None]:
+    """Calls `callback` with an AttentionCall after each attention call of this thread in the block. Nested blocks all
+    receive the calls, the outermost first. What a callback raises ends the model's call.
+
+        with observe(lambda call: print(call.module, call.lse.shape)):
+            model(**inputs)
+    """
+    before = _observers.callbacks
+    _observers.callbacks = (*before, callback)
+    try:
+        yield
+    finally:
+        _observers.callbacks = before
+
+
+def observed() -> bool:
+    """Returns whether a block of observe() is active in this thread."""
+    return bool(_observers.callbacks)
+
+
+def report(call: AttentionCall) -> None:
+    """Passes a call to the active observers."""
+    for callback in _observers.callbacks:
+        callback(call)

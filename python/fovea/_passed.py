@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masks and biases that reach the attention function of transformers, as options of fovea.attention(). What is read off
+a tensor is kept for the next layers, which get the same tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from . import _fovea
+from . import torch as _torch
+from ._recognize import recognize, recognize_tensor
+from ._rule_mask import RuleMask, live
+from ._rules import Causal, Dense, Region, Rule
+
+_T = TypeVar("_T")
+_HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"
+
+
+@dataclasses.dataclass(frozen=True)
+class Passed:
+    """A mask as options of fovea.attention(), and as a rule."""
+
+    mask: _fovea.Mask | None
+    alignment: int
+    rule: Rule = dataclasses.field(default_factory=Rule)
+    query_start: int = 0
+    key_start: int = 0
+    bias: Tensor | None = None
+
+
+NOTHING_MASKED = Passed(None, 0)
+CAUSAL_FROM_TOP_LEFT = Passed(_fovea.causal(), 0, Causal())
+
+
+class _Seen:
+    """Results for the tensors of the last calls. A tensor is known by its storage, which other tensors cannot take over
+    as long as the weak reference exists, and by its version, which changes in place increase."""
+
+    LIMIT = 32
+
+    def __init__(self) -> None:
+        self._results: dict[Hashable, tuple[StorageWeakRef, Any]] = {}
+
+    def get(self, tensor: Tensor, further: Hashable, compute: Callable[[], _T]) -> _T:
+        """Returns the result for the tensor; computes it unless it is known. An inference tensor has no version and
+        is not kept."""
+        if tensor.is_inference():
+            return compute()
+        storage = tensor.untyped_storage()
+        view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor._version
+        key = storage._cdata, view, further
+        if key in self._results:
+            return self._results[key][1]  # type: ignore[no-any-return]
+        result = compute()
+        for old in [old for old, (reference, _) in self._results.items() if reference.expired()]:
+            del self._results[old]
+        while len(self._results) >= self.LIMIT:
+            del self._results[next(iter(self._results))]
+        self._results[key] = StorageWeakRef(storage), result
+        return result
+
+
+_masks, _biases = _Seen(), _Seen()
+
+
+def passed_mask(mask: Tensor, query: Tensor, key: Tensor) -> Passed:
+    """Returns the options of an attention mask: a RuleMask, bools, or floats that are added to the scores."""
+    batch, q_heads, q_len, _ = query.shape
+    batch, kv_len = max(batch, key.shape[0]), key.shape[2]
+    if isinstance(mask, RuleMask):
+        if mask.rule is not None:
+            return _of_rule_mask(mask, batch, q_len, kv_len)
+        mask = mask.elements()
+    if mask.dim() > 4 or any(
+        own not in (1, wanted)
+        for own, wanted in zip(reversed(mask.shape), (kv_len, q_len, q_heads, batch), strict=False)
+    ):
+        wanted = [batch, q_heads, q_len, kv_len]
+        raise ValueError(f"attention_mask: {_HEADS_AND_ROWS} = {wanted}, got {list(mask.shape)}")
+    if mask.device.type != "cpu":
+        raise ValueError(
+            f'attention_mask: expected a tensor on the CPU for attn_implementation="fovea", got {mask.device}'
+        )
+    full = mask[(None,) * (4 - mask.dim())]
+    region = Region(max(0, kv_len - q_len), q_len, 0, kv_len)
+    if mask.dtype == torch.bool:
+        return _masks.get(mask, region, lambda: _of_bools(full, region))
+    if not mask.is_floating_point():
+        raise ValueError(f"attention_mask: expected bools or floats, got {mask.dtype}")
+    bias = full.to(query.dtype) if query.dtype == torch.float64 else full
+    if mask.requires_grad:
+        return Passed(None, 0, bias=bias)
+    found = _masks.get(mask, region, lambda: _of_floats(full, region))
+    return Passed(None, 0, bias=bias) if found is None else found
+
+
+def _of_rule_mask(mask: RuleMask, batch: int, q_len: int, kv_len: int) -> Passed:
+    region = mask.region
+    if region.kv_len > kv_len:  # a model that passes fewer keys than the mask has
+        return _of_rule_mask(mask[:, :, :, :kv_len], batch, q_len, kv_len)
+    if mask.batch not in (1, batch) or region.q_len != q_len or region.kv_len != kv_len:
+        found = [mask.batch, 1, region.q_len, region.kv_len]
+        raise ValueError(f"attention_mask: expected [{batch}, 1, {q_len}, {kv_len}], got {found}")
+    if mask.passed is None:
+        assert mask.rule is not None
+        mask.passed = Passed(*mask.mask(), mask.rule, region.query_start, region.key_start)
+    return mask.passed  # type: ignore[no-any-return]
+
+
+def _of_rule(rule: Rule, region: Region) -> Passed:
+    mask, alignment = rule.mask(*region)
+    return Passed(mask, alignment, rule, region.query_start, region.key_start)
+
+
+def _of_bools(mask: Tensor, region: Region) -> Passed:
+    if not bool(mask.any()) and (*mask.shape[:1], *mask.shape[2:]) in live():
+        raise ValueError(
+            "attention_mask: expected a tensor with its rule, got a copy that lost it and hides everything; "
+            "copy masks with PyTorch's functions"
+        )
+    return _of_rule(recognize_tensor(mask, region), region)
+
+
+def _of_floats(mask: Tensor, region: Region) -> Passed | None:
+    """Returns None if the floats are not a mask: 0 where visible, and very low elsewhere."""
+    low = max(torch.finfo(mask.dtype).min, torch.finfo(torch.float32).min) / 2
+    step = max(1, (1 << 15) // max(1, mask.shape[0] * mask.shape[1] * mask.shape[3]))
+    for part in mask.split(step, 2):
+        if not bool(((part == 0) | (part <= low)).all()):
+            return None
+    shown = mask.expand(-1, -1, region.q_len, region.kv_len)
+    rule = recognize(lambda start, end: shown[:, :, start:end] == 0, mask.shape[0], region)
+    if isinstance(rule, Dense):  # keeps broadcast dimensions
+        rule = Dense((mask == 0).expand(shown.shape), region)
+    return _of_rule(rule, region)
+
+
+def position_bias(
+    module: torch.nn.Module, bias: Tensor, mask: Passed
+) -> tuple[Tensor | None, _torch.RelativeTable | None]:
+    """Returns a position bias as a tensor or as T5's table, and None for the other; both None if the bias is 0.
+
+    The first layer of a stack computes the bias from its table, and the others get the same tensor.
+    """
+    bias = bias[(None,) * (4 - bias.dim())]
+    table = _biases.get(bias, mask.alignment, lambda: _table(module, bias, mask.alignment))
+    if table is not None:
+        return None, table
+    if not bias.requires_grad and _biases.get(bias, "zero", lambda: not bool(bias.any())):
+        return None, None
+    return bias, None
+
+
+def _table(module: torch.nn.Module, bias: Tensor, alignment: int) -> _torch.RelativeTable | None:
+    """Returns the table of a T5 layer if it gives exactly this bias."""
+    embedding = getattr(module, "relative_attention_bias", None)
+    distance = getattr(module, "relative_attention_max_distance", None)
+    if not isinstance(embedding, torch.nn.Embedding) or distance is None or bias.shape[0] != 1:
+        return None
+    weight = embedding.weight
+    if weight.shape[1] != bias.shape[1] or min(bias.shape) == 0:
+        return None
+    bidirectional = not getattr(module, "is_decoder", False)
+    table = _fovea.RelativeTable(weight.detach(), bidirectional=bidirectional, max_distance=distance)
+    given = bias.detach()[0]
+    # The bias depends on the distance alone if all diagonals are constant; then the first and the last row have all
+    # distances.
+    if not all(bool((head[1:, 1:] == head[:-1, :-1]).all()) for head in given):
+        return None
+    zeros = torch.zeros((bias.shape[1], bias.shape[3], 1))
+    for row in {0, bias.shape[2] - 1}:
+        steps = _fovea.reference_attention_steps(
+            zeros[:, :1].numpy(), zeros.numpy(), zeros.numpy(), relative=table, alignment=alignment + row
+        )
+        if not torch.equal(torch.tensor(steps.biased_scores)[0, :, 0], given[:, row].double()):
+            return None
+    return _torch.RelativeTable(weight, bidirectional=bidirectional, max_distance=distance)

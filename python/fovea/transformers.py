@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fovea as an attention implementation of Hugging Face transformers. Importing this module registers it as "fovea":
+
+    >>> import fovea.transformers, transformers
+    >>> sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    >>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=97, **sizes))
+    >>> model.set_attn_implementation("fovea")  # or from_pretrained(..., attn_implementation="fovea")
+    >>> model(input_ids=torch.arange(1, 10)[None]).logits.shape
+    torch.Size([1, 9, 97])
+
+The model then computes attention on the CPU with fovea.attention(), also in training (fovea.torch.attention()) and in
+generate(). Masks are passed as rules: causal, sliding-window, chunked, packed, padded and prefix masks never become
+N x N tensors. Masks of any other form are read block by block, and stored only if no rule explains them.
+
+    attention          the attention function, registered with transformers.AttentionInterface
+    mask               the mask function, registered with transformers.AttentionMaskInterface
+    observe            passes each attention call of a model to a function, as an AttentionCall
+    attention_modules  the attention modules of a model, by name
+    missed_modules     those that do not use the attention interface
+
+Softcap (Gemma 2), sinks (gpt-oss), T5's position bias, grouped heads, caches and dropout are supported. Dropout draws
+its seed from PyTorch's generator, so torch.manual_seed() reproduces it. A fully masked query has the output 0.
+
+Raises ValueError for what has no exact equivalent: tensors that are not on the CPU, sparse attention by indices
+(DeepSeek V3.2), sinks per token, paged caches, and weights as output (output_attentions=True).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import masking_utils
+
+from . import _fovea
+from . import torch as _torch
+from ._mask_functions import read_mask_function
+from ._observe import AttentionCall, observe, observed, report
+from ._passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, passed_mask
+from ._passed import position_bias as read_position_bias
+from ._rule_mask import RuleMask
+from ._rules import Region
+
+__all__ = ["AttentionCall", "attention", "attention_modules", "mask", "missed_modules", "observe"]
+
+_engine: Any = _fovea  # includes the private functions that the stubs omit
+_REFUSED = {
+    "indices": "sparse attention selects keys per query; use another implementation",
+    "block_indices": "sparse attention selects keys per query; use another implementation",
+    "sinks": "sinks per token are not supported; s_aux has one per head",
+    "cache": "paged caches are not supported; use another implementation",
+}
+
+
+def mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int | Tensor = 0,
+    kv_offset: int = 0,
+    mask_function: Callable[..., Any] = masking_utils.causal_mask_function,
+    attention_mask: Tensor | None = None,
+    local_size: int | None = None,
+    allow_is_bidirectional_skip: bool = False,
+    use_vmap: bool = False,
+    device: torch.device | str = "cpu",
+    **_: object,
+) -> Tensor | None:
+    """The mask function of transformers.AttentionMaskInterface, with the arguments of masking_utils.sdpa_mask().
+
+    Returns a bool tensor [batch_size, 1, q_length, kv_length] that stores the mask's rule instead of its elements: one
+    byte for any length. None if nothing is masked and the model accepts None.
+
+    Raises ValueError for devices other than the CPU.
+    """
+    if torch.device(device).type != "cpu":
+        raise ValueError(f'device: expected the CPU for attn_implementation="fovea", got {device}')
+    padded = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
+    if allow_is_bidirectional_skip and masking_utils._ignore_bidirectional_mask_sdpa(padded, kv_length, local_size):
+        return None
+    region = Region(int(q_offset), q_length, kv_offset, kv_length)
+    if padded is not None and not bool(padded.all()):
+        mask_function = masking_utils.and_masks(mask_function, masking_utils.padding_mask_function(padded))
+    return RuleMask.of(read_mask_function(mask_function, batch_size, region, use_vmap), batch_size, region)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    output_attentions: bool = False,
+    **others: object,
+) -> tuple[Tensor, None]:
+    """The attention function of transformers.AttentionInterface.
+
+    query           [batch, q_heads, q_len, head_dim]
+    key, value      [batch, kv_heads, kv_len, ...]; q_heads is a multiple of kv_heads
+    attention_mask  the result of mask(); or a tensor that broadcasts to [batch, q_heads, q_len, kv_len]: bool, True
+                    where visible, or floats added to the scores. None: causal, aligned top left, if there are several
+                    queries and is_causal, by default module.is_causal, is true; otherwise nothing is masked
+    s_aux           [q_heads], one extra logit per head, added to the denominator only (gpt-oss)
+    position_bias   floats, added to the scores; broadcasts to [batch, q_heads, q_len, kv_len] (T5)
+    dropout         probability, applied if greater than 0
+    others          ignored, among them sliding_window, whose meaning differs between models; the mask has the window
+
+    Returns the context [batch, q_len, q_heads, value_dim] and None: weights are not stored.
+    """
+    for name in others:
+        if name in _REFUSED and others[name] is not None:
+            raise ValueError(f'{name}: expected None for attn_implementation="fovea", got a value; {_REFUSED[name]}')
+    if output_attentions:
+        raise ValueError(
+            'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
+            'use "eager"'
+        )
+    if query.device.type != "cpu" or key.device.type != "cpu":
+        device = query.device if query.device.type != "cpu" else key.device
+        raise ValueError(f'query, key: expected tensors on the CPU for attn_implementation="fovea", got {device}')
+    q_len = query.shape[2]
+    if attention_mask is not None:
+        passed = passed_mask(attention_mask, query, key)
+    elif q_len > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
+        passed = CAUSAL_FROM_TOP_LEFT
+    else:
+        passed = NOTHING_MASKED
+    options: dict[str, Any] = {
+        "mask": passed.mask,
+        "alignment": passed.alignment,
+        "scale": scaling,
+        "softcap": softcap or None,
+        "bias": passed.bias,
+        "relative": None,
+        "sinks": s_aux,
+    }
+    if position_bias is not None:
+        bias, options["relative"] = read_position_bias(module, position_bias, passed)
+        if bias is not None:
+            options["bias"] = bias if passed.bias is None else bias + passed.bias
+    if query.shape[0] != key.shape[0]:  # learned queries, the same for all items
+        batch = max(query.shape[0], key.shape[0])
+        query, key, value = (one.expand(batch, -1, -1, -1) for one in (query, key, value))
+    context, lse = _attend(query, key, value, options, dropout)
+    if observed():
+        assert lse is not None
+        report(
+            AttentionCall(
+                module=module,
+                query=query.detach(),
+                key=key.detach(),
+                value=value.detach(),
+                lse=lse.detach().float(),
+                options=_without_graph(options),
+                rule=passed.rule,
+                query_start=passed.query_start,
+                key_start=passed.key_start,
+            )
+        )
+    return context, None
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any], dropout: float
+) -> tuple[Tensor, Tensor | None]:
+    """Returns the context [batch, q_len, q_heads, value_dim], and lse if it was computed."""
+    drop: dict[str, Any] = {}
+    if dropout:
+        # Not from Fovea's own stream, so that PyTorch's seed and checkpoints restore it.
+        drop["dropout"] = _fovea.Dropout(dropout, seed=int(torch.randint(2**63 - 1, ())))
+    if torch.is_grad_enabled():
+        table = options["relative"]
+        sources = (query, key, value, options["bias"], options["sinks"], None if table is None else table.table)
+        if any([one is not None and one.requires_grad for one in sources]):  # noqa: C419, a list is faster
+            context, lse = _torch.attention(query, key, value, return_lse=True, **options, **drop)
+            return context.transpose(1, 2).contiguous(), lse
+    if query.requires_grad or key.requires_grad or value.requires_grad:
+        query, key, value = query.detach(), key.detach(), value.detach()
+    options = _without_graph(options) | drop
+    if query.shape[2] == 1:  # the same layout with or without the transposition
+        if not observed():
+            return _engine.attention(query, key, value, **options).transpose(1, 2), None
+        context, lse = _engine.attention(query, key, value, return_lse=True, **options)
+        return context.transpose(1, 2), lse
+    context = query.new_empty((query.shape[0], query.shape[2], query.shape[1], value.shape[3]))
+    out = context.transpose(1, 2)
+    if not observed():
+        _engine.attention(query, key, value, out=out, **options)
+        return context, None
+    return context, _engine.attention(query, key, value, out=out, return_lse=True, **options)[1]
+
+
+def _without_graph(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of fovea.attention(), which takes no tensors that require a gradient."""
+    bias, table, sinks = options["bias"], options["relative"], options["sinks"]
+    if bias is None and table is None and sinks is None:
+        return options
+    options = dict(options)
+    if bias is not None:
+        options["bias"] = bias.detach()
+    if table is not None:
+        options["relative"] = _fovea.RelativeTable(
+            table.table.detach(), bidirectional=table.bidirectional, max_distance=table.max_distance
+        )
+    if sinks is not None:
+        options["sinks"] = sinks.detach().flatten().tolist()
+    return options
+
+
+def attention_modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """Returns the attention modules of a model by name: modules with parameters whose class name contains "attention",
+    without another such module inside."""
+    found = {
+        name: module
+        for name, module in model.named_modules()
+        if "attention" in type(module).__name__.lower() and next(module.parameters(), None) is not None
+    }
+    return {
+        name: module
+        for name, module in found.items()
+        if not any(other is not module and other in found.values() for other in module.modules())
+    }
+
+
+def missed_modules(
+    model: torch.nn.Module, called: Iterable[torch.nn.Module], ran: Iterable[torch.nn.Module] | None = None
+) -> list[str]:
+    """Returns the names of attention modules that computed attention without the attention interface, for example those
+    of GPT-J, whose classes bypass it.
+
+    called  modules that called the attention function: AttentionCall.module of each call
+    ran     modules whose forward() ran; by default all of the model
+
+    A module also counts as called if a module inside it or around it was. Branches of a model that do not run are
+    missed too unless `ran` is given.
+    """
+    reached = {id(module) for module in called}
+    inside: set[int] = set()
+    for module in model.modules():
+        below = {id(part) for part in module.modules()}
+        if id(module) in reached:
+            inside |= below
+        elif below & reached:
+            inside.add(id(module))
+    running = None if ran is None else {id(module) for module in ran}
+    return [
+        name
+        for name, module in attention_modules(model).items()
+        if id(module) not in inside and (running is None or id(module) in running)
+    ]
+
+
+transformers.AttentionInterface.register("fovea", attention)
+masking_utils.AttentionMaskInterface.register("fovea", mask)

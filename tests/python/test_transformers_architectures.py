@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs models of many architectures with random weights on Fovea, and compares their outputs with attention in plain
+float64, and with PyTorch's."""
+
+import pytest
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
+
+from transformers_models import GROUPED, SIZES, VOCABULARY, build, errors, left_padded, result, right_padded, text  # noqa: E402
+
+from fovea._observe import observe  # noqa: E402
+from fovea._rules import Computed, Dense  # noqa: E402
+
+PATCHES = SIZES | {"image_size": 24, "patch_size": 4}
+TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
+
+
+def of(name, config=None, **options):
+    """Returns a model and its configuration by the names of transformers."""
+    kind = getattr(transformers, name)
+    config = config or name.removesuffix("ForCausalLM").removesuffix("Model").removesuffix("ForConditionalGeneration")
+    return lambda: build(kind, getattr(transformers, f"{config}Config")(**options))
+
+
+DECODERS = {
+    "Llama": of("LlamaForCausalLM", **GROUPED),
+    "Mistral, window": of("MistralForCausalLM", sliding_window=7, **GROUPED),
+    "Qwen2": of("Qwen2ForCausalLM", **GROUPED),
+    "Qwen2, window": of("Qwen2ForCausalLM", use_sliding_window=True, max_window_layers=1, sliding_window=7, **GROUPED),
+    "Qwen3": of("Qwen3ForCausalLM", head_dim=16, **GROUPED),
+    "Gemma": of("GemmaForCausalLM", head_dim=16, **GROUPED),
+    "Gemma 2, softcap": of("Gemma2ForCausalLM", head_dim=16, attn_logit_softcapping=0.5, **TWO_KINDS, **GROUPED),
+    "Gemma 3": of("Gemma3ForCausalLM", "Gemma3Text", head_dim=16, **TWO_KINDS, **GROUPED),
+    "gpt-oss, sinks": of(
+        "GptOssForCausalLM", head_dim=16, num_local_experts=4, num_experts_per_tok=2, **TWO_KINDS, **GROUPED
+    ),
+    "GPT-2": of("GPT2LMHeadModel", "GPT2", vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4),
+    "GPT-NeoX": of("GPTNeoXForCausalLM", **SIZES),
+    "Phi": of("PhiForCausalLM", **GROUPED),
+    "Phi 3": of("Phi3ForCausalLM", **GROUPED),
+    "OLMo 2": of("Olmo2ForCausalLM", **GROUPED),
+    "Cohere": of("CohereForCausalLM", **GROUPED),
+    "Cohere 2": of("Cohere2ForCausalLM", **TWO_KINDS, **GROUPED),
+    "StarCoder2": of("Starcoder2ForCausalLM", sliding_window=7, **GROUPED),
+    "Mixtral": of("MixtralForCausalLM", num_local_experts=4, **GROUPED),
+    "Granite": of("GraniteForCausalLM", **GROUPED),
+    "OPT": of(
+        "OPTForCausalLM", vocab_size=VOCABULARY, hidden_size=64, ffn_dim=96, num_hidden_layers=2, num_attention_heads=4
+    ),
+    "BioGPT": of("BioGptForCausalLM", **SIZES),
+    "SmolLM3": of("SmolLM3ForCausalLM", **GROUPED),
+    "GLM": of("GlmForCausalLM", head_dim=16, **GROUPED),
+    "Nemotron": of("NemotronForCausalLM", **GROUPED),
+    "StableLM": of("StableLmForCausalLM", **GROUPED),
+    "EXAONE 4, window": of("Exaone4ForCausalLM", sliding_window_pattern=2, **TWO_KINDS, **GROUPED),
+    "DeepSeek V3": of(
+        "DeepseekV3ForCausalLM",
+        moe_intermediate_size=32,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=1,
+        kv_lora_rank=16,
+        q_lora_rank=24,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=16,
+        v_head_dim=12,
+        **SIZES | {"num_key_value_heads": 4},
+    ),
+}
+ENCODERS = {
+    "BERT": of("BertModel", **SIZES),
+    "RoBERTa": of("RobertaModel", **SIZES),
+    "DistilBERT": of("DistilBertModel", vocab_size=VOCABULARY, dim=64, hidden_dim=96, n_layers=2, n_heads=4),
+    "ALBERT": of("AlbertModel", embedding_size=32, **SIZES),
+    "ELECTRA": of("ElectraModel", embedding_size=32, **SIZES),
+    "ModernBERT": of(
+        "ModernBertModel",
+        local_attention=6,
+        global_attn_every_n_layers=2,
+        reference_compile=False,
+        pad_token_id=0,
+        **SIZES,
+    ),
+    "ESM": of("EsmModel", pad_token_id=0, mask_token_id=4, position_embedding_type="rotary", **SIZES),
+    "XLM-RoBERTa": of("XLMRobertaModel", **SIZES),
+    "CLIP text": of("CLIPTextModel", "CLIPText", **SIZES),
+    "SigLIP text": of("SiglipTextModel", "SiglipText", **SIZES),
+}
+SEQ2SEQ = {"vocab_size": VOCABULARY, "d_model": 64, "encoder_layers": 2, "decoder_layers": 2, "pad_token_id": 0}
+SEQ2SEQ |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96}
+T5 = {"vocab_size": VOCABULARY, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4}
+ENCODER_DECODERS = {
+    "T5": of("T5ForConditionalGeneration", **T5),
+    "MT5": of("MT5ForConditionalGeneration", **T5),
+    "UMT5": of("UMT5ForConditionalGeneration", **T5),
+    "BART": of("BartForConditionalGeneration", **SEQ2SEQ),
+    "mBART": of("MBartForConditionalGeneration", **SEQ2SEQ),
+    "Marian": of("MarianMTModel", "Marian", decoder_start_token_id=0, **SEQ2SEQ),
+    "Pegasus": of("PegasusForConditionalGeneration", **SEQ2SEQ),
+    "M2M100": of("M2M100ForConditionalGeneration", **SEQ2SEQ),
+}
+VISION = {
+    "ViT": of("ViTModel", **PATCHES),
+    "DeiT": of("DeiTModel", **PATCHES),
+    "CLIP vision": of("CLIPVisionModel", "CLIPVision", **PATCHES),
+    "SigLIP vision": of("SiglipVisionModel", "SiglipVision", **PATCHES),
+    "DINOv2": of("Dinov2Model", **PATCHES),
+    "VideoMAE": of("VideoMAEModel", num_frames=4, **PATCHES),
+}
+
+
+def check(name, model, inputs, say, rows=None):
+    found = errors(model, inputs, rows)
+    found.check()
+    calls = []
+    with observe(calls.append):
+        result(model, "fovea", inputs)
+    assert calls
+    for call in calls:
+        assert not [leaf for leaf in call.rule.leaves() if isinstance(leaf, (Dense, Computed))], call.rule
+        assert call.options["bias"] is None
+    say(f"transformers, {name}: off by {found.found:.1e}, PyTorch by {found.others:.1e}; float64 by {found.exact:.0e}")
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_decoder(name, say):
+    ids = text()
+    model = DECODERS[name]()
+    visible = left_padded(ids)
+    errors(model, {"input_ids": ids}).check()
+    check(name, model, {"input_ids": ids, "attention_mask": visible}, say, visible)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoder(name, say):
+    ids = text()
+    model = ENCODERS[name]()
+    visible = right_padded(ids)
+    errors(model, {"input_ids": ids}).check()
+    check(name, model, {"input_ids": ids, "attention_mask": visible}, say, visible)
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODERS)
+def test_encoder_decoder(name, say):
+    ids, answer = text(), text(length=15, seed=4)
+    inputs = {"input_ids": ids, "attention_mask": right_padded(ids), "decoder_input_ids": answer}
+    check(name, ENCODER_DECODERS[name](), inputs, say)
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_vision(name, say):
+    frames = (4,) if name == "VideoMAE" else ()
+    pixels = torch.randn(2, *frames, 3, 24, 24, generator=torch.Generator().manual_seed(5))
+    check(name, VISION[name](), {"pixel_values": pixels}, say)
+
+
+def test_whisper(say):
+    config = transformers.WhisperConfig(num_mel_bins=8, max_source_positions=40, **SEQ2SEQ)
+    inputs = {"input_features": torch.randn(2, 8, 80), "decoder_input_ids": text(length=15)}
+    check("Whisper", build(transformers.WhisperForConditionalGeneration, config), inputs, say)
+
+
+def test_wav2vec2(say):
+    config = transformers.Wav2Vec2Config(
+        conv_dim=(16,),
+        conv_stride=(5,),
+        conv_kernel=(10,),
+        num_feat_extract_layers=1,
+        num_conv_pos_embeddings=8,
+        num_conv_pos_embedding_groups=4,
+        **SIZES,
+    )
+    check("Wav2Vec2", build(transformers.Wav2Vec2Model, config), {"input_values": torch.randn(2, 200)}, say)
+
+
+def test_paligemma(say):
+    """The image and the prompt are a prefix: bidirectional, while the answer is causal."""
+    vision = {**PATCHES, "vision_use_head": False, "model_type": "siglip_vision_model"}
+    config = transformers.PaliGemmaConfig(
+        vision_config=vision,
+        text_config={"model_type": "gemma", "head_dim": 16, **GROUPED},
+        image_token_index=VOCABULARY - 1,
+        projection_dim=64,
+        hidden_size=64,
+    )
+    images = 36  # patches of an image
+    ids = text(length=20).clamp(max=VOCABULARY - 2)
+    ids = torch.cat([torch.full((2, images), VOCABULARY - 1), ids], 1)
+    types = torch.zeros_like(ids)
+    types[:, images + 8 :] = 1
+    inputs = {"input_ids": ids, "pixel_values": torch.randn(2, 3, 24, 24), "attention_mask": torch.ones_like(ids)}
+    model = build(transformers.PaliGemmaForConditionalGeneration, config)
+    check("PaliGemma", model, inputs | {"token_type_ids": types}, say)
+
+
+def test_count():
+    """The number of architectures does not shrink unnoticed."""
+    assert len(DECODERS) + len(ENCODERS) + len(ENCODER_DECODERS) + len(VISION) + 3 >= 50

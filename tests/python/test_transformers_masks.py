@@ -1,0 +1,615 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the masks of fovea.transformers: every kind of mask that transformers makes, against its own bool masks; masks
+of users; masks without a rule; the mask tensor in models that change it; memory at 16,384 tokens."""
+
+import copy
+import functools
+import io
+import itertools
+import pathlib
+import types
+
+import pytest
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
+
+from transformers import masking_utils as hf  # noqa: E402
+from transformers_models import GROUPED, SIZES, build, errors, left_padded, text  # noqa: E402
+
+import fovea  # noqa: E402
+import fovea.transformers  # noqa: E402
+from fovea._observe import observe  # noqa: E402
+from fovea._passed import passed_mask  # noqa: E402
+from fovea._recognize import recognize_tensor  # noqa: E402
+from fovea._rule_mask import RuleMask  # noqa: E402
+from fovea._rules import Causal, Computed, Dense, Documents, Known, Prefix, Region, Rule, Window  # noqa: E402
+
+# Regions: whole sequences, a decoding step, a chunk of a prompt, a sliding cache, a static cache, cross attention.
+REGIONS = [
+    Region(0, 12, 0, 12),
+    Region(11, 1, 0, 12),
+    Region(5, 4, 0, 9),
+    Region(9, 3, 6, 6),
+    Region(3, 2, 0, 16),
+    Region(0, 12, 0, 16),
+    Region(0, 5, 0, 9),
+    Region(0, 1, 0, 1),
+]
+
+
+def seen_by_fovea(rule, region, items):
+    """Returns what fovea.attention() sees with the mask and the alignment of the rule."""
+    mask, alignment = rule.mask(*region)
+    query, key = torch.zeros(items, 1, region.q_len, 1).numpy(), torch.zeros(items, 1, region.kv_len, 1).numpy()
+    steps = fovea.reference.attention_steps(query, key, key, mask=mask, alignment=alignment)
+    return torch.tensor(steps.weights) > 0
+
+
+def paddings(items, length):
+    """Returns padding masks of two items: none, left, right, all but one key, a hole."""
+    found = [None]
+    for hidden in (slice(0, 4), slice(length - 3, length), slice(0, length - 1), slice(2, 5)):
+        visible = torch.ones(items, length, dtype=torch.bool)
+        visible[-1, hidden] = False
+        found.append(visible)
+    return found
+
+
+def functions(items, length):
+    """Returns mask functions that have a rule, by name."""
+    ids = torch.arange(length).expand(items, -1)
+    packed = torch.stack([(ids[0] >= 3).long() + (ids[0] >= 8), (ids[0] >= 5).long()])[:items]
+    starts = torch.tensor([[0, 3, 8], [0, 5, 0]])[:items]
+    positions = ids - starts.gather(1, packed)
+    blocks = torch.full((items, length), -1)
+    blocks[:, 2:5], blocks[-1, 7:9] = 0, 1
+    left = torch.tensor([0, 4])[:items]
+    causal, window = hf.causal_mask_function, hf.sliding_window_causal_mask_function
+    chunked = hf.chunked_causal_mask_function(4, left)
+    return {
+        "causal": causal,
+        "bidirectional": hf.bidirectional_mask_function,
+        "window": window(3),
+        "window of 1": window(1),
+        "wide window": window(100),
+        "bidirectional window": hf.sliding_window_bidirectional_mask_function(3),
+        "chunked": chunked,
+        "packed": hf.packed_sequence_compatibility_function(causal, positions, packed),
+        "packed, window": hf.packed_sequence_compatibility_function(window(2), positions, packed),
+        "packed, chunked": hf.packed_sequence_compatibility_function(chunked, positions, packed),
+        "blockwise": hf.or_masks(causal, hf.blockwise_overlay(blocks)),
+        "blockwise, window": hf.or_masks(window(3), hf.blockwise_overlay(blocks)),
+        "packed and blockwise": hf.or_masks(
+            hf.packed_sequence_compatibility_function(causal, positions, packed), hf.blockwise_overlay(blocks)
+        ),
+        "documents": hf.and_masks(hf.packed_sequence_mask_function(packed), hf.bidirectional_mask_function),
+    }
+
+
+KNOWN = list(functions(2, 16))
+
+
+def given(region):
+    return {
+        "q_length": region.q_len,
+        "kv_length": region.kv_len,
+        "q_offset": region.query_start,
+        "kv_offset": region.key_start,
+    }
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_masks(name, items):
+    for region, number in itertools.product(REGIONS, range(5)):
+        length = max(region.query_end, region.key_end)
+        function = functions(items, length)[name]
+        padded = paddings(items, length)[number] if length > 5 else None
+        arguments = {"batch_size": items, "mask_function": function, "attention_mask": padded, **given(region)}
+        right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments)
+        mask = fovea.transformers.mask(**arguments)
+        at = f"{region}, padding {number}"
+        assert isinstance(mask, RuleMask), at
+        assert not [leaf for leaf in mask.rule.leaves() if isinstance(leaf, (Dense, Known, Computed))], at
+        assert (mask.shape, mask.dtype, mask.untyped_storage().nbytes()) == (right.shape, torch.bool, 1)
+        assert torch.equal(mask.elements(), right), at
+        assert torch.equal(seen_by_fovea(mask.rule, region, items), right), at
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_rule_of_the_last_step_explains_all_steps(name, items):
+    """A recording of generated text uses the rule of the last call for the whole sequence."""
+    total = 16
+    whole, last = Region(0, total, 0, total), Region(total - 1, 1, total - 4, 4)
+    for padded in paddings(items, total):
+        arguments = {"batch_size": items, "mask_function": functions(items, total)[name], "attention_mask": padded}
+        right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments, **given(whole))
+        mask = fovea.transformers.mask(**arguments, **given(last))
+        assert torch.equal(seen_by_fovea(mask.rule, whole, items), right)
+
+
+def test_a_padding_mask_that_ends_early():
+    """Static caches have more slots than the padding mask has tokens."""
+    padded = torch.ones(2, 6, dtype=torch.bool)
+    padded[1, :2] = False
+    region = Region(0, 6, 0, 10)
+    arguments = {"batch_size": 2, "attention_mask": padded, **given(region)}
+    assert torch.equal(fovea.transformers.mask(**arguments).elements(), hf.sdpa_mask(**arguments))
+
+
+def test_rules_are_the_expected_ones():
+    region = Region(0, 12, 0, 12)
+
+    def rule(name):
+        return fovea.transformers.mask(2, mask_function=functions(2, 12)[name], **given(region)).rule
+
+    assert isinstance(rule("causal"), Causal)
+    assert type(rule("bidirectional")) is Rule
+    assert [type(leaf) for leaf in rule("window").leaves()] == [Window, Causal]
+    assert str(rule("window").mask(*region)[0]) == "window(2, -1) & causal()"
+    assert str(rule("bidirectional window").mask(*region)[0]) == "window(3, 3)"
+    assert [type(leaf) for leaf in rule("chunked").leaves()] == [Documents, Causal]
+    assert [type(leaf) for leaf in rule("blockwise").leaves()] == [Causal, Documents]
+    # A step that sees everything needs no mask.
+    assert fovea.transformers.mask(1, 1, 8, 7).mask()[0] is None
+
+
+def test_none_if_nothing_is_masked():
+    arguments = {"mask_function": hf.bidirectional_mask_function, "allow_is_bidirectional_skip": True}
+    assert fovea.transformers.mask(2, 5, 5, **arguments) is None
+    padded = left_padded(text(length=6)).bool()
+    assert fovea.transformers.mask(2, 6, 6, attention_mask=padded, **arguments) is not None
+    assert fovea.transformers.mask(2, 5, 5, local_size=3, **arguments) is not None
+
+
+# Functions that transformers does not have, with the leaves of the rules that explain them over a whole sequence.
+CUSTOM = {
+    "prefix": (lambda b, h, q, k: (k <= q) | (k < 5), {Causal, Prefix}),
+    "window": (lambda b, h, q, k: (q - k < 3) & (q - k > -2), {Window}),
+    "causal window": (lambda b, h, q, k: (q - k < 3) & (k <= q), {Causal, Window}),
+    "chunks": (lambda b, h, q, k: q // 4 == k // 4, {Documents}),
+    "causal chunks": (lambda b, h, q, k: (q // 4 == k // 4) & (k <= q), {Causal, Documents}),
+    "hidden keys": (lambda b, h, q, k: (k <= q) & (k != 3), {Causal, Documents}),
+    "an image": (lambda b, h, q, k: (k <= q) | ((q > 2) & (q < 7) & (k > 2) & (k < 7)), {Causal, Documents}),
+    "an image, window": (
+        lambda b, h, q, k: ((k <= q) & (q - k < 3)) | ((q > 2) & (q < 7) & (k > 2) & (k < 7)),
+        {Causal, Window, Documents},
+    ),
+    "prefix by item": (lambda b, h, q, k: (k <= q) | (k < 3 + b), {Causal, Documents}),
+    "everything": (lambda b, h, q, k: q >= 0, {Rule}),
+    "nothing": (lambda b, h, q, k: q < 0, {Prefix}),
+    "strides": (lambda b, h, q, k: (q - k) % 3 == 0, {Documents}),
+    "all but the diagonal": (lambda b, h, q, k: q != k, {Dense}),
+}
+
+
+@pytest.mark.parametrize("use_vmap", [False, True], ids=["broadcast", "vmap"])
+@pytest.mark.parametrize("name", CUSTOM)
+def test_unknown_functions(name, use_vmap, monkeypatch):
+    monkeypatch.setattr("fovea._recognize._BLOCK", 50)  # several blocks
+    function, leaves = CUSTOM[name]
+    for region in REGIONS:
+        arguments = {"batch_size": 2, "mask_function": function, "use_vmap": use_vmap, **given(region)}
+        right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments)
+        mask = fovea.transformers.mask(**arguments)
+        assert torch.equal(mask.elements(), right), region
+        assert torch.equal(seen_by_fovea(mask.rule, region, 2), right), region
+        assert isinstance(mask.rule, Computed)
+        if region == REGIONS[0]:
+            assert {type(leaf) for leaf in mask.rule.rule(region).leaves()} == leaves
+        # The rule evaluates the function for other regions.
+        assert torch.equal(
+            seen_by_fovea(mask.rule, REGIONS[0], 2),
+            hf.sdpa_mask(2, 12, 12, mask_function=function, use_vmap=use_vmap, allow_is_causal_skip=False),
+        )
+
+
+def test_functions_that_are_not_index_based():
+    """Functions of users get numbers, as vmap passes them: a branch by torch.where, indexing by a scalar."""
+    types_of_tokens = torch.tensor([[0, 0, 1, 1, 0, 1, 1, 1], [1, 1, 0, 0, 0, 0, 0, 1]])
+
+    def image(batch, head, query, key):
+        own, other = types_of_tokens[batch, query], types_of_tokens[batch, key]
+        return torch.where(own == 1, other == 1, False)
+
+    function = hf.or_masks(hf.causal_mask_function, image)
+    padded = torch.ones(2, 8, dtype=torch.bool)
+    padded[0, :2] = False
+    arguments = {"batch_size": 2, "q_length": 8, "kv_length": 8, "mask_function": function, "use_vmap": True}
+    arguments["attention_mask"] = padded
+    right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments)
+    mask = fovea.transformers.mask(**arguments)
+    assert torch.equal(mask.elements(), right)
+    assert torch.equal(seen_by_fovea(mask.rule, Region(0, 8, 0, 8), 2), right)
+
+
+def renamed(function, code):
+    """Returns a function with the names of another one and other code."""
+    found = types.FunctionType(code.__code__, function.__globals__, closure=function.__closure__)
+    found.__module__, found.__qualname__ = function.__module__, function.__qualname__
+    return found
+
+
+def test_rules_are_verified():
+    """A later version of transformers may change a function without renaming it. Then it is evaluated."""
+
+    def strict(batch, head, query, key):
+        return key < query
+
+    changed = renamed(hf.causal_mask_function, strict)
+    for function in (changed, hf.and_masks(changed, hf.sliding_window_overlay(3))):
+        arguments = {"batch_size": 1, "q_length": 12, "kv_length": 12, "mask_function": function}
+        mask = fovea.transformers.mask(**arguments)
+        assert isinstance(mask.rule, Computed)
+        assert torch.equal(mask.elements(), hf.sdpa_mask(allow_is_causal_skip=False, **arguments))
+    # With an unknown part, the known parts are verified.
+    function = hf.or_masks(changed, lambda b, h, q, k: k < 2)
+    assert isinstance(fovea.transformers.mask(1, 12, 12, mask_function=function).rule, Computed)
+    function = hf.or_masks(hf.causal_mask_function, lambda b, h, q, k: k < 2)
+    assert not isinstance(fovea.transformers.mask(1, 12, 12, mask_function=function).rule, Computed)
+
+
+def test_packed_positions_that_do_not_count_up():
+    """Distances within a document differ from distances in the sequence, so the function is evaluated."""
+    packed = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
+    positions = torch.tensor([[0, 2, 4, 6, 0, 2, 4, 6]])
+    function = hf.packed_sequence_compatibility_function(hf.sliding_window_causal_mask_function(3), positions, packed)
+    arguments = {"batch_size": 1, "q_length": 8, "kv_length": 8, "mask_function": function}
+    mask = fovea.transformers.mask(**arguments)
+    assert torch.equal(mask.elements(), hf.sdpa_mask(allow_is_causal_skip=False, **arguments))
+
+
+def test_partial_objects_and_callables():
+    class Early:
+        def __call__(self, batch, head, query, key):
+            return key < 3
+
+    for function in (Early(), functools.partial(lambda n, b, h, q, k: k < n, 3)):
+        mask = fovea.transformers.mask(1, 6, 6, mask_function=function)
+        assert torch.equal(mask.elements()[0, 0], (torch.arange(6) < 3).expand(6, 6))
+
+
+# Masks of users: [batch, heads, q_len, kv_len] bools and the leaves of the expected rule.
+def user_masks():
+    ones = torch.ones(12, 12, dtype=torch.bool)
+    band = ones.tril() & ones.triu(-2)
+    left = torch.ones(2, 1, 1, 12, dtype=torch.bool)
+    left[1, ..., :4] = False
+    ids = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3])
+    same = ids[:, None] == ids
+    image = ones.tril()
+    image[2:6, 2:6] = True
+    noise = torch.rand(2, 1, 12, 12, generator=torch.Generator().manual_seed(1)) > 0.5
+    return {
+        "causal": (ones.tril()[None, None], {Causal}),
+        "window": (band[None, None], {Causal, Window}),
+        "padding": (left, {Documents}),
+        "causal, padding": (ones.tril() & left, {Causal, Documents}),
+        "square padding": (left & left.mT, {Documents}),
+        "packed": (same[None, None], {Documents}),
+        "causal packed": ((same.tril())[None, None], {Causal, Documents}),
+        "causal packed, two": (torch.stack([same.tril(), ones.tril()])[:, None], {Causal, Documents}),
+        "image": (image[None, None], {Causal, Documents}),
+        "image, padding": (image & left, {Causal, Documents}),
+        "all": (ones[None, None], {Rule}),
+        "noise": (noise, {Dense}),
+        "heads": (torch.stack([ones.tril(), ones])[None].repeat(1, 2, 1, 1), {Dense}),
+        "one for all heads": (ones.tril().expand(1, 4, 12, 12), {Causal}),
+    }
+
+
+@pytest.mark.parametrize("form", ["bool", "floats", "infinite"])
+@pytest.mark.parametrize("name", user_masks())
+def test_masks_of_users(name, form):
+    shown, leaves = user_masks()[name]
+    query, key = torch.zeros(2, 4, 12, 8), torch.zeros(2, 2, 12, 8)
+    low = -torch.inf if form == "infinite" else torch.finfo(torch.float32).min
+    mask = shown if form == "bool" else torch.where(shown, 0.0, low)
+    passed = passed_mask(mask, query, key)
+    assert passed.bias is None
+    assert {type(leaf) for leaf in passed.rule.leaves()} == leaves
+    region = Region(0, 12, 0, 12)
+    found = fovea.reference.attention_steps(
+        query.numpy(), key.numpy(), key.numpy(), mask=passed.mask, alignment=passed.alignment
+    )
+    assert torch.equal(torch.tensor(found.weights) > 0, shown.expand(2, 4, 12, 12))
+    if type(passed.rule) is not Rule:
+        with pytest.raises(ValueError, match="mask: expected a part of queries 0 to 12"):
+            passed.rule.mask(0, 13, 0, 12)
+    assert passed_mask(mask, query, key) is passed  # the next layer
+    mask = mask[:, :1] if mask.stride(1) == 0 else mask
+    passed = passed_mask(mask, query, key)
+    mask[..., :1, :1] = ~mask[..., :1, :1] if form == "bool" else 1.0
+    assert passed_mask(mask, query, key) is not passed
+    assert region.contains(Region(1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("region", [Region(11, 1, 0, 12), Region(4, 8, 0, 12)])
+def test_rows_of_masks_of_users(region):
+    for name, (shown, _) in user_masks().items():
+        rows = shown.expand(-1, -1, 12, 12)[:, :, -region.q_len :]
+        if rows.shape[1] > 1:
+            continue
+        rule = recognize_tensor(rows, region)
+        right = rows.expand(rows.shape[0], 1, region.q_len, 12)
+        assert torch.equal(seen_by_fovea(rule, region, rows.shape[0]), right), name
+
+
+def test_biases_stay_biases():
+    query, key = torch.zeros(1, 2, 5, 8), torch.zeros(1, 2, 6, 8)
+    bias = torch.randn(1, 2, 5, 6)
+    assert passed_mask(bias, query, key).bias.data_ptr() == bias.data_ptr()
+    assert passed_mask(bias, query, key).mask is None
+    mask = torch.zeros(1, 1, 5, 6, requires_grad=True)
+    assert passed_mask(mask, query, key).bias.requires_grad
+    assert passed_mask(bias, query.double(), key.double()).bias.dtype == torch.float64
+
+
+def test_masks_that_do_not_fit():
+    query, key = torch.zeros(2, 4, 5, 8), torch.zeros(2, 2, 6, 8)
+    for mask, parts in (
+        (torch.ones(2, 1, 5, 7).bool(), r"attention_mask: expected .* = \[2, 4, 5, 6\], got \[2, 1, 5, 7\]"),
+        (torch.ones(3, 1, 5, 6).bool(), r"got \[3, 1, 5, 6\]"),
+        (torch.ones(1, 2, 1, 5, 6).bool(), r"got \[1, 2, 1, 5, 6\]"),
+        (torch.ones(2, 1, 5, 6).long(), "attention_mask: expected bools or floats, got torch.int64"),
+        (torch.ones(2, 1, 5, 6, device="meta").bool(), "attention_mask: expected a tensor on the CPU"),
+        (fovea.transformers.mask(3, 5, 6), r"attention_mask: expected \[2, 1, 5, 6\], got \[3, 1, 5, 6\]"),
+        (fovea.transformers.mask(2, 4, 6), r"got \[2, 1, 4, 6\]"),
+        (fovea.transformers.mask(2, 5, 5), r"got \[2, 1, 5, 5\]"),
+    ):
+        with pytest.raises(ValueError, match=parts):
+            passed_mask(mask, query, key)
+
+
+def rule_mask(items=2):
+    visible = torch.ones(items, 7, dtype=torch.bool)
+    visible[-1, :2] = False
+    return fovea.transformers.mask(items, 5, 7, 2, attention_mask=visible)
+
+
+# Operations of models on masks. Those of the first list keep the rule.
+KEPT = {
+    "slice": lambda mask: mask[:, :, :, :6],
+    "ellipsis": lambda mask: mask[..., 1:4, :],
+    "last row": lambda mask: mask[:, :, -1:, :],
+    "all": lambda mask: mask[:, :, :, :7],
+    "clone": lambda mask: mask.clone(),
+    "contiguous": lambda mask: mask.contiguous(),
+    "detach": lambda mask: mask.detach(),
+    "to": lambda mask: mask.to("cpu"),
+    "to type": lambda mask: mask.to(torch.bool),
+    "bool": lambda mask: mask.bool(),
+}
+COMPUTED = {
+    "floats": lambda mask: mask.to(torch.float32),
+    "where": lambda mask: torch.where(mask, 0.0, -1e9),
+    "and": lambda mask: mask & (torch.arange(7) > 2),
+    "or": lambda mask: mask | (torch.arange(7) > 5),
+    "not": lambda mask: ~mask,
+    "item": lambda mask: mask[1],
+    "element": lambda mask: mask[0, 0, 2, 3],
+    "new axis": lambda mask: mask[:, None],
+    "expand": lambda mask: mask.expand(2, 3, 5, 7),
+    "repeat": lambda mask: mask.repeat(2, 1, 1, 1),
+    "cat": lambda mask: torch.cat([mask, mask], -1),
+    "fill": lambda mask: mask.masked_fill(torch.arange(7) == 3, False),
+    "sum": lambda mask: mask.sum(-1),
+    "all": lambda mask: mask.all(),
+    "numpy": lambda mask: torch.from_numpy(mask.numpy()),
+    "list": lambda mask: torch.tensor(mask.tolist()),
+    "deepcopy": copy.deepcopy,
+    "pad": lambda mask: torch.nn.functional.pad(mask, (0, 2), value=False),
+    "step": lambda mask: mask[..., ::2],
+    "first item": lambda mask: mask[:1],
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_operations_that_keep_the_rule(name):
+    mask = rule_mask()
+    found = KEPT[name](mask)
+    assert isinstance(found, RuleMask)
+    assert found.untyped_storage().nbytes() == 1
+    assert torch.equal(found.elements(), KEPT[name](mask.elements()))
+    assert torch.equal(seen_by_fovea(found.rule, found.region, 2), found.elements())
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_operations_on_elements(name):
+    mask = rule_mask()
+    found = COMPUTED[name](mask)
+    assert not isinstance(found, RuleMask)
+    assert torch.equal(found, COMPUTED[name](mask.elements()))
+    assert mask.rule is not None
+
+
+def test_operations_in_place():
+    for change in (
+        lambda mask: mask.__setitem__((slice(None), slice(None), slice(None), 3), False),
+        lambda mask: mask.logical_not_(),
+        lambda mask: mask.__iand__(torch.arange(7) > 2),
+    ):
+        mask, right = rule_mask(), rule_mask().elements()
+        copied = mask.clone()
+        change(mask)
+        change(right)
+        assert torch.equal(mask.elements(), right)
+        assert torch.equal(mask & True, right)
+        assert not torch.equal(copied.elements(), right)
+        passed = passed_mask(mask, torch.zeros(2, 1, 5, 8), torch.zeros(2, 1, 7, 8))
+        assert passed.mask is not None
+
+
+def test_a_mask_on_disk():
+    file = io.BytesIO()
+    mask = rule_mask()
+    torch.save(mask, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file), mask.elements())
+
+
+def test_properties():
+    mask = rule_mask()
+    assert (mask.shape, mask.ndim, mask.dim(), mask.size(-1), len(mask)) == ((2, 1, 5, 7), 4, 4, 7, 2)
+    assert (mask.dtype, mask.device.type, mask.requires_grad, mask.numel()) == (torch.bool, "cpu", False, 70)
+    assert mask.is_floating_point() is False
+    assert {mask: 1}[mask] == 1
+    assert "True" in repr(mask)
+
+
+def test_a_copy_that_lost_its_rule():
+    """Code that copies memory without PyTorch's functions gets the stored byte, which hides everything: refused."""
+    mask = rule_mask()
+    with torch._C.DisableTorchFunctionSubclass():
+        copied = torch.Tensor.clone(mask).as_subclass(torch.Tensor).contiguous()
+    with pytest.raises(ValueError, match="attention_mask: expected a tensor with its rule, got a copy"):
+        passed_mask(copied, torch.zeros(2, 1, 5, 8), torch.zeros(2, 1, 7, 8))
+
+
+def peak_of(run):
+    """Returns by how many bytes the peak of the process's memory rises while `run` runs."""
+    status = pathlib.Path("/proc/self/status")
+
+    def read(name):
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith(name)]
+        return int(line.split()[1]) * 1024
+
+    run()  # allocations that stay: kernels, thread buffers, the allocator's reserves
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # sets the peak to the present size
+    before = read("VmRSS:")
+    run()
+    return read("VmHWM:") - before
+
+
+LONG = 16384
+LONG_KINDS = {
+    "causal, padding": ("Llama", {}, True),
+    "window": ("Mistral", {"sliding_window": 1024}, False),
+    "window, padding": ("Mistral", {"sliding_window": 1024}, True),
+    "packed": ("Llama", {}, "packed"),
+    "bidirectional, window": ("ModernBert", {"local_attention": 128, "global_attn_every_n_layers": 2}, True),
+}
+
+
+@pytest.mark.parametrize("name", LONG_KINDS)
+@torch.no_grad()
+def test_memory_at_16384_tokens(name, say):
+    """A bool N x N mask would take 268 MB."""
+    kind, options, padded = LONG_KINDS[name]
+    sizes = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "pad_token_id": 0}
+    sizes |= {"num_attention_heads": 1, "num_key_value_heads": 1, "max_position_embeddings": LONG}
+    model = build(getattr(transformers, f"{kind}Model"), getattr(transformers, f"{kind}Config")(**sizes, **options))
+    model.set_attn_implementation("fovea")
+    inputs = {"input_ids": torch.ones(1, LONG, dtype=torch.int64)}
+    if padded == "packed":
+        inputs["position_ids"] = (torch.arange(LONG) % 1000)[None]
+        inputs["use_cache"] = False
+    elif padded:
+        inputs["attention_mask"] = torch.ones(1, LONG, dtype=torch.int64)
+        inputs["attention_mask"][:, :100] = 0
+    peak = peak_of(lambda: model(**inputs))
+    say(
+        f"transformers, {name}: {LONG} tokens raise the peak by {peak / 1e6:.0f} MB; "
+        f"N x N bools take {LONG**2 / 1e6:.0f} MB"
+    )
+    assert peak < LONG**2 / 4
+
+
+def test_memory_of_long_masks_of_functions():
+    """Masks that have to be evaluated are read in blocks."""
+    length = LONG // 2
+    mask = fovea.transformers.mask(1, length, length, mask_function=lambda b, h, q, k: (k <= q) & (q - k < 100))
+    assert peak_of(lambda: mask.rule.evaluate(mask.region)) < length**2 / 4
+    assert peak_of(lambda: torch.ones(length, length, dtype=torch.bool)) > length**2 * 0.9
+    assert str(mask.mask()[0]) == "causal() & window(99, 0)"
+
+
+@pytest.mark.parametrize("name", ["packed", "chunked", "user", "user floats", "user noise"])
+def test_models_with_further_masks(name, say):
+    ids = text()
+    inputs = {"input_ids": ids}
+    kind, config = transformers.LlamaForCausalLM, transformers.LlamaConfig(**GROUPED)
+    if name == "packed":
+        inputs |= {"position_ids": torch.cat([torch.arange(9), torch.arange(15)]).expand(2, -1), "use_cache": False}
+    elif name == "chunked":
+        config = transformers.Llama4TextConfig(
+            head_dim=16,
+            attention_chunk_size=8,
+            layer_types=["chunked_attention", "full_attention"],
+            no_rope_layers=[1, 1],
+            moe_layers=[],
+            intermediate_size_mlp=96,
+            **GROUPED,
+        )
+        kind = transformers.Llama4ForCausalLM
+    else:
+        shown = torch.ones(24, 24, dtype=torch.bool).tril() & (torch.arange(24) != 5)
+        if name == "user noise":
+            shown = shown & (torch.rand(2, 1, 24, 24) > 0.3)
+            shown[..., 0] = True
+        mask = shown.expand(2, 1, 24, 24)
+        inputs["attention_mask"] = (
+            torch.where(mask, 0.0, torch.finfo(torch.float32).min) if name == "user floats" else mask
+        )
+    model = build(kind, config)
+    if name.startswith("user") and name != "user floats":
+        # "eager" adds bools to the scores; a mask of a user must be additive there.
+        right = {"fovea": None, "sdpa": None}
+        for how in right:
+            model.set_attn_implementation(how)
+            with torch.no_grad():
+                right[how] = model(**inputs)[0]
+        assert (right["fovea"] - right["sdpa"]).abs().max() <= 1e-5 * right["sdpa"].abs().max()
+        return
+    calls = []
+    with observe(calls.append):
+        found = errors(model, inputs)
+    found.check()
+    assert not [leaf for call in calls for leaf in call.rule.leaves() if isinstance(leaf, (Dense, Computed))]
+    say(f"transformers, mask {name}: off by {found.found:.1e}, PyTorch by {found.others:.1e}")
+
+
+def test_gemma3_images():
+    """Gemma 3 passes functions of its own; with bidirectional attention they are evaluated."""
+    config = transformers.Gemma3TextConfig(
+        head_dim=16,
+        sliding_window=7,
+        layer_types=["sliding_attention", "full_attention"],
+        use_bidirectional_attention=True,
+        **GROUPED,
+    )
+    ids = text()
+    visible = left_padded(ids)
+    errors(build(transformers.Gemma3TextModel, config), {"input_ids": ids, "attention_mask": visible}, visible).check()
+
+
+def test_rules_are_read_once_per_pass(monkeypatch):
+    """Layers share the mask and its options."""
+    model = build(transformers.LlamaForCausalLM, transformers.LlamaConfig(**GROUPED | {"num_hidden_layers": 6}))
+    model.set_attn_implementation("fovea")
+    ids = text()
+    counts = {"read": 0, "options": 0}
+
+    def counted(name, function):
+        def call(*args, **kwargs):
+            counts[name] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(
+        fovea.transformers, "read_mask_function", counted("read", fovea.transformers.read_mask_function)
+    )
+    monkeypatch.setattr(Rule, "mask", counted("options", Rule.mask))
+    with torch.no_grad():
+        model(ids, attention_mask=left_padded(ids))
+    assert counts == {"read": 1, "options": 1}
+
+
+def test_sizes_of_zero():
+    for shape in ((1, 0, 5), (1, 3, 0), (0, 3, 5)):
+        mask = fovea.transformers.mask(*shape)
+        assert mask.elements().shape == (shape[0], 1, *shape[1:])
+    assert SIZES["vocab_size"] == 97
