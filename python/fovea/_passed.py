@@ -4,10 +4,15 @@ a tensor is kept for the next layers, which get the same tensor."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import enum
+import threading
+import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -46,6 +51,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._results: dict[Hashable, tuple[StorageWeakRef, Any]] = {}
+        self._lock = threading.Lock()
 
     def get(self, tensor: Tensor, further: Hashable, compute: Callable[[], _T]) -> _T:
         """Returns the result for the tensor; computes it unless it is known. An inference tensor has no version and
@@ -55,18 +61,27 @@ class _Seen:
         storage = tensor.untyped_storage()
         view = tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor._version
         key = storage._cdata, view, further
-        if key in self._results:
-            return self._results[key][1]  # type: ignore[no-any-return]
+        known = self._results.get(key)
+        if known is not None:
+            return known[1]  # type: ignore[no-any-return]
         result = compute()
-        for old in [old for old, (reference, _) in self._results.items() if reference.expired()]:
-            del self._results[old]
-        while len(self._results) >= self.LIMIT:
-            del self._results[next(iter(self._results))]
-        self._results[key] = StorageWeakRef(storage), result
+        with self._lock:
+            for old in [old for old, (reference, _) in self._results.items() if reference.expired()]:
+                del self._results[old]
+            while len(self._results) >= self.LIMIT:
+                del self._results[next(iter(self._results))]
+            self._results[key] = StorageWeakRef(storage), result
         return result
 
 
 _masks, _biases = _Seen(), _Seen()
+
+
+class _Kind(enum.Enum):
+    """Masks without a rule. Results that refer to their elements are not kept, because they would keep them alive."""
+
+    DENSE = enum.auto()
+    BIAS = enum.auto()
 
 
 def passed_mask(mask: Tensor, query: Tensor, key: Tensor) -> Passed:
@@ -90,14 +105,17 @@ def passed_mask(mask: Tensor, query: Tensor, key: Tensor) -> Passed:
     full = mask[(None,) * (4 - mask.dim())]
     region = Region(max(0, kv_len - q_len), q_len, 0, kv_len)
     if mask.dtype == torch.bool:
-        return _masks.get(mask, region, lambda: _of_bools(full, region))
+        found = _masks.get(mask, region, lambda: _of_bools(full, region))
+        return _dense(full, region) if isinstance(found, _Kind) else found
     if not mask.is_floating_point():
         raise ValueError(f"attention_mask: expected bools or floats, got {mask.dtype}")
     bias = full.to(query.dtype) if query.dtype == torch.float64 else full
     if mask.requires_grad:
         return Passed(None, 0, bias=bias)
     found = _masks.get(mask, region, lambda: _of_floats(full, region))
-    return Passed(None, 0, bias=bias) if found is None else found
+    if found is _Kind.BIAS:
+        return Passed(None, 0, bias=bias)
+    return _dense(full == 0, region) if isinstance(found, _Kind) else found
 
 
 def _of_rule_mask(mask: RuleMask, batch: int, q_len: int, kv_len: int) -> Passed:
@@ -118,27 +136,34 @@ def _of_rule(rule: Rule, region: Region) -> Passed:
     return Passed(mask, alignment, rule, region.query_start, region.key_start)
 
 
-def _of_bools(mask: Tensor, region: Region) -> Passed:
+def _dense(mask: Tensor, region: Region) -> Passed:
+    return _of_rule(Dense(mask.expand(-1, -1, region.q_len, region.kv_len), region), region)
+
+
+def _of_bools(mask: Tensor, region: Region) -> Passed | _Kind:
     if not bool(mask.any()) and (*mask.shape[:1], *mask.shape[2:]) in live():
         raise ValueError(
             "attention_mask: expected a tensor with its rule, got a copy that lost it and hides everything; "
             "copy masks with PyTorch's functions"
         )
-    return _of_rule(recognize_tensor(mask, region), region)
+    rule = recognize_tensor(mask, region)
+    return _Kind.DENSE if isinstance(rule, Dense) else _of_rule(rule, region)
 
 
-def _of_floats(mask: Tensor, region: Region) -> Passed | None:
-    """Returns None if the floats are not a mask: 0 where visible, and very low elsewhere."""
+def _of_floats(mask: Tensor, region: Region) -> Passed | _Kind:
+    """Floats are a mask if they are 0 where visible, and very low elsewhere."""
     low = max(torch.finfo(mask.dtype).min, torch.finfo(torch.float32).min) / 2
     step = max(1, (1 << 15) // max(1, mask.shape[0] * mask.shape[1] * mask.shape[3]))
     for part in mask.split(step, 2):
         if not bool(((part == 0) | (part <= low)).all()):
-            return None
+            return _Kind.BIAS
     shown = mask.expand(-1, -1, region.q_len, region.kv_len)
     rule = recognize(lambda start, end: shown[:, :, start:end] == 0, mask.shape[0], region)
-    if isinstance(rule, Dense):  # keeps broadcast dimensions
-        rule = Dense((mask == 0).expand(shown.shape), region)
-    return _of_rule(rule, region)
+    return _Kind.DENSE if isinstance(rule, Dense) else _of_rule(rule, region)
+
+
+# The modules of the last tables: the other layers of a stack get the bias, but not the table.
+_owners: collections.deque[weakref.ref[torch.nn.Module]] = collections.deque(maxlen=4)
 
 
 def position_bias(
@@ -149,35 +174,41 @@ def position_bias(
     The first layer of a stack computes the bias from its table, and the others get the same tensor.
     """
     bias = bias[(None,) * (4 - bias.dim())]
-    table = _biases.get(bias, mask.alignment, lambda: _table(module, bias, mask.alignment))
-    if table is not None:
-        return None, table
     if not bias.requires_grad and _biases.get(bias, "zero", lambda: not bool(bias.any())):
         return None, None
-    return bias, None
+    further = mask.alignment, bias.requires_grad
+    table = _biases.get(bias, further, lambda: _table(module, bias, mask.alignment))
+    return (bias, None) if table is None else (None, table)
 
 
 def _table(module: torch.nn.Module, bias: Tensor, alignment: int) -> _torch.RelativeTable | None:
-    """Returns the table of a T5 layer if it gives exactly this bias."""
-    embedding = getattr(module, "relative_attention_bias", None)
-    distance = getattr(module, "relative_attention_max_distance", None)
-    if not isinstance(embedding, torch.nn.Embedding) or distance is None or bias.shape[0] != 1:
-        return None
-    weight = embedding.weight
-    if weight.shape[1] != bias.shape[1] or min(bias.shape) == 0:
-        return None
-    bidirectional = not getattr(module, "is_decoder", False)
-    table = _fovea.RelativeTable(weight.detach(), bidirectional=bidirectional, max_distance=distance)
-    given = bias.detach()[0]
-    # The bias depends on the distance alone if all diagonals are constant; then the first and the last row have all
-    # distances.
-    if not all(bool((head[1:, 1:] == head[:-1, :-1]).all()) for head in given):
-        return None
-    zeros = torch.zeros((bias.shape[1], bias.shape[3], 1))
-    for row in {0, bias.shape[2] - 1}:
-        steps = _fovea.reference_attention_steps(
-            zeros[:, :1].numpy(), zeros.numpy(), zeros.numpy(), relative=table, alignment=alignment + row
-        )
-        if not torch.equal(torch.tensor(steps.biased_scores)[0, :, 0], given[:, row].double()):
-            return None
-    return _torch.RelativeTable(weight, bidirectional=bidirectional, max_distance=distance)
+    """Returns the table of a T5 layer, of this one or of one that was called lately, that gives exactly this bias."""
+    for owner in (module, *(one for one in (reference() for reference in _owners) if one is not None)):
+        embedding = getattr(owner, "relative_attention_bias", None)
+        distance = getattr(owner, "relative_attention_max_distance", None)
+        if not isinstance(embedding, torch.nn.Embedding) or distance is None:
+            continue
+        weight = embedding.weight if bias.requires_grad else embedding.weight.detach()
+        bidirectional = not getattr(owner, "is_decoder", False)
+        table = _torch.RelativeTable(weight, bidirectional=bidirectional, max_distance=distance)
+        if _gives(table, bias, alignment):
+            if owner is module and all(reference() is not module for reference in _owners):
+                _owners.appendleft(weakref.ref(module))
+            return table
+    return None
+
+
+def _gives(table: _torch.RelativeTable, bias: Tensor, alignment: int) -> bool:
+    """Returns whether a bias [1, heads, q_len, kv_len] has exactly the elements that the engine computes."""
+    given = bias.detach()
+    items, heads, q_len, kv_len = given.shape
+    if items != 1 or table.table.shape[1] != heads or 0 in (q_len, kv_len):
+        return False
+    own = _fovea.RelativeTable(table.table.detach(), bidirectional=table.bidirectional, max_distance=table.max_distance)
+    zeros = np.zeros((heads, kv_len, 1), np.float32)
+    for row in {0, q_len - 1}:
+        steps = _fovea.reference_attention_steps(zeros[:, :1], zeros, zeros, relative=own, alignment=alignment + row)
+        if not torch.equal(torch.tensor(steps.biased_scores)[0, :, 0], given[0, :, row].double()):
+            return False
+    # The first and the last row have all distances. All other rows have the same values if all diagonals are constant.
+    return all(bool((head[1:, 1:] == head[:-1, :-1]).all()) for head in given[0])

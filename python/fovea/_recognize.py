@@ -159,7 +159,7 @@ def recognize(read: Read, batch: int, region: Region) -> Rule:
     if extent is not None:
         for rule in _candidates(extent, region):
             if _explains(rule, read, batch, region):
-                return rule if type(rule) is Rule else Known(rule, region)
+                return Known(rule, region)
     parts = [read(start, end) for start, end in _blocks(region, batch)]
     return Dense(torch.cat(parts, 2) if len(parts) > 1 else parts[0].contiguous(), region)
 

@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: E402
+from transformers.utils.generic import is_flash_attention_requested  # noqa: E402
 from transformers_models import (  # noqa: E402
     GROUPED,
     SIZES,
@@ -34,7 +35,7 @@ from transformers_models import (  # noqa: E402
 import fovea  # noqa: E402
 import fovea.transformers  # noqa: E402
 from fovea._observe import AttentionCall, observe, observed  # noqa: E402
-from fovea._rules import Computed, Dense  # noqa: E402
+from fovea._rules import Causal, Computed, Dense  # noqa: E402
 
 LAYERS = 2
 TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}
@@ -194,11 +195,31 @@ def test_positions_of_calls():
     assert str(calls[-1].rule.mask(0, 13, 0, 13)[0]) == "window(6, -1) & causal()"
 
 
+@torch.no_grad()
+def test_positions_of_static_caches():
+    """Static caches have empty slots, which no query sees. The copy of a mask that generate() makes keeps its rule."""
+    model = using(llama(), "fovea")
+    calls = []
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "disable_compile": True}
+    with observe(calls.append):
+        model.generate(text(batch=1, length=10), cache_implementation="static", **options)
+    places = [(call.query_start, call.query.shape[2], call.key_start, call.key.shape[2]) for call in calls[::LAYERS]]
+    slots = places[0][3]
+    assert slots >= 13
+    assert places == [(0, 10, 0, slots), (10, 1, 0, slots), (11, 1, 0, slots), (12, 1, 0, slots)]
+    assert all(isinstance(call.rule, Causal) for call in calls)
+    assert str(calls[0].options["mask"]) == "causal()"
+
+
 # 16-bit types.
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("make", [llama, mistral, gemma2, gpt_oss, t5, bert], ids=lambda make: make.__name__)
+# T5 in float16 overflows outside of attention, with weights as large as these.
+HALVES = [(make, torch.bfloat16) for make in (llama, mistral, gemma2, gpt_oss, t5, bert)]
+HALVES += [(make, torch.float16) for make in (llama, mistral, gemma2, gpt_oss, bert)]
+
+
+@pytest.mark.parametrize(("make", "dtype"), HALVES, ids=lambda one: getattr(one, "__name__", str(one)))
 def test_types_of_16_bits(make, dtype, say):
     ids = text()
     visible = right_padded(ids)
@@ -208,8 +229,6 @@ def test_types_of_16_bits(make, dtype, say):
         inputs["decoder_input_ids"] = text(length=15)
         rows = torch.ones(2, 15, dtype=torch.bool)
     model = make()
-    if make is t5 and dtype == torch.float16:
-        pytest.skip("T5 in float16 overflows outside of attention, with weights as large as these")
     # The exact result is that of the rounded weights.
     right = result(copy.deepcopy(model).to(dtype), "plain", inputs, torch.float64)
     found = result(model, "fovea", inputs, dtype)
@@ -488,6 +507,50 @@ def test_models_that_select_keys_are_refused():
         result(model, "fovea", {"input_ids": text()})
 
 
+def test_the_name_has_no_further_meaning():
+    """transformers treats names with "flash" and some others differently."""
+    model = using(llama(), "fovea")
+    assert not is_flash_attention_requested(model.config)
+    assert not is_flash_attention_requested(requested_attention_implementation="fovea")
+    assert model.config._attn_implementation == "fovea"
+
+
+# T5's table.
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode], ids=["no_grad", "inference_mode"])
+def test_tables_replace_biases(mode):
+    model = using(t5(), "fovea")
+    calls = []
+    with observe(calls.append), mode():
+        found = model(input_ids=text(), decoder_input_ids=text(length=15))[0]
+    tables = [call.options["relative"] for call in calls]
+    assert [table is not None for table in tables] == [True, True, True, False, True, False]
+    assert all(call.options["bias"] is None for call in calls)
+    assert [table.bidirectional for table in tables if table is not None] == [True, True, False, False]
+    right = result(model, "plain", {"input_ids": text(), "decoder_input_ids": text(length=15)})
+    assert (found - right).abs().max() <= 1e-4 * right.abs().max()
+
+
+@torch.no_grad()
+def test_biases_that_differ_from_the_table():
+    """A bias that the table does not give exactly is passed as it is."""
+    model = using(t5(), "fovea")
+    module = model.encoder.block[0].layer[0].SelfAttention
+    query, key = drawn((1, 4, 9, 16), (1, 4, 9, 16))
+    bias = module.compute_bias(9, 9)
+    for change in (None, (0, 0, 0, 3), (0, 1, 4, 4), (0, 3, 8, 0)):
+        other = bias.clone()
+        if change is not None:
+            other[change] += 0.5
+        calls = []
+        with observe(calls.append):
+            found = fovea.transformers.attention(module, query, key, key, None, scaling=1.0, position_bias=other)[0]
+        assert (calls[0].options["relative"] is None) == (change is not None)
+        right = plain(module, query, key, key, None, scaling=1.0, position_bias=other)[0]
+        torch.testing.assert_close(found, right)
+
+
 # Observers.
 
 
@@ -524,9 +587,6 @@ def test_calls_reproduce_the_context(make):
         assert torch.equal(again.transpose(1, 2), context)
         assert torch.equal(lse, call.lse)
         assert not call.query.requires_grad
-    if make is t5:
-        assert [call.options["relative"] is not None for call in calls] == [True, True, True, False, True, False]
-        assert all(call.options["bias"] is None for call in calls)
 
 
 def test_observers_in_training():
@@ -593,6 +653,14 @@ BYPASSING = {
     "GPT-J": lambda: small("GPTJ", vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4, rotary_dim=8),
     "BLOOM": lambda: small("Bloom", vocab_size=VOCABULARY, hidden_size=64, n_layer=2, n_head=4),
     "DeBERTa": lambda: small("DebertaV2", **SIZES),
+    "Falcon": lambda: small(
+        "Falcon", vocab_size=VOCABULARY, hidden_size=64, num_hidden_layers=2, num_attention_heads=4
+    ),
+    "MPT": lambda: small("Mpt", vocab_size=VOCABULARY, d_model=64, n_heads=4, n_layers=2),
+    "MPNet": lambda: small("MPNet", **SIZES),
+    "GPT-Neo": lambda: small(
+        "GPTNeo", vocab_size=VOCABULARY, hidden_size=64, num_heads=4, num_layers=2, attention_types=[[["global"], 2]]
+    ),
     "XLNet": lambda: small("XLNet", vocab_size=VOCABULARY, d_model=64, n_layer=2, n_head=4, d_inner=96),
 }
 
@@ -612,9 +680,13 @@ def run_modules(model, inputs):
 
 
 @pytest.mark.parametrize("name", BYPASSING)
-def test_bypassing_modules_are_missed(name, caplog):
+def test_bypassing_modules_are_missed(name):
     model = BYPASSING[name]()
-    model.set_attn_implementation("fovea")
+    with torch.no_grad():
+        before = model(text())[0]
+    model.set_attn_implementation("fovea")  # warns only
+    with torch.no_grad():
+        assert torch.equal(model(text())[0], before)
     called, ran = run_modules(model, {"input_ids": text()})
     assert called == []
     missed = fovea.transformers.missed_modules(model, called, ran)

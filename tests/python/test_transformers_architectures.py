@@ -49,6 +49,30 @@ DECODERS = {
         "OPTForCausalLM", vocab_size=VOCABULARY, hidden_size=64, ffn_dim=96, num_hidden_layers=2, num_attention_heads=4
     ),
     "BioGPT": of("BioGptForCausalLM", **SIZES),
+    "Gemma 3n": of(
+        "Gemma3nForCausalLM",
+        "Gemma3nText",
+        head_dim=16,
+        num_kv_shared_layers=0,
+        activation_sparsity_pattern=[0.0, 0.0],
+        hidden_size_per_layer_input=8,
+        vocab_size_per_layer_input=VOCABULARY,
+        laurel_rank=4,
+        **TWO_KINDS,
+        **GROUPED | {"intermediate_size": [96, 96]},
+    ),
+    "Llama 4, chunks": of(
+        "Llama4ForCausalLM",
+        "Llama4Text",
+        head_dim=16,
+        attention_chunk_size=8,
+        layer_types=["chunked_attention", "full_attention"],
+        intermediate_size_mlp=96,
+        moe_layers=[],
+        **GROUPED,
+    ),
+    "GPT BigCode": of("GPTBigCodeForCausalLM", vocab_size=VOCABULARY, n_embd=64, n_layer=2, n_head=4),
+    "BERT as decoder": of("BertLMHeadModel", "Bert", is_decoder=True, **SIZES),
     "SmolLM3": of("SmolLM3ForCausalLM", **GROUPED),
     "GLM": of("GlmForCausalLM", head_dim=16, **GROUPED),
     "Nemotron": of("NemotronForCausalLM", **GROUPED),
@@ -95,6 +119,7 @@ T5 = {"vocab_size": VOCABULARY, "d_model": 64, "d_kv": 16, "d_ff": 96, "num_laye
 ENCODER_DECODERS = {
     "T5": of("T5ForConditionalGeneration", **T5),
     "MT5": of("MT5ForConditionalGeneration", **T5),
+    "Switch": of("SwitchTransformersForConditionalGeneration", **T5, num_experts=2),
     "UMT5": of("UMT5ForConditionalGeneration", **T5),
     "BART": of("BartForConditionalGeneration", **SEQ2SEQ),
     "mBART": of("MBartForConditionalGeneration", **SEQ2SEQ),
@@ -108,18 +133,21 @@ VISION = {
     "CLIP vision": of("CLIPVisionModel", "CLIPVision", **PATCHES),
     "SigLIP vision": of("SiglipVisionModel", "SiglipVision", **PATCHES),
     "DINOv2": of("Dinov2Model", **PATCHES),
+    "DINOv3": of("DINOv3ViTModel", "DINOv3ViT", **PATCHES),
+    "BEiT": of("BeitModel", **PATCHES),
     "VideoMAE": of("VideoMAEModel", num_frames=4, **PATCHES),
 }
 
 
-def check(name, model, inputs, say, rows=None):
+def check(name, model, inputs, say, rows=None, elements=False):
+    """`elements`: the model has masks or biases without a rule."""
     found = errors(model, inputs, rows)
     found.check()
     calls = []
     with observe(calls.append):
         result(model, "fovea", inputs)
     assert calls
-    for call in calls:
+    for call in calls if not elements else ():
         assert not [leaf for leaf in call.rule.leaves() if isinstance(leaf, (Dense, Computed))], call.rule
         assert call.options["bias"] is None
     say(f"transformers, {name}: off by {found.found:.1e}, PyTorch by {found.others:.1e}; float64 by {found.exact:.0e}")
@@ -196,6 +224,140 @@ def test_paligemma(say):
     check("PaliGemma", model, inputs | {"token_type_ids": types}, say)
 
 
+def with_images(ids, token, places=36):
+    """Returns the tokens of a text with the places of an image."""
+    ids = ids.clamp(max=VOCABULARY - 4)
+    ids[:, 3 : 3 + places] = token
+    return ids
+
+
+def llava():
+    config = transformers.LlavaConfig(
+        text_config={"model_type": "llama", **GROUPED},
+        vision_config={"model_type": "clip_vision_model", **PATCHES},
+        image_token_index=VOCABULARY - 1,
+        vision_feature_select_strategy="default",
+    )
+    return build(transformers.LlavaForConditionalGeneration, config), {}
+
+
+def gemma3():
+    """Images in the text see themselves in both directions."""
+    config = transformers.Gemma3Config(
+        text_config={**GROUPED, "head_dim": 16, **TWO_KINDS},
+        vision_config={**PATCHES, "vision_use_head": False},
+        mm_tokens_per_image=36,
+        image_token_index=VOCABULARY - 1,
+        boi_token_index=VOCABULARY - 2,
+        eoi_token_index=VOCABULARY - 3,
+    )
+    types = torch.zeros(2, 46, dtype=torch.int64)
+    types[:, 3:39] = 1
+    return build(transformers.Gemma3ForConditionalGeneration, config), {"token_type_ids": types}
+
+
+@pytest.mark.parametrize("make", [llava, gemma3], ids=lambda make: make.__name__)
+def test_images_in_texts(make, say):
+    ids = with_images(text(length=46), VOCABULARY - 1)
+    visible = torch.ones_like(ids)
+    visible[1, :2] = 0
+    model, further = make()
+    pixels = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(5))
+    inputs = {"input_ids": ids, "pixel_values": pixels, "attention_mask": visible, **further}
+    check(f"{make.__name__}, images in texts", model, inputs, say, visible)
+
+
+def test_qwen2_5_vl(say):
+    """The encoder of images has windows, in one call each."""
+    config = transformers.Qwen2_5_VLConfig(
+        text_config={
+            **GROUPED,
+            "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4},
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_heads": 4,
+            "patch_size": 4,
+            "window_size": 16,
+            "out_hidden_size": 64,
+            "fullatt_block_indexes": [1],
+            "temporal_patch_size": 1,
+        },
+        image_token_id=VOCABULARY - 1,
+    )
+    ids = with_images(text(1, 20), VOCABULARY - 1, 9)
+    inputs = {
+        "input_ids": ids,
+        "pixel_values": torch.randn(36, 48, generator=torch.Generator().manual_seed(5)),
+        "image_grid_thw": torch.tensor([[1, 6, 6]]),
+        "mm_token_type_ids": (ids == VOCABULARY - 1).long(),
+    }
+    check("Qwen2.5-VL", build(transformers.Qwen2_5_VLForConditionalGeneration, config), inputs, say)
+
+
+def test_mllama(say):
+    """Masks of cross attention that belong to the model: which tokens see which image."""
+    config = transformers.MllamaConfig(
+        text_config={
+            **GROUPED,
+            "num_hidden_layers": 3,
+            "cross_attention_layers": [1],
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+        },
+        vision_config={
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_global_layers": 1,
+            "attention_heads": 4,
+            "image_size": 24,
+            "patch_size": 4,
+            "vision_output_dim": 128,
+            "intermediate_layers_indices": [0],
+            "max_num_tiles": 1,
+            "supported_aspect_ratios": [[1, 1]],
+        },
+        image_token_index=VOCABULARY - 1,
+    )
+    shown = torch.zeros(1, 20, 1, 1, dtype=torch.int64)
+    shown[:, 5:] = 1
+    inputs = {
+        "input_ids": text(1, 20),
+        "pixel_values": torch.randn(1, 1, 1, 3, 24, 24, generator=torch.Generator().manual_seed(5)),
+        "aspect_ratio_ids": torch.ones(1, 1, dtype=torch.int64),
+        "aspect_ratio_mask": torch.ones(1, 1, 1, dtype=torch.int64),
+        "cross_attention_mask": shown,
+    }
+    model = build(transformers.MllamaForConditionalGeneration, config)
+    check("Mllama", model, inputs, say, elements=True)
+
+
+def test_parakeet(say):
+    """The positions are a bias that depends on the queries, passed as a mask of floats."""
+    config = transformers.ParakeetEncoderConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_mel_bins=16,
+        subsampling_conv_channels=8,
+    )
+    features = torch.randn(1, 80, 16, generator=torch.Generator().manual_seed(5))
+    model = build(transformers.ParakeetEncoder, config)
+    check("Parakeet", model, {"input_features": features}, say, elements=True)
+
+
+def test_swin(say):
+    """Windows of patches: the mask of shifted windows and the positions are a bias."""
+    config = transformers.SwinConfig(
+        image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4
+    )
+    pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+    check("Swin", build(transformers.SwinModel, config), {"pixel_values": pixels}, say, elements=True)
+
+
 def test_count():
     """The number of architectures does not shrink unnoticed."""
-    assert len(DECODERS) + len(ENCODERS) + len(ENCODER_DECODERS) + len(VISION) + 3 >= 50
+    assert len(DECODERS) + len(ENCODERS) + len(ENCODER_DECODERS) + len(VISION) + 9 >= 65
