@@ -17,7 +17,7 @@ from . import _fovea
 from ._observe import AttentionCall, observed, report
 from ._rules import Causal, Rule
 from ._torch_flex import flex_problem
-from ._torch_masks import PlacedRule, placed_tensor
+from ._torch_masks import KnownMasks, PlacedRule, placed_tensor
 from .torch import attention
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
@@ -46,11 +46,13 @@ def _autocast(tensor: Tensor) -> Tensor:
 
 
 class Caller(NamedTuple):
-    """Who called, the function that computes attention (None: Fovea), and whether observers receive the call."""
+    """Who called, the function that computes attention (None: Fovea), whether observers receive the call, and masks of
+    earlier calls."""
 
     module: torch.nn.Module | None
     original: Callable[..., Any] | None
     reports: bool
+    masks: KnownMasks
 
 
 class _Problem(NamedTuple):
@@ -140,7 +142,18 @@ def _of_rank_4(
     return (query, key, value), mask, torch.Size((*outer, heads)[max(0, 4 - given) :])
 
 
+def _rule_of(mask: Tensor, q_len: int, kv_len: int) -> PlacedRule | None:
+    """Returns the rule of a mask of bools, or of 0 and -inf; None for other biases."""
+    if mask.dtype != torch.bool:
+        visible = mask == 0
+        if mask.requires_grad or not bool((visible | (mask == -torch.inf)).all()):
+            return None
+        mask = visible
+    return placed_tensor(mask, q_len, kv_len)
+
+
 def sdpa_problem(
+    masks: KnownMasks,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -153,23 +166,23 @@ def sdpa_problem(
     lower_right = isinstance(attn_mask, CausalBias) and attn_mask.variant == CausalVariant.LOWER_RIGHT
     if isinstance(attn_mask, CausalBias):
         attn_mask, is_causal = None, True
-    elif attn_mask is not None:
+    given_mask = attn_mask
+    if attn_mask is not None:
         attn_mask = _autocast(attn_mask)
     query, key, value = map(_autocast, (query, key, value))
     tensors, attn_mask, outer = _of_rank_4(query, key, value, attn_mask, enable_gqa)
     q_len, kv_len = tensors[0].shape[2], tensors[1].shape[2]
     difference = kv_len - q_len if lower_right else 0
-    place = PlacedRule(Rule())
+    place: PlacedRule | None = PlacedRule(Rule())
+    bias = None
     if is_causal:
         place = PlacedRule(Causal(), max(difference, 0), max(-difference, 0))
     elif attn_mask is not None:
-        visible = attn_mask
-        if attn_mask.dtype != torch.bool:
-            visible = attn_mask == 0
-            if attn_mask.requires_grad or not bool((visible | (attn_mask == -torch.inf)).all()):
-                return _problem(tensors, place, scale, attn_mask), outer
-        place = placed_tensor(visible, q_len, kv_len)
-    return _problem(tensors, place, scale, None), outer
+        mask = attn_mask
+        place = masks.rule(given_mask, (*outer, q_len, kv_len), lambda: _rule_of(mask, q_len, kv_len))
+        if place is None:
+            bias = attn_mask
+    return _problem(tensors, place or PlacedRule(Rule()), scale, bias), outer
 
 
 def sdpa(
@@ -194,7 +207,7 @@ def sdpa(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
         if caller.reports:
-            sdpa_problem(query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].report(caller)
+            sdpa_problem(caller.masks, query, key, value, attn_mask, is_causal, scale, enable_gqa)[0].report(caller)
         return context
     if not observed() and dropout_p == 0 and not isinstance(attn_mask, CausalBias):
         tensors = [_autocast(one) for one in given.values()] + [None] * (4 - len(given))
@@ -202,7 +215,7 @@ def sdpa(
         return found
     arrays = [one.detach() for one in given.values()] + [None] * (4 - len(given))
     _engine._check_scaled_dot_product_attention(*arrays, dropout_p, is_causal, scale, enable_gqa)
-    problem, outer = sdpa_problem(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+    problem, outer = sdpa_problem(caller.masks, query, key, value, attn_mask, is_causal, scale, enable_gqa)
     context, lse = problem.compute(dropout_p)
     if observed():
         problem.report(caller, lse)
@@ -242,7 +255,7 @@ def flex_operator(
             return found
     query, key, value = map(_autocast, (query, key, value))
     tensors, _, _ = _of_rank_4(query, key, value, None, True)
-    flexed = flex_problem(*tensors[:2], score_mod, block_mask[-1], scale)
+    flexed = flex_problem(*tensors[:2], score_mod, block_mask[-1], scale, caller.masks)
     problem = _problem(tensors, flexed.place, flexed.scale, flexed.bias, flexed.softcap)
     if found is not None:
         problem.report(caller)

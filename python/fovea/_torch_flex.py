@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 
 from ._rules import Rule
-from ._torch_masks import PlacedRule, placed
+from ._torch_masks import KnownMasks, PlacedRule, placed
 
 _Mod = Callable[..., Tensor]
 _Block = Callable[[range, range], Tensor]  # of rows and columns; returns [batch or 1, heads or 1, rows, columns]
@@ -162,7 +162,9 @@ def _biases(block: _Block, q_len: int, kv_len: int) -> Tensor:
     return torch.cat(parts, 2)
 
 
-def flex_problem(query: Tensor, key: Tensor, score_mod: _Mod, mask_mod: _Mod, scale: float) -> FlexProblem:
+def flex_problem(
+    query: Tensor, key: Tensor, score_mod: _Mod, mask_mod: _Mod, scale: float, masks: KnownMasks
+) -> FlexProblem:
     """Returns the options for query [batch, q_heads, q_len, head_dim] and key [batch, kv_heads, kv_len, head_dim].
 
     A score_mod that is none of the known functions becomes a bias per pair of every head, computed from the scores.
@@ -171,10 +173,10 @@ def flex_problem(query: Tensor, key: Tensor, score_mod: _Mod, mask_mod: _Mod, sc
     batch, heads, q_len, _ = query.shape
     kv_len = key.shape[2]
     empty = 0 in (batch, heads, q_len, kv_len)
-    masks: list[_Block] = []
+    hiding: list[_Mod] = []  # the functions that hide pairs
     softcap, bias = None, None
     if mask_mod is not flex.noop_mask:
-        masks.append(lambda rows, columns: _evaluated(mask_mod, (batch, heads), rows, columns))
+        hiding.append(mask_mod)
     if score_mod is not flex._identity and not empty:
         scoring = _ScoreMod(score_mod, query, key, scale)
         with torch.no_grad():
@@ -185,15 +187,26 @@ def flex_problem(query: Tensor, key: Tensor, score_mod: _Mod, mask_mod: _Mod, sc
         else:
             scale, softcap = scale * scoring.factor, scoring.softcap
             if any_bias and only_mask:
-                masks.append(lambda rows, columns: scoring.at_zero(rows, columns) == 0)
+                hiding.append(score_mod)
             elif any_bias:
                 bias = _biases(scoring.at_zero, q_len, kv_len)
-    if empty or not masks:
+    if empty or not hiding:
         return FlexProblem(PlacedRule(Rule()), scale, softcap, bias)
 
     def visible(rows: range, columns: range) -> Tensor:
-        found = masks[0](rows, columns)
-        return found & masks[1](rows, columns) if len(masks) > 1 else found
+        parts = []
+        for mod in hiding:
+            parts.append(
+                _evaluated(mod, (batch, heads), rows, columns)
+                if mod is mask_mod
+                else scoring.at_zero(rows, columns) == 0
+            )
+        return parts[0] if len(parts) == 1 else parts[0] & parts[1]
 
-    read = _Rows(visible, q_len, kv_len)
-    return FlexProblem(placed(read, read(0, 1).shape[0], q_len, kv_len), scale, softcap, bias)
+    def find() -> PlacedRule:
+        read = _Rows(visible, q_len, kv_len)
+        return placed(read, read(0, 1).shape[0], q_len, kv_len)
+
+    place = masks.rule(hiding, (batch, heads, q_len, kv_len), find)
+    assert place is not None
+    return FlexProblem(place, scale, softcap, bias)

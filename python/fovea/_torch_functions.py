@@ -31,6 +31,7 @@ from torch.overrides import TorchFunctionMode
 
 from ._observe import observed
 from ._torch_calls import Caller, check_tensors, flex_operator, sdpa, sdpa_problem
+from ._torch_masks import KnownMasks
 
 __all__ = ["ObservedFunctions", "check_eager"]
 
@@ -149,7 +150,7 @@ def _multi_head_attention(
             return sdpa(caller, query, key, value, attn_mask)
         check_tensors(query=query, key=key, value=value)
         if observed():
-            sdpa_problem(query, key, value, attn_mask, False, None, False)[0].report(caller)
+            sdpa_problem(caller.masks, query, key, value, attn_mask, False, None, False)[0].report(caller)
         return torch.bmm(weights[0], value.flatten(0, 1)).unflatten(0, query.shape[:2])
 
     if wants_weights:
@@ -229,7 +230,8 @@ class ObservedFunctions(TorchFunctionMode):
     Results have PyTorch's semantics, except that with compute="fovea" fully masked rows are 0 and dropout drops other
     weights (reproducible by torch.manual_seed). PyTorch's fused inference paths are not taken. Weights that
     nn.MultiheadAttention returns (need_weights=True) are computed by PyTorch. A bool attn_mask, or one of 0 and
-    -inf, is compared with causal, window, document and padding rules, in O(q_len kv_len) time.
+    -inf, is compared with causal, window, document and padding rules, in O(q_len kv_len) time. The rules of the last
+    masks are kept, for models that pass one mask to many layers.
 
     A forward pass that a backward pass runs again (torch.utils.checkpoint) is computed alike, if the backward pass is
     inside the block, and is not passed to observers again.
@@ -245,6 +247,7 @@ class ObservedFunctions(TorchFunctionMode):
             raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')
         self._compute = compute
         self._exit = contextlib.ExitStack()
+        self._masks = KnownMasks()
 
     def __enter__(self) -> ObservedFunctions:
         if _of_thread.active:
@@ -258,6 +261,7 @@ class ObservedFunctions(TorchFunctionMode):
 
     def __exit__(self, *error: object) -> None:
         _of_thread.active = False
+        self._masks.clear()
         with self._exit:
             super().__exit__(*error)
 
@@ -281,8 +285,8 @@ class ObservedFunctions(TorchFunctionMode):
         module, reports = _calling_module(), torch._C._current_graph_task_id() == -1
         if kind == "multi_head":
             inner = F.scaled_dot_product_attention if original else None
-            return _multi_head_attention(Caller(module, inner, reports), args, given)
-        caller = Caller(module, func if original else None, reports)
+            return _multi_head_attention(Caller(module, inner, reports, self._masks), args, given)
+        caller = Caller(module, func if original else None, reports, self._masks)
         return (flex_operator if kind == "flex" else sdpa)(caller, *args, **given)
 
     def _run_with_mode(self, function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:

@@ -25,7 +25,7 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left  # noq
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fovea  # noqa: E402
-from fovea import _torch_flex  # noqa: E402
+from fovea import _torch_flex, _torch_masks  # noqa: E402
 from fovea._observe import observe  # noqa: E402
 from fovea._rules import Causal, Dense, Documents, Prefix, Rule, Window  # noqa: E402
 from fovea._torch_functions import ObservedFunctions, check_eager  # noqa: E402
@@ -527,6 +527,80 @@ def test_hidden_values_of_a_score_mod_do_not_matter():
     exact = softmax((exact_scores(query, key) + FAR[:33, :33].sqrt()).masked_fill(~visible, -INF))
     check_result(found, (exact @ value.double()).float(), exact @ value.double())
     check_weights(call, exact)
+
+
+def test_rules_are_kept_while_a_mask_is_the_same(monkeypatch):
+    """A mask is recognised once, and again after each change."""
+    found = []
+    recognize = _torch_masks.recognize
+    monkeypatch.setattr(_torch_masks, "recognize", lambda *given: found.append(1) or recognize(*given))
+    query = normal(1, 2, 33, 16)
+    ids, offset = PACKED.clone(), 0
+
+    def mask_mod(b, h, q, k):
+        return (ids[q] == ids[k]) & (q >= k + offset)
+
+    def by_function():
+        block_mask = flex.create_block_mask(mask_mod, None, None, 33, 33, device="cpu")
+        return flex.flex_attention(query, query, query, block_mask=block_mask)
+
+    mask = torch.ones(33, 33).tril().bool()
+
+    def by_tensor():
+        return F.scaled_dot_product_attention(query, query, query, mask)
+
+    calls = []
+    with observe(calls.append), ObservedFunctions():
+        for function, changes in (
+            (by_function, [lambda: ids.fill_(0), lambda: ids.copy_(PACKED)]),
+            (by_tensor, [lambda: mask.fill_(True), lambda: mask.tril_(5)]),
+        ):
+            for change in (lambda: None, *changes):
+                change()
+                before = len(found)
+                results = [function() for _ in range(3)]
+                assert len(found) == before + 1
+                assert torch.equal(results[0], results[2])
+        before = len(found)
+        ids = torch.zeros(33, dtype=torch.int64)  # the variable now has another tensor
+        by_function()
+        ids = PACKED.clone()
+        by_function()
+        offset = -1
+        by_function()
+        assert len(found) == before + 3
+    visible = mask_mod(*index_grids(1, 1, 33, 33))
+    check_weights(calls[-1], softmax(exact_scores(query, query, visible)))
+    visible = torch.ones(33, 33).tril(5).bool()
+    check_weights(calls[17], softmax(exact_scores(query, query, visible)))
+
+
+def test_masks_are_not_kept_alive():
+    query = normal(1, 2, 33, 16)
+    masks = [torch.ones(33, 33).tril().bool()]
+    with observe(lambda _: None), ObservedFunctions():
+        F.scaled_dot_product_attention(query, query, query, masks[0])
+        alive = weakref.ref(masks.pop())
+        assert alive() is None
+
+
+class Keys:
+    """An object whose changes cannot be seen."""
+
+    last = 20
+
+
+def test_masks_of_objects_are_read_in_each_call():
+    query = normal(1, 2, 33, 16)
+    keys = Keys()
+    block_mask = flex.create_block_mask(lambda b, h, q, k: k < keys.last, None, None, 33, 33, device="cpu")
+    calls = []
+    with observe(calls.append), ObservedFunctions():
+        flex.flex_attention(query, query, query, block_mask=block_mask)
+        keys.last = 10
+        flex.flex_attention(query, query, query, block_mask=block_mask)
+    for call, last in zip(calls, (20, 10), strict=True):
+        check_weights(call, softmax(exact_scores(query, query, (torch.arange(33) < last)[None])))
 
 
 def test_many_biases_are_refused(monkeypatch):
