@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from transformers import masking_utils
 
 from ._recognize import recognize
@@ -125,11 +126,14 @@ def computed(function: _Function, items: int, use_vmap: bool) -> Computed:
         def read(start: int, end: int) -> Tensor:
             queries = torch.arange(start, end) + region.query_start
             if use_vmap:
-                with masking_utils.TransformGetItemToIndex():
-                    shown = masking_utils._vmap_expansion_sdpa(function)(batch, head, queries, keys)
+                each = function
+                for place in (3, 2, 1, 0):
+                    each = torch.vmap(each, in_dims=tuple(0 if place == at else None for at in range(4)))
+                with TransformGetItemToIndex():  # a function may index with what vmap passes as a number
+                    shown = each(batch, head, queries, keys)
             else:
-                shown = function(*masking_utils._non_vmap_expansion_sdpa(batch, head, queries, keys))
-            return shown.to(torch.bool).expand(items, -1, end - start, region.kv_len)
+                shown = function(batch[:, None, None, None], head[:, None, None], queries[:, None], keys)
+            return shown.to(torch.bool).expand(items, 1, end - start, region.kv_len)
 
         return recognize(read, items, region)
 

@@ -19,9 +19,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from . import _fovea
 from . import torch as _torch
-from ._recognize import recognize, recognize_tensor
 from ._rule_mask import RuleMask, live
 from ._rules import Causal, Dense, Region, Rule
+from ._torch_masks import PlacedRule, placed, placed_tensor
 
 _T = TypeVar("_T")
 _HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"
@@ -103,19 +103,18 @@ def passed_mask(mask: Tensor, query: Tensor, key: Tensor) -> Passed:
             f'attention_mask: expected a tensor on the CPU for attn_implementation="fovea", got {mask.device}'
         )
     full = mask[(None,) * (4 - mask.dim())]
-    region = Region(max(0, kv_len - q_len), q_len, 0, kv_len)
     if mask.dtype == torch.bool:
-        found = _masks.get(mask, region, lambda: _of_bools(full, region))
-        return _dense(full, region) if isinstance(found, _Kind) else found
+        found = _masks.get(mask, (q_len, kv_len), lambda: _of_bools(full, q_len, kv_len))
+        return _dense(full, q_len, kv_len) if isinstance(found, _Kind) else found
     if not mask.is_floating_point():
         raise ValueError(f"attention_mask: expected bools or floats, got {mask.dtype}")
     bias = full.to(query.dtype) if query.dtype == torch.float64 else full
     if mask.requires_grad:
         return Passed(None, 0, bias=bias)
-    found = _masks.get(mask, region, lambda: _of_floats(full, region))
+    found = _masks.get(mask, (q_len, kv_len), lambda: _of_floats(full, q_len, kv_len))
     if found is _Kind.BIAS:
         return Passed(None, 0, bias=bias)
-    return _dense(full == 0, region) if isinstance(found, _Kind) else found
+    return _dense(full == 0, q_len, kv_len) if isinstance(found, _Kind) else found
 
 
 def _of_rule_mask(mask: RuleMask, batch: int, q_len: int, kv_len: int) -> Passed:
@@ -136,30 +135,36 @@ def _of_rule(rule: Rule, region: Region) -> Passed:
     return Passed(mask, alignment, rule, region.query_start, region.key_start)
 
 
-def _dense(mask: Tensor, region: Region) -> Passed:
-    return _of_rule(Dense(mask.expand(-1, -1, region.q_len, region.kv_len), region), region)
+def _of_placed(placed: PlacedRule, q_len: int, kv_len: int) -> Passed | _Kind:
+    if isinstance(placed.rule, Dense):
+        return _Kind.DENSE
+    return _of_rule(placed.rule, Region(placed.query_start, q_len, placed.key_start, kv_len))
 
 
-def _of_bools(mask: Tensor, region: Region) -> Passed | _Kind:
+def _dense(mask: Tensor, q_len: int, kv_len: int) -> Passed:
+    region = Region(max(0, kv_len - q_len), q_len, 0, kv_len)
+    return _of_rule(Dense(mask.expand(-1, -1, q_len, kv_len), region), region)
+
+
+def _of_bools(mask: Tensor, q_len: int, kv_len: int) -> Passed | _Kind:
     if not bool(mask.any()) and (*mask.shape[:1], *mask.shape[2:]) in live():
         raise ValueError(
             "attention_mask: expected a tensor with its rule, got a copy that lost it and hides everything; "
             "copy masks with PyTorch's functions"
         )
-    rule = recognize_tensor(mask, region)
-    return _Kind.DENSE if isinstance(rule, Dense) else _of_rule(rule, region)
+    return _of_placed(placed_tensor(mask, q_len, kv_len), q_len, kv_len)
 
 
-def _of_floats(mask: Tensor, region: Region) -> Passed | _Kind:
+def _of_floats(mask: Tensor, q_len: int, kv_len: int) -> Passed | _Kind:
     """Floats are a mask if they are 0 where visible, and very low elsewhere."""
     low = max(torch.finfo(mask.dtype).min, torch.finfo(torch.float32).min) / 2
     step = max(1, (1 << 15) // max(1, mask.shape[0] * mask.shape[1] * mask.shape[3]))
     for part in mask.split(step, 2):
         if not bool(((part == 0) | (part <= low)).all()):
             return _Kind.BIAS
-    shown = mask.expand(-1, -1, region.q_len, region.kv_len)
-    rule = recognize(lambda start, end: shown[:, :, start:end] == 0, mask.shape[0], region)
-    return _Kind.DENSE if isinstance(rule, Dense) else _of_rule(rule, region)
+    shown = mask.expand(-1, -1, q_len, kv_len)
+    found = placed(lambda first, end: shown[:, :, first:end] == 0, mask.shape[0], q_len, kv_len)
+    return _of_placed(found, q_len, kv_len)
 
 
 # The modules of the last tables: the other layers of a stack get the bias, but not the table.

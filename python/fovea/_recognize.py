@@ -162,10 +162,3 @@ def recognize(read: Read, batch: int, region: Region) -> Rule:
                 return Known(rule, region)
     parts = [read(start, end) for start, end in _blocks(region, batch)]
     return Dense(torch.cat(parts, 2) if len(parts) > 1 else parts[0].contiguous(), region)
-
-
-def recognize_tensor(mask: Tensor, region: Region) -> Rule:
-    """Returns the rule of a bool tensor [batch, heads, q_len or 1, kv_len or 1]. A Dense rule refers to the tensor."""
-    shown = mask.expand(-1, -1, region.q_len, region.kv_len)
-    rule = recognize(lambda start, end: shown[:, :, start:end], mask.shape[0], region)
-    return Dense(shown, region) if isinstance(rule, Dense) else rule

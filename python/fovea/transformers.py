@@ -42,7 +42,7 @@ from ._observe import AttentionCall, observe, observed, report
 from ._passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, passed_mask
 from ._passed import position_bias as read_position_bias
 from ._rule_mask import RuleMask
-from ._rules import Region
+from ._rules import Computed, Dense, Documents, Region, Rule
 
 __all__ = ["AttentionCall", "attention", "attention_modules", "mask", "missed_modules", "observe"]
 
@@ -79,10 +79,12 @@ def mask(
     if torch.device(device).type != "cpu":
         raise ValueError(f'device: expected the CPU for attn_implementation="fovea", got {device}')
     padded = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
-    if allow_is_bidirectional_skip and masking_utils._ignore_bidirectional_mask_sdpa(padded, kv_length, local_size):
+    if padded is not None and bool(padded.all()):
+        padded = None
+    if allow_is_bidirectional_skip and padded is None and (local_size is None or kv_length < local_size):
         return None
     region = Region(int(q_offset), q_length, kv_offset, kv_length)
-    if padded is not None and not bool(padded.all()):
+    if padded is not None:
         mask_function = masking_utils.and_masks(mask_function, masking_utils.padding_mask_function(padded))
     return RuleMask.of(read_mask_function(mask_function, batch_size, region, use_vmap), batch_size, region)
 
@@ -102,7 +104,7 @@ def attention(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     output_attentions: bool = False,
-    **others: object,
+    **others: Any,  # noqa: ANN401
 ) -> tuple[Tensor, None]:
     """The attention function of transformers.AttentionInterface.
 
@@ -114,28 +116,22 @@ def attention(
     s_aux           [q_heads], one extra logit per head, added to the denominator only (gpt-oss)
     position_bias   floats, added to the scores; broadcasts to [batch, q_heads, q_len, kv_len] (T5)
     dropout         probability, applied if greater than 0
-    others          ignored, among them sliding_window, whose meaning differs between models; the mask has the window
+    others          ignored, among them sliding_window, whose meaning differs between models; the mask has the window.
+                    But cu_seq_lens_q (packed sequences) needs a mask that separates them
 
     Returns the context [batch, q_len, q_heads, value_dim] and None: weights are not stored.
     """
-    for name in others:
-        if name in _REFUSED and others[name] is not None:
-            raise ValueError(f'{name}: expected None for attn_implementation="fovea", got a value; {_REFUSED[name]}')
-    if output_attentions:
-        raise ValueError(
-            'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
-            'use "eager"'
-        )
-    if query.device.type != "cpu" or key.device.type != "cpu":
-        device = query.device if query.device.type != "cpu" else key.device
-        raise ValueError(f'query, key: expected tensors on the CPU for attn_implementation="fovea", got {device}')
-    q_len = query.shape[2]
+    _check_call(query, key, output_attentions, others)
+    if isinstance(scaling, Tensor):  # keeps its gradient
+        query, scaling = query * scaling, 1.0
     if attention_mask is not None:
         passed = passed_mask(attention_mask, query, key)
-    elif q_len > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
+    elif query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
         passed = CAUSAL_FROM_TOP_LEFT
     else:
         passed = NOTHING_MASKED
+    if others.get("cu_seq_lens_q") is not None:
+        _check_packed(others["cu_seq_lens_q"], passed.rule)
     options: dict[str, Any] = {
         "mask": passed.mask,
         "alignment": passed.alignment,
@@ -143,7 +139,7 @@ def attention(
         "softcap": softcap or None,
         "bias": passed.bias,
         "relative": None,
-        "sinks": s_aux,
+        "sinks": None if s_aux is None else s_aux.flatten(),
     }
     if position_bias is not None:
         bias, options["relative"] = read_position_bias(module, position_bias, passed)
@@ -169,6 +165,32 @@ def attention(
             )
         )
     return context, None
+
+
+def _check_call(query: Tensor, key: Tensor, output_attentions: bool, others: dict[str, Any]) -> None:
+    for name in others:
+        if name in _REFUSED and others[name] is not None:
+            raise ValueError(f'{name}: expected None for attn_implementation="fovea", got a value; {_REFUSED[name]}')
+    if output_attentions:
+        raise ValueError(
+            'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
+            'use "eager"'
+        )
+    for one in (query, key):
+        if one.device.type != "cpu":
+            raise ValueError(
+                f'query, key: expected tensors on the CPU for attn_implementation="fovea", got {one.device}'
+            )
+
+
+def _check_packed(starts: Tensor, rule: Rule) -> None:
+    """Raises ValueError if sequences are packed, but the mask does not separate them."""
+    sequences = starts.numel() - 1
+    if sequences > 1 and not any(isinstance(leaf, (Documents, Dense, Computed)) for leaf in rule.leaves()):
+        raise ValueError(
+            f"cu_seq_lens_q: expected a mask that separates {sequences} sequences, got one that does not; "
+            "pass position_ids and use_cache=False"
+        )
 
 
 def _attend(
@@ -214,7 +236,7 @@ def _without_graph(options: dict[str, Any]) -> dict[str, Any]:
             table.table.detach(), bidirectional=table.bidirectional, max_distance=table.max_distance
         )
     if sinks is not None:
-        options["sinks"] = sinks.detach().flatten().tolist()
+        options["sinks"] = sinks.detach().tolist()
     return options
 
 

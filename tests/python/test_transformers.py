@@ -416,6 +416,36 @@ def test_options_of_a_call(name, masked):
     torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
 
 
+def test_gradients_of_a_call():
+    """Sinks, biases, masks of floats and a scale may require a gradient."""
+    module = torch.nn.Module()
+    shapes = (2, 4, 5, 8), (2, 2, 9, 8), (2, 2, 9, 6), (4,), (1, 4, 5, 9), (2, 1, 5, 9), ()
+    tensors = [one.double().requires_grad_() for one in drawn(*shapes)]
+
+    def loss(attend):
+        query, key, value, s_aux, bias, mask, scale = tensors
+        options = {"s_aux": s_aux, "position_bias": bias, "scaling": scale, "softcap": 3.0}
+        context = attend(module, query, key, value, mask, **options)[0]
+        return torch.autograd.grad(context.square().sum(), tensors)
+
+    for found, right in zip(loss(fovea.transformers.attention), loss(plain), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-10)
+
+
+@torch.no_grad()
+def test_packed_sequences_with_their_lengths():
+    """What collators pass for packed sequences: positions, and lengths that only flash attention reads."""
+    model = using(llama(), "fovea")
+    ids = text(batch=1, length=12)
+    lengths = torch.tensor([0, 5, 12], dtype=torch.int32)
+    packed = {"position_ids": torch.cat([torch.arange(5), torch.arange(7)])[None], "use_cache": False}
+    found = model(ids, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, **packed).logits
+    right = torch.cat([model(ids[:, :5]).logits, model(ids[:, 5:]).logits], 1)
+    torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="cu_seq_lens_q: expected a mask that separates 2 sequences"):
+        model(ids, cu_seq_lens_q=lengths)
+
+
 @torch.no_grad()
 def test_causal_without_a_mask():
     """As "sdpa" does: causal if the keyword, or else the module, says so; aligned top left; not for one query."""
@@ -468,6 +498,7 @@ def test_what_is_refused():
         ({"sinks": torch.zeros(1, 4, 5, 1)}, "sinks: expected None .* s_aux has one per head"),
         ({"cache": object()}, "cache: expected None .* paged caches"),
         ({"output_attentions": True}, "output_attentions: expected False"),
+        ({"cu_seq_lens_q": torch.tensor([0, 2, 5])}, "cu_seq_lens_q: expected a mask that separates 2 sequences"),
         ({"s_aux": torch.zeros(3)}, "sinks: expected"),
         ({"softcap": -1.0}, "softcap: expected"),
         ({"dropout": 1.0}, "probability: expected"),

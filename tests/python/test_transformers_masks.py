@@ -7,6 +7,7 @@ import functools
 import io
 import itertools
 import pathlib
+import random
 import types
 
 import pytest
@@ -22,7 +23,7 @@ import fovea  # noqa: E402
 import fovea.transformers  # noqa: E402
 from fovea._observe import observe  # noqa: E402
 from fovea._passed import passed_mask  # noqa: E402
-from fovea._recognize import recognize_tensor  # noqa: E402
+from fovea._recognize import recognize  # noqa: E402
 from fovea._rule_mask import RuleMask  # noqa: E402
 from fovea._rules import Causal, Computed, Dense, Documents, Known, Prefix, Region, Rule, Window  # noqa: E402
 
@@ -129,6 +130,65 @@ def test_a_rule_of_the_last_step_explains_all_steps(name, items):
         right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments, **given(whole))
         mask = fovea.transformers.mask(**arguments, **given(last))
         assert torch.equal(seen_by_fovea(mask.rule, whole, items), right)
+
+
+def random_function(random, known, depth):
+    if depth == 0 or random.random() < 0.3:
+        return random.choice(known)
+    parts = [random_function(random, known, depth - 1) for _ in range(random.choice([2, 2, 3]))]
+    return random.choice([hf.and_masks, hf.or_masks])(*parts)
+
+
+def random_problem(seed):
+    """Returns the arguments of a mask function for a random tree of functions, a random region and random padding."""
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    items, query_start, q_len = draw.choice([1, 2, 3]), draw.choice([0, 0, draw.randrange(12)]), draw.randint(1, 14)
+    key_start = draw.choice([0, draw.randint(0, query_start)])
+    region = Region(query_start, q_len, key_start, query_start + q_len - key_start + draw.choice([0, 0, 3]))
+    length = region.key_end
+    packed = (torch.rand(items, length, generator=generator) < 0.2).long().cumsum(1)
+    counts = [row.unique_consecutive(return_counts=True)[1].tolist() for row in packed]
+    positions = torch.stack([torch.cat([torch.arange(count) for count in row]) for row in counts])
+    left = torch.randint(0, 5, (items,), generator=generator)
+    known = [
+        hf.causal_mask_function,
+        hf.bidirectional_mask_function,
+        hf.sliding_window_causal_mask_function(draw.randint(1, 6)),
+        hf.sliding_window_overlay(draw.randint(1, 6)),
+        hf.sliding_window_bidirectional_overlay(draw.randint(0, 6)),
+        hf.chunked_overlay(draw.randint(1, 6), left),
+    ]
+    known.append(hf.packed_sequence_compatibility_function(draw.choice(known), positions, packed))
+    known.append(hf.packed_sequence_mask_function(packed))
+    known.append(hf.blockwise_overlay(torch.randint(-1, 3, (items, length), generator=generator)))
+    if seed % 5 == 0:
+        known.append(lambda batch, head, query, key: (query + key) % 4 != 0)
+    padded = torch.rand(items, draw.choice([length, max(1, length - 2)]), generator=generator) < 0.7
+    return region, {
+        "batch_size": items,
+        "mask_function": random_function(draw, known, 2),
+        "attention_mask": draw.choice([None, padded]),
+        **given(region),
+    }
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_random_masks(first):
+    for seed in range(first, first + 100):
+        region, arguments = random_problem(seed)
+        right = hf.sdpa_mask(allow_is_causal_skip=False, **arguments)
+        mask = fovea.transformers.mask(**arguments)
+        assert torch.equal(mask.elements(), right), seed
+        assert torch.equal(seen_by_fovea(mask.rule, region, len(right)), right), seed
+        later = mask[:, :, region.q_len // 2 :]
+        assert torch.equal(seen_by_fovea(later.rule, later.region, len(right)), right[:, :, region.q_len // 2 :]), seed
+        del mask, later
+        passed = passed_mask(
+            right, *(torch.zeros(len(right), 1, length, 1) for length in (region.q_len, region.kv_len))
+        )
+        query, key = (torch.zeros(len(right), 1, length, 1).numpy() for length in (region.q_len, region.kv_len))
+        steps = fovea.reference.attention_steps(query, key, key, mask=passed.mask, alignment=passed.alignment)
+        assert torch.equal(torch.tensor(steps.weights) > 0, right), seed
 
 
 def test_a_padding_mask_that_ends_early():
@@ -332,9 +392,19 @@ def test_rows_of_masks_of_users(region):
         rows = shown.expand(-1, -1, 12, 12)[:, :, -region.q_len :]
         if rows.shape[1] > 1:
             continue
-        rule = recognize_tensor(rows, region)
+        rule = recognize(lambda first, end: rows[:, :, first:end], rows.shape[0], region)  # noqa: B023
         right = rows.expand(rows.shape[0], 1, region.q_len, 12)
         assert torch.equal(seen_by_fovea(rule, region, rows.shape[0]), right), name
+
+
+def test_masks_of_users_for_static_caches():
+    """Queries may be aligned with the first keys; the other slots are empty."""
+    query, key = torch.zeros(1, 2, 5, 8), torch.zeros(1, 2, 9, 8)
+    shown = torch.ones(1, 1, 5, 9, dtype=torch.bool).tril()
+    for mask in (shown, torch.where(shown, 0.0, -torch.inf)):
+        passed = passed_mask(mask, query, key)
+        assert [type(leaf) for leaf in passed.rule.leaves()] == [Causal]
+        assert (str(passed.mask), passed.alignment, passed.query_start) == ("causal()", 0, 0)
 
 
 def test_biases_stay_biases():
