@@ -108,6 +108,8 @@ class RuleMask(Tensor):
         name = getattr(function, "__name__", "")
         if isinstance(one, RuleMask) and (name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))):
             one._store()
+        if isinstance(kwargs.get("out"), RuleMask):
+            kwargs["out"]._store()
         args, kwargs = tree_map(lambda x: x.elements() if isinstance(x, RuleMask) else x, (args, kwargs))
         with _raw():
             return function(*args, **kwargs)

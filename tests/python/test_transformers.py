@@ -341,8 +341,8 @@ def test_dropout_depends_on_the_seed():
     assert torch.equal(first, drop(1))
     assert not torch.equal(fovea.transformers.attention(module, query, key, value, None, dropout=0.5)[0], first)
     # The mean over many draws is the context without dropout.
-    mean = sum(drop(seed) for seed in range(3000)) / 3000
-    torch.testing.assert_close(mean, drop_free(module, query, key, value), atol=0.12, rtol=0)
+    mean = sum(drop(seed) for seed in range(1000)) / 1000
+    torch.testing.assert_close(mean, drop_free(module, query, key, value), atol=0.2, rtol=0)
 
 
 def drop_free(module, *tensors):

@@ -522,6 +522,7 @@ def test_operations_in_place():
         lambda mask: mask.__setitem__((slice(None), slice(None), slice(None), 3), False),
         lambda mask: mask.logical_not_(),
         lambda mask: mask.__iand__(torch.arange(7) > 2),
+        lambda mask: torch.logical_and(mask, torch.arange(7) > 2, out=mask),
     ):
         mask, right = rule_mask(), rule_mask().elements()
         copied = mask.clone()
@@ -611,7 +612,7 @@ def test_memory_at_16384_tokens(name, say):
 
 def test_memory_of_long_masks_of_functions():
     """Masks that have to be evaluated are read in blocks."""
-    length = LONG // 2
+    length = 3 * LONG // 8
     mask = fovea.transformers.mask(1, length, length, mask_function=lambda b, h, q, k: (k <= q) & (q - k < 100))
     assert peak_of(lambda: mask.rule.evaluate(mask.region)) < length**2 / 4
     assert peak_of(lambda: torch.ones(length, length, dtype=torch.bool)) > length**2 * 0.9
