@@ -6,6 +6,7 @@
 
 #include "cli/attend/command.h"
 #include "cli/completion/command.h"
+#include "cli/diff/command.h"
 #include "cli/explain/command.h"
 #include "cli/heads/command.h"
 #include "cli/info/command.h"
@@ -13,6 +14,8 @@
 #include "cli/learn/command.h"
 #include "cli/map/command.h"
 #include "cli/pages/pages.h"
+#include "cli/record/command.h"
+#include "cli/rollout/command.h"
 #include "cli/shell/exit_code.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
@@ -30,11 +33,10 @@ class FoveaProgram : public CommandGroup {
  public:
   explicit FoveaProgram(CLI::App& app) : CommandGroup(app, kFoveaPage, Repeated::kRefused) {
     add_commands({make_learn, make_explain}, "Learn");
-    add_commands({make_inspect, make_map, make_tile, make_heads}, "Look");
-    add_commands({make_attend}, "Compute");
+    add_commands({make_inspect, make_map, make_tile, make_heads, make_diff, make_rollout}, "Look");
+    add_commands({make_attend, make_record}, "Compute");
     add_commands({make_train, make_translate}, "Train");
-    add_commands({make_info}, "Measure (see also the separate program fovea-bench)");
-    add_commands({make_completion}, "Set up");
+    add_commands({make_info, make_completion}, "Measure (fovea-bench) and set up");
     add_commands({make_no_bench});
   }
 

@@ -39,6 +39,7 @@ def scripts() -> dict[str, tuple[str, list[pathlib.Path]]]:
     return {
         "page": ("", [ROOT / "src/scene/html/page" / f"{name}.js" for name in names[1].split()]),
         "slides": ("", [ROOT / "src/scene/html/slides/slides.js"]),
+        "heads": ("const heads = JSON.parse('{}');", [ROOT / "src/picture/page/heads.js"]),
         "map": ("const map = JSON.parse('{}');", [ROOT / "src/picture/page/map.js"]),
     }
 

@@ -21,6 +21,7 @@
 #include "cli/problem/call.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/options.h"
+#include "cli/problem/recorded.h"
 #include "cli/problem/rules.h"
 #include "cli/shell/message.h"
 #include "cli/shell/output.h"
@@ -67,6 +68,7 @@ class AttendCommand : public Command {
 
 AttendCommand::AttendCommand(CLI::App& parent)
     : Command(parent, "attend", "compute attention of tensors in files", kAttendPage) {
+  add_recorded_options(*app_, arguments_.recorded);
   add_tensor_options(*app_, arguments_);
   add_output_options();
   add_mask_options(*app_, arguments_);
@@ -132,7 +134,7 @@ int AttendCommand::run() const {
 
   const Stopwatch reading;
   const AttendInputs inputs = read_inputs(arguments_);
-  const AttendRules rules = read_rules(arguments_);
+  const AttendRules rules = read_rules(arguments_, inputs);
   const double read_seconds = reading.seconds();
 
   AttentionOptions options = rules.options();

@@ -91,7 +91,7 @@ Json problem_json(const AttendReport& report) {
           {"kv_len", shape.kv_len},
           {"head_dim", report.inputs.head_dim()},
           {"value_dim", report.inputs.value_dim()},
-          {"mask", rules.mask.joined().to_string()},
+          {"mask", rules.mask.to_string()},
           {"alignment", alignment_json(rules.alignment)},
           {"scale", score_scale(rules.score, report.inputs.head_dim())},
           {"softcap", rules.score.softcap},
@@ -117,7 +117,7 @@ std::string attend_text(const AttendReport& report) {
     tensors.push_back(line_of("lse", report.result.lse, destination(report.plan.lse)));
   }
   std::string text = text_table(tensors, "<");
-  text += fmt::format("{:<8} {}\n", "mask", visible(report.rules.mask_words()));
+  text += fmt::format("{:<8} {}\n", "mask", visible(report.rules.mask_words));
   text += fmt::format("{:<8} {}\n", "scores", report.rules.score_words(inputs.head_dim()));
   text += fmt::format("{:<8} {}\n", "time", time_line(report.times));
   if (report.times.gflops()) text += fmt::format("{:<8} {}\n", "speed", speed_line(report.times));

@@ -29,7 +29,8 @@ std::vector<std::string> typed_names(const CLI::Option& option) {
 
 // Returns whether the name of an argument or the type name of an option stands for a file.
 bool is_file(std::string_view name) {
-  constexpr std::array<std::string_view, 4> kFiles = {"FILE", "TENSOR", "SCENE", "DIR"};
+  constexpr std::array<std::string_view, 5> kFiles = {"FILE", "TENSOR", "SCENE", "DIR",
+                                                      "RECORDING"};
   return std::any_of(kFiles.begin(), kFiles.end(),
                      [name](std::string_view file) { return name.starts_with(file); });
 }

@@ -5,10 +5,16 @@
 #include "cli/heads/compute.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "fovea/analysis.h"
 #include "fovea/error.h"
 
 #include "cli/problem/call.h"
@@ -17,42 +23,49 @@
 namespace fovea::cli {
 namespace {
 
-/// Returns the value by which `order` sorts a head.
-double key_of(const HeadTold& head, std::string_view order) {
-  constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {
-      {"entropy", kEntropy}, {"distance", kMeanDistance}, {"largest", kMaximum},
-      {"first", kFirstKey},  {"prev", kPreviousKey},      {"own", kOwnKey},
-      {"next", kNextKey},    {"block", kBlockDiagonal}};
-  for (const auto& [name, number] : kNumbers) {
-    if (name == order) return head[number];
+/// Returns the token ids of all batch items, [batch, length]; nothing if any are missing.
+template <class List>
+std::optional<Tensor> ids_of(const ProblemShape& shape, std::int64_t length, const List& list) {
+  Tensor ids(DType::kInt64, {shape.batch, length});
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    const TokenList* const tokens = list(batch);
+    if (tokens == nullptr || static_cast<std::int64_t>(tokens->ids.size()) != length) return {};
+    std::ranges::copy(tokens->ids, ids.span<std::int64_t>().begin() + batch * length);
   }
-  return order == "even" ? head.evenness() : head.largest_share();
+  return ids;
 }
 
-}  // namespace
-
-std::vector<std::string> head_orders() {
-  return {"share", "entropy", "even", "distance", "largest", "first",
-          "prev",  "own",     "next", "block",    "head"};
-}
-
-void sort_heads(std::vector<HeadTold>& heads, std::string_view order) {
-  if (order == "head") return;
-  std::stable_sort(heads.begin(), heads.end(), [&](const HeadTold& a, const HeadTold& b) {
-    const double first = key_of(a, order), second = key_of(b, order);
-    return std::isnan(second) ? !std::isnan(first) : first > second;
-  });
-}
-
-HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, std::int64_t blocks,
-                          int threads, Progress& progress) {
-  AttentionOptions options = rules.options();
-  options.execution.threads = threads;
-  const double again = 1.0 + 1.0 / static_cast<double>(blocks);
-  CallProgress said(progress, again * useful_flop(inputs.shape, inputs.head_dim(), options));
-  options.execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
-
+/// Sets the token scores of the heads of a source, if it has tokens.
+void add_token_scores(const AttendInputs& inputs, const Execution& execution,
+                      std::span<HeadOfSource> heads) {
+  // The analyses do not support float64.
+  if (!inputs.source || inputs.source->attention.kind == AttentionKind::kCross ||
+      inputs.is_float64()) {
+    return;
+  }
+  const Recording& recording = inputs.source->recording;
+  const RecordedAttention& attention = inputs.source->attention;
   const ProblemShape& shape = inputs.shape;
+  const auto query_ids = ids_of(shape, shape.q_len, [&](std::int64_t batch) {
+    return recording.query_tokens(attention, batch);
+  });
+  const auto key_ids = ids_of(shape, shape.kv_len, [&](std::int64_t batch) {
+    return recording.key_tokens(attention, batch);
+  });
+  if (!query_ids || !key_ids) return;
+  const TokenScores scores = token_scores(attention, *query_ids, *key_ids, execution);
+  for (HeadOfSource& head : heads) {
+    head.duplicate = scores.duplicate.value({head.batch, head.number});
+    head.induction = scores.induction.value({head.batch, head.number});
+  }
+}
+
+void add_source(const HeadsSource& source, std::size_t number, std::int64_t blocks,
+                const Execution& execution, std::vector<HeadOfSource>& heads) {
+  const AttendInputs& inputs = source.inputs;
+  const ProblemShape& shape = inputs.shape;
+  AttentionOptions options = source.rules.options();
+  options.execution = execution;
   const DType type = inputs.is_float64() ? DType::kFloat64 : DType::kFloat32;
   std::array<Tensor, kHeadNumbers.size()> found;
   HeadSummary summary{.blocks = blocks};
@@ -60,27 +73,111 @@ HeadsResult compute_heads(const AttendInputs& inputs, const AttendRules& rules, 
     found[i] = Tensor(type, {shape.batch, shape.q_heads});
     summary.*kHeadNumbers[i].output = found[i];
   }
-  HeadsResult result;
-  result.blocks = std::min(blocks, shape.kv_len);
-  result.threads = threads_of(options.execution);
-  const auto start = std::chrono::steady_clock::now();
   try {
     attention_heads({inputs.query.view, inputs.key.view}, options, summary);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  progress.clear();
+  const std::size_t first = heads.size();
   for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
     for (std::int64_t head = 0; head < shape.q_heads; ++head) {
-      HeadTold told{.batch = batch, .head = head};
+      HeadOfSource told;
+      told.batch = batch;
+      told.head = inputs.model_head(head);
+      told.source = number;
+      told.number = head;
       for (std::size_t i = 0; i < found.size(); ++i) {
         told.numbers[i] = found[i].value({batch, head}) + 0.0;  // no -0
       }
-      result.heads.push_back(told);
+      heads.push_back(told);
     }
   }
+  add_token_scores(inputs, execution, std::span(heads).subspan(first));
+}
+
+}  // namespace
+
+std::string_view HeadOfSource::name() const {
+  const std::string_view name = HeadTold::name();
+  constexpr double kHalf = 0.5;
+  if (!name.empty() || !(std::max(induction, duplicate) >= kHalf)) return name;
+  return induction >= duplicate ? "induction" : "duplicate token";
+}
+
+double order_value(const HeadOfSource& head, std::string_view order) {
+  constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {
+      {"entropy", kEntropy}, {"distance", kMeanDistance}, {"largest", kMaximum},
+      {"first", kFirstKey},  {"prev", kPreviousKey},      {"own", kOwnKey},
+      {"next", kNextKey},    {"block", kBlockDiagonal}};
+  for (const auto& [name, number] : kNumbers) {
+    if (name == order) return head[number];
+  }
+  if (order == "induction") return head.induction;
+  if (order == "duplicate") return head.duplicate;
+  return order == "even" ? head.evenness() : head.largest_share();
+}
+
+std::vector<std::string> head_orders() {
+  return {"share", "entropy", "even",  "distance",  "largest",   "first", "prev",
+          "own",   "next",    "block", "induction", "duplicate", "head"};
+}
+
+void sort_heads(std::vector<HeadOfSource>& heads, std::string_view order) {
+  if (order == "head") return;
+  std::stable_sort(heads.begin(), heads.end(), [&](const HeadOfSource& a, const HeadOfSource& b) {
+    const double first = order_value(a, order), second = order_value(b, order);
+    return std::isnan(second) ? !std::isnan(first) : first > second;
+  });
+}
+
+HeadsResult compute_heads(const std::vector<HeadsSource>& sources, std::int64_t blocks, int threads,
+                          Progress& progress) {
+  double flop = 0.0;
+  std::vector<double> flops;
+  HeadsResult result;
+  result.blocks = 0;
+  for (const HeadsSource& source : sources) {
+    const AttendInputs& inputs = source.inputs;
+    const double again = 1.0 + 1.0 / static_cast<double>(blocks);
+    flops.push_back(again * useful_flop(inputs.shape, inputs.head_dim(), source.rules.options()));
+    flop += flops.back();
+    result.blocks = std::max(result.blocks, std::min(blocks, inputs.shape.kv_len));
+  }
+  CallProgress said(progress, flop);
+  Execution execution = {.threads = threads};
+  result.threads = threads_of(execution);
+  const auto start = std::chrono::steady_clock::now();
+  double before = 0.0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    execution.progress = [&](std::int64_t done, std::int64_t total) {
+      // In parts of a million, because sources differ in size.
+      constexpr double kParts = 1e6;
+      const double share = static_cast<double>(done) / static_cast<double>(total);
+      const double all = flop > 0.0 ? (before + share * flops[i]) / flop : 1.0;
+      said(static_cast<std::int64_t>(all * kParts), static_cast<std::int64_t>(kParts));
+    };
+    add_source(sources[i], i, blocks, execution, result.heads);
+    before += flops[i];
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.clear();
   return result;
+}
+
+MapCells map_of_head(const HeadsSource& source, const HeadOfSource& head, std::int64_t side,
+                     int threads) {
+  const ProblemShape& shape = source.inputs.shape;
+  AttentionOptions options = source.rules.options();
+  options.execution.threads = threads;
+  return attention_map(source.inputs.weights(),
+                       {.batch = head.batch,
+                        .head = head.number,
+                        .queries = {0, shape.q_len},
+                        .keys = {0, shape.kv_len},
+                        .rows = std::min(side, shape.q_len),
+                        .columns = std::min(side, shape.kv_len)},
+                       options)
+      .map;
 }
 
 }  // namespace fovea::cli

@@ -4,19 +4,21 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/heads/compute.h"
-#include "cli/problem/inputs.h"
-#include "cli/problem/rules.h"
 
 namespace fovea::cli {
 
 struct HeadsReport {
-  const AttendInputs& inputs;
-  const AttendRules& rules;
-  const HeadsResult& result;  ///< heads are printed in this order
-  std::string order;          ///< the value of --sort, for the heading
+  const std::vector<HeadsSource>& sources;  ///< at least one; one if it is not recorded
+  const HeadsResult& result;                ///< heads are printed in this order
+  std::int64_t heads = 0;  ///< the number of all heads, some of which may be left out
+  std::string order;       ///< the value of --sort, for the heading
+
+  bool of_recording() const { return sources.front().recorded() != nullptr; }
 };
 
 /// Returns a table of at most `width` columns (60 or more), with the statistics that fit.

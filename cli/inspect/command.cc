@@ -14,6 +14,7 @@
 
 #include "fovea/error.h"
 
+#include "cli/inspect/recording.h"
 #include "cli/inspect/report.h"
 #include "cli/pages/pages.h"
 #include "cli/shell/message.h"
@@ -68,18 +69,22 @@ class InspectCommand : public Command {
 
  private:
   std::string file_;
+  bool tensors_ = false;
   bool names_ = false;
   bool json_ = false;
 };
 
 InspectCommand::InspectCommand(CLI::App& parent)
-    : Command(parent, "inspect", "list the tensors in a file, with ranges", kInspectPage,
-              Repeated::kRefused) {
+    : Command(parent, "inspect", "describe a recording, or list the tensors in a file",
+              kInspectPage, Repeated::kRefused) {
   app_->add_option(
       "FILE", file_,
       "A file; FILE:NAME for one tensor; FILE:bf16 or FILE:NAME:bf16 for bfloat16 "
       "stored by NumPy as two bytes without a type; \"-\" for an .npy file on standard "
       "input.");
+  app_->add_flag("--tensors", tensors_,
+                 "List the tensors of a recording as those of any other file, instead of "
+                 "describing the recording.");
   app_->add_flag("--names", names_,
                  "Print only names, types and shapes, without reading the data.");
   app_->add_flag("--json", json_, "Print one JSON object instead of text.");
@@ -91,6 +96,11 @@ int InspectCommand::run() const {
     throw UsageError(fmt::format("expected a FILE{}", got));
   }
   const auto [file, name] = open_inspected(file_);
+  if (name.empty() && !tensors_ && !names_ && is_recording(file.path())) {
+    const Recording recording = Recording::open(file.path());
+    write_stdout(json_ ? recording_json(recording) : recording_text(recording));
+    return 0;
+  }
   InspectReport report = {.file = file.path(), .format = file.format(), .names_only = names_};
   for (const TensorInfo& info : file.tensors()) report.tensors.push_back({info, {}});
   if (!name.empty()) report.tensors = {{file.tensors()[file.find(name)], {}}};

@@ -22,16 +22,6 @@ namespace {
 
 constexpr const char* kNone = "-";
 
-/// Returns a size in the unit that leaves at most three digits before the decimal point.
-std::string size_text(std::int64_t bytes) {
-  constexpr std::array kUnits = {"kB", "MB", "GB", "TB"};
-  if (bytes < 1000) return fmt::format("{} bytes", bytes);
-  double size = static_cast<double>(bytes) / 1000;
-  std::size_t unit = 0;
-  for (; size >= 999.5 && unit + 1 < kUnits.size(); ++unit) size /= 1000;
-  return fmt::format("{:.3g} {}", size, kUnits[unit]);
-}
-
 /// Returns minimum, maximum and mean as text.
 std::array<std::string, 3> range_of(const InspectedTensor& tensor) {
   const Summary& summary = *tensor.summary;
@@ -91,6 +81,15 @@ std::string json_of(const InspectedTensor& tensor, bool names_only) {
 }
 
 }  // namespace
+
+std::string size_text(std::int64_t bytes) {
+  constexpr std::array kUnits = {"kB", "MB", "GB", "TB"};
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes) / 1000;
+  std::size_t unit = 0;
+  for (; size >= 999.5 && unit + 1 < kUnits.size(); ++unit) size /= 1000;
+  return fmt::format("{:.3g} {}", size, kUnits[unit]);
+}
 
 std::string inspect_text(const InspectReport& report) {
   std::int64_t bytes = 0;

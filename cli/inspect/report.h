@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct InspectReport {
   /// Whether ranges are omitted (--names).
   bool names_only = false;
 };
+
+/// Returns a size in the unit that leaves at most three digits before the decimal point.
+std::string size_text(std::int64_t bytes);
 
 std::string inspect_text(const InspectReport& report);
 std::string inspect_json(const InspectReport& report);

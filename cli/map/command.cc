@@ -21,10 +21,10 @@
 #include "cli/map/place.h"
 #include "cli/map/stats.h"
 #include "cli/map/text.h"
-#include "cli/map/tokens.h"
 #include "cli/pages/pages.h"
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
+#include "cli/problem/token_file.h"
 #include "cli/shell/message.h"
 #include "cli/shell/number_list.h"
 #include "cli/shell/option_types.h"
@@ -79,6 +79,7 @@ class MapCommand : public Command {
   std::string tokens_;
   std::string output_, stats_;
   std::int64_t top_ = 0;
+  bool values_ = false;
 };
 
 MapCommand::MapCommand(CLI::App& parent)
@@ -102,8 +103,11 @@ void MapCommand::add_map_options() {
       ->type_name("HOW");
   app_->add_option("--tokens", tokens_,
                    "A text file with one name per line for the keys, and for the queries if there "
-                   "are as many.")
+                   "are as many. Default: the tokens of the recording.")
       ->type_name("FILE");
+  app_->add_flag("--values", values_,
+                 "Multiply each weight by the norm of its value, which the recording must have: "
+                 "how much of the context it contributes.");
 }
 
 void MapCommand::add_look_options() {
@@ -154,6 +158,12 @@ void MapCommand::check_usage() const {
     throw UsageError(
         fmt::format("--top goes with one head, as each has largest keys of its own; got --head {}",
                     pool_name(*arguments_.place.heads)));
+  }
+  if (values_) {
+    if (!given("RECORDING")) throw UsageError("--values goes with a RECORDING");
+    if (arguments_.place.heads || given("--stats")) {
+      throw UsageError("--values goes with one head, without --stats");
+    }
   }
   // --output and --stats have different extensions, so they cannot be the same file.
 }
@@ -226,24 +236,37 @@ MapWords MapCommand::words(const AttendInputs& inputs, const AttendRules& rules,
                            const MapRequest& request, const MapLook& look) const {
   const ProblemShape& shape = inputs.shape;
   MapWords words;
-  words.title =
-      fmt::format("Attention of {} to {}", visible(inputs.query.name), visible(inputs.key.name));
+  words.title = fmt::format("Attention of {}", inputs.words());
   const std::string head =
       request.heads ? fmt::format("the {} of {} heads", pool_name(*request.heads), shape.q_heads)
-                    : fmt::format("head {} of {}", request.head, shape.q_heads);
+                    : fmt::format("head {} of {}", inputs.model_head(request.head), shape.q_heads);
+  if (inputs.source) {
+    const Recording& recording = inputs.source->recording;
+    if (!recording.model().empty() || !recording.source().empty()) {
+      words.lines.push_back(
+          visible(fmt::format("{}{}{}", recording.model(),
+                              recording.model().empty() || recording.source().empty() ? "" : ", ",
+                              recording.source())));
+    }
+    words.query_tokens = inputs.source->query_tokens(request.batch);
+    words.key_tokens = inputs.source->key_tokens(request.batch);
+  }
   words.lines.push_back(fmt::format("batch item {} of {}, {}; queries {} of {}, keys {} of {}",
                                     request.batch, shape.batch, head, span_words(request.queries),
                                     shape.q_len, span_words(request.keys), shape.kv_len));
-  words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words()),
+  words.lines.push_back(fmt::format("mask: {}; scores: {}", visible(rules.mask_words),
                                     rules.score_words(inputs.head_dim())));
   const bool single =
       request.columns == request.keys.size() && request.rows == request.queries.size();
   words.lines.push_back(
       fmt::format("{} x {} cells, {}; colours: {}, {}", request.columns, request.rows,
                   single ? "one for each pair of a key and a query"
-                         : fmt::format("the {} of the weights in each", pool_name(request.pool)),
+                         : fmt::format("the {} of the {} in each", pool_name(request.pool),
+                                       values_ ? "products" : "weights"),
                   look.colors_name, look.tone_name));
+  if (values_) words.lines.emplace_back("weights multiplied by the norms of their values");
   if (!tokens_.empty()) {
+    words.query_tokens.clear();
     words.key_tokens = read_tokens("--tokens", tokens_);
     require_tokens("--tokens", tokens_, words.key_tokens, shape.kv_len);
     if (shape.q_len == shape.kv_len) words.query_tokens = words.key_tokens;
@@ -311,8 +334,10 @@ int MapCommand::run() const {
   if (given("--stats")) require_writable(stats_);
 
   Progress progress;
+  const auto threads = static_cast<int>(arguments_.problem.threads);
   const MapResult result =
-      compute_map(inputs, rules, request, static_cast<int>(arguments_.problem.threads), progress);
+      values_ ? compute_value_map(inputs.source->attention, request, threads, progress)
+              : compute_map(inputs, rules, request, threads, progress);
   if (given("--output")) write_output(result, drawn, told);
   if (given("--stats")) write_stats(request, result, told);
   std::string text;

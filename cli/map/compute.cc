@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "fovea/analysis.h"
 #include "fovea/attention.h"
 #include "fovea/error.h"
 #include "fovea/weights.h"
@@ -46,12 +47,25 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
   MapResult result;
   const auto start = std::chrono::steady_clock::now();
   try {
-    static_cast<AttentionMap&>(result) =
-        attention_map({.query = inputs.query.view, .key = inputs.key.view}, request, options);
+    static_cast<AttentionMap&>(result) = attention_map(inputs.weights(), request, options);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }
   result.threads = threads_of(options.execution);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.clear();
+  return result;
+}
+
+MapResult compute_value_map(const RecordedAttention& attention, const MapRequest& request,
+                            int threads, Progress& progress) {
+  Execution execution = {.threads = threads};
+  CallProgress said(progress, 0.0);
+  execution.progress = [&](std::int64_t done, std::int64_t total) { said(done, total); };
+  MapResult result;
+  const auto start = std::chrono::steady_clock::now();
+  result.map = value_weighted_map(attention, value_norms(attention), request, execution);
+  result.threads = threads_of(execution);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   progress.clear();
   return result;
@@ -72,6 +86,11 @@ Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const 
   try {
     if (what == TileOf::kScores) {
       attention_scores(of, rectangle, options, tile);
+      return tile;
+    }
+    if (inputs.lse.defined()) {
+      of.lse = part.numbers_of(inputs.lse);
+      attention_weights(of, rectangle, options, tile);
       return tile;
     }
     Tensor lse(type, {1, 1, rectangle.queries});

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fovea/map.h"
+#include "fovea/recording.h"
 
 #include "cli/problem/inputs.h"
 #include "cli/problem/rules.h"
@@ -34,5 +35,10 @@ Tensor compute_tile(const AttendInputs& inputs, const AttendRules& rules, const 
 /// names the option.
 MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
                       const MapRequest& request, int threads, Progress& progress);
+
+/// Computes a map of the weights multiplied by the norms of their values. Throws InvalidArgument if
+/// the attention was recorded without values.
+MapResult compute_value_map(const RecordedAttention& attention, const MapRequest& request,
+                            int threads, Progress& progress);
 
 }  // namespace fovea::cli

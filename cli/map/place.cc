@@ -4,7 +4,10 @@
 
 #include "cli/map/place.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/problem/call.h"
 #include "cli/shell/number_list.h"
@@ -34,13 +37,12 @@ void add_head_option(CLI::App& app, PlaceArguments& to) {
     to.heads = value == "mean"  ? std::optional(Pool::kMean)
                : value == "max" ? std::optional(Pool::kMax)
                                 : std::nullopt;
-    const auto number = to.heads ? 0 : parse_number<std::int64_t>(value);
-    if (!number || *number < 0 || *number > kMaxCount) {
+    to.head = to.heads ? std::nullopt : parse_number<std::int64_t>(value);
+    if (!to.heads && (!to.head || *to.head < 0 || *to.head > kMaxCount)) {
       throw CLI::ValidationError(
           "--head", fmt::format("expected a whole number from 0 to {}, mean or max, got \"{}\"",
                                 kMaxCount, value));
     }
-    to.head = *number;
   };
   app.add_option_function<std::string>("--head", assign,
                                        "The query head (default 0), or mean or max over all heads.")
@@ -60,8 +62,7 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   if (heads == HeadChoice::kOneOrAll) {
     add_head_option(app, to);
   } else {
-    add_integer(app, "--head", to.head, {std::int64_t{0}, kMaxCount},
-                "The query head (default 0).");
+    add_index(app, "--head", to.head, "The query head (default 0).");
   }
   app.add_option("--rows", to.rows,
                  "Select the queries from FIRST to before END; both are optional. Default: all.")
@@ -69,17 +70,30 @@ void add_place_options(CLI::App& app, PlaceArguments& to, HeadChoice heads) {
   app.add_option("--cols", to.cols, "Select keys in the same way.")->type_name("FIRST:END");
 }
 
+/// Returns the index among the recorded heads of a head of the model.
+std::int64_t recorded_head(const RecordedSource& source, std::int64_t head) {
+  const std::vector<std::int64_t>& heads = source.attention.heads;
+  const auto found = std::ranges::find(heads, head);
+  if (found != heads.end()) return found - heads.begin();
+  fail("--head: expected a head that was recorded, {}, got {}", fmt::join(heads, ", "), head);
+}
+
 /// Returns the selection. Throws InvalidArgument if an index is out of range or the problem is
 /// empty.
-MapPlace place_in(const PlaceArguments& arguments, const ProblemShape& shape) {
+MapPlace place_in(const PlaceArguments& arguments, const AttendInputs& inputs) {
+  const ProblemShape& shape = inputs.shape;
   if (shape.q_heads == 0 || shape.q_len == 0 || shape.kv_len == 0) {
     fail("nothing to show: there are {} queries and {} keys{}", shape.q_len, shape.kv_len,
          shape.q_heads == 0 ? " of 0 heads" : "");
   }
   require_index("--batch", arguments.batch, shape.batch, "batch items");
-  require_index("--head", arguments.head, shape.q_heads, "heads of queries");
+  std::int64_t head = arguments.head.value_or(0);
+  if (inputs.source && !inputs.source->attention.heads.empty()) {
+    head = arguments.head ? recorded_head(*inputs.source, head) : 0;
+  }
+  require_index("--head", head, shape.q_heads, "heads of queries");
   return {.batch = arguments.batch,
-          .head = arguments.head,
+          .head = head,
           .heads = arguments.heads,
           .queries = parse_span("--rows", arguments.rows, shape.q_len),
           .keys = parse_span("--cols", arguments.cols, shape.kv_len)};
@@ -103,11 +117,11 @@ void check_weight_usage(const CLI::App& app, const WeightArguments& arguments,
 }
 
 WeightProblem read_weight_problem(const WeightArguments& arguments) {
-  WeightProblem problem = {.inputs = read_inputs(arguments.problem, ValueWish::kIfGiven),
-                           .rules = read_rules(arguments.problem),
-                           .place = {}};
+  WeightProblem problem = {
+      .inputs = read_inputs(arguments.problem, ValueWish::kIfGiven), .rules = {}, .place = {}};
+  problem.rules = read_rules(arguments.problem, problem.inputs);
   require_fit(problem.rules.options(), problem.inputs.shape);
-  problem.place = place_in(arguments.place, problem.inputs.shape);
+  problem.place = place_in(arguments.place, problem.inputs);
   return problem;
 }
 

@@ -26,8 +26,8 @@ namespace fovea::cli {
 /// The options of the selection as typed.
 struct PlaceArguments {
   std::int64_t batch = 0;
-  std::int64_t head = 0;
-  std::optional<Pool> heads = {};  ///< kMean or kMax pools all heads, and `head` is ignored
+  std::optional<std::int64_t> head = {};  ///< of the model, if a recording has only some heads
+  std::optional<Pool> heads = {};         ///< kMean or kMax pools all heads, and `head` is ignored
   std::string rows;
   std::string cols;
 };

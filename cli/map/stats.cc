@@ -13,6 +13,8 @@
 
 #include "fovea/info.h"
 
+#include "cli/shell/csv.h"
+
 namespace fovea::cli {
 namespace {
 
@@ -57,15 +59,6 @@ Json number(double value) {
 
 /// Returns a key, or null if there is none.
 Json key_number(std::int64_t key) { return key < 0 ? Json() : Json(key); }
-
-std::string csv_field(std::string_view text) {
-  std::string field = "\"";
-  for (const char c : text) {
-    if (c == '"') field += '"';
-    field += c;
-  }
-  return field + "\"";
-}
 
 }  // namespace
 
@@ -123,7 +116,7 @@ std::string stats_as_csv(const MapRequest& request, const MapResult& result,
     const RowTold told = told_of(statistics, i);
     const std::int64_t query = request.queries.begin + i;
     text += std::to_string(query);
-    if (named) text += "," + csv_field(token_of(words.query_tokens, query));
+    if (named) text += "," + csv_text(token_of(words.query_tokens, query));
     for (const double value : {told.entropy, told.effective_keys, told.maximum}) {
       text += "," + number_field(value);
     }

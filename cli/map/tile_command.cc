@@ -3,6 +3,7 @@
 // `fovea tile` (command.h).
 
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 
 #include "cli/map/command.h"
 #include "cli/map/place.h"
+#include "cli/map/tile_text.h"
 #include "cli/pages/pages.h"
 #include "cli/shell/output.h"
 #include "cli/shell/progress.h"
@@ -64,6 +66,15 @@ int TileCommand::run() const {
                                    static_cast<int>(arguments_.problem.threads), progress);
   progress.clear();
   if (!given("--output")) {
+    if (inputs.source) {
+      const std::vector<std::string> queries = inputs.source->query_tokens(place.batch);
+      const std::vector<std::string> keys = inputs.source->key_tokens(place.batch);
+      if (!queries.empty() || !keys.empty()) {
+        write_stdout(
+            tile_as_text(tile, {place.queries, place.keys, queries, keys}, choose_width(false)));
+        return 0;
+      }
+    }
     ArrayFormat format;
     format.line_width = choose_width(false);
     write_stdout(format_array(tile, format) + "\n");

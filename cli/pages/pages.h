@@ -11,6 +11,7 @@ namespace fovea::cli {
 
 extern const std::string_view kAttendPage;
 extern const std::string_view kCompletionPage;
+extern const std::string_view kDiffPage;
 extern const std::string_view kExplainPage;
 extern const std::string_view kFoveaPage;
 extern const std::string_view kHeadsPage;
@@ -18,6 +19,8 @@ extern const std::string_view kInfoPage;
 extern const std::string_view kInspectPage;
 extern const std::string_view kLearnPage;
 extern const std::string_view kMapPage;
+extern const std::string_view kRecordPage;
+extern const std::string_view kRolloutPage;
 extern const std::string_view kTilePage;
 extern const std::string_view kTrainPage;
 extern const std::string_view kTrainScenePage;

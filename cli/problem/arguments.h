@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arguments of `fovea attend` as typed; empty or absent if an option was not given.
+// The arguments of `fovea attend` and its relatives as typed; empty or absent if an option was not
+// given.
 
 #pragma once
 
@@ -8,11 +9,21 @@
 #include <optional>
 #include <string>
 
+#include "fovea/recording.h"
 #include "fovea/tensor.h"
 
 namespace fovea::cli {
 
+/// An attention in a recording.
+struct RecordedArguments {
+  std::string file;
+  std::optional<std::int64_t> layer;
+  std::optional<AttentionKind> kind;
+  std::string attention;  // its name
+};
+
 struct AttendArguments {
+  RecordedArguments recorded;
   std::string query;
   std::string key;
   std::string value;

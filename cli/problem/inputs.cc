@@ -14,8 +14,10 @@
 #include "fovea/error.h"
 #include "fovea/files.h"
 
+#include "cli/problem/recorded.h"
 #include "cli/problem/tensor_options.h"
 #include "reference/comparison.h"
+#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {
@@ -207,7 +209,54 @@ std::string TensorLayout::words() const {
                      length_first ? "length, heads" : "heads, length");
 }
 
+std::vector<std::string> RecordedSource::query_tokens(std::int64_t batch) const {
+  const TokenList* const list = recording.query_tokens(attention, batch);
+  return list == nullptr ? std::vector<std::string>() : list->texts;
+}
+
+std::vector<std::string> RecordedSource::key_tokens(std::int64_t batch) const {
+  const TokenList* const list = recording.key_tokens(attention, batch);
+  return list == nullptr ? std::vector<std::string>() : list->texts;
+}
+
+std::string AttendInputs::words() const {
+  if (source) {
+    return fmt::format("{} of {}", visible(source->attention.name),
+                       visible(source->recording.path()));
+  }
+  return fmt::format("{} to {}", visible(query.name), visible(key.name));
+}
+
+AttendInputs recorded_inputs(const Recording& recording, const RecordedAttention& attention,
+                             ValueWish wish) {
+  if (wish == ValueWish::kNeeded && !attention.value.defined()) {
+    throw InvalidArgument(fmt::format(
+        "{}: expected values, which a context needs, got {} without: it was recorded without them",
+        recording.path(), attention.name));
+  }
+  const auto tensor = [&](const char* name, const TensorRef& of) {
+    AttendTensor result;
+    result.name = fmt::format("{}:{}.{}", recording.path(), attention.name, name);
+    result.place = result.name;
+    result.tensor = of;
+    result.view = of.view();
+    return result;
+  };
+  AttendInputs inputs;
+  inputs.query = tensor("query", attention.query);
+  inputs.key = tensor("key", attention.key);
+  inputs.value = attention.value.defined() ? tensor("value", attention.value) : inputs.key;
+  inputs.shape = attention.shape();
+  inputs.lse = attention.lse;
+  inputs.source = RecordedSource{recording, attention};
+  return inputs;
+}
+
 AttendInputs read_inputs(const AttendArguments& arguments, ValueWish wish) {
+  if (!arguments.recorded.file.empty()) {
+    const Recording recording = Recording::open(arguments.recorded.file);
+    return recorded_inputs(recording, find_recorded(recording, arguments.recorded), wish);
+  }
   const InputFile file(arguments.input);
   AttendInputs inputs;
   inputs.query = read_one("query", arguments.query, file);

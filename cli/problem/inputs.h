@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The query, key and value of `fovea attend`: read, validated, and viewed as
-// [batch, heads, length, dim] for any rank and layout.
+// The query, key and value of `fovea attend`: read from tensor files or a recording, validated, and
+// viewed as [batch, heads, length, dim] for any rank and layout.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "fovea/mask.h"
+#include "fovea/recording.h"
 #include "fovea/tensor.h"
 
 #include "cli/problem/arguments.h"
@@ -41,13 +44,32 @@ struct AttendTensor {
   TensorView view;    ///< [batch, heads, length, dim]
 };
 
+/// A recording, and one of its attentions.
+struct RecordedSource {
+  Recording recording;
+  RecordedAttention attention;
+
+  /// Returns the texts of the tokens along the queries or keys; empty if there are none.
+  std::vector<std::string> query_tokens(std::int64_t batch) const;
+  std::vector<std::string> key_tokens(std::int64_t batch) const;
+};
+
 struct AttendInputs {
   AttendTensor query;
   AttendTensor key;
   AttendTensor value;
   TensorLayout layout;
   ProblemShape shape;
+  TensorView lse = {};  ///< [batch, q_heads, q_len], of a recording; otherwise undefined
+  std::optional<RecordedSource> source = {};  ///< set if the inputs come from a recording
 
+  /// Returns "q.npy to k.npy", or "layers.3 of run.safetensors".
+  std::string words() const;
+  /// Returns the index in the model of a query head.
+  std::int64_t model_head(std::int64_t head) const {
+    return source ? source->attention.model_head(head) : head;
+  }
+  WeightInputs weights() const { return {query.view, key.view, lse}; }
   std::int64_t head_dim() const { return query.view.extent(3); }
   std::int64_t value_dim() const { return value.view.extent(3); }
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }
@@ -56,6 +78,11 @@ struct AttendInputs {
 /// Whether the value tensor is required. If only weights are computed, the value is optional, and
 /// the key tensor stands in for a missing one.
 enum class ValueWish : std::uint8_t { kNeeded, kIfGiven };
+
+/// Returns an attention of a recording as inputs. Throws InvalidArgument if values are needed, but
+/// were not recorded.
+AttendInputs recorded_inputs(const Recording& recording, const RecordedAttention& attention,
+                             ValueWish wish = ValueWish::kIfGiven);
 
 /// Reads and validates the inputs. Throws InvalidArgument or IoError with a message that names the
 /// option and file, the expected and the actual value.

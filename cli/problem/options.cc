@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/problem/recorded.h"
 #include "cli/problem/tensor_options.h"
 #include "cli/shell/message.h"
 #include "cli/shell/option_types.h"
@@ -180,6 +181,8 @@ void add_threads_option(CLI::App& app, AttendArguments& to) {
 
 void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
                          const std::function<void()>& own) {
+  // `fovea heads` has an argument for several recordings.
+  if (app.get_option_no_throw("RECORDING") == nullptr) add_recorded_options(app, to.recorded);
   add_weight_tensor_options(app, to);
   app.option_defaults()->group(heading);
   own();
@@ -192,6 +195,12 @@ void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,
                          const std::vector<std::string>& tensors,
                          const std::vector<OptionText>& outputs) {
   const auto given = [&app](const std::string& option) { return app.count(option) > 0; };
+  if (check_recorded_usage(app, std::span(&arguments.recorded.file, 1))) {
+    std::vector<OptionText> texts = outputs;
+    texts.push_back({"--attention", &arguments.recorded.attention});
+    require_values(app, texts, arguments);
+    return;
+  }
   std::vector<OptionText> texts = texts_of(arguments);
   texts.insert(texts.end(), outputs.begin(), outputs.end());
   require_values(app, texts, arguments);
@@ -203,6 +212,10 @@ void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,
   const std::string all =
       fmt::format("{} and {}", fmt::join(tensors.begin(), tensors.end() - 1, ", "), tensors.back());
   if (!given("--input") && !missing.empty()) {
+    const bool nothing = missing.size() == tensors.size();
+    if (nothing && app.get_option_no_throw("RECORDING") != nullptr) {
+      throw UsageError(fmt::format("expected a RECORDING, or {}, or --input FILE", all));
+    }
     throw UsageError(
         fmt::format("expected {}, or --input FILE; {} is missing", all, missing.front()));
   }

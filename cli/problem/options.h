@@ -27,12 +27,14 @@ void add_score_options(CLI::App& app, AttendArguments& to);
 /// Adds --threads under the app's current heading.
 void add_threads_option(CLI::App& app, AttendArguments& to);
 
-/// Adds the common options of commands for weights: tensors, then the options that `own` adds under
-/// `heading`, then threads, masks and scores. `own` must leave the app at the heading "Options".
+/// Adds the common options of commands for weights: recordings, tensors, then the options that
+/// `own` adds under `heading`, then threads, masks and scores. `own` must leave the app at the
+/// heading "Options".
 void add_problem_options(CLI::App& app, AttendArguments& to, const char* heading,
                          const std::function<void()>& own);
 
-/// Throws UsageError for options without a value and for incompatible options. `tensors` are the
+/// Throws UsageError for options without a value and for incompatible options, including options
+/// beside a recording that it has itself. `tensors` are the
 /// options required without --input; `outputs` are the command's own options that take a string.
 void check_problem_usage(const CLI::App& app, const AttendArguments& arguments,
                          const std::vector<std::string>& tensors,

@@ -131,24 +131,16 @@ std::string some(const std::vector<Number>& numbers) {
   return text;
 }
 
+std::string words_of(const Alignment& alignment) {
+  return (alignment.values().size() == 1 ? "query 0 at key " : "queries 0 at keys ") +
+         some(alignment.values());
+}
+
 std::string bound(std::int64_t keys) { return keys < 0 ? "all" : std::to_string(keys); }
 
-}  // namespace
-
-Mask MaskParts::joined() const {
-  Mask mask = causal_or_prefix(causal, prefix);
-  if (window) mask = mask & fovea::window(window->first, window->second);
-  if (query_ids.defined()) mask = mask & fovea::documents(query_ids, key_ids);
-  if (key_lengths) mask = mask & fovea::key_lengths(*key_lengths);
-  if (dense.defined()) mask = mask & fovea::dense(dense);
-  return mask;
-}
-
-AttentionOptions AttendRules::options() const {
-  return {.mask = mask.joined(), .score = score, .alignment = alignment};
-}
-
-std::string AttendRules::mask_words() const {
+/// Returns the mask of options in words. `mask_name` is the file of the dense part.
+std::string words_of(const MaskParts& mask, const std::string& mask_name,
+                     const Alignment& alignment) {
   std::vector<std::string> rules;
   const auto add = [&](std::string rule) { rules.push_back(std::move(rule)); };
   if (mask.causal && mask.prefix) {
@@ -167,11 +159,23 @@ std::string AttendRules::mask_words() const {
   if (mask.dense.defined()) add("where " + mask_name + " is true");
   if (rules.empty()) return "every query sees every key";
   const bool placed = mask.causal || mask.window;
-  if (placed && !alignment.is_bottom_right()) {
-    add((alignment.values().size() == 1 ? "query 0 at key " : "queries 0 at keys ") +
-        some(alignment.values()));
-  }
+  if (placed && !alignment.is_bottom_right()) add(words_of(alignment));
   return fmt::format("{}", fmt::join(rules, "; "));
+}
+
+}  // namespace
+
+Mask MaskParts::joined() const {
+  Mask mask = causal_or_prefix(causal, prefix);
+  if (window) mask = mask & fovea::window(window->first, window->second);
+  if (query_ids.defined()) mask = mask & fovea::documents(query_ids, key_ids);
+  if (key_lengths) mask = mask & fovea::key_lengths(*key_lengths);
+  if (dense.defined()) mask = mask & fovea::dense(dense);
+  return mask;
+}
+
+AttentionOptions AttendRules::options() const {
+  return {.mask = mask, .score = score, .alignment = alignment};
 }
 
 std::string AttendRules::score_words(std::int64_t head_dim) const {
@@ -185,10 +189,30 @@ std::string AttendRules::score_words(std::int64_t head_dim) const {
 }
 
 AttendRules read_rules(const AttendArguments& arguments) {
-  return {.mask = read_mask(arguments),
-          .mask_name = arguments.mask == "-" ? "standard input" : arguments.mask,
-          .alignment = read_alignment(arguments.alignment),
-          .score = read_score(arguments)};
+  const MaskParts mask = read_mask(arguments);
+  AttendRules rules = {.mask = mask.joined(),
+                       .mask_words = {},
+                       .alignment = read_alignment(arguments.alignment),
+                       .score = read_score(arguments)};
+  rules.mask_words =
+      words_of(mask, arguments.mask == "-" ? "standard input" : arguments.mask, rules.alignment);
+  return rules;
+}
+
+AttendRules recorded_rules(const RecordedAttention& attention) {
+  const AttentionOptions& options = attention.options;
+  AttendRules rules = {.mask = options.mask,
+                       .mask_words = "every query sees every key",
+                       .alignment = options.alignment,
+                       .score = options.score};
+  if (options.mask.allows_all()) return rules;
+  rules.mask_words = options.mask.to_string();
+  if (!options.alignment.is_bottom_right()) rules.mask_words += "; " + words_of(options.alignment);
+  return rules;
+}
+
+AttendRules read_rules(const AttendArguments& arguments, const AttendInputs& inputs) {
+  return inputs.source ? recorded_rules(inputs.source->attention) : read_rules(arguments);
 }
 
 InvalidArgument in_words_of_options(const InvalidArgument& error) {

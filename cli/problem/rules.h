@@ -16,6 +16,7 @@
 #include "fovea/tensor.h"
 
 #include "cli/problem/arguments.h"
+#include "cli/problem/inputs.h"
 
 namespace fovea::cli {
 
@@ -35,20 +36,27 @@ struct MaskParts {
 };
 
 struct AttendRules {
-  MaskParts mask;
-  std::string mask_name;  ///< the file of the dense part
+  Mask mask;
+  /// The mask in words: "causal; window of 255 keys back and 0 ahead".
+  std::string mask_words;
   Alignment alignment;
   ScoreOptions score;
 
   AttentionOptions options() const;
 
-  /// Returns the mask in words: "causal; window of 255 keys back and 0 ahead".
-  std::string mask_words() const;
   /// Returns the score options in words: "scale 0.125, softcap 30, ALiBi".
   std::string score_words(std::int64_t head_dim) const;
 };
 
-/// Reads the rules. Throws InvalidArgument and IoError; messages begin with the option.
+/// Returns the rules of a recorded attention. Its mask may be any combination of rules, and is
+/// described as Mask::to_string() does.
+AttendRules recorded_rules(const RecordedAttention& attention);
+
+/// Reads the rules of options, or of a recorded attention. Throws InvalidArgument and IoError;
+/// messages begin with the option.
+AttendRules read_rules(const AttendArguments& arguments, const AttendInputs& inputs);
+
+/// Reads the rules of options. Throws as above.
 AttendRules read_rules(const AttendArguments& arguments);
 
 /// Returns an error of the library ("key_lengths: expected ...") with the name of the command-line

@@ -219,7 +219,7 @@ std::vector<const CLI::App*> listed_commands(const CLI::App& app) {
 std::string short_help(const CLI::App& app) {
   std::string text = "Usage: fovea COMMAND [ARGUMENT]...\n\n";
   TextWriter(text).groups(command_groups(app));
-  return text + "\nTry this first, or see fovea --help:\n\n" +
+  return text + "\nTry this first, or see fovea --help:\n" +
          "    fovea explain --text \"Your journey starts with one step\"\n";
 }
 

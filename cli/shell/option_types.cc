@@ -71,6 +71,18 @@ CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+CLI::Option* add_index(CLI::App& app, const std::string& name, std::optional<std::int64_t>& target,
+                       const std::string& description) {
+  const auto assign = [name, &target](const std::string& value) {
+    target = parse_number<std::int64_t>(value);
+    if (!target || *target < 0 || *target > kMaxCount) {
+      throw CLI::ValidationError(
+          name, fmt::format("expected a whole number from 0 to {}, got \"{}\"", kMaxCount, value));
+    }
+  };
+  return app.add_option_function<std::string>(name, assign, description)->type_name("N");
+}
+
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
                       const std::string& description) {
   const auto assign = [name, &target](const std::string& value) {

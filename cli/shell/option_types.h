@@ -73,6 +73,10 @@ CLI::Option* add_choices(CLI::App& app, const std::string& name, std::vector<std
 CLI::Option* add_real(CLI::App& app, const std::string& name, std::optional<double>& target,
                       const std::string& description);
 
+/// Adds an option for an index: a decimal integer from 0 to kMaxCount.
+CLI::Option* add_index(CLI::App& app, const std::string& name, std::optional<std::int64_t>& target,
+                       const std::string& description);
+
 /// Adds an option for a decimal integer between the two bounds of `range`, inclusive.
 template <class Integer>
 CLI::Option* add_integer(CLI::App& app, const std::string& name, Integer& target,

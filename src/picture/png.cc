@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include <png.h>
 
@@ -18,25 +19,12 @@ namespace fovea {
 namespace {
 
 constexpr std::size_t kPalette = 256;
-constexpr png_byte kMaskedPlace = 0;
-constexpr png_byte kNanPlace = 1;
+constexpr std::uint8_t kMaskedPlace = 0;
+constexpr std::uint8_t kNanPlace = 1;
 constexpr int kLevels = 254;  // the remaining palette entries
 
-std::array<png_color, kPalette> palette_of(ColorMap colors) {
-  std::array<png_color, kPalette> palette{};
-  const auto set = [&](std::size_t place, Rgb color) {
-    palette[place] = {color.red, color.green, color.blue};
-  };
-  // The colour of masked cells in viewers that do not support transparency.
-  set(kMaskedPlace, {0xe4, 0xe4, 0xe4});
-  set(kNanPlace, nan_color(colors));
-  for (std::size_t i = 0; i < kLevels; ++i) {
-    set(i + 2, color_of(colors, static_cast<double>(i) / (kLevels - 1)));
-  }
-  return palette;
-}
-
-png_byte place_of(const MapCells& map, const Scale& scale, std::int64_t row, std::int64_t column) {
+std::uint8_t place_of(const MapCells& map, const Scale& scale, std::int64_t row,
+                      std::int64_t column) {
   switch (kind_of(map, row, column)) {
     case CellKind::kMasked:
       return kMaskedPlace;
@@ -46,7 +34,7 @@ png_byte place_of(const MapCells& map, const Scale& scale, std::int64_t row, std
       break;
   }
   const double heat = scale.heat(map.value(row, column));
-  return static_cast<png_byte>(2 + std::lround(heat * (kLevels - 1)));
+  return static_cast<std::uint8_t>(2 + std::lround(heat * (kLevels - 1)));
 }
 
 /// Input and output buffers of libpng.
@@ -54,10 +42,10 @@ struct Image {
   png_uint_32 width = 0;
   png_uint_32 height = 0;
   std::array<png_color, kPalette> palette{};
-  std::vector<png_byte> pixels;
   std::vector<png_bytep> rows;
   std::vector<png_text> texts;
   std::string bytes;
+  bool transparent = true;
   bool no_memory = false;
 };
 
@@ -88,7 +76,7 @@ bool write(Image& image) {
   png_set_IHDR(png, info, image.width, image.height, 8, PNG_COLOR_TYPE_PALETTE, PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_set_PLTE(png, info, image.palette.data(), static_cast<int>(kPalette));
-  png_set_tRNS(png, info, kTransparent, 1, nullptr);
+  if (image.transparent) png_set_tRNS(png, info, kTransparent, 1, nullptr);
   png_set_text(png, info, image.texts.data(), static_cast<int>(image.texts.size()));
   png_set_rows(png, info, image.rows.data());
   png_write_png(png, info, PNG_TRANSFORM_IDENTITY, nullptr);
@@ -98,21 +86,16 @@ bool write(Image& image) {
 
 }  // namespace
 
-std::string map_as_png(const MapCells& map, const MapLook& look,
-                       const std::vector<ImageText>& texts) {
+std::string image_as_png(IndexedImage of, const std::vector<ImageText>& texts) {
   Image image;
-  image.width = static_cast<png_uint_32>(map.columns());
-  image.height = static_cast<png_uint_32>(map.rows());
-  image.palette = palette_of(look.colors);
-  const Scale scale(look.tone, map);
-  image.pixels.reserve(static_cast<std::size_t>(map.rows() * map.columns()));
-  for (std::int64_t r = 0; r < map.rows(); ++r) {
-    for (std::int64_t c = 0; c < map.columns(); ++c) {
-      image.pixels.push_back(place_of(map, scale, r, c));
-    }
+  image.width = static_cast<png_uint_32>(of.width);
+  image.height = static_cast<png_uint_32>(of.height);
+  image.transparent = of.transparent;
+  for (std::size_t i = 0; i < kPalette; ++i) {
+    image.palette[i] = {of.palette[i].red, of.palette[i].green, of.palette[i].blue};
   }
   for (std::size_t r = 0; r < image.height; ++r) {
-    image.rows.push_back(image.pixels.data() + r * image.width);
+    image.rows.push_back(of.pixels.data() + r * image.width);
   }
   // libpng takes pointers to non-const strings but does not modify them.
   std::vector<ImageText> own = texts;
@@ -132,6 +115,27 @@ std::string map_as_png(const MapCells& map, const MapLook& look,
     throw std::runtime_error("libpng could not make the image");
   }
   return std::move(image.bytes);
+}
+
+std::string map_as_png(const MapCells& map, const MapLook& look,
+                       const std::vector<ImageText>& texts) {
+  IndexedImage image;
+  image.width = map.columns();
+  image.height = map.rows();
+  // The colour of masked cells in viewers that do not support transparency.
+  image.palette[kMaskedPlace] = {0xe4, 0xe4, 0xe4};
+  image.palette[kNanPlace] = nan_color(look.colors);
+  for (std::size_t i = 0; i < kLevels; ++i) {
+    image.palette[i + 2] = color_of(look.colors, static_cast<double>(i) / (kLevels - 1));
+  }
+  const Scale scale(look.tone, map);
+  image.pixels.reserve(static_cast<std::size_t>(map.rows() * map.columns()));
+  for (std::int64_t r = 0; r < map.rows(); ++r) {
+    for (std::int64_t c = 0; c < map.columns(); ++c) {
+      image.pixels.push_back(place_of(map, scale, r, c));
+    }
+  }
+  return image_as_png(std::move(image), texts);
 }
 
 }  // namespace fovea

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "json/json_text.h"
+#include "picture/base64.h"
 #include "picture/png.h"
 #include "text/html_escape.h"
 #include "text/text_width.h"
@@ -38,24 +39,6 @@ constexpr std::int64_t kMaxRects = 2500;
 constexpr double kLetter = 7.0;  // approximate width of a letter in labels
 constexpr int kTokenColumns = 16;
 constexpr double kLabelRoom = 11.0;  // minimum height of a label
-
-std::string base64(std::span<const unsigned char> bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t left = std::min<std::size_t>(bytes.size() - i, 3);
-    std::uint32_t group = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      group = group << 8U | (k < left ? static_cast<std::uint32_t>(bytes[i + k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += k <= left ? kDigits[(group >> (18 - 6 * k)) & 63U] : '=';
-    }
-  }
-  return text;
-}
 
 /// Label of an axis. `at` is the middle of the labelled cell as a fraction of the axis.
 struct AxisLabel {
@@ -189,14 +172,13 @@ void add_cells(std::string& svg, const Drawing& drawing) {
 
 void add_image(std::string& svg, const Drawing& drawing) {
   const std::string png = map_as_png(drawing.map, drawing.look, {});
-  const auto bytes = std::span(reinterpret_cast<const unsigned char*>(png.data()), png.size());
   // Nearest-neighbour scaling would drop cells arbitrarily if cells were smaller than pixels.
   const bool sharp = std::min(drawing.cell_width(), drawing.cell_height()) >= 1.5;
   svg += fmt::format(
       "<image x=\"{:.6g}\" y=\"{:.6g}\" width=\"{:.6g}\" height=\"{:.6g}\" "
-      "preserveAspectRatio=\"none\"{} href=\"data:image/png;base64,{}\"/>\n",
+      "preserveAspectRatio=\"none\"{} href=\"{}\"/>\n",
       drawing.left, drawing.top, drawing.across.length, drawing.down.length,
-      sharp ? " style=\"image-rendering:pixelated\"" : "", base64(bytes));
+      sharp ? " style=\"image-rendering:pixelated\"" : "", png_address(png));
 }
 
 void add_axes(std::string& svg, const Drawing& drawing) {
@@ -226,12 +208,12 @@ void add_axes(std::string& svg, const Drawing& drawing) {
   const double down_middle = drawing.top + drawing.down.length / 2;
   svg += fmt::format(
       "<text class=\"axis\" text-anchor=\"middle\" transform=\"translate(20 {:.6g}) "
-      "rotate(-90)\">query</text>\n",
-      down_middle);
+      "rotate(-90)\">{}</text>\n",
+      down_middle, escape(drawing.words.down));
   const double under = drawing.across.named ? label_width(drawing.across) * 0.7 + 32.0 : 38.0;
   svg += fmt::format(
-      "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.6g}\" y=\"{:.6g}\">key</text>\n",
-      drawing.left + drawing.across.length / 2, bottom + under);
+      "<text class=\"axis\" text-anchor=\"middle\" x=\"{:.6g}\" y=\"{:.6g}\">{}</text>\n",
+      drawing.left + drawing.across.length / 2, bottom + under, escape(drawing.words.across));
 }
 
 void add_color_bar(std::string& svg, const Drawing& drawing) {
@@ -283,7 +265,7 @@ std::string draw(const MapCells& map, const MapLook& look, const MapWords& words
   const double title_height = titled ? 38.0 + kLine * static_cast<double>(words.lines.size()) : 0.0;
   Drawing drawing = make_drawing(map, look, words, title_height);
   if (titled) {
-    int columns = display_width(words.title) * 5 / 4;
+    int columns = display_width(words.title) * 3 / 2;
     for (const std::string& line : words.lines) columns = std::max(columns, display_width(line));
     drawing.width = std::max(drawing.width, 28.0 + columns * 6.6);
   }
@@ -366,10 +348,12 @@ std::string map_as_html(const MapCells& map, const MapLook& look, const MapWords
   page += fmt::format(
       "<script>\nconst map = {{rows: {}, columns: {}, queries: {}, keys: {}, "
       "pool: "
-      "\"{}\",\n  queryTokens: {},\n  keyTokens: {},\n  cells: \"{}\"}};\n\n{}</script>\n",
+      "\"{}\", names: [{}, {}, {}],\n  queryTokens: {},\n  keyTokens: {},\n  cells: "
+      "\"{}\"}};\n\n{}</script>\n",
       map.rows(), map.columns(), span_json(map.queries), span_json(map.keys), pool_name(map.pool),
-      token_list(words.query_tokens, map.queries), token_list(words.key_tokens, map.keys),
-      cell_numbers(map), kMapPageScript);
+      script_json_string(words.down), script_json_string(words.across),
+      script_json_string(words.value), token_list(words.query_tokens, map.queries),
+      token_list(words.key_tokens, map.keys), cell_numbers(map), kMapPageScript);
   return page + "</body>\n</html>\n";
 }
 

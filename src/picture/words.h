@@ -21,6 +21,10 @@ struct MapWords {
   /// Names of all queries and keys of the problem; empty if there are none.
   std::vector<std::string> query_tokens;
   std::vector<std::string> key_tokens;
+  /// What a row, a column and a number of the map are.
+  std::string down = "query";
+  std::string across = "key";
+  std::string value = "weight";
 };
 
 /// Returns "3" or "3 to 7".

@@ -71,9 +71,9 @@ MISUSE = [
     # Inputs.
     ("--query q.npy --key k.npy", "expected --query, --key and --value, or --input FILE; --value is missing"),
     ("--value v.npy", "--query is missing"),
-    ("", "--query is missing"),
+    ("", "expected a RECORDING, or --query, --key and --value, or --input FILE"),
     (f"{QKV} --input all.npz", "--input: expected no file where --query, --key and --value are given"),
-    (f"{QKV} extra.npy", 'unexpected argument "extra.npy"'),
+    (f"{QKV} extra.npy", '--query: expected no tensors, masks or scores beside the recording "extra.npy"'),
     (f"{QKV} --quary q.npy", 'unknown option "--quary" (did you mean "--query"?)'),
     (f"{QKV} --output", "--output: expected a value"),
     (f"{QKV} --query=", "--query: expected a value"),

@@ -20,7 +20,8 @@ MISUSE = [
     ("{QK} --sort previous", "--sort: expected one of share,", 'got "previous" (did you mean "prev"?)'),
     ("{QK} --sort dist", 'got "dist" (did you mean "distance"?)'),
     ("{QK} --output heads.txt",
-     '--output: expected a name that ends in .json or .csv, which is what is written, got "heads.txt"'),
+     '--output: expected a name that ends in .json, .csv, .png, .svg or .html, which is what is written, '
+     'got "heads.txt"'),
     ("{QK} --output=", "--output: expected a value"),
     ("{QK} --sinks 1", "--sinks: expected one number per query head (4), got 1"),
     ("--query none.npy --key none.npy", "nothing to show: expected at least one of each, got batch 1, heads 2, queries 0, keys 0"),

@@ -18,6 +18,9 @@ PAGES = {
     "fovea map": ["map", "--help"],
     "fovea tile": ["tile", "--help"],
     "fovea heads": ["heads", "--help"],
+    "fovea diff": ["diff", "--help"],
+    "fovea rollout": ["rollout", "--help"],
+    "fovea record": ["record", "--help"],
     "fovea-bench": ["--help"],
     "fovea info": ["info", "--help"],
     "fovea completion": ["completion", "--help"],
@@ -140,14 +143,15 @@ class HelpTest(CliTest):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         text = result.stderr.decode()
         self.assertIn("Usage: fovea COMMAND", text)
-        for command in ("learn", "explain", "inspect", "attend", "map", "tile", "heads", "train", "info", "completion"):
+        for command in ("learn", "explain", "inspect", "attend", "map", "tile", "heads", "diff", "rollout", "record",
+                        "train", "info", "completion"):
             self.assertRegex(text, rf"(?m)^    {command} +\w")
         self.assertLessEqual(len(text.splitlines()), 24)
 
     def test_commands_are_grouped_by_purpose(self):
-        groups = [("Learn", {"learn", "explain"}), ("Look", {"inspect", "map", "tile", "heads"}), ("Compute", {"attend"}),
-                  ("Train", {"train", "translate"}),
-                  ("Measure (see also the separate program fovea-bench)", {"info"}), ("Set up", {"completion"})]
+        groups = [("Learn", {"learn", "explain"}), ("Look", {"inspect", "map", "tile", "heads", "diff", "rollout"}),
+                  ("Compute", {"attend", "record"}), ("Train", {"train", "translate"}),
+                  ("Measure (fovea-bench) and set up", {"info", "completion"})]
         page = self.succeed("--help").partition("\nCOMMANDS\n")[2].partition("\n\n")[0]
         short = run().stderr.decode().partition("\n\n")[2].partition("\n\n")[0]
         for text in (page, short):

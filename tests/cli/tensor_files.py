@@ -35,8 +35,9 @@ def npz(members, method=zipfile.ZIP_STORED):
     return file.getvalue()
 
 
-def safetensors(tensors, data):
-    header = json.dumps(tensors).encode()
+def safetensors(tensors, data, metadata=None):
+    header = json.dumps({"__metadata__": metadata, **tensors} if metadata else tensors).encode()
+    header += b" " * (-len(header) % 8)  # the elements are aligned, as in files of other writers
     return struct.pack("<Q", len(header)) + header + data
 
 
@@ -134,14 +135,14 @@ def npz_of(arrays):
     return npz({f"{name}.npy": array.npy() for name, array in arrays.items()})
 
 
-def safetensors_of(arrays):
+def safetensors_of(arrays, metadata=None):
     tensors, data = {}, b""
     for name, array in arrays.items():
         piece = array._encode(array.values)
         tensors[name] = {"dtype": _TYPES[array.dtype][2], "shape": list(array.shape),
                          "data_offsets": [len(data), len(data) + len(piece)]}
         data += piece
-    return safetensors(tensors, data)
+    return safetensors(tensors, data, metadata)
 
 
 def read_arrays(path):
@@ -156,7 +157,7 @@ def read_arrays(path):
     header = json.loads(content[8:8 + size])
     return {name: Array._decoded(what["shape"], what["dtype"],
                                  content[8 + size:][slice(*what["data_offsets"])], 2)
-            for name, what in header.items()}
+            for name, what in header.items() if name != "__metadata__"}
 
 
 def attention(query, key, value, visible=lambda *place: True, score=lambda place, s: s, scale=None,

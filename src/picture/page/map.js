@@ -31,8 +31,9 @@ svg.addEventListener("pointermove", event => {
   const queries = part(map.queries, row, map.rows), keys = part(map.keys, column, map.columns);
   const one = queries[1] - queries[0] === 1 && keys[1] - keys[0] === 1;
   const says = weight < 0 ? "masked" : Number.isNaN(weight) ? "nan" : weight.toPrecision(4);
-  told.textContent = `${name("query", queries, map.queries[0], map.queryTokens)}\n` +
-    `${name("key", keys, map.keys[0], map.keyTokens)}\n${one ? "weight" : map.pool}: ${says}`;
+  const [down, across, value] = map.names;
+  told.textContent = `${name(down, queries, map.queries[0], map.queryTokens)}\n` +
+    `${name(across, keys, map.keys[0], map.keyTokens)}\n${one ? value : map.pool}: ${says}`;
   told.style.display = "block";
   const room = told.getBoundingClientRect();
   told.style.left = `${Math.min(event.clientX + 14, innerWidth - room.width - 8)}px`;

@@ -90,32 +90,35 @@ void expect_divergence(const RecordedAttention& a, const RecordedAttention& b) {
   }
 }
 
-RecordedAttention normal(const ProblemShape& shape, const AttentionOptions& options,
-                         std::uint64_t seed) {
+RecordedAttention random_attention(const ProblemShape& shape, const AttentionOptions& options,
+                                   std::uint64_t seed) {
   return recorded(stored_problem(shape, 16, 4, InputKind::kNormal, seed), options);
 }
 
 TEST(AttentionDivergence, MatchesTheDefinitionForAllOptions) {
   for (const OptionSet& set : option_sets()) {
     SCOPED_TRACE(set.name);
-    expect_divergence(normal(kOptionShape, set.options, 1), normal(kOptionShape, set.options, 2));
+    expect_divergence(random_attention(kOptionShape, set.options, 1),
+                      random_attention(kOptionShape, set.options, 2));
   }
 }
 
 TEST(AttentionDivergence, MatchesTheDefinitionForDifferentMasksAndHeads) {
   const ProblemShape shape{1, 4, 2, 230, 230};
   const ProblemShape other{1, 4, 4, 230, 230};
-  expect_divergence(normal(shape, {.mask = causal()}, 1), normal(other, {.mask = window(9, 3)}, 2));
+  expect_divergence(random_attention(shape, {.mask = causal()}, 1),
+                    random_attention(other, {.mask = window(9, 3)}, 2));
   // The first queries see no key of either, of one, and of both.
-  expect_divergence(normal({1, 2, 1, 9, 5}, {.mask = causal()}, 3),
-                    normal({1, 2, 1, 9, 5}, {.mask = window(2, 1)}, 4));
-  expect_divergence(normal({1, 2, 1, 9, 5}, {.mask = causal(), .score = {.sinks = {0.5, -1.0}}}, 3),
-                    normal({1, 2, 1, 9, 5}, {.mask = causal()}, 4));
+  expect_divergence(random_attention({1, 2, 1, 9, 5}, {.mask = causal()}, 3),
+                    random_attention({1, 2, 1, 9, 5}, {.mask = window(2, 1)}, 4));
+  expect_divergence(
+      random_attention({1, 2, 1, 9, 5}, {.mask = causal(), .score = {.sinks = {0.5, -1.0}}}, 3),
+      random_attention({1, 2, 1, 9, 5}, {.mask = causal()}, 4));
 }
 
 TEST(AttentionDivergence, EqualAttentionsHaveNone) {
-  const RecordedAttention attention =
-      normal({2, 3, 1, 210, 530}, {.mask = causal(), .score = {.sinks = {0.0, 1.0, 2.0}}}, 1);
+  const RecordedAttention attention = random_attention(
+      {2, 3, 1, 210, 530}, {.mask = causal(), .score = {.sinks = {0.0, 1.0, 2.0}}}, 1);
   const AttentionDivergence found = attention_divergence(attention, attention);
   EXPECT_TRUE(all_are(found.rows, 0.0));
   EXPECT_TRUE(all_are(found.mean, 0.0));
@@ -123,16 +126,16 @@ TEST(AttentionDivergence, EqualAttentionsHaveNone) {
 }
 
 TEST(AttentionDivergence, DoesNotDependOnTheOrder) {
-  const RecordedAttention a = normal(kOptionShape, {.mask = causal()}, 1);
-  const RecordedAttention b = normal(kOptionShape, {.mask = window(100, 0)}, 2);
+  const RecordedAttention a = random_attention(kOptionShape, {.mask = causal()}, 1);
+  const RecordedAttention b = random_attention(kOptionShape, {.mask = window(100, 0)}, 2);
   EXPECT_TRUE(same_bits(attention_divergence(a, b).rows, attention_divergence(b, a).rows));
 }
 
 TEST(AttentionDivergence, IsLn2WithoutACommonKey) {
   const ProblemShape shape{1, 1, 1, 40, 40};
   const AttentionDivergence found =
-      attention_divergence(normal(shape, {.mask = window(0, 0)}, 1),
-                           normal(shape, {.mask = window(-1, -1) & prefix(1)}, 1));
+      attention_divergence(random_attention(shape, {.mask = window(0, 0)}, 1),
+                           random_attention(shape, {.mask = window(-1, -1) & prefix(1)}, 1));
   // Query 0 sees key 0 in both.
   EXPECT_EQ(found.rows.value({0, 0, 0}), 0.0);
   for (std::int64_t query = 1; query < 40; ++query) {
@@ -162,7 +165,7 @@ TEST(AttentionDivergence, NanSpoilsTheHeadOnly) {
   RandomProblem problem = stored_problem({1, 2, 2, 30, 30}, 8, 8);
   set_value(problem.query, {0, 1, 7, 2}, std::nan(""));
   const RecordedAttention a = recorded(problem, {.mask = causal()});
-  const RecordedAttention b = normal({1, 2, 2, 30, 30}, {.mask = causal()}, 2);
+  const RecordedAttention b = random_attention({1, 2, 2, 30, 30}, {.mask = causal()}, 2);
   const AttentionDivergence found = attention_divergence(a, b);
   EXPECT_FALSE(std::isnan(found.mean.value({0, 0})));
   EXPECT_TRUE(std::isnan(found.mean.value({0, 1})));
@@ -173,8 +176,8 @@ TEST(AttentionDivergence, NanSpoilsTheHeadOnly) {
 }
 
 TEST(AttentionDivergence, AnyNumberOfThreadsGivesTheSameBits) {
-  const RecordedAttention a = normal(kOptionShape, {.mask = causal()}, 1);
-  const RecordedAttention b = normal(kOptionShape, {.mask = causal()}, 2);
+  const RecordedAttention a = random_attention(kOptionShape, {.mask = causal()}, 1);
+  const RecordedAttention b = random_attention(kOptionShape, {.mask = causal()}, 2);
   const AttentionDivergence one = attention_divergence(a, b, {.threads = 1});
   for (const int threads : {2, 3, 8}) {
     const AttentionDivergence more = attention_divergence(a, b, {.threads = threads});
@@ -185,13 +188,13 @@ TEST(AttentionDivergence, AnyNumberOfThreadsGivesTheSameBits) {
 }
 
 TEST(AttentionDivergence, RefusesWhatDoesNotFit) {
-  const RecordedAttention a = normal({1, 2, 2, 10, 10}, {}, 1);
+  const RecordedAttention a = random_attention({1, 2, 2, 10, 10}, {}, 1);
   const auto message = [&](const RecordedAttention& b) {
     return message_of([&] { attention_divergence(a, b); });
   };
-  EXPECT_EQ(message(normal({1, 2, 2, 11, 10}, {}, 1)),
+  EXPECT_EQ(message(random_attention({1, 2, 2, 11, 10}, {}, 1)),
             "second: expected q_len 10 as the first attention has, got 11");
-  EXPECT_EQ(message(normal({1, 1, 1, 10, 10}, {}, 1)),
+  EXPECT_EQ(message(random_attention({1, 1, 1, 10, 10}, {}, 1)),
             "second: expected q_heads 2 as the first attention has, got 1");
   RecordedAttention heads = a;
   heads.heads = {0, 5};
@@ -208,7 +211,7 @@ TEST(AttentionDivergence, RefusesWhatDoesNotFit) {
 }
 
 TEST(AttentionDivergence, Stops) {
-  const RecordedAttention a = normal({1, 2, 2, 300, 300}, {}, 1);
+  const RecordedAttention a = random_attention({1, 2, 2, 300, 300}, {}, 1);
   std::stop_source source;
   source.request_stop();
   EXPECT_THROW(attention_divergence(a, a, {.stop = source.get_token()}), Stopped);

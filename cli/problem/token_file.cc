@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Names of queries and keys (tokens.h).
+// Names of queries and keys (token_file.h).
 
-#include "cli/map/tokens.h"
+#include "cli/problem/token_file.h"
 
 #include <algorithm>
 #include <string_view>
