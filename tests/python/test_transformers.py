@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: E402
+from transformers.masking_utils import sdpa_mask  # noqa: E402
 from transformers.utils.generic import is_flash_attention_requested  # noqa: E402
 from transformers_models import (  # noqa: E402
     GROUPED,
@@ -157,6 +158,20 @@ def test_generation(name, padding):
         finite = other.isfinite()
         assert (one - other)[finite].abs().max() <= 1e-6 * max(1, largest)  # parts of the models are float32
     assert not [leaf for call in calls for leaf in call.rule.leaves() if isinstance(leaf, (Dense, Computed))]
+
+
+@pytest.mark.parametrize("make", [llama, gemma2], ids=lambda make: make.__name__)
+@torch.no_grad()
+def test_generation_with_an_assistant(make):
+    """A smaller model, or the text itself, proposes tokens, and rejected ones are removed from the caches."""
+    ids = text(batch=1, length=11)
+    options = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False, "attention_mask": torch.ones_like(ids)}
+    model = make()
+    assistant = using(build(type(model), model.config, seed=9), "fovea", torch.float64)
+    right = using(model, "plain", torch.float64).generate(ids, **options)
+    model = using(model, "fovea", torch.float64)
+    for further in ({"assistant_model": assistant}, {"prompt_lookup_num_tokens": 3}):
+        assert torch.equal(model.generate(ids, **options, **further), right)
 
 
 @torch.no_grad()
@@ -869,12 +884,15 @@ def test_cost_of_a_call(say):
     assert masking < 100
 
 
+@pytest.mark.parametrize("padded", [False, True], ids=["causal", "padded"])
 @torch.no_grad()
-def test_not_slower_than_sdpa(say):
+def test_not_slower_than_sdpa(padded, say):
     module = torch.nn.Module()
-    query, key, value = drawn((1, 8, 512, 64), (1, 8, 512, 64), (1, 8, 512, 64))
-    mask = fovea.transformers.mask(1, 512, 512)
-    found = microseconds(lambda: fovea.transformers.attention(module, query, key, value, mask), 2)
-    sdpa = microseconds(lambda: sdpa_attention_forward(module, query, key, value, None), 2)
-    say(f"transformers, 512 causal tokens, 8 heads: {found:.0f} us, sdpa {sdpa:.0f} us")
+    query, key, value = drawn((2, 8, 512, 64), (2, 8, 512, 64), (2, 8, 512, 64))
+    visible = left_padded(torch.ones(2, 512)).bool() if padded else None
+    mask = fovea.transformers.mask(2, 512, 512, attention_mask=visible)
+    theirs = sdpa_mask(2, 512, 512, attention_mask=visible)
+    found = microseconds(lambda: fovea.transformers.attention(module, query, key, value, mask), 1)
+    sdpa = microseconds(lambda: sdpa_attention_forward(module, query, key, value, theirs), 1)
+    say(f"transformers, 512 tokens{', padded' * padded}, 2 x 8 heads: {found:.0f} us, sdpa {sdpa:.0f} us")
     assert found < 1.5 * sdpa  # of which 0.5 for other load
