@@ -876,12 +876,14 @@ def test_cost_of_a_call(say):
     found = microseconds(lambda: fovea.transformers.attention(module, query, key, value, mask, scaling=0.125), 500)
     sdpa = microseconds(lambda: sdpa_attention_forward(module, query, key, value, None, scaling=0.125), 500)
     masking = microseconds(lambda: fovea.transformers.mask(1, 1, 64, 63).mask(), 200)
+    theirs = microseconds(lambda: sdpa_mask(1, 1, 64, 63, allow_is_causal_skip=False), 200)
     say(
         f"transformers, 1 query on 64 keys: {found:.1f} us, of which {engine:.1f} in the engine; sdpa {sdpa:.1f} us; "
-        f"the mask of a step {masking:.1f} us"
+        f"the mask of a step {masking:.1f} us, sdpa's {theirs:.1f} us"
     )
-    assert found - engine < 30
-    assert masking < 100
+    # Factors of 2 and 3 for other load; on an idle machine both are below 1.
+    assert found < 2 * sdpa
+    assert masking < 3 * theirs
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["causal", "padded"])
