@@ -80,13 +80,12 @@ Rgb nan_color(ColorMap colors) {
 Scale::Scale(Tone tone, const MapCells& map) : tone_(tone) {
   double largest = 0.0;
   double smallest = std::numeric_limits<double>::infinity();
-  for (std::int64_t r = 0; r < map.rows(); ++r) {
-    for (std::int64_t c = 0; c < map.columns(); ++c) {
-      if (kind_of(map, r, c) != CellKind::kWeight) continue;
-      const double value = map.value(r, c);
-      largest = std::max(largest, value);
-      if (value > 0.0) smallest = std::min(smallest, value);
-    }
+  const CellList cells(map);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells.kind(i) != CellKind::kWeight) continue;
+    const double value = cells.value(i);
+    largest = std::max(largest, value);
+    if (value > 0.0) smallest = std::min(smallest, value);
   }
   if (largest > 0.0) top_ = largest;
   // The scale spans at least a decade, so that noise does not look like contrast.
@@ -118,6 +117,14 @@ std::vector<Scale::Tick> Scale::ticks(double distance) const {
   chosen.push_back({bottom(), (tone_ == Tone::kLog ? "≤ " : "") + words(bottom())});
   std::reverse(chosen.begin(), chosen.end());
   return chosen;
+}
+
+CellList::CellList(const MapCells& map) : pairs_(map.pairs.span<std::int64_t>()) {
+  if (map.cells.dtype() == DType::kFloat32) {
+    floats_ = map.cells.span<float>();
+  } else {
+    doubles_ = map.cells.span<double>();
+  }
 }
 
 CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column) {

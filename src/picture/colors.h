@@ -5,7 +5,10 @@
 
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +59,28 @@ class Scale {
 /// How a cell is drawn.
 enum class CellKind : std::uint8_t { kMasked, kNan, kWeight };
 CellKind kind_of(const MapCells& map, std::int64_t row, std::int64_t column);
+
+/// The cells of a map in row-major order, for loops over millions of them, in which the views of
+/// MapCells::value() would take most of the time.
+class CellList {
+ public:
+  /// The map must outlive this object.
+  explicit CellList(const MapCells& map);
+
+  std::size_t size() const { return pairs_.size(); }
+  double value(std::size_t cell) const {
+    return floats_.empty() ? doubles_[cell] : static_cast<double>(floats_[cell]);
+  }
+  CellKind kind(std::size_t cell) const {
+    if (pairs_[cell] == 0) return CellKind::kMasked;
+    return std::isfinite(value(cell)) ? CellKind::kWeight : CellKind::kNan;
+  }
+
+ private:
+  std::span<const float> floats_;
+  std::span<const double> doubles_;  // used if floats_ is empty
+  std::span<const std::int64_t> pairs_;
+};
 
 /// How a map is drawn.
 struct MapLook {

@@ -251,11 +251,10 @@ std::string draw_grid(const HeadGrid& grid, bool titled) {
 
 HeadImage head_image(const MapCells& map) {
   constexpr double kQuantile = 0.995;
+  const CellList cells(map);
   std::vector<double> weights;
-  for (std::int64_t r = 0; r < map.rows(); ++r) {
-    for (std::int64_t c = 0; c < map.columns(); ++c) {
-      if (kind_of(map, r, c) == CellKind::kWeight) weights.push_back(map.value(r, c));
-    }
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells.kind(i) == CellKind::kWeight) weights.push_back(cells.value(i));
   }
   double top = 0.0;
   if (!weights.empty()) {
@@ -266,17 +265,15 @@ HeadImage head_image(const MapCells& map) {
   }
   if (!(top > 0.0)) top = 1.0;
   HeadImage image = {.width = map.columns(), .height = map.rows()};
-  image.pixels.reserve(static_cast<std::size_t>(image.width * image.height));
-  for (std::int64_t r = 0; r < map.rows(); ++r) {
-    for (std::int64_t c = 0; c < map.columns(); ++c) {
-      const CellKind kind = kind_of(map, r, c);
-      std::uint8_t entry = kind == CellKind::kNan ? kNanEntry : kPaperEntry;
-      if (kind == CellKind::kWeight) {
-        const double heat = std::sqrt(std::clamp(map.value(r, c) / top, 0.0, 1.0));
-        entry = static_cast<std::uint8_t>(kFirstLevel + std::lround(heat * (kGridLevels - 1)));
-      }
-      image.pixels.push_back(entry);
+  image.pixels.reserve(cells.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const CellKind kind = cells.kind(i);
+    std::uint8_t entry = kind == CellKind::kNan ? kNanEntry : kPaperEntry;
+    if (kind == CellKind::kWeight) {
+      const double heat = std::sqrt(std::clamp(cells.value(i) / top, 0.0, 1.0));
+      entry = static_cast<std::uint8_t>(kFirstLevel + std::lround(heat * (kGridLevels - 1)));
     }
+    image.pixels.push_back(entry);
   }
   return image;
 }

@@ -23,9 +23,8 @@ constexpr std::uint8_t kMaskedPlace = 0;
 constexpr std::uint8_t kNanPlace = 1;
 constexpr int kLevels = 254;  // the remaining palette entries
 
-std::uint8_t place_of(const MapCells& map, const Scale& scale, std::int64_t row,
-                      std::int64_t column) {
-  switch (kind_of(map, row, column)) {
+std::uint8_t place_of(const CellList& cells, const Scale& scale, std::size_t cell) {
+  switch (cells.kind(cell)) {
     case CellKind::kMasked:
       return kMaskedPlace;
     case CellKind::kNan:
@@ -33,7 +32,7 @@ std::uint8_t place_of(const MapCells& map, const Scale& scale, std::int64_t row,
     case CellKind::kWeight:
       break;
   }
-  const double heat = scale.heat(map.value(row, column));
+  const double heat = scale.heat(cells.value(cell));
   return static_cast<std::uint8_t>(2 + std::lround(heat * (kLevels - 1)));
 }
 
@@ -129,11 +128,10 @@ std::string map_as_png(const MapCells& map, const MapLook& look,
     image.palette[i + 2] = color_of(look.colors, static_cast<double>(i) / (kLevels - 1));
   }
   const Scale scale(look.tone, map);
-  image.pixels.reserve(static_cast<std::size_t>(map.rows() * map.columns()));
-  for (std::int64_t r = 0; r < map.rows(); ++r) {
-    for (std::int64_t c = 0; c < map.columns(); ++c) {
-      image.pixels.push_back(place_of(map, scale, r, c));
-    }
+  const CellList cells(map);
+  image.pixels.reserve(cells.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    image.pixels.push_back(place_of(cells, scale, i));
   }
   return image_as_png(std::move(image), texts);
 }

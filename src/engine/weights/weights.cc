@@ -182,6 +182,12 @@ void pooled(const WeightInputs& inputs, const Problem& problem, const WeightTile
             std::min(kWeightBlockKeys - (tile.first_key + key) % kWeightBlockKeys, tile.keys - key);
         item.k_begin = tile.first_key + key;
         item.k_end = item.k_begin + keys;
+        // Blocks without a visible pair would only add zeros, after packing their keys.
+        ScorePosition first = item.head.origin;
+        first.query = item.q_begin;
+        first.key = item.k_begin;
+        const ScoreBlock block = {.first = first, .queries = queries, .keys = keys};
+        if (problem.options.mask.classify(block) == Visibility::kNone) continue;
         const std::int64_t first_column = cell_of(key, tile.keys, columns);
         item.columns = cell_of(key + keys - 1, tile.keys, columns) + 1 - first_column;
         column_begin.clear();
