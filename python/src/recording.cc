@@ -125,7 +125,7 @@ RecordedAttention described(const std::string& name, std::int64_t layer, const s
 
 /// Returns a tensor of a recording as a NumPy array, or as an array with DLPack if NumPy lacks the
 /// type. The array keeps the mapping of the file alive.
-nb::object array_of(const TensorRef& tensor) {
+nb::object recorded_array(const TensorRef& tensor) {
   if (!tensor.defined()) return nb::none();
   const nb::capsule owner(new TensorRef(tensor),
                           [](void* kept) noexcept { delete static_cast<TensorRef*>(kept); });
@@ -143,7 +143,7 @@ nb::dict options_dict(const AttentionOptions& options) {
   if (!options.mask.allows_all()) found["mask"] = options.mask;
   if (score.scale) found["scale"] = *score.scale;
   if (score.softcap > 0) found["softcap"] = score.softcap;
-  if (score.bias.defined()) found["bias"] = array_of(score.bias);
+  if (score.bias.defined()) found["bias"] = recorded_array(score.bias);
   if (score.alibi) {
     found["alibi"] = score.alibi->slopes.empty() ? nb::cast(true) : nb::cast(score.alibi->slopes);
   }
@@ -177,10 +177,10 @@ nb::dict read_recording(nb::handle path) {
     found["query_tokens"] = each.query_tokens;
     found["key_tokens"] = each.key_tokens;
     found["heads"] = each.heads;
-    found["query"] = array_of(each.query);
-    found["key"] = array_of(each.key);
-    found["lse"] = array_of(each.lse);
-    found["value"] = array_of(each.value);
+    found["query"] = recorded_array(each.query);
+    found["key"] = recorded_array(each.key);
+    found["lse"] = recorded_array(each.lse);
+    found["value"] = recorded_array(each.value);
     found["options"] = options_dict(each.options);
     attentions.append(found);
   }
