@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,72 +20,9 @@
 namespace fovea::scene {
 namespace {
 
-constexpr int kMaxDepth = 32;
+constexpr std::size_t kMaxDepth = 32;
 constexpr std::size_t kMaxKeys = 256;  // per object; lookups are linear
 constexpr int kMaxQuoted = 60;         // maximum width, in columns, of quoted text in a message
-
-/// Parser callback that tracks the path of the current value and rejects oversized input before it
-/// costs time or memory.
-class PlaceTracker {
- public:
-  explicit PlaceTracker(std::string_view root) : root_(root) {}
-
-  bool operator()(int depth, Json::parse_event_t event, Json& value) {
-    using Event = Json::parse_event_t;
-    switch (event) {
-      case Event::object_start:
-      case Event::array_start:
-        if (depth >= kMaxDepth) {
-          throw InvalidArgument(fmt::format("{}: expected at most {} levels of nesting, got more",
-                                            place(), kMaxDepth));
-        }
-        frames_.push_back({event == Event::object_start, {}, 0, {}});
-        break;
-      case Event::key: {
-        Frame& frame = frames_.back();
-        frame.key = value.get<std::string>();
-        if (!frame.keys.insert(frame.key).second) {
-          throw InvalidArgument(fmt::format("{}: this key occurs twice", place()));
-        }
-        if (frame.keys.size() > kMaxKeys) {
-          throw InvalidArgument(fmt::format("{}: expected at most {} keys in an object, got more",
-                                            place(), kMaxKeys));
-        }
-        break;
-      }
-      case Event::object_end:
-      case Event::array_end:
-        frames_.pop_back();
-        [[fallthrough]];
-      case Event::value:
-        if (!frames_.empty()) ++frames_.back().index;
-        break;
-    }
-    return true;
-  }
-
-  std::string place() const {
-    std::string path;
-    for (const Frame& frame : frames_) {
-      if (!frame.is_object) {
-        path += fmt::format("[{}]", frame.index);
-      } else if (!frame.key.empty()) {
-        path += (path.empty() ? "" : ".") + fit(visible(frame.key), kMaxQuoted);
-      }
-    }
-    return path.empty() ? root_ : path;
-  }
-
- private:
-  struct Frame {
-    bool is_object;
-    std::string key;
-    std::size_t index;
-    std::unordered_set<std::string> keys;
-  };
-  std::string root_;
-  std::vector<Frame> frames_;
-};
 
 /// Returns the relevant part of the library's message: "line 3, column 5: syntax error ...".
 std::string reason(std::string_view what) {
@@ -97,6 +33,103 @@ std::string reason(std::string_view what) {
   }
   return fit(visible(what), 240);
 }
+
+/// Builds the value from the parser's events, knows the path of the current value, and rejects
+/// oversized input before it costs time or memory. (The library's own parser with a callback takes
+/// quadratic time for long arrays of objects.)
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(std::string_view root) : root_(root) {}
+
+  Json take() { return std::move(result_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& /*value*/) override { return false; }  // JSON text has none
+  bool start_object(std::size_t /*size*/) override { return open(Json::object()); }
+  bool start_array(std::size_t /*size*/) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& value) override {
+    Frame& frame = frames_.back();
+    const bool known = frame.value->contains(value);
+    frame.key = std::move(value);
+    if (known) throw InvalidArgument(fmt::format("{}: this key occurs twice", place()));
+    if (frame.value->size() == kMaxKeys) {
+      throw InvalidArgument(
+          fmt::format("{}: expected at most {} keys in an object, got more", place(), kMaxKeys));
+    }
+    return true;
+  }
+
+  bool parse_error(std::size_t /*at*/, const std::string& /*token*/,
+                   const Json::exception& error) override {
+    const bool out_of_range = dynamic_cast<const Json::out_of_range*>(&error) != nullptr;
+    throw InvalidArgument(fmt::format(
+        "{}: expected {}; {}", place(),
+        out_of_range ? "a number that fits into float64" : "JSON in UTF-8", reason(error.what())));
+  }
+
+ private:
+  /// An object or array that is not complete.
+  struct Frame {
+    Json* value;
+    std::string key;  // of an object
+  };
+
+  /// Adds a value where the parser is, and returns it. It stays in place until its parent gets
+  /// another value.
+  Json* insert(Json value) {
+    if (frames_.empty()) return &(result_ = std::move(value));
+    Frame& frame = frames_.back();
+    if (frame.value->is_array()) return &frame.value->emplace_back(std::move(value));
+    return &((*frame.value)[frame.key] = std::move(value));
+  }
+
+  bool add(Json value) {
+    insert(std::move(value));
+    return true;
+  }
+
+  bool open(Json value) {
+    if (frames_.size() >= kMaxDepth) {
+      throw InvalidArgument(
+          fmt::format("{}: expected at most {} levels of nesting, got more", place(), kMaxDepth));
+    }
+    Json* const opened = insert(std::move(value));
+    frames_.push_back({opened, {}});
+    return true;
+  }
+
+  bool close() {
+    frames_.pop_back();
+    return true;
+  }
+
+  std::string place() const {
+    std::string path;
+    for (std::size_t level = 0; level < frames_.size(); ++level) {
+      const Frame& frame = frames_[level];
+      if (frame.value->is_array()) {
+        // The current value is the next one, unless it is already there and open.
+        const bool inside = level + 1 < frames_.size();
+        path += fmt::format("[{}]", frame.value->size() - (inside ? 1 : 0));
+      } else if (!frame.key.empty()) {
+        path += (path.empty() ? "" : ".") + fit(visible(frame.key), kMaxQuoted);
+      }
+    }
+    return path.empty() ? root_ : path;
+  }
+
+  std::string root_;
+  Json result_;
+  std::vector<Frame> frames_;
+};
 
 std::string describe(const Json& value) {
   switch (value.type()) {
@@ -132,20 +165,9 @@ JsonDocument parse_json(std::string_view text, std::string_view place) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw InvalidArgument(fmt::format("{}: expected a JSON object, got nothing", place));
   }
-  PlaceTracker tracker(place);
-  const Json::parser_callback_t callback = [&](int depth, Json::parse_event_t event, Json& value) {
-    return tracker(depth, event, value);
-  };
-  try {
-    return JsonDocument(
-        std::make_shared<const Json>(Json::parse(text.begin(), text.end(), callback)));
-  } catch (const Json::parse_error& error) {
-    throw InvalidArgument(
-        fmt::format("{}: expected JSON in UTF-8; {}", tracker.place(), reason(error.what())));
-  } catch (const Json::out_of_range& error) {
-    throw InvalidArgument(fmt::format("{}: expected a number that fits into float64; {}",
-                                      tracker.place(), reason(error.what())));
-  }
+  Builder builder(place);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return JsonDocument(std::make_shared<const Json>(builder.take()));
 }
 
 bool JsonNode::is_null() const { return json_->is_null(); }

@@ -20,14 +20,16 @@ namespace {
 
 constexpr int kDeepestOperators = 8;  // two levels of JSON each, of the 32 that are read
 
-/// Returns whole numbers from the text or from a tensor.
-Tensor parse_ids(const JsonNode& node, const TensorLookup& tensors) {
-  if (!tensors || !node.is_string()) return node.whole_numbers(1, 2);
+/// Returns whole numbers with 1 to `most` dimensions from the text or from a tensor.
+Tensor parse_ids(const JsonNode& node, int most, const TensorLookup& tensors) {
+  if (!tensors || !node.is_string()) return node.whole_numbers(1, most);
   Tensor ids;
   at_place(node, [&] {
     const TensorRef found = tensors(node.string());
-    if (found->dtype() != DType::kInt64) {
-      fail("documents: expected a tensor of whole numbers, got {}", dtype_name(found->dtype()));
+    if (found->dtype() != DType::kInt64 || found->rank() < 1 || found->rank() > most) {
+      fail("numbers: expected a tensor of whole numbers with {}, got {} {}",
+           most == 1 ? "1 dimension" : fmt::format("1 to {} dimensions", most),
+           dtype_name(found->dtype()), to_string(found->shape()));
     }
     ids = Tensor(found.view());
   });
@@ -41,9 +43,9 @@ Mask parse_documents(const JsonNode& node, const ProblemShape& shape, const Tens
     const auto query = node.find("query");
     const auto key = node.find("key");
     if (!query || !key) node.fail("expected both \"query\" and \"key\", got only one");
-    mask = documents(parse_ids(*query, tensors), parse_ids(*key, tensors));
+    mask = documents(parse_ids(*query, 2, tensors), parse_ids(*key, 2, tensors));
   } else {
-    mask = documents(parse_ids(node, tensors));
+    mask = documents(parse_ids(node, 2, tensors));
   }
   at_place(node, [&] { mask.validate(shape); });
   return mask;
@@ -83,7 +85,7 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t mo
     if (rule->is_array()) {
       lengths = rule->integers(0, most);
     } else if (tensors && rule->is_string()) {
-      const Tensor listed = parse_ids(*rule, tensors);
+      const Tensor listed = parse_ids(*rule, 1, tensors);
       lengths.assign(listed.span<std::int64_t>().begin(), listed.span<std::int64_t>().end());
     } else {
       lengths = {rule->integer(0, most)};
@@ -107,9 +109,10 @@ Mask parse_mask(const JsonNode& node, const ProblemShape& shape, std::int64_t mo
     Mask joined = parse_mask(parts[0], shape, most, tensors);
     for (std::size_t i = 1; i < parts.size(); ++i) {
       const Mask part = parse_mask(parts[i], shape, most, tensors);
-      joined = std::string_view(key) == "all" ? joined & part : joined | part;
+      at_place(*rules,
+               [&] { joined = std::string_view(key) == "all" ? joined & part : joined | part; });
     }
-    mask = mask & joined;
+    at_place(*rules, [&] { mask = mask & joined; });
   }
   return mask;
 }

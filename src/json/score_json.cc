@@ -35,7 +35,10 @@ TensorRef parse_numbers(const JsonNode& node, int least, int most, bool special,
   at_place(node, [&] {
     found = tensors(node.string());
     if (!is_float(found->dtype()) || found->rank() < least || found->rank() > most) {
-      fail("numbers: expected a tensor of floats with {} to {} dimensions, got {} {}", least, most,
+      const std::string extents = least == most
+                                      ? fmt::format("{} dimension{}", most, most == 1 ? "" : "s")
+                                      : fmt::format("{} to {} dimensions", least, most);
+      fail("numbers: expected a tensor of floats with {}, got {} {}", extents,
            dtype_name(found->dtype()), to_string(found->shape()));
     }
   });
@@ -84,6 +87,9 @@ void parse_score_options(const JsonNode& node, const ProblemShape& shape, ScoreO
         alibi->expected("true or an array of slopes, one per head");
       }
       score.alibi = Alibi{to_vector(parse_numbers(*alibi, 1, 1, /*special=*/false, tensors))};
+      if (score.alibi->slopes.empty()) {
+        alibi->expected("true or an array of slopes, one per head");
+      }
       check(*alibi);
     }
   }
@@ -93,6 +99,7 @@ void parse_score_options(const JsonNode& node, const ProblemShape& shape, ScoreO
   }
   if (const auto sinks = node.find("sinks")) {
     score.sinks = to_vector(parse_numbers(*sinks, 1, 1, /*special=*/false, tensors));
+    if (score.sinks.empty()) sinks->expected("one number per head");
     check(*sinks);
   }
 }

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/fail.h"
 #include "recording/format.h"
@@ -27,10 +26,19 @@ void require(bool holds, const std::string& name, const std::string& expected,
        to_string(got.shape()));
 }
 
+bool fits_dim(std::int64_t extent) { return extent >= 1 && extent <= kMaxDim; }
+
 }  // namespace
 
 std::string shown(std::string_view name) {
   return fmt::format("\"{}\"", fit(visible(name), kShownColumns));
+}
+
+TokenIndex index_of(const std::vector<TokenList>& tokens) {
+  TokenIndex index;
+  index.reserve(tokens.size());
+  for (const TokenList& each : tokens) index.emplace(each.name, &each);
+  return index;
 }
 
 void check_tensors(const RecordedAttention& attention) {
@@ -41,8 +49,19 @@ void check_tensors(const RecordedAttention& attention) {
   }
   const TensorView& query = attention.query;
   const TensorView& key = attention.key;
-  require(query.rank() == 4 && is_float(query.dtype()), named("query"),
-          "floats [batch, q_heads, q_len, head_dim]", query);
+  const bool four = query.rank() == 4 && is_float(query.dtype());
+  require(four && query.extent(0) > 0 && query.extent(1) > 0 && fits_dim(query.extent(3)),
+          named("query"),
+          fmt::format("floats [batch, q_heads, q_len, head_dim], where only q_len may be 0 and "
+                      "head_dim is at most {}",
+                      kMaxDim),
+          query);
+  if (query.extent(2) == 0) {
+    require(query.extent(0) <= kMaxHeadsWithoutQueries / query.extent(1), named("query"),
+            fmt::format("at most {} heads in all batch items where there are no queries",
+                        kMaxHeadsWithoutQueries),
+            query);
+  }
   const bool key_fits = key.rank() == 4 && key.dtype() == query.dtype() &&
                         key.extent(0) == query.extent(0) && key.extent(3) == query.extent(3);
   require(key_fits, named("key"),
@@ -50,8 +69,7 @@ void check_tensors(const RecordedAttention& attention) {
                       query.extent(0), query.extent(3)),
           key);
   const std::int64_t q_heads = query.extent(1), kv_heads = key.extent(1);
-  const bool grouped = kv_heads > 0 ? q_heads % kv_heads == 0 : q_heads == 0;
-  require(grouped, named("key"),
+  require(kv_heads > 0 && q_heads % kv_heads == 0, named("key"),
           fmt::format("a number of heads that divides {}, the heads of the query", q_heads), key);
   const DType lse_type = query.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   const Shape lse_shape{query.extent(0), q_heads, query.extent(2)};
@@ -60,23 +78,29 @@ void check_tensors(const RecordedAttention& attention) {
           attention.lse);
   if (!attention.value.defined()) return;
   const TensorView& value = attention.value;
-  bool value_fits = value.rank() == 4 && value.dtype() == key.dtype();
+  bool value_fits = value.rank() == 4 && value.dtype() == key.dtype() && fits_dim(value.extent(3));
   for (int dim = 0; value_fits && dim < 3; ++dim) value_fits = value.extent(dim) == key.extent(dim);
-  require(value_fits, named("value"),
-          fmt::format("{} [{}, {}, {}, value_dim], as the key is", dtype_name(key.dtype()),
-                      key.extent(0), key.extent(1), key.extent(2)),
-          value);
+  require(
+      value_fits, named("value"),
+      fmt::format("{} [{}, {}, {}, value_dim], as the key is, where value_dim is from 1 to {}",
+                  dtype_name(key.dtype()), key.extent(0), key.extent(1), key.extent(2), kMaxDim),
+      value);
 }
 
 void check_fit(const RecordedAttention& attention, const ProblemShape& shape,
-               const std::vector<TokenList>& tokens) {
+               const TokenIndex& tokens) {
   const auto& heads = attention.heads;
   if (!heads.empty()) {
     if (std::ssize(heads) != shape.q_heads) {
       fail("heads: expected {}, one per head of the query, got {}", shape.q_heads, heads.size());
     }
-    if (std::adjacent_find(heads.begin(), heads.end(), std::greater_equal<>()) != heads.end()) {
-      fail("heads: expected ascending numbers, got {}", fmt::join(heads, ", "));
+    const auto descent = std::adjacent_find(heads.begin(), heads.end(), std::greater_equal<>());
+    if (descent != heads.end()) {
+      fail("heads: expected ascending numbers, got {} after {}", descent[1], descent[0]);
+    }
+    if (heads.front() < 0 || heads.back() > kMaxIndex) {
+      fail("heads: expected numbers from 0 to {}, got {}", kMaxIndex,
+           heads.front() < 0 ? heads.front() : heads.back());
     }
   }
   for (const auto& [what, names, length] :
@@ -87,16 +111,25 @@ void check_fit(const RecordedAttention& attention, const ProblemShape& shape,
            names->size());
     }
     for (const std::string& name : *names) {
-      const auto list = std::find_if(tokens.begin(), tokens.end(),
-                                     [&](const TokenList& each) { return each.name == name; });
-      if (list == tokens.end()) {
+      const auto found = tokens.find(name);
+      if (found == tokens.end()) {
         fail("{}: expected the name of a token list, got {}", what, shown(name));
       }
-      if (list->size() != length) {
-        fail("{}: expected {} tokens, as the tensors have, got {} in {}", what, length,
-             list->size(), shown(name));
+      const std::int64_t size = found->second->size();
+      if (size != length) {
+        fail("{}: expected {} tokens, as the tensors have, got {} in {}", what, length, size,
+             shown(name));
       }
     }
+  }
+}
+
+void check_grid(const TokenList& list) {
+  const std::int64_t rows = list.grid_rows, columns = list.grid_columns;
+  if (rows == 0 && columns == 0) return;
+  if (rows < 1 || columns < 1 || rows > list.size() / columns) {
+    fail("{}: expected a grid of 1 to {} patches, as many as there are tokens, got {} x {}",
+         shown(list.name), list.size(), rows, columns);
   }
 }
 

@@ -4,11 +4,12 @@
 
 #include "recording/format.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <system_error>
+#include <unordered_set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 #include "core/fail.h"
 #include "json/mask_json.h"
 #include "json/score_json.h"
+#include "recording/check.h"
 #include "text/text_width.h"
 
 namespace fovea::recording {
@@ -26,7 +28,6 @@ namespace {
 using scene::Json;
 using scene::JsonNode;
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;  // for lengths and indices
 constexpr AttentionKind kKinds[] = {AttentionKind::kSelf, AttentionKind::kEncoder,
                                     AttentionKind::kDecoder, AttentionKind::kCross};
 
@@ -35,40 +36,40 @@ Json token_names_json(const std::vector<std::string>& names) {
   return names.size() == 1 ? Json(names.front()) : Json(names);
 }
 
-std::vector<std::string> read_token_names(const JsonNode& attention, const char* key,
-                                          const std::vector<TokenList>& tokens) {
+std::vector<std::string> read_token_names(const JsonNode& attention, const char* key) {
   const auto node = attention.find(key);
   if (!node) return {};
-  std::vector<JsonNode> nodes;
-  if (node->is_string()) {
-    nodes = {*node};
-  } else {
-    nodes = node->array("the name of a token list, or one per batch item");
-  }
+  if (node->is_string()) return {node->string()};
   std::vector<std::string> names;
-  for (const JsonNode& each : nodes) {
+  for (const JsonNode& each : node->array("the name of a token list, or one per batch item")) {
     names.push_back(each.string());
-    const bool known = std::any_of(tokens.begin(), tokens.end(), [&](const TokenList& list) {
-      return list.name == names.back();
-    });
-    if (!known) each.expected("the name of a token list of this recording");
   }
   return names;
+}
+
+/// Returns the name of an attention or token list, which no other one in `names` may have.
+std::string read_name(const JsonNode& node, std::string_view what,
+                      std::unordered_set<std::string>& names) {
+  if (!node.is_object()) node.expected(fmt::format("{}, an object", what));
+  const auto name = node.find("name");
+  if (!name) node.fail("expected a key \"name\", got none");
+  std::string text = name->string();
+  if (text.empty()) name->expected("a name that is not empty");
+  if (!names.insert(text).second) {
+    name->expected(fmt::format("a name that {} before it does not have", what));
+  }
+  return text;
 }
 
 std::vector<TokenList> read_token_lists(const JsonNode& root) {
   std::vector<TokenList> tokens;
   const auto lists = root.find("tokens");
   if (!lists) return tokens;
+  std::unordered_set<std::string> names;
   for (const JsonNode& node : lists->array("an array of token lists")) {
-    const auto name = node.find("name");
-    if (!name) node.expected("a token list with a \"name\"");
-    TokenList list{.name = name->string()};
-    for (const TokenList& other : tokens) {
-      if (other.name == list.name) name->expected("a name that no other token list has");
-    }
+    TokenList list{.name = read_name(node, "a token list", names)};
     if (const auto grid = node.find("grid")) {
-      const auto extents = grid->integers(1, kMost);
+      const auto extents = grid->integers(1, kMaxIndex);
       if (extents.size() != 2) grid->expected("[rows, columns]");
       list.grid_rows = extents[0];
       list.grid_columns = extents[1];
@@ -78,19 +79,16 @@ std::vector<TokenList> read_token_lists(const JsonNode& root) {
   return tokens;
 }
 
-RecordedAttention read_attention(const JsonNode& node, const std::vector<TokenList>& tokens) {
+RecordedAttention read_attention(const JsonNode& node, std::unordered_set<std::string>& names) {
   RecordedAttention attention;
-  const auto name = node.find("name");
-  if (!name) node.expected("an attention with a \"name\"");
-  attention.name = name->string();
-  if (attention.name.empty()) name->expected("a name that is not empty");
-  if (const auto layer = node.find("layer")) attention.layer = layer->integer(0, kMost);
+  attention.name = read_name(node, "an attention", names);
+  if (const auto layer = node.find("layer")) attention.layer = layer->integer(0, kMaxIndex);
   if (const auto kind = node.find("kind")) {
     attention.kind = kKinds[kind->choice({"self", "encoder", "decoder", "cross"})];
   }
-  attention.query_tokens = read_token_names(node, "query_tokens", tokens);
-  attention.key_tokens = read_token_names(node, "key_tokens", tokens);
-  if (const auto heads = node.find("heads")) attention.heads = heads->integers(0, kMost);
+  attention.query_tokens = read_token_names(node, "query_tokens");
+  attention.key_tokens = read_token_names(node, "key_tokens");
+  if (const auto heads = node.find("heads")) attention.heads = heads->integers(0, kMaxIndex);
   return attention;
 }
 
@@ -99,11 +97,12 @@ void check_version(const std::string& text) {
   int major = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), major);
   const bool whole = end == text.data() + text.size() || *end == '.';
-  if (error != std::errc() || !whole || major < 1) {
+  const bool huge = error == std::errc::result_out_of_range && text[0] != '-';
+  if (!whole || (!huge && (error != std::errc() || major < 1))) {
     fail_argument(kVersionKey, "expected a version such as \"{}\", got \"{}\"", kVersion,
                   fit(visible(text), 40));
   }
-  if (major > 1) {
+  if (huge || major > 1) {
     fail_argument(kVersionKey,
                   "expected version {}, got version {}, which a newer Fovea has written", kVersion,
                   fit(visible(text), 40));
@@ -186,10 +185,11 @@ Description read_metadata(const Metadata& metadata) {
   description.heading = {text("model"), text("source"), text("written_by")};
   description.tokens = read_token_lists(root);
   const auto attentions = root.find("attentions");
-  if (!attentions) root.expected("a key \"attentions\"");
+  if (!attentions) root.fail("expected a key \"attentions\", got none");
   description.nodes = attentions->array("an array of attentions");
+  std::unordered_set<std::string> names;
   for (const JsonNode& node : description.nodes) {
-    description.attentions.push_back(read_attention(node, description.tokens));
+    description.attentions.push_back(read_attention(node, names));
   }
   return description;
 }
@@ -207,7 +207,7 @@ AttentionOptions read_options(const JsonNode& attention, const ProblemShape& sha
     scene::parse_score_options(*score, shape, options.score, tensors);
   }
   if (const auto mask = node->find("mask")) {
-    options.mask = scene::parse_mask(*mask, shape, kMost, tensors);
+    options.mask = scene::parse_mask(*mask, shape, kMaxIndex, tensors);
   }
   if (const auto alignment = node->find("alignment")) {
     options.alignment = scene::parse_alignment(*alignment, shape);

@@ -3,7 +3,10 @@
 // Opens recordings (fovea/recording.h): the description, then the tensors that it names.
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,13 +27,13 @@ struct Recording::Content {
   recording::Heading heading;
   std::vector<RecordedAttention> attentions;
   std::vector<TokenList> tokens;
+  recording::TokenIndex token_index;  // of `tokens`
 
   const TokenList* tokens_of(const std::vector<std::string>& names, std::int64_t batch) const {
     if (names.empty()) return nullptr;
     const std::string& name = names.size() == 1 ? names[0] : names[static_cast<std::size_t>(batch)];
-    const auto found = std::find_if(tokens.begin(), tokens.end(),
-                                    [&](const TokenList& list) { return list.name == name; });
-    return found == tokens.end() ? nullptr : &*found;
+    const auto found = token_index.find(name);
+    return found == token_index.end() ? nullptr : found->second;
   }
 };
 
@@ -41,19 +44,43 @@ namespace {
 class Tensors {
  public:
   explicit Tensors(const TensorFile& file) : file_(file) {
-    for (const TensorInfo& info : file.tensors()) names_.insert(info.name);
+    infos_.reserve(file.tensors().size());
+    for (const TensorInfo& info : file.tensors()) infos_.emplace(info.name, &info);
   }
 
-  bool has(const std::string& name) const { return names_.contains(name); }
+  bool has(const std::string& name) const { return infos_.contains(name); }
 
   TensorRef read(const std::string& name) const {
-    if (!has(name)) fail("expected the tensor {}, got none", shown(name));
-    return file_.read(name);
+    const auto found = infos_.find(name);
+    if (found == infos_.end()) fail("expected the tensor {}, got none", shown(name));
+    const std::string& unreadable = found->second->unreadable;
+    if (!unreadable.empty()) {
+      fail("{}: expected a type that Fovea has; {}", shown(name), unreadable);
+    }
+    try {
+      return file_.read(name);
+    } catch (const InvalidArgument& error) {
+      const std::string message = error.what(), file = file_.path() + ": ";
+      fail("{}", message.starts_with(file) ? message.substr(file.size()) : message);
+    }
+  }
+
+  /// Returns a tensor that options name. Many attentions may name the same one, so it is converted
+  /// only once. Messages begin as at_place() expects it.
+  TensorRef read_option(const std::string& name) {
+    const auto found = options_.find(name);
+    if (found != options_.end()) return found->second;
+    try {
+      return options_.emplace(name, read(name)).first->second;
+    } catch (const InvalidArgument& error) {
+      fail("tensor: {}", error.what());
+    }
   }
 
  private:
   const TensorFile& file_;
-  std::set<std::string> names_;
+  std::unordered_map<std::string_view, const TensorInfo*> infos_;
+  std::unordered_map<std::string, TensorRef> options_;
 };
 
 void read_tensors(RecordedAttention& attention, const Tensors& tensors) {
@@ -64,11 +91,17 @@ void read_tensors(RecordedAttention& attention, const Tensors& tensors) {
   if (tensors.has(named("value"))) attention.value = tensors.read(named("value"));
 }
 
-std::vector<std::int64_t> numbers_of(const TensorRef& tensor, const std::string& name) {
+TensorRef whole_numbers(const Tensors& tensors, const std::string& name) {
+  TensorRef tensor = tensors.read(name);
   if (tensor->rank() != 1 || tensor->dtype() != DType::kInt64) {
     fail("{}: expected whole numbers [n], got {} {}", shown(name), dtype_name(tensor->dtype()),
          to_string(tensor->shape()));
   }
+  return tensor;
+}
+
+std::vector<std::int64_t> numbers_of(const Tensors& tensors, const std::string& name) {
+  const TensorRef tensor = whole_numbers(tensors, name);
   std::vector<std::int64_t> numbers;
   numbers.reserve(static_cast<std::size_t>(tensor->size()));
   for (std::int64_t i = 0; i < tensor->size(); ++i) {
@@ -77,17 +110,25 @@ std::vector<std::int64_t> numbers_of(const TensorRef& tensor, const std::string&
   return numbers;
 }
 
-/// Reads the texts of a list: all bytes in one tensor, and where each text begins.
-void read_tokens(TokenList& list, const Tensors& tensors) {
-  const auto named = [&](const char* what) { return token_tensor_name(list.name, what); };
-  const auto offsets = numbers_of(tensors.read(named("offsets")), named("offsets"));
+std::string bytes_of(const Tensors& tensors, const std::string& name) {
+  const TensorRef tensor = whole_numbers(tensors, name);
   std::string bytes;
-  for (const std::int64_t byte : numbers_of(tensors.read(named("text")), named("text"))) {
+  bytes.reserve(static_cast<std::size_t>(tensor->size()));
+  for (std::int64_t i = 0; i < tensor->size(); ++i) {
+    const auto byte = tensor->at<std::int64_t>({i});
     if (byte < 0 || byte > 255) {
-      fail("{}: expected bytes, got {}", shown(named("text")), byte);
+      fail("{}: expected bytes, got {} at [{}]", shown(name), byte, i);
     }
     bytes += static_cast<char>(byte);
   }
+  return bytes;
+}
+
+/// Reads the texts of a list: all bytes in one tensor, and where each text begins.
+void read_tokens(TokenList& list, const Tensors& tensors) {
+  const auto named = [&](const char* what) { return token_tensor_name(list.name, what); };
+  const auto offsets = numbers_of(tensors, named("offsets"));
+  const std::string bytes = bytes_of(tensors, named("text"));
   const auto refuse = [&](std::size_t i, const std::string& expected) {
     fail("{}: expected {}, got {} at [{}]", shown(named("offsets")), expected, offsets[i], i);
   };
@@ -95,6 +136,7 @@ void read_tokens(TokenList& list, const Tensors& tensors) {
     fail("{}: expected one number more than there are tokens, got none", shown(named("offsets")));
   }
   if (offsets.front() != 0) refuse(0, "0 at the beginning");
+  list.texts.reserve(offsets.size() - 1);
   for (std::size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) refuse(i, "numbers that do not decrease");
     if (offsets[i] > std::ssize(bytes)) {
@@ -110,8 +152,9 @@ void read_tokens(TokenList& list, const Tensors& tensors) {
   if (offsets.back() != std::ssize(bytes)) {
     refuse(offsets.size() - 1, fmt::format("{} at the end, where the text ends", bytes.size()));
   }
+  check_grid(list);
   if (!tensors.has(named("ids"))) return;
-  list.ids = numbers_of(tensors.read(named("ids")), named("ids"));
+  list.ids = numbers_of(tensors, named("ids"));
   if (list.ids.size() != list.texts.size()) {
     fail("{}: expected {}, one per token, got {}", shown(named("ids")), list.texts.size(),
          list.ids.size());
@@ -154,32 +197,28 @@ Recording Recording::open(const std::string& path) { return from_file(TensorFile
 Recording Recording::from_file(const TensorFile& file) {
   auto content = std::make_shared<Content>();
   content->path = file.path();
-  std::string place = content->path;
+  std::string name;  // of the current attention
   try {
     recording::Description description = recording::read_metadata(file.metadata());
-    const recording::Tensors tensors(file);
-    for (TokenList& list : description.tokens) recording::read_tokens(list, tensors);
-    std::set<std::string> names;
+    recording::Tensors tensors(file);
+    content->tokens = std::move(description.tokens);
+    for (TokenList& list : content->tokens) recording::read_tokens(list, tensors);
+    content->token_index = recording::index_of(content->tokens);
     for (std::size_t i = 0; i < description.attentions.size(); ++i) {
       RecordedAttention& attention = description.attentions[i];
-      place = fmt::format("{}: {}", content->path,
-                          fit(visible(attention.name), recording::kShownColumns));
-      if (!names.insert(attention.name).second) fail("expected a name used once, got another");
+      name = attention.name;
       recording::read_tensors(attention, tensors);
       recording::check_tensors(attention);
-      recording::check_fit(attention, attention.shape(), description.tokens);
-      attention.options =
-          recording::read_options(description.nodes[i], attention.shape(),
-                                  [&](const std::string& name) { return tensors.read(name); });
+      recording::check_fit(attention, attention.shape(), content->token_index);
+      attention.options = recording::read_options(
+          description.nodes[i], attention.shape(),
+          [&](const std::string& tensor) { return tensors.read_option(tensor); });
     }
     content->heading = std::move(description.heading);
     content->attentions = std::move(description.attentions);
-    content->tokens = std::move(description.tokens);
   } catch (const InvalidArgument& error) {
-    // Messages of the file already begin with its name.
-    const std::string message = error.what();
-    if (message.starts_with(content->path)) throw;
-    fail("{}: {}", place, message);
+    if (name.empty()) fail("{}: {}", content->path, error.what());
+    fail("{}: {}: {}", content->path, fit(visible(name), recording::kShownColumns), error.what());
   }
   return Recording(std::move(content));
 }

@@ -2,10 +2,10 @@
 //
 // Writes recordings (fovea/recording.h): checks and describes what the spool stores.
 
-#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,6 +33,8 @@ class RecordingWriter::State {
       fail_argument("store", "expected a type of floats, got {}", dtype_name(*options.store));
     }
     store_ = options.store;
+    check_text("model", options.model);
+    check_text("source", options.source);
   }
 
   void add(const RecordedAttention& attention) {
@@ -41,9 +43,11 @@ class RecordingWriter::State {
       fail_argument("name", "expected a name used once, got {} again",
                     recording::shown(attention.name));
     }
+    check_description(attention);
     recording::check_tensors(attention);
     check_options(attention.options, attention.shape());
     write(attention);
+    places_.emplace(attention.name, attentions_.size());
     attentions_.push_back(described(attention));
   }
 
@@ -77,12 +81,15 @@ class RecordingWriter::State {
       fail_argument("name", "expected an attention that was added, got {}",
                     recording::shown(attention.name));
     }
+    check_description(attention);
     check_options(attention.options, shape_of(attention.name));
     *own = described(attention);
   }
 
   void add(const TokenList& tokens) {
     if (tokens.name.empty()) fail_argument("tokens", "expected a name, got an empty one");
+    check_text("tokens", tokens.name);
+    recording::check_grid(tokens);
     if (!tokens.ids.empty() && tokens.ids.size() != tokens.texts.size()) {
       fail_argument("tokens", "expected one id per text ({}), got {}", tokens.texts.size(),
                     tokens.ids.size());
@@ -93,11 +100,9 @@ class RecordingWriter::State {
                       fit(visible(tokens.texts[i]), recording::kShownColumns), i);
       }
     }
-    for (const TokenList& other : tokens_) {
-      if (other.name == tokens.name) {
-        fail_argument("tokens", "expected a name used once, got {} again",
-                      recording::shown(tokens.name));
-      }
+    if (!token_names_.insert(tokens.name).second) {
+      fail_argument("tokens", "expected a name used once, got {} again",
+                    recording::shown(tokens.name));
     }
     tokens_.push_back(tokens);
   }
@@ -105,10 +110,11 @@ class RecordingWriter::State {
   std::int64_t bytes() const { return static_cast<std::int64_t>(spool_.bytes()); }
 
   void finish() {
+    const recording::TokenIndex tokens = recording::index_of(tokens_);
     for (const RecordedAttention& each : attentions_) {
       const ProblemShape shape = shape_of(each.name);
       try {
-        recording::check_fit(each, shape, tokens_);
+        recording::check_fit(each, shape, tokens);
         validate(each.options, shape);
       } catch (const InvalidArgument& error) {
         fail("{}: {}", recording::shown(each.name), error.what());
@@ -133,6 +139,19 @@ class RecordingWriter::State {
     visit("value", attention.value);
   }
 
+  static void check_text(const char* what, const std::string& text) {
+    if (!is_utf8(text)) {
+      fail_argument(what, "expected UTF-8, got {}", recording::shown(text));
+    }
+  }
+
+  static void check_description(const RecordedAttention& attention) {
+    check_text("name", attention.name);
+    if (attention.layer < 0 || attention.layer > recording::kMaxIndex) {
+      fail_argument("layer", "expected 0 to {}, got {}", recording::kMaxIndex, attention.layer);
+    }
+  }
+
   static void check_options(const AttentionOptions& options, const ProblemShape& shape) {
     if (options.dropout.probability > 0) {
       fail_argument("dropout", "expected none in a recording, got {}", options.dropout.probability);
@@ -154,9 +173,8 @@ class RecordingWriter::State {
   }
 
   RecordedAttention* find(std::string_view name) {
-    const auto found = std::find_if(attentions_.begin(), attentions_.end(),
-                                    [&](const auto& each) { return each.name == name; });
-    return found == attentions_.end() ? nullptr : &*found;
+    const auto found = places_.find(std::string(name));
+    return found == places_.end() ? nullptr : &attentions_[found->second];
   }
 
   ProblemShape shape_of(std::string_view name) const {
@@ -221,8 +239,10 @@ class RecordingWriter::State {
   recording::TensorSpool spool_;
   recording::Heading heading_;
   std::optional<DType> store_;
-  std::vector<RecordedAttention> attentions_;  // without tensors
+  std::vector<RecordedAttention> attentions_;            // without tensors
+  std::unordered_map<std::string, std::size_t> places_;  // in attentions_, by name
   std::vector<TokenList> tokens_;
+  std::unordered_set<std::string> token_names_;
   std::unordered_multimap<std::size_t, std::string> option_tensors_;  // names, by the hash
 };
 

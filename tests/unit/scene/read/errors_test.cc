@@ -122,9 +122,10 @@ TEST(SceneErrors, RandomNumbersAndRulesAreLimited) {
       "no error");
   std::string rules = "[\"causal\"";
   for (int i = 0; i < 100000; ++i) rules += ", \"causal\"";
-  EXPECT_EQ(drawn("\"dim\": 2}, \"mask\": {\"any\": " + rules + "]}"),
-            "mask: expected at most 64 rules, got more; many documents are one rule, and so is any "
-            "boolean tensor");
+  EXPECT_EQ(
+      drawn("\"dim\": 2}, \"mask\": {\"any\": " + rules + "]}"),
+      "mask.any: expected at most 64 rules, got more; many documents are one rule, and so is any "
+      "boolean tensor");
 }
 
 TEST(SceneErrors, FileErrorsNameThePath) {
