@@ -50,7 +50,7 @@ void require_scores(const std::string& order, const std::vector<HeadOfSource>& h
   for (const HeadOfSource& head : heads) {
     if (!std::isnan(order_value(head, order))) return;
   }
-  fail("--sort: {} needs a recording with the ids of tokens, some of which are repeated", order);
+  fail("--sort: {} needs a recording with tokens, some of which are repeated", order);
 }
 
 /// Returns the problems to show: the tensors of the options, or the selected attentions.

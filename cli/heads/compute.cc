@@ -10,6 +10,8 @@
 #include <cmath>
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,17 +25,31 @@
 namespace fovea::cli {
 namespace {
 
-/// Returns the token ids of all batch items, [batch, length]; nothing if any are missing.
-template <class List>
-std::optional<Tensor> ids_of(const ProblemShape& shape, std::int64_t length, const List& list) {
-  Tensor ids(DType::kInt64, {shape.batch, length});
-  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-    const TokenList* const tokens = list(batch);
-    if (tokens == nullptr || static_cast<std::int64_t>(tokens->ids.size()) != length) return {};
-    std::ranges::copy(tokens->ids, ids.span<std::int64_t>().begin() + batch * length);
+/// The ids of tokens, where those without an id have one per text.
+class TokenIds {
+ public:
+  /// Returns the ids of all batch items, [batch, length]; nothing if any have no tokens.
+  template <class List>
+  std::optional<Tensor> of(const ProblemShape& shape, std::int64_t length, const List& list) {
+    Tensor ids(DType::kInt64, {shape.batch, length});
+    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+      const TokenList* const tokens = list(batch);
+      if (tokens == nullptr) return {};
+      for (std::size_t i = 0; i < tokens->texts.size(); ++i) {
+        ids.at<std::int64_t>({batch, static_cast<std::int64_t>(i)}) =
+            tokens->ids.empty() ? id_of(tokens->texts[i]) : tokens->ids[i];
+      }
+    }
+    return ids;
   }
-  return ids;
-}
+
+ private:
+  std::int64_t id_of(const std::string& text) {
+    return of_texts_.try_emplace(text, std::ssize(of_texts_)).first->second;
+  }
+
+  std::unordered_map<std::string, std::int64_t> of_texts_;
+};
 
 /// Sets the token scores of the heads of a source, if it has tokens.
 void add_token_scores(const AttendInputs& inputs, const Execution& execution,
@@ -46,10 +62,11 @@ void add_token_scores(const AttendInputs& inputs, const Execution& execution,
   const Recording& recording = inputs.source->recording;
   const RecordedAttention& attention = inputs.source->attention;
   const ProblemShape& shape = inputs.shape;
-  const auto query_ids = ids_of(shape, shape.q_len, [&](std::int64_t batch) {
+  TokenIds ids;
+  const auto query_ids = ids.of(shape, shape.q_len, [&](std::int64_t batch) {
     return recording.query_tokens(attention, batch);
   });
-  const auto key_ids = ids_of(shape, shape.kv_len, [&](std::int64_t batch) {
+  const auto key_ids = ids.of(shape, shape.kv_len, [&](std::int64_t batch) {
     return recording.key_tokens(attention, batch);
   });
   if (!query_ids || !key_ids) return;

@@ -40,7 +40,7 @@ struct HeadsSource {
 struct HeadOfSource : HeadTold {
   std::size_t source = 0;   ///< index of the HeadsSource
   std::int64_t number = 0;  ///< index of the head in the tensors
-  /// Scores by tokens (fovea/analysis.h); NaN without token ids or repeated tokens.
+  /// Scores by tokens (fovea/analysis.h); NaN without tokens, or if none is repeated.
   double duplicate = std::numeric_limits<double>::quiet_NaN();
   double induction = std::numeric_limits<double>::quiet_NaN();
 
@@ -63,7 +63,7 @@ void sort_heads(std::vector<HeadOfSource>& heads, std::string_view order);
 /// Returns the value by which an order sorts a head.
 double order_value(const HeadOfSource& head, std::string_view order);
 
-/// Computes the statistics of all heads, and token scores where there are token ids. Rules must be
+/// Computes the statistics of all heads, and token scores where there are tokens. Rules must be
 /// valid for their inputs. Throws InvalidArgument with a message that names the option.
 HeadsResult compute_heads(const std::vector<HeadsSource>& sources, std::int64_t blocks, int threads,
                           Progress& progress);

@@ -114,8 +114,8 @@ std::string spread_cell(const Quartiles& value, int digits) {
 }
 
 std::string name_words(const HeadSpread& head) {
-  const std::string_view name = head.name.empty() ? "-" : std::string_view(head.name);
-  return fmt::format("{} {}/{}", name, head.named, head.samples);
+  if (head.name.empty()) return "-";
+  return fmt::format("{} {}/{}", head.name, head.named, head.samples);
 }
 
 /// Returns null for NaN, which JSON does not have.

@@ -49,7 +49,9 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
   const auto share = [&](std::int64_t token) { return report.shares.at<double>({0, token}); };
   std::ranges::stable_sort(order,
                            [&](std::int64_t a, std::int64_t b) { return share(a) > share(b); });
-  const std::int64_t count = std::min<std::int64_t>(top, std::ssize(order));
+  const auto with_share =
+      std::ranges::count_if(order, [&](std::int64_t token) { return share(token) > 0.0; });
+  const std::int64_t count = std::min<std::int64_t>(top, with_share);
   std::vector<Cells> rows = {{"token", "", "share", ""}};
   double shown = 0.0;
   const double largest = share(order.front());
@@ -67,8 +69,8 @@ std::string rollout_text(const RolloutReport& report, std::int64_t top) {
   text += text_table(rows, "><><");
   double all = 0.0;
   for (const std::int64_t token : order) all += share(token);
-  if (count < std::ssize(order)) {
-    text += fmt::format("and {} more with {:.4f} together\n", std::ssize(order) - count,
+  if (count < with_share) {
+    text += fmt::format("and {} more with {:.4f} together\n", with_share - count,
                         std::max(all - shown, 0.0));
   }
   if (all < 0.9995) text += fmt::format("sinks take {:.4f}\n", 1.0 - all);
