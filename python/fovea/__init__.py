@@ -10,6 +10,8 @@
     causal, window, prefix, ...     masks as rules, combined with & and |
     Lenses, weights, Weights        statistics of the weights, and parts of the unstored matrix
     map, received, heads            weights pooled to a picture, or summarised per key and per head
+    record, Recording               the attention of a PyTorch model on a text, in a file
+    fovea.transformers              attention of Hugging Face transformers; imported separately
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       attention in plain float64, the oracle
     KvCache, Rotary, apply_rotary   text generation
@@ -55,6 +57,7 @@ from ._fovea import (
     window,
 )
 from ._map import map  # noqa: A004
+from ._recording import RecordedAttention, Recording, Tokens, record
 from ._weights import Weights
 
 __version__ = info().version
@@ -69,10 +72,13 @@ __all__ = [
     "Lenses",
     "Mask",
     "Received",
+    "RecordedAttention",
+    "Recording",
     "RelativeTable",
     "Rotary",
     "Scene",
     "Seen",
+    "Tokens",
     "Trace",
     "Weights",
     "apply_rotary",
@@ -92,6 +98,7 @@ __all__ = [
     "prefix",
     "random",
     "received",
+    "record",
     "reference",
     "scaled_dot_product_attention",
     "weights",

@@ -58,6 +58,17 @@ def observe(callback: _Callback) -> Iterator[None]:
         _observers.callbacks = before
 
 
+@contextlib.contextmanager
+def unobserved() -> Iterator[None]:
+    """Hides the calls in the block from the observers of this thread, because another call reports them."""
+    before = _observers.callbacks
+    _observers.callbacks = ()
+    try:
+        yield
+    finally:
+        _observers.callbacks = before
+
+
 def observed() -> bool:
     """Returns whether a block of observe() is active in this thread."""
     return bool(_observers.callbacks)
@@ -67,3 +78,18 @@ def report(call: AttentionCall) -> None:
     """Passes a call to the active observers."""
     for callback in _observers.callbacks:
         callback(call)
+
+
+def check_eager(model: torch.nn.Module) -> None:
+    """Raises ValueError if a part of the model is compiled or scripted, so that its attention cannot be observed."""
+    for name, module in model.named_modules():
+        kind = None
+        if isinstance(module, torch.jit.ScriptModule):
+            kind = "a TorchScript module"
+        elif module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule":
+            kind = "a compiled one"
+        if kind is not None:
+            raise ValueError(
+                f"model: expected uncompiled modules, got {kind}, {name or 'the model'!r}; "
+                "pass the original, uncompiled module"
+            )

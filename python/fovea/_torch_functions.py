@@ -33,10 +33,11 @@ from ._observe import observed
 from ._torch_calls import Caller, check_tensors, flex_operator, sdpa, sdpa_problem
 from ._torch_masks import KnownMasks
 
-__all__ = ["ObservedFunctions", "check_eager"]
+__all__ = ["ObservedFunctions"]
 
-_REMEDY = "pass the original, uncompiled module"
-_COMPILED = f"torch.compile: expected uncompiled attention, got a compiled function; {_REMEDY}"
+_COMPILED = (
+    "torch.compile: expected uncompiled attention, got a compiled function; pass the original, uncompiled module"
+)
 
 
 class _OfThread(threading.local):
@@ -76,18 +77,6 @@ class _FlexSwitch:
                 cls._users -= 1
                 if cls._users == 0 and isinstance(getattr(flex, name), cls):
                     setattr(flex, name, cls._before)
-
-
-def check_eager(model: torch.nn.Module) -> None:
-    """Raises ValueError if a part of the model is compiled or scripted, so that its attention cannot be observed."""
-    for name, module in model.named_modules():
-        kind = None
-        if isinstance(module, torch.jit.ScriptModule):
-            kind = "a TorchScript module"
-        elif module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule":
-            kind = "a compiled one"
-        if kind is not None:
-            raise ValueError(f"model: expected uncompiled modules, got {kind}, {name or 'the model'!r}; {_REMEDY}")
 
 
 def _check_not_compiling() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias, overload
 
 import numpy as np
@@ -64,6 +64,15 @@ def _part_of(name: str, part: slice | None, length: int) -> range:
     if length > 0 and not places:
         raise ValueError(f"{name}: expected at least one of {length}, got none in {part}")
     return places
+
+
+_MOST_LABELS = 64  # tokens on an axis of a plot
+
+
+def _label(token: str) -> str:
+    """Returns a token for an axis: on one line, without matplotlib's markup."""
+    shown = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in token)
+    return shown.replace("$", r"\$")
 
 
 class _Matrix:
@@ -134,6 +143,8 @@ class Weights(_Matrix):
     lse        [batch, q_heads, q_len], from attention(..., return_lse=True) with the same options;
                None: computed by a pass over all heads on first access, and cached
 
+    query_tokens, key_tokens  a text for each query and key, which plot() shows; W.query_tokens, W.key_tokens
+
     W[i], W[i, j], W[a:b], W[:, j] and W[a:b, c:d] index like a NumPy array, including negative indices;
     slices must not have a step. Overlapping rectangles are bit-identical where they overlap.
     numpy.asarray(W) computes and stores the whole matrix. Query and key are not copied and must not
@@ -169,6 +180,8 @@ class Weights(_Matrix):
         batch: int = 0,
         head: int = 0,
         lse: _Input | None = None,
+        query_tokens: Sequence[str] | None = None,
+        key_tokens: Sequence[str] | None = None,
     ) -> None:
         self._options: dict[str, Any] = {
             "mask": mask,
@@ -182,6 +195,7 @@ class Weights(_Matrix):
             "threads": threads,
         }
         self._query, self._key, self._lse = query, key, lse
+        self.query_tokens, self.key_tokens = query_tokens, key_tokens
         self._rank, items, heads, q_len, kv_len = _engine._weights_shape(query, key, **self._options)
         self._shape = (q_len, kv_len)
         for name, place, most_name, most in (("batch", batch, "batch", items), ("head", head, "q_heads", heads)):
@@ -194,6 +208,9 @@ class Weights(_Matrix):
         self._batch, self._head = operator.index(batch), operator.index(head)
         # Index of this head in arrays of all heads.
         self._at = (self._batch, self._head)[4 - self._rank :]
+        for name, tokens, length in (("query_tokens", query_tokens, q_len), ("key_tokens", key_tokens, kv_len)):
+            if tokens is not None and len(tokens) != length:
+                raise ValueError(f"{name}: expected {length}, one per {name[:-7]}, got {len(tokens)}")
 
     @property
     def lse(self) -> _Input:
@@ -320,6 +337,10 @@ class Weights(_Matrix):
         extent = (across.start - 0.5, across.stop - 0.5, down.stop - 0.5, down.start - 0.5)
         ax.imshow(cells, **{"extent": extent, "aspect": "auto", "interpolation": "nearest", **image})
         ax.set(xlabel="key", ylabel="query", title=repr(self))
+        if self.key_tokens is not None and size[1] == len(across) <= _MOST_LABELS:
+            ax.set_xticks(across, [_label(self.key_tokens[key]) for key in across], rotation=90)
+        if self.query_tokens is not None and size[0] == len(down) <= _MOST_LABELS:
+            ax.set_yticks(down, [_label(self.query_tokens[query]) for query in down])
         return ax
 
     def __repr__(self) -> str:

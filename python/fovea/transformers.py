@@ -39,7 +39,7 @@ from . import _fovea
 from . import torch as _torch
 from ._mask_functions import read_mask_function
 from ._observe import AttentionCall, observe, observed, report
-from ._passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, passed_mask
+from ._passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, Passed, passed_mask
 from ._passed import position_bias as read_position_bias
 from ._rule_mask import RuleMask
 from ._rules import Computed, Dense, Documents, Region, Rule
@@ -121,9 +121,63 @@ def attention(
 
     Returns the context [batch, q_len, q_heads, value_dim] and None: weights are not stored.
     """
-    _check_call(query, key, output_attentions, others)
+    if output_attentions:
+        raise ValueError(
+            'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
+            'use "eager"'
+        )
     if isinstance(scaling, Tensor):  # keeps its gradient
         query, scaling = query * scaling, 1.0
+    passed, options = _problem(
+        module, query, key, attention_mask, scaling, is_causal, softcap, s_aux, position_bias, others
+    )
+    query, key, value = _same_batch(query, key, value)
+    context, lse = _attend(query, key, value, options, dropout)
+    if observed():
+        assert lse is not None
+        _report(module, query, key, value, lse, passed, options)
+    return context, None
+
+
+def report_call(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    **others: Any,
+) -> None:
+    """Reports a call that another implementation has computed, with the arguments of attention(), and lse by Fovea."""
+    if isinstance(scaling, Tensor):
+        query, scaling = query * scaling, 1.0
+    passed, options = _problem(
+        module, query, key, attention_mask, scaling, is_causal, softcap, s_aux, position_bias, others
+    )
+    query, key, value = _same_batch(query.detach(), key.detach(), value.detach())
+    lse = torch.from_numpy(_engine._observe(query, key, **_without_graph(options)))
+    _report(module, query, key, value, lse, passed, options)
+
+
+def _problem(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None,
+    is_causal: bool | None,
+    softcap: float | None,
+    s_aux: Tensor | None,
+    position_bias: Tensor | None,
+    others: dict[str, Any],
+) -> tuple[Passed, dict[str, Any]]:
+    """Returns the mask of a call, and the options of fovea.attention()."""
+    _check_call(query, key, others)
     if attention_mask is not None:
         passed = passed_mask(attention_mask, query, key)
     elif query.shape[2] > 1 and (getattr(module, "is_causal", True) if is_causal is None else is_causal):
@@ -145,37 +199,45 @@ def attention(
         bias, options["relative"] = read_position_bias(module, position_bias, passed)
         if bias is not None:
             options["bias"] = bias if passed.bias is None else bias + passed.bias
-    if query.shape[0] != key.shape[0]:  # learned queries, the same for all items
-        batch = max(query.shape[0], key.shape[0])
-        query, key, value = (one.expand(batch, -1, -1, -1) for one in (query, key, value))
-    context, lse = _attend(query, key, value, options, dropout)
-    if observed():
-        assert lse is not None
-        report(
-            AttentionCall(
-                module=module,
-                query=query.detach(),
-                key=key.detach(),
-                value=value.detach(),
-                lse=lse.detach().float(),
-                options=_without_graph(options),
-                rule=passed.rule,
-                query_start=passed.query_start,
-                key_start=passed.key_start,
-            )
+    return passed, options
+
+
+def _same_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Repeats learned queries, which are the same for all batch items."""
+    if query.shape[0] == key.shape[0]:
+        return query, key, value
+    batch = max(query.shape[0], key.shape[0])
+    return query.expand(batch, -1, -1, -1), key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
+
+
+def _report(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    lse: Tensor,
+    passed: Passed,
+    options: dict[str, Any],
+) -> None:
+    report(
+        AttentionCall(
+            module=module,
+            query=query.detach(),
+            key=key.detach(),
+            value=value.detach(),
+            lse=lse.detach().float(),
+            options=_without_graph(options),
+            rule=passed.rule,
+            query_start=passed.query_start,
+            key_start=passed.key_start,
         )
-    return context, None
+    )
 
 
-def _check_call(query: Tensor, key: Tensor, output_attentions: bool, others: dict[str, Any]) -> None:
+def _check_call(query: Tensor, key: Tensor, others: dict[str, Any]) -> None:
     for name in others:
         if name in _REFUSED and others[name] is not None:
             raise ValueError(f'{name}: expected None for attn_implementation="fovea", got a value; {_REFUSED[name]}')
-    if output_attentions:
-        raise ValueError(
-            'output_attentions: expected False for attn_implementation="fovea", got True; weights are not stored; '
-            'use "eager"'
-        )
     for one in (query, key):
         if one.device.type != "cpu":
             raise ValueError(

@@ -25,6 +25,7 @@
 #include "arrays/dlpack.h"
 #include "arrays/new_arrays.h"
 #include "attention/options.h"
+#include "attention/problem.h"
 #include "functions.h"
 
 namespace nb = nanobind;
@@ -80,10 +81,19 @@ class Arrays {
   }
 
   void set(RecordedAttention& attention) const {
-    attention.query = query_.view();
-    attention.key = key_.view();
-    attention.lse = lse_.view();
-    if (value_) attention.value = value_->view();
+    for (const Array* array : {&query_, &key_}) {
+      check_rank(*array, array == &query_ ? "query" : "key");
+    }
+    attention.query = with_rank_4(query_.view());
+    attention.key = with_rank_4(key_.view());
+    if (lse_.rank() < 1 || lse_.rank() > 3) {
+      raise_value_error("lse: expected [batch, q_heads, q_len], got {}",
+                        to_string(lse_.view().shape()));
+    }
+    attention.lse = with_rank_3(lse_.view());
+    if (!value_) return;
+    check_rank(*value_, "value");
+    attention.value = with_rank_4(value_->view());
   }
 
  private:

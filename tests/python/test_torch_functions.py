@@ -26,9 +26,9 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fovea  # noqa: E402
 from fovea import _torch_flex, _torch_masks  # noqa: E402
-from fovea._observe import observe  # noqa: E402
+from fovea._observe import check_eager, observe  # noqa: E402
 from fovea._rules import Causal, Dense, Documents, Prefix, Rule, Window  # noqa: E402
-from fovea._torch_functions import ObservedFunctions, check_eager  # noqa: E402
+from fovea._torch_functions import ObservedFunctions  # noqa: E402
 
 COMPUTE = ("original", "fovea")
 INF = math.inf

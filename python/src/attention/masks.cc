@@ -13,6 +13,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "fovea/error.h"
 #include "fovea/mask.h"
@@ -158,6 +159,19 @@ max_distance   all distances >= max_distance share the last bucket)")
           "table"_a, nb::kw_only(), "bidirectional"_a = true, "max_distance"_a = 128,
           nb::sig("def __init__(self, table: typing.Any, *, bidirectional: bool = True, "
                   "max_distance: int = 128) -> None"))
+      // For a recording of some heads.
+      .def(
+          "_of_heads",
+          [](const RelativeTable& self, const std::vector<std::int64_t>& heads) {
+            const TensorView& all = self.table;
+            Tensor own(all.dtype(), {all.extent(0), static_cast<std::int64_t>(heads.size())});
+            for_each_index(own.shape(), [&](const Index& at) {
+              const std::int64_t head = heads[static_cast<std::size_t>(at[1])];
+              set_value(own, at, all.value({at[0], head}));
+            });
+            return RelativeTable{std::move(own), self.bidirectional, self.max_distance};
+          },
+          "heads"_a)
       .def_ro("bidirectional", &RelativeTable::bidirectional)
       .def_ro("max_distance", &RelativeTable::max_distance)
       .def("__repr__", [](const RelativeTable& self) {

@@ -62,16 +62,16 @@ class RecordingFile : public testing::Test {
   std::string path_;
 };
 
-Tensor normal(const Shape& shape, std::uint32_t seed = 1, DType type = DType::kFloat32) {
+Tensor gaussian(const Shape& shape, std::uint32_t seed = 1, DType type = DType::kFloat32) {
   RandomState random(seed);
   return convert(random.randn(shape), type);
 }
 
 RecordedAttention attention_with(const AttentionOptions& options, DType type = DType::kFloat32) {
   RecordedAttention attention{.name = "layers.0", .options = options};
-  attention.query = normal({kBatch, kHeads, kQueries, kDim}, 1, type);
-  attention.key = normal({kBatch, kKvHeads, kKeys, kDim}, 2, type);
-  attention.value = normal({kBatch, kKvHeads, kKeys, kDim + 1}, 3, type);
+  attention.query = gaussian({kBatch, kHeads, kQueries, kDim}, 1, type);
+  attention.key = gaussian({kBatch, kKvHeads, kKeys, kDim}, 2, type);
+  attention.value = gaussian({kBatch, kKvHeads, kKeys, kDim + 1}, 3, type);
   Tensor lse(DType::kFloat32, {kBatch, kHeads, kQueries});
   Tensor context(type, {kBatch, kHeads, kQueries, kDim + 1});
   attention_forward(attention.query, attention.key, attention.value, options,
@@ -116,7 +116,7 @@ Tensor some_visible() {
 
 std::vector<AttentionOptions> many_options() {
   const Tensor query_ids = ids({kBatch, kQueries}, 2), key_ids = ids({kBatch, kKeys}, 3);
-  const Tensor table = normal({6, kHeads}, 5), bias = normal({kQueries, kKeys}, 6);
+  const Tensor table = gaussian({6, kHeads}, 5), bias = gaussian({kQueries, kKeys}, 6);
   std::vector<AttentionOptions> all(1);
   all.push_back({.mask = causal()});
   all.push_back({.mask = window(3, 0) & causal(), .alignment = Alignment::top_left()});
@@ -262,7 +262,7 @@ TEST_F(RecordingFile, StoresEqualOptionsOnce) {
   for (int layer = 0; layer < 3; ++layer) {
     RecordedAttention attention =
         attention_with({.mask = documents(ids({kQueries}, 2), ids({kKeys}, 2)),
-                        .score = {.bias = normal({kQueries, kKeys}, layer == 2 ? 8 : 7)}});
+                        .score = {.bias = gaussian({kQueries, kKeys}, layer == 2 ? 8 : 7)}});
     attention.name = "layers." + std::to_string(layer);
     writer.add(attention);
   }
@@ -283,9 +283,9 @@ TEST_F(RecordingFile, StoresEqualOptionsOnce) {
 TEST_F(RecordingFile, LargeFilesAreCompletedInPlace) {
   RecordedAttention attention{.name = "a", .options = {.mask = causal()}};
   constexpr std::int64_t kLength = 20000;
-  attention.query = normal({1, 4, kLength, 32}, 1);
-  attention.key = normal({1, 4, kLength, 32}, 2);
-  attention.lse = normal({1, 4, kLength}, 3);
+  attention.query = gaussian({1, 4, kLength, 32}, 1);
+  attention.key = gaussian({1, 4, kLength, 32}, 2);
+  attention.lse = gaussian({1, 4, kLength}, 3);
   attention.query_tokens = {"text"};
   RecordingWriter writer(path_);
   writer.add(attention);
@@ -340,11 +340,11 @@ TEST_F(RecordingFile, WriterRefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal([](auto& a) { a.lse = {}; }),
             "\"layers.0.lse\": expected a tensor, got nothing");
   EXPECT_EQ(refusal([](auto& a) {
-              a.lse = normal({kBatch, kHeads, kQueries + 1});
+              a.lse = gaussian({kBatch, kHeads, kQueries + 1});
             }),
             "\"layers.0.lse\": expected float32 [2, 4, 7], one per query, got float32 [2, 4, 8]");
   EXPECT_EQ(refusal([](auto& a) {
-              a.key = normal({kBatch, 3, kKeys, kDim});
+              a.key = gaussian({kBatch, 3, kKeys, kDim});
             }),
             "\"layers.0.key\": expected a number of heads that divides 4, the heads of the query, "
             "got float32 [2, 3, 9, 8]");

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""record(): the attention of a PyTorch model, written while the model runs. What it sees are the AttentionCalls of
+_observe.py; what it writes is described in docs/recordings.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from . import _fovea
+from ._observe import AttentionCall, observe
+from ._recorded_tokens import ModelTokens
+from ._rules import Rule
+
+_engine: Any = _fovea  # includes the private functions that the stubs omit
+_CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
+_SECONDS_BETWEEN_LINES = 2.0
+# Parts of an attention, such as the steps of generation, that are written together.
+_MOST_PARTS = 64
+_MOST_ELEMENTS = 1 << 18
+
+
+class _Attention:
+    """One attention that is being recorded, in one or more parts."""
+
+    def __init__(self, name: str, call: AttentionCall, described: dict[str, Any]) -> None:
+        self.name = name
+        self.described = described
+        self.first_query, self.first_key = call.query_start, call.key_start
+        self.query_end = call.query_start + call.query.shape[2]
+        self.key_end = call.key_start + call.key.shape[2]
+        self.rule: Rule = call.rule
+        self.options = call.options
+        self.pending: list[dict[str, Tensor]] = []
+        self.pending_elements = 0
+
+    @property
+    def queries(self) -> int:
+        number: int = self.query_end - self.first_query
+        return number
+
+    @property
+    def keys(self) -> int:
+        number: int = self.key_end - self.first_key
+        return number
+
+
+class Recorder:
+    """What a block of record() yields.
+
+    path   the file that will be written
+    bytes  the size of the tensors so far
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        path: str | os.PathLike[str],
+        *,
+        tokens: ModelTokens,
+        layers: Iterable[int] | None,
+        heads: Iterable[int] | None,
+        values: bool,
+        store: str | None,
+        source: str,
+        progress: bool,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._model = model
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self._tokens = tokens
+        self._layers = None if layers is None else sorted(set(layers))
+        self._heads = None if heads is None else sorted(set(heads))
+        self._values = values
+        self._progress = _Progress(self.path) if progress else None
+        self._attentions: dict[str, _Attention] = {}
+        self._seen_layers: set[int] = set()
+        self._calls: dict[int, int] = {}  # of each module, in this forward pass
+        self.called: list[torch.nn.Module] = []
+        self._writer = _engine._RecordingWriter(path, model=_model_name(model), source=source, store=store or "")
+
+    @property
+    def bytes(self) -> int:
+        found: int = self._writer.bytes
+        return found
+
+    def begin_pass(self) -> None:
+        """Tells that the model is called: modules that were called before are called again."""
+        self._calls.clear()
+
+    def __call__(self, call: AttentionCall) -> None:
+        module = call.module
+        path = "attention" if module is None else self._names.get(id(module), type(module).__name__)
+        if module is not None:
+            self.called.append(module)
+        count = self._calls.get(id(module), 0)
+        self._calls[id(module)] = count + 1
+        # A module that is called for several layers (ALBERT) has one name for each.
+        name = path if count == 0 else f"{path}.{count}"
+        layer = _layer_of(path) + count
+        self._seen_layers.add(layer)
+        if self._layers is not None and layer not in self._layers:
+            return
+        kind = self._kind_of(path, call)
+        own = self._attentions.get(name)
+        if own is None:
+            self._add(name, layer, kind, call)
+        else:
+            self._append(own, kind, call)
+        if self._progress is not None:
+            self._progress.tell(self.bytes, len(self._attentions))
+
+    def _kind_of(self, path: str, call: AttentionCall) -> str:
+        lower = path.lower()
+        stacks = getattr(getattr(self._model, "config", None), "is_encoder_decoder", False)
+        if any(word in lower for word in _CROSS):
+            return "cross"
+        if not stacks:
+            return "self"
+        return "encoder" if "encoder" in lower.split(".") else "decoder"
+
+    def _add(self, name: str, layer: int, kind: str, call: AttentionCall) -> None:
+        heads = self._chosen_heads(name, call.query.shape[1])
+        described = {"name": name, "layer": layer, "kind": kind, "heads": heads or []}
+        own = _Attention(name, call, described)
+        # Slots of a static cache that are still empty are not recorded.
+        used = call.key.shape[2] if kind == "cross" else own.query_end - call.key_start
+        own.key_end = call.key_start + min(used, call.key.shape[2]) if kind != "encoder" else own.key_end
+        options = self._options(own)
+        if self._progress is not None and not self._attentions:
+            self._progress.announce(self._model, own, call, self._values)
+        self._attentions[name] = own
+        self._writer.add(**self._tensors(call, heads, slice(0, own.keys)), **described, options=options)
+
+    def _append(self, own: _Attention, kind: str, call: AttentionCall) -> None:
+        length = call.query.shape[2]
+        begin = own.query_end if kind == "cross" else call.query_start
+        if begin != own.query_end or kind == "encoder":
+            raise ValueError(
+                f"record: expected one text in a recording, and the queries from position {own.query_end} of "
+                f"{own.name}, got them from position {begin}; record each text in a file of its own"
+            )
+        if call.options.get("bias") is not None:
+            raise ValueError(
+                f"record: expected a bias of {own.name} that follows from a table, as the text comes in parts, got a "
+                "tensor of biases"
+            )
+        end = begin + length
+        first = own.key_end - call.key_start
+        last = first if kind == "cross" else min(end - call.key_start, call.key.shape[2])
+        if first < 0:
+            raise ValueError(
+                f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
+                f"{call.key_start}"
+            )
+        part = self._tensors(call, own.described["heads"] or None, slice(first, last))
+        own.query_end, own.key_end = end, own.key_end + last - first
+        own.rule, own.options = call.rule, call.options
+        # Copied, because it would keep a whole cache alive.
+        own.pending.append({name: tensor if name == "lse" else tensor.clone() for name, tensor in part.items()})
+        own.pending_elements += part["query"].numel() + part["key"].numel()
+        if len(own.pending) == _MOST_PARTS or own.pending_elements > _MOST_ELEMENTS:
+            self._write_pending(own)
+
+    def _write_pending(self, own: _Attention) -> None:
+        parts, own.pending, own.pending_elements = own.pending, [], 0
+        if parts:
+            whole = {name: torch.cat([part[name] for part in parts], dim=2) for name in parts[0]}
+            self._writer.append(**whole, name=own.name)
+
+    def _chosen_heads(self, name: str, q_heads: int) -> list[int] | None:
+        if self._heads is None:
+            return None
+        if self._heads and not 0 <= self._heads[0] <= self._heads[-1] < q_heads:
+            raise ValueError(f"heads: expected numbers from 0 to {q_heads - 1}, the heads of {name}, got {self._heads}")
+        return self._heads
+
+    def _tensors(self, call: AttentionCall, heads: list[int] | None, keys: slice) -> dict[str, Tensor]:
+        query, key, lse = call.query, call.key[:, :, keys], call.lse
+        value = call.value[:, :, keys] if call.value is not None and self._values else None
+        if heads is not None:
+            query, lse = query[:, heads], lse[:, heads]
+            of_keys = _key_heads(heads, call.query.shape[1] // max(call.key.shape[1], 1))
+            key = key[:, of_keys]
+            value = None if value is None else value[:, of_keys]
+        found = {"query": query, "key": key, "lse": lse}
+        return found if value is None else found | {"value": value}
+
+    def _options(self, own: _Attention) -> dict[str, Any]:
+        """Returns the options of all parts together."""
+        options = dict(own.options)
+        mask, alignment = own.rule.mask(own.first_query, own.queries, own.first_key, own.keys)
+        options["mask"] = mask
+        if alignment != own.keys - own.queries:
+            options["alignment"] = alignment
+        else:
+            options.pop("alignment", None)
+        heads = own.described["heads"]
+        if heads:
+            if options.get("sinks") is not None:
+                options["sinks"] = [options["sinks"][head] for head in heads]
+            if options.get("relative") is not None:
+                options["relative"] = options["relative"]._of_heads(heads)
+            bias = options.get("bias")
+            if bias is not None and bias.ndim >= 3 and bias.shape[-3] > 1:
+                options["bias"] = bias.narrow(0, 0, bias.shape[0]).index_select(-3, torch.tensor(heads))
+        return options
+
+    def finish(self) -> None:
+        """Completes the file."""
+        if not self._attentions and self._layers is not None and self._seen_layers:
+            raise ValueError(
+                f"layers: expected some of {sorted(self._seen_layers)}, which the model has, got {self._layers}"
+            )
+        if not self._attentions:
+            raise ValueError(
+                "record: expected the model to compute attention in the block, got no call; is the model called inside "
+                "the block, and in the same thread?"
+            )
+        missing = sorted(set(self._layers or ()) - self._seen_layers)
+        if missing:
+            raise ValueError(
+                f"layers: expected some of {sorted(self._seen_layers)}, which the model has, got {missing}"
+            )
+        lists: dict[str, list[str]] = {}
+        for own in self._attentions.values():
+            self._write_pending(own)
+            path = own.name
+            described = own.described
+            batch_tokens = {
+                "query_tokens": self._tokens.of_queries(path, described["kind"], own.first_query, own.queries),
+                "key_tokens": self._tokens.of_keys(path, described["kind"], own.first_key, own.keys),
+            }
+            for which, found in batch_tokens.items():
+                described[which] = [one.name for one in found]
+                for one in found:
+                    if one.name not in lists:
+                        lists[one.name] = one.texts
+                        self._writer.add_tokens(one.name, one.texts, one.ids, one.grid)
+            self._writer.describe(**described, options=self._options(own))
+        self._writer.finish()
+        if self._progress is not None:
+            self._progress.finish()
+
+    def close(self) -> None:
+        """Removes what was written, unless finish() has completed it."""
+        self._writer.close()
+
+
+def _key_heads(heads: list[int], group: int) -> list[int]:
+    """Returns the key heads to record with some query heads: each once if they can be grouped again, otherwise one for
+    each query head."""
+    own = [head // group for head in heads]
+    once = sorted(set(own))
+    each = len(own) // len(once) if once else 0
+    return once if own == [head for head in once for _ in range(each)] else own
+
+
+def _layer_of(path: str) -> int:
+    """Returns the first number in a module path, such as 13 of model.layers.13.self_attn."""
+    return next((int(part) for part in path.split(".") if part.isdigit()), 0)
+
+
+def _model_name(model: torch.nn.Module) -> str:
+    config = getattr(model, "config", None)
+    name = getattr(config, "_name_or_path", "") or getattr(config, "name_or_path", "")
+    return os.path.basename(str(name).rstrip("/")) or type(model).__name__
+
+
+class _Progress:
+    """Lines on standard error: the size before anything is written, and what there is every few seconds."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
+        self._told = False
+
+    def announce(self, model: torch.nn.Module, own: _Attention, call: AttentionCall, values: bool) -> None:
+        from .transformers import attention_modules
+
+        count = max(len(attention_modules(model)), 1)
+        query, key = call.query, call.key
+        size = query.numel() + key[:, :, : own.keys].numel() * (2 if values else 1)
+        total = count * (size * query.element_size() + call.lse.numel() * 4)
+        print(
+            f"fovea: recording about {count} attentions x {query.shape[0] * query.shape[2]:,} tokens x "
+            f"({query.shape[1]} + {key.shape[1]}) heads x {query.shape[3]} = {total / 1e6:,.0f} MB to {self._path}",
+            file=sys.stderr,
+        )
+
+    def tell(self, written: int, attentions: int) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
+        self._told = True
+        print(f"\rfovea: {attentions} attentions, {written / 1e6:,.0f} MB", end="", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        if self._told:
+            print(file=sys.stderr)
+
+
+@contextlib.contextmanager
+def record_block(
+    model: torch.nn.Module,
+    path: str | os.PathLike[str],
+    *,
+    tokenizer: Any,
+    text: str | Sequence[str] | None,
+    compute: Literal["fovea", "original"],
+    progress: bool | None,
+    **options: Any,
+) -> Iterator[Recorder]:
+    """record(), whose arguments it has."""
+    from ._recorded_models import observed_model
+
+    if compute not in ("fovea", "original"):
+        raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')
+    tokens = ModelTokens(model, tokenizer)
+    recorder = Recorder(
+        model,
+        path,
+        tokens=tokens,
+        source=_source(text),
+        progress=sys.stderr.isatty() if progress is None else progress,
+        **options,
+    )
+    try:
+        with tokens.collect(), observe(recorder), observed_model(model, recorder, compute):
+            yield recorder
+        recorder.finish()
+    finally:
+        recorder.close()
+
+
+def _source(text: str | Sequence[str] | None) -> str:
+    if text is None:
+        return ""
+    first = text if isinstance(text, str) else f"{len(text)} texts: {text[0] if text else ''}"
+    line = " ".join(first.split())
+    return line if len(line) <= 200 else f"{line[:199]}\u2026"

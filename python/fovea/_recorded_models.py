@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a model report its attention calls inside a block, and checks that none was missed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from ._observe import check_eager
+
+if TYPE_CHECKING:
+    from ._record import Recorder
+
+_MOST_NAMES = 5  # of missed modules in a message
+
+
+@contextlib.contextmanager
+def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal["fovea", "original"]) -> Iterator[None]:
+    """Inside the block, the attention calls of the model reach the observers of this thread.
+
+    Raises ValueError for models that cannot be observed and, at the end of a block without an exception, for attention
+    modules that ran without a call.
+    """
+    check_eager(model)
+    for name, parameter in model.named_parameters():
+        if parameter.device.type != "cpu":
+            raise ValueError(
+                f"model: expected parameters on the CPU, got {parameter.device} for {name}; use model.cpu()"
+            )
+    with contextlib.ExitStack() as stack:
+        hook = model.register_forward_pre_hook(lambda *_: recorder.begin_pass())
+        stack.callback(hook.remove)
+        pretrained = _pretrained_models(model)
+        for one in pretrained:
+            stack.enter_context(_one_sequence(one))
+        if pretrained:
+            from . import _observed_transformers
+
+            ran = stack.enter_context(_observed_transformers.ran_modules(model))
+            stack.enter_context(_observed_transformers.implementation(pretrained, compute))
+        # A model of transformers computes its attention through the interface or with modules of PyTorch, or is refused
+        # below. The mode costs a few microseconds for every function of PyTorch that the model calls.
+        plain = any(isinstance(module, torch.nn.MultiheadAttention) for module in model.modules())
+        if plain or model not in pretrained:
+            from ._torch_functions import ObservedFunctions  # imports much of PyTorch
+
+            stack.enter_context(ObservedFunctions(compute))
+        yield
+        if pretrained:
+            missed = _observed_transformers.missed_modules(model, recorder.called, ran)
+            if missed:
+                more = f" and {len(missed) - _MOST_NAMES} more" if len(missed) > _MOST_NAMES else ""
+                raise ValueError(
+                    f"record: expected attention through transformers' interface, got {len(missed)} modules that "
+                    f"compute it in another way: {', '.join(missed[:_MOST_NAMES])}{more}"
+                )
+
+
+def _pretrained_models(model: torch.nn.Module) -> list[Any]:
+    """Returns the outermost models of transformers in a module, itself included."""
+    transformers = sys.modules.get("transformers")
+    if transformers is None:
+        return []
+    kind = transformers.PreTrainedModel
+    if isinstance(model, kind):
+        return [model]
+    return [found for child in model.children() for found in _pretrained_models(child)]
+
+
+@contextlib.contextmanager
+def _one_sequence(model: Any) -> Iterator[None]:
+    """Refuses beam search, which goes back to earlier tokens, inside the block."""
+    generate = getattr(model, "generate", None)
+    if generate is None:
+        yield
+        return
+
+    @functools.wraps(generate)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
+        beams = kwargs.get("num_beams") or getattr(config, "num_beams", None) or 1
+        if beams > 1:
+            raise ValueError(
+                f"record: expected greedy search or sampling, got beam search (num_beams={beams}), whose sequences "
+                "replace one another; generate first, and record a forward pass of the result"
+            )
+        return generate(*args, **kwargs)
+
+    model.generate = checked
+    try:
+        yield
+    finally:
+        del model.generate

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tokens of a recording: the ids that the stacks of a model receive while it runs, as texts."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._recording import Tokens
+
+
+def _byte_of_letter() -> dict[str, int]:
+    """Returns the bytes that the letters of a byte-level vocabulary stand for (Radford et al. 2019, GPT-2)."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    letters = {chr(byte): byte for byte in shown}
+    hidden = (byte for byte in range(256) if byte not in shown)
+    return letters | {chr(256 + place): byte for place, byte in enumerate(hidden)}
+
+
+_BYTES = _byte_of_letter()
+
+
+def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Returns the text of each token: with its spaces, as far as the vocabulary tells, and with bytes that are not a
+    whole character as \\xNN. Without a tokenizer, the ids."""
+    if tokenizer is None:
+        return [str(number) for number in ids]
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        return [str(tokenizer.decode([number])) for number in ids]
+    known = [
+        str(token) if token is not None else str(number)
+        for token, number in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
+    ]
+    special = set(getattr(tokenizer, "all_special_tokens", ()))
+    byte_level = _is_byte_level(tokenizer)
+    return [token if token in special else _plain(token, byte_level) for token in known]
+
+
+def _is_byte_level(tokenizer: Any) -> bool:
+    """Returns whether a space is written as the letter that stands for its byte."""
+    space = next(token for token, byte in _BYTES.items() if byte == ord(" "))
+    try:
+        return any(space in token for token in tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), 2000)))))
+    except (TypeError, ValueError, IndexError, AttributeError):
+        return False
+
+
+def _plain(token: str, byte_level: bool) -> str:
+    if byte_level and all(letter in _BYTES for letter in token):
+        return bytes(_BYTES[letter] for letter in token).decode("utf-8", "backslashreplace")
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):  # a byte of SentencePiece
+        with contextlib.suppress(ValueError):
+            return bytes([int(token[3:5], 16)]).decode("utf-8", "backslashreplace")
+    return token.replace("\u2581", " ")
+
+
+class ModelTokens:
+    """Collects ids while a model runs, and gives the tokens of an attention by the module's path."""
+
+    def __init__(self, model: torch.nn.Module, tokenizer: Any) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self._ids: dict[str, list[Tensor]] = {}  # by the path of the module that received them
+        self._patches: tuple[int, int] | None = None
+
+    @contextlib.contextmanager
+    def collect(self) -> Iterator[None]:
+        """Reads the ids that modules of the model receive in the block."""
+        hooks = []
+        for path, module in self._model.named_modules():
+            names = list(inspect.signature(module.forward).parameters)
+            wanted = [name for name in names if name in ("input_ids", "pixel_values")]
+            if wanted:
+                hooks.append(module.register_forward_pre_hook(self._hook(path, names, wanted), with_kwargs=True))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _hook(self, path: str, names: list[str], wanted: list[str]) -> Any:
+        def read(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = dict(zip(names, args, strict=False)) | kwargs
+            for name in wanted:
+                found = given.get(name)
+                if not isinstance(found, Tensor):
+                    continue
+                if name == "pixel_values":
+                    self._patches = self._patches or _patch_grid(module, found)
+                elif found.ndim == 2 and not found.is_floating_point():
+                    self._ids.setdefault(path, []).append(found.detach().cpu())
+
+        return read
+
+    def of_queries(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+        """Returns the token lists of an attention's queries, one per batch item; none if they are not known."""
+        return self._of(path, "decoder" if kind == "cross" else kind, first, count)
+
+    def of_keys(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+        """Returns the token lists of an attention's keys."""
+        if kind != "cross":
+            return self._of(path, kind, first, count)
+        encoders = [stack for stack in self._ids if "encoder" in stack.split(".")]
+        stacks = encoders or [stack for stack in self._ids if "decoder" not in stack.split(".")]
+        return self._lists(stacks, "encoder", first, count)
+
+    def _of(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
+        above = [stack for stack in self._ids if not stack or path == stack or path.startswith(f"{stack}.")]
+        if kind == "decoder":
+            above = [stack for stack in above if "decoder" in stack.split(".")]
+        found = self._lists(sorted(above, key=len, reverse=True), "text" if kind == "self" else kind, first, count)
+        return found or self._patch_tokens(count)
+
+    def _lists(self, stacks: list[str], name: str, first: int, count: int) -> list[Tokens]:
+        for stack in stacks:
+            parts = self._ids[stack]
+            if len({part.shape[0] for part in parts}) != 1:
+                continue
+            ids = torch.cat(parts, dim=1)
+            # A cache that was filled before the block has positions without known ids.
+            if first + count > ids.shape[1]:
+                continue
+            rows = ids[:, first : first + count].tolist()
+            names = [name] if len(rows) == 1 else [f"{name}.{item}" for item in range(len(rows))]
+            return [Tokens(one, token_texts(self._tokenizer, row), row) for one, row in zip(names, rows, strict=True)]
+        return []
+
+    def _patch_tokens(self, count: int) -> list[Tokens]:
+        """Returns a token for each patch of an image, after those that a model puts in front."""
+        if self._patches is None:
+            return []
+        rows, columns = self._patches
+        extra = count - rows * columns
+        if not 0 <= extra <= 16:
+            return []
+        front = ["[CLS]", *(f"[register {number}]" for number in range(1, extra))][:extra]
+        patches = [f"row {row}, column {column}" for row in range(rows) for column in range(columns)]
+        return [Tokens("patches", front + patches, grid=(rows, columns))]
+
+
+def _patch_grid(module: torch.nn.Module, pixels: Tensor) -> tuple[int, int] | None:
+    config = getattr(module, "config", None)
+    config = getattr(config, "vision_config", config)
+    size = getattr(config, "patch_size", None)
+    if size is None or pixels.ndim != 4:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return pixels.shape[2] // height, pixels.shape[3] // width

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests fovea.record(): generation with every cache, prompts in chunks, packed sequences, masks, selections, types,
+plain PyTorch, and what is refused. Architectures are in test_record_architectures.py."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", exc_type=ImportError)
+transformers = pytest.importorskip("transformers", exc_type=ImportError)
+
+from test_record_architectures import TOLERANCE, largest_error, recorded, stored_weights  # noqa: E402
+from test_transformers_architectures import DECODERS, ENCODER_DECODERS, TWO_KINDS, of  # noqa: E402
+from transformers_models import GROUPED, left_padded, text  # noqa: E402
+
+import fovea  # noqa: E402
+from fovea._recorded_tokens import token_texts  # noqa: E402
+
+NEW = {"do_sample": False, "max_new_tokens": 12, "min_new_tokens": 12}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.safetensors"
+
+
+@torch.no_grad()
+def generated(model, ids, path, **options):
+    with fovea.record(model, path, progress=False):
+        out = model.generate(ids, **NEW, **options)
+    return fovea.Recording(path), out[:, :-1]  # the last token was not fed
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static", "chunks"])
+@pytest.mark.parametrize("name", ["Llama", "Mistral, window", "Gemma 2, softcap", "gpt-oss, sinks", "GPT-2"])
+def test_generation(name, cache, path):
+    model = DECODERS[name]()
+    ids = text(batch=1)
+    options = {"static": {"cache_implementation": "static"}, "chunks": {"prefill_chunk_size": 10}}.get(cache, {})
+    recording, out = generated(model, ids, path, **options)
+    assert [each.shape for each in recording] == [(1, 4, 35, 35)] * 2
+    assert recording["0"].query_tokens().ids == out[0].tolist()
+    assert largest_error(recording, stored_weights(model, {"input_ids": out})) <= TOLERANCE
+
+
+def test_generation_of_a_padded_batch(path):
+    model = DECODERS["Llama"]()
+    ids = text()
+    padding = left_padded(ids)
+    recording, out = generated(model, ids, path, attention_mask=padding)
+    padding = torch.cat([padding, torch.ones(2, out.shape[1] - ids.shape[1], dtype=torch.int64)], 1)
+    stored = stored_weights(model, {"input_ids": out, "attention_mask": padding})
+    assert largest_error(recording, stored, padding) <= TOLERANCE
+    assert list(recording.tokens) == ["text.0", "text.1"]
+
+
+def test_generation_by_an_encoder_decoder(path):
+    model = ENCODER_DECODERS["BART"]()
+    ids = text(batch=1)
+    recording, out = generated(model, ids, path)
+    stored = stored_weights(model, {"input_ids": ids, "decoder_input_ids": out})
+    assert largest_error(recording, stored) <= TOLERANCE
+    cross = recording.layer(1, "cross")
+    assert cross.shape[2:] == (out.shape[1], ids.shape[1])
+    assert cross.key_tokens().ids == ids[0].tolist()
+    assert cross.query_tokens().ids == out[0].tolist()
+
+
+@torch.no_grad()
+def test_a_prompt_in_chunks(path):
+    model = of("Gemma3ForCausalLM", "Gemma3Text", head_dim=16, **TWO_KINDS, **GROUPED)()
+    ids = text(batch=1, length=30)
+    cache = transformers.DynamicCache(config=model.config)
+    with fovea.record(model, path, progress=False):
+        for begin, end in ((0, 11), (11, 12), (12, 30)):
+            model(ids[:, begin:end], past_key_values=cache, use_cache=True)
+    assert largest_error(fovea.Recording(path), stored_weights(model, {"input_ids": ids})) <= TOLERANCE
+
+
+def test_packed_sequences(path):
+    model = DECODERS["Llama"]()
+    ids = text(batch=1, length=20)
+    positions = torch.cat([torch.arange(8), torch.arange(12)])[None]
+    recording = recorded(model, {"input_ids": ids, "position_ids": positions, "use_cache": False}, path)
+    assert "documents" in repr(recording[0].options["mask"])
+    parts = [stored_weights(model, {"input_ids": ids[:, span]})["self"] for span in (slice(8), slice(8, 20))]
+    for layer, (first, second) in enumerate(zip(*parts, strict=True)):
+        found = np.stack([np.asarray(recording[layer][head]) for head in range(4)])
+        assert np.abs(found[:, :8, :8] - first[0].numpy()).max() <= TOLERANCE
+        assert np.abs(found[:, 8:, 8:] - second[0].numpy()).max() <= TOLERANCE
+        assert not found[:, 8:, :8].any()
+
+
+def test_a_mask_of_the_user(path):
+    model = DECODERS["Llama"]()
+    ids = text(batch=1)
+    visible = torch.rand(1, 1, 24, 24, generator=torch.Generator().manual_seed(1)) < 0.5
+    visible |= torch.eye(24, dtype=torch.bool)
+    inputs = {"input_ids": ids, "attention_mask": torch.where(visible, 0.0, -torch.inf)}
+    recording = recorded(model, inputs, path)
+    assert largest_error(recording, stored_weights(model, inputs)) <= TOLERANCE
+
+
+@pytest.mark.parametrize("how", ["sdpa", "eager"])
+def test_the_original_implementation(how, path):
+    model = DECODERS["Gemma 2, softcap" if how == "eager" else "Mistral, window"]()
+    model.set_attn_implementation(how)
+    ids = text()
+    inputs = {"input_ids": ids, "attention_mask": left_padded(ids)}
+    with torch.no_grad():
+        alone = model(**inputs).logits
+        with fovea.record(model, path, compute="original", progress=False):
+            assert torch.equal(model(**inputs).logits, alone)
+    recording = fovea.Recording(path)
+    assert largest_error(recording, stored_weights(model, inputs), inputs["attention_mask"]) <= TOLERANCE
+    assert model.config._attn_implementation == how
+
+
+@pytest.mark.parametrize("heads", [[0], [1, 2], [2, 3], [0, 1, 3], [3]])
+def test_selected_heads_and_layers(heads, path):
+    model = DECODERS["gpt-oss, sinks"]()
+    inputs = {"input_ids": text(batch=1)}
+    recording = recorded(model, inputs, path, heads=heads, layers=[1])
+    stored = stored_weights(model, inputs)["self"][1]
+    assert [(each.layer, each.heads) for each in recording] == [(1, heads)]
+    for head in heads:
+        assert np.abs(np.asarray(recording[1][head]) - stored[0, head].numpy()).max() <= TOLERANCE
+    with pytest.raises(IndexError, match="head: expected one of"):
+        recording[1][next(head for head in range(4) if head not in heads)]
+
+
+def test_selected_heads_of_a_table(path):
+    model = ENCODER_DECODERS["T5"]()
+    for parameter in model.parameters():
+        parameter.data.mul_(0.25 if parameter.dim() > 1 else 1)
+    inputs = {"input_ids": text(batch=1), "decoder_input_ids": text(batch=1, length=9)}
+    recording = recorded(model, inputs, path, heads=[1, 3])
+    stored = stored_weights(model, inputs)
+    for kind in ("encoder", "decoder", "cross"):
+        found = np.asarray(recording.layer(1, kind)[3])
+        assert np.abs(found - stored[kind][1][0, 3].numpy()).max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("store", ["bfloat16", "float16"])
+def test_stored_types(store, path):
+    """A weight changes by no more than the factor exp(d), where d bounds the change of its score."""
+    model = DECODERS["Llama"]()
+    inputs = {"input_ids": text(batch=1)}
+    exact = recorded(model, inputs, path.with_name("exact.safetensors"))
+    rounded = recorded(model, inputs, path, store=store)
+    assert path.stat().st_size < 0.7 * path.with_name("exact.safetensors").stat().st_size
+    unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[store]
+    for one, other in zip(exact, rounded, strict=True):
+        for head in range(4):
+            query, key = np.abs(one.query[0, head]), np.abs(one.key[0, head // 2])
+            change = one.options["scale"] * (query @ key.T) * (2 * unit + unit**2)
+            right = np.asarray(one[head], np.float64)
+            off = np.abs(np.asarray(other[head], np.float64) - right)
+            assert (off <= right * np.expm1(change) + 1e-6).all()
+
+
+def test_values_give_the_context(path):
+    model = DECODERS["Llama"]()
+    recording = recorded(model, {"input_ids": text(batch=1)}, path, values=True)
+    each = recording[1]
+    context = fovea.attention(each.query, each.key, each.value, **each.options)
+    assert np.abs(np.asarray(each[3]) @ each.value[0, 1] - context[0, 3]).max() <= 1e-5
+    assert recorded(model, {"input_ids": text(batch=1)}, path)[1].value is None
+
+
+class Plain(torch.nn.Module):
+    """Two kinds of attention of PyTorch."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+        self.second = torch.nn.TransformerEncoderLayer(32, 2, 48, batch_first=True, dropout=0.0)
+
+    def forward(self, x):
+        x = x + self.first(x, x, x, need_weights=False)[0]
+        return self.second(x, is_causal=True, src_mask=torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("compute", ["fovea", "original"])
+def test_plain_pytorch(compute, path):
+    model = Plain().eval()
+    x = torch.randn(2, 13, 32)
+    expected = model(x)
+    with fovea.record(model, path, compute=compute, progress=False):
+        found = model(x)
+    assert (found - expected).abs().max() < 1e-5
+    recording = fovea.Recording(path)
+    assert list(recording.attentions) == ["first", "second.self_attn"]
+    weights = model.first(x, x, x, average_attn_weights=False)[1]
+    for item in range(2):
+        for head in range(4):
+            assert np.abs(np.asarray(recording["first"][item, head]) - weights[item, head].numpy()).max() <= TOLERANCE
+
+
+def test_a_function_without_a_module(path):
+    query, key, value = torch.randn(3, 1, 2, 9, 8)
+    with fovea.record(torch.nn.Identity(), path, progress=False):
+        torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    assert "causal" in repr(fovea.Recording(path)["attention"])
+
+
+@torch.no_grad()
+def refusal(model, path, run, **options):
+    """Returns the message with which a recording is refused. Nothing may be written, and the model is as before."""
+    path.write_text("an earlier file")
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    with pytest.raises(ValueError) as caught, fovea.record(model, path, progress=False, **options):  # noqa: PT011
+        run()
+    assert path.read_text() == "an earlier file"
+    assert os.listdir(path.parent) == [path.name]
+    assert getattr(getattr(model, "config", None), "_attn_implementation", None) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_refusals(path):
+    model = DECODERS["Llama"]()
+    ids = text(batch=1)
+    run = lambda: model(ids)  # noqa: E731
+    assert refusal(model, path, lambda: None).startswith("record: expected the model to compute attention in the block")
+    assert "got beam search (num_beams=3)" in refusal(model, path, lambda: model.generate(ids, num_beams=3, **NEW))
+    assert refusal(model, path, lambda: (run(), run())) == (
+        "record: expected one text in a recording, and the queries from position 24 of model.layers.0.self_attn, got "
+        "them from position 0; record each text in a file of its own"
+    )
+    assert refusal(model, path, run, layers=[5]) == "layers: expected some of [0, 1], which the model has, got [5]"
+    assert refusal(model, path, run, layers=[1, 5]) == "layers: expected some of [0, 1], which the model has, got [5]"
+    assert refusal(model, path, run, heads=[4]) == (
+        "heads: expected numbers from 0 to 3, the heads of model.layers.0.self_attn, got [4]"
+    )
+    assert refusal(model, path, run, store="float8") == (
+        'store: expected "float32", "float16" or "bfloat16", got "float8"'
+    )
+    assert refusal(model, path, run, compute="sdpa") == 'compute: expected "fovea" or "original", got \'sdpa\''
+    compiled = torch.compile(model, backend="eager")
+    assert "compile" in refusal(compiled, path, lambda: None)
+    elsewhere = of("LlamaForCausalLM", **GROUPED)().to("meta")
+    assert "on the CPU, got meta" in refusal(elsewhere, path, lambda: None)
+
+
+def test_modules_that_bypass_the_interface(path):
+    config = transformers.GPTJConfig(vocab_size=97, n_embd=64, n_layer=2, n_head=4, rotary_dim=16)
+    model = transformers.GPTJForCausalLM(config).eval()
+    assert refusal(model, path, lambda: model(text(batch=1))) == (
+        "record: expected attention through transformers' interface, got 2 modules that compute it in another way: "
+        "transformer.h.0.attn, transformer.h.1.attn"
+    )
+
+
+def test_an_exception_in_the_block(path):
+    model = DECODERS["Llama"]()
+
+    def run():
+        with fovea.record(model, path, progress=False):
+            model(text(batch=1))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert os.listdir(path.parent) == []
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_path_that_cannot_be_written(tmp_path):
+    model = DECODERS["Llama"]()
+    ran = []
+    with pytest.raises(OSError, match="cannot be written"), fovea.record(model, tmp_path / "none" / "run.safetensors"):
+        ran.append(True)
+    assert not ran
+
+
+def test_a_full_disk(path):
+    """The limit for files ends a write as a full disk does."""
+    script = (
+        "import torch, fovea\n"
+        "query, key, value = torch.randn(3, 1, 8, 4096, 64)\n"
+        f"with fovea.record(torch.nn.Identity(), {str(path)!r}, progress=False):\n"
+        "    torch.nn.functional.scaled_dot_product_attention(query, key, value)\n"
+    )
+
+    def limited():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], preexec_fn=limited, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "OSError: " in done.stderr
+    assert "cannot be written: File too large" in done.stderr
+    assert os.listdir(path.parent) == []
+
+
+def test_the_size_is_told_first(path, capsys):
+    model = DECODERS["Llama"]()
+    with torch.no_grad(), fovea.record(model, path, progress=True):
+        model(text(batch=1))
+    assert capsys.readouterr().err == (
+        f"fovea: recording about 2 attentions x 24 tokens x (4 + 2) heads x 16 = 0 MB to {path}\n"
+    )
+
+
+class Vocabulary:
+    """A tokenizer, as far as token_texts() uses one."""
+
+    all_special_tokens = ("<s>",)
+
+    def __init__(self, *tokens):
+        self.tokens = tokens
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def convert_ids_to_tokens(self, ids):
+        return [self.tokens[number] for number in ids]
+
+
+def test_texts_of_tokens():
+    byte_level = Vocabulary("<s>", "Ġthe", "cat", "Ċ", "ðŁ", "Ã©")
+    assert token_texts(byte_level, [0, 1, 2, 3, 4, 5]) == ["<s>", " the", "cat", "\n", "\\xf0\\x9f", "é"]
+    pieces = Vocabulary("<s>", "▁the", "é", "<0x0A>", "<0xF0>")
+    assert token_texts(pieces, [0, 1, 2, 3, 4]) == ["<s>", " the", "é", "\n", "\\xf0"]
+    words = Vocabulary("[CLS]", "un", "##seen")
+    assert token_texts(words, [2, 1]) == ["##seen", "un"]
+    assert token_texts(None, [5, 7]) == ["5", "7"]
+
+
+def test_hostile_tokens_are_kept_as_they_are(path):
+    model = DECODERS["Llama"]()
+    tokens = ["<script>alert(1)</script>", "\x1b[31m", "\u202e", 'a"b'] * 24 + ["x"]
+    recorded(model, {"input_ids": text(batch=1)}, path, tokenizer=Vocabulary(*tokens), text="a <b>text</b>")
+    recording = fovea.Recording(path)
+    assert set(recording.tokens["text"]) <= set(tokens)
+    page = recording._repr_html_()
+    assert "<script>" not in page
+    assert "a &lt;b&gt;text&lt;/b&gt;" in page
