@@ -104,7 +104,7 @@ def attention(
     s_aux: Tensor | None = None,
     position_bias: Tensor | None = None,
     output_attentions: bool = False,
-    **others: Any,  # noqa: ANN401
+    **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function of transformers.AttentionInterface.
 
