@@ -17,7 +17,7 @@ from torch import nn
 
 import fovea
 import fovea.transformers
-from fovea._observe import observe
+from fovea._observe.calls import observe
 
 WIDTH, HEAD_DIM, HEADS, KEY_HEADS = 576, 64, 9, 3
 

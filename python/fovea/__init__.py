@@ -57,7 +57,7 @@ from ._fovea import (
     window,
 )
 from ._map import map  # noqa: A004
-from ._recording import RecordedAttention, Recording, Tokens, record
+from ._recording.recording import RecordedAttention, Recording, Tokens, record
 from ._weights import Weights
 
 __version__ = info().version

@@ -37,12 +37,12 @@ from transformers import masking_utils
 
 from . import _fovea
 from . import torch as _torch
-from ._mask_functions import read_mask_function
-from ._observe import AttentionCall, observe, observed, report
-from ._passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, Passed, passed_mask
-from ._passed import position_bias as read_position_bias
-from ._rule_mask import RuleMask
-from ._rules import Computed, Dense, Documents, Region, Rule
+from ._observe.calls import AttentionCall, observe, observed, report
+from ._observe.mask_functions import read_mask_function
+from ._observe.passed import CAUSAL_FROM_TOP_LEFT, NOTHING_MASKED, Passed, passed_mask
+from ._observe.passed import position_bias as read_position_bias
+from ._observe.rule_mask import RuleMask
+from ._observe.rules import Computed, Dense, Documents, Region, Rule
 
 __all__ = ["AttentionCall", "attention", "attention_modules", "mask", "missed_modules", "observe"]
 

@@ -19,7 +19,7 @@ from test_transformers_architectures import DECODERS, ENCODER_DECODERS, TWO_KIND
 from transformers_models import GROUPED, left_padded, text  # noqa: E402
 
 import fovea  # noqa: E402
-from fovea._recorded_tokens import token_texts  # noqa: E402
+from fovea._recording.tokens import token_texts  # noqa: E402
 
 NEW = {"do_sample": False, "max_new_tokens": 12, "min_new_tokens": 12}
 

@@ -159,6 +159,6 @@ def test_errors_leave_the_file(tmp_path):
 
 def test_record_without_torch(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "fovea._record", raising=False)
+    monkeypatch.delitem(sys.modules, "fovea._recording.record", raising=False)
     with pytest.raises(ImportError, match="record: expected torch, whose models it records"):
         fovea.record(None, tmp_path / "run.safetensors")

@@ -25,10 +25,10 @@ from torch.nn.attention.bias import causal_lower_right, causal_upper_left  # noq
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fovea  # noqa: E402
-from fovea import _torch_flex, _torch_masks  # noqa: E402
-from fovea._observe import check_eager, observe  # noqa: E402
-from fovea._rules import Causal, Dense, Documents, Prefix, Rule, Window  # noqa: E402
-from fovea._torch_functions import ObservedFunctions  # noqa: E402
+from fovea._observe import torch_flex, torch_masks  # noqa: E402
+from fovea._observe.calls import check_eager, observe  # noqa: E402
+from fovea._observe.rules import Causal, Dense, Documents, Prefix, Rule, Window  # noqa: E402
+from fovea._observe.torch_functions import ObservedFunctions  # noqa: E402
 
 COMPUTE = ("original", "fovea")
 INF = math.inf
@@ -532,8 +532,8 @@ def test_hidden_values_of_a_score_mod_do_not_matter():
 def test_rules_are_kept_while_a_mask_is_the_same(monkeypatch):
     """A mask is recognised once, and again after each change."""
     found = []
-    recognize = _torch_masks.recognize
-    monkeypatch.setattr(_torch_masks, "recognize", lambda *given: found.append(1) or recognize(*given))
+    recognize = torch_masks.recognize
+    monkeypatch.setattr(torch_masks, "recognize", lambda *given: found.append(1) or recognize(*given))
     query = normal(1, 2, 33, 16)
     ids, offset = PACKED.clone(), 0
 
@@ -605,7 +605,7 @@ def test_masks_of_objects_are_read_in_each_call():
 
 def test_many_biases_are_refused(monkeypatch):
     query = normal(1, 2, 40, 8)
-    monkeypatch.setattr(_torch_flex, "_MAX_BIASES", 40 * 40)
+    monkeypatch.setattr(torch_flex, "_MAX_BIASES", 40 * 40)
     for name in ("distance", "unknown"):
         with ObservedFunctions("fovea"), raises(ValueError, "score_mod: expected", "at most 1600 pairs", "got 3200"):
             flex.flex_attention(query, query, query, SCORE_MODS[name])

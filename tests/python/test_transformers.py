@@ -35,8 +35,8 @@ from transformers_models import (  # noqa: E402
 
 import fovea  # noqa: E402
 import fovea.transformers  # noqa: E402
-from fovea._observe import AttentionCall, observe, observed  # noqa: E402
-from fovea._rules import Causal, Computed, Dense  # noqa: E402
+from fovea._observe.calls import AttentionCall, observe, observed  # noqa: E402
+from fovea._observe.rules import Causal, Computed, Dense  # noqa: E402
 
 LAYERS = 2
 TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}

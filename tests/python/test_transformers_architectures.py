@@ -9,8 +9,8 @@ transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from transformers_models import GROUPED, SIZES, VOCABULARY, build, errors, left_padded, result, right_padded, text  # noqa: E402
 
-from fovea._observe import observe  # noqa: E402
-from fovea._rules import Computed, Dense  # noqa: E402
+from fovea._observe.calls import observe  # noqa: E402
+from fovea._observe.rules import Computed, Dense  # noqa: E402
 
 PATCHES = SIZES | {"image_size": 24, "patch_size": 4}
 TWO_KINDS = {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]}

@@ -21,11 +21,11 @@ from transformers_models import GROUPED, SIZES, build, errors, left_padded, text
 
 import fovea  # noqa: E402
 import fovea.transformers  # noqa: E402
-from fovea._observe import observe  # noqa: E402
-from fovea._passed import passed_mask  # noqa: E402
-from fovea._recognize import recognize  # noqa: E402
-from fovea._rule_mask import RuleMask  # noqa: E402
-from fovea._rules import Causal, Computed, Dense, Documents, Known, Prefix, Region, Rule, Window  # noqa: E402
+from fovea._observe.calls import observe  # noqa: E402
+from fovea._observe.passed import passed_mask  # noqa: E402
+from fovea._observe.recognize import recognize  # noqa: E402
+from fovea._observe.rule_mask import RuleMask  # noqa: E402
+from fovea._observe.rules import Causal, Computed, Dense, Documents, Known, Prefix, Region, Rule, Window  # noqa: E402
 
 # Regions: whole sequences, a decoding step, a chunk of a prompt, a sliding cache, a static cache, cross attention.
 REGIONS = [
@@ -249,7 +249,7 @@ CUSTOM = {
 @pytest.mark.parametrize("use_vmap", [False, True], ids=["broadcast", "vmap"])
 @pytest.mark.parametrize("name", CUSTOM)
 def test_unknown_functions(name, use_vmap, monkeypatch):
-    monkeypatch.setattr("fovea._recognize._BLOCK", 50)  # several blocks
+    monkeypatch.setattr("fovea._observe.recognize._BLOCK", 50)  # several blocks
     function, leaves = CUSTOM[name]
     for region in REGIONS:
         arguments = {"batch_size": 2, "mask_function": function, "use_vmap": use_vmap, **given(region)}

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _fovea
-from ._weights import Weights
+from .. import _fovea
+from .._weights import Weights
 
 if TYPE_CHECKING:
     import torch
 
-    from ._record import Recorder
+    from .record import Recorder
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _Kind = Literal["self", "encoder", "decoder", "cross"]
@@ -247,7 +247,7 @@ class Recording:
         return f"<Recording {self.path}{model}: {len(self)} attentions{shape}>"
 
     def _repr_html_(self) -> str:
-        from ._recording_page import overview
+        from .page import overview
 
         return overview(self)
 
@@ -290,7 +290,7 @@ def record(
     nothing was recorded; OSError if the file can't be written. The model's implementation of attention is restored.
     """
     try:
-        from ._record import record_block
+        from .record import record_block
     except ImportError as error:
         raise ImportError("record: expected torch, whose models it records, got none; pip install torch") from error
     return record_block(

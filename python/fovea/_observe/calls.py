@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._rules import Rule
+from .rules import Rule
 
 
 @dataclasses.dataclass(frozen=True)

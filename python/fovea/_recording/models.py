@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from ._observe import check_eager
+from .._observe.calls import check_eager
 
 if TYPE_CHECKING:
-    from ._record import Recorder
+    from .record import Recorder
 
 _MOST_NAMES = 5  # of missed modules in a message
 
@@ -39,20 +39,20 @@ def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal[
         for one in pretrained:
             stack.enter_context(_one_sequence(one))
         if pretrained:
-            from . import _observed_transformers
+            from . import interface
 
-            ran = stack.enter_context(_observed_transformers.ran_modules(model))
-            stack.enter_context(_observed_transformers.implementation(pretrained, compute))
+            ran = stack.enter_context(interface.ran_modules(model))
+            stack.enter_context(interface.implementation(pretrained, compute))
         # A model of transformers computes its attention through the interface or with modules of PyTorch, or is refused
         # below. The mode costs a few microseconds for every function of PyTorch that the model calls.
         plain = any(isinstance(module, torch.nn.MultiheadAttention) for module in model.modules())
         if plain or model not in pretrained:
-            from ._torch_functions import ObservedFunctions  # imports much of PyTorch
+            from .._observe.torch_functions import ObservedFunctions  # imports much of PyTorch
 
             stack.enter_context(ObservedFunctions(compute))
         yield
         if pretrained:
-            missed = _observed_transformers.missed_modules(model, recorder.called, ran)
+            missed = interface.missed_modules(model, recorder.called, ran)
             if missed:
                 more = f" and {len(missed) - _MOST_NAMES} more" if len(missed) > _MOST_NAMES else ""
                 raise ValueError(

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._recognize import Read, recognize
-from ._rules import Dense, Region, Rule
+from .recognize import Read, recognize
+from .rules import Dense, Region, Rule
 
 
 class PlacedRule(NamedTuple):

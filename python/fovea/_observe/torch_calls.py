@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 from torch.nn.attention.bias import CausalBias, CausalVariant
 
-from . import _fovea
-from ._observe import AttentionCall, observed, report
-from ._rules import Causal, Rule
-from ._torch_flex import flex_problem
-from ._torch_masks import KnownMasks, PlacedRule, placed_tensor
-from .torch import attention
+from .. import _fovea
+from ..torch import attention
+from .calls import AttentionCall, observed, report
+from .rules import Causal, Rule
+from .torch_flex import flex_problem
+from .torch_masks import KnownMasks, PlacedRule, placed_tensor
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from . import _fovea
-from ._observe import AttentionCall, observe
-from ._recorded_tokens import ModelTokens
-from ._rules import Rule
+from .. import _fovea
+from .._observe.calls import AttentionCall, observe
+from .._observe.rules import Rule
+from .tokens import ModelTokens
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
@@ -283,7 +283,7 @@ class _Progress:
         self._told = False
 
     def announce(self, model: torch.nn.Module, own: _Attention, call: AttentionCall, values: bool) -> None:
-        from .transformers import attention_modules
+        from ..transformers import attention_modules
 
         count = max(len(attention_modules(model)), 1)
         query, key = call.query, call.key
@@ -319,7 +319,7 @@ def record_block(
     **options: Any,
 ) -> Iterator[Recorder]:
     """record(), whose arguments it has."""
-    from ._recorded_models import observed_model
+    from .models import observed_model
 
     if compute not in ("fovea", "original"):
         raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')

@@ -29,9 +29,9 @@ from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 from torch.overrides import TorchFunctionMode
 
-from ._observe import observed
-from ._torch_calls import Caller, check_tensors, flex_operator, sdpa, sdpa_problem
-from ._torch_masks import KnownMasks
+from .calls import observed
+from .torch_calls import Caller, check_tensors, flex_operator, sdpa, sdpa_problem
+from .torch_masks import KnownMasks
 
 __all__ = ["ObservedFunctions"]
 
@@ -213,8 +213,8 @@ class ObservedFunctions(TorchFunctionMode):
              Fovea computes lse for the observers
 
     Each call of torch.nn.functional.scaled_dot_product_attention, of flex_attention and of nn.MultiheadAttention passes
-    one AttentionCall to the observers of the thread (fovea._observe.observe). Tensors of rank 3 have no batch: their
-    first dimension is the heads; dimensions before batch and heads are flattened into the batch.
+    one AttentionCall to the observers of the thread (calls.observe). Tensors of rank 3 have no batch: their first
+    dimension is the heads; dimensions before batch and heads are flattened into the batch.
 
     Results have PyTorch's semantics, except that with compute="fovea" fully masked rows are 0 and dropout drops other
     weights (reproducible by torch.manual_seed). PyTorch's fused inference paths are not taken. Weights that

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
 from transformers import masking_utils
 
-from ._recognize import recognize
-from ._rules import Causal, Computed, Documents, Region, Rule, Window, padding
+from .recognize import recognize
+from .rules import Causal, Computed, Documents, Region, Rule, Window, padding
 
 _Function = Callable[..., Any]  # of indices of batch item, head, query and key
 _MODULE = masking_utils.__name__

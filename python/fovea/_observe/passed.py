@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from . import _fovea
-from . import torch as _torch
-from ._rule_mask import RuleMask, live
-from ._rules import Causal, Dense, Region, Rule
-from ._torch_masks import PlacedRule, placed, placed_tensor
+from .. import _fovea
+from .. import torch as _torch
+from .rule_mask import RuleMask, live
+from .rules import Causal, Dense, Region, Rule
+from .torch_masks import PlacedRule, placed, placed_tensor
 
 _T = TypeVar("_T")
 _HEADS_AND_ROWS = "expected a shape that broadcasts to [batch, q_heads, q_len, kv_len]"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._map import map as attention_map
+from .._map import map as attention_map
 
 if TYPE_CHECKING:
-    from ._recording import RecordedAttention, Recording
+    from .recording import RecordedAttention, Recording
 
 _CELLS = 32  # rows and columns of a map
 _SIZE = 44  # pixels of a map on the page

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._rules import Causal, Dense, Documents, Known, Prefix, Region, Rule, Window
+from .rules import Causal, Dense, Documents, Known, Prefix, Region, Rule, Window
 
 # Elements of a block. PyTorch computes as many in the calling thread: for a pass over a mask, waking further threads
 # costs more than they save.

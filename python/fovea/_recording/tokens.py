@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._recording import Tokens
+from .recording import Tokens
 
 
 def _byte_of_letter() -> dict[str, int]:

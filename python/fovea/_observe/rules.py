@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import _fovea
-from ._fovea import Mask
+from .. import _fovea
+from .._fovea import Mask
 
 
 class Region(NamedTuple):

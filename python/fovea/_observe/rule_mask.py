@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from ._fovea import Mask
-from ._rules import Region, Rule
+from .._fovea import Mask
+from .rules import Region, Rule
 
 _raw = torch._C.DisableTorchFunctionSubclass
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 
-from ._rules import Rule
-from ._torch_masks import KnownMasks, PlacedRule, placed
+from .rules import Rule
+from .torch_masks import KnownMasks, PlacedRule, placed
 
 _Mod = Callable[..., Tensor]
 _Block = Callable[[range, range], Tensor]  # of rows and columns; returns [batch or 1, heads or 1, rows, columns]

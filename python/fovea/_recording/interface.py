@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface
 
-from ._observe import observed, unobserved
-from .transformers import attention_modules, missed_modules, report_call
+from .._observe.calls import observed, unobserved
+from ..transformers import attention_modules, missed_modules, report_call
 
 __all__ = ["implementation", "missed_modules", "ran_modules"]
 
