@@ -12,7 +12,7 @@ if(FOVEA_CLI)
 endif()
 
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES docs/scene.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea)
+install(FILES docs/scene.schema.json docs/recording.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea)
 install(DIRECTORY examples/scenes DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea
   FILES_MATCHING PATTERN "*.json")
 

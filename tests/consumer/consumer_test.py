@@ -98,7 +98,8 @@ class Installed(unittest.TestCase):
                      "share/man/man1/fovea.1", "share/man/man1/fovea-bench.1", "share/man/man1/fovea-attend.1",
                      "share/bash-completion/completions/fovea", "share/zsh/site-functions/_fovea",
                      "share/fish/vendor_completions.d/fovea.fish",
-                     "share/fovea/scene.schema.json", "share/fovea/scenes/001_your_journey.json",
+                     "share/fovea/scene.schema.json", "share/fovea/recording.schema.json",
+                     "share/fovea/scenes/001_your_journey.json",
                      "share/doc/fovea/LICENSE", "share/doc/fovea/README.md"):
             self.assertGreater((self.prefix / path).stat().st_size, 0, path)
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/scene.schema.json is a JSON Schema that accepts every valid scene and rejects invalid ones.
+"""docs/scene.schema.json and docs/recording.schema.json are JSON Schemas that accept every valid scene, or
+description of a recording, and reject invalid ones.
 
 Valid scenes are those of examples/scenes, the complete scenes of docs/scene.md, and those of
 tests/data/scene_schema_cases.json, which also holds the invalid scenes. tests/unit/scene/read/schema_test.cc
-passes the same cases to the parser. FOVEA_SOURCE is the source directory; default: the one that contains this file.
+passes the same cases to the parser. Descriptions are those of tests/data/recording_schema_cases.json, which
+tests/unit/recording/schema_test.cc passes to the reader and compares with those of the writer. FOVEA_SOURCE is the source directory; default: the one that contains this file.
 """
 
 import json
@@ -36,20 +38,40 @@ def json_blocks(markdown):
         yield markdown.count("\n", 0, fence.start()) + 1, fence.group(1)
 
 
-class Schema(unittest.TestCase):
+class Cases:
+    """Base class of the tests of a schema. Subclasses set NAME, "scene", and KEY, the part of a wrong case that the
+    schema rejects."""
+
     @classmethod
     def setUpClass(cls):
-        cls.schema = parse(read("docs", "scene.schema.json"))
+        cls.schema = parse(read("docs", f"{cls.NAME}.schema.json"))
         cls.validator = jsonschema.Draft7Validator(cls.schema)
-        cls.cases = parse(read("tests", "data", "scene_schema_cases.json"))
+        cls.cases = parse(read("tests", "data", f"{cls.NAME}_schema_cases.json"))
 
-    def complaints(self, scene):
-        return [f"{'.'.join(map(str, error.absolute_path)) or 'scene'}: {error.message}"
-                for error in self.validator.iter_errors(scene)]
+    def complaints(self, value):
+        return [f"{'.'.join(map(str, error.absolute_path)) or self.NAME}: {error.message}"
+                for error in self.validator.iter_errors(value)]
 
     def test_schema_is_valid(self):
         self.assertEqual(self.schema["$schema"], "http://json-schema.org/draft-07/schema#")
         jsonschema.Draft7Validator.check_schema(self.schema)
+
+    def expect_valid(self, values):
+        for value in values:
+            with self.subTest(json.dumps(value)):
+                self.assertEqual(self.complaints(value), [])
+
+    def test_invalid_cases_are_rejected(self):
+        self.assertGreaterEqual(len(self.cases["wrong"]), self.WRONG)
+        for wrong in self.cases["wrong"]:
+            with self.subTest(wrong["why"]):
+                self.assertNotEqual(self.complaints(wrong[self.KEY]), [], json.dumps(wrong[self.KEY]))
+
+
+class Scenes(Cases, unittest.TestCase):
+    NAME = "scene"
+    KEY = "scene"
+    WRONG = 164
 
     def test_examples_conform(self):
         examples = sorted((SOURCE / "examples" / "scenes").glob("*.json"))
@@ -71,15 +93,29 @@ class Schema(unittest.TestCase):
 
     def test_valid_scenes_conform(self):
         self.assertGreaterEqual(len(self.cases["right"]), 70)
-        for scene in self.cases["right"]:
-            with self.subTest(json.dumps(scene)):
-                self.assertEqual(self.complaints(scene), [])
+        self.expect_valid(self.cases["right"])
 
-    def test_invalid_scenes_are_rejected(self):
-        self.assertGreaterEqual(len(self.cases["wrong"]), 164)
-        for wrong in self.cases["wrong"]:
-            with self.subTest(wrong["why"]):
-                self.assertNotEqual(self.complaints(wrong["scene"]), [], json.dumps(wrong["scene"]))
+
+class Recordings(Cases, unittest.TestCase):
+    NAME = "recording"
+    KEY = "content"
+    WRONG = 74
+
+    def test_valid_descriptions_conform(self):
+        self.assertGreaterEqual(len(self.cases["right"]), 34)
+        self.expect_valid(self.cases["right"])
+
+    def test_descriptions_of_the_writer_conform(self):
+        self.assertGreaterEqual(sum(len(each["attentions"]) for each in self.cases["written"]), 14)
+        self.expect_valid(self.cases["written"])
+
+    def test_an_example_conforms(self):
+        self.expect_valid([{
+            "model": "SmolLM2-135M-Instruct", "written_by": "fovea 0.2.0", "source": "text of 1,204 tokens",
+            "attentions": [{"name": "layers.0", "layer": 0, "kind": "self", "query_tokens": "text",
+                            "key_tokens": "text",
+                            "options": {"score": {"scale": 0.125, "softcap": 0}, "mask": {"causal": True},
+                                        "alignment": "bottom-right"}}]}])
 
 
 if __name__ == "__main__":

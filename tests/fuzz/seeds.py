@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""seeds.py FOLDER: writes small valid and almost valid files of each format into FOLDER/npy, FOLDER/npz and
-FOLDER/safetensors, as the fuzzers' seed corpus. Uses only Python's standard library.
+"""seeds.py FOLDER: writes small valid and almost valid files of each format into FOLDER/npy, FOLDER/npz,
+FOLDER/safetensors and FOLDER/recording, as the fuzzers' seed corpus. Uses only Python's standard library.
 """
 
 import io
@@ -75,8 +75,58 @@ def all_safetensors():
                        "ü": {"dtype": "F32", "shape": [1], "data_offsets": [7, 11]}}, 11)
 
 
+# Options of recordings; the tensors are those of recording_fuzz.cc.
+SCORES = [{}, {"scale": 0.5, "softcap": 0}, {"bias": "d"}, {"bias": [[0, "-inf", "nan"]]}, {"alibi": True},
+          {"alibi": [0.5, 1]}, {"alibi": "h"}, {"sinks": "h"}, {"sinks": [1, 2]},
+          {"relative": {"table": "r", "bidirectional": False, "max_distance": 20}}]
+MASKS = ["none", "causal", {"causal": True, "window": [3, -1]}, {"causal": True, "prefix": 1}, {"key_lengths": 2},
+         {"key_lengths": "q"}, {"documents": {"query": "q", "key": "k"}}, {"documents": [0, 1, 1]},
+         {"documents": {"query": [[0, 1], [1, 1]], "key": [0, 1, 1]}}, {"dense": "d"},
+         {"dense": [[True, False, True]]}, {"all": ["causal", {"any": [{"prefix": 1}, {"window": [0, 0]}]}]}]
+ALIGNMENTS = ["bottom-right", "top-left", -1, [0, 1]]
+
+
+def descriptions():
+    def of(**keys):
+        return {"model": "m", "written_by": "w", "source": "é", "tokens": [{"name": "t", "grid": [1, 2]}, {"name": "u"}],
+                "attentions": [{"name": "a", "layer": 0, "kind": "self", "query_tokens": ["t", "t"],
+                                "key_tokens": "u", **keys}]}
+    yield of(kind="cross", heads=[0, 7])
+    for name, options in (("score", SCORES), ("mask", MASKS), ("alignment", ALIGNMENTS)):
+        for option in options:
+            yield of(options={name: option})
+    yield {"attentions": [{"name": "a"}, {"name": "b", "options": {"mask": "causal", "score": {"sinks": "h"}}}]}
+    yield {"attentions": [], "new": {"deep": [[[]]]}}
+
+
+def recording(description, version="1"):
+    tensors = {"a.query": ("F32", [1, 2, 2, 2], 32), "a.key": ("F32", [1, 1, 2, 2], 16),
+               "a.lse": ("F32", [1, 2, 2], 16), "d": ("I64", [2], 16)}
+    header = {"__metadata__": {"fovea.recording": version, "fovea": json.dumps(description)}}
+    end = 0
+    for name, (dtype, shape, size) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    offsets = struct.pack("<3Q", 0, 1, 3)
+    text = "xé".encode()
+    header["tokens.t.offsets"] = {"dtype": "I64", "shape": [3], "data_offsets": [end, end + len(offsets)]}
+    end += len(offsets)
+    header["tokens.t.text"] = {"dtype": "U8", "shape": [3], "data_offsets": [end, end + len(text)]}
+    text_of_header = json.dumps(header).encode()
+    return struct.pack("<Q", len(text_of_header)) + text_of_header + bytes(end - len(offsets)) + offsets + text
+
+
+def all_recordings():
+    for description in descriptions():
+        yield json.dumps(description).encode()
+    attention = {"name": "a", "query_tokens": "t", "options": {"mask": {"documents": "d"}}}
+    for version in ("1", "1.2", "2"):
+        yield recording({"attentions": [attention], "tokens": [{"name": "t"}]}, version)
+
+
 def main():
-    for name, files in (("npy", all_npy()), ("npz", all_npz()), ("safetensors", all_safetensors())):
+    for name, files in (("npy", all_npy()), ("npz", all_npz()), ("safetensors", all_safetensors()),
+                        ("recording", all_recordings())):
         folder = pathlib.Path(sys.argv[1]) / name
         folder.mkdir(parents=True, exist_ok=True)
         for i, content in enumerate(files):

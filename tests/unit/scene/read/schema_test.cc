@@ -4,12 +4,13 @@
 // parser accepts the valid scenes of tests/data/scene_schema_cases.json and rejects the invalid
 // ones. tests/docs/schema_test.py validates the same scenes against the schema.
 
+#include "support/schema.h"
+
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,13 +25,14 @@
 namespace {
 
 using fovea::test::example_scenes;
+using fovea::test::listed_keys;
+using fovea::test::property_names;
 using fovea::test::read_file;
 
 using nlohmann::json;
 
 const json& schema_json() {
-  static const json schema =
-      json::parse(read_file(std::filesystem::path(FOVEA_DOCS) / "scene.schema.json"));
+  static const json schema = fovea::test::read_schema("scene.schema.json");
   return schema;
 }
 
@@ -83,26 +85,7 @@ TEST(SceneSchema, InvalidScenesAreRejected) {
 
 /// Returns the keys that the parser lists in its error for an unknown key.
 std::set<std::string> parser_keys(const std::string& text) {
-  const std::string message = parser_complaint(text);
-  constexpr std::string_view kBefore = "; the keys here are: ";
-  const auto at = message.find(kBefore);
-  EXPECT_NE(message.find("unknown key \"zzz\""), std::string::npos) << message;
-  EXPECT_NE(at, std::string::npos) << message;
-  if (at == std::string::npos) return {};
-  std::set<std::string> keys;
-  std::string_view rest = std::string_view(message).substr(at + kBefore.size());
-  while (!rest.empty()) {
-    const auto comma = rest.find(", ");
-    keys.emplace(rest.substr(0, comma));
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 2);
-  }
-  return keys;
-}
-
-std::set<std::string> property_names(const json& object) {
-  std::set<std::string> names;
-  for (const auto& [name, property] : object.at("properties").items()) names.insert(name);
-  return names;
+  return listed_keys(parser_complaint(text));
 }
 
 TEST(SceneSchema, ObjectKeysMatchTheParser) {
