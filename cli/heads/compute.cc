@@ -117,7 +117,8 @@ void add_source(const HeadsSource& source, std::size_t number, std::int64_t bloc
 std::string_view HeadOfSource::name() const {
   const std::string_view name = HeadTold::name();
   constexpr double kHalf = 0.5;
-  if (!name.empty() || !(std::max(induction, duplicate) >= kHalf)) return name;
+  const bool vague = name.empty() || name == "one key";
+  if (!vague || !(std::max(induction, duplicate) >= kHalf)) return name;
   return induction >= duplicate ? "induction" : "duplicate token";
 }
 

@@ -148,6 +148,9 @@ std::vector<RecordedAttention> select_recorded(const Recording& recording,
     if (matches_selection(attention, arguments)) found.push_back(attention);
   }
   if (!found.empty()) return found;
+  if (recording.attentions().empty()) {
+    fail("{}: expected attentions, got a recording without any", recording.path());
+  }
   if (!arguments.attention.empty()) {
     std::vector<std::string> names;
     for (const RecordedAttention& attention : recording.attentions()) {
@@ -170,21 +173,25 @@ const RecordedAttention& find_recorded(const Recording& recording,
                                        const RecordedArguments& arguments) {
   const std::vector<RecordedAttention> found = select_recorded(recording, arguments);
   if (found.size() == 1) return recording.find(found.front().name);
+  std::set<std::int64_t> layers;
   std::set<AttentionKind> kinds;
-  for (const RecordedAttention& attention : found) kinds.insert(attention.kind);
-  std::vector<std::string_view> names;
-  for (const AttentionKind kind : kinds) names.push_back(attention_kind_name(kind));
-  if (!arguments.layer) {
-    fail("{}: expected --layer N, as there are {}", recording.path(), recorded_words(recording));
+  for (const RecordedAttention& attention : found) {
+    layers.insert(attention.layer);
+    kinds.insert(attention.kind);
+  }
+  if (layers.size() > 1) {
+    fail("{}: expected --layer N for one of the layers {}", recording.path(), ranges_words(layers));
   }
   if (kinds.size() > 1) {
+    std::vector<std::string_view> names;
+    for (const AttentionKind kind : kinds) names.push_back(attention_kind_name(kind));
     fail("{}: expected --kind with one of {}, as layer {} has each", recording.path(),
-         fmt::join(names, ", "), *arguments.layer);
+         fmt::join(names, ", "), *layers.begin());
   }
   std::vector<std::string> attentions;
   for (const RecordedAttention& attention : found) attentions.push_back(visible(attention.name));
   fail("{}: expected --attention with one of {}, as layer {} has each", recording.path(),
-       fmt::join(attentions, ", "), *arguments.layer);
+       fmt::join(attentions, ", "), *layers.begin());
 }
 
 }  // namespace fovea::cli

@@ -98,11 +98,14 @@ std::vector<const RecordedAttention*> RolloutCommand::layers_of(const Recording&
     if (attention.kind == AttentionKind::kCross) continue;
     if (std::ranges::find(kinds, attention.kind) == kinds.end()) kinds.push_back(attention.kind);
   }
-  if (!kind && kinds.size() == 1) kind = kinds.front();
-  if (!kind) {
-    fail("{}: expected --kind with the stack of layers, as there are {}", recording.path(),
-         recorded_words(recording));
+  if (kinds.empty()) {
+    fail("{}: expected self-attention, got {}", recording.path(), recorded_words(recording));
   }
+  if (!kind && kinds.size() > 1) {
+    fail("{}: expected --kind with one stack of layers, encoder or decoder, got {}",
+         recording.path(), recorded_words(recording));
+  }
+  if (!kind) kind = kinds.front();
   std::vector<const RecordedAttention*> layers;
   for (const RecordedAttention& attention : recording.attentions()) {
     if (attention.kind == *kind) layers.push_back(&attention);

@@ -9,8 +9,8 @@
 //
 // Inputs   recorded attentions of float32, float16 or bfloat16, read from a file or filled in by
 //          the caller; masks, scores and alignment are those of RecordedAttention::options.
-// Numerics weights are those of attention_weights() or differ from them by rounding; sums over keys
-//          and rows continue in float64.
+// Numerics weights are those of attention_weights() or differ from them by rounding. Sums over
+//          parts of up to 512 keys or 192 queries are in float32, and sums of parts in float64.
 // Threads  re-entrant; bit-identical for any number of threads. Execution::workspace is not used.
 // Errors   throw InvalidArgument naming the argument, the expected and the actual value; Stopped
 //          after Execution::stop.
@@ -48,8 +48,9 @@ struct AttentionDivergence {
   Tensor largest_query;  ///< [batch, q_heads] int64: its query, the first one of equals; -1 for NaN
 };
 
-/// Computes the divergence of every row of two attentions with the same batch, query heads, queries
-/// and keys. Masks, scores, head dims and the number of key heads may differ.
+/// Computes the divergence of every row of two attentions with the same batch, query heads (also
+/// the same heads of the model), queries and keys. Masks, scores, types, head dims and the number
+/// of key heads may differ.
 ///
 /// Numerics differences p - q count, not logarithms of p and q apart: equal rows have exactly 0,
 ///          and the rounding of a row is about 2^-22 times the total variation of p and q.

@@ -127,7 +127,7 @@ class RolloutTest(RecordingTest):
         self.assertIn("expected a kind that was recorded, layers 0 to 2, got --kind encoder",
                       self.fail_with(2, "rollout", path, "--kind", "encoder"))
         both, _ = self.record("both.safetensors", [Layer(0, 1, name="e", kind="encoder"), Layer(0, 2, name="d", kind="decoder")])
-        self.assertIn("expected --kind with the stack of layers", self.fail_with(2, "rollout", both))
+        self.assertIn("expected --kind with one stack of layers, encoder or decoder, got layer 0 of encoder, decoder", self.fail_with(2, "rollout", both))
         self.succeed("rollout", both, "--kind", "decoder")
 
 

@@ -11,11 +11,11 @@ import unittest
 from map_problem import Png
 from recordings import DIM, HEADS, IDS, LENGTH, TOKENS, VALUE_DIM, Layer, RecordingTest
 from support import environment
-from tensor_files import read_arrays
+from tensor_files import Array, attention, read_arrays
 
 # Arguments after the recording, and parts of the message. {R} is the recording.
 MISUSE = [
-    ("map {R}", "{R}: expected --layer N, as there are layers 0 to 2"),
+    ("map {R}", "{R}: expected --layer N for one of the layers 0 to 2"),
     ("map {R} --layer 7", "{R}: expected a layer that was recorded, layers 0 to 2, got --layer 7"),
     ("map {R} --layer 0 --kind cross", "expected a layer that was recorded, layers 0 to 2, got --layer 0 --kind cross"),
     ("map {R} --attention layers.9",
@@ -210,6 +210,21 @@ class RecordingsTest(RecordingTest):
                       self.fail_with(2, "heads", without, "--sort", "induction"))
         self.assertNotIn("induction", self.succeed("heads", without))
 
+    def test_name_of_an_induction_head(self):
+        """Keys carry the token before them, queries their own."""
+        layer = Layer(0, 1, heads=[0])
+        ids = [1, 2, 3, 1, 2, 3, 1, 2, 3]
+        own = [[16.0 * (c == ids[i] - 1) for c in range(DIM)] for i in range(LENGTH)]
+        earlier = [[0.0] * DIM, *own][:LENGTH]
+        layer.query = Array((1, 1, LENGTH, DIM), [x for row in own for x in row])
+        layer.key = Array((1, 1, LENGTH, DIM), [x for row in earlier for x in row])
+        lse = attention(layer.query, layer.key, layer.value, layer.visible)[1].as_type("float32")
+        layer.tensors.update({"layers.0.query": layer.query, "layers.0.key": layer.key, "layers.0.lse": lse})
+        path, _ = self.record("induction.safetensors", [layer], ids=ids)
+        (head,) = json.loads(self.succeed("heads", path, "--json"))["heads"]
+        self.assertEqual(head["name"], "induction")
+        self.assertAlmostEqual(head["induction"], 1.0, delta=1e-5)
+
     def test_tables_of_recordings_fit_the_width(self):
         path, _ = self.record()
         for width in range(60, 161, 10):
@@ -282,9 +297,15 @@ class RecordingsTest(RecordingTest):
             for part in parts:
                 self.assertIn(part.replace("{R}", path), message, arguments)
 
+    def test_no_attention(self):
+        path, _ = self.record("none.safetensors", [])
+        self.assertIn("recording, 0 attentions", self.succeed("inspect", path))
+        for command in ("map", "tile", "heads"):
+            self.assertIn("expected attentions, got a recording without any", self.fail_with(2, command, path))
+
     def test_newer_version(self):
         path, _ = self.record("newer.safetensors", version="2")
-        self.assertIn("2", self.fail_with(2, "map", path, "--layer", "0"))
+        self.assertIn("expected version 1, got version 2", self.fail_with(2, "map", path, "--layer", "0"))
 
     def test_dim(self):
         path, _ = self.record()
