@@ -44,8 +44,8 @@ struct HeadOfSource : HeadTold {
   double duplicate = std::numeric_limits<double>::quiet_NaN();
   double induction = std::numeric_limits<double>::quiet_NaN();
 
-  /// Returns HeadTold::name(); but "induction" or "duplicate token" if the larger of these scores is
-  /// at least 1/2 and the name would be empty or "one key", which says less.
+  /// Returns HeadTold::name(); but "induction" or "duplicate token" if the larger of these scores
+  /// is at least 1/2 and the name would be empty or "one key", which says less.
   std::string_view name() const;
 };
 
