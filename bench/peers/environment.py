@@ -53,10 +53,12 @@ def newest_below(folder):
     return max(path.stat().st_mtime for path in (ROOT / folder).rglob("*.*"))
 
 
-def compile_against(library, source, target):
-    """Compiles `source` into the shared library `target`, with the tree's headers, linked to `library` of a build."""
+def compile_against(library, source, target, others=()):
+    """Compiles `source` into the shared library `target`, with the tree's headers, linked to `library` of a build and
+    to the libraries `others` beside it."""
+    linked = [library.stem[3:], *others, "fovea"]
     command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra",
-               f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", f"-l{library.stem[3:]}", "-lfovea",
+               f"-I{ROOT / 'include'}", str(source), f"-L{library.parent}", *(f"-l{name}" for name in linked),
                f"-Wl,-rpath,{library.parent}", "-Wl,--no-undefined", "-o", str(target)]
     target.parent.mkdir(parents=True, exist_ok=True)
     if subprocess.run(command).returncode != 0:

@@ -122,7 +122,9 @@ class Document:
 
 
 class Programs(Document):
-    """A document with C++ programs."""
+    """A document with C++ programs, which use the library PACKAGE."""
+
+    PACKAGE = "fovea"
 
     def test_programs(self):
         prefix = self.scratch / "prefix"
@@ -131,7 +133,7 @@ class Programs(Document):
         library_dir = next(prefix.rglob("libfovea.so")).parent
         env = {**ENVIRONMENT, "PKG_CONFIG_PATH": str(library_dir / "pkgconfig"),
                "LD_LIBRARY_PATH": str(library_dir)}
-        flags = shlex.split(self.run_command("pkg-config", "--cflags", "--libs", "fovea",
+        flags = shlex.split(self.run_command("pkg-config", "--cflags", "--libs", self.PACKAGE,
                                              cwd=self.scratch, env=env))
 
         def run_program(block):
@@ -159,6 +161,7 @@ class Readme(Programs, unittest.TestCase):
 class Cpp(Programs, unittest.TestCase):
     NAME = "docs/cpp.md"
     LANGUAGES = {"cpp"}
+    PACKAGE = "fovea-recording"
 
 
 @unittest.skipIf(os.environ.get("FOVEA_NN") == "0", "built without fovea::nn")

@@ -53,6 +53,27 @@ TEST(FilesSafetensors, ReadsFilesOfThePythonLibrary) {
   EXPECT_EQ(file.tensors()[5].dtype, DType::kInt64);
 }
 
+TEST(FilesSafetensors, Metadata) {
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  using testing::Pair;
+  EXPECT_THAT(open_bytes(FileFormat::kSafetensors, kMixed).metadata(), ElementsAre(Pair("k", "v")));
+  EXPECT_THAT(open_bytes(FileFormat::kSafetensors, kHalves).metadata(), IsEmpty());
+  // In the order of the file, wherever it is in the header, with escapes decoded.
+  const std::string several = safetensors_file(
+      R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+      R"("__metadata__":{"z":"","a":"{\"b\": \"é\\n\u00e9\"}","\ud83d\udc31":"0"}})",
+      "x");
+  const TensorFile file = open_bytes(FileFormat::kSafetensors, several);
+  EXPECT_THAT(file.metadata(),
+              ElementsAre(Pair("z", ""), Pair("a", "{\"b\": \"é\\né\"}"), Pair("🐱", "0")));
+  EXPECT_EQ(file.tensors().size(), 1U);  // metadata is no tensor
+  const std::string empty = safetensors_file(R"({"__metadata__":{}})");
+  EXPECT_THAT(open_bytes(FileFormat::kSafetensors, empty).metadata(), IsEmpty());
+  const std::string array = npy_array("<f4", "(1,)", "1234");
+  EXPECT_THAT(open_bytes(FileFormat::kNpy, array).metadata(), IsEmpty());
+}
+
 TEST(FilesSafetensors, WritesTheBytesOfThePythonLibrary) {
   const Folder folder;
   const Tensor h = convert(Tensor::from<double>({1}, {1}), DType::kFloat16);
