@@ -204,6 +204,18 @@ def test_plain_pytorch(compute, path):
             assert np.abs(np.asarray(recording["first"][item, head]) - weights[item, head].numpy()).max() <= TOLERANCE
 
 
+@torch.no_grad()
+def test_fewer_queries_than_keys(path):
+    model = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+    query, memory = torch.randn(1, 5, 32), torch.randn(1, 20, 32)
+    with fovea.record(model, path, progress=False):
+        model(query, memory, memory)
+    weights = model(query, memory, memory, average_attn_weights=False)[1][0]
+    each = fovea.Recording(path)[0]
+    assert each.shape == (1, 4, 5, 20)
+    assert max(np.abs(np.asarray(each[head]) - weights[head].numpy()).max() for head in range(4)) <= TOLERANCE
+
+
 def test_a_function_without_a_module(path):
     query, key, value = torch.randn(3, 1, 2, 9, 8)
     with fovea.record(torch.nn.Identity(), path, progress=False):

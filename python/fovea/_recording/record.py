@@ -9,22 +9,31 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import _fovea
 from .._observe.calls import AttentionCall, observe
-from .._observe.rules import Rule
+from .._observe.rules import Region, Rule
 from .tokens import ModelTokens
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
+_OF_KEYS = ("key", "value")
 _SECONDS_BETWEEN_LINES = 2.0
 # Parts of an attention, such as the steps of generation, that are written together.
 _MOST_PARTS = 64
 _MOST_ELEMENTS = 1 << 18
+
+
+class _Place(NamedTuple):
+    """Where an attention is in a model."""
+
+    name: str
+    layer: int
+    kind: str
 
 
 class _Attention:
@@ -83,6 +92,7 @@ class Recorder:
         self._attentions: dict[str, _Attention] = {}
         self._seen_layers: set[int] = set()
         self._calls: dict[int, int] = {}  # of each module, in this forward pass
+        self._known: dict[tuple[int, int], _Place | None] = {}  # by module and its call in a forward pass
         self.called: list[torch.nn.Module] = []
         self._writer = _engine._RecordingWriter(path, model=_model_name(model), source=source, store=store or "")
 
@@ -97,46 +107,52 @@ class Recorder:
 
     def __call__(self, call: AttentionCall) -> None:
         module = call.module
-        path = "attention" if module is None else self._names.get(id(module), type(module).__name__)
-        if module is not None:
-            self.called.append(module)
         count = self._calls.get(id(module), 0)
         self._calls[id(module)] = count + 1
         # A module that is called for several layers (ALBERT) has one name for each.
-        name = path if count == 0 else f"{path}.{count}"
-        layer = _layer_of(path) + count
-        self._seen_layers.add(layer)
-        if self._layers is not None and layer not in self._layers:
+        key = (id(module), count)
+        if key not in self._known:
+            self._known[key] = self._place(module, count)
+        place = self._known[key]
+        if place is None:
             return
-        kind = self._kind_of(path, call)
-        own = self._attentions.get(name)
+        own = self._attentions.get(place.name)
         if own is None:
-            self._add(name, layer, kind, call)
+            self._add(place, call)
         else:
-            self._append(own, kind, call)
+            self._append(own, place.kind, call)
         if self._progress is not None:
             self._progress.tell(self.bytes, len(self._attentions))
 
-    def _kind_of(self, path: str, call: AttentionCall) -> str:
+    def _place(self, module: torch.nn.Module | None, count: int) -> _Place | None:
+        """Returns where a call is in the model; None if its layer is not recorded."""
+        path = "attention"
+        if module is not None:
+            self.called.append(module)
+            path = self._names.get(id(module)) or type(module).__name__
+        layer = _layer_of(path) + count
+        self._seen_layers.add(layer)
+        if self._layers is not None and layer not in self._layers:
+            return None
+        return _Place(path if count == 0 else f"{path}.{count}", layer, self._kind_of(path))
+
+    def _kind_of(self, path: str) -> str:
         lower = path.lower()
-        stacks = getattr(getattr(self._model, "config", None), "is_encoder_decoder", False)
         if any(word in lower for word in _CROSS):
             return "cross"
-        if not stacks:
+        if not getattr(getattr(self._model, "config", None), "is_encoder_decoder", False):
             return "self"
         return "encoder" if "encoder" in lower.split(".") else "decoder"
 
-    def _add(self, name: str, layer: int, kind: str, call: AttentionCall) -> None:
-        heads = self._chosen_heads(name, call.query.shape[1])
-        described = {"name": name, "layer": layer, "kind": kind, "heads": heads or []}
-        own = _Attention(name, call, described)
-        # Slots of a static cache that are still empty are not recorded.
-        used = call.key.shape[2] if kind == "cross" else own.query_end - call.key_start
-        own.key_end = call.key_start + min(used, call.key.shape[2]) if kind != "encoder" else own.key_end
+    def _add(self, place: _Place, call: AttentionCall) -> None:
+        heads = self._chosen_heads(place.name, call.query.shape[1])
+        described = {"name": place.name, "layer": place.layer, "kind": place.kind, "heads": heads or []}
+        own = _Attention(place.name, call, described)
+        own.key_end = own.first_key + _used_keys(call)
         options = self._options(own)
         if self._progress is not None and not self._attentions:
             self._progress.announce(self._model, own, call, self._values)
-        self._attentions[name] = own
+        self._attentions[place.name] = own
         self._writer.add(**self._tensors(call, heads, slice(0, own.keys)), **described, options=options)
 
     def _append(self, own: _Attention, kind: str, call: AttentionCall) -> None:
@@ -154,7 +170,7 @@ class Recorder:
             )
         end = begin + length
         first = own.key_end - call.key_start
-        last = first if kind == "cross" else min(end - call.key_start, call.key.shape[2])
+        last = max(first, _used_keys(call))
         if first < 0:
             raise ValueError(
                 f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
@@ -163,8 +179,8 @@ class Recorder:
         part = self._tensors(call, own.described["heads"] or None, slice(first, last))
         own.query_end, own.key_end = end, own.key_end + last - first
         own.rule, own.options = call.rule, call.options
-        # Copied, because it would keep a whole cache alive.
-        own.pending.append({name: tensor if name == "lse" else tensor.clone() for name, tensor in part.items()})
+        # Keys and values are copied, because they would keep a whole cache alive.
+        own.pending.append({name: tensor.clone() if name in _OF_KEYS else tensor for name, tensor in part.items()})
         own.pending_elements += part["query"].numel() + part["key"].numel()
         if len(own.pending) == _MOST_PARTS or own.pending_elements > _MOST_ELEMENTS:
             self._write_pending(own)
@@ -252,6 +268,18 @@ class Recorder:
     def close(self) -> None:
         """Removes what was written, unless finish() has completed it."""
         self._writer.close()
+
+
+def _used_keys(call: AttentionCall) -> int:
+    """Returns the number of keys without those behind the last query that no query sees: empty slots of a static
+    cache."""
+    kv_len: int = call.key.shape[2]
+    end = call.query_start + call.query.shape[2]
+    behind: int = call.key_start + kv_len - end
+    if not 0 < behind < kv_len:
+        return kv_len
+    seen = call.rule.on(Region(call.query_start, call.query.shape[2], end, behind))
+    return kv_len - behind if seen is False else kv_len
 
 
 def _key_heads(heads: list[int], group: int) -> list[int]:

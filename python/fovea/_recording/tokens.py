@@ -66,13 +66,18 @@ class ModelTokens:
         self._model, self._tokenizer = model, tokenizer
         self._ids: dict[str, list[Tensor]] = {}  # by the path of the module that received them
         self._patches: tuple[int, int] | None = None
+        self._made: dict[tuple[str, str, int, int], list[Tokens]] = {}  # layers share their lists
 
     @contextlib.contextmanager
     def collect(self) -> Iterator[None]:
         """Reads the ids that modules of the model receive in the block."""
         hooks = []
+        parameters: dict[type[torch.nn.Module], list[str]] = {}  # a model has many modules of few types
         for path, module in self._model.named_modules():
-            names = list(inspect.signature(module.forward).parameters)
+            kind = type(module)
+            if kind not in parameters:
+                parameters[kind] = list(inspect.signature(module.forward).parameters)
+            names = parameters[kind]
             wanted = [name for name in names if name in ("input_ids", "pixel_values")]
             if wanted:
                 hooks.append(module.register_forward_pre_hook(self._hook(path, names, wanted), with_kwargs=True))
@@ -117,6 +122,8 @@ class ModelTokens:
 
     def _lists(self, stacks: list[str], name: str, first: int, count: int) -> list[Tokens]:
         for stack in stacks:
+            if (stack, name, first, count) in self._made:
+                return self._made[stack, name, first, count]
             parts = self._ids[stack]
             if len({part.shape[0] for part in parts}) != 1:
                 continue
@@ -126,7 +133,9 @@ class ModelTokens:
                 continue
             rows = ids[:, first : first + count].tolist()
             names = [name] if len(rows) == 1 else [f"{name}.{item}" for item in range(len(rows))]
-            return [Tokens(one, token_texts(self._tokenizer, row), row) for one, row in zip(names, rows, strict=True)]
+            found = [Tokens(one, token_texts(self._tokenizer, row), row) for one, row in zip(names, rows, strict=True)]
+            self._made[stack, name, first, count] = found
+            return found
         return []
 
     def _patch_tokens(self, count: int) -> list[Tokens]:
