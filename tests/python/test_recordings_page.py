@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of docs/recordings.md, in their order, on the model that they name. tests/peers/run unpacks it and
+"""Runs the examples of docs/recordings.md and README.md on the model that they name. tests/peers/run unpacks it and
 names its folder in FOVEA_MODELS."""
 
 import contextlib
@@ -15,6 +15,8 @@ import pytest
 
 torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
+
+from try_installed import program_blocks  # noqa: E402
 
 import fovea  # noqa: E402
 
@@ -76,6 +78,14 @@ def test_examples(folder):
             compared += 1
     assert compared == 3
     assert names["model"].config._attn_implementation == "fovea"
+
+
+def test_readme(folder):
+    (block,) = program_blocks(ROOT / "README.md", models=True)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(block[0], "README.md", "exec"), {})
+    same(out.getvalue(), block[1])
 
 
 def test_a_real_model(folder, say):

@@ -98,10 +98,12 @@ def check_layers(folder):
         fail(f"expected a weight and a bias in {file}, got {np.load(file).files}")
 
 
-def program_blocks(page):
-    """Returns each ```python block of a page with the output that the ```text block right below it shows."""
+def program_blocks(page, models=False):
+    """Returns each ```python block of a page that needs a model, or each that does not, with the output that the ```text
+    block right below it shows."""
     pattern = r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?"
-    return re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if ("transformers" in block[0]) == models]
 
 
 def check_readme(readme):
