@@ -6,6 +6,7 @@
 #include "fovea/recording.h"
 
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -363,6 +364,39 @@ TEST_F(RecordingFile, WriterRefusesWhatDoesNotFit) {
               writer.add(TokenList{.name = "text", .texts = {"fine", "\xff\xfe"}});
             }),
             "tokens: expected UTF-8, got \"\\xff\\xfe\" for token 1");
+  // What the reader would not accept.
+  EXPECT_EQ(refusal([](auto& a) { a.name = "\xff"; }), "name: expected UTF-8, got \"\\xff\"");
+  EXPECT_EQ(refusal([](auto& a) { a.layer = -1; }), "layer: expected 0 to 1099511627776, got -1");
+  EXPECT_EQ(refusal([](auto& a) {
+              a.heads = {-1, 0, 1, 2};
+            }),
+            "\"layers.0\": heads: expected numbers from 0 to 1099511627776, got -1");
+  EXPECT_EQ(refusal([](auto& a) {
+              a.heads = {0, 1, 2, INT64_MAX};
+            }),
+            "\"layers.0\": heads: expected numbers from 0 to 1099511627776, got "
+            "9223372036854775807");
+  EXPECT_EQ(message_of([&] { RecordingWriter(path_, {.model = "\xc3"}); }),
+            "model: expected UTF-8, got \"\\xc3\"");
+  EXPECT_EQ(message_of([&] { RecordingWriter(path_, {.source = "a\xc3("}); }),
+            "source: expected UTF-8, got \"a\\xc3(\"");
+  const auto refused_tokens = [&](const TokenList& tokens) {
+    return message_of([&] {
+      RecordingWriter writer(path_);
+      writer.add(TokenList{.name = "twice"});
+      writer.add(tokens);
+    });
+  };
+  EXPECT_EQ(refused_tokens({.name = "twice"}),
+            "tokens: expected a name used once, got \"twice\" again");
+  EXPECT_EQ(refused_tokens({.name = "\xff"}), "tokens: expected UTF-8, got \"\\xff\"");
+  EXPECT_EQ(refused_tokens({.name = "a", .ids = {1, 2}, .texts = {"x"}}),
+            "tokens: expected one id per text (1), got 2");
+  EXPECT_EQ(refused_tokens({.name = "a", .texts = {"x", "y"}, .grid_rows = 2}),
+            "\"a\": expected a grid of 1 to 2 patches, as many as there are tokens, got 2 x 0");
+  EXPECT_EQ(
+      refused_tokens({.name = "a", .texts = {"x", "y", "z"}, .grid_rows = 2, .grid_columns = 2}),
+      "\"a\": expected a grid of 1 to 3 patches, as many as there are tokens, got 2 x 2");
   EXPECT_EQ(message_of([&] {
               RecordingWriter writer(path_);
               writer.append(good);
