@@ -4,8 +4,9 @@ description of a recording, and reject invalid ones.
 
 Valid scenes are those of examples/scenes, the complete scenes of docs/scene.md, and those of
 tests/data/scene_schema_cases.json, which also holds the invalid scenes. tests/unit/scene/read/schema_test.cc
-passes the same cases to the parser. Descriptions are those of tests/data/recording_schema_cases.json, which
-tests/unit/recording/schema_test.cc passes to the reader and compares with those of the writer. FOVEA_SOURCE is the source directory; default: the one that contains this file.
+passes the same cases to the parser. Descriptions are those of docs/recordings.md and of
+tests/data/recording_schema_cases.json, which tests/unit/recording/schema_test.cc passes to the reader and compares
+with those of the writer. FOVEA_SOURCE is the source directory; default: the one that contains this file.
 """
 
 import json
@@ -108,6 +109,11 @@ class Recordings(Cases, unittest.TestCase):
     def test_descriptions_of_the_writer_conform(self):
         self.assertGreaterEqual(sum(len(each["attentions"]) for each in self.cases["written"]), 14)
         self.expect_valid(self.cases["written"])
+
+    def test_descriptions_of_the_guide_conform(self):
+        described = [parse(text) for _, text in json_blocks(read("docs", "recordings.md")) if '"attentions"' in text]
+        self.assertGreaterEqual(len(described), 1)
+        self.expect_valid(described)
 
     def test_an_example_conforms(self):
         self.expect_valid([{
