@@ -19,61 +19,9 @@
 #include "cli/problem/recorded.h"
 #include "cli/shell/call_progress.h"
 #include "core/fail.h"
-#include "text/text_width.h"
 
 namespace fovea::cli {
 namespace {
-
-/// Returns the attention of the second recording with this name.
-const RecordedAttention& counterpart(const RecordedAttention& attention, const Recording& first,
-                                     const Recording& second) {
-  for (const RecordedAttention& each : second.attentions()) {
-    if (each.name == attention.name) return each;
-  }
-  fail("{}: expected the attention {} as {} has, got {}", second.path(), attention.name,
-       first.path(), recorded_words(second));
-}
-
-/// The tokens of one side of an attention, in both recordings.
-struct TokenPair {
-  const TokenList* first = nullptr;
-  const TokenList* second = nullptr;
-};
-
-/// Throws if two lists differ.
-void require_same_tokens(const TokenPair& tokens, const std::string& what, const Recording& first,
-                         const Recording& second) {
-  if (tokens.first == nullptr || tokens.second == nullptr) return;
-  const TokenList &a = *tokens.first, &b = *tokens.second;
-  const auto shorter = static_cast<std::size_t>(std::min(a.size(), b.size()));
-  const bool ids = !a.ids.empty() && !b.ids.empty();
-  for (std::size_t i = 0; i < shorter; ++i) {
-    const bool same = a.texts[i] == b.texts[i] && (!ids || a.ids[i] == b.ids[i]);
-    if (same) continue;
-    const auto word = [&](const TokenList& list) {
-      std::string text = fmt::format("\"{}\"", visible(fit(list.texts[i], 24)));
-      if (ids && a.texts[i] == b.texts[i]) text += fmt::format(" (id {})", list.ids[i]);
-      return text;
-    };
-    fail("{}: expected the {} tokens of {}, got {} instead of {} at {}", second.path(), what,
-         first.path(), word(b), word(a), i);
-  }
-  if (a.size() != b.size()) {
-    fail("{}: expected the {} {} tokens of {}, got {}, of which the first {} are the same",
-         second.path(), a.size(), what, first.path(), b.size(), shorter);
-  }
-}
-
-void require_same_tokens(const RecordedAttention& a, const RecordedAttention& b,
-                         const Recording& first, const Recording& second) {
-  const std::int64_t batch = std::min(a.shape().batch, b.shape().batch);
-  for (std::int64_t item = 0; item < batch; ++item) {
-    require_same_tokens({first.query_tokens(a, item), second.query_tokens(b, item)}, "query", first,
-                        second);
-    require_same_tokens({first.key_tokens(a, item), second.key_tokens(b, item)}, "key", first,
-                        second);
-  }
-}
 
 void add_differences(const Comparison& comparison, std::size_t number,
                      const AttentionDivergence& found, std::vector<HeadDifference>& heads) {
@@ -108,8 +56,7 @@ Comparison compare(const Recording& first, const Recording& second,
   std::vector<const RecordedAttention*> others;
   double flop = 0.0;
   for (const RecordedAttention& attention : result.attentions) {
-    others.push_back(&counterpart(attention, first, second));
-    require_same_tokens(attention, *others.back(), first, second);
+    others.push_back(&find_counterpart(attention, first, second));
     flop += 2.0 * useful_flop(attention.shape(), attention.query->extent(3), attention.options);
   }
   Execution execution = {.threads = threads};

@@ -10,8 +10,6 @@
 #include <cmath>
 #include <optional>
 #include <span>
-#include <string>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,55 +23,16 @@
 namespace fovea::cli {
 namespace {
 
-/// The ids of tokens, where those without an id have one per text.
-class TokenIds {
- public:
-  /// Returns the ids of all batch items, [batch, length]; nothing if any have no tokens.
-  template <class List>
-  std::optional<Tensor> of(const ProblemShape& shape, std::int64_t length, const List& list) {
-    Tensor ids(DType::kInt64, {shape.batch, length});
-    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
-      const TokenList* const tokens = list(batch);
-      if (tokens == nullptr) return {};
-      for (std::size_t i = 0; i < tokens->texts.size(); ++i) {
-        ids.at<std::int64_t>({batch, static_cast<std::int64_t>(i)}) =
-            tokens->ids.empty() ? id_of(tokens->texts[i]) : tokens->ids[i];
-      }
-    }
-    return ids;
-  }
-
- private:
-  std::int64_t id_of(const std::string& text) {
-    return of_texts_.try_emplace(text, std::ssize(of_texts_)).first->second;
-  }
-
-  std::unordered_map<std::string, std::int64_t> of_texts_;
-};
-
 /// Sets the token scores of the heads of a source, if it has tokens.
 void add_token_scores(const AttendInputs& inputs, const Execution& execution,
                       std::span<HeadOfSource> heads) {
-  // The analyses do not support float64.
-  if (!inputs.source || inputs.source->attention.kind == AttentionKind::kCross ||
-      inputs.is_float64()) {
-    return;
-  }
-  const Recording& recording = inputs.source->recording;
-  const RecordedAttention& attention = inputs.source->attention;
-  const ProblemShape& shape = inputs.shape;
-  TokenIds ids;
-  const auto query_ids = ids.of(shape, shape.q_len, [&](std::int64_t batch) {
-    return recording.query_tokens(attention, batch);
-  });
-  const auto key_ids = ids.of(shape, shape.kv_len, [&](std::int64_t batch) {
-    return recording.key_tokens(attention, batch);
-  });
-  if (!query_ids || !key_ids) return;
-  const TokenScores scores = token_scores(attention, *query_ids, *key_ids, execution);
+  if (!inputs.source) return;
+  const std::optional<TokenScores> scores =
+      token_scores(inputs.source->recording, inputs.source->attention, execution);
+  if (!scores) return;
   for (HeadOfSource& head : heads) {
-    head.duplicate = scores.duplicate.value({head.batch, head.number});
-    head.induction = scores.induction.value({head.batch, head.number});
+    head.duplicate = scores->duplicate.value({head.batch, head.number});
+    head.induction = scores->induction.value({head.batch, head.number});
   }
 }
 
@@ -113,14 +72,6 @@ void add_source(const HeadsSource& source, std::size_t number, std::int64_t bloc
 }
 
 }  // namespace
-
-std::string_view HeadOfSource::name() const {
-  const std::string_view name = HeadTold::name();
-  constexpr double kHalf = 0.5;
-  const bool vague = name.empty() || name == "one key";
-  if (!vague || !(std::max(induction, duplicate) >= kHalf)) return name;
-  return induction >= duplicate ? "induction" : "duplicate token";
-}
 
 double order_value(const HeadOfSource& head, std::string_view order) {
   constexpr std::pair<std::string_view, HeadPlace> kNumbers[] = {

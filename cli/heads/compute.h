@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,13 +39,6 @@ struct HeadsSource {
 struct HeadOfSource : HeadTold {
   std::size_t source = 0;   ///< index of the HeadsSource
   std::int64_t number = 0;  ///< index of the head in the tensors
-  /// Scores by tokens (fovea/analysis.h); NaN without tokens, or if none is repeated.
-  double duplicate = std::numeric_limits<double>::quiet_NaN();
-  double induction = std::numeric_limits<double>::quiet_NaN();
-
-  /// Returns HeadTold::name(); but "induction" or "duplicate token" if the larger of these scores
-  /// is at least 1/2 and the name would be empty or "one key", which says less.
-  std::string_view name() const;
 };
 
 struct HeadsResult {

@@ -5,8 +5,6 @@
 
 #pragma once
 
-#include <cstdint>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +14,12 @@
 #include "fovea/recording.h"
 
 #include "cli/problem/arguments.h"
+#include "recording/words.h"
 
 namespace fovea::cli {
+
+using recording::ranges_words;
+using recording::recorded_words;
 
 /// The description of the argument RECORDING.
 inline constexpr const char* kRecordingHelp =
@@ -42,12 +44,5 @@ const RecordedAttention& find_recorded(const Recording& recording,
 /// Returns the attentions that match the selection, at least one. Throws as above.
 std::vector<RecordedAttention> select_recorded(const Recording& recording,
                                                const RecordedArguments& arguments);
-
-/// Returns numbers as ranges: "0 to 5, 8, 10 to 29".
-std::string ranges_words(const std::set<std::int64_t>& numbers);
-
-/// Returns what a recording has, for messages: "layers 0 to 29", or "layers 0 to 5 of encoder,
-/// decoder and cross".
-std::string recorded_words(const Recording& recording);
 
 }  // namespace fovea::cli

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,6 +61,14 @@ struct AttentionDivergence {
 FOVEA_API AttentionDivergence attention_divergence(const RecordedAttention& first,
                                                    const RecordedAttention& second,
                                                    const Execution& execution = {});
+
+/// Returns the attention of the second recording with the name of `attention`, which is one of the
+/// first recording. Throws InvalidArgument that begins with the second file's name if there is
+/// none, or if query or key tokens differ, by text or id: with the first place where they do. Token
+/// lists that either recording lacks are not compared.
+FOVEA_API const RecordedAttention& find_counterpart(const RecordedAttention& attention,
+                                                    const Recording& first,
+                                                    const Recording& second);
 
 /// The start of a rollout.
 struct RolloutRequest {
@@ -114,6 +123,13 @@ struct TokenScores {
 /// key_ids    int64 [kv_len] or [batch, kv_len]: the tokens of the keys, of the same vocabulary
 FOVEA_API TokenScores token_scores(const RecordedAttention& attention, const TensorView& query_ids,
                                    const TensorView& key_ids, const Execution& execution = {});
+
+/// Computes the scores from the tokens of a recording, which has the attention. Token lists without
+/// ids are compared by their texts. Returns nothing for cross-attention, for float64, and if a
+/// batch item has no tokens of queries or keys.
+FOVEA_API std::optional<TokenScores> token_scores(const Recording& recording,
+                                                  const RecordedAttention& attention,
+                                                  const Execution& execution = {});
 
 /// Returns the Euclidean norm of every value, [batch, q_heads, kv_len] float32, for the query heads
 /// that share it. With a projection W, [q_heads, value_dim, model_dim] of any float type, returns

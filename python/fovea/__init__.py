@@ -11,7 +11,7 @@
     Lenses, weights, Weights        statistics of the weights, and parts of the unstored matrix
     map, received, heads            weights pooled to a picture, or summarised per key and per head
     record, Recording               the attention of a PyTorch model on a text, in a file
-    fovea.transformers              attention of Hugging Face transformers; imported separately
+    diff                            heads that differ between two recordings
     explain, Scene, Trace           every step of a small example, as arrays, text or a page
     reference                       attention in plain float64, the oracle
     KvCache, Rotary, apply_rotary   text generation
@@ -57,7 +57,7 @@ from ._fovea import (
     window,
 )
 from ._map import map  # noqa: A004
-from ._recording.recording import RecordedAttention, Recording, Tokens, record
+from ._recording.recording import RecordedAttention, Recording, Tokens, diff, record
 from ._weights import Weights
 
 __version__ = info().version
@@ -88,6 +88,7 @@ __all__ = [
     "decode",
     "default_alibi_slopes",
     "dense",
+    "diff",
     "documents",
     "explain",
     "heads",

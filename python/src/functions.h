@@ -21,6 +21,7 @@ void add_reference(nanobind::module_& module);
 void add_cache(nanobind::module_& module);
 void add_scene(nanobind::module_& module);
 void add_recording(nanobind::module_& module);
+void add_analyses(nanobind::module_& module);
 void add_random(nanobind::module_& module);
 void add_info(nanobind::module_& module);
 

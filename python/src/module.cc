@@ -42,6 +42,7 @@ NB_MODULE(_fovea, module) {
   add_cache(module);
   add_scene(module);
   add_recording(module);
+  add_analyses(module);
   add_random(module);
   add_info(module);
   name_arguments_in_errors(module);

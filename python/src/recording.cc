@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Recordings: what python/fovea/_recording.py and _record.py are built on.
+// Recordings: the files that python/fovea/_recording reads and writes.
 
 #include "fovea/recording.h"
 
@@ -204,6 +204,7 @@ nb::dict read_recording(nb::handle path) {
     tokens.append(found);
   }
   nb::dict found;
+  found["file"] = recording;
   found["path"] = recording.path();
   found["model"] = recording.model();
   found["source"] = recording.source();

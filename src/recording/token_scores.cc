@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -163,6 +165,32 @@ double mean_of(double sum, std::int64_t count) {
   return count > 0 ? sum / static_cast<double>(count) : std::numeric_limits<double>::quiet_NaN();
 }
 
+/// The ids of tokens; token lists without ids have one per text.
+class TokenIds {
+ public:
+  /// Returns the ids of all batch items, [batch, length]; nothing if any have no tokens.
+  template <class List>
+  std::optional<Tensor> of(const ProblemShape& shape, std::int64_t length, const List& list) {
+    Tensor ids(DType::kInt64, {shape.batch, length});
+    for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+      const TokenList* const tokens = list(batch);
+      if (tokens == nullptr) return {};
+      for (std::size_t i = 0; i < tokens->texts.size(); ++i) {
+        ids.at<std::int64_t>({batch, static_cast<std::int64_t>(i)}) =
+            tokens->ids.empty() ? id_of(tokens->texts[i]) : tokens->ids[i];
+      }
+    }
+    return ids;
+  }
+
+ private:
+  std::int64_t id_of(const std::string& text) {
+    return of_texts_.try_emplace(text, std::ssize(of_texts_)).first->second;
+  }
+
+  std::unordered_map<std::string, std::int64_t> of_texts_;
+};
+
 }  // namespace
 }  // namespace recording
 
@@ -223,6 +251,24 @@ TokenScores token_scores(const RecordedAttention& attention, const TensorView& q
     }
   }
   return result;
+}
+
+std::optional<TokenScores> token_scores(const Recording& recording,
+                                        const RecordedAttention& attention,
+                                        const Execution& execution) {
+  recording::TokenIds ids;
+  const ProblemShape shape = attention.shape();
+  if (attention.kind == AttentionKind::kCross || attention.query->dtype() == DType::kFloat64) {
+    return {};
+  }
+  const auto query_ids = ids.of(shape, shape.q_len, [&](std::int64_t batch) {
+    return recording.query_tokens(attention, batch);
+  });
+  const auto key_ids = ids.of(shape, shape.kv_len, [&](std::int64_t batch) {
+    return recording.key_tokens(attention, batch);
+  });
+  if (!query_ids || !key_ids) return {};
+  return token_scores(attention, *query_ids, *key_ids, execution);
 }
 
 }  // namespace fovea

@@ -89,6 +89,33 @@ def test_ctrl_c_ends_a_long_call(call):
     assert float(after) == 12
 
 
+# Analyses of two layers that take several seconds. The lse is any number, so that writing takes less.
+ANALYSES = {
+    "diff": "fovea.diff(recording, recording)",
+    "rollout": "recording.rollout(-1)",
+    "value-weighted attention": "recording[0].value_weighted(0, (1, 1))",
+}
+
+
+@pytest.mark.parametrize("call", ANALYSES.values(), ids=ANALYSES)
+def test_ctrl_c_ends_an_analysis(call, tmp_path):
+    result = python(f"""
+        query, lse = np.ones((1, 2, 30000, 64), np.float32), np.full((1, 2, 30000), 19, np.float32)
+        entry = {{"query": query, "key": query[:, :1], "value": query[:, :1], "lse": lse}}
+        path = {str(tmp_path / "run.safetensors")!r}
+        fovea.Recording.write(path, [entry | {{"name": name}} for name in ("a", "b")])
+        recording = fovea.Recording(path)
+        interrupt(0.5)
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - sent[0])
+    """)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("interrupted ")
+    assert float(result.stdout.split()[1]) < 1
+
+
 def test_ctrl_c_from_outside():
     program = LONG + "print('ready', flush=True)\nlong_call()"
     with subprocess.Popen(

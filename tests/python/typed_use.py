@@ -125,6 +125,17 @@ def generate(query: Floats, key: Floats, value: Floats) -> Floats:
     return fovea.decode(query, cache, mask=fovea.window(1023, 0))
 
 
+def analyse(path: pathlib.Path) -> None:
+    recording = fovea.Recording(path)
+    assert_type(recording.rollout(-1, kind="encoder"), NDArray[np.float64])
+    norms = recording[0].value_norms(np.ones((4, 3, 2)))
+    assert_type(recording[0].value_weighted(8, (2, 3), reduce="max", norms=norms), NDArray[np.float32])
+    print(fovea.diff(recording, path)["mean"].max(), recording.heads()["pattern"])
+    recording.rollout("cat")  # wrong: not an index
+    recording[0].value_weighted(8, norms="l2")  # wrong: not an array
+    fovea.diff(path, 3)  # wrong: not a recording
+
+
 def explain(path: pathlib.Path) -> str:
     trace = fovea.explain("a b c", causal=True)
     assert_type(trace, fovea.Trace)

@@ -15,16 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _fovea
-from .._weights import Weights
+from .._map import _size
+from .._weights import Weights, _part_of, _Reduce
 
 if TYPE_CHECKING:
     import torch
 
+    from .._fovea import _Array
     from .record import Recorder
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _Kind = Literal["self", "encoder", "decoder", "cross"]
 _Store = Literal["float32", "bfloat16", "float16"]
+# What names an attention and a head in the tables.
+_NAMED: list[tuple[str, type]] = [("name", object), ("layer", int), ("kind", object), ("batch", int), ("head", int)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +72,8 @@ class RecordedAttention:
     heads    the indices in the model of the query heads
     """
 
-    def __init__(self, found: dict[str, Any], tokens: Mapping[str, Tokens]) -> None:
+    def __init__(self, found: dict[str, Any], tokens: Mapping[str, Tokens], file: Any) -> None:
+        self._file = file
         self.name: str = found["name"]
         self.layer: int = found["layer"]
         self.kind: _Kind = found["kind"]
@@ -97,21 +102,84 @@ class RecordedAttention:
         both = index if isinstance(index, tuple) else (0, index)
         if len(both) != 2:
             raise IndexError(f"index: expected a head, or a batch item and a head, got {len(both)} numbers")
-        batch, head = (operator.index(each) for each in both)
-        if not 0 <= batch < self.shape[0]:
-            raise IndexError(f"batch: expected 0 or more and less than {self.shape[0]}, got {batch}")
-        if head not in self.heads:
-            raise IndexError(f"head: expected one of {_ranges(self.heads)}, which were recorded, got {head}")
+        batch, place = self._place(*both)
         return Weights(
             self.query,
             self.key,
             lse=self.lse,
             batch=batch,
-            head=self.heads.index(head),
+            head=place,
             query_tokens=self.query_tokens(batch),
             key_tokens=self.key_tokens(batch),
             **self.options,
         )
+
+    def _item(self, batch: SupportsIndex) -> int:
+        number = operator.index(batch)
+        if not 0 <= number < self.shape[0]:
+            raise IndexError(f"batch: expected 0 or more and less than {self.shape[0]}, got {number}")
+        return number
+
+    def _place(self, batch: SupportsIndex, head: SupportsIndex) -> tuple[int, int]:
+        """Returns the indices of a batch item and of a head of the model in the arrays."""
+        item, number = self._item(batch), operator.index(head)
+        if number not in self.heads:
+            raise IndexError(f"head: expected one of {_ranges(self.heads)}, which were recorded, got {number}")
+        return item, self.heads.index(number)
+
+    def value_norms(self, projection: _Array | None = None) -> NDArray[np.float32]:
+        """Computes the Euclidean norm of every value, for the query heads that share it.
+
+        projection  [q_heads, value_dim, model_dim], the part of the layer's output projection that belongs to each
+                    head: returns the norms of value @ projection[head] instead; any floating-point type
+
+        Returns [batch, q_heads, kv_len]. Raises ValueError if the attention was recorded without values.
+        """
+        found: NDArray[np.float32] = self._file.value_norms(self.name, projection)
+        return found
+
+    def value_weighted(
+        self,
+        head: SupportsIndex,
+        size: tuple[int, int] | None = None,
+        *,
+        batch: SupportsIndex = 0,
+        reduce: _Reduce = "sum",
+        queries: slice | None = None,
+        keys: slice | None = None,
+        norms: NDArray[np.float32] | None = None,
+        threads: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Computes the value-weighted attention of a head: each weight times the norm of its value (Kobayashi et al.
+        2020, "Attention is not only a weight"), as a map.
+
+        head     the index in the model of a query head
+        size     (rows, columns) of the map, as in fovea.map(); None: one for each query and key
+        reduce   reduction of the products in a cell: "sum", "mean" (over visible pairs, NaN if there are none), "max"
+        queries, keys  restrict to a part: slices without a step; `queries=slice(7, 8)` is one row
+        norms    [batch, q_heads, kv_len] of value_norms(), for example with a projection; None: value_norms()
+
+        Returns [rows, columns]. Raises ValueError if the attention was recorded without values, TypeError, and
+        IndexError for a head or batch item that was not recorded. Ctrl-C interrupts long calls.
+
+            >>> layer.value_weighted(8, queries=slice(7, 8))[0].argmax()  # where token 7 gets most from, in head 8
+            3
+        """
+        place = self._place(batch, head)
+        q_len, kv_len = self.shape[2:]
+        rows, columns = _part_of("queries", queries, q_len), _part_of("keys", keys, kv_len)
+        cells = (len(rows), len(columns)) if size is None else _size(size, (q_len, kv_len), queries, keys)
+        found: NDArray[np.float32] = self._file.value_weighted(
+            self.name,
+            self.value_norms() if norms is None else norms,
+            place,
+            cells,
+            reduce,
+            (rows.start, rows.stop),
+            (columns.start, columns.stop),
+            threads,
+        )
+        return found
 
     def __repr__(self) -> str:
         batch, _, q_len, kv_len = self.shape
@@ -144,13 +212,14 @@ class Recording:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         found = _engine._read_recording(path)
+        self._file = found["file"]
         self.path: str = found["path"]
         self.model: str = found["model"]
         self.source: str = found["source"]
         self.written_by: str = found["written_by"]
         self.tokens: dict[str, Tokens] = {each["name"]: Tokens(**each) for each in found["tokens"]}
         self.attentions: dict[str, RecordedAttention] = {
-            each["name"]: RecordedAttention(each, self.tokens) for each in found["attentions"]
+            each["name"]: RecordedAttention(each, self.tokens, self._file) for each in found["attentions"]
         }
 
     def __getitem__(self, which: str | SupportsIndex) -> RecordedAttention:
@@ -188,21 +257,78 @@ class Recording:
         return iter(self.attentions.values())
 
     def heads(self, *, blocks: int = 16, threads: int | None = None) -> NDArray[Any]:
-        """Computes the statistics of fovea.heads() for every head.
+        """Computes the statistics of fovea.heads() for every head, its token scores and its pattern, as the command
+        `fovea heads` does.
 
         Returns a structured array with one element per attention, batch item and head: name, layer, kind, batch, head,
-        and the fields of fovea.HeadSummary. `pandas.DataFrame(recording.heads())` is a table.
+        the fields of fovea.HeadSummary, and
+
+        induction  the weight of the keys after earlier occurrences of the query's token, a mean over the queries that
+                   have any (Olsson et al. 2022, "In-context learning and induction heads")
+        duplicate  the weight of the earlier occurrences themselves
+        pattern    "uniform", "own token", "previous token", "next token", "sink", "local blocks",
+                   "induction", "duplicate token", "one key", or "" if none fits (`fovea heads --help`)
+
+        Scores compare ids, or texts without ids. They are nan without tokens, if no token is repeated, and for
+        cross-attention and float64. `pandas.DataFrame(recording.heads())` is a table.
         """
         fields = list(_engine.HeadSummary.__match_args__)
-        described = [("name", object), ("layer", int), ("kind", object), ("batch", int), ("head", int)]
         rows = []
         for each in self:
             found = _fovea.heads(each.query, each.key, blocks=blocks, threads=threads, **each.options)
+            unknown = np.full(each.shape[:2], np.nan)
+            duplicate, induction = self._file.token_scores(each.name, threads) or (unknown, unknown)
             for batch in range(each.shape[0]):
                 for place, head in enumerate(each.heads):
-                    numbers = [getattr(found, field)[batch, place] for field in fields]
-                    rows.append((each.name, each.layer, each.kind, batch, head, *numbers))
-        return np.array(rows, dtype=[*described, *((field, float) for field in fields)])
+                    numbers = [float(getattr(found, field)[batch, place]) for field in fields]
+                    scores = float(duplicate[batch, place]), float(induction[batch, place])
+                    pattern = _engine._head_pattern(numbers, *scores)
+                    rows.append((each.name, each.layer, each.kind, batch, head, *numbers, *reversed(scores), pattern))
+        numeric = [(field, float) for field in (*fields, "induction", "duplicate")]
+        return np.array(rows, dtype=[*_NAMED, *numeric, ("pattern", object)])
+
+    def rollout(
+        self,
+        token: SupportsIndex,
+        batch: SupportsIndex = 0,
+        *,
+        kind: Literal["self", "encoder", "decoder"] | None = None,
+        residual: float = 0.5,
+        each_layer: bool = False,
+        threads: int | None = None,
+    ) -> NDArray[np.float64]:
+        """Computes the attention rollout of a token (Abnar and Zuidema 2020, "Quantifying attention flow in
+        transformers", section 3): the share of its representation after the last layer that comes from each token of
+        the text. With the weights W of a layer, averaged over its heads, it is a row of the product of
+        residual * I + (1 - residual) * W over all layers.
+
+        token       an index, negative from the end
+        kind        the stack of layers, if the recording has several
+        residual    the share of a token that each layer passes on unchanged, 0 to 1; the paper uses 1/2
+        each_layer  returns the shares of the tokens as inputs of every layer, not only of the first
+
+        Returns [tokens], or [layers, tokens] with the first layer first. Rows add up to 1, minus what sinks take away.
+        Raises IndexError for a token or batch item out of range, ValueError for layers that differ in their tokens.
+        Ctrl-C interrupts long calls. One product of queries and keys per layer and head; no N x N matrix is stored.
+        """
+        layers = self._stack(kind)
+        number, length = operator.index(token), layers[0].shape[2]
+        if not -length <= number < length:
+            raise IndexError(f"token: expected from {-length} to before {length}, got {number}")
+        place = (layers[0]._item(batch), number % length)
+        names = [layer.name for layer in layers]
+        found: NDArray[np.float64] = self._file.rollout(names, place, residual, threads)
+        return found if each_layer else found[0]
+
+    def _stack(self, kind: _Kind | None) -> list[RecordedAttention]:
+        """Returns the self-attentions of one stack, first layer first."""
+        kinds = list(dict.fromkeys(each.kind for each in self if each.kind != "cross"))
+        recorded = ", ".join(map(repr, kinds)) or "no self-attention"
+        if kind is None and len(kinds) == 1:
+            kind = kinds[0]
+        if kind not in kinds:
+            raise ValueError(f"kind: expected the stack of layers, recorded are {recorded}, got {kind!r}")
+        return sorted((each for each in self if each.kind == kind), key=lambda each: each.layer)
 
     @staticmethod
     def write(
@@ -250,6 +376,49 @@ class Recording:
         from .page import overview
 
         return overview(self)
+
+
+def diff(
+    first: Recording | str | os.PathLike[str],
+    second: Recording | str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+) -> NDArray[Any]:
+    """Compares the heads of two recordings of the same tokens: of two models, two checkpoints, or a run with a change.
+
+    first, second  recordings or their files
+
+    Returns a structured array with one element per attention, batch item and head of the first recording: name, layer,
+    kind, batch, head, and
+
+    mean     the mean over the queries of the Jensen-Shannon divergence of both rows of weights (Lin 1991), in nats, 0
+             to ln 2; nan if the head sees no key
+    largest  the largest divergence of a query
+    query    that query, -1 if there is none
+    token    its text, "" if there are no tokens
+
+    Raises ValueError if the second recording lacks an attention, or has other shapes or tokens: with the first place
+    where they differ. Ctrl-C interrupts long calls. Cost: two products of queries and keys per head; no weights are
+    stored.
+
+        >>> found = fovea.diff("before.safetensors", "after.safetensors")
+        >>> found["name"][found["mean"].argmax()]  # where the head is that differs most
+        'layers.13'
+    """
+    one, other = (each if isinstance(each, Recording) else Recording(each) for each in (first, second))
+    one._file.require_counterparts(other._file)
+    rows = []
+    for each in one:
+        mean, largest, queries = one._file.divergence(each.name, other._file, threads)
+        for batch in range(each.shape[0]):
+            tokens = each.query_tokens(batch)
+            for place, head in enumerate(each.heads):
+                at = (batch, place)
+                query = int(queries[at])
+                token = tokens[query] if tokens is not None and query >= 0 else ""
+                rows.append((each.name, each.layer, each.kind, batch, head, mean[at], largest[at], query, token))
+    found = [("mean", float), ("largest", float), ("query", int), ("token", object)]
+    return np.array(rows, dtype=[*_NAMED, *found])
 
 
 def record(

@@ -57,6 +57,15 @@ Mask mask_of(PyObject* object) {
   return dense(keep_array(object, {.name = "mask", .elements = Elements::kBools}));
 }
 
+int threads_of(PyObject* object) {
+  const std::int64_t threads = integer(object, "threads");
+  if (threads < 1 || threads > std::numeric_limits<int>::max()) {
+    raise_value_error("threads: expected 1 or more (None: as many as OpenMP says), got {}",
+                      threads);
+  }
+  return static_cast<int>(threads);
+}
+
 Alignment alignment_of(PyObject* object) {
   if (PyUnicode_Check(object)) {
     if (PyUnicode_CompareWithASCIIString(object, "bottom-right") == 0)
@@ -101,14 +110,7 @@ ProblemOptions::ProblemOptions(const Parameters& given) {
     }
   }
   if (given[kDropout] != nullptr) options.dropout = dropout_of(given[kDropout]);
-  if (given[kThreads] != nullptr) {
-    const std::int64_t threads = integer(given[kThreads], "threads");
-    if (threads < 1 || threads > std::numeric_limits<int>::max()) {
-      raise_value_error("threads: expected 1 or more (None: as many as OpenMP says), got {}",
-                        threads);
-    }
-    options.execution.threads = static_cast<int>(threads);
-  }
+  if (given[kThreads] != nullptr) options.execution.threads = threads_of(given[kThreads]);
 }
 
 }  // namespace fovea::python

@@ -59,6 +59,9 @@ struct ProblemOptions {
 /// Converts a Mask or a bool array.
 Mask mask_of(PyObject* object);
 
+/// Converts a number of threads.
+int threads_of(PyObject* object);
+
 /// Converts "bottom-right", "top-left", an integer, or one integer per batch item.
 Alignment alignment_of(PyObject* object);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Classification of heads by their statistics (head_names.h).
+// Classification of heads (head_names.h).
 
 #include "engine/weights/head_names.h"
 
@@ -42,6 +42,10 @@ std::string_view HeadTold::name() const {
     return "sink";
   }
   if (numbers[kBlockDiagonal] >= kHalf) return "local blocks";
+  // Before "one key", which says less. Both scores are NaN without tokens.
+  if (std::max(induction, duplicate) >= kHalf) {
+    return induction >= duplicate ? "induction" : "duplicate token";
+  }
   if (numbers[kMaximum] >= kOneKey) return "one key";
   return {};
 }

@@ -443,6 +443,13 @@ TEST(HeadNames, FollowFromTheSummary) {
   EXPECT_EQ(named(engine::kFirstKey, 0.5), "sink");
   EXPECT_EQ(named(engine::kBlockDiagonal, 0.5), "local blocks");
   EXPECT_EQ(named(engine::kMaximum, 0.8), "one key");
+  head.duplicate = head.induction = 0.5;
+  EXPECT_EQ(named(engine::kMaximum, 0.8), "induction");
+  EXPECT_EQ(named(engine::kFirstKey, 0.5), "sink");
+  head.duplicate = 0.6;
+  EXPECT_EQ(head.name(), "duplicate token");
+  head.duplicate = head.induction = 0.49;
+  EXPECT_EQ(head.name(), "");
   head.numbers[engine::kEvenEntropy] = 0.0;
   EXPECT_TRUE(std::isnan(head.evenness()));
 }
