@@ -91,7 +91,9 @@ class FOVEA_API Recording {
   const std::vector<RecordedAttention>& attentions() const;
   const std::vector<TokenList>& tokens() const;
 
-  /// Returns the attention with this name. Throws InvalidArgument that lists what is there.
+  /// Returns the attention with this name or, if there is none, the only one whose name contains it
+  /// between dots: "layers.13" stands for "model.layers.13.self_attn". Throws InvalidArgument that
+  /// lists what is there.
   const RecordedAttention& find(std::string_view name) const;
   /// Returns the only attention with this layer and kind (any kind if not set). Throws
   /// InvalidArgument that lists what is there if there is none or more than one.

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -124,6 +125,21 @@ std::string bytes_of(const Tensors& tensors, const std::string& name) {
   return bytes;
 }
 
+/// Adds the token lists that attentions name without a description: their tensors are enough.
+void add_unlisted_tokens(Description& description, const Tensors& tensors) {
+  std::unordered_set<std::string> names;
+  for (const TokenList& list : description.tokens) names.insert(list.name);
+  for (const RecordedAttention& attention : description.attentions) {
+    for (const auto* own : {&attention.query_tokens, &attention.key_tokens}) {
+      for (const std::string& name : *own) {
+        if (!tensors.has(token_tensor_name(name, "offsets")) || !names.insert(name).second)
+          continue;
+        description.tokens.push_back({.name = name});
+      }
+    }
+  }
+}
+
 /// Reads the texts of a list: all bytes in one tensor, and where each text begins.
 void read_tokens(TokenList& list, const Tensors& tensors) {
   const auto named = [&](const char* what) { return token_tensor_name(list.name, what); };
@@ -201,6 +217,7 @@ Recording Recording::from_file(const TensorFile& file) {
   try {
     recording::Description description = recording::read_metadata(file.metadata());
     recording::Tensors tensors(file);
+    recording::add_unlisted_tokens(description, tensors);
     content->tokens = std::move(description.tokens);
     for (TokenList& list : content->tokens) recording::read_tokens(list, tensors);
     content->token_index = recording::index_of(content->tokens);
@@ -231,9 +248,16 @@ const std::vector<RecordedAttention>& Recording::attentions() const { return con
 const std::vector<TokenList>& Recording::tokens() const { return content_->tokens; }
 
 const RecordedAttention& Recording::find(std::string_view name) const {
+  const std::string parts = fmt::format(".{}.", name);
+  const RecordedAttention* found = nullptr;
+  int matching = 0;
   for (const RecordedAttention& each : attentions()) {
     if (each.name == name) return each;
+    if (fmt::format(".{}.", each.name).find(parts) == std::string::npos) continue;
+    found = &each;
+    ++matching;
   }
+  if (matching == 1) return *found;
   fail("{}: expected the name of an attention ({}), got \"{}\"", path(), listed(attentions()),
        fit(visible(name), recording::kShownColumns));
 }

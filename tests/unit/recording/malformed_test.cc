@@ -515,6 +515,17 @@ TEST(RecordingMalformed, EveryByteChanged) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(RecordingMalformed, TokenListsNeedNoDescription) {
+  RecordingParts parts = small_recording();
+  parts.content.erase("tokens");
+  const std::string bytes = recording_bytes(parts);
+  const Recording recording = open_recording(bytes);
+  const RecordedAttention& attention = recording.attentions()[0];
+  ASSERT_NE(recording.query_tokens(attention, 1), nullptr);
+  EXPECT_EQ(recording.query_tokens(attention, 1)->texts[0], "é");
+  EXPECT_EQ(recording.key_tokens(attention)->size(), 3);
+}
+
 /// 100,000 attentions that share a tensor of options and a token list.
 TEST(RecordingMalformed, ManyAttentionsOpenQuickly) {
 #ifdef FOVEA_SANITIZED

@@ -427,6 +427,8 @@ TEST_F(RecordingFile, FindListsWhatThereIs) {
   EXPECT_EQ(
       message_of([&] { recording.find(4); }),
       path_ + ": expected a layer with one attention, got 4, which has layers.4, layers.4.cross");
+  EXPECT_EQ(recording.find("1").layer, 1);
+  EXPECT_EQ(recording.find("cross").name, "layers.4.cross");
   EXPECT_EQ(message_of([&] { recording.find("layer.1"); }),
             path_ +
                 ": expected the name of an attention (layers.0, layers.1, layers.2, layers.4, "
