@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """record(): the attention of a PyTorch model, written while the model runs. What it sees are the AttentionCalls of
-_observe.py; what it writes is described in docs/recordings.md."""
+_observe/calls.py; what it writes is described in docs/recordings.md."""
 
 from __future__ import annotations
 
