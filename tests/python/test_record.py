@@ -346,6 +346,7 @@ def test_texts_of_tokens():
     assert token_texts(pieces, [0, 1, 2, 3, 4]) == ["<s>", " the", "é", "\n", "\\xf0"]
     words = Vocabulary("[CLS]", "un", "##seen")
     assert token_texts(words, [2, 1]) == ["##seen", "un"]
+    assert token_texts(Vocabulary("\ud800"), [0]) == ["\\ud800"]
     assert token_texts(None, [5, 7]) == ["5", "7"]
 
 

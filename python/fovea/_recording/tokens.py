@@ -38,7 +38,9 @@ def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
     ]
     special = set(getattr(tokenizer, "all_special_tokens", ()))
     byte_level = _is_byte_level(tokenizer)
-    return [token if token in special else _plain(token, byte_level) for token in known]
+    plain = [token if token in special else _plain(token, byte_level) for token in known]
+    # Lone surrogates have no UTF-8.
+    return [token.encode("utf-8", "backslashreplace").decode() for token in plain]
 
 
 def _is_byte_level(tokenizer: Any) -> bool:
