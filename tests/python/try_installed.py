@@ -99,8 +99,8 @@ def check_layers(folder):
 
 
 def program_blocks(page, models=False):
-    """Returns each ```python block of a page that needs a model, or each that does not, with the output that the ```text
-    block right below it shows."""
+    """Returns each ```python block of a page that needs a model, or each that does not, with the output that the
+    ```text block right below it shows."""
     pattern = r"^```python\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?"
     blocks = re.findall(pattern, page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [block for block in blocks if ("transformers" in block[0]) == models]
