@@ -33,6 +33,7 @@ void add_token_scores(const AttendInputs& inputs, const Execution& execution,
   for (HeadOfSource& head : heads) {
     head.duplicate = scores->duplicate.value({head.batch, head.number});
     head.induction = scores->induction.value({head.batch, head.number});
+    head.repeated = scores->repeated.at<std::int64_t>({head.batch});
   }
 }
 

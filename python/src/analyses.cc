@@ -50,7 +50,7 @@ double products_of(const RecordedAttention& attention) {
 
 nb::object numpy_of(const Tensor& tensor) { return nb::steal(numpy_copy(tensor)); }
 
-/// Returns (duplicate, induction), or None without tokens.
+/// Returns (duplicate, induction, repeated), or None without tokens.
 nb::object scores_of(const Recording& self, const std::string& name, nb::handle threads) {
   const RecordedAttention& attention = self.find(name);
   Execution execution = execution_of(threads);
@@ -58,7 +58,8 @@ nb::object scores_of(const Recording& self, const std::string& name, nb::handle 
   run(products_of(attention), execution,
       [&] { scores = token_scores(self, attention, execution); });
   if (!scores) return nb::none();
-  return nb::make_tuple(numpy_of(scores->duplicate), numpy_of(scores->induction));
+  return nb::make_tuple(numpy_of(scores->duplicate), numpy_of(scores->induction),
+                        numpy_of(scores->repeated));
 }
 
 nb::object rollout_of(const Recording& self, const std::vector<std::string>& names, Pair place,
@@ -135,8 +136,9 @@ nb::object divergence_of(const Recording& self, const std::string& name, const R
 }
 
 /// `numbers` are those of a HeadSummary, in its order.
-std::string pattern_of(const std::vector<double>& numbers, double duplicate, double induction) {
-  engine::HeadTold head{.duplicate = duplicate, .induction = induction};
+std::string pattern_of(const std::vector<double>& numbers, double duplicate, double induction,
+                       std::int64_t repeated) {
+  engine::HeadTold head{.duplicate = duplicate, .induction = induction, .repeated = repeated};
   std::copy_n(numbers.begin(), std::min(numbers.size(), head.numbers.size()), head.numbers.begin());
   return std::string(head.name());
 }
@@ -152,7 +154,7 @@ void add_analyses(nb::module_& module) {
            "reduce"_a, "queries"_a, "keys"_a, "threads"_a.none())
       .def("require_counterparts", require_counterparts, "other"_a)
       .def("divergence", divergence_of, "name"_a, "other"_a, "threads"_a.none());
-  module.def("_head_pattern", pattern_of, "numbers"_a, "duplicate"_a, "induction"_a);
+  module.def("_head_pattern", pattern_of, "numbers"_a, "duplicate"_a, "induction"_a, "repeated"_a);
 }
 
 }  // namespace fovea::python

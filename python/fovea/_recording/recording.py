@@ -277,12 +277,13 @@ class Recording:
         for each in self:
             found = _fovea.heads(each.query, each.key, blocks=blocks, threads=threads, **each.options)
             unknown = np.full(each.shape[:2], np.nan)
-            duplicate, induction = self._file.token_scores(each.name, threads) or (unknown, unknown)
+            none = (unknown, unknown, np.zeros(each.shape[0], int))
+            duplicate, induction, repeated = self._file.token_scores(each.name, threads) or none
             for batch in range(each.shape[0]):
                 for place, head in enumerate(each.heads):
                     numbers = [float(getattr(found, field)[batch, place]) for field in fields]
                     scores = float(duplicate[batch, place]), float(induction[batch, place])
-                    pattern = _engine._head_pattern(numbers, *scores)
+                    pattern = _engine._head_pattern(numbers, *scores, int(repeated[batch]))
                     rows.append((each.name, each.layer, each.kind, batch, head, *numbers, *reversed(scores), pattern))
         numeric = [(field, float) for field in (*fields, "induction", "duplicate")]
         return np.array(rows, dtype=[*_NAMED, *numeric, ("pattern", object)])

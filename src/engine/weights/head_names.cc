@@ -12,6 +12,7 @@ namespace {
 
 // Thresholds for the names. The help page of `fovea heads` documents them too.
 constexpr double kHalf = 0.5;
+constexpr std::int64_t kFewRepeated = 4;
 constexpr double kEven = 0.95;
 constexpr double kMaxEven = 1.01;  // exceeded only with a sink, when weights sum to less than 1
 // Equal shares may differ by rounding, because they are computed in different ways.
@@ -43,7 +44,7 @@ std::string_view HeadTold::name() const {
   }
   if (numbers[kBlockDiagonal] >= kHalf) return "local blocks";
   // Before "one key", which says less. Both scores are NaN without tokens.
-  if (std::max(induction, duplicate) >= kHalf) {
+  if (repeated >= kFewRepeated && std::max(induction, duplicate) >= kHalf) {
     return induction >= duplicate ? "induction" : "duplicate token";
   }
   if (numbers[kMaximum] >= kOneKey) return "one key";

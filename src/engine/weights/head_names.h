@@ -37,6 +37,7 @@ struct HeadTold {
   /// TokenScores; NaN without tokens, or if none is repeated.
   double duplicate = std::numeric_limits<double>::quiet_NaN();
   double induction = std::numeric_limits<double>::quiet_NaN();
+  std::int64_t repeated = 0;  ///< the number of queries that the scores are means of
 
   double operator[](HeadPlace place) const { return numbers[place]; }
   /// Returns the entropy relative to that of equal weights; NaN if every row sees a single key.
@@ -44,7 +45,7 @@ struct HeadTold {
   /// Returns the largest mean weight among the first, previous, own and next key.
   double largest_share() const;
   /// Returns a name such as "previous token", or an empty string if no name applies. "induction"
-  /// and "duplicate token" need scores.
+  /// and "duplicate token" need scores of 4 or more repeated tokens: a single one says little.
   FOVEA_API std::string_view name() const;
 };
 

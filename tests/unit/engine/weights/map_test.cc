@@ -444,10 +444,14 @@ TEST(HeadNames, FollowFromTheSummary) {
   EXPECT_EQ(named(engine::kBlockDiagonal, 0.5), "local blocks");
   EXPECT_EQ(named(engine::kMaximum, 0.8), "one key");
   head.duplicate = head.induction = 0.5;
+  head.repeated = 4;
   EXPECT_EQ(named(engine::kMaximum, 0.8), "induction");
   EXPECT_EQ(named(engine::kFirstKey, 0.5), "sink");
   head.duplicate = 0.6;
   EXPECT_EQ(head.name(), "duplicate token");
+  head.repeated = 3;
+  EXPECT_EQ(named(engine::kMaximum, 0.8), "one key");
+  head.repeated = 4;
   head.duplicate = head.induction = 0.49;
   EXPECT_EQ(head.name(), "");
   head.numbers[engine::kEvenEntropy] = 0.0;
