@@ -139,7 +139,7 @@ MapCells map_of_head(const HeadsSource& source, const HeadOfSource& head, std::i
   const ProblemShape& shape = source.inputs.shape;
   AttentionOptions options = source.rules.options();
   options.execution.threads = threads;
-  return attention_map(source.inputs.weights(),
+  return attention_map(source.inputs.for_map(shape.kv_len),
                        {.batch = head.batch,
                         .head = head.number,
                         .queries = {0, shape.q_len},

@@ -47,7 +47,8 @@ MapResult compute_map(const AttendInputs& inputs, const AttendRules& rules,
   MapResult result;
   const auto start = std::chrono::steady_clock::now();
   try {
-    static_cast<AttentionMap&>(result) = attention_map(inputs.weights(), request, options);
+    static_cast<AttentionMap&>(result) =
+        attention_map(inputs.for_map(request.keys.size()), request, options);
   } catch (const InvalidArgument& error) {
     throw in_words_of_options(error);
   }

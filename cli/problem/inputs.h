@@ -69,7 +69,13 @@ struct AttendInputs {
   std::int64_t model_head(std::int64_t head) const {
     return source ? source->attention.model_head(head) : head;
   }
-  WeightInputs weights() const { return {query.view, key.view, lse}; }
+  /// Returns the inputs for a map of `keys` keys. The lse of a recording saves nothing if these are
+  /// all keys: one fused pass, which computes it, is faster than recomputed rectangles. Weights of
+  /// 16-bit numbers keep it, because a recording may have rounded query and key, but not lse.
+  WeightInputs for_map(std::int64_t keys) const {
+    const bool rounded = dtype_size(query.view.dtype()) < 4;
+    return {query.view, key.view, keys == shape.kv_len && !rounded ? TensorView() : lse};
+  }
   std::int64_t head_dim() const { return query.view.extent(3); }
   std::int64_t value_dim() const { return value.view.extent(3); }
   bool is_float64() const { return query.view.dtype() == DType::kFloat64; }

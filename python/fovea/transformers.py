@@ -222,16 +222,20 @@ def _report(
     report(
         AttentionCall(
             module=module,
-            query=query.detach(),
-            key=key.detach(),
-            value=value.detach(),
-            lse=lse.detach().float(),
+            query=_detached(query),
+            key=_detached(key),
+            value=_detached(value),
+            lse=_detached(lse).float(),
             options=_without_graph(options),
             rule=passed.rule,
             query_start=passed.query_start,
             key_start=passed.key_start,
         )
     )
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _check_call(query: Tensor, key: Tensor, others: dict[str, Any]) -> None:

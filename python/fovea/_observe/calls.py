@@ -5,10 +5,9 @@ recordings are made of them."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,8 +15,7 @@ from torch import Tensor
 from .rules import Rule
 
 
-@dataclasses.dataclass(frozen=True)
-class AttentionCall:
+class AttentionCall(NamedTuple):
     """One attention call of a model, for an observer."""
 
     module: torch.nn.Module | None  # the module that attends; None if unknown (plain functions)

@@ -25,7 +25,7 @@ _OF_KEYS = ("key", "value")
 _SECONDS_BETWEEN_LINES = 2.0
 # Parts of an attention, such as the steps of generation, that are written together.
 _MOST_PARTS = 64
-_MOST_ELEMENTS = 1 << 18
+_MOST_QUERIES = 512
 
 
 class _Place(NamedTuple):
@@ -48,7 +48,7 @@ class _Attention:
         self.rule: Rule = call.rule
         self.options = call.options
         self.pending: list[dict[str, Tensor]] = []
-        self.pending_elements = 0
+        self.pending_queries = 0
 
     @property
     def queries(self) -> int:
@@ -153,7 +153,7 @@ class Recorder:
         if self._progress is not None and not self._attentions:
             self._progress.announce(self._model, own, call, self._values)
         self._attentions[place.name] = own
-        self._writer.add(**self._tensors(call, heads, slice(0, own.keys)), **described, options=options)
+        self._writer.add(**self._tensors(call, heads, 0, own.keys), **described, options=options)
 
     def _append(self, own: _Attention, kind: str, call: AttentionCall) -> None:
         length = call.query.shape[2]
@@ -176,17 +176,19 @@ class Recorder:
                 f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
                 f"{call.key_start}"
             )
-        part = self._tensors(call, own.described["heads"] or None, slice(first, last))
+        part = self._tensors(call, own.described["heads"] or None, first, last)
+        for name in _OF_KEYS:
+            if name in part:
+                part[name] = part[name].clone()  # would keep a whole cache alive
         own.query_end, own.key_end = end, own.key_end + last - first
         own.rule, own.options = call.rule, call.options
-        # Keys and values are copied, because they would keep a whole cache alive.
-        own.pending.append({name: tensor.clone() if name in _OF_KEYS else tensor for name, tensor in part.items()})
-        own.pending_elements += part["query"].numel() + part["key"].numel()
-        if len(own.pending) == _MOST_PARTS or own.pending_elements > _MOST_ELEMENTS:
+        own.pending.append(part)
+        own.pending_queries += length
+        if len(own.pending) == _MOST_PARTS or own.pending_queries > _MOST_QUERIES:
             self._write_pending(own)
 
     def _write_pending(self, own: _Attention) -> None:
-        parts, own.pending, own.pending_elements = own.pending, [], 0
+        parts, own.pending, own.pending_queries = own.pending, [], 0
         if parts:
             whole = {name: torch.cat([part[name] for part in parts], dim=2) for name in parts[0]}
             self._writer.append(**whole, name=own.name)
@@ -198,9 +200,11 @@ class Recorder:
             raise ValueError(f"heads: expected numbers from 0 to {q_heads - 1}, the heads of {name}, got {self._heads}")
         return self._heads
 
-    def _tensors(self, call: AttentionCall, heads: list[int] | None, keys: slice) -> dict[str, Tensor]:
-        query, key, lse = call.query, call.key[:, :, keys], call.lse
-        value = call.value[:, :, keys] if call.value is not None and self._values else None
+    def _tensors(self, call: AttentionCall, heads: list[int] | None, first: int, last: int) -> dict[str, Tensor]:
+        """Returns the tensors of a call, with the keys from `first` to before `last`."""
+        query, lse = call.query, call.lse
+        key = call.key.narrow(2, first, last - first)
+        value = call.value.narrow(2, first, last - first) if call.value is not None and self._values else None
         if heads is not None:
             query, lse = query[:, heads], lse[:, heads]
             of_keys = _key_heads(heads, call.query.shape[1] // max(call.key.shape[1], 1))
