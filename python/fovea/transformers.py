@@ -225,7 +225,7 @@ def _report(
             query=_detached(query),
             key=_detached(key),
             value=_detached(value),
-            lse=_detached(lse).float(),
+            lse=_detached(lse) if lse.dtype == torch.float64 else _detached(lse).float(),
             options=_without_graph(options),
             rule=passed.rule,
             query_start=passed.query_start,

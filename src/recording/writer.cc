@@ -2,6 +2,7 @@
 //
 // Writes recordings (fovea/recording.h): checks and describes what the spool stores.
 
+#include <cmath>
 #include <functional>
 #include <string_view>
 #include <unordered_map>
@@ -198,7 +199,20 @@ class RecordingWriter::State {
       const std::string name = recording::tensor_name(attention.name, what);
       const DType type = stored_type(what, tensor);
       if (type == tensor.dtype()) return spool_.append(name, tensor, kLengthDim);
-      spool_.append(name, convert(tensor, type), kLengthDim);
+      const Tensor rounded = convert(tensor, type);
+      require_range(name, tensor, rounded);
+      spool_.append(name, rounded, kLengthDim);
+    });
+  }
+
+  /// Throws InvalidArgument if a finite number has become infinite.
+  static void require_range(const std::string& name, const TensorView& exact,
+                            const TensorView& rounded) {
+    // Products of query and key would be NaN.
+    for_each_index(exact.shape(), [&](const Index& at) {
+      if (!std::isinf(rounded.value(at)) || std::isinf(exact.value(at))) return;
+      fail("{}: expected numbers that fit {}, got {}", recording::shown(name),
+           dtype_name(rounded.dtype()), exact.value(at));
     });
   }
 

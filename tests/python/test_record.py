@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", exc_type=ImportError)
 transformers = pytest.importorskip("transformers", exc_type=ImportError)
 
 from test_record_architectures import TOLERANCE, largest_error, recorded, stored_weights  # noqa: E402
-from test_transformers_architectures import DECODERS, ENCODER_DECODERS, TWO_KINDS, of  # noqa: E402
+from test_transformers_architectures import DECODERS, ENCODER_DECODERS, ENCODERS, TWO_KINDS, of  # noqa: E402
 from transformers_models import GROUPED, left_padded, text  # noqa: E402
 
 import fovea  # noqa: E402
@@ -80,6 +80,136 @@ def test_a_prompt_in_chunks(path):
         for begin, end in ((0, 11), (11, 12), (12, 30)):
             model(ids[:, begin:end], past_key_values=cache, use_cache=True)
     assert largest_error(fovea.Recording(path), stored_weights(model, {"input_ids": ids})) <= TOLERANCE
+
+
+@torch.no_grad()
+def test_parts_with_masks_of_their_own(path):
+    """The first tokens of the prompt see each other; those that follow are causal."""
+    model = DECODERS["Llama"]()
+    ids = text(batch=1, length=12)
+    visible = torch.ones(11, 11, dtype=torch.bool).tril()
+    visible[:, :4] = True
+    with fovea.record(model, path, progress=False):
+        cache = model(ids[:, :11], attention_mask=visible[None, None], use_cache=True).past_key_values
+        model(ids[:, 11:], past_key_values=cache)
+    whole = torch.ones(12, 12, dtype=torch.bool).tril()
+    whole[:11, :11] = visible
+    inputs = {"input_ids": ids, "attention_mask": torch.where(whole, 0.0, -torch.inf)[None, None]}
+    assert largest_error(fovea.Recording(path), stored_weights(model, inputs)) <= TOLERANCE
+
+
+@torch.no_grad()
+def test_padding_in_the_first_part_only(path):
+    model = DECODERS["Llama"]()
+    ids = text(batch=1, length=12)
+    padding = torch.ones(1, 12, dtype=torch.int64)
+    padding[:, :3] = 0
+    with fovea.record(model, path, progress=False):
+        cache = model(ids[:, :11], attention_mask=padding[:, :11], use_cache=True).past_key_values
+        model(ids[:, 11:], past_key_values=cache)
+    for each in fovea.Recording(path):
+        sums = np.stack([np.asarray(each[head]).sum(1) for head in range(4)])
+        assert np.abs(sums[:, 3:] - 1).max() <= 1e-5
+        assert not sums[:, :3].any()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("how", ["sdpa", "eager"])
+def test_generation_with_the_original_implementation(how, path):
+    model = DECODERS["Llama"]()
+    model.set_attn_implementation(how)
+    ids = text(batch=1)
+    with fovea.record(model, path, compute="original", progress=False):
+        out = model.generate(ids, **NEW)
+    stored = stored_weights(model, {"input_ids": out[:, :-1]})
+    assert largest_error(fovea.Recording(path), stored) <= TOLERANCE
+
+
+@torch.no_grad()
+def test_parts_of_a_model_are_called(path):
+    """Passes are counted where the model is called, also inside a wrapper."""
+    model = DECODERS["Llama"]()
+    wrapper = torch.nn.ModuleDict({"inner": model})
+    with fovea.record(wrapper, path, progress=False):
+        out = model.generate(text(batch=1), **NEW)
+    recording = fovea.Recording(path)
+    assert largest_error(recording, stored_weights(model, {"input_ids": out[:, :-1]})) <= TOLERANCE
+    assert recording[0].query_tokens().ids == out[0, :-1].tolist()
+
+
+def test_checkpoints_are_recorded_once(path):
+    model = DECODERS["Llama"]()
+    model.activation_checkpointing_enable()
+    model.train()
+    ids = text(batch=1)
+    with fovea.record(model, path, progress=False):
+        model(ids, labels=ids, use_cache=False).loss.backward()
+    assert [each.layer for each in fovea.Recording(path)] == [0, 1]
+
+
+@torch.no_grad()
+def test_two_models_have_tokens_of_their_own(path):
+    bert, llama = ENCODERS["BERT"](), DECODERS["Llama"]()
+    both = torch.nn.ModuleDict({"bert": bert, "llama": llama})
+    first, second = text(batch=1, length=9), text(batch=1, length=9, seed=4)
+    other = torch.nn.MultiheadAttention(8, 2)
+    with fovea.record(both, path, progress=False):
+        bert(first)
+        llama(second)
+        other(*torch.randn(3, 4, 8))  # not of the model
+    recording = fovea.Recording(path)
+    assert len(recording) == 4
+    assert recording["bert.encoder.layer.1"].query_tokens().ids == first[0].tolist()
+    assert recording["llama.model.layers.1"].query_tokens().ids == second[0].tolist()
+
+
+@torch.no_grad()
+def test_images_beside_text(path):
+    """Both towers of this model have as many positions."""
+    torch.manual_seed(1)
+    tower = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.CLIPConfig(
+        text_config=tower | {"vocab_size": 97}, vision_config=tower | {"image_size": 24, "patch_size": 8}
+    )
+    model = transformers.CLIPModel(config).eval()
+    ids = text(batch=1, length=10)
+    with fovea.record(model, path, progress=False):
+        model(input_ids=ids, pixel_values=torch.randn(1, 3, 24, 24))
+    recording = fovea.Recording(path)
+    (words,) = [each for each in recording if each.name.startswith("text_model")]
+    (image,) = [each for each in recording if each.name.startswith("vision_model")]
+    assert words.query_tokens().ids == ids[0].tolist()
+    assert image.query_tokens().grid == (3, 3)
+
+
+@torch.no_grad()
+def test_float64(path):
+    model = DECODERS["Llama"]().double()
+    inputs = {"input_ids": text(batch=1)}
+    with fovea.record(model, path, progress=False):
+        model(**inputs)
+    assert largest_error(fovea.Recording(path), stored_weights(model, inputs)) <= 1e-6
+
+
+@torch.no_grad()
+def test_the_folder_may_change(tmp_path, monkeypatch):
+    model = DECODERS["Llama"]()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with fovea.record(model, "run.safetensors", progress=False) as recorder:
+        os.chdir("other")
+        model(text(batch=1))
+    assert sorted(os.listdir(tmp_path)) == ["other", "run.safetensors"]
+    assert os.listdir(tmp_path / "other") == []
+    assert recorder.bytes > 0
+
+
+def test_generate_of_the_user_is_kept(path):
+    model = DECODERS["Llama"]()
+    model.generate = own = lambda *_: None
+    with torch.no_grad(), fovea.record(model, path, progress=False):
+        model(text(batch=1))
+    assert model.generate is own
 
 
 def test_packed_sequences(path):
@@ -243,6 +373,10 @@ def test_refusals(path):
     run = lambda: model(ids)  # noqa: E731
     assert refusal(model, path, lambda: None).startswith("record: expected the model to compute attention in the block")
     assert "got beam search (num_beams=3)" in refusal(model, path, lambda: model.generate(ids, num_beams=3, **NEW))
+    beams = transformers.GenerationConfig(num_beams=3, **NEW)
+    assert "got beam search (num_beams=3)" in refusal(model, path, lambda: model.generate(ids, beams))
+    assert "expected one text in a recording" in refusal(model, path, lambda: (model.model(ids), model.model(ids)))
+    assert refusal(model, path, run, heads=[]) == "heads: expected at least one, or None for all, got none"
     assert refusal(model, path, lambda: (run(), run())) == (
         "record: expected one text in a recording, and the queries from position 24 of model.layers.0.self_attn, got "
         "them from position 0; record each text in a file of its own"
@@ -260,6 +394,17 @@ def test_refusals(path):
     assert "compile" in refusal(compiled, path, lambda: None)
     elsewhere = of("LlamaForCausalLM", **GROUPED)().to("meta")
     assert "on the CPU, got meta" in refusal(elsewhere, path, lambda: None)
+
+
+def test_wrong_types(path):
+    model = DECODERS["Llama"]()
+    for options, message in (
+        ({"heads": 1}, "heads: expected a list of integers or None, got 1"),
+        ({"layers": "0"}, "layers: expected a list of integers or None, got '0'"),
+        ({"tokenizer": "gpt2"}, "tokenizer: expected a tokenizer of transformers or None, got str"),
+    ):
+        with pytest.raises(TypeError, match=message), fovea.record(model, path, **options):
+            pass
 
 
 def test_modules_that_bypass_the_interface(path):
@@ -344,6 +489,10 @@ def test_texts_of_tokens():
     assert token_texts(byte_level, [0, 1, 2, 3, 4, 5]) == ["<s>", " the", "cat", "\n", "\\xf0\\x9f", "é"]
     pieces = Vocabulary("<s>", "▁the", "é", "<0x0A>", "<0xF0>")
     assert token_texts(pieces, [0, 1, 2, 3, 4]) == ["<s>", " the", "é", "\n", "\\xf0"]
+    assert token_texts(byte_level, [99, 2]) == ["99", "cat"]
+    added = Vocabulary("Ġthe", "café")
+    added.get_added_vocab = lambda: {"café": 1}
+    assert token_texts(added, [0, 1]) == [" the", "café"]
     words = Vocabulary("[CLS]", "un", "##seen")
     assert token_texts(words, [2, 1]) == ["##seen", "un"]
     assert token_texts(Vocabulary("\ud800"), [0]) == ["\\ud800"]

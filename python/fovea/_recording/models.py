@@ -33,9 +33,8 @@ def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal[
                 f"model: expected parameters on the CPU, got {parameter.device} for {name}; use model.cpu()"
             )
     with contextlib.ExitStack() as stack:
-        hook = model.register_forward_pre_hook(lambda *_: recorder.begin_pass())
-        stack.callback(hook.remove)
         pretrained = _pretrained_models(model)
+        stack.enter_context(_passes([model, *model.children(), *pretrained], recorder))
         for one in pretrained:
             stack.enter_context(_one_sequence(one))
         if pretrained:
@@ -82,7 +81,8 @@ def _one_sequence(model: Any) -> Iterator[None]:
 
     @functools.wraps(generate)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
+        configs = [one for one in args if hasattr(one, "num_beams")]
+        config = kwargs.get("generation_config") or next(iter(configs), getattr(model, "generation_config", None))
         beams = kwargs.get("num_beams") or getattr(config, "num_beams", None) or 1
         if beams > 1:
             raise ValueError(
@@ -91,8 +91,39 @@ def _one_sequence(model: Any) -> Iterator[None]:
             )
         return generate(*args, **kwargs)
 
+    own = vars(model).get("generate")  # set by the user, or by a block around this one
     model.generate = checked
     try:
         yield
     finally:
         del model.generate
+        if own is not None:
+            model.generate = own
+
+
+@contextlib.contextmanager
+def _passes(modules: list[torch.nn.Module], recorder: Recorder) -> Iterator[None]:
+    """Tells the recorder when the outermost of these modules is called."""
+    depth = 0
+
+    def begin(*_: object) -> None:
+        nonlocal depth
+        if depth == 0:
+            recorder.begin_pass()
+        depth += 1
+
+    def end(*_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    once = {id(module): module for module in modules}.values()
+    hooks = [
+        hook
+        for module in once
+        for hook in (module.register_forward_pre_hook(begin), module.register_forward_hook(end, always_call=True))
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -5,6 +5,7 @@ _observe/calls.py; what it writes is described in docs/recordings.md."""
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import sys
 import time
@@ -16,12 +17,14 @@ from torch import Tensor
 
 from .. import _fovea
 from .._observe.calls import AttentionCall, observe
-from .._observe.rules import Region, Rule
-from .tokens import ModelTokens
+from .._observe.rules import Causal, Region, Rule
+from .joined_rule import Part, general, joined_mask
+from .tokens import ModelTokens, check_tokenizer
 
 _engine: Any = _fovea  # includes the private functions that the stubs omit
 _CROSS = ("cross", "encoder_attn", "encdec", "encoder_attention")
 _OF_KEYS = ("key", "value")
+_CAUSAL = Causal()
 _SECONDS_BETWEEN_LINES = 2.0
 # Parts of an attention, such as the steps of generation, that are written together.
 _MOST_PARTS = 64
@@ -45,7 +48,7 @@ class _Attention:
         self.first_query, self.first_key = call.query_start, call.key_start
         self.query_end = call.query_start + call.query.shape[2]
         self.key_end = call.key_start + call.key.shape[2]
-        self.rule: Rule = call.rule
+        self.parts: list[Part] = []
         self.options = call.options
         self.pending: list[dict[str, Tensor]] = []
         self.pending_queries = 0
@@ -81,25 +84,33 @@ class Recorder:
         source: str,
         progress: bool,
     ) -> None:
-        self.path = os.fspath(path)
+        # The current folder may change inside the block.
+        self.path = os.path.abspath(path)
         self._model = model
-        self._names = {id(module): name for name, module in model.named_modules()}
+        self._modules = dict(model.named_modules())
+        self._names = {id(module): name for name, module in self._modules.items()}
         self._tokens = tokens
-        self._layers = None if layers is None else sorted(set(layers))
-        self._heads = None if heads is None else sorted(set(heads))
+        self._layers = _chosen("layers", layers)
+        self._heads = _chosen("heads", heads)
         self._values = values
         self._progress = _Progress(self.path) if progress else None
         self._attentions: dict[str, _Attention] = {}
         self._seen_layers: set[int] = set()
+        self._compared: dict[Any, bool] = {}  # of joined_mask()
+        self._batch = 1
+        self._bytes, self._finished = 0, False
+        # Models of transformers may have static caches, whose last slots are empty.
+        self._has_caches = any(hasattr(module, "config") for module in self._modules.values())
         self._calls: dict[int, int] = {}  # of each module, in this forward pass
         self._known: dict[tuple[int, int], _Place | None] = {}  # by module and its call in a forward pass
         self.called: list[torch.nn.Module] = []
-        self._writer = _engine._RecordingWriter(path, model=_model_name(model), source=source, store=store or "")
+        self._writer = _engine._RecordingWriter(self.path, model=_model_name(model), source=source, store=store or "")
 
     @property
     def bytes(self) -> int:
-        found: int = self._writer.bytes
-        return found
+        if not self._finished:
+            self._bytes = int(self._writer.bytes)
+        return self._bytes
 
     def begin_pass(self) -> None:
         """Tells that the model is called: modules that were called before are called again."""
@@ -107,6 +118,8 @@ class Recorder:
 
     def __call__(self, call: AttentionCall) -> None:
         module = call.module
+        if module is not None and id(module) not in self._names:
+            return  # of another model
         count = self._calls.get(id(module), 0)
         self._calls[id(module)] = count + 1
         # A module that is called for several layers (ALBERT) has one name for each.
@@ -129,7 +142,7 @@ class Recorder:
         path = "attention"
         if module is not None:
             self.called.append(module)
-            path = self._names.get(id(module)) or type(module).__name__
+            path = self._names[id(module)] or type(module).__name__
         layer = _layer_of(path) + count
         self._seen_layers.add(layer)
         if self._layers is not None and layer not in self._layers:
@@ -140,15 +153,20 @@ class Recorder:
         lower = path.lower()
         if any(word in lower for word in _CROSS):
             return "cross"
-        if not getattr(getattr(self._model, "config", None), "is_encoder_decoder", False):
+        parts = path.split(".")
+        above = [self._modules.get(".".join(parts[:length])) for length in range(len(parts), -1, -1)]
+        configs = [getattr(module, "config", None) for module in above]
+        if not any(getattr(config, "is_encoder_decoder", False) for config in configs):
             return "self"
-        return "encoder" if "encoder" in lower.split(".") else "decoder"
+        return next((part for part in lower.split(".") if part in ("encoder", "decoder")), "decoder")
 
     def _add(self, place: _Place, call: AttentionCall) -> None:
+        self._batch = max(self._batch, call.query.shape[0])
         heads = self._chosen_heads(place.name, call.query.shape[1])
         described = {"name": place.name, "layer": place.layer, "kind": place.kind, "heads": heads or []}
         own = _Attention(place.name, call, described)
-        own.key_end = own.first_key + _used_keys(call)
+        own.key_end = own.first_key + self._used_keys(call)
+        own.parts = [_part(call, call.query_start, own.keys)]
         options = self._options(own)
         if self._progress is not None and not self._attentions:
             self._progress.announce(self._model, own, call, self._values)
@@ -157,7 +175,11 @@ class Recorder:
 
     def _append(self, own: _Attention, kind: str, call: AttentionCall) -> None:
         length = call.query.shape[2]
-        begin = own.query_end if kind == "cross" else call.query_start
+        begin = call.query_start
+        # Without a mask, the position of the queries is that of the last keys.
+        grown = type(call.rule) is Rule and call.key.shape[2] == own.key_end - call.key_start + length
+        if kind == "cross" or (begin == 0 and grown):
+            begin = own.query_end
         if begin != own.query_end or kind == "encoder":
             raise ValueError(
                 f"record: expected one text in a recording, and the queries from position {own.query_end} of "
@@ -170,7 +192,7 @@ class Recorder:
             )
         end = begin + length
         first = own.key_end - call.key_start
-        last = max(first, _used_keys(call))
+        last = max(first, self._used_keys(call))
         if first < 0:
             raise ValueError(
                 f"record: expected the keys of {own.name} from position {own.key_end}, got them from position "
@@ -181,11 +203,22 @@ class Recorder:
             if name in part:
                 part[name] = part[name].clone()  # would keep a whole cache alive
         own.query_end, own.key_end = end, own.key_end + last - first
-        own.rule, own.options = call.rule, call.options
+        own.options = call.options
+        own.parts.append(_part(call, begin, last))
         own.pending.append(part)
         own.pending_queries += length
         if len(own.pending) == _MOST_PARTS or own.pending_queries > _MOST_QUERIES:
             self._write_pending(own)
+
+    def _used_keys(self, call: AttentionCall) -> int:
+        """Returns the number of keys, without empty slots of a static cache: behind the last query, seen by none."""
+        kv_len: int = call.key.shape[2]
+        end = call.query_start + call.query.shape[2]
+        behind: int = call.key_start + kv_len - end
+        if not self._has_caches or not 0 < behind < kv_len:
+            return kv_len
+        seen = call.rule.on(Region(call.query_start, call.query.shape[2], end, behind))
+        return kv_len - behind if seen is False else kv_len
 
     def _write_pending(self, own: _Attention) -> None:
         parts, own.pending, own.pending_queries = own.pending, [], 0
@@ -216,7 +249,7 @@ class Recorder:
     def _options(self, own: _Attention) -> dict[str, Any]:
         """Returns the options of all parts together."""
         options = dict(own.options)
-        mask, alignment = own.rule.mask(own.first_query, own.queries, own.first_key, own.keys)
+        mask, alignment = joined_mask(own.parts, self._batch, self._compared)
         options["mask"] = mask
         if alignment != own.keys - own.queries:
             options["alignment"] = alignment
@@ -265,6 +298,7 @@ class Recorder:
                         lists[one.name] = one.texts
                         self._writer.add_tokens(one.name, one.texts, one.ids, one.grid)
             self._writer.describe(**described, options=self._options(own))
+        self._bytes, self._finished = self.bytes, True
         self._writer.finish()
         if self._progress is not None:
             self._progress.finish()
@@ -274,16 +308,26 @@ class Recorder:
         self._writer.close()
 
 
-def _used_keys(call: AttentionCall) -> int:
-    """Returns the number of keys without those behind the last query that no query sees: empty slots of a static
-    cache."""
-    kv_len: int = call.key.shape[2]
-    end = call.query_start + call.query.shape[2]
-    behind: int = call.key_start + kv_len - end
-    if not 0 < behind < kv_len:
-        return kv_len
-    seen = call.rule.on(Region(call.query_start, call.query.shape[2], end, behind))
-    return kv_len - behind if seen is False else kv_len
+def _chosen(name: str, numbers: Iterable[int] | None) -> list[int] | None:
+    """Returns the layers or heads to record, ascending; None: all."""
+    if numbers is None:
+        return None
+    try:
+        chosen = sorted({operator.index(number) for number in numbers})
+    except TypeError:
+        raise TypeError(f"{name}: expected a list of integers or None, got {numbers!r}") from None
+    if not chosen:
+        raise ValueError(f"{name}: expected at least one, or None for all, got none")
+    return chosen
+
+
+def _part(call: AttentionCall, begin: int, keys: int) -> Part:
+    """Returns the part of a call whose first query is at position `begin`, with the keys that it used."""
+    length = call.query.shape[2]
+    rule = call.rule
+    if type(general(rule)) is Rule and length == 1 and call.key_start + keys == begin + 1:
+        rule = _CAUSAL  # what a single query at the last key sees
+    return Part(rule, Region(begin, length, call.key_start, keys))
 
 
 def _key_heads(heads: list[int], group: int) -> list[int]:
@@ -355,6 +399,7 @@ def record_block(
 
     if compute not in ("fovea", "original"):
         raise ValueError(f'compute: expected "fovea" or "original", got {compute!r}')
+    check_tokenizer(tokenizer)
     tokens = ModelTokens(model, tokenizer)
     recorder = Recorder(
         model,

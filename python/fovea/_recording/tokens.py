@@ -25,22 +25,37 @@ def _byte_of_letter() -> dict[str, int]:
 _BYTES = _byte_of_letter()
 
 
+def check_tokenizer(tokenizer: Any) -> None:
+    """Raises TypeError for what token_texts() does not understand."""
+    if tokenizer is not None and not any(hasattr(tokenizer, name) for name in ("convert_ids_to_tokens", "decode")):
+        raise TypeError(f"tokenizer: expected a tokenizer of transformers or None, got {type(tokenizer).__name__}")
+
+
 def token_texts(tokenizer: Any, ids: list[int]) -> list[str]:
     """Returns the text of each token: with its spaces, as far as the vocabulary tells, and with bytes that are not a
-    whole character as \\xNN. Without a tokenizer, the ids."""
-    if tokenizer is None:
-        return [str(number) for number in ids]
-    if not hasattr(tokenizer, "convert_ids_to_tokens"):
-        return [str(tokenizer.decode([number])) for number in ids]
-    known = [
-        str(token) if token is not None else str(number)
-        for token, number in zip(tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
-    ]
-    special = set(getattr(tokenizer, "all_special_tokens", ()))
-    byte_level = _is_byte_level(tokenizer)
-    plain = [token if token in special else _plain(token, byte_level) for token in known]
+    whole character as \\xNN. An id that the tokenizer does not know is its own text; without a tokenizer, each is."""
+    special: set[str] = set()
+    byte_level = False
+    if hasattr(tokenizer, "convert_ids_to_tokens"):
+        special = {*getattr(tokenizer, "all_special_tokens", ()), *getattr(tokenizer, "get_added_vocab", dict)()}
+        byte_level = _is_byte_level(tokenizer)
+
+    def text(number: int) -> str:
+        if tokenizer is None:
+            return str(number)
+        try:
+            if not hasattr(tokenizer, "convert_ids_to_tokens"):
+                return str(tokenizer.decode([number]))
+            (token,) = tokenizer.convert_ids_to_tokens([number])
+        except (IndexError, KeyError, OverflowError, TypeError, ValueError):
+            return str(number)
+        if token is None:
+            return str(number)
+        return str(token) if token in special else _plain(str(token), byte_level)
+
+    texts = {number: text(number) for number in set(ids)}
     # Lone surrogates have no UTF-8.
-    return [token.encode("utf-8", "backslashreplace").decode() for token in plain]
+    return [texts[number].encode("utf-8", "backslashreplace").decode() for number in ids]
 
 
 def _is_byte_level(tokenizer: Any) -> bool:
@@ -68,7 +83,9 @@ class ModelTokens:
         self._model, self._tokenizer = model, tokenizer
         self._ids: dict[str, list[Tensor]] = {}  # by the path of the module that received them
         self._patches: tuple[int, int] | None = None
-        self._made: dict[tuple[str, str, int, int], list[Tokens]] = {}  # layers share their lists
+        self._made: dict[tuple[str, int, int], list[Tokens]] = {}  # layers share their lists
+        self._names: set[str] = set()
+        self._pixels: set[str] = set()  # the paths of modules that received images
 
     @contextlib.contextmanager
     def collect(self) -> Iterator[None]:
@@ -97,6 +114,7 @@ class ModelTokens:
                 if not isinstance(found, Tensor):
                     continue
                 if name == "pixel_values":
+                    self._pixels.add(path)
                     self._patches = self._patches or _patch_grid(module, found)
                 elif found.ndim == 2 and not found.is_floating_point():
                     self._ids.setdefault(path, []).append(found.detach().cpu())
@@ -111,32 +129,41 @@ class ModelTokens:
         """Returns the token lists of an attention's keys."""
         if kind != "cross":
             return self._of(path, kind, first, count)
-        encoders = [stack for stack in self._ids if "encoder" in stack.split(".")]
-        stacks = encoders or [stack for stack in self._ids if "decoder" not in stack.split(".")]
+        stacks = [stack for stack in self._ids if _side(stack) == "encoder" and not _is_above(stack, path)]
         return self._lists(stacks, "encoder", first, count)
 
     def _of(self, path: str, kind: str, first: int, count: int) -> list[Tokens]:
-        above = [stack for stack in self._ids if not stack or path == stack or path.startswith(f"{stack}.")]
+        stacks = sorted((stack for stack in self._ids if _is_above(stack, path)), key=len, reverse=True)
         if kind == "decoder":
-            above = [stack for stack in above if "decoder" in stack.split(".")]
-        found = self._lists(sorted(above, key=len, reverse=True), "text" if kind == "self" else kind, first, count)
-        return found or self._patch_tokens(count)
+            stacks = [stack for stack in stacks if _side(stack) == "decoder"]
+        pixels = max((len(stack) for stack in self._pixels if _is_above(stack, path)), default=-1)
+        if pixels > max(map(len, stacks), default=-1):  # a tower for images
+            return self._patch_tokens(count)
+        return self._lists(stacks, "text" if kind == "self" else kind, first, count)
 
     def _lists(self, stacks: list[str], name: str, first: int, count: int) -> list[Tokens]:
         for stack in stacks:
-            if (stack, name, first, count) in self._made:
-                return self._made[stack, name, first, count]
+            key = (stack, first, count)
+            if key in self._made:
+                return self._made[key]
             parts = self._ids[stack]
             if len({part.shape[0] for part in parts}) != 1:
                 continue
             ids = torch.cat(parts, dim=1)
-            # A cache that was filled before the block has positions without known ids.
-            if first + count > ids.shape[1]:
+            # The ids must be those of all positions, or of all queries if a cache was filled before the block. Images
+            # and prefixes take positions without ids.
+            if ids.shape[1] == first + count:
+                ids = ids[:, first:]
+            elif ids.shape[1] != count:
                 continue
-            rows = ids[:, first : first + count].tolist()
-            names = [name] if len(rows) == 1 else [f"{name}.{item}" for item in range(len(rows))]
-            found = [Tokens(one, token_texts(self._tokenizer, row), row) for one, row in zip(names, rows, strict=True)]
-            self._made[stack, name, first, count] = found
+            own = name if name not in self._names else f"{name} of {stack}"
+            self._names.add(name)
+            names = [own] if ids.shape[0] == 1 else [f"{own}.{item}" for item in range(ids.shape[0])]
+            found = [
+                Tokens(one, token_texts(self._tokenizer, row), row)
+                for one, row in zip(names, ids.tolist(), strict=True)
+            ]
+            self._made[key] = found
             return found
         return []
 
@@ -151,6 +178,16 @@ class ModelTokens:
         front = ["[CLS]", *(f"[register {number}]" for number in range(1, extra))][:extra]
         patches = [f"row {row}, column {column}" for row in range(rows) for column in range(columns)]
         return [Tokens("patches", front + patches, grid=(rows, columns))]
+
+
+def _is_above(stack: str, path: str) -> bool:
+    """Returns whether a module path is that of a module around another one, or the same."""
+    return not stack or path == stack or path.startswith(f"{stack}.")
+
+
+def _side(path: str) -> str:
+    """Returns "encoder" or "decoder", whichever is first in a module path, or ""."""
+    return next((part for part in path.split(".") if part in ("encoder", "decoder")), "")
 
 
 def _patch_grid(module: torch.nn.Module, pixels: Tensor) -> tuple[int, int] | None:

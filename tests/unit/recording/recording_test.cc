@@ -257,6 +257,16 @@ TEST_F(RecordingFile, JoinsParts) {
   expect_same(weights_of(read), weights_of(whole));
 }
 
+TEST_F(RecordingFile, StoredTypesMustHoldTheNumbers) {
+  RecordedAttention attention = attention_with({});
+  Tensor query(attention.query.view());
+  query.at<float>({0, 1, 2, 3}) = -1e6f;
+  attention.query = std::move(query);
+  EXPECT_EQ(message_of([&] { write(attention, {.store = DType::kFloat16}); }),
+            "\"layers.0.query\": expected numbers that fit float16, got -1000000");
+  EXPECT_EQ(message_of([&] { write(attention, {.store = DType::kBFloat16}); }), "no error");
+}
+
 /// Layers with the same documents, biases and tables share one tensor.
 TEST_F(RecordingFile, StoresEqualOptionsOnce) {
   RecordingWriter writer(path_);

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mask of a text that came in parts: prompt and steps of generation, each with a rule of its own. The last rule
+usually holds for all of them; queries for which it does not, such as those of a prompt whose first tokens see each
+other, keep theirs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from .._fovea import Mask
+from .._observe.rules import AllOf, AnyOf, Dense, Documents, Known, Region, Rule
+
+_MOST_PAIRS = 1 << 22  # compared for each part; of larger ones, evenly spaced rows
+_MOST_GROUPS = 8
+
+
+class Part(NamedTuple):
+    """The rule of some queries, and these queries with the keys that they were computed with."""
+
+    rule: Rule
+    region: Region
+
+
+_Known = dict[tuple[int, int, Region], bool]
+
+
+def joined_mask(parts: list[Part], batch: int, known: _Known) -> tuple[Mask | None, int]:
+    """Returns the mask of all parts together, and its alignment. `known` keeps what was compared, because layers share
+    rules.
+
+    Raises ValueError if the rules differ in too many ways, or cannot be continued.
+    """
+    first, last = parts[0].region, parts[-1].region
+    total = Region(first.query_start, last.query_end - first.query_start, first.key_start, 0)
+    total = total._replace(kv_len=max(part.region.key_end for part in parts) - first.key_start)
+    rule = general(parts[-1].rule)
+    groups: list[tuple[Rule, list[Region]]] = []
+    for part in parts[:-1]:
+        key = (id(part.rule), id(parts[-1].rule), part.region)
+        if key not in known:
+            known[key] = _agree(part, rule, total, batch)
+        if known[key]:
+            continue
+        own = general(part.rule)
+        if groups and groups[-1][0] is own:
+            groups[-1][1].append(part.region)
+        else:
+            groups.append((own, [part.region]))
+    if len(groups) > _MOST_GROUPS:
+        raise ValueError(
+            f"record: expected one mask for a text that comes in parts, got more than {_MOST_GROUPS} different ones; "
+            "record the whole text in one forward pass"
+        )
+    if groups:
+        elsewhere = torch.ones(total.query_end, dtype=torch.int64)
+        blocks: list[Rule] = []
+        for own, regions in groups:
+            for region in regions:
+                queries = torch.zeros(total.query_end, dtype=torch.int64)
+                queries[region.query_start : region.query_end] = 1
+                elsewhere[region.query_start : region.query_end] = 0
+                keys = torch.full((total.key_end,), 2)
+                keys[region.key_start : region.key_end] = 1
+                blocks.append(AllOf((Documents(queries[None], keys[None]), _extended(own, total))))
+        rest = Documents(elsewhere[None], torch.ones(1, total.key_end, dtype=torch.int64))
+        rule = AnyOf((*blocks, AllOf((rest, rule))))
+    return rule.mask(total.query_start, total.q_len, total.key_start, total.kv_len)
+
+
+def general(rule: Rule) -> Rule:
+    """Returns a rule read off the mask of a part as one for every position. It is compared before it is used there."""
+    if isinstance(rule, Known):
+        return rule.rule
+    if isinstance(rule, AllOf | AnyOf):
+        parts = tuple(general(part) for part in rule.parts)
+        return rule if parts == rule.parts else type(rule)(parts)
+    return rule
+
+
+def _extended(rule: Rule, total: Region) -> Rule:
+    """Returns a rule that knows all positions. What it says about new ones does not matter."""
+    if isinstance(rule, AllOf | AnyOf):
+        return type(rule)(tuple(_extended(part, total) for part in rule.parts))
+    if not isinstance(rule, Documents):
+        return rule
+    ids = [
+        torch.nn.functional.pad(own, (0, max(0, end - own.shape[1])), value=-1)
+        for own, end in ((rule.query_ids, total.query_end), (rule.key_ids, total.key_end))
+    ]
+    return Documents(*ids)
+
+
+def _agree(part: Part, rule: Rule, total: Region, batch: int) -> bool:
+    """Returns whether `rule` shows the queries of a part the keys that the part's own rule shows, and no others."""
+    own, region = general(part.rule), part.region
+    for leaf in rule.leaves():
+        if isinstance(leaf, Dense) and not leaf.region.contains(region):
+            return False
+    q_len, start = region.q_len, region.query_start
+    step = max(1, q_len * total.key_end * batch // _MOST_PAIRS)
+    queries = torch.arange(start, start + q_len, step)[None, :, None]
+    items = torch.arange(batch)[:, None, None]
+    keys = torch.arange(total.key_start, total.key_end)[None, None]
+    try:
+        wanted = rule.visible(items, queries, keys)
+        within = torch.arange(region.key_start, region.key_end)[None, None]
+        seen = own.visible(items, queries, within)
+    except (ValueError, IndexError):  # a rule that does not know these positions
+        return False
+    expected = torch.zeros(batch, queries.shape[1], keys.shape[2], dtype=torch.bool)
+    begin = region.key_start - total.key_start
+    expected[:, :, begin : begin + region.kv_len] = seen
+    agree: bool = torch.equal(wanted.expand_as(expected), expected)
+    return agree
