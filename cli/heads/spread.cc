@@ -142,6 +142,7 @@ SpreadReport compute_spread(const std::vector<std::string>& recordings,
   SpreadReport report;
   report.recordings = recordings;
   std::map<HeadKey, std::vector<HeadOfSource>> samples;
+  std::map<std::string, Shape> shapes;  // of the queries of attentions without a selection of heads
   for (std::size_t i = 0; i < recordings.size(); ++i) {
     const Recording recording = Recording::open(recordings[i]);
     if (i == 0) {
@@ -152,6 +153,16 @@ SpreadReport compute_spread(const std::vector<std::string>& recordings,
     }
     std::vector<HeadsSource> sources;
     for (const RecordedAttention& attention : select_recorded(recording, selection)) {
+      if (attention.heads.empty()) {  // two models may have the same name
+        const Shape& own = attention.query->shape();
+        const Shape& known = shapes.try_emplace(attention.name, own).first->second;
+        if (known[1] != own[1] || known[3] != own[3]) {
+          fail(
+              "{}: {}: expected {} heads of dimension {}, as in a recording before it, got {} of "
+              "{}",
+              recordings[i], visible(attention.name), known[1], known[3], own[1], own[3]);
+        }
+      }
       sources.push_back({recorded_inputs(recording, attention), recorded_rules(attention)});
     }
     const HeadsResult result = compute_heads(sources, blocks, threads, progress);

@@ -283,6 +283,11 @@ class RecordingsTest(RecordingTest):
         self.succeed("heads", *paths, "--output", str(file))
         rows = list(csv.DictReader(io.StringIO(file.read_text())))
         self.assertEqual([row["count"] for row in rows], 8 * ["6"])
+        layer = Layer(0, 1, heads=[0])
+        del layer.entry["heads"]
+        fewer, _ = self.record("fewer.safetensors", [layer])
+        self.assertIn(f"layers.0: expected {HEADS} heads of dimension {DIM}, as in a recording before it, got 1 of {DIM}",
+                      self.fail_with(2, "heads", paths[0], fewer))
         other, _ = self.record("other.safetensors", model="another")
         self.assertIn('expected a recording of the model "a model" as ', self.fail_with(2, "heads", paths[0], other))
 
