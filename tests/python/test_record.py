@@ -3,8 +3,6 @@
 plain PyTorch, and what is refused. Architectures are in test_record_architectures.py."""
 
 import os
-import resource
-import signal
 import subprocess
 import sys
 
@@ -441,19 +439,14 @@ def test_a_path_that_cannot_be_written(tmp_path):
 def test_a_full_disk(path):
     """The limit for files ends a write as a full disk does."""
     script = (
-        "import torch, fovea\n"
+        "import resource, signal, torch, fovea\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
         "query, key, value = torch.randn(3, 1, 8, 4096, 64)\n"
         f"with fovea.record(torch.nn.Identity(), {str(path)!r}, progress=False):\n"
         "    torch.nn.functional.scaled_dot_product_attention(query, key, value)\n"
     )
-
-    def limited():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-    done = subprocess.run(
-        [sys.executable, "-c", script], preexec_fn=limited, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-B", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "OSError: " in done.stderr
     assert "cannot be written: File too large" in done.stderr
