@@ -53,7 +53,7 @@ std::string heads_words(const RecordedAttention& attention) {
   return ranges_words(heads) + " of the model";
 }
 
-/// Returns the cells of an attention, without its layer and size.
+/// Returns the table row of an attention, without the cells for its layers and size.
 Cells attention_cells(const RecordedAttention& attention) {
   const ProblemShape shape = attention.shape();
   const AttendRules rules = recorded_rules(attention);

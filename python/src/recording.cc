@@ -165,19 +165,8 @@ nb::dict options_dict(const AttentionOptions& options) {
   return found;
 }
 
-std::string path_of(nb::handle path) {
-  const nb::object name = nb::steal(PyOS_FSPath(path.ptr()));
-  const char* const text =
-      name.is_valid() && PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8(name.ptr()) : nullptr;
-  if (text == nullptr) {
-    PyErr_Clear();
-    raise_type_error("path: expected a str or a path, got {}", describe(path.ptr()));
-  }
-  return text;
-}
-
 nb::dict read_recording(nb::handle path) {
-  const Recording recording = Recording::open(path_of(path));
+  const Recording recording = Recording::open(path_of(path.ptr()));
   nb::list attentions;
   for (const RecordedAttention& each : recording.attentions()) {
     nb::dict found;
@@ -221,7 +210,9 @@ void add_recording(nb::module_& module) {
       .def(
           "__init__",
           [](Writer* self, nb::handle path, const std::string& model, const std::string& source,
-             const std::string& store) { new (self) Writer(path_of(path), model, source, store); },
+             const std::string& store) {
+            new (self) Writer(path_of(path.ptr()), model, source, store);
+          },
           "path"_a, nb::kw_only(), "model"_a = "", "source"_a = "", "store"_a = "")
       .def(
           "add",

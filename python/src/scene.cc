@@ -31,16 +31,7 @@ using scene::Scene;
 using scene::Step;
 using scene::Trace;
 
-Scene load(nb::handle path) {
-  const nb::object name = nb::steal(PyOS_FSPath(path.ptr()));
-  const char* const text =
-      name.is_valid() && PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8(name.ptr()) : nullptr;
-  if (text == nullptr) {
-    PyErr_Clear();
-    raise_type_error("path: expected a str or a path, got {}", describe(path.ptr()));
-  }
-  return scene::load_scene(text);
-}
+Scene load(nb::handle path) { return scene::load_scene(path_of(path.ptr())); }
 
 /// Returns the page in an iframe, which isolates its style and script from the notebook.
 std::string framed_page(const Trace& self) {

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from .rules import Causal, Dense, Documents, Known, Prefix, Region, Rule, Window
 
-# Elements of a block. PyTorch computes as many in the calling thread: for a pass over a mask, waking further threads
-# costs more than they save.
+# Number of elements in a block. PyTorch processes at most this many in the calling thread. Waking other threads for a
+# pass over a mask costs more time than they save.
 _BLOCK = 1 << 15
 
 # Returns the bool mask [batch, heads, rows, kv_len] of the rows first to before end.

@@ -23,8 +23,8 @@ _MOST_NAMES = 5  # of missed modules in a message
 def observed_model(model: torch.nn.Module, recorder: Recorder, compute: Literal["fovea", "original"]) -> Iterator[None]:
     """Inside the block, the attention calls of the model reach the observers of this thread.
 
-    Raises ValueError for models that cannot be observed and, at the end of a block without an exception, for attention
-    modules that ran without a call.
+    Raises ValueError if the model cannot be observed. At the end of a block without an exception, raises ValueError if
+    an attention module ran without an observed call.
     """
     check_eager(model)
     for name, parameter in model.named_parameters():

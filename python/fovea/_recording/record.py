@@ -282,20 +282,19 @@ class Recorder:
             raise ValueError(
                 f"layers: expected some of {sorted(self._seen_layers)}, which the model has, got {missing}"
             )
-        lists: dict[str, list[str]] = {}
+        lists: set[str] = set()
         for own in self._attentions.values():
             self._write_pending(own)
-            path = own.name
             described = own.described
-            batch_tokens = {
-                "query_tokens": self._tokens.of_queries(path, described["kind"], own.first_query, own.queries),
-                "key_tokens": self._tokens.of_keys(path, described["kind"], own.first_key, own.keys),
-            }
-            for which, found in batch_tokens.items():
+            place = (own.name, described["kind"])
+            for which, found in (
+                ("query_tokens", self._tokens.of_queries(*place, own.first_query, own.queries)),
+                ("key_tokens", self._tokens.of_keys(*place, own.first_key, own.keys)),
+            ):
                 described[which] = [one.name for one in found]
                 for one in found:
                     if one.name not in lists:
-                        lists[one.name] = one.texts
+                        lists.add(one.name)
                         self._writer.add_tokens(one.name, one.texts, one.ids, one.grid)
             self._writer.describe(**described, options=self._options(own))
         self._bytes, self._finished = self.bytes, True

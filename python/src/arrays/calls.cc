@@ -210,4 +210,15 @@ std::vector<std::int64_t> integers(PyObject* object, const char* name) {
   return each<std::int64_t>(object, name, "a list or an array of integers", integer);
 }
 
+std::string path_of(PyObject* path) {
+  const nb::object name = nb::steal(PyOS_FSPath(path));
+  const char* const text =
+      name.is_valid() && PyUnicode_Check(name.ptr()) ? PyUnicode_AsUTF8(name.ptr()) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    raise_type_error("path: expected a str or a path, got {}", describe(path));
+  }
+  return text;
+}
+
 }  // namespace fovea::python

@@ -98,4 +98,7 @@ bool truth(PyObject* object, const char* name);
 std::vector<double> numbers(PyObject* object, const char* name);
 std::vector<std::int64_t> integers(PyObject* object, const char* name);
 
+/// Converts a str or a path, the argument `path`.
+std::string path_of(PyObject* path);
+
 }  // namespace fovea::python

@@ -577,7 +577,7 @@ TEST(RecordingMalformed, IsRecordingReturnsFalse) {
   const Folder folder;
   RecordingParts parts = small_recording();
   EXPECT_TRUE(is_recording(folder.write("a.safetensors", recording_bytes(parts))));
-  // The kind of a file is told by its key; its content may be malformed.
+  // One metadata key identifies a recording. The rest of the file may be malformed.
   parts.version = "2";
   EXPECT_TRUE(is_recording(folder.write("b.safetensors", recording_bytes(parts, "{"))));
   EXPECT_FALSE(is_recording(folder.write("c.safetensors", safetensors_file("{}"))));
