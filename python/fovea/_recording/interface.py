@@ -21,14 +21,20 @@ __all__ = ["implementation", "missed_modules", "ran_modules"]
 def ran_modules(model: torch.nn.Module) -> Iterator[list[torch.nn.Module]]:
     """Yields a list to which the attention modules are added that run inside the block."""
     ran: list[torch.nn.Module] = []
-    hooks = [
-        module.register_forward_pre_hook(lambda module, _: ran.append(module))
-        for module in attention_modules(model).values()
-    ]
+    hooks: dict[int, Any] = {}
+
+    def add(module: torch.nn.Module, _: object) -> None:
+        ran.append(module)
+        # Modules with hooks are called in a slower way, and once is enough. A copy of a module has its hooks.
+        if id(module) in hooks:
+            hooks.pop(id(module)).remove()
+
+    for module in attention_modules(model).values():
+        hooks[id(module)] = module.register_forward_pre_hook(add)
     try:
         yield ran
     finally:
-        for hook in hooks:
+        for hook in hooks.values():
             hook.remove()
 
 

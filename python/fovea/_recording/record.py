@@ -134,7 +134,7 @@ class Recorder:
             self._add(place, call)
         else:
             self._append(own, place.kind, call)
-        if self._progress is not None:
+        if self._progress is not None and self._progress.is_due():
             self._progress.tell(self.bytes, len(self._attentions))
 
     def _place(self, module: torch.nn.Module | None, count: int) -> _Place | None:
@@ -370,9 +370,10 @@ class _Progress:
             file=sys.stderr,
         )
 
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._next
+
     def tell(self, written: int, attentions: int) -> None:
-        if time.monotonic() < self._next:
-            return
         self._next = time.monotonic() + _SECONDS_BETWEEN_LINES
         self._told = True
         print(f"\rfovea: {attentions} attentions, {written / 1e6:,.0f} MB", end="", file=sys.stderr, flush=True)
