@@ -52,12 +52,18 @@ Comparison compare(const Recording& first, const Recording& second,
   Comparison result = {.first = first,
                        .second = second,
                        .attentions = select_recorded(first, selection),
-                       .heads = {}};
+                       .heads = {},
+                       .left_out = {}};
   std::vector<const RecordedAttention*> others;
   double flop = 0.0;
   for (const RecordedAttention& attention : result.attentions) {
     others.push_back(&find_counterpart(attention, first, second));
     flop += 2.0 * useful_flop(attention.shape(), attention.query->extent(3), attention.options);
+  }
+  for (const RecordedAttention& other : select_recorded(second, selection)) {
+    if (std::ranges::find(others, other.name, &RecordedAttention::name) == others.end()) {
+      result.left_out.push_back(other.name);
+    }
   }
   Execution execution = {.threads = threads};
   result.threads = threads_of(execution);

@@ -32,12 +32,13 @@ struct Comparison {
   Recording first, second;
   std::vector<RecordedAttention> attentions;  ///< of the first recording
   std::vector<HeadDifference> heads;          ///< by attention, batch item and head
+  std::vector<std::string> left_out;          ///< selected attentions that only the second one has
   int threads = 1;
   double seconds = 0.0;
 };
 
-/// Compares the selected attentions, which both recordings must have. Throws InvalidArgument if
-/// they do not, or if their tokens differ, with the first place where they do.
+/// Compares the selected attentions of the first recording, which the second must have. Throws
+/// InvalidArgument if it does not, or if their tokens differ, with the first place where they do.
 Comparison compare(const Recording& first, const Recording& second,
                    const RecordedArguments& selection, int threads, Progress& progress);
 

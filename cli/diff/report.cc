@@ -48,8 +48,13 @@ std::string diff_text(const DiffReport& report, std::size_t top) {
     batches = batches || attention.shape().batch > 1;
     tokens = tokens || !head.token.empty();
   }
-  text += fmt::format("{} of {} are equal; divergences in nats, from 0 to ln 2 = 0.693\n\n", equal,
+  text += fmt::format("{} of {} are equal; divergences in nats, from 0 to ln 2 = 0.693\n", equal,
                       counted(std::ssize(report.heads), "head"));
+  if (!comparison.left_out.empty()) {
+    text += fmt::format("not compared, because only the second has them: {}\n",
+                        visible(fmt::format("{}", fmt::join(comparison.left_out, ", "))));
+  }
+  text += "\n";
   if (equal == report.heads.size()) {
     return text + fmt::format("time   {}, {}\n", time_text(comparison.seconds),
                               counted(comparison.threads, "thread"));
@@ -106,9 +111,13 @@ std::string diff_json(const DiffReport& report) {
                      {"query", head.query >= 0 ? Json(head.query) : Json()},
                      {"token", head.token.empty() ? Json() : Json(head.token)}});
   }
-  const Json json = {{"version", build_info().version},    {"first", comparison.first.path()},
-                     {"second", comparison.second.path()}, {"threads", comparison.threads},
-                     {"seconds", comparison.seconds},      {"heads", heads}};
+  const Json json = {{"version", build_info().version},
+                     {"first", comparison.first.path()},
+                     {"second", comparison.second.path()},
+                     {"threads", comparison.threads},
+                     {"seconds", comparison.seconds},
+                     {"only_in_second", comparison.left_out},
+                     {"heads", heads}};
   return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 

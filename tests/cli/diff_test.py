@@ -72,6 +72,9 @@ class DiffTest(RecordingTest):
         fifth, _ = self.record("less.safetensors", [Layer(0, 1)])
         self.assertIn("expected the attention layers.1 as " + first + " has, got layer 0",
                       self.fail_with(2, "diff", first, fifth))
+        self.assertIn("only the second has them: layers.1, layers.2\n", self.succeed("diff", fifth, first))
+        self.assertEqual(json.loads(self.succeed("diff", fifth, first, "--json"))["only_in_second"],
+                         ["layers.1", "layers.2"])
         plain, _ = self.record("plain.safetensors", [Layer(0, 1, q_len=7, kv_len=7, tokens=None)], texts=None)
         untold, _ = self.record("untold.safetensors", [Layer(0, 1, tokens=None)], texts=None)
         self.assertIn("layers.0: second: expected q_len 9 as the first attention has, got 7",
