@@ -54,7 +54,7 @@ define configure_tests
 	  *) exit 1 ;; \
 	esac
 endef
-PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages bench/python bench/recordings tools
+PYTHON_FOLDERS := python examples/python examples/train tests/python tests/pages tests/view bench/python bench/recordings tools
 
 # A new build tree is configured without tests, so that `make build` needs no test packages. `make test` enables
 # the tests, and later builds keep this setting.
@@ -63,7 +63,7 @@ first_time = $(if $(wildcard build/release/build.ninja),,FOVEA_TESTS=OFF)
 .DEFAULT_GOAL := build
 .PHONY: build setup demo test test-cpp test-python test-arm test-cpus wheel test-wheel check check-full check-format check-release \
   check-python check-wheel build-asan-ubsan build-asan-ubsan-full build-tsan build-tsan-full check-asan-ubsan check-asan-ubsan-full \
-  check-tsan check-tsan-full coverage test-peers test-pages fuzz bench bench-peers install clean help
+  check-tsan check-tsan-full coverage test-peers test-pages test-view fuzz bench bench-peers install clean help
 # Targets share build trees, so they run one after another. Each target runs its own jobs in parallel.
 .NOTPARALLEL:
 
@@ -227,6 +227,17 @@ test-pages: ## Test the pages of `fovea explain` in Chromium: keyboard, phone, a
 	$(CONFIGURE) release $(first_time)
 	$(BUILD) release --target fovea_cli
 	@tests/pages/run
+
+test-view: ## Test `fovea view` in Chromium, with Python's fovea.view if there is Python 3.11
+	$(SETUP) build test pages
+	@tools/python.sh; case $$? in \
+	  0) tools/configure.sh release $(first_time) $(PYTHON_SWITCHES) && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_cli fovea_package ;; \
+	  3) tools/configure.sh release $(first_time) && \
+	     cmake --build --parallel $(JOBS) --preset release --target fovea_cli ;; \
+	  *) exit 1 ;; \
+	esac
+	@tests/view/run
 
 fuzz: ## Fuzz the file readers under sanitizers
 	$(SETUP) build check

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests of `fovea view`: servers that must end cleanly, and pages that must stay silent and send
+requests only to them.
+
+    def test_something(viewer, opener, tmp_path):
+        inputs.tensors(tmp_path / "layer.safetensors", q_len=4096)
+        server = viewer(tmp_path / "layer.safetensors", "--causal")
+        page = opener(server, f"/map/{server.id()}/0.0", "scale=4")
+"""
+
+import pathlib
+import sys
+
+import pytest
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "pages"))
+
+import browser as pages
+from server import ROOT, Viewer
+from watch import OPENED, Watch, save_screenshots
+from watch import violations as violations
+
+FAILURES = ROOT / "build" / "view" / "failures"
+VIEWPORTS = {"desktop": pages.DESKTOP, "large": {"width": 1920, "height": 1080}, "phone": pages.PHONE}
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with pages.chromium() as browser:
+        yield browser
+
+
+def end(servers):
+    """Ends servers; each must end by itself, with exit code 0 and without messages."""
+    problems = []
+    for server in servers:
+        code, errors, _ = server.stop()
+        if code != 0 or errors:
+            problems.append(f"{' '.join(server.process.args)}: exit code {code}; {errors}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def viewer():
+    """Starts `fovea view ARGUMENTS`, which ends with the test."""
+    started = []
+
+    def start(*arguments, **options):
+        started.append(Viewer(*arguments, **options))
+        return started[-1]
+
+    yield start
+    end([server for server in started if server.process.returncode is None])
+
+
+@pytest.fixture(scope="module")
+def module_viewer(tmp_path_factory):
+    """Like viewer, for servers that several tests of a module share."""
+    started = []
+
+    def start(*arguments, **options):
+        started.append(Viewer(*arguments, **options))
+        return started[-1]
+
+    start.folder = tmp_path_factory.mktemp("inputs")
+    yield start
+    end([server for server in started if server.process.returncode is None])
+
+
+class Opener(Watch):
+    """Opens pages of servers. Errors and warnings in the console, exceptions, and requests to other origins than those
+    of the servers fail the test at its end, except messages that contain a text of `expected`."""
+
+    def __init__(self, browser):
+        super().__init__(browser)
+        self.expected = []
+
+    def blank(self, size="desktop", scheme="light", **context):
+        return super().blank(VIEWPORTS[size], scheme, **context)
+
+    def __call__(self, server, path="/", fragment="", size="desktop", scheme="light", token=True, **context):
+        """Opens a page in a context of its own, as another user of the browser would."""
+        page = self.blank(size, scheme, **context)
+        return self.go(page, server, path, fragment, token)
+
+    def tab(self, page, server, path="/", fragment="", token=True):
+        """Opens a page beside another, in its context."""
+        return self.go(self.watch(page.context.new_page()), server, path, fragment, token)
+
+    def go(self, page, server, path="/", fragment="", token=True):
+        self.origins.append(f"{server.origin}/")
+        page.goto(server.address(path, fragment) if token else f"{server.origin}{path}#{fragment}")
+        return page
+
+    def close(self):
+        self.complaints = [one for one in self.complaints if not any(text in one for text in self.expected)]
+        super().close()
+
+
+@pytest.fixture
+def opener(chromium, request):
+    opener = Opener(chromium)
+    request.node.stash[OPENED] = opener.opened
+    yield opener
+    opener.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed and call.when == "call":
+        save_screenshots(item, report, FAILURES)
+    return report
