@@ -2,35 +2,25 @@
 //
 // The inputs that the server has open, as GET /api/v1/inputs describes them, in words and as addresses.
 
+import {readHead, writePath} from "./address.js";
 import {counted, whole} from "./dom.js";
 
-/**
- * One batch item of one attention. `label` is its part of addresses: "13", "cross-13".
- * @typedef {{label: string, layer: number, kind: string, batch: number, name: string, heads: number[],
- *   queries: number, keys: number, head_dim: number, dtype: string, mask: string, score: string,
- *   query_tokens: boolean, key_tokens: boolean, values: boolean, same_tokens: boolean}} Layer
- */
-/**
- * @typedef {{id: string, name: string, path: string, kind: string, fingerprint: string, model: string,
- *   source: string, changed: boolean, bytes?: number, layers: Layer[]}} Entry
- */
+/** @typedef {import("./api.js").LayerEntry} Layer */
+/** @typedef {import("./api.js").InputEntry & {bytes?: number}} Entry */
 /**
  * What every page gets: requests, the bar, announcements, and the inputs.
- * @typedef {{api: any, bar: HTMLElement, announce: (text: string) => void, error: (text: string) => void,
+ * @typedef {{api: import("./api.js").Api, bar: HTMLElement, announce: (text: string) => void, error: (text: string) => void,
  *   inputs: Entry[], navigate: (path: string, fragment?: string) => void}} Context
  */
 
-/** Returns the start of the requests about an input. */
-export const inputPath = (/** @type {string} */ id) => `/api/v1/inputs/${encodeURIComponent(id)}`;
-
 /** Returns the address of a page about a head; `page` is "map" or "text". */
 export const headAddress = (/** @type {string} */ page, /** @type {Entry} */ entry, /** @type {Layer} */ layer, /** @type {number} */ head) =>
-  `/${page}/${encodeURIComponent(entry.id)}/${layer.label}.${head}`;
+  writePath(page, entry.id, `${layer.label}.${head}`);
 
 /** Returns the layer and head of "13.2" in an input, or null. */
 export function headOf(/** @type {Entry} */ entry, /** @type {string} */ name) {
-  const parts = /^(.+)\.(\d+)$/.exec(name), layer = parts && entry.layers.find(({label}) => label === parts[1]);
-  return layer && layer.heads.includes(Number(parts[2])) ? {layer, head: Number(parts[2])} : null;
+  const place = readHead(name), layer = place && entry.layers.find(({label}) => label === place.label);
+  return layer && layer.heads.includes(place.head) ? {layer, head: place.head} : null;
 }
 
 /** Returns the name of a layer for readers: "layer 13", "cross-attention 3", "layer 13, item 1". */

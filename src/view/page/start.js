@@ -2,8 +2,9 @@
 //
 // The start page: the open inputs as cards, with links to everything that can be done with them.
 
+import {inWords} from "./api.js";
 import {bdi, button, counted, make} from "./dom.js";
-import {factsOf, headAddress, inputPath} from "./entry.js";
+import {factsOf, headAddress} from "./entry.js";
 import {visible} from "./visible.js";
 
 /** @typedef {import("./entry.js").Entry} Entry */
@@ -31,11 +32,11 @@ function changedNotice(/** @type {Entry} */ entry, /** @type {Context} */ contex
   const again = button({onclick: async () => {
     again.disabled = true;
     try {
-      done(await context.api.post(`${inputPath(entry.id)}/reopen`, {}));
+      done(await context.api.reopen(entry.id));
       context.announce(`${entry.name} was read again`);
     } catch (error) {
       again.disabled = false;
-      context.error(`${entry.name} cannot be read again: ${/** @type {Error} */ (error).message}`);
+      context.error(`${entry.name} cannot be read again: ${inWords(error)}`);
     }
   }}, "Read again");
   return make("p", {class: "changed", role: "status"}, "This file has changed since it was opened. ", again);
@@ -80,7 +81,7 @@ function emptyState() {
  */
 export async function open(root, context) {
   document.title = "Fovea";
-  const given = await context.api.json("/api/v1/inputs");
+  const given = await context.api.inputs();
   /** @type {Entry[]} */
   const inputs = given.inputs;
   const page = make("div", {class: "start"}, make("h1", {}, "Look inside attention"));
