@@ -65,7 +65,7 @@ export class Arcs {
     this.flat = flat;
     this.turn.textContent = flat ? "In columns" : "In lines";
     const {names, links} = this.model, widths = names.map((list) => Math.max(2, ...list.map(columnsOf)) * LETTER);
-    const slot = flat ? Math.max(...widths) + 10 : LINE, longest = Math.max(names[0].length, names[1].length);
+    const slot = flat ? Math.max(VALUE - 10, ...widths.map((width) => width + 10)) : LINE, longest = Math.max(names[0].length, names[1].length);
     const at = (/** @type {number} */ side, /** @type {number} */ i) => (i + 0.5) * slot + (longest - names[side].length) * slot / 2 + (flat ? 8 : 2);
     const along = longest * slot + (flat ? 16 : 4), near = flat ? 44 : VALUE + widths[0];
     const far = near + (flat ? DEPTH : ROOM), across = far + (flat ? 44 : widths[1] + VALUE);
@@ -100,9 +100,9 @@ export class Arcs {
   /** Emphasises the links of a token and shows their weights; null shows all alike. */
   light(/** @type {Place | null} */ place) {
     this.lit = place;
-    const touches = (/** @type {Link} */ {query, key}) => place && (place.side ? key : query) === place.index;
+    const most = this.model.links[0]?.weight || 1, touches = (/** @type {Link} */ {query, key}) => place && (place.side ? key : query) === place.index;
     for (const {link, node} of this.paths) {
-      node.setAttribute("stroke-opacity", place ? (touches(link) ? "0.9" : "0.05") : (0.15 + 0.6 * Math.sqrt(link.weight)).toFixed(2));
+      node.setAttribute("stroke-opacity", (place && !touches(link) ? 0.04 : (place ? 0.35 : 0.15) + 0.6 * Math.sqrt(link.weight / most)).toFixed(2));
     }
     for (const side of /** @type {const} */ ([0, 1])) {
       this.labels[side].forEach((label, i) => label.classList.toggle("on", place?.side === side && place.index === i));

@@ -6,14 +6,17 @@
 import {isAbort} from "./api.js";
 import {make} from "./dom.js";
 import {layerName} from "./entry.js";
-import {nameColor, numberLabel, numberText} from "./head_words.js";
+import {nameCaption, nameColor, numberLabel, numberText} from "./head_words.js";
 import {drawFrame} from "./thumb.js";
 
 /** @typedef {import("./head_store.js").Head} Head */
 /** @typedef {import("./head_store.js").HeadStore} HeadStore */
 /** @typedef {import("./entry.js").Layer} Layer */
 /** @typedef {{label: string, title: string, heads: (Head | null)[]}} Row heads by column; null where there is none */
-/** @typedef {{number: string, tone: "sqrt" | "log", chosen: string}} Look the number shown, the tone, and the key of the open head */
+/**
+ * The number shown, the tone, the key of the open head, and whether each head says its place.
+ * @typedef {{number: string, tone: "sqrt" | "log", chosen: string, places: boolean}} Look
+ */
 
 const AHEAD = "400px";  // rows this far outside the view are filled
 
@@ -31,7 +34,7 @@ export class HeadGrid {
     /** @type {Row[]} */
     this.rows = [];
     /** @type {Look} */
-    this.look = {number: "", tone: "sqrt", chosen: ""};
+    this.look = {number: "", tone: "sqrt", chosen: "", places: false};
     /** @type {Map<string, HTMLElement>} */
     this.cells = new Map();
     this.focus = "";  // the key of the head in the tab order
@@ -81,8 +84,9 @@ export class HeadGrid {
       drawFrame(canvas, head.frame, this.look.tone);
       canvas.classList.add("drawn");
     }
-    name.textContent = head.name === undefined ? "" : head.name || "\u2013";
-    number.textContent = value === undefined ? "" : numberText(value);
+    name.textContent = head.name === undefined ? "" : nameCaption(head.name) || "\u2013";
+    const told = value === undefined ? "" : numberText(value);
+    number.replaceChildren(...this.look.places ? [make("b", {}, head.key), " "] : [], told);
     cell.style.setProperty("--name", nameColor(head.name ?? ""));
     cell.title = head.name ?? "";
     cell.setAttribute("aria-selected", String(head.key === this.look.chosen));

@@ -4,12 +4,12 @@
 
 import {inWords, isAbort, number} from "./api.js";
 import {Arcs} from "./arcs.js";
-import {writePath} from "./address.js";
 import {button, counted, make, whole} from "./dom.js";
-import {headAddress, headName} from "./entry.js";
+import {headName} from "./entry.js";
 import {readFrame, valueOf} from "./frame.js";
 import {nameColor, nameMeaning, numberLabel, numberMeaning, numberText} from "./head_words.js";
 import {Matrix} from "./matrix.js";
+import {pagesOf} from "./page_bar.js";
 import {label} from "./tokens.js";
 
 /** @typedef {import("./entry.js").Context} Context */
@@ -60,10 +60,8 @@ export class HeadPanel {
     this.title.textContent = headName(layer, head.head).replace(/^./, (letter) => letter.toUpperCase());
     this.tabs.forEach((tab) => tab.setAttribute("aria-pressed", String(tab.dataset.panel === view.panel)));
     if (isNew) {
-      const others = this.store.list, next = others[(others.indexOf(head) + 1) % others.length];
-      const link = (/** @type {string} */ href, /** @type {string} */ text) => make("a", {href}, text);
-      this.links.replaceChildren(link(headAddress("map", entry, layer, head.head), "Map"), link(headAddress("text", entry, layer, head.head), "Text"),
-          link(writePath("compare", entry.id, head.key, entry.id, next.key), "Compare"));
+      const pages = pagesOf(entry, layer, head.head), link = (/** @type {string} */ href, /** @type {string} */ text) => make("a", {href}, text);
+      this.links.replaceChildren(link(pages.map, "Map"), link(pages.text, "Text"), link(pages.compare, "Compare"));
     }
     this.update();
     const shown = `${head.key} ${view.panel} ${view.panel === "arcs" ? view.tokens : ""}`;
@@ -148,7 +146,7 @@ export class HeadPanel {
   async namesOf(/** @type {Head} */ {layer}, /** @type {number} */ queries, /** @type {number} */ keys) {
     const {api} = this.context, {id} = this.store.entry;
     const of = async (/** @type {"query" | "key"} */ side, /** @type {boolean} */ known, /** @type {number} */ n) =>
-      known ? (await api.tokens(id, layer.label, side, 0, n)).tokens.map((token) => label(token)) : Array.from({length: n}, (_, i) => whole(i));
+      known ? (await api.tokens(id, layer.label, side, 0, n)).tokens.map((token) => label(token).trim() || label(token)) : Array.from({length: n}, (_, i) => whole(i));
     return Promise.all([of("query", layer.query_tokens, queries), of("key", layer.key_tokens, keys)]);
   }
   /** Returns the links of some queries to their top keys. */
@@ -157,7 +155,7 @@ export class HeadPanel {
     const rows = await Promise.all(chosen.filter((query) => query < head.layer.queries).map((query) => requests.row(query, TOP, signal)));
     const keys = [...new Set(rows.flatMap(({top}) => top.map(({key}) => key)))].sort((a, b) => a - b);
     const tokenAt = new Map(rows.flatMap(({top}) => top.map(({key, token}) => [key, token])));
-    const name = (/** @type {number} */ i, /** @type {string | null | undefined} */ token) => token === null || token === undefined ? whole(i) : `${label(token)} ${whole(i)}`;
+    const name = (/** @type {number} */ i, /** @type {string | null | undefined} */ token) => token === null || token === undefined ? whole(i) : `${label(token).trim()} ${whole(i)}`;
     const links = rows.flatMap(({top}, query) => top.map(({key, weight}) => ({query, key: keys.indexOf(key), weight: number(weight)})));
     links.sort((a, b) => b.weight - a.weight);
     /** @type {[string[], string[]]} */

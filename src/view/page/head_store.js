@@ -56,7 +56,7 @@ export class HeadStore {
   /** Requests the thumbnails of a layer. */
   thumbs(/** @type {Layer} */ layer) {
     return this.once(`thumbs ${layer.label}`, 0, async () => {
-      const bytes = await this.api.bytes(`/inputs/${encodeURIComponent(this.entry.id)}/thumbs?layer=${layer.label}&reduce=max`, {signal: this.stop.signal});
+      const bytes = await this.api.bytes(`/api/v1/inputs/${encodeURIComponent(this.entry.id)}/thumbs?layer=${layer.label}&reduce=max`, {signal: this.stop.signal});
       readFrames(bytes).forEach((frame, i) => {
         const head = this.heads.get(`${layer.label}.${layer.heads[i]}`);
         if (head) head.frame = frame;

@@ -51,9 +51,14 @@ const NUMBERS = {
   duplicate: ["duplicate", "weight of earlier occurrences of the query's token"],
 };
 
+/** @type {Record<string, string>} */
+const CAPTIONS = {"previous token": "previous", "own token": "own", "next token": "next", "local blocks": "blocks", "duplicate token": "duplicate"};
+
 export const HEAD_NAMES = Object.keys(NAME_COLORS);
 /** Returns the colour of a head's name; grey lines mark heads without one. */
 export const nameColor = (/** @type {string} */ name) => NAME_COLORS[name] ?? "var(--line)";
+/** Returns a name of at most nine letters, for the grid. */
+export const nameCaption = (/** @type {string} */ name) => CAPTIONS[name] ?? name;
 /** Returns what a head with this name does, or "". */
 export const nameMeaning = (/** @type {string} */ name) => NAME_MEANINGS[name] ?? "";
 /** Returns the column of `fovea heads` that shows a number: "prev". */

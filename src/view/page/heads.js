@@ -9,6 +9,7 @@ import {headCount} from "./entry.js";
 import {HeadGrid, rowsInOrder, rowsOfLayers} from "./grid.js";
 import {HeadPanel} from "./head_panel.js";
 import {HeadStore} from "./head_store.js";
+import {PageBar} from "./page_bar.js";
 import {HEAD_NAMES, numberLabel, numberMeaning} from "./head_words.js";
 import {Scatter} from "./scatter.js";
 import {visible} from "./visible.js";
@@ -23,7 +24,7 @@ const FIELDS = {
   name: text(), from: text(24), to: text(24), x: text(), y: text(),
   tone: word(/** @type {const} */ (["sqrt", "log"])), panel: word(/** @type {const} */ (["matrix", "arcs"])), tokens: list(1e9, 8),
 };
-const CELL = 76, LABEL_COLUMN = 110;  // pixels of a head and of the label of its row
+const SIDES = [128, 96, 64], AROUND = 12, LABEL_COLUMN = 110;  // pixels of a thumbnail, around it, and of the label of a row
 const ALL = "", NONE = "none";  // filters by name
 
 class HeadsPage {
@@ -38,6 +39,7 @@ class HeadsPage {
     this.grid = new HeadGrid(this.store, {open, failed: (error) => context.error(inWords(error)), loaded: () => this.loaded()});
     this.scatter = new Scatter(this.store, {open, announce: context.announce});
     this.panel = new HeadPanel(context, this.store, {close: () => this.closeHead(), change: (view) => this.change(view)});
+    this.bar = new PageBar(context.bar, entry, "heads");
     this.tools = make("div", {class: "tools-row"});
     this.status = make("p", {class: "small", role: "status"});
     this.body = make("div", {class: "heads-body"});
@@ -55,7 +57,7 @@ class HeadsPage {
     this.drawn = "";  // what the grid shows
     this.width = 0;
     this.resized = new ResizeObserver(() => {
-      if (Math.abs(this.body.clientWidth - this.width) > CELL / 2 && this.state.sort !== "layer" && this.state.view === "grid") this.showBody();
+      if (Math.abs(this.body.clientWidth - this.width) > 30 && this.state.view === "grid") this.showBody();
     });
     this.resized.observe(this.body);
     this.show();
@@ -68,6 +70,12 @@ class HeadsPage {
   get number() {
     const {names} = this.store;
     return names.includes(this.state.number) ? this.state.number : names[0] ?? "";
+  }
+  /** The numbers along the axes of the plot. */
+  get axes() {
+    const {names} = this.store, known = (/** @type {string} */ name, /** @type {string} */ otherwise) =>
+      names.includes(name) ? name : names.includes(otherwise) ? otherwise : names[0] ?? "";
+    return [known(this.state.x, "entropy"), known(this.state.y, "mean_distance")];
   }
   /** Returns whether the filters accept a head; one whose numbers are unknown is shown. */
   accepts(/** @type {Head} */ head) {
@@ -121,7 +129,7 @@ class HeadsPage {
   loaded() {
     if (!this.tools.dataset.names && this.store.names.length > 0) {
       this.showTools();
-      this.grid.restyle({number: this.number, tone: this.state.tone, chosen: this.chosen});
+      this.grid.restyle({number: this.number, tone: this.state.tone, chosen: this.chosen, places: false});
     }
     this.panel.update();
   }
@@ -132,25 +140,33 @@ class HeadsPage {
     if (head) {
       this.store.numbers(head.layer).then(() => this.panel.update(), () => {});
       this.panel.show(head, this.state);
+      this.bar.show(head.layer, head.head);
     } else {
       this.panel.hide();
+      this.bar.show(this.store.list[0].layer, this.store.list[0].head);
     }
+  }
+  /** The side of a thumbnail: larger if there are few heads. */
+  get side() {
+    const {layers} = this.entry, most = Math.max(...layers.map(({heads}) => heads.length)), room = this.width - LABEL_COLUMN;
+    return SIDES.find((side) => most * (side + AROUND) < room * 0.8 && layers.length * (side + 60) < 2 * this.body.clientHeight) ?? SIDES[2];
   }
   showBody() {
     const {view, sort, tone} = this.state, {store} = this, waits = this.needNumbers();
     const accepts = (/** @type {Head} */ head) => this.accepts(head);
     if (view === "scatter") {
       if (this.body.firstChild !== this.scatter.node) this.body.replaceChildren(this.scatter.node);
-      const {names} = store, known = (/** @type {string} */ name, /** @type {number} */ i) => names.includes(name) ? name : names[i] ?? "";
-      this.scatter.show({x: known(this.state.x, 0), y: known(this.state.y, 1), tone, chosen: this.chosen, shown: accepts});
+      const [x, y] = this.axes;
+      this.scatter.show({x, y, tone, chosen: this.chosen, shown: accepts});
       return;
     }
     if (this.body.firstChild !== this.grid.node) this.body.replaceChildren(this.grid.node);
-    const look = {number: this.number, tone, chosen: this.chosen};
     this.width = this.body.clientWidth;
-    const across = Math.max(1, Math.floor((this.width - LABEL_COLUMN) / CELL));
+    const side = this.side, across = Math.max(1, Math.floor((this.width - LABEL_COLUMN) / (side + AROUND)));
+    this.grid.node.style.setProperty("--side", `${side}px`);
     // The order is that of the layers until all numbers are known.
     const ordered = sort !== "layer" && !waits;
+    const look = {number: this.number, tone, chosen: this.chosen, places: ordered};
     const {columns, rows} = ordered ? {columns: [], rows: rowsInOrder(store, accepts, this.number, sort === "smallest", across)} : rowsOfLayers(store, accepts);
     const drawn = JSON.stringify([ordered, rows.map(({heads}) => heads.map((head) => head?.key ?? ""))]);
     if (drawn === this.drawn) return this.grid.restyle(look);
@@ -167,7 +183,7 @@ class HeadsPage {
       button({"aria-pressed": String(state.view === view), "data-tool": view, onclick: () => this.change({view})}, view === "grid" ? "Grid" : "Scatter plot")));
     const parts = [views];
     if (state.view === "scatter") {
-      const [x, y] = [names.includes(state.x) ? state.x : names[0], names.includes(state.y) ? state.y : names[1]];
+      const [x, y] = this.axes;
       parts.push(choice("Across", numbers, x, set("x")), choice("Up", numbers, y, set("y")));
     } else {
       parts.push(choice("Number", numbers, this.number, set("number")),

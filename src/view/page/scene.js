@@ -30,7 +30,7 @@ export async function open(root, context) {
   }
   document.title = scene.name;
   const stop = new AbortController(), address = new Address(), {dataset} = document.documentElement;
-  const response = await context.api.request(`/scenes/${encodeURIComponent(id)}`, {signal: stop.signal});
+  const response = await context.api.request(`/api/v1/scenes/${encodeURIComponent(id)}`, {signal: stop.signal});
   const frame = make("iframe", {class: "scene-frame", title: scene.name, sandbox: "allow-scripts allow-downloads",
     srcdoc: withAttributes(await response.text(), {"data-pane": "scene", "data-leads": "", "data-hash": location.hash, ...dataset.theme && {"data-theme": dataset.theme}})});
 
@@ -39,6 +39,7 @@ export async function open(root, context) {
   const receive = (/** @type {MessageEvent} */ {source, data}) => {
     if (source !== frame.contentWindow || typeof data?.hash !== "string") return;
     place = data;
+    if (data.theme && data.theme !== dataset.theme) dataset.theme = data.theme;
     if (data.moved) address.replace(data.hash.replace(/^#/, ""));
   };
   addEventListener("message", receive);

@@ -7,6 +7,7 @@ import {Address, flag, integer, list, readFragment, readPath, word, writeFragmen
 import {inWords, isAbort} from "./api.js";
 import {button, choice, make, whole} from "./dom.js";
 import {headAddress, headName, headOf, layerName} from "./entry.js";
+import {PageBar} from "./page_bar.js";
 import {TextFlow} from "./text_flow.js";
 import {TextPanel, TEXT_TONES, strengthOf, toldToken, toldWeights, weightText} from "./text_panel.js";
 import {Tokens} from "./tokens.js";
@@ -22,6 +23,7 @@ const FIELDS = {
   hide: flag(), tone: word(/** @type {const} */ (["sqrt", "linear", "log"])), at: integer(0),
 };
 const FAINT = 0.004;  // colours below this strength cannot be told from none
+const DEEP = 0.35;  // from this strength on, the colour of the letters depends on it
 
 class TextPage {
   /**
@@ -61,6 +63,7 @@ class TextPage {
     const texts = [...this.flows].map(([side, flow]) => make("section", {class: "text-side"}, ...this.same ? [] : [make("h2", {class: "side-name"}, side === "query" ? "Queries" : "Keys")], flow.node));
     root.replaceChildren(make("div", {class: "text-page"}, make("h1", {class: "unseen"}, `${headName(layer, head)} of ${visible(entry.name)} as text`),
         this.tools(), make("div", {class: "text-main"}, make("div", {class: this.same ? "texts" : "texts two"}, ...texts), this.panel.node), this.bubble));
+    new PageBar(context.bar, entry, "text").show(layer, head);
     document.title = `${headName(layer, head)}, ${entry.name}`;
 
     this.listeners = /** @type {[string, (event: any) => void][]} */ ([
@@ -150,8 +153,7 @@ class TextPage {
           this.change({hide: target.checked});
           this.update();
         }}), "Without the first token"),
-        make("nav", {class: "tools-end", "aria-label": "this head"}, make("a", {href: headAddress("map", entry, layer, head)}, "Map"),
-            make("a", {href: `/heads/${encodeURIComponent(entry.id)}#layer=${layer.label}&head=${head}`}, "Heads")));
+        ...this.same ? [] : [make("span", {class: "small"}, "queries and keys have different tokens")]);
   }
   /** Opens another head with the same selection. */
   go(/** @type {import("./entry.js").Layer} */ layer, /** @type {number} */ head) {
@@ -199,7 +201,7 @@ class TextPage {
     this.source = source;
     this.stop.abort();
     this.weights = source && (this.known.get(/** @type {string} */ (name)) ?? null);
-    if (!source) this.panel.rest_(this.same);
+    if (!source) this.panel.invite(this.same);
     if (!source || this.weights) return this.update(announce);
     const stop = this.stop = new AbortController();
     try {
@@ -235,7 +237,7 @@ class TextPage {
     else if (span.style.length > 0) span.style.removeProperty("--v");
     const chosen = source && (this.same || text === source.side) && (this.drag ? position >= Math.min(this.drag.from, this.drag.to) &&
         position <= Math.max(this.drag.from, this.drag.to) : source.lines.includes(position));
-    const wanted = `${span.classList.contains("gap") ? "token gap" : "token"}${strength > FAINT ? " strong" : ""}${hidden ? " hidden-token" : ""}` +
+    const wanted = `${span.classList.contains("gap") ? "token gap" : "token"}${strength > FAINT ? " tinted" : ""}${strength >= DEEP ? " deep" : ""}${hidden ? " hidden-token" : ""}` +
         `${colored && Number.isNaN(weight) ? " nan-token" : ""}${chosen ? " chosen-token" : ""}${position === this.cursor && text === this.focused ? " cursor" : ""}` +
         `${colored && position === skip ? " skipped" : ""}`;
     if (span.className !== wanted) span.className = wanted;

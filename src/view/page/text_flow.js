@@ -4,7 +4,7 @@
 // others keep their heights. Tokens are text nodes, broken into lines by the browser.
 
 import {make, whole} from "./dom.js";
-import {shorten} from "./visible.js";
+import {shorten, visible} from "./visible.js";
 
 /** @typedef {{first: number, end: number, node: HTMLElement, filled: boolean}} Paragraph tokens [first, end) */
 /** @typedef {{first: number, end: number, node: HTMLElement, state: "waiting" | "asked" | "ready"}} Block tokens that are requested at once */
@@ -117,9 +117,11 @@ export class TextFlow {
     const parts = [];
     for (let i = paragraph.first; i < paragraph.end; ++i) {
       const token = /** @type {string} */ (this.at(i)), gap = !this.options.load || this.gap?.(token);
-      const span = make("span", {class: gap ? "token gap" : "token", "data-token": i}, shorten(token, LONGEST));
+      // Spaces around a word are not coloured.
+      const [, before, word, after] = /** @type {string[]} */ (/^( *)(.*?)( *)$/s.exec(/^ *$/.test(token) ? visible(token) : token));
+      const span = make("span", {class: gap ? "token gap" : "token", "data-token": i}, shorten(word, LONGEST));
       this.options.paint(span, i);
-      parts.push(span, /\n/.test(token) ? make("br") : make("wbr"));
+      parts.push(before, span, after, /\n/.test(token) ? make("br") : make("wbr"));
     }
     paragraph.node.style.height = "";
     paragraph.node.replaceChildren(...parts);

@@ -57,12 +57,13 @@ export class TextPanel {
     this.list = make("div", {hidden: true}, make("table", {class: "top-weights"}, this.caption, make("thead", {}, make("tr", {},
         make("th", {scope: "col"}, "token"), make("th", {scope: "col"}, "position"), make("th", {scope: "col"}, "weight"))), this.table), this.rest);
     this.most = make("span");
+    this.hatched = make("span", {class: "token hidden-token"}, "hidden");
     this.legend = make("div", {class: "text-legend", "aria-hidden": "true"}, make("span", {}, "0"), make("i"), this.most,
-        make("span", {class: "token hidden-token"}, "hidden"));
+        this.hatched);
     this.node = make("aside", {class: "text-panel", "aria-label": "weights"}, this.title, this.about, this.list, this.legend);
   }
   /** Shows what to do while nothing is selected. */
-  rest_(/** @type {boolean} */ same) {
+  invite(/** @type {boolean} */ same) {
     this.title.textContent = "Point at a token";
     this.about.textContent = (same ? "Its colours show the keys that it attends to; with Alt, the queries that attend to it. "
         : "A query colours the keys that it attends to, a key the queries that attend to it. ") +
@@ -92,6 +93,7 @@ export class TextPanel {
     if (skip >= 0) parts.push(`first token ${weightText(weights[skip])}`);
     this.rest.textContent = parts.join("; ");
     this.most.textContent = weightText(most);
+    this.hatched.hidden = seen === weights.length;
   }
 }
 
@@ -102,4 +104,4 @@ export function toldWeights(/** @type {Float32Array} */ weights, /** @type {numb
 }
 /** Returns a token as it is told: shortened, or its position if there is none. */
 export const toldToken = (/** @type {string | null | undefined} */ token, /** @type {number} */ position) =>
-  token === null || token === undefined ? whole(position) : label(token);
+  token === null || token === undefined ? whole(position) : label(token).trim();
