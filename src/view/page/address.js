@@ -158,10 +158,10 @@ export class Address {
     history.replaceState(history.state, "", location.pathname + this.#whole(this.#next));
   }
 
-  /** Adds a history entry with this fragment. */
-  push(/** @type {string} */ fragment) {
-    this.flush();
-    history.pushState(null, "", location.pathname + this.#whole(fragment));
+  /** Adds a history entry with this fragment, and another path if given. */
+  push(/** @type {string} */ fragment, path = location.pathname) {
+    this.close();
+    history.pushState(null, "", path + this.#whole(fragment));
   }
 
   /** Forgets a fragment that waits. */

@@ -159,13 +159,13 @@ export class Api {
   /** @returns {Promise<any>} */
   async json(/** @type {string} */ path, /** @type {RequestInit} */ options = {}) {
     const response = await this.request(path, options);
-    return this.#read(() => response.json());
+    return this.read(() => response.json());
   }
 
   /** @returns {Promise<ArrayBuffer>} */
   async bytes(/** @type {string} */ path, /** @type {RequestInit} */ options = {}) {
     const response = await this.request(path, options);
-    return this.#read(() => response.arrayBuffer());
+    return this.read(() => response.arrayBuffer());
   }
 
   /**
@@ -173,7 +173,7 @@ export class Api {
    * @template T
    * @param {() => Promise<T>} read
    */
-  async #read(read) {
+  async read(read) {
     try {
       return await read();
     } catch (error) {
@@ -195,7 +195,10 @@ export class Api {
   input(/** @type {string} */ id) {
     return this.json(`${ROOT}/${encodeURIComponent(id)}`);
   }
-  /** Opens a changed file again. @returns {Promise<InputEntry>} */
+  /**
+   * Opens a changed file again.
+   * @returns {Promise<InputEntry>}
+   */
   reopen(/** @type {string} */ id) {
     return this.post(`${ROOT}/${encodeURIComponent(id)}/reopen`);
   }
@@ -232,9 +235,22 @@ export class HeadApi {
   status(/** @type {AbortSignal | undefined} */ signal = undefined) {
     return this.api.json(this.path, {signal});
   }
-  /** @param {"max" | "mean"} reduce @param {number} z @param {number} x @param {number} y @param {AbortSignal} signal */
-  tile(reduce, z, x, y, signal) {
-    return this.api.bytes(`${this.path}/tile/${reduce}/${z}/${x}/${y}`, {signal});
+  /**
+   * @param {"max" | "mean"} reduce @param {number} z @param {number} x @param {number} y
+   * @param {AbortSignal | undefined} signal
+   * @returns {Promise<ArrayBuffer>} a frame
+   */
+  async tile(reduce, z, x, y, signal = undefined) {
+    return (await this.tileAndState(reduce, z, x, y, signal)).buffer;
+  }
+  /**
+   * Returns a frame, and whether the server will not know it better: only exact frames have an ETag.
+   * @param {"max" | "mean"} reduce @param {number} z @param {number} x @param {number} y
+   * @param {AbortSignal | undefined} signal
+   */
+  async tileAndState(reduce, z, x, y, signal) {
+    const response = await this.api.request(`${this.path}/tile/${reduce}/${z}/${x}/${y}`, {signal});
+    return {buffer: await this.api.read(() => response.arrayBuffer()), exact: response.headers.has("ETag")};
   }
   /** @returns {Promise<Cell>} */
   cell(/** @type {number} */ query, /** @type {number} */ key, /** @type {AbortSignal | undefined} */ signal = undefined) {

@@ -4,7 +4,8 @@
 // Weights are 16-bit logarithms ("log16"), so that a change of colours needs no request.
 
 export const HIDDEN = 0, NAN = 1, ZERO = 2;
-const FIRST = 3, LAST = 65475, STEPS = 1023, OCTAVES = 64;
+export const FIRST_CODE = 3;
+const FIRST = FIRST_CODE, LAST = 65475, STEPS = 1023, OCTAVES = 64;
 const HEADER = 40;
 
 /**

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bar of a map: where the reader is, the way to other layers, heads and pages, and the tools.
+
+import {button, make} from "./dom.js";
+import {headAddress, layerName} from "./entry.js";
+import {visible} from "./visible.js";
+
+/** @typedef {import("./map_page.js").MapPage} MapPage */
+
+/** A list between two arrows. */
+function stepper(/** @type {string} */ name, /** @type {HTMLSelectElement} */ select, /** @type {(by: 1 | -1) => void} */ step, /** @type {string} */ keys) {
+  return make("span", {class: "stepper", role: "group", "aria-label": name},
+      button({"aria-label": `Previous ${name.toLowerCase()}`, title: `Previous ${name.toLowerCase()} (${keys[1]})`, onclick: () => step(-1)}, "\u2039"), select,
+      button({"aria-label": `Next ${name.toLowerCase()}`, title: `Next ${name.toLowerCase()} (${keys[0]})`, onclick: () => step(1)}, "\u203a"));
+}
+
+export class MapBar {
+  /** @param {MapPage} page @param {{help: () => void, export: () => void, goTo: () => void, table: () => void}} tools */
+  constructor(page, tools) {
+    this.page = page;
+    this.layers = make("select", {"aria-label": "Layer", onchange: () => page.setHead(this.layers.value, page.of.head)});
+    this.heads = make("select", {"aria-label": "Head", onchange: () => page.setHead(page.of.layer.label, Number(this.heads.value))});
+    this.name = make("span", {class: "name"});
+    this.pages = make("nav", {class: "pages", "aria-label": "Other pages of this head"});
+    this.link = button({onclick: () => page.copyLink()}, "Copy link");
+    this.node = make("div", {class: "mapbar"},
+        this.name,
+        stepper("Layer", this.layers, (by) => page.stepLayer(by), "lL"), stepper("Head", this.heads, (by) => page.stepHead(by), "hH"),
+        this.pages, page.search.node, make("span", {class: "tools"},
+            button({onclick: tools.goTo, title: "g"}, "Go to"), button({onclick: tools.table, title: "a"}, "Table"),
+            this.link, button({onclick: tools.export, title: "e"}, "Export"), button({onclick: tools.help, title: "?"}, "Help")));
+  }
+
+  /** Says that the link is on the clipboard. */
+  copied() {
+    this.link.textContent = "Copied";
+    setTimeout(() => { this.link.textContent = "Copy link"; }, 1200);
+  }
+
+  update() {
+    const {page} = this, {entry, layer, head} = page.of;
+    this.name.textContent = visible(entry.name);
+    this.name.title = visible(entry.path);
+    this.layers.replaceChildren(...entry.layers.map((one) => make("option", {value: one.label, selected: one === layer}, layerName(one))));
+    this.heads.replaceChildren(...layer.heads.map((one) => make("option", {value: one, selected: one === head}, `head ${one}`)));
+    this.layers.disabled = entry.layers.length < 2;
+    this.heads.disabled = layer.heads.length < 2;
+    const link = (/** @type {string} */ href, /** @type {string} */ text) => make("a", {href}, text);
+    this.pages.replaceChildren(link(`/heads/${encodeURIComponent(entry.id)}#layer=${layer.label}&head=${head}`, "Heads"),
+        ...layer.query_tokens || layer.key_tokens ? [link(headAddress("text", entry, layer, head), "Text")] : [],
+        link(`/compare/${encodeURIComponent(entry.id)}/${layer.label}.${head}/${encodeURIComponent(entry.id)}/${layer.label}.${layer.heads[(layer.heads.indexOf(head) + 1) % layer.heads.length]}`, "Compare"));
+  }
+}

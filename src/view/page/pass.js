@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The progress of the pass over all rows in words, with its button.
+
+import {button, make, whole} from "./dom.js";
+
+/** @typedef {import("./api.js").PassProgress} PassProgress */
+
+/** Returns "3 min left". */
+export function left(/** @type {number | null} */ seconds) {
+  if (seconds === null) return "";
+  if (seconds < 1.5) return ", 1 s left";
+  if (seconds < 90) return `, ${Math.round(seconds)} s left`;
+  return seconds < 5400 ? `, ${Math.round(seconds / 60)} min left` : `, ${(seconds / 3600).toFixed(1)} h left`;
+}
+
+/** Returns the progress in words; "" when all rows are known. */
+export function passWords(/** @type {PassProgress} */ {state, done, total, seconds_left: seconds}) {
+  const blocks = `${whole(done)} of ${whole(total)} blocks`;
+  if (state === "done") return "";
+  if (state === "paused") return `exact pass: stopped after ${blocks}`;
+  if (state === "idle") return `exact pass: ${blocks}`;
+  return `exact pass: ${blocks}${left(seconds)}`;
+}
+
+export class PassLine {
+  /** @type {PassProgress["state"]} */
+  #state = "idle";
+
+  /** @param {{stop: () => void, resume: () => void}} actions */
+  constructor(actions) {
+    this.words = make("span", {});
+    this.meter = make("progress", {"aria-label": "Exact pass", max: 1, value: 0});
+    this.button = button({onclick: () => (this.#state === "running" ? actions.stop() : actions.resume())}, "Stop");
+    this.node = make("div", {class: "pass", hidden: true}, this.meter, this.words, this.button);
+  }
+
+  update(/** @type {PassProgress} */ pass) {
+    this.#state = pass.state;
+    this.node.hidden = pass.state === "done";
+    this.words.textContent = passWords(pass);
+    this.meter.max = Math.max(1, pass.total);
+    this.meter.value = pass.done;
+    this.button.textContent = pass.state === "running" ? "Stop" : "Resume";
+  }
+}
