@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The heads of a recording: the grid, its order and filters, one head as matrix and arcs, and the scatter plot."""
+
+import json
+import subprocess
+
+import inputs
+import numpy as np
+import pytest
+from server import FOVEA
+
+LAYERS, HEADS, LENGTH = 30, 9, 96
+
+
+@pytest.fixture(scope="module")
+def recorded(module_viewer):
+    path = module_viewer.folder / "model.safetensors"
+    layers = inputs.patterned_layers(LAYERS, HEADS, LENGTH)
+    inputs.recording(path, layers, inputs.words(LENGTH))
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(module_viewer, recorded):
+    return module_viewer(recorded)
+
+
+@pytest.fixture(scope="module")
+def told(recorded):
+    """Returns what `fovea heads` says, by (layer, head)."""
+    result = subprocess.run([FOVEA, "heads", recorded, "--json"], check=True, capture_output=True, text=True)
+    return {(head["layer"], head["head"]): head for head in json.loads(result.stdout)["heads"]}
+
+
+@pytest.fixture
+def page(server, opener):
+    page = opener(server, f"/heads/{server.id()}")
+    page.wait_for_selector(".head canvas.drawn")
+    return page
+
+
+def cell(page, layer, head):
+    return page.locator(f'.head[data-key="{layer}.{head}"]')
+
+
+def scroll_through(page):
+    """Scrolls through the grid, whose rows are filled when they come into view."""
+    page.evaluate("""async () => {
+      const body = document.querySelector(".heads-body");
+      for (let top = 0; top < body.scrollHeight; top += body.clientHeight / 2) {
+        body.scrollTop = top;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }""")
+
+
+def opened(page):
+    panel = page.locator(".head-panel")
+    return panel.locator("h2").text_content() if panel.is_visible() else None
+
+
+# ---- the grid --------------------------------------------------------------------------------------------------
+
+
+def test_every_thumbnail_is_drawn_and_named_as_by_fovea_heads(page, told):
+    assert page.locator(".head").count() == LAYERS * HEADS
+    scroll_through(page)
+    page.wait_for_function(f"document.querySelectorAll('.head canvas.drawn').length === {LAYERS * HEADS}")
+    page.wait_for_function("[...document.querySelectorAll('.head-number')].every((node) => node.textContent)")
+    shown = page.evaluate("""() => [...document.querySelectorAll(".head")].map((node) =>
+        [node.dataset.key, node.title, node.querySelector(".head-number").textContent])""")
+    assert len(shown) == len(told)
+    names = set()
+    for key, name, number in shown:
+        wanted = told[tuple(map(int, key.split(".")))]
+        assert name == (wanted["name"] or ""), key
+        assert abs(float(number) - wanted["entropy"]) <= 0.0051 * max(0.1, wanted["entropy"]), key
+        names.add(name)
+    assert {"previous token", "own token", "sink", "uniform", ""} <= names
+
+
+def test_a_thumbnail_shows_the_largest_weights(page, recorded):
+    """The brightest pixels of head 0 of layer 0 are those before the diagonal, in the colours that the legend names."""
+    pixels = page.evaluate("""() => {
+      const canvas = document.querySelector('.head[data-key="0.0"] canvas');
+      const {width, height} = canvas;
+      return [width, height, [...canvas.getContext("2d").getImageData(0, 0, width, height).data]];
+    }""")
+    width, height, data = pixels
+    assert width <= 64
+    assert height <= 64
+    image = np.array(data).reshape(height, width, 4)
+    cells = -(-LENGTH // 64)
+    assert width == -(-LENGTH // cells)
+    hidden = np.array([[x > y for x in range(width)] for y in range(height)])
+    assert (image[hidden][:, 3] == 0).all()
+    assert (image[~hidden][:, 3] == 255).all()
+    # Yellow is a weight of 1. Cells of 2 x 2 on the diagonal contain every second pair (i, i - 1), those below it the others.
+    yellow = (image[..., 0] > 200) & (image[..., 1] > 200) & (image[..., 3] > 0)
+    diagonal = np.eye(height, width, dtype=bool)
+    assert yellow[diagonal].all()
+    assert not yellow[~diagonal & ~np.eye(height, width, -1, dtype=bool)].any()
+
+
+def test_only_rows_in_view_are_requested(server, opener):
+    page = opener(server)
+    page.wait_for_selector(".card")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(server.address(f"/heads/{server.id()}"))
+    page.wait_for_selector(".head canvas.drawn")
+    page.wait_for_load_state("networkidle")
+    thumbs = [url for url in asked if "/thumbs" in url]
+    assert 4 <= len(thumbs) < LAYERS
+    # The pictures in view come before the numbers of the layers behind them.
+    assert "/thumbs" in [url for url in asked if "layer=" in url][0]
+
+
+def test_another_number_and_other_colours_need_no_request(page, told):
+    page.wait_for_load_state("networkidle")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_label("Number").select_option(label="largest")
+    assert abs(float(cell(page, 1, 0).locator(".head-number").text_content()) - told[1, 0]["maximum"]) < 0.001
+    before = cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    page.get_by_label("Colours").select_option(label="logarithm")
+    assert cell(page, 0, 4).locator("canvas").evaluate("canvas => canvas.toDataURL()") != before
+    assert asked == []
+    page.wait_for_function("location.hash.includes('number=maximum') && location.hash.includes('tone=log')")
+
+
+def test_order_and_filters(page, told):
+    page.get_by_label("Order").select_option(label="smallest first")
+    page.wait_for_selector(".row-label >> text=1–")
+    shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
+    assert len(shown) == LAYERS * HEADS
+    values = [told[tuple(map(int, key.split(".")))]["entropy"] for key in shown]
+    assert values == sorted(values)
+    page.get_by_label("Name").select_option(value="sink")
+    sinks = {f"{layer}.{head}" for (layer, head), one in told.items() if one["name"] == "sink"}
+    shown = page.evaluate("[...document.querySelectorAll('.head')].map((node) => node.dataset.key)")
+    assert set(shown) == sinks
+    page.get_by_label("Order").select_option(label="by layer")
+    assert page.locator(".head").count() == len(sinks)
+    page.get_by_label("Name").select_option(label=page.get_by_label("Name").locator("option").first.text_content())
+    page.get_by_label("entropy from").fill("1")
+    page.get_by_label("entropy from").press("Enter")
+    wanted = sum(one["entropy"] >= 1 for one in told.values())
+    page.wait_for_function(f"document.querySelectorAll('.head').length === {wanted}")
+    page.get_by_label("entropy from").fill("1e9")
+    page.get_by_label("entropy from").press("Enter")
+    assert page.get_by_text("No head fits these filters.").is_visible()
+
+
+def test_arrow_keys_go_through_the_grid(page):
+    page.locator(".head").first.focus()
+    for key, wanted in (
+        ("ArrowRight", "0.1"),
+        ("ArrowDown", "1.1"),
+        ("End", "1.8"),
+        ("ArrowRight", "1.8"),
+        ("ArrowUp", "0.8"),
+        ("Home", "0.0"),
+        ("ArrowUp", "0.0"),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.key") == wanted, key
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert opened(page) == "Layer 0, head 1"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.dataset.key") == "0.1"
+
+
+# ---- one head --------------------------------------------------------------------------------------------------
+
+
+def test_a_click_opens_a_head_and_back_closes_it(page, told):
+    cell(page, 1, 2).click()
+    assert opened(page) == "Layer 1, head 2"
+    name = told[1, 2]["name"]
+    assert name in page.locator(".head-kind").text_content()
+    numbers = dict(
+        zip(
+            page.locator(".head-numbers dt").all_text_contents(),
+            page.locator(".head-numbers dd").all_text_contents(),
+            strict=True,
+        )
+    )
+    assert abs(float(numbers["prev"]) - told[1, 2]["previous_key"]) < 0.001
+    cell(page, 0, 3).click()
+    assert opened(page) == "Layer 0, head 3"
+    page.go_back()
+    page.wait_for_function("document.querySelector('.head-panel h2').textContent === 'Layer 1, head 2'")
+    page.go_back()
+    page.wait_for_selector(".head-panel", state="hidden")
+    page.go_forward()
+    page.wait_for_selector(".head-panel h2 >> text=Layer 1, head 2")
+
+
+def test_the_matrix_tells_the_weight_under_the_pointer(page, recorded):
+    cell(page, 0, 0).click()
+    page.get_by_text("A click opens this place as a map.").wait_for()
+    canvas = page.locator(".matrix canvas")
+    assert canvas.evaluate("canvas => [canvas.width, canvas.height]") == [LENGTH, LENGTH]
+    box = canvas.bounding_box()
+
+    def hover(query, key):
+        page.mouse.move(box["x"] + (key + 0.5) * box["width"] / LENGTH, box["y"] + (query + 0.5) * box["height"] / LENGTH)
+        return page.locator(".matrix .told").text_content()
+
+    query, key = inputs.patterned_layers(1, HEADS, LENGTH)[0]
+    wanted, _ = inputs.weights(query[0], key[0], [50])
+    for position in (49, 20):
+        text = hover(50, position)
+        assert text.startswith(f"query 50, key {position}: ")
+        assert float(text.split(": ")[1]) == pytest.approx(wanted[0, position], rel=5e-3)
+    assert hover(20, 50) == "query 20, key 50: hidden by the mask"
+
+
+def test_arcs_show_the_strongest_links(page):
+    cell(page, 0, 4).click()
+    page.get_by_role("button", name="Arcs").click()
+    page.wait_for_selector(".arcs-stage path")
+    query, key = inputs.patterned_layers(1, HEADS, LENGTH)[0]
+    weights, _ = inputs.weights(query[4], key[4], range(LENGTH))
+    visible = LENGTH * (LENGTH + 1) // 2
+    assert page.locator(".arcs-stage path").count() == 2000
+    assert page.locator(".arcs .small").text_content() == f"{visible - 2000:,} weaker links not drawn"
+    # A click locks the query, and the numbers of its keys appear.
+    page.locator(".arcs-stage .token").nth(60).click()
+    page.mouse.move(5, 5)
+    shown = page.locator(".arcs-stage .value").all_text_contents()[LENGTH:]
+    for position in range(61):
+        wanted = weights[60, position]
+        assert shown[position] == ("" if wanted < 0.0005 else f"{wanted:.3f}"[1:]) or abs(
+            float(shown[position] or 0) - wanted
+        ) < 6e-4 + 4e-4 * wanted
+    assert shown[61:] == [""] * (LENGTH - 61)
+    page.locator(".arcs-stage").press("Escape")
+    assert set(page.locator(".arcs-stage .value").all_text_contents()) == {""}
+    assert opened(page) == "Layer 0, head 4"
+
+
+def test_arcs_of_long_texts_are_those_of_chosen_queries(viewer, opener, tmp_path):
+    length, path = 300, tmp_path / "long.safetensors"
+    ((query, key),) = inputs.recording(path, inputs.random_layers(1, 2, length, 16), inputs.words(length))
+    server = viewer(path)
+    page = opener(server, f"/heads/{server.id()}", "layer=0&head=1&panel=arcs&tokens=250,40")
+    page.wait_for_selector(".arcs-stage path")
+    # The first has 64 top keys, the second sees 41.
+    assert page.locator(".arcs-stage path").count() == 64 + 41
+    wanted, _ = inputs.weights(query[1], key[1], [250, 40])
+    keys = set(np.argsort(-wanted[0])[:64]) | set(range(41))
+    assert page.locator(".arcs-stage .token").count() == 2 + len(keys)
+    page.get_by_label("Queries (of 300)").fill("7")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_function("document.querySelectorAll('.arcs-stage path').length === 8")
+    page.get_by_label("Queries (of 300)").fill("300")
+    page.get_by_role("button", name="Show").click()
+    assert page.locator(".arcs-stage path").count() == 8
+    assert "0 to 299" in page.locator("#live").text_content()
+
+
+def test_the_address_has_the_whole_state(page, server, opener):
+    cell(page, 2, 1).click()
+    page.get_by_role("button", name="Arcs").click()
+    page.get_by_label("Number").select_option(label="prev")
+    page.wait_for_function("location.hash.includes('number=previous_key')")
+    again = opener.tab(page, server, f"/heads/{server.id()}", page.evaluate("location.hash.slice(1)"))
+    again.wait_for_selector(".arcs-stage path")
+    assert opened(again) == "Layer 2, head 1"
+    assert again.get_by_label("Number").input_value() == "previous_key"
+
+
+def test_nonsense_in_the_address_gives_the_defaults(server, opener):
+    page = opener(server, f"/heads/{server.id()}", "layer=99&head=x&sort=%zz&tone=pink&view=3d&from=abc&panel=&number=<b>")
+    page.wait_for_selector(".head canvas.drawn")
+    assert opened(page) is None
+    assert page.get_by_label("Colours").input_value() == "sqrt"
+
+
+# ---- the scatter plot ------------------------------------------------------------------------------------------
+
+
+def test_the_plot_places_heads_and_opens_the_right_one(server, opener, told):
+    page = opener(server, f"/heads/{server.id()}", "view=scatter&x=entropy&y=maximum")
+    page.wait_for_function(f"document.querySelectorAll('circle').length === {LAYERS * HEADS}")
+    page.get_by_text("As a table").click()
+    rows = page.locator(".numbers tbody tr")
+    assert rows.count() == LAYERS * HEADS
+    # Of heads with random weights no two are alike, so that none hides another.
+    alone = [place for place, one in told.items() if not one["name"]][3]
+    wanted = f"Layer {alone[0]}, head {alone[1]}"
+    found = page.evaluate(
+        """(title) => {
+      for (const circle of document.querySelectorAll("circle")) {
+        circle.dispatchEvent(new PointerEvent("pointerenter"));
+        if (document.querySelector(".scatter-bubble p").textContent.startsWith(title)) {
+          const {x, y, width} = circle.getBoundingClientRect();
+          return [x + width / 2, y + width / 2, document.querySelector(".scatter-bubble p").textContent];
+        }
+      }
+    }""",
+        f"layer {alone[0]}, head {alone[1]}\n",
+    )
+    assert f"entropy {told[alone]['entropy']:.3f}"[:-2] in found[2]
+    page.wait_for_function("!document.querySelector('.scatter-bubble canvas').hidden")
+    page.evaluate(
+        """(title) => [...document.querySelectorAll("circle")].find((circle) => {
+      circle.dispatchEvent(new PointerEvent("pointerenter"));
+      return document.querySelector(".scatter-bubble p").textContent.startsWith(title);
+    }).dispatchEvent(new MouseEvent("click", {bubbles: true}))""",
+        f"layer {alone[0]}, head {alone[1]}\n",
+    )
+    assert opened(page) == wanted
+
+
+def test_the_plot_by_keyboard(server, opener):
+    page = opener(server, f"/heads/{server.id()}", "view=scatter")
+    page.wait_for_selector("circle")
+    page.locator(".scatter-stage").focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#live").text_content()
+    assert first.startswith("layer ")
+    assert "entropy" in first
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowUp")
+    name = page.locator(".scatter-bubble p").text_content().split("\n")[0]
+    page.keyboard.press("Enter")
+    assert opened(page).lower() == name
+    page.keyboard.press("Escape")
+
+
+def test_names_filter_the_plot(server, opener, told):
+    page = opener(server, f"/heads/{server.id()}", "view=scatter&name=uniform")
+    wanted = sum(one["name"] == "uniform" for one in told.values())
+    page.wait_for_function(f"document.querySelectorAll('circle').length === {wanted}")
