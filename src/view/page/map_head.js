@@ -28,7 +28,7 @@ export class HeadView {
     /** The name of the head in the cache. */
     this.name = `${entry.id}/${layer.label}.${head}`;
     this.api = api.head(entry.id, `${layer.label}.${head}`);
-    this.tiles = new Tiles(this.api, this.name, events);
+    this.tiles = new Tiles(this.api, this.name, events, ({z}) => z >= this.status.base_level && this.status.pass.state !== "done");
     const known = before && before.entry === entry && before.layer === layer ? before : null;
     /** @type {Tokens} */
     this.queryTokens = known?.queryTokens ?? new Tokens(api, entry.id, layer, "query", events.arrived);

@@ -364,6 +364,7 @@ export class MapPage {
     document.removeEventListener("keydown", this.onKey);
     this.unwatchTheme();
     this.server.watch.close();
+    this.server.pass.close();
     this.of.tiles.close();
     this.panel.close();
     this.search.close();

@@ -26,6 +26,7 @@ export class MapServer {
   async #look() {
     const {of} = this.page, status = await of.api.status();
     if (of !== this.page.of) return true;
+    if (status.pass.state === "done" && of.status.pass.state !== "done") this.page.redraw();
     of.status = status;
     this.pass.update(status.pass);
     return status.pass.state === "running";

@@ -5,6 +5,7 @@
 
 import {hatching} from "./colors.js";
 import {make} from "./dom.js";
+import {SIDE} from "./painter.js";
 import {themeColor} from "./theme.js";
 import {tileCanvas} from "./tiles.js";
 
@@ -37,6 +38,29 @@ export class Overview {
     return {reduce: "max", z: this.page.of.status.levels - 1, x: 0, y: 0};
   }
 
+  /** The tiles to request: none while it would wait for the pass. */
+  get wanted() {
+    const {status} = this.page.of, {place} = this;
+    return place.z < status.base_level || status.pass.state === "done" ? [place] : [];
+  }
+
+  /** The tiles that cover the matrix, of the coarsest level that is there. */
+  #tiles() {
+    const {tiles, layer: {queries, keys}} = this.page.of, {place} = this;
+    const found = [];
+    for (let z = place.z; z >= Math.max(0, place.z - 3); --z) {
+      const side = SIDE * 2 ** z;
+      for (let y = 0; y * side < queries; ++y) {
+        for (let x = 0; x * side < keys; ++x) {
+          const tile = tiles.get({...place, z, x, y});
+          if (tile) found.push({tile, x: x * side, y: y * side, size: 2 ** z});
+        }
+      }
+      if (z === place.z && found.length) break;
+    }
+    return found;
+  }
+
   /** The size in CSS pixels; the aspect ratio is kept unless the map would be too thin to use. */
   #size() {
     const {queries, keys} = this.page.of.layer, pixel = Math.min(LONGEST.width / keys, LONGEST.height / queries);
@@ -59,21 +83,24 @@ export class Overview {
     if (this.canvas.height !== high) this.canvas.height = high;
     const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     pen.setTransform(1, 0, 0, 1, 0, 0);
-    const tile = page.of.tiles.get(this.place);
     pen.fillStyle = themeColor("--loading");
     pen.fillRect(0, 0, wide, high);
-    if (tile) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, 0, wide, high);
+    pen.clip();
+    for (const {tile, x, y, size} of this.#tiles()) {
+      // The last cells reach beyond the matrix.
+      const box = /** @type {const} */ ([x / keys * wide, y / queries * high, tile.frame.columns * size / keys * wide, tile.frame.rows * size / queries * high]);
       if (tile.frame.hasHidden || tile.frame.allHidden) {
         pen.fillStyle = hatching(pen, themeColor("--paper"), themeColor("--hatch"), ratio);
-        pen.fillRect(0, 0, wide, high);
+        pen.fillRect(...box);
       }
-      const canvas = tileCanvas(tile, page.lookup), size = 2 ** this.place.z;
-      // The last cells reach beyond the matrix.
-      if (canvas) {
-        pen.imageSmoothingEnabled = wide < tile.frame.columns;
-        pen.drawImage(canvas, 0, 0, tile.frame.columns * size / keys * wide, tile.frame.rows * size / queries * high);
-      }
+      const canvas = tileCanvas(tile, page.lookup);
+      pen.imageSmoothingEnabled = box[2] < tile.frame.columns;
+      if (canvas) pen.drawImage(canvas, ...box);
     }
+    pen.restore();
     pen.scale(ratio, ratio);
     for (const side of page.search.sides) {
       pen.fillStyle = themeColor("--plum");

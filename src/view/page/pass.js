@@ -6,6 +6,8 @@ import {button, make, whole} from "./dom.js";
 
 /** @typedef {import("./api.js").PassProgress} PassProgress */
 
+const DELAY = 300;  // milliseconds
+
 /** Returns "3 min left". */
 export function left(/** @type {number | null} */ seconds) {
   if (seconds === null) return "";
@@ -23,24 +25,54 @@ export function passWords(/** @type {PassProgress} */ {state, done, total, secon
   return `exact pass: ${blocks}${left(seconds)}`;
 }
 
+/** What the map waits for. */
 export class PassLine {
-  /** @type {PassProgress["state"]} */
-  #state = "idle";
+  /** @type {PassProgress} */
+  #pass = {state: "done", done: 0, total: 0, seconds_left: null};
+  #missing = 0;
+  #timer = 0;
 
   /** @param {{stop: () => void, resume: () => void}} actions */
   constructor(actions) {
     this.words = make("span", {});
     this.meter = make("progress", {"aria-label": "Exact pass", max: 1, value: 0});
-    this.button = button({onclick: () => (this.#state === "running" ? actions.stop() : actions.resume())}, "Stop");
+    this.button = button({onclick: () => (this.#pass.state === "running" ? actions.stop() : actions.resume())}, "Stop");
     this.node = make("div", {class: "pass", hidden: true}, this.meter, this.words, this.button);
   }
 
   update(/** @type {PassProgress} */ pass) {
-    this.#state = pass.state;
-    this.node.hidden = pass.state === "done";
-    this.words.textContent = passWords(pass);
+    this.#pass = pass;
+    this.#show();
+  }
+
+  /** Says how many tiles in view are missing, if they do not arrive at once. */
+  setLoading(/** @type {number} */ missing) {
+    this.#missing = missing;
+    if (!missing) {
+      clearTimeout(this.#timer);
+      this.#timer = 0;
+      this.#show();
+    } else if (!this.#timer) {
+      this.#timer = setTimeout(() => {
+        this.#timer = -1;
+        this.#show();
+      }, DELAY);
+    } else if (this.#timer < 0) {
+      this.#show();
+    }
+  }
+
+  #show() {
+    const pass = this.#pass, working = pass.state !== "done", loading = this.#missing > 0 && this.#timer < 0;
+    this.node.hidden = !working && !loading;
+    this.words.textContent = [passWords(pass), loading ? `loading ${this.#missing} ${this.#missing === 1 ? "tile" : "tiles"}` : ""].filter(Boolean).join(" \u00b7 ");
+    this.meter.hidden = this.button.hidden = !working;
     this.meter.max = Math.max(1, pass.total);
     this.meter.value = pass.done;
     this.button.textContent = pass.state === "running" ? "Stop" : "Resume";
+  }
+
+  close() {
+    clearTimeout(this.#timer);
   }
 }

@@ -69,7 +69,19 @@ export class Selection {
     const next = start ? {query: cut(start.query + down * size, layer.queries), key: cut(start.key + across * size, layer.keys)} : page.of.centre();
     this.#byKeys = true;
     this.point(next);
+    if (this.locked) this.#announceBeside(next);
     if (view.reveal(next.query, next.key)) page.moved();
+  }
+
+  /** Says what the cursor's cell is while the panel shows the locked one. */
+  async #announceBeside(/** @type {Pair} */ pair) {
+    const {page} = this;
+    try {
+      const cell = page.level === 0 ? await page.of.api.cell(pair.query, pair.key) : null;
+      if (this.cursor === pair) this.announce(pair, cell);
+    } catch (error) {
+      page.failed(error);
+    }
   }
 
   /** Locks or unlocks the cell at a pixel. */

@@ -106,11 +106,12 @@ export class Surface {
     pen.fillStyle = theme.paper;
     pen.fillRect(0, 0, page.of.view.width, page.of.view.height);
     const places = tilesInView(page.of.view, page.reduce, page.level);
-    page.of.tiles.want([...places, page.overview.place].filter((place, i, all) => all.findIndex((other) =>
+    page.of.tiles.want([...places, ...page.overview.wanted].filter((place, i, all) => all.findIndex((other) =>
       other.z === place.z && other.x === place.x && other.y === place.y && other.reduce === place.reduce) === i));
     this.missing = painter.draw(page.of.tiles, places, page.lookup, page.of.status.levels);
     axes.draw(theme, page.selection.focus);
     for (const side of page.search.sides) axes.marks(side, page.search.positions, page.search.current, theme);
+    page.server.pass.setLoading(this.missing);
     page.drawn(places);
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tiles of maps: at most six requests at a time, the nearest to the centre first; those out of view
-// are aborted. 192 MiB of tiles are kept, of which the least recently used goes first.
+// Tiles of maps: few requests at a time, the nearest to the centre first; those out of view are
+// aborted. 192 MiB of tiles are kept, of which the least recently used goes first.
 
 import {ApiError, isAbort} from "./api.js";
 import {framePixels, readFrame} from "./frame.js";
@@ -14,7 +14,10 @@ import {framePixels, readFrame} from "./frame.js";
  *   lookup: Uint32Array | null, at: number}} Tile
  */
 
-const IN_FLIGHT = 6;
+// Browsers open six connections to a server. Two are left for other requests, and tiles that wait for
+// many rows take up two at most.
+const IN_FLIGHT = 4;
+const SLOW = 2;
 const CAPACITY = 192 * 2 ** 20;
 const AGAIN = 400;  // milliseconds before an incomplete tile is requested again
 
@@ -75,7 +78,7 @@ export const cache = new TileCache();
 
 /** The tiles of one head. */
 export class Tiles {
-  /** @type {Map<string, AbortController>} */
+  /** @type {Map<string, {controller: AbortController, slow: boolean}>} */
   #flying = new Map();
   /** @type {TilePlace[]} in the order of urgency */
   #wanted = [];
@@ -88,11 +91,13 @@ export class Tiles {
    * @param {import("./api.js").HeadApi} api
    * @param {string} prefix of names in the cache: the input's id and the head
    * @param {{arrived: () => void, failed: (error: unknown) => void}} events
+   * @param {(place: TilePlace) => boolean} slow whether a tile waits for rows
    */
-  constructor(api, prefix, events) {
+  constructor(api, prefix, events, slow) {
     this.api = api;
     this.prefix = prefix + "/";
     this.events = events;
+    this.slow = slow;
   }
 
   get inFlight() {
@@ -111,14 +116,14 @@ export class Tiles {
   want(/** @type {TilePlace[]} */ places) {
     this.#wanted = places;
     const names = new Set(places.map(tileName));
-    for (const [name, controller] of this.#flying) if (!names.has(name)) controller.abort();
+    for (const [name, {controller}] of this.#flying) if (!names.has(name)) controller.abort();
     this.#start();
   }
 
   /** Stops requests until resume(), such as while the server does not respond. */
   pause() {
     this.#paused = true;
-    for (const controller of this.#flying.values()) controller.abort();
+    for (const {controller} of this.#flying.values()) controller.abort();
   }
   resume() {
     this.#paused = false;
@@ -138,12 +143,16 @@ export class Tiles {
   #start() {
     if (this.#paused) return;
     const now = performance.now();
-    let next = Infinity;
+    let next = Infinity, slow = [...this.#flying.values()].filter((flight) => flight.slow).length;
     for (const place of this.#missing()) {
       if (this.#flying.size >= IN_FLIGHT) return;
+      if (this.slow(place) && slow >= SLOW) continue;
       const due = Math.max(this.#later.get(tileName(place)) ?? 0, (this.get(place)?.at ?? -Infinity) + AGAIN);
       if (due > now) next = Math.min(next, due);
-      else this.#load(place);
+      else {
+        if (this.slow(place)) ++slow;
+        this.#load(place);
+      }
     }
     clearTimeout(this.#timer);
     this.#timer = next < Infinity ? setTimeout(() => {
@@ -154,7 +163,7 @@ export class Tiles {
 
   async #load(/** @type {TilePlace} */ place) {
     const name = tileName(place), controller = new AbortController();
-    this.#flying.set(name, controller);
+    this.#flying.set(name, {controller, slow: this.slow(place)});
     try {
       const {buffer, exact} = await this.api.tileAndState(place.reduce, place.z, place.x, place.y, controller.signal);
       const frame = readFrame(buffer);
